@@ -1,0 +1,61 @@
+"""What can go wrong for a user: where it is, what is wrong, what would be right."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class RobauditError(Exception):
+    """A mistake the user can mend; the CLI prints it as one line and exits with 2.
+
+    Args:
+        where: the place, as the user knows it (``spec.yaml:12``, a path, an option).
+        what: what is wrong there.
+        remedy: what would be right (may be empty).
+    """
+
+    exit_code = 2
+
+    def __init__(self, where: str, what: str, remedy: str = "") -> None:
+        self.where, self.what, self.remedy = where, " ".join(what.split()), " ".join(remedy.split())
+        super().__init__(f"{where}: {self.what}" + (f"; {self.remedy}" if remedy else ""))
+
+
+class SpecError(RobauditError):
+    """The spec, an option or a setting does not say a valid audit."""
+
+
+class ModelError(RobauditError):
+    """The model cannot be loaded, or does not fit the data."""
+
+
+class DataError(RobauditError):
+    """The data set cannot be read."""
+
+
+class SampleError(DataError):
+    """One sample cannot be used; ``--on-error skip`` lists it and goes on."""
+
+    def or_skip(self) -> SampleError:
+        """The same error for a run that stops at it: the remedy says how to go on without the sample."""
+        return SampleError(self.where, self.what, f"{self.remedy + '; or ' if self.remedy else ''}go on without it: --on-error skip")
+
+
+class RunError(RobauditError):
+    """The run folder is missing, damaged, or belongs to another audit."""
+
+
+class NothingLeftError(RobauditError):
+    """The input is valid, but every sample was skipped or filtered out."""
+
+    exit_code = 5
+
+
+def did_you_mean(word: str, choices: Iterable[str]) -> str:
+    """``did you mean 'path'?`` for the nearest of the choices, else the list of them."""
+    names = sorted(choices)
+    near = difflib.get_close_matches(word, names, n=1, cutoff=0.55)
+    if near:
+        return f"did you mean {near[0]!r}?"
+    return "known: " + ", ".join(names) if names else ""

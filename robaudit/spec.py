@@ -1,0 +1,248 @@
+"""What does the user ask for: the YAML spec as frozen, checked models (imports no torch)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, field_validator, model_validator
+
+DATASET_KINDS = ("npz", "images", "manifest", "torchvision", "digits", "python")
+MODEL_FORMATS = ("torchscript", "pt2", "safetensors", "onnx", "python")
+
+
+def as_number(value: object) -> object:
+    """Read ``8/255`` as a number; leave everything else to the type check."""
+    if isinstance(value, str) and "/" in value:
+        try:
+            return float(Fraction(value.replace(" ", "")))
+        except (ValueError, ZeroDivisionError):
+            return value
+    return value
+
+
+def no_bool(value: object) -> object:
+    """Refuse YAML's true, false, yes and no where a number is meant (Python takes them for 1 and 0)."""
+    if isinstance(value, bool):
+        raise ValueError("must be a number")
+    return value
+
+
+def as_tuple(value: object) -> object:
+    """Let a single value stand for a list of one."""
+    if value is None or isinstance(value, list | tuple):
+        return value
+    return (value,)
+
+
+Number = Annotated[float, BeforeValidator(as_number), BeforeValidator(no_bool), Field(allow_inf_nan=False)]
+Whole = Annotated[int, BeforeValidator(no_bool)]
+Positive = Annotated[Number, Field(gt=0)]
+
+
+class Part(BaseModel):
+    """A section of the spec: frozen, unknown keys are errors."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+
+
+class ModelSpec(Part):
+    """The trained model and what to do to pixels before it."""
+
+    path: str | None = Field(None, description="weights file, relative to the spec file; python models: optional")
+    format: Literal["torchscript", "pt2", "safetensors", "onnx", "python"] | None = Field(
+        None, description="guessed from the file's suffix and content when absent"
+    )
+    architecture: str | None = Field(
+        None,
+        description="safetensors: torchvision:NAME, robaudit:NAME or package.module:function (--trust); python: package.module:function",
+    )
+    architecture_options: dict[str, Any] = Field(default_factory=dict, description="keyword arguments of the architecture")
+    mean: Annotated[tuple[Number, ...], BeforeValidator(as_tuple)] = Field((), description="per channel, subtracted after the noise")
+    std: Annotated[tuple[Positive, ...], BeforeValidator(as_tuple)] = Field((), description="per channel, divided by after the noise")
+    output: str | int | None = Field(None, description="key or index of the logits where the model returns a dict or a tuple")
+
+    @model_validator(mode="after")
+    def _check(self) -> ModelSpec:
+        if self.mean and self.std and len(self.mean) != len(self.std):
+            raise ValueError(f"mean has {len(self.mean)} values and std has {len(self.std)}; give one for each channel in both")
+        if self.path is None and self.architecture is None:
+            raise ValueError("needs a path (or, for format python, an architecture package.module:function)")
+        return self
+
+
+class SampleSpec(Part):
+    """A seeded random subset, in the order of the data set."""
+
+    size: Whole = Field(gt=0)
+    seed: Whole = 0
+
+
+class BaseDatasetSpec(Part):
+    """What all kinds of data sets share."""
+
+    limit: Whole | None = Field(None, gt=0, description="audit the first N samples")
+    sample: SampleSpec | None = Field(None, description="audit a random subset instead: {size: 1000, seed: 0}")
+    class_names: tuple[str, ...] | None = Field(None, description="names by class index; class folders map by these, else sorted")
+
+    @model_validator(mode="after")
+    def _one_selection(self) -> BaseDatasetSpec:
+        if self.limit is not None and self.sample is not None:
+            raise ValueError("limit and sample exclude each other; keep one")
+        return self
+
+
+class NpzSpec(BaseDatasetSpec):
+    """Arrays in a NumPy .npz file."""
+
+    kind: Literal["npz"]
+    path: str
+    images_key: str = "images"
+    labels_key: str | None = Field("labels", description="null: no labels")
+    layout: Literal["nchw", "nhwc", "nhw"] | None = Field(None, description="guessed from the shape when absent")
+    scale: Positive | None = Field(None, description="pixels are divided by it; uint8: 255 when absent, float: 1")
+
+
+class ImageOptions(BaseDatasetSpec):
+    """How image files become tensors."""
+
+    resize: int | tuple[int, int] | None = Field(None, description="shorter side, or [height, width]")
+    crop: int | tuple[int, int] | None = Field(None, description="centre crop, after the resize")
+    channels: Literal[1, 3] = 3
+
+
+class ImagesSpec(ImageOptions):
+    """A folder with one folder of images for each class."""
+
+    kind: Literal["images"]
+    path: str
+
+
+class ManifestSpec(ImageOptions):
+    """A CSV file with columns path, label and optionally id; paths are relative to the CSV file."""
+
+    kind: Literal["manifest"]
+    path: str
+
+
+class TorchvisionSpec(ImageOptions):
+    """A data set of torchvision.datasets by its name."""
+
+    kind: Literal["torchvision"]
+    name: str = Field(description="class name in torchvision.datasets, for example CIFAR10")
+    root: str
+    split: str | None = Field("test", description="test or train (or what the data set's own split option takes)")
+    download: bool = False
+    options: dict[str, Any] = Field(default_factory=dict, description="further keyword arguments of the data set")
+    channels: Literal[1, 3] | None = None  # type: ignore[assignment]
+
+
+class DigitsSpec(BaseDatasetSpec):
+    """scikit-learn's handwritten digits, 1 x 8 x 8, 10 classes: embedded, needs no file."""
+
+    kind: Literal["digits"]
+    split: Literal["train", "test", "all"] = "test"
+
+
+class PythonDatasetSpec(BaseDatasetSpec):
+    """A Python function that returns an indexable collection of (pixels, label) or (pixels, label, id); needs --trust."""
+
+    kind: Literal["python"]
+    target: str = Field(description="package.module:function")
+    options: dict[str, Any] = Field(default_factory=dict)
+
+
+DatasetSpec = Annotated[NpzSpec | ImagesSpec | ManifestSpec | TorchvisionSpec | DigitsSpec | PythonDatasetSpec, Field(discriminator="kind")]
+
+
+class NoiseSpec(Part):
+    """The noise added to the pixels."""
+
+    kind: Literal["gaussian"] = "gaussian"
+    sigma: Annotated[tuple[Positive, ...], BeforeValidator(as_tuple)] = Field(
+        min_length=1, description="standard deviations in pixel units ([0, 1]); 8/255 is understood"
+    )
+    clip: bool = Field(False, description="clip the noisy pixels to [0, 1]")
+
+    @field_validator("sigma")
+    @classmethod
+    def _distinct(cls, sigma: tuple[float, ...]) -> tuple[float, ...]:
+        if len(set(sigma)) != len(sigma):
+            raise ValueError("the same sigma stands twice; list each once")
+        return sigma
+
+
+class EstimatorSpec(Part):
+    """One estimator by name, with its options (checked by the estimator itself)."""
+
+    name: str
+    options: dict[str, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_forms(cls, value: object) -> object:
+        if isinstance(value, str):
+            return {"name": value}
+        if isinstance(value, dict) and len(value) != 1 and "name" not in value:
+            keys = ", ".join(map(str, value)) or "none"
+            raise ValueError(f"an entry of the list has one key, the estimator's name, as in {{mc: {{samples: 1000}}}}; it has: {keys}")
+        if isinstance(value, dict) and len(value) == 1 and "name" not in value:
+            name, options = next(iter(value.items()))
+            return {"name": name, "options": {} if options is None else options}
+        return value
+
+
+class RunSpec(Part):
+    """How to run it; only seed and precision can change a number."""
+
+    seed: Whole = Field(0, ge=0, lt=2**63)
+    device: str = Field("auto", description="cpu, cuda, cuda:1 or auto")
+    batch_size: Literal["auto"] | Annotated[int, Field(gt=0)] = "auto"
+    precision: Literal["fp32", "fp64"] = Field("fp32", description="of the network; probabilities are always float64")
+
+
+class AuditSpec(Part):
+    """A whole audit: model, data, noise, estimators and how to run them."""
+
+    model: ModelSpec = Field(description="the trained network, for example {path: model.torchscript.pt}")
+    dataset: DatasetSpec = Field(description="the labelled images, for example {kind: npz, path: test.npz}")
+    noise: NoiseSpec = Field(description="what is added to the pixels, for example {sigma: [0.05, 8/255]}")
+    estimators: Annotated[tuple[EstimatorSpec, ...], Field(min_length=1)] = (EstimatorSpec(name="mc"),)
+    run: RunSpec = RunSpec()
+
+    _base_dir: Path = PrivateAttr(default_factory=Path.cwd)
+    _name: str = PrivateAttr(default="audit")
+
+    @property
+    def base_dir(self) -> Path:
+        """The folder that relative paths in the spec start from."""
+        return self._base_dir
+
+    @property
+    def name(self) -> str:
+        """The stem of the spec file."""
+        return self._name
+
+    def located(self, base_dir: Path, name: str) -> AuditSpec:
+        """Say where the spec came from: the folder of its relative paths and its name."""
+        self._base_dir, self._name = base_dir, name
+        return self
+
+    def document(self) -> dict[str, Any]:
+        """The spec as plain JSON values, every default filled in."""
+        return self.model_dump(mode="json")
+
+
+def digest(document: object) -> str:
+    """sha256 (hex) of a JSON document in canonical form."""
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def sigma_text(sigma: float) -> str:
+    """A noise level as people write it: at most six significant digits."""
+    return f"{sigma:.6g}" if math.isfinite(sigma) else str(sigma)

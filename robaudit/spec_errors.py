@@ -1,0 +1,109 @@
+"""How does a validation error become one line: where, what is wrong, what would be right?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from robaudit import spec
+from robaudit.errors import SpecError, did_you_mean
+
+Location = tuple[int | str, ...]
+
+
+_UNION_MEMBER = re.compile(r"str|int|float|bool|constrained-\w+|\w+\[.*\]|\[key\]")
+_WORDS = {
+    "dict_type": "must be a mapping (key: value)",
+    "model_type": "must be a mapping (key: value)",
+    "model_attributes_type": "must be a mapping (key: value)",
+    "list_type": "must be a list, for example [a, b]",
+    "tuple_type": "must be a list, for example [a, b]",
+    "too_short": "must have at least {min_length} in the list",
+    "too_long": "must have at most {max_length} in the list",
+    "int_type": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_type": "must be a number",
+    "float_parsing": "must be a number",
+    "string_type": "must be text",
+    "bool_type": "must be true or false",
+    "bool_parsing": "must be true or false",
+}
+
+
+def explain(error: ValidationError, model: type[BaseModel], where: str, lines: Mapping[Location, int] | None = None) -> SpecError:
+    """The most telling of pydantic's errors in one line: where (with the line), what is wrong, what would be right."""
+    errors = error.errors(include_url=False)
+    first = min(errors, key=lambda found: found["type"] != "extra_forbidden")  # a misspelt key explains one that is missing
+    location = _written(first["loc"])
+    line = next((lines[location[:n]] for n in range(len(location), 0, -1) if lines and location[:n] in lines), None)
+    key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location).removeprefix(".")
+    place = f"{where}:{line}" if line else where
+    kind, given = first["type"], first.get("input")
+    if kind == "extra_forbidden":
+        return SpecError(place, f"unknown key {key!r}", did_you_mean(str(location[-1]), _siblings(model, first["loc"])))
+    if kind == "missing":
+        return SpecError(place, f"the key {key!r} is missing", _description(model, first["loc"]))
+    if kind in ("union_tag_invalid", "union_tag_not_found"):
+        choices = spec.DATASET_KINDS
+        named = given.get("kind") if isinstance(given, dict) else None
+        remedy = did_you_mean(str(named), choices) if named else "kind: " + " | ".join(choices)
+        return SpecError(place, f"{key}.kind: " + (f"{named!r} is no known kind" if named else "is missing"), remedy)
+    wanted = " or ".join(dict.fromkeys(_wanted(found) for found in errors if _written(found["loc"]) == location))
+    if given is None:
+        wanted = f"is empty; {wanted}"
+    elif isinstance(given, str | int | float):
+        wanted = f"got {given!r}; {wanted}"
+    others = {other for found in errors if (other := _written(found["loc"])) != location[: len(other)]}
+    more = f" (and {len(others)} more)" if others else ""
+    return SpecError(place, f"{key}: {wanted}{more}" if key else wanted)
+
+
+def _written(location: Sequence[int | str]) -> Location:
+    """The location as it stands in the file, without pydantic's names for the members of a union."""
+    kept = [part for i, part in enumerate(location) if not _is_tag(location, i)]
+    return tuple(part for i, part in enumerate(kept) if not (i and isinstance(part, str) and _UNION_MEMBER.fullmatch(part)))
+
+
+def _wanted(found: ErrorDetails) -> str:
+    """What would be right, in plain words."""
+    if found["type"] in _WORDS:
+        return _WORDS[found["type"]].format(**found.get("ctx", {}))
+    text = found["msg"].removeprefix("Value error, ")
+    return text.replace("Input should", "must").replace("String should", "must")
+
+
+def _is_tag(location: Sequence[int | str], i: int) -> bool:
+    """Whether part i of a pydantic location is the tag of the data set's union rather than a key."""
+    return i == 1 and location[0] == "dataset" and location[1] in _kinds()
+
+
+def _kinds() -> dict[str, type[BaseModel]]:
+    classes = (spec.NpzSpec, spec.ImagesSpec, spec.ManifestSpec, spec.TorchvisionSpec, spec.DigitsSpec, spec.PythonDatasetSpec)
+    return dict(zip(spec.DATASET_KINDS, classes, strict=True))
+
+
+def _owner(model: type[BaseModel], location: Sequence[int | str]) -> type[BaseModel] | None:
+    """The model whose field the last part of the location is (or should be)."""
+    current: type[BaseModel] | None = model
+    for i, part in enumerate(location[:-1]):
+        if _is_tag(location, i):
+            current = _kinds()[str(part)]
+        elif current is not None and isinstance(part, str):
+            annotation = current.model_fields[part].annotation if part in current.model_fields else None
+            current = annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
+    return current
+
+
+def _siblings(model: type[BaseModel], location: Sequence[int | str]) -> list[str]:
+    owner = _owner(model, location)
+    return list(owner.model_fields) if owner else []
+
+
+def _description(model: type[BaseModel], location: Sequence[int | str]) -> str:
+    owner = _owner(model, location)
+    info = owner.model_fields.get(str(location[-1])) if owner else None
+    return info.description or "" if info else ""

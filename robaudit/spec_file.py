@@ -1,0 +1,122 @@
+"""How does a YAML file (and the command line's changes to it) become an AuditSpec, with errors that name the line?"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import yaml
+from pydantic import ValidationError
+
+from robaudit.errors import SpecError, did_you_mean
+from robaudit.spec import AuditSpec
+from robaudit.spec_errors import Location, explain
+from robaudit.spec_settings import apply_setting, choose_estimators, put
+
+_MAX_BYTES, _MAX_NODES = 2**20, 20_000
+
+
+class _Loader(yaml.SafeLoader):
+    """SafeLoader that refuses a key that stands twice."""
+
+
+def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Hashable, Any]:
+    seen: set[Any] = set()
+    for key, _ in node.value:
+        if key.value in seen:
+            raise yaml.constructor.ConstructorError(None, None, f"the key {key.value!r} stands twice", key.start_mark)
+        seen.add(key.value)
+    loader.flatten_mapping(node)
+    return yaml.SafeLoader.construct_mapping(loader, node, deep=True)
+
+
+_Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
+
+
+def load_spec(
+    path: Path,
+    *,
+    settings: Sequence[str] = (),
+    sigmas: Sequence[str] = (),
+    estimators: Sequence[str] = (),
+    overrides: Mapping[Location, Any] | None = None,
+) -> AuditSpec:
+    """Read a spec file and apply the command line's changes.
+
+    Args:
+        path: the YAML file; relative paths in it start from its folder.
+        settings: ``key=value`` with dotted keys (``model.mean=[0.5]``, ``mc.samples=2000``), values in YAML.
+        sigmas: replace the spec's noise levels.
+        estimators: replace the spec's list; options that the spec gives a named one are kept.
+        overrides: further values by location, for example ``{("run", "seed"): 3}``.
+
+    Raises:
+        SpecError: the file is missing, is no YAML, or says no valid audit; the line is named.
+    """
+    text = _read(path)
+    raw, lines = _parse(text, str(path))
+    for location, value in (overrides or {}).items():
+        put(raw, location, value)
+    if sigmas:
+        put(raw, ("noise", "sigma"), list(sigmas))
+    if estimators:
+        raw["estimators"] = choose_estimators(raw.get("estimators"), estimators)
+    for setting in settings:
+        apply_setting(raw, setting)
+    try:
+        spec = AuditSpec.model_validate(raw)
+    except ValidationError as error:
+        raise explain(error, AuditSpec, str(path), lines) from error
+    return spec.located(path.resolve().parent, path.stem)
+
+
+def _read(path: Path) -> str:
+    if path.is_dir():
+        raise SpecError(str(path), "is a folder", "name a spec file, for example spec.yaml")
+    try:
+        if path.stat().st_size > _MAX_BYTES:
+            raise SpecError(str(path), "is larger than 1 MB", "a spec is a short YAML file")
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        siblings = [p.name for p in path.parent.glob("*.y*ml")] if path.parent.is_dir() else []
+        raise SpecError(
+            str(path), "no such file", did_you_mean(path.name, siblings) if siblings else "name an existing spec file"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise SpecError(str(path), "is not UTF-8 text", "a spec is a YAML text file") from error
+    except OSError as error:
+        raise SpecError(str(path), error.strerror or "cannot be read", "name a readable spec file") from error
+
+
+def _parse(text: str, where: str) -> tuple[dict[str, Any], dict[Location, int]]:
+    try:
+        node = yaml.compose(text, Loader=_Loader)
+        lines: dict[Location, int] = {}
+        if node is not None:
+            _index(node, (), lines, [0])
+        raw = yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        raise SpecError(f"{where}:{mark.line + 1}" if mark else where, f"not valid YAML: {error.problem or error.context}") from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise SpecError(where, f"not valid YAML: {str(error) or type(error).__name__}") from error
+    if not isinstance(raw, dict):
+        raise SpecError(where, "is not a mapping", "a spec has the sections model, dataset, noise, estimators and run")
+    return cast(dict[str, Any], raw), lines
+
+
+def _index(node: yaml.Node, location: Location, lines: dict[Location, int], count: list[int]) -> None:
+    """Note the line of every key; aliases are counted as if written out, so that a YAML bomb is refused."""
+    count[0] += 1
+    if count[0] > _MAX_NODES or len(location) > 50:
+        raise yaml.YAMLError("too many or too deeply nested values")
+    lines.setdefault(location, node.start_mark.line + 1)
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            place = (*location, str(key.value))
+            lines[place] = key.start_mark.line + 1
+            _index(value, place, lines, count)
+    elif isinstance(node, yaml.SequenceNode):
+        for i, value in enumerate(node.value):
+            _index(value, (*location, i), lines, count)
