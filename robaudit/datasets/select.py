@@ -1,0 +1,118 @@
+"""Which samples of a data set does the audit see: all, the first N, or a seeded random subset?"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+
+from robaudit.datasets.base import Dataset, Labels, Sample
+from robaudit.errors import DataError, SampleError
+from robaudit.spec import BaseDatasetSpec
+
+
+def random_subset(total: int, size: int, seed: int) -> list[int]:
+    """``size`` of ``range(total)`` without replacement, in increasing order.
+
+    The subset of a smaller size is part of the subset of a larger one with the same seed. It uses NumPy's legacy generator,
+    whose stream is frozen: the same samples with every version.
+    """
+    words = np.frombuffer(hashlib.sha256(f"sample {seed}".encode()).digest(), dtype="<u4")
+    order = np.random.RandomState(words.astype(np.uint32)).permutation(total)
+    return [int(index) for index in np.sort(order[:size])]
+
+
+def choose(dataset: Dataset, spec: BaseDatasetSpec) -> Sequence[int]:
+    """The indices that ``limit`` or ``sample`` leave, in the order of the data set.
+
+    Raises:
+        DataError: the data set is empty, or smaller than ``sample.size``.
+    """
+    total = len(dataset)
+    if total == 0:
+        raise DataError(dataset.where, "has no samples", "give a data set with at least one")
+    if spec.sample is None:
+        return range(total if spec.limit is None else min(spec.limit, total))
+    if spec.sample.size > total:
+        raise DataError(dataset.where, f"sample.size {spec.sample.size} is larger than the data set ({total} samples)", f"at most {total}")
+    return random_subset(total, spec.sample.size, spec.sample.seed)
+
+
+class Selected:
+    """The chosen samples of a data set, all of one shape; ids and labels are those of the whole set.
+
+    Args:
+        whole: the data set.
+        indices: which of its samples, in order.
+        class_names: the names by class index that the user gave; else those of the data set.
+    """
+
+    def __init__(self, whole: Dataset, indices: Sequence[int], class_names: tuple[str, ...] | None = None) -> None:
+        self._whole, self._indices = whole, indices
+        self._class_names = class_names or whole.class_names
+        self._first: tuple[str, tuple[int, ...]] | None = None
+        labels = self.labels()
+        if labels is not None and self._class_names is not None and int(labels.max()) >= len(self._class_names):
+            index = int(labels.argmax())
+            raise DataError(self.where, f"sample {self.sample_id(index)!r} {self._beyond(int(labels[index]))}", "add the missing names")
+
+    @property
+    def where(self) -> str:
+        """What messages call the data set."""
+        return self._whole.where
+
+    @property
+    def class_names(self) -> tuple[str, ...] | None:
+        """Names by class index, where there are any."""
+        return self._class_names
+
+    def __len__(self) -> int:
+        return len(self._indices)
+
+    def sample_id(self, index: int) -> str:
+        """The id of the sample, as in the whole data set."""
+        return self._whole.sample_id(self._indices[index])
+
+    def labels(self) -> Labels | None:
+        """The labels of the chosen samples, where they are known without reading pixels."""
+        labels = self._whole.labels()
+        return None if labels is None else labels[np.asarray(self._indices, dtype=np.int64)]
+
+    def __getitem__(self, index: int) -> Sample:
+        """Read one sample.
+
+        Raises:
+            SampleError: it is unreadable, of another shape than the first readable one, or its label has no class name.
+        """
+        sample = self._whole[self._indices[index]]
+        shape = tuple(sample.pixels.shape)
+        first_id, first_shape = self._reference(index, sample)
+        if shape != first_shape:
+            raise SampleError(
+                f"{self.where}, sample {sample.id!r}",
+                f"its shape is {shape}, but that of the first sample {first_id!r} is {first_shape}",
+                "set resize: [height, width] (or resize and crop), so that all have one shape",
+            )
+        if sample.label is not None and self._class_names is not None and sample.label >= len(self._class_names):
+            raise SampleError(f"{self.where}, sample {sample.id!r}", self._beyond(sample.label), "add the missing names")
+        return sample
+
+    def _reference(self, index: int, sample: Sample) -> tuple[str, tuple[int, ...]]:
+        """Id and shape of the first readable sample, whichever is asked for first."""
+        if self._first is None:
+            for earlier in range(index):
+                try:
+                    found = self._whole[self._indices[earlier]]
+                except SampleError:
+                    continue
+                self._first = found.id, tuple(found.pixels.shape)
+                break
+            else:
+                if index < 0:  # counted from the end: not known to be the first readable one
+                    return self._reference(index + len(self), sample)
+                self._first = sample.id, tuple(sample.pixels.shape)
+        return self._first
+
+    def _beyond(self, label: int) -> str:
+        return f"has the label {label}, but class_names has {len(self._class_names or ())} names"

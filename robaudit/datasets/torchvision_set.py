@@ -1,0 +1,156 @@
+"""How does a data set of torchvision.datasets become one of ours?"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+from torch import Tensor
+
+from robaudit.datasets.base import Labels, Sample
+from robaudit.datasets.decode import image_pixels
+from robaudit.datasets.files import reason
+from robaudit.datasets.pixels import as_label, as_pixels
+from robaudit.errors import DataError, SampleError, did_you_mean
+from robaudit.spec import TorchvisionSpec
+
+_OURS = {"root": "root", "download": "download", "transform": "resize, crop and channels", "transforms": "resize, crop and channels"}
+
+
+class TorchvisionDataset:
+    """A data set by its class name in torchvision.datasets; a sample's id is its index.
+
+    ``split`` becomes ``split=`` where the class takes one (SVHN, ImageNet) and ``train=`` where it takes that (MNIST, CIFAR10);
+    the default is left out where it takes neither. EMNIST takes both: ``split: letters`` with ``options: {train: false}``.
+    """
+
+    def __init__(self, spec: TorchvisionSpec, *, base_dir: Path) -> None:
+        self.where, self._spec = f"torchvision {spec.name}", spec
+        self._items = _build(spec, self.where, base_dir)
+        self.class_names: tuple[str, ...] | None = _names(getattr(self._items, "classes", None))
+        self._labels = _known_labels(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def sample_id(self, index: int) -> str:
+        """The index as text."""
+        return str(range(len(self))[index])
+
+    def labels(self) -> Labels | None:
+        """The data set's own list of targets, where it has one."""
+        return self._labels
+
+    def __getitem__(self, index: int) -> Sample:
+        """Read one sample; the target -1 is no label.
+
+        Raises:
+            SampleError: it is unreadable, no image, or its target is no class index.
+        """
+        sample_id = self.sample_id(index)
+        where = f"{self.where}, sample {sample_id}"
+        try:
+            image, target = self._items[int(sample_id)]
+        except Exception as error:  # noqa: BLE001  every data set and every decoder raises its own
+            raise SampleError(where, f"cannot be read ({reason(error)})", "repair or leave out this sample") from None
+        if isinstance(image, Image.Image):
+            pixels = image_pixels(image, where, self._spec)
+        elif isinstance(image, Tensor | np.ndarray) and self._spec.resize is None and self._spec.crop is None:
+            pixels = as_pixels(image, where)
+        else:
+            raise SampleError(where, f"is {type(image).__name__}, not an image", "resize and crop are for data sets of images")
+        label = as_label(target, where) if not _is_none(target) else None
+        return Sample(sample_id, pixels, label)
+
+
+def _build(spec: TorchvisionSpec, where: str, base_dir: Path) -> Any:
+    """Construct the data set; what it prints goes to stderr."""
+    from torchvision import datasets
+
+    classes = {name: getattr(datasets, name) for name in datasets.__all__ if isinstance(getattr(datasets, name), type)}
+    if spec.name not in classes:
+        raise DataError(f"torchvision {spec.name}", "is not in torchvision.datasets", did_you_mean(spec.name, classes))
+    root = base_dir / Path(spec.root).expanduser()
+    arguments = _arguments(spec, where, _parameters(classes[spec.name]), root)
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            built = classes[spec.name](**arguments)
+            len(built)
+    except Exception as error:  # noqa: BLE001  every data set raises its own
+        message = reason(error).rstrip(".")
+        if not spec.download and ("download" in message.lower() or "not found" in message.lower() or isinstance(error, OSError)):
+            what = f"no {spec.name} in {spec.root!r} (missing or damaged)"
+            if "download" in _parameters(classes[spec.name]):
+                raise DataError(where, what, "set download: true, or correct root") from None
+            raise DataError(where, f"{what}: {message}", "put the files there, or correct root") from None
+        failed = "the download or opening it failed" if spec.download else "opening it failed"
+        raise DataError(where, f"{failed}: {message}", "check name, root, split and options") from None
+    return built
+
+
+def _arguments(spec: TorchvisionSpec, where: str, parameters: set[str], root: Path) -> dict[str, Any]:
+    """Our keys as keyword arguments of the class."""
+    for option in spec.options:
+        if option in _OURS:
+            raise DataError(where, f"options has {option!r}", f"use {_OURS[option]} next to name instead")
+        if option not in parameters:
+            raise DataError(where, f"it takes no option {option!r}", did_you_mean(option, parameters - set(_OURS)))
+    arguments: dict[str, Any] = {"root": root} if "root" in parameters else {}
+    if "download" in parameters:
+        arguments["download"] = spec.download
+    elif spec.download:
+        raise DataError(where, "it cannot be downloaded by torchvision", "put the files into root and set download: false")
+    if spec.split is not None and "split" in parameters:
+        arguments["split"] = spec.split
+    elif spec.split is not None and "train" in parameters:
+        if spec.split not in ("train", "test"):
+            raise DataError(where, f"has no split {spec.split!r}", "it has train and test")
+        arguments["train"] = spec.split == "train"
+    elif spec.split is not None and "split" in spec.model_fields_set:
+        raise DataError(where, f"has no splits, but split is {spec.split!r}", "leave out split; see options")
+    return {**arguments, **spec.options}
+
+
+def _parameters(kind: type) -> set[str]:
+    """The keyword arguments of a class, those it passes on to its bases included."""
+    names: set[str] = set()
+    for base in kind.__mro__:
+        if "__init__" not in vars(base):
+            continue
+        parameters = inspect.signature(vars(base)["__init__"]).parameters.values()
+        names |= {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+        if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+            break
+    return names - {"self"}
+
+
+def _names(classes: object) -> tuple[str, ...] | None:
+    """Class names as text; where a class has several (ImageNet), the first."""
+    if not isinstance(classes, Iterable) or isinstance(classes, str):
+        return None
+    names = tuple(str(name[0] if isinstance(name, tuple | list) and name else name) for name in classes)
+    return names or None
+
+
+def _known_labels(items: Any) -> Labels | None:
+    """The targets in one array, where the data set holds such a list and changes nothing about it."""
+    targets = getattr(items, "targets", getattr(items, "labels", None))
+    if targets is None or getattr(items, "target_transform", None) is not None:
+        return None
+    try:
+        labels = np.asarray(targets)
+    except (ValueError, TypeError):
+        return None
+    fits = labels.shape == (len(items),) and labels.dtype.kind in "iu"
+    return labels.astype(np.int64) if fits else None
+
+
+def _is_none(target: object) -> bool:
+    """Whether this target says that there is no label."""
+    return isinstance(target, int | np.integer) and not isinstance(target, bool) and int(target) == -1

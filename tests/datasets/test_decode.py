@@ -1,0 +1,195 @@
+"""Image files as pixels: modes, depths, transparency, resizing, and damaged files."""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+from torchvision.transforms import functional
+
+from robaudit.datasets.decode import image_pixels, read_image
+from robaudit.errors import SampleError
+from robaudit.spec import ImageOptions, TorchvisionSpec
+
+RNG = np.random.default_rng(3)
+COLOUR = RNG.integers(0, 256, (6, 5, 3), dtype=np.uint8)
+GREY16 = RNG.integers(0, 65536, (6, 5), dtype=np.uint16)
+EXPECTED = torch.from_numpy(COLOUR).permute(2, 0, 1).float() / 255
+
+
+def read(path: Path, **options: Any) -> torch.Tensor:
+    return read_image(path, path.name, ImageOptions(**options))
+
+
+def message(path: Path, **options: Any) -> str:
+    with pytest.raises(SampleError) as caught:
+        read(path, **options)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("suffix", ["png", "bmp", "ppm", "tiff"])
+def test_colour(tmp_path: Path, suffix: str) -> None:
+    Image.fromarray(COLOUR).save(path := tmp_path / f"a.{suffix}")
+    torch.testing.assert_close(read(path), EXPECTED, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("suffix", ["jpg", "webp", "gif"])
+def test_lossy_formats(tmp_path: Path, suffix: str) -> None:
+    Image.new("RGB", (9, 7), (250, 20, 10)).save(path := tmp_path / f"a.{suffix}")
+    pixels = read(path)
+    assert pixels.shape == (3, 7, 9)
+    torch.testing.assert_close(pixels.mean((1, 2)), torch.tensor([250, 20, 10]) / 255, rtol=0, atol=6 / 255)
+
+
+def test_grey_and_colour_into_each_other(tmp_path: Path) -> None:
+    Image.fromarray(COLOUR).save(path := tmp_path / "a.png")
+    luma = EXPECTED.mul(torch.tensor([0.299, 0.587, 0.114]).view(3, 1, 1)).sum(0, keepdim=True)
+    torch.testing.assert_close(read(path, channels=1), luma, rtol=0, atol=1 / 255)
+    Image.fromarray(COLOUR[..., 0]).save(path)
+    torch.testing.assert_close(read(path, channels=3), EXPECTED[:1].repeat(3, 1, 1), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("name", ["a.png", "a.tiff", "a.pgm"])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_sixteen_bit_grey(tmp_path: Path, name: str, channels: int) -> None:
+    path = tmp_path / name
+    if name == "a.pgm":
+        path.write_bytes(b"P5 5 6 65535\n" + GREY16.astype(">u2").tobytes())
+    else:
+        Image.fromarray(GREY16).save(path)
+    expected = torch.from_numpy(GREY16.astype(np.float32) / 65535).repeat(channels, 1, 1)
+    torch.testing.assert_close(read(path, channels=channels), expected, rtol=0, atol=1e-6)
+
+
+def test_sixteen_bit_grey_is_resized_without_losing_depth(tmp_path: Path) -> None:
+    Image.fromarray(np.full((8, 8), 1000, np.uint16)).save(path := tmp_path / "a.png")
+    torch.testing.assert_close(read(path, channels=1, resize=4), torch.full((1, 4, 4), 1000 / 65535), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.float32])
+def test_pixels_of_unknown_scale(tmp_path: Path, dtype: Any) -> None:
+    Image.fromarray(GREY16.astype(dtype)).save(path := tmp_path / "a.tiff")
+    assert message(path) == "a.tiff: has 32-bit pixels, whose scale is not known; save it with 8 or 16 bits, or use kind npz with scale"
+
+
+def test_transparency_is_flattened_onto_white(tmp_path: Path) -> None:
+    alpha = np.array([[0, 255]], np.uint8)
+    colour = np.array([[[10, 20, 30], [10, 20, 30]]], np.uint8)
+    Image.fromarray(np.dstack([colour, alpha])).save(path := tmp_path / "a.png")
+    assert (read(path) * 255).round().int()[:, 0].T.tolist() == [[255, 255, 255], [10, 20, 30]]
+    Image.fromarray(np.dstack([colour[..., 0], alpha])).save(path)
+    assert (read(path, channels=1) * 255).round().int()[0, 0].tolist() == [255, 10]
+
+
+def test_palette_with_transparency(tmp_path: Path) -> None:
+    image = Image.fromarray(np.array([[0, 1]], np.uint8), mode=None).convert("P")
+    image.putpalette([10, 20, 30, 40, 50, 60])
+    image.save(path := tmp_path / "a.png", transparency=bytes([0, 255]))
+    assert (read(path) * 255).round().int()[:, 0].T.tolist() == [[255, 255, 255], [40, 50, 60]]
+
+
+@pytest.mark.parametrize("mode", ["1", "P", "CMYK", "YCbCr", "LA"])
+def test_other_modes(mode: str) -> None:
+    assert image_pixels(Image.new(mode, (4, 3)), "a", ImageOptions()).shape == (3, 3, 4)
+
+
+@pytest.mark.parametrize(("mode", "channels"), [("1", 1), ("L", 1), ("I;16", 1), ("RGB", 3), ("RGBA", 3), ("P", 3)])
+def test_channels_of_the_image_itself(mode: str, channels: int) -> None:
+    spec = TorchvisionSpec(kind="torchvision", name="MNIST", root=".")
+    assert image_pixels(Image.new(mode, (4, 3)), "a", spec).shape == (channels, 3, 4)
+
+
+def test_exif_orientation_is_not_applied(tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.fromarray(COLOUR).save(path := tmp_path / "a.png", exif=exif)
+    torch.testing.assert_close(read(path), EXPECTED, rtol=0, atol=0)
+
+
+def test_first_frame_of_an_animation(tmp_path: Path) -> None:
+    Image.new("L", (3, 3), 0).save(path := tmp_path / "a.gif", save_all=True, append_images=[Image.new("L", (3, 3), 255)])
+    assert read(path).max() == 0
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    width=st.integers(5, 40),
+    height=st.integers(5, 40),
+    resize=st.one_of(st.integers(6, 30), st.tuples(st.integers(6, 30), st.integers(6, 30))),
+    crop=st.one_of(st.none(), st.integers(1, 6), st.tuples(st.integers(1, 6), st.integers(1, 6))),
+)
+def test_resize_and_crop_equal_torchvision_s(width: int, height: int, resize: Any, crop: Any) -> None:
+    image = Image.fromarray(np.random.default_rng(width * 100 + height).integers(0, 256, (height, width, 3), dtype=np.uint8))
+    expected = functional.resize(image, resize)
+    if crop is not None:
+        expected = functional.center_crop(expected, crop)
+    pixels = image_pixels(image, "a", ImageOptions(resize=resize, crop=crop))
+    torch.testing.assert_close(pixels, functional.to_tensor(expected), rtol=0, atol=0)
+
+
+def test_smaller_than_the_crop(tmp_path: Path) -> None:
+    Image.fromarray(COLOUR).save(path := tmp_path / "a.png")
+    assert message(path, crop=(6, 7)) == (
+        "a.png: is 6 x 5 pixels, smaller than the crop of 6 x 7; set resize, which comes first, or a smaller crop"
+    )
+
+
+def test_missing(tmp_path: Path) -> None:
+    assert message(tmp_path / "a.png") == "a.png: no such file; correct the path or leave it out"
+
+
+def test_not_a_regular_file(tmp_path: Path) -> None:
+    (tmp_path / "folder.png").mkdir()
+    assert "is not a regular file" in message(tmp_path / "folder.png")
+    os.mkfifo(tmp_path / "pipe.png")
+    assert "is not a regular file" in message(tmp_path / "pipe.png")
+
+
+@pytest.mark.parametrize("content", [b"", b"not an image", b"\x89PNG\r\n\x1a\n"])
+def test_no_image(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "a.png").write_bytes(content)
+    assert message(tmp_path / "a.png") == "a.png: is not an image that Pillow can read; repair or leave out this file"
+
+
+@pytest.mark.parametrize("suffix", ["png", "jpg", "bmp", "webp", "gif", "tiff"])
+def test_truncated(tmp_path: Path, suffix: str) -> None:
+    noise = RNG.integers(0, 256, (64, 64, 3), dtype=np.uint8)
+    Image.fromarray(noise).save(path := tmp_path / f"a.{suffix}")
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    assert "; repair or leave out this file" in message(path)
+
+
+def png_claiming(width: int, height: int) -> bytes:
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"\0" * 1000)) + chunk(b"IEND", b"")
+
+
+@pytest.mark.parametrize("side", [10_000, 30_000])
+@pytest.mark.filterwarnings("default::PIL.Image.DecompressionBombWarning")
+def test_decompression_bomb(tmp_path: Path, side: int, recwarn: pytest.WarningsRecorder) -> None:
+    (tmp_path / "a.png").write_bytes(png_claiming(side, side))
+    assert "pixels" in message(tmp_path / "a.png")
+    assert "make it smaller before the audit" in message(tmp_path / "a.png")
+
+
+def test_decompression_bomb_with_warnings_as_errors(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(png_claiming(10_000, 10_000))
+    assert "make it smaller before the audit" in message(tmp_path / "a.png")
+
+
+def test_a_sliver_is_not_blown_up(tmp_path: Path) -> None:
+    Image.new("L", (100_000, 1)).save(path := tmp_path / "a.png")
+    assert "make it smaller before the audit" in message(path, resize=224)

@@ -1,0 +1,271 @@
+"""A .npz file as a data set: layouts, scales, labels, laziness, and every way it can be wrong."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from numpy.typing import NDArray
+
+from robaudit.datasets import open_dataset
+from robaudit.datasets.base import Dataset
+from robaudit.datasets.npz import NpzDataset
+from robaudit.errors import DataError, SampleError
+from robaudit.spec import NpzSpec
+
+SHARED = Path(__file__).parents[2].parent / "shared" / "data"
+IMAGES = np.arange(4 * 3 * 5 * 6, dtype=np.uint8).reshape(4, 3, 5, 6)
+LABELS = np.array([3, 0, 2, 1])
+
+
+def opened(folder: Path, **options: Any) -> Dataset:
+    return open_dataset(NpzSpec(kind="npz", path="data.npz", **options), base_dir=folder, trust=False)
+
+
+def message(folder: Path, **options: Any) -> str:
+    with pytest.raises(DataError) as caught:
+        opened(folder, **options)
+    text = str(caught.value)
+    assert "\n" not in text
+    return text
+
+
+def npy_header(shape: tuple[int, ...], descr: str = "|u1") -> bytes:
+    stream = io.BytesIO()
+    np.lib.format.write_array_header_1_0(stream, {"descr": descr, "fortran_order": False, "shape": shape})
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_pixels_labels_and_ids(tmp_path: Path, save: Any) -> None:
+    save(tmp_path / "data.npz", images=IMAGES, labels=LABELS)
+    dataset = opened(tmp_path)
+    assert len(dataset) == 4
+    assert [dataset.sample_id(i) for i in range(4)] == ["0", "1", "2", "3"]
+    labels = dataset.labels()
+    assert labels is not None
+    assert labels.tolist() == LABELS.tolist()
+    for index in (3, 0, 2, 1):  # any order
+        sample = dataset[index]
+        assert sample.id == str(index)
+        assert sample.label == LABELS[index]
+        assert sample.pixels.dtype == torch.float32
+        torch.testing.assert_close(sample.pixels, torch.from_numpy(IMAGES[index]).float() / 255, rtol=0, atol=0)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    images=hnp.arrays(np.uint8, st.tuples(st.integers(1, 5), st.sampled_from([1, 3]), st.integers(4, 6), st.integers(4, 6))),
+    layout=st.sampled_from(["nchw", "nhwc"]),
+    compressed=st.booleans(),
+    fortran=st.booleans(),
+    dtype=st.sampled_from(["u1", "<f4", ">f4", "<f8", "<f2"]),
+    explicit=st.booleans(),
+)
+def test_every_layout_gives_the_same_pixels(
+    tmp_path_factory: pytest.TempPathFactory,
+    images: NDArray[np.uint8],
+    layout: str,
+    compressed: bool,
+    fortran: bool,
+    dtype: str,
+    explicit: bool,
+) -> None:
+    folder = tmp_path_factory.mktemp("npz")
+    stored = images.astype(dtype).transpose(0, 2, 3, 1) if layout == "nhwc" else images.astype(dtype)
+    stored = np.asfortranarray(stored) if fortran else np.ascontiguousarray(stored)
+    (np.savez_compressed if compressed else np.savez)(folder / "data.npz", images=stored)
+    dataset = opened(folder, labels_key=None, scale=255, layout=layout if explicit else None)
+    read = torch.stack([dataset[i].pixels for i in range(len(dataset))])
+    torch.testing.assert_close(read, torch.from_numpy(images).float() / 255, rtol=0, atol=0)
+
+
+def test_grey_images_without_a_channel_axis(tmp_path: Path) -> None:
+    np.savez(tmp_path / "data.npz", images=IMAGES[:, 0], labels=LABELS)
+    assert opened(tmp_path)[0].pixels.shape == (1, 5, 6)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "scale", "largest"), [("u1", None, 200 / 255), ("u1", 200, 1.0), ("f8", None, 200.0), ("u2", 400, 0.5), ("i8", 100, 2.0)]
+)
+def test_scale(tmp_path: Path, dtype: str, scale: float | None, largest: float) -> None:
+    np.savez(tmp_path / "data.npz", images=np.full((1, 1, 4, 4), 200, dtype))
+    assert opened(tmp_path, labels_key=None, scale=scale)[0].pixels.max().item() == pytest.approx(largest)
+
+
+def test_labels_may_be_a_column_or_absent(tmp_path: Path) -> None:
+    np.savez(tmp_path / "data.npz", images=IMAGES, labels=LABELS.astype(np.uint8).reshape(4, 1), y=LABELS)
+    assert opened(tmp_path)[0].label == 3
+    assert opened(tmp_path, labels_key=None)[0].label is None
+    assert opened(tmp_path, labels_key=None).labels() is None
+    assert opened(tmp_path, labels_key="y")[1].label == 0
+
+
+def test_only_the_beginning_of_a_compressed_array_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    images = np.random.default_rng(0).integers(0, 256, (50, 1, 4, 4), dtype=np.uint8)
+    np.savez_compressed(tmp_path / "data.npz", images=images)
+    monkeypatch.setattr("robaudit.datasets.npz._FIRST_BYTES", 16 * 4)
+    dataset = NpzDataset(NpzSpec(kind="npz", path="data.npz", labels_key=None), base_dir=tmp_path)
+    assert dataset._head is None
+    for index, held in ((1, 4), (3, 4), (5, 8), (30, 31), (49, 50), (0, 50)):
+        assert (dataset[index].pixels * 255).round().byte().equal(torch.from_numpy(images[index]))
+        assert dataset._head is not None
+        assert len(dataset._head) == held
+
+
+def test_uncompressed_arrays_are_mapped(tmp_path: Path) -> None:
+    np.savez(tmp_path / "data.npz", images=IMAGES)
+    dataset = NpzDataset(NpzSpec(kind="npz", path="data.npz", labels_key=None), base_dir=tmp_path)
+    dataset[0]
+    assert isinstance(dataset._head, np.memmap)
+
+
+def test_pickled_without_its_pixels(tmp_path: Path) -> None:
+    np.savez_compressed(tmp_path / "data.npz", images=np.zeros((200, 3, 32, 32), np.uint8))
+    dataset = opened(tmp_path, labels_key=None)
+    dataset[0]
+    data = pickle.dumps(dataset)
+    assert len(data) < 5_000
+    assert pickle.loads(data)[7].pixels.shape == (3, 32, 32)
+
+
+def test_nan_pixels_are_one_sample_s_problem(tmp_path: Path) -> None:
+    images = np.zeros((2, 1, 4, 4), np.float32)
+    images[1, 0, 0, 0] = np.nan
+    np.savez(tmp_path / "data.npz", images=images)
+    dataset = opened(tmp_path, labels_key=None)
+    assert dataset[0].pixels.sum() == 0
+    with pytest.raises(SampleError, match=r"^data.npz, sample 1: 1 of 16 pixels are NaN or infinite; "):
+        dataset[1]
+
+
+@pytest.mark.parametrize(
+    ("arrays", "options", "expected"),
+    [
+        ({"image": IMAGES}, {}, "data.npz: has no array 'images' (it has: image); set images_key; did you mean 'image'?"),
+        ({"images": IMAGES, "targets": LABELS}, {}, "has no array 'labels' (it has: images, targets); set labels_key; "),
+        ({"images": IMAGES.reshape(4, -1)}, {}, "has shape (4, 90); images are (n, c, h, w), (n, h, w, c) or (n, h, w)"),
+        ({"images": IMAGES[:0]}, {}, "has shape (0, 3, 5, 6): it holds no images"),
+        ({"images": IMAGES.astype(np.int64)}, {}, "is of type int64; set scale"),
+        ({"images": IMAGES.astype(np.complex64)}, {}, "is of type complex64; images are uint8 or floats"),
+        ({"images": IMAGES.astype(object)}, {}, "holds Python objects (pickle), which are never loaded"),
+        ({"images": IMAGES}, {"layout": "nhw"}, "layout nhw does not fit shape (4, 3, 5, 6); it needs 3 dimensions"),
+        ({"images": IMAGES[:, [0, 0]]}, {}, "cannot tell the layout of shape (4, 2, 5, 6); set layout: nchw or nhwc"),
+        ({"images": IMAGES[..., :3]}, {}, "cannot tell the layout of shape (4, 3, 5, 3); set layout: nchw or nhwc"),
+        ({"images": IMAGES, "labels": LABELS[:3]}, {}, "has shape (3,); there are 4 images: it must be (4,)"),
+        ({"images": IMAGES, "labels": np.eye(4)}, {}, "has shape (4, 4); labels are (n,) class indices"),
+        ({"images": IMAGES, "labels": LABELS.astype(float)}, {}, "labels are of type float64; they must be integers"),
+        ({"images": IMAGES, "labels": LABELS - 1}, {}, "the label of sample 1 is -1; class indices start at 0"),
+        ({"images": IMAGES, "labels": LABELS.astype(object)}, {}, "holds Python objects (pickle)"),
+        (
+            {"images": IMAGES, "labels": LABELS},
+            {"class_names": ("a", "b", "c")},
+            "data.npz: sample '0' has the label 3, but class_names has 3 names; add the missing names",
+        ),
+        ({"images": IMAGES, "labels": LABELS}, {"class_names": ("a", "b", "a", "c")}, "dataset.class_names: 'a' stands twice"),
+    ],
+)
+def test_wrong_arrays(tmp_path: Path, arrays: dict[str, Any], options: dict[str, Any], expected: str) -> None:
+    np.savez(tmp_path / "data.npz", **arrays)
+    if len(arrays) == 1:
+        options = {"labels_key": None, **options}
+    assert expected in message(tmp_path, **options)
+
+
+def test_missing_file_names_its_neighbour(tmp_path: Path) -> None:
+    np.savez(tmp_path / "date.npz", images=IMAGES)
+    assert message(tmp_path) == f"data.npz: no such file in {str(tmp_path)!r}; did you mean 'date.npz'?"
+
+
+def test_missing_folder_says_which(tmp_path: Path) -> None:
+    (tmp_path / "inputs").mkdir()
+    with pytest.raises(DataError) as caught:
+        open_dataset(NpzSpec(kind="npz", path="input/data.npz"), base_dir=tmp_path, trust=False)
+    assert str(caught.value) == f"input/data.npz: no such file: {str(tmp_path)!r} has no 'input'; did you mean 'inputs'?"
+
+
+def test_a_folder_is_no_file(tmp_path: Path) -> None:
+    (tmp_path / "data.npz").mkdir()
+    assert message(tmp_path) == "data.npz: is a folder; give a file"
+
+
+def test_not_a_zip_archive(tmp_path: Path) -> None:
+    np.save(tmp_path / "data", IMAGES)
+    (tmp_path / "data.npy").rename(tmp_path / "data.npz")
+    assert "data.npz: is not a .npz file (a zip archive): " in message(tmp_path)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.9, 0.999])
+def test_truncated_file(tmp_path: Path, share: float) -> None:
+    np.savez_compressed(tmp_path / "data.npz", images=IMAGES, labels=LABELS)
+    content = (tmp_path / "data.npz").read_bytes()
+    (tmp_path / "data.npz").write_bytes(content[: int(share * len(content))])
+    assert "it may be truncated; save it again" in message(tmp_path)
+
+
+@pytest.mark.parametrize("count", [50, 500])
+def test_damaged_compressed_bytes(tmp_path: Path, count: int) -> None:
+    images = np.random.default_rng(0).integers(0, 256, (count, 1, 8, 8), dtype=np.uint8)
+    np.savez_compressed(tmp_path / "data.npz", images=images)
+    content = bytearray((tmp_path / "data.npz").read_bytes())
+    content[1500:1600] = b"\xff" * 100
+    (tmp_path / "data.npz").write_bytes(content)
+    with pytest.raises(DataError, match=r"array 'images.npy' is damaged .*; (copy or )?save the file again"):
+        opened(tmp_path, labels_key=None)[0]
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+@pytest.mark.parametrize("shape", [(10_000, 1000, 1000), (2**62, 4, 4), (2**31, 2**31, 2**31)])
+def test_a_header_that_claims_too_much_is_refused_at_once(tmp_path: Path, method: int, shape: tuple[int, ...]) -> None:
+    with zipfile.ZipFile(tmp_path / "data.npz", "w", method) as archive:
+        archive.writestr("images.npy", npy_header(shape) + b"\0" * 100)
+    assert f"claims shape {shape} of uint8" in message(tmp_path, labels_key=None)
+
+
+def test_a_zip_entry_that_claims_too_much_is_refused_at_once(tmp_path: Path) -> None:
+    shape = (10_000, 1000, 1000)
+    with zipfile.ZipFile(tmp_path / "data.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("images.npy", npy_header(shape) + b"\0" * 100)
+        archive.filelist[0].file_size = len(npy_header(shape)) + 10_000_000_000
+    assert "(10000000000 bytes), more than the file can hold" in message(tmp_path, labels_key=None)
+
+
+@pytest.mark.parametrize("header", [b"", b"\x93NUMPY", b"\x93NUMPY\x01\x00v\x00{'shape': 3}", b"\x93NUMPY\x09\x00" + b"x" * 90, b"x" * 200])
+def test_damaged_header(tmp_path: Path, header: bytes) -> None:
+    with zipfile.ZipFile(tmp_path / "data.npz", "w") as archive:
+        archive.writestr("images.npy", header)
+    assert "array 'images.npy' has no valid header" in message(tmp_path, labels_key=None)
+
+
+@pytest.mark.parametrize("shape", [(-1, 4, 4), (2, -4, -4)])
+def test_negative_shape(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    with zipfile.ZipFile(tmp_path / "data.npz", "w") as archive:
+        archive.writestr("images.npy", npy_header(shape) + b"\0" * 100)
+    assert f"claims shape {shape}" in message(tmp_path, labels_key=None)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "classes"), [("mnist_test", (1, 28, 28), 10), ("cifar10_test", (3, 32, 32), 10), ("cifar100_test", (3, 32, 32), 100)]
+)
+def test_shared_data(name: str, shape: tuple[int, ...], classes: int) -> None:
+    if not (SHARED / f"{name}.npz").exists():
+        pytest.skip(f"{name}.npz is not there")
+    dataset = open_dataset(NpzSpec(kind="npz", path=f"{name}.npz", limit=50), base_dir=SHARED, trust=False)
+    labels = dataset.labels()
+    assert labels is not None
+    assert len(dataset) == len(labels) == 50
+    assert labels.max() < classes
+    for index in range(50):
+        pixels = dataset[index].pixels
+        assert pixels.shape == shape
+        assert pixels.min() >= 0
+        assert pixels.max() <= 1

@@ -1,0 +1,196 @@
+"""A Python function as a data set: trust, imports, items, and every way it can be wrong."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from robaudit.datasets import open_dataset
+from robaudit.datasets.base import Dataset
+from robaudit.errors import DataError, SampleError
+from robaudit.spec import PythonDatasetSpec, SampleSpec
+
+MODULE = """
+import sys
+import numpy as np
+import torch
+
+PATH_DURING_IMPORT = list(sys.path)
+
+class Broken:
+    def __len__(self): return 2
+    def __getitem__(self, index): raise KeyError("no image there")
+
+class Counting(list):
+    reads = 0
+    class_names = ["cat", "dog"]
+    def __getitem__(self, index):
+        Counting.reads += 1
+        return super().__getitem__(index)
+
+def plain(n=3, side=4):
+    return [(torch.full((1, side, side), i / 10), i) for i in range(n)]
+
+def mixed_types():
+    grey = np.full((4, 4), 51, np.uint8)
+    return [(grey, np.int64(1)), (torch.full((1, 4, 4), 51, dtype=torch.uint8), torch.tensor(0)), (np.full((1, 4, 4), 0.2), None)]
+
+def with_ids(ids=("x", "y", "z")):
+    return Counting((torch.zeros(1, 4, 4), 0, name) for name in ids)
+
+def items(which):
+    good = (torch.zeros(1, 4, 4), 0)
+    return [good, {
+        "dict": {"image": good[0]},
+        "four": (*good, "id", 1),
+        "list": ([[0.0]], 0),
+        "nan": (torch.full((1, 4, 4), float("nan")), 0),
+        "flat": (torch.zeros(16), 0),
+        "last": (torch.zeros(4, 4, 3), 0),
+        "ints": (torch.zeros(1, 4, 4, dtype=torch.int64), 0),
+        "text": (np.array([["a"]]), 0),
+        "half": (good[0], 0.5),
+        "true": (good[0], True),
+        "minus": (good[0], -1),
+        "id": (*good, "own"),
+    }[which]]
+
+def broken(): return Broken()
+def nothing(): return None
+def a_set(): return {1, 2}
+def empty(): return []
+def raises(): raise ValueError("no data\\ntoday")
+NUMBER = 3
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    (tmp_path / "audited_images.py").write_text(MODULE)
+    (tmp_path / "audited_broken.py").write_text("1 / 0")
+    (tmp_path / "audited_needs.py").write_text("import surely_not_installed")
+    yield tmp_path
+    for name in [name for name in sys.modules if name.startswith("audited_")]:
+        del sys.modules[name]
+
+
+def opened(folder: Path, function: str, module: str = "audited_images", trust: bool = True, **more: Any) -> Dataset:
+    return open_dataset(PythonDatasetSpec(kind="python", target=f"{module}:{function}", **more), base_dir=folder, trust=trust)
+
+
+def message(*args: Any, **options: Any) -> str:
+    with pytest.raises(DataError) as caught:
+        opened(*args, **options)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_code_needs_trust(folder: Path) -> None:
+    assert message(folder, "plain", trust=False) == (
+        "audited_images:plain: is Python code, which runs only when trusted; "
+        "pass --trust if you trust the code, or write the images to a .npz file (kind npz)"
+    )
+    assert "audited_images" not in sys.modules
+
+
+def test_items_and_options(folder: Path) -> None:
+    dataset = opened(folder, "plain", options={"n": 5}, limit=4)
+    assert len(dataset) == 4
+    assert [dataset.sample_id(i) for i in range(4)] == ["0", "1", "2", "3"]
+    assert dataset.labels() is None
+    assert dataset[3].label == 3
+    torch.testing.assert_close(dataset[3].pixels, torch.full((1, 4, 4), 0.3))
+
+
+def test_kinds_of_pixels_and_labels(folder: Path) -> None:
+    dataset = opened(folder, "mixed_types")
+    assert [dataset[i].label for i in range(3)] == [1, 0, None]
+    for index in range(3):
+        torch.testing.assert_close(dataset[index].pixels, torch.full((1, 4, 4), 0.2))
+
+
+def test_own_ids_are_read_once_and_only_where_chosen(folder: Path) -> None:
+    dataset = opened(folder, "with_ids", options={"ids": ["a", "a", "b", "c", "d"]}, sample=SampleSpec(size=2, seed=0))
+    first = [dataset.sample_id(i) for i in range(2)]
+    reads = sys.modules["audited_images"].Counting.reads
+    assert reads == 3  # the first item, to see whether it has an id, and the two chosen
+    assert [dataset.sample_id(i) for i in range(2)] == first
+    assert sys.modules["audited_images"].Counting.reads == reads
+    assert dataset[1].id == first[1]
+    assert dataset.class_names == ("cat", "dog")
+
+
+def test_duplicate_ids(folder: Path) -> None:
+    text = message(folder, "with_ids", options={"ids": ["x", "y", "z", "y"]})
+    assert text == "audited_images:with_ids: items 1 and 3 have the same id 'y'; ids must differ"
+
+
+def test_the_folder_is_importable_only_during_the_import(folder: Path) -> None:
+    before = list(sys.path)
+    opened(folder, "plain")
+    assert sys.path == before
+    assert sys.modules["audited_images"].PATH_DURING_IMPORT[0] == str(folder.resolve())
+
+
+@pytest.mark.parametrize(
+    ("function", "module", "expected"),
+    [
+        ("plian", "audited_images", "audited_images has no 'plian'; did you mean 'plain'?"),
+        ("NUMBER", "audited_images", "NUMBER is int, not a function; "),
+        ("nothing", "audited_images", "raised TypeError: object of type 'NoneType' has no len(); it must return a collection"),
+        ("a_set", "audited_images", "returned set, which has no items by index"),
+        ("raises", "audited_images", "raised ValueError: no data today; "),
+        ("empty", "audited_images", "has no samples; "),
+        ("f", "audited_nowhere", "no module 'audited_nowhere'; modules are looked for next to the spec file"),
+        ("f", "audited_needs", "no module 'surely_not_installed'; "),
+        ("f", "audited_broken", "importing audited_broken raised ZeroDivisionError: division by zero; "),
+        ("", "audited_images", "is not a Python target; write package.module:function"),
+        ("f()", "audited_images", "is not a Python target; "),
+    ],
+)
+def test_wrong_targets(folder: Path, function: str, module: str, expected: str) -> None:
+    before = list(sys.path)
+    assert f"{module}:{function}: {expected}" in message(folder, function, module)
+    assert sys.path == before
+
+
+def test_no_colon(folder: Path) -> None:
+    with pytest.raises(DataError, match=r"^audited_images: is not a Python target; write package.module:function$"):
+        open_dataset(PythonDatasetSpec(kind="python", target="audited_images"), base_dir=folder, trust=True)
+
+
+@pytest.mark.parametrize(
+    ("which", "expected"),
+    [
+        ("dict", "is dict, not a tuple of two or three; items are (pixels, label) or (pixels, label, id)"),
+        ("four", "is tuple, not a tuple of two or three"),
+        ("list", "pixels are list; give a tensor or a NumPy array"),
+        ("nan", "16 of 16 pixels are NaN or infinite; repair or leave out this sample"),
+        ("flat", "pixels have shape (16,); they must be (channels, height, width)"),
+        ("last", "pixels have shape (4, 4, 3); put the channels first"),
+        ("ints", "pixels are torch.int64; give uint8, floats in [0, 1]"),
+        ("text", "pixels are of type <U1; they must be numbers"),
+        ("half", "the label 0.5 is not an integer; give a class index or None"),
+        ("true", "the label True is not an integer"),
+        ("minus", "the label is -1; class indices start at 0"),
+        ("id", "has 3 parts, the first item has 2; give all items an id, or none"),
+    ],
+)
+def test_wrong_items(folder: Path, which: str, expected: str) -> None:
+    dataset = opened(folder, "items", options={"which": which})
+    assert dataset[0].label == 0
+    with pytest.raises(SampleError) as caught:
+        dataset[1]
+    assert str(caught.value).startswith(f"audited_images:items, item 1: {expected}")
+
+
+def test_an_item_that_raises(folder: Path) -> None:
+    dataset = opened(folder, "broken")
+    assert dataset.sample_id(1) == "1"
+    with pytest.raises(SampleError, match="item 1: raised KeyError: 'no image there'"):
+        dataset[1]

@@ -1,0 +1,125 @@
+"""limit, sample, one shape for all, class names: what the audit sees of a data set."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from robaudit.datasets import open_dataset
+from robaudit.datasets.base import Labels, Sample
+from robaudit.datasets.select import Selected, choose, random_subset
+from robaudit.errors import DataError, SampleError
+from robaudit.spec import BaseDatasetSpec, DigitsSpec, SampleSpec
+
+
+class Fake:
+    """Images of the given side lengths; a side of 0 is unreadable."""
+
+    where = "fake"
+    class_names: tuple[str, ...] | None = None
+
+    def __init__(self, sides: list[int], labels: list[int] | None = None) -> None:
+        self.sides, self.given = sides, labels
+
+    def __len__(self) -> int:
+        return len(self.sides)
+
+    def sample_id(self, index: int) -> str:
+        return f"s{index}"
+
+    def labels(self) -> Labels | None:
+        return None
+
+    def __getitem__(self, index: int) -> Sample:
+        if not self.sides[index]:
+            raise SampleError(f"fake, s{index}", "is damaged")
+        return Sample(f"s{index}", torch.zeros(1, self.sides[index], 4), None if self.given is None else self.given[index])
+
+
+@given(total=st.integers(1, 300), share=st.floats(0, 1), seed=st.integers(-(2**70), 2**70))
+def test_subsets_are_increasing_distinct_and_nested(total: int, share: float, seed: int) -> None:
+    size = max(1, int(share * total))
+    subset = random_subset(total, size, seed)
+    assert len(subset) == size
+    assert subset == sorted(set(subset))
+    assert subset[0] >= 0
+    assert subset[-1] < total
+    assert set(subset) <= set(random_subset(total, min(total, size + 7), seed))
+
+
+def test_the_subset_of_a_seed_never_changes() -> None:
+    assert random_subset(20, 5, 0) == [0, 1, 5, 7, 16]
+
+
+@given(total=st.integers(1, 50), limit=st.integers(1, 100))
+def test_limit_is_the_first_n(total: int, limit: int) -> None:
+    assert list(choose(Fake([4] * total), BaseDatasetSpec(limit=limit))) == list(range(min(total, limit)))
+
+
+def test_every_sample_is_as_likely() -> None:
+    counts = np.zeros(20)
+    draws = 2000
+    for seed in range(draws):
+        counts[random_subset(20, 5, seed)] += 1
+    standard_error = np.sqrt(draws * 0.25 * 0.75)
+    assert np.abs(counts - draws / 4).max() < 4.5 * standard_error
+
+
+def test_ids_and_labels_are_those_of_the_whole_set(tmp_path: Path) -> None:
+    whole = open_dataset(DigitsSpec(kind="digits", split="all"), base_dir=tmp_path, trust=False)
+    part = open_dataset(DigitsSpec(kind="digits", split="all", sample=SampleSpec(size=30, seed=4)), base_dir=tmp_path, trust=False)
+    labels = part.labels()
+    assert labels is not None
+    for index in range(30):
+        sample, same = part[index], whole[int(part.sample_id(index))]
+        assert sample.id == part.sample_id(index) == same.id
+        assert sample.label == labels[index] == same.label
+        assert sample.pixels.equal(same.pixels)
+
+
+def test_iteration_ends(tmp_path: Path) -> None:
+    dataset: Any = open_dataset(DigitsSpec(kind="digits", limit=3), base_dir=tmp_path, trust=False)
+    assert [sample.id for sample in dataset] == [dataset.sample_id(index) for index in range(3)]
+
+
+def test_more_than_there_are() -> None:
+    with pytest.raises(DataError) as caught:
+        choose(Fake([4] * 7), BaseDatasetSpec(sample=SampleSpec(size=8)))
+    assert str(caught.value) == "fake: sample.size 8 is larger than the data set (7 samples); at most 7"
+
+
+def test_empty() -> None:
+    with pytest.raises(DataError, match=r"^fake: has no samples; "):
+        choose(Fake([]), BaseDatasetSpec())
+
+
+@pytest.mark.parametrize("order", [[0, 1, 2, 3], [3, 2, 1, 0], [-1, 2], [2, 1]])
+def test_the_first_readable_sample_sets_the_shape_whatever_is_read_first(order: list[int]) -> None:
+    selected = Selected(Fake([0, 4, 5, 4]), range(4))
+    for index in order:
+        if index == 2:
+            with pytest.raises(SampleError) as caught:
+                selected[index]
+            assert str(caught.value) == (
+                "fake, sample 's2': its shape is (1, 5, 4), but that of the first sample 's1' is (1, 4, 4); "
+                "set resize: [height, width] (or resize and crop), so that all have one shape"
+            )
+        elif index == 0:
+            with pytest.raises(SampleError, match="damaged"):
+                selected[index]
+        else:
+            assert selected[index].pixels.shape == (1, 4, 4)
+
+
+def test_labels_beyond_the_class_names() -> None:
+    selected = Selected(Fake([4, 4], [0, 2]), range(2), ("cat", "dog"))
+    assert selected.class_names == ("cat", "dog")
+    assert selected[0].label == 0
+    with pytest.raises(SampleError, match=r"^fake, sample 's1': has the label 2, but class_names has 2 names; add the missing names$"):
+        selected[1]

@@ -1,0 +1,222 @@
+"""torchvision's data sets, offline, from small files in the real formats."""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.io
+import torch
+from PIL import Image
+from torchvision import datasets
+
+from robaudit.datasets import open_dataset
+from robaudit.datasets.base import Dataset
+from robaudit.errors import DataError, SampleError
+from robaudit.spec import TorchvisionSpec
+
+RNG = np.random.default_rng(5)
+
+
+def opened(folder: Path, name: str, **options: Any) -> Dataset:
+    return open_dataset(TorchvisionSpec(kind="torchvision", name=name, root="files", **options), base_dir=folder, trust=False)
+
+
+def message(*args: Any, **options: Any) -> str:
+    with pytest.raises(DataError) as caught:
+        opened(*args, **options)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def write_mnist(folder: Path, part: str, images: np.ndarray[Any, Any], labels: np.ndarray[Any, Any], name: str = "MNIST") -> None:
+    raw = folder / "files" / name / "raw"
+    raw.mkdir(parents=True, exist_ok=True)
+    (raw / f"{part}-images-idx3-ubyte").write_bytes(struct.pack(">IIII", 0x803, *images.shape) + images.tobytes())
+    (raw / f"{part}-labels-idx1-ubyte").write_bytes(struct.pack(">II", 0x801, len(labels)) + labels.tobytes())
+
+
+@pytest.mark.parametrize("name", ["MNIST", "FashionMNIST"])
+def test_mnist(tmp_path: Path, name: str) -> None:
+    images = RNG.integers(0, 256, (2, 3, 28, 28), dtype=np.uint8)
+    labels = np.array([[3, 1, 4], [1, 5, 9]], np.uint8)
+    write_mnist(tmp_path, "train", images[0], labels[0], name)
+    write_mnist(tmp_path, "t10k", images[1], labels[1], name)
+    for split, part in (("train", 0), ("test", 1)):
+        dataset = opened(tmp_path, name, split=split)
+        known = dataset.labels()
+        assert known is not None
+        assert known.tolist() == labels[part].tolist()
+        assert dataset.class_names is not None
+        assert len(dataset.class_names) == 10
+        for index in range(3):
+            sample = dataset[index]
+            assert (sample.id, sample.label) == (str(index), labels[part, index])
+            assert sample.pixels.equal(torch.from_numpy(images[part, index : index + 1]).float() / 255)
+
+
+def test_pixel_options(tmp_path: Path) -> None:
+    write_mnist(tmp_path, "t10k", RNG.integers(0, 256, (1, 28, 28), dtype=np.uint8), np.array([7], np.uint8))
+    write_mnist(tmp_path, "train", np.zeros((1, 28, 28), np.uint8), np.array([7], np.uint8))
+    pixels = opened(tmp_path, "MNIST", resize=20, crop=(10, 12), channels=3)[0].pixels
+    assert pixels.shape == (3, 10, 12)
+
+
+def test_cifar10(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    base = tmp_path / "files" / "cifar-10-batches-py"
+    base.mkdir(parents=True)
+    images = RNG.integers(0, 256, (4, 3, 32, 32), dtype=np.uint8)
+    contents: dict[str, Any] = {
+        "test_batch": {"data": images.reshape(4, -1), "labels": [6, 0, 9, 3]},
+        "batches.meta": {"label_names": list("abcdefghij")},
+    }
+    sums = {}
+    for name, content in contents.items():
+        data = pickle.dumps(content)
+        (base / name).write_bytes(data)
+        sums[name] = hashlib.md5(data, usedforsecurity=False).hexdigest()
+    monkeypatch.setattr(datasets.CIFAR10, "train_list", [])
+    monkeypatch.setattr(datasets.CIFAR10, "test_list", [["test_batch", sums["test_batch"]]])
+    monkeypatch.setattr(datasets.CIFAR10, "meta", {"filename": "batches.meta", "key": "label_names", "md5": sums["batches.meta"]})
+    dataset = opened(tmp_path, "CIFAR10")
+    assert dataset.class_names == tuple("abcdefghij")
+    assert dataset[2].label == 9
+    assert dataset[2].pixels.equal(torch.from_numpy(images[2]).float() / 255)
+    (base / "test_batch").write_bytes(b"damaged")
+    assert message(tmp_path, "CIFAR10") == (
+        "torchvision CIFAR10: no CIFAR10 in 'files' (missing or damaged); set download: true, or correct root"
+    )
+
+
+def test_svhn_takes_a_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "files").mkdir()
+    images = RNG.integers(0, 256, (32, 32, 3, 2), dtype=np.uint8)
+    scipy.io.savemat(tmp_path / "files" / "test_32x32.mat", {"X": images, "y": np.array([[10], [4]], np.uint8)})
+    md5 = hashlib.md5((tmp_path / "files" / "test_32x32.mat").read_bytes(), usedforsecurity=False).hexdigest()
+    monkeypatch.setattr(datasets.SVHN, "split_list", {"test": ["", "test_32x32.mat", md5]})
+    dataset = opened(tmp_path, "SVHN", split="test")
+    assert [dataset[i].label for i in range(2)] == [0, 4]
+    assert dataset[1].pixels.equal(torch.from_numpy(images[..., 1].transpose(2, 0, 1).copy()).float() / 255)
+    assert "opening it failed: Unknown value 'tst' for argument split. Valid values are {'test'}; " in message(
+        tmp_path, "SVHN", split="tst"
+    )
+
+
+def test_fake_data_has_neither_root_nor_split(tmp_path: Path) -> None:
+    dataset = opened(tmp_path, "FakeData", options={"size": 3, "image_size": [3, 8, 8], "num_classes": 4})
+    assert len(dataset) == 3
+    assert dataset[1].pixels.equal(dataset[1].pixels)
+    assert dataset[1].pixels.shape == (3, 8, 8)
+    assert dataset.labels() is None
+    assert (
+        message(tmp_path, "FakeData", split="train")
+        == "torchvision FakeData: has no splits, but split is 'train'; leave out split; see options"
+    )
+
+
+def test_image_folder(tmp_path: Path) -> None:
+    for name in ("cat", "dog"):
+        (tmp_path / "files" / name).mkdir(parents=True)
+        Image.new("RGB", (4, 4)).save(tmp_path / "files" / name / "a.png")
+    dataset = opened(tmp_path, "ImageFolder")
+    assert dataset.class_names == ("cat", "dog")
+    assert dataset[1].label == 1
+    (tmp_path / "files" / "dog" / "a.png").write_bytes(b"junk")
+    with pytest.raises(SampleError, match=r"^torchvision ImageFolder, sample 1: cannot be read \(.*\); repair or leave out this sample$"):
+        dataset[1]
+
+
+class Odd:
+    """A data set of tensors with odd targets."""
+
+    classes = (("tench", "Tinca tinca"), ("goldfish",))
+
+    def __init__(self, root: Path) -> None:
+        pass
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> Any:
+        return [
+            (torch.full((1, 4, 4), 51, dtype=torch.uint8), -1),
+            (torch.zeros(1, 4, 4), {"box": 3}),
+            ("text", 0),
+            (torch.zeros(1, 4, 4), 1),
+        ][index]
+
+
+def test_tensors_odd_targets_and_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(datasets, "Kitti", Odd)
+    dataset = opened(tmp_path, "Kitti")
+    assert dataset.class_names == ("tench", "goldfish")
+    assert dataset[0].label is None
+    torch.testing.assert_close(dataset[0].pixels, torch.full((1, 4, 4), 0.2))
+    with pytest.raises(SampleError, match=r"sample 1: the label \{'box': 3\} is not an integer"):
+        dataset[1]
+    with pytest.raises(SampleError, match="sample 2: is str, not an image"):
+        dataset[2]
+    with pytest.raises(SampleError, match="sample 3: is Tensor, not an image; resize and crop are for data sets of images"):
+        opened(tmp_path, "Kitti", resize=4)[3]
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "expected"),
+    [
+        ("CIFAR1O", {}, "torchvision CIFAR1O: is not in torchvision.datasets; did you mean 'CIFAR10'?"),
+        ("os", {}, "torchvision os: is not in torchvision.datasets; "),
+        ("MNIST", {}, "torchvision MNIST: no MNIST in 'files' (missing or damaged); set download: true, or correct root"),
+        ("GTSRB", {}, "torchvision GTSRB: no GTSRB in 'files' (missing or damaged); set download: true, or correct root"),
+        ("STL10", {}, "torchvision STL10: no STL10 in 'files' (missing or damaged); "),
+        (
+            "ImageFolder",
+            {},
+            "no ImageFolder in 'files' (missing or damaged): No such file or directory; put the files there, or correct root",
+        ),
+        ("MNIST", {"split": "val"}, "torchvision MNIST: has no split 'val'; it has train and test"),
+        ("ImageNet", {}, "opening it failed: Unknown value 'test' for argument split. Valid values are {'train', 'val'}; "),
+        ("ImageNet", {"download": True}, "torchvision ImageNet: it cannot be downloaded by torchvision; "),
+        ("MNIST", {"options": {"transform": 1}}, "options has 'transform'; use resize, crop and channels next to name instead"),
+        ("STL10", {"options": {"fold": 1}}, "it takes no option 'fold'; did you mean 'folds'?"),
+        ("EMNIST", {"split": "letter"}, "opening it failed: Unknown value 'letter' for argument split. Valid values are"),
+        ("EMNIST", {"split": "letters", "options": {"train": False}}, "no EMNIST in 'files' (missing or damaged)"),
+    ],
+)
+def test_wrong_specs(tmp_path: Path, name: str, options: dict[str, Any], expected: str) -> None:
+    assert expected in message(tmp_path, name, **options)
+
+
+def test_a_failed_download_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def offline(self: datasets.MNIST) -> None:
+        print("Downloading ...")  # noqa: T201
+        raise OSError(101, "Network is unreachable")
+
+    monkeypatch.setattr(datasets.MNIST, "download", offline)
+    assert "torchvision MNIST: the download or opening it failed: Network is unreachable; " in message(tmp_path, "MNIST", download=True)
+
+
+def test_what_torchvision_prints_goes_to_stderr(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def download(self: datasets.MNIST) -> None:
+        print("Downloading ...")  # noqa: T201
+
+    monkeypatch.setattr(datasets.MNIST, "download", download)
+    write_mnist(tmp_path, "t10k", np.zeros((1, 28, 28), np.uint8), np.array([7], np.uint8))
+    write_mnist(tmp_path, "train", np.zeros((1, 28, 28), np.uint8), np.array([7], np.uint8))
+    opened(tmp_path, "MNIST", download=True)
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err == "Downloading ...\n"
+
+
+def test_importing_the_package_loads_no_torch() -> None:
+    code = "import sys, robaudit.datasets; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
