@@ -1,0 +1,1 @@
+"""The estimators: one small file each, registered through entry points."""

@@ -1,0 +1,105 @@
+"""What is an estimator: its options as fields, its quantity, its needs, and one method over a chunk of images."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+if TYPE_CHECKING:
+    from robaudit.estimators.work import Work
+
+Need = Literal["logits", "gradients", "labels"]
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """What a value means. Values of different quantities never share a mean, a table or a gate.
+
+    Attributes:
+        name: the column ``quantity`` of a row.
+        unit: probability, score, loss, input l2 norm, ...
+        low, high: the range of possible values.
+        higher_is_better: whether a larger value is more robust.
+    """
+
+    name: str
+    unit: str
+    low: float
+    high: float
+    higher_is_better: bool = True
+
+
+P_ROBUST = Quantity("p_robust", "probability", 0.0, 1.0)
+"""P[argmax f(x + eps) = argmax f(x)] (spec 1): a probability relative to the class predicted on the clean image."""
+
+CONFIDENCE = Quantity("confidence", "score", 0.0, 1.0)
+"""A softmax score of the clean image: no noise enters it, so it is no probability of robustness."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """One image's estimate at one noise level.
+
+    Attributes:
+        value: in the units of the estimator's quantity.
+        lower, upper: 95 % interval, or None where none is claimed.
+        std_error: standard error of the value, or None.
+        flips_to: index of the class the image most likely flips to, or None when none was seen.
+        forwards, backwards: passes behind the value, the clean one included.
+        interval: how the interval was made ("clopper-pearson", "jackknife:sampling-only", "none").
+        note: one short remark for the reader of the row, usually empty.
+        votes: noisy copies by class, for estimators that count them.
+    """
+
+    value: float
+    flips_to: int | None
+    forwards: int
+    backwards: int
+    lower: float | None = None
+    upper: float | None = None
+    std_error: float | None = None
+    interval: str = "none"
+    note: str = ""
+    votes: tuple[int, ...] | None = None
+
+
+class Estimator(BaseModel, ABC):
+    """An estimator plugin. Options are fields (frozen; unknown ones are errors); everything else is declared on the class.
+
+    Register a subclass under the entry-point group ``robaudit.estimators``; the built-in ones are registered the same way.
+
+    Class attributes:
+        quantity: what the values mean.
+        needs: logits (any model), gradients (a differentiable model), labels.
+        linearises_clean: whether it reads :attr:`Work.clean` gradients, so that the clean pass records them once for all.
+        summary: one line: what it computes.
+        prefer: one line: when to prefer it.
+        source: paper and equation.
+        interval: how its interval is made, and what it covers.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    quantity: ClassVar[Quantity]
+    needs: ClassVar[frozenset[Need]]
+    linearises_clean: ClassVar[bool] = False
+    summary: ClassVar[str]
+    prefer: ClassVar[str]
+    source: ClassVar[str]
+    interval: ClassVar[str] = "none"
+
+    label: str | None = Field(
+        None, min_length=1, pattern=r"^[\w.-]+$", description="name in the results; needed to run one estimator twice"
+    )
+
+    @abstractmethod
+    def passes(self, classes: int) -> tuple[int, int]:
+        """(forwards, backwards) one image costs at one noise level, the clean pass included; for planning and progress."""
+
+    @abstractmethod
+    def estimate(self, work: Work) -> Sequence[Estimate]:
+        """One estimate for each image of ``work``, in order."""

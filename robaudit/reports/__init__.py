@@ -1,0 +1,1 @@
+"""From a summary to text: functions without input or output of their own."""

@@ -1,0 +1,74 @@
+"""How do results read as CSV, and back?
+
+One comma-separated line each, "\\n" at the end, a header first. An absent value is an empty field, a truth value ``true`` or
+``false``, a float the shortest text that reads back to the same float. Text is quoted where it has to be, and its characters
+are kept as they are: ids that begin with ``=``, ``+``, ``-`` or ``@`` are *not* altered, because an id must stay the id.
+Import the file into a spreadsheet with the columns declared as text when its ids come from strangers.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterable, Sequence
+from numbers import Integral
+from typing import Any
+
+from robaudit.errors import RunError
+from robaudit.rows import COLUMNS, Row
+
+
+def rows_csv(rows: Iterable[Row]) -> str:
+    """The text of samples.csv: the columns of :data:`robaudit.rows.COLUMNS`, in order (votes are in samples.json)."""
+    return table_csv(COLUMNS, ([getattr(row, name) for name in COLUMNS] for row in rows))
+
+
+def table_csv(columns: Sequence[str], lines: Iterable[Sequence[Any]]) -> str:
+    """A header and lines of None, bool, int, float or str as CSV text."""
+    return "".join(",".join(map(_field, line)) + "\n" for line in ([*columns], *lines))
+
+
+def read_rows(text: str, where: str = "samples.csv") -> list[Row]:
+    """The inverse of :func:`rows_csv`, ``votes`` apart.
+
+    Raises:
+        RunError: another header, or a line that does not fit it; it names the line.
+    """
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    rows: list[Row] = []
+    line = 1
+    try:
+        if tuple(next(reader, ())) != COLUMNS:
+            raise RunError(where, "the header is not that of a samples.csv", "expected " + ",".join(COLUMNS))
+        for fields in reader:
+            rows.append(Row(**{name: _READ[name](field) for name, field in zip(COLUMNS, fields, strict=True)}))
+            line = reader.line_num
+    except (ValueError, KeyError, csv.Error) as error:
+        raise RunError(f"{where}:{line + 1}", f"the line is not a result ({error})", "restore the file, or run the audit again") from error
+    return rows
+
+
+def _field(value: object) -> str:
+    """One value as a field."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        special = any(c in value for c in ',"\r\n') or value != value.strip()
+        return '"' + value.replace('"', '""') + '"' if special else value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(int(value)) if isinstance(value, Integral) else repr(float(value))  # type: ignore[arg-type]
+
+
+def _or_none(read: Callable[[str], Any]) -> Callable[[str], Any]:
+    return lambda field: None if field == "" else read(field)
+
+
+_READ: dict[str, Callable[[str], Any]] = {
+    **dict.fromkeys(COLUMNS, str),
+    **dict.fromkeys(("predicted", "forwards", "backwards"), int),
+    **dict.fromkeys(("label", "flips_to"), _or_none(int)),
+    **dict.fromkeys(("sigma", "value"), float),
+    **dict.fromkeys(("lower", "upper", "std_error"), _or_none(float)),
+    "correct": _or_none({"true": True, "false": False}.__getitem__),
+}

@@ -1,0 +1,137 @@
+"""What are a mean, a quantile and a share of images, each with its uncertainty?
+
+Two uncertainties, never mixed: ``lower``/``upper`` cover the *choice of images* (how the number would differ on other images
+of the same kind), ``measured_*`` cover the *measurement* of these very images (how it would differ with other noise draws).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from robaudit.numerics.intervals import (
+    clopper_pearson,
+    mean_interval,
+    pooled_measurement_error,
+    pooled_measurement_interval,
+    quantile_ranks,
+)
+from robaudit.rows import Row
+from robaudit.summary.groups import QuantityLike, json_values
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """``count`` of ``total`` images, with the Clopper-Pearson interval over images."""
+
+    count: int
+    total: int
+    value: float
+    lower: float
+    upper: float
+
+    def document(self) -> dict[str, Any]:
+        """The fields as JSON values."""
+        return json_values(asdict(self))
+
+
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """A mean over images.
+
+    Attributes:
+        value: the mean.
+        lower, upper: interval over images (:func:`robaudit.numerics.intervals.mean_interval`).
+        measurement_error: standard error from the measurement of each image; None where an image has none.
+        measured_lower, measured_upper: interval of the mean over these very images; None where an image has none.
+        measured_by: how that interval was made: clopper-pearson:pooled, mover, none.
+    """
+
+    value: float
+    lower: float
+    upper: float
+    measurement_error: float | None
+    measured_lower: float | None
+    measured_upper: float | None
+    measured_by: str
+
+    def document(self) -> dict[str, Any]:
+        """The fields as JSON values."""
+        return json_values(asdict(self))
+
+
+@dataclass(frozen=True, slots=True)
+class Quantile:
+    """A quantile over images.
+
+    Attributes:
+        value: linear interpolation between order statistics.
+        lower, upper: order statistics of the images' own bounds: covers the choice of images, whatever the distribution, and
+            each image's measurement. The end of the range where there are too few images.
+        measured_lower, measured_upper: the same quantile of the images' lower and of their upper bounds: these very images.
+            None where an image has none.
+    """
+
+    value: float
+    lower: float
+    upper: float
+    measured_lower: float | None
+    measured_upper: float | None
+
+    def document(self) -> dict[str, Any]:
+        """The fields as JSON values."""
+        return json_values(asdict(self))
+
+
+def share(count: int, total: int, confidence: float = 0.95) -> Share:
+    """``count`` of ``total`` >= 1 with its exact interval."""
+    lower, upper = clopper_pearson(count, total, confidence)
+    return Share(count, total, count / total, float(lower), float(upper))
+
+
+def mean_of_rows(rows: Sequence[Row], quantity: QuantityLike, confidence: float = 0.95) -> Mean:
+    """The mean value of rows of one group, with both uncertainties.
+
+    The measurement interval is, in this order: Clopper-Pearson on the pooled votes where every image has as many draws as the
+    others and its value is the share of them (the sum of unequal binomials varies less than the pooled binomial: conservative);
+    else MOVER on the rows' own 95 % intervals; else none.
+    """
+    values = np.array([row.value for row in rows])
+    interval = mean_interval(values, quantity.low, quantity.high, confidence)
+    error = pooled_measurement_error([row.std_error for row in rows])
+    votes = [pair for pair in map(_successes, rows) if pair is not None]
+    if len(votes) == len(rows) and len({total for _, total in votes}) == 1:
+        lower, upper = clopper_pearson(sum(k for k, _ in votes), sum(total for _, total in votes), confidence)
+        return Mean(float(values.mean()), *interval, error, float(lower), float(upper), "clopper-pearson:pooled")
+    if all(row.lower is not None and row.upper is not None for row in rows):
+        return Mean(float(values.mean()), *interval, error, *pooled_measurement_interval(values, *_bounds(rows)), "mover")
+    return Mean(float(values.mean()), *interval, error, None, None, "none")
+
+
+def quantile_of_rows(rows: Sequence[Row], q: float, quantity: QuantityLike, confidence: float = 0.95) -> Quantile:
+    """The q-quantile of the values, with both uncertainties."""
+    first, last = quantile_ranks(len(rows), q, confidence)
+    lowers, uppers = (np.sort(end) for end in _bounds(rows))
+    lower = float(lowers[first - 1]) if first >= 1 else quantity.low
+    upper = float(uppers[last - 1]) if last <= len(rows) else quantity.high
+    measured: tuple[float | None, float | None] = None, None
+    if all(row.lower is not None and row.upper is not None for row in rows):
+        measured = float(np.quantile(lowers, q)), float(np.quantile(uppers, q))
+    return Quantile(float(np.quantile([row.value for row in rows], q)), lower, upper, *measured)
+
+
+def _bounds(rows: Sequence[Row]) -> tuple[np.ndarray[Any, np.dtype[np.float64]], np.ndarray[Any, np.dtype[np.float64]]]:
+    """The rows' lower and upper bounds; the value itself where there is none."""
+    lowers = np.array([row.value if row.lower is None else row.lower for row in rows])
+    return lowers, np.array([row.value if row.upper is None else row.upper for row in rows])
+
+
+def _successes(row: Row) -> tuple[int, int] | None:
+    """(votes for the predicted class, all votes), where the value is their ratio."""
+    if row.votes is None or row.predicted >= len(row.votes) or not (total := sum(row.votes)):
+        return None
+    successes = row.votes[row.predicted]
+    return (successes, total) if abs(successes / total - row.value) < 1e-9 else None

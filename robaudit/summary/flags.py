@@ -1,0 +1,108 @@
+"""Which samples are not robust, and how surely?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+from robaudit.errors import NothingLeftError, RobauditError
+from robaudit.rows import Row
+from robaudit.summary.flags_result import Certainty, Flag, Flagged
+from robaudit.summary.groups import QuantityLike, one_group, quantity_of, with_values
+
+__all__ = ["Certainty", "Flag", "Flagged", "flag"]
+
+
+def flag(
+    rows: Sequence[Row],
+    *,
+    below: float = 0.5,
+    bottom: int | None = None,
+    top: int | None = None,
+    per_class: bool = False,
+    only: Literal["correct", "wrong"] | None = None,
+    by: Literal["label", "predicted"] = "predicted",
+    quantity: QuantityLike | None = None,
+) -> Flagged:
+    """List the non-robust samples of one group of rows, worst first; ties keep the rows' order.
+
+    Without ``bottom``: every sample beyond ``below``. With ``bottom=N``: the N least robust, beyond it or not. ``top=N`` adds a
+    second list, the N most robust. With ``per_class`` the lists are made class by class (N each) and put in order of class.
+    Where lower is better, all comparisons turn round: beyond means above ``below``.
+
+    Args:
+        rows: of one (estimator, sigma).
+        below: the threshold, in units of the quantity.
+        bottom, top: how many, at least 1.
+        per_class: by class of ``by``; samples without a label make a class of their own, the last.
+        only: samples classified right (or wrong) on the clean image; those without a label are filtered out.
+        by: what ``per_class`` goes by.
+        quantity: what the values are; ours are known without it.
+
+    Raises:
+        NothingLeftError: the filter left no sample. (No sample beyond the threshold is a fine result.)
+        RobauditError: a threshold that is no number, or a count below 1.
+        ValueError: rows of several groups.
+    """
+    key = one_group(rows, "flag-samples")
+    quantity = quantity or quantity_of(key.quantity, None)
+    if not math.isfinite(below):
+        raise RobauditError("below", f"{below} is not a number to compare with", "for example 0.5")
+    for name, count in (("bottom", bottom), ("top", top)):
+        if count is not None and count < 1:
+            raise RobauditError(name, f"{count} samples cannot be listed", "1 or more")
+    finite = with_values(rows, "flag-samples")
+    kept = finite if only is None else [row for row in finite if row.correct is (only == "correct")]
+    if not kept:
+        raise NothingLeftError("flag-samples", f"none of the {len(finite)} samples is known to be {only}", "leave --only out")
+    sign = 1.0 if quantity.higher_is_better else -1.0
+    ranked = sorted(kept, key=lambda row: sign * row.value)
+    best = sorted(kept, key=lambda row: -sign * row.value) if top is not None else []
+    beyond = [row for row in ranked if sign * row.value < sign * below]
+    certainties = [_certainty(row, below, sign) for row in kept]
+    return Flagged(
+        key=key,
+        unit=quantity.unit,
+        higher_is_better=quantity.higher_is_better,
+        threshold=below,
+        bottom=bottom,
+        top=top,
+        per_class=per_class,
+        by=by,
+        only=only,
+        samples=_listed(ranked if bottom else beyond, bottom, by if per_class else None, below, sign),
+        robust=_listed(best, top, by if per_class else None, below, sign),
+        total=len(kept),
+        filtered=len(finite) - len(kept),
+        not_finite=len(rows) - len(finite),
+        beyond=len(beyond),
+        surely=certainties.count("surely"),
+        maybe=certainties.count("maybe"),
+        with_interval=len(kept) - certainties.count("no interval"),
+    )
+
+
+def _listed(rows: Sequence[Row], count: int | None, by: str | None, below: float, sign: float) -> tuple[Flag, ...]:
+    """The first ``count`` rows, of each class with ``by``."""
+    if by is None:
+        return tuple(_flag(row, below, sign) for row in rows[:count])
+    classes: dict[float, list[Row]] = {}
+    for row in rows:
+        index = row.label if by == "label" else row.predicted
+        classes.setdefault(math.inf if index is None else index, []).append(row)
+    return tuple(_flag(row, below, sign) for index in sorted(classes) for row in classes[index][:count])
+
+
+def _flag(row: Row, below: float, sign: float) -> Flag:
+    certainty = _certainty(row, below, sign)
+    return Flag(row.sample_id, row.label, row.predicted, row.value, row.lower, row.upper, row.flips_to, certainty)
+
+
+def _certainty(row: Row, below: float, sign: float) -> Certainty:
+    worst, best = (row.lower, row.upper) if sign > 0 else (row.upper, row.lower)
+    if worst is None or best is None:
+        return "no interval"
+    if sign * best < sign * below:
+        return "surely"
+    return "maybe" if sign * worst < sign * below else "no"

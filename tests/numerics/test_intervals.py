@@ -1,0 +1,139 @@
+"""Intervals: golden values, limits, and coverage, exact where it can be enumerated."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import binom, binomtest, t
+
+from robaudit.numerics.intervals import (
+    clopper_pearson,
+    mean_interval,
+    pooled_measurement_error,
+    pooled_measurement_interval,
+    quantile_ranks,
+)
+
+SAMPLES = 4000
+
+
+@given(n=st.integers(1, 20_000), data=st.data(), confidence=st.sampled_from([0.8, 0.95, 0.999]))
+def test_clopper_pearson_is_scipys(n: int, data: st.DataObject, confidence: float) -> None:
+    k = data.draw(st.integers(0, n))
+    lower, upper = clopper_pearson(k, n, confidence)
+    expected = binomtest(k, n).proportion_ci(confidence, method="exact")
+    np.testing.assert_allclose([lower, upper], [expected.low, expected.high], rtol=1e-8, atol=1e-12)
+    assert 0.0 <= lower <= k / n <= upper <= 1.0
+
+
+def test_clopper_pearson_at_the_ends_is_exact_and_broadcasts() -> None:
+    lower, upper = clopper_pearson([0, 10_000, 0], [10_000, 10_000, 0])
+    np.testing.assert_array_equal([lower[0], upper[1], lower[2], upper[2]], [0.0, 1.0, 0.0, 1.0])
+    assert lower[1] == pytest.approx(0.025 ** (1 / 10_000), rel=1e-12)
+    assert upper[0] == pytest.approx(1 - 0.025 ** (1 / 10_000), rel=1e-9)
+
+
+@pytest.mark.parametrize("n", [1, 7, 48, 200])
+def test_clopper_pearson_never_covers_less_than_nominal(n: int) -> None:
+    lower, upper = clopper_pearson(np.arange(n + 1), n)
+    for p in np.linspace(0.001, 0.999, 400):
+        assert binom.pmf(np.arange(n + 1), n, p)[(lower <= p) & (p <= upper)].sum() >= 0.95 - 1e-12
+
+
+@pytest.mark.parametrize(("k", "n"), [(-1, 3), (4, 3), (float("nan"), 3)])
+def test_clopper_pearson_refuses_counts_that_are_none(k: float, n: int) -> None:
+    with pytest.raises(ValueError, match="successes"):
+        clopper_pearson(k, n)
+
+
+@pytest.mark.parametrize("confidence", [0.0, 1.0, 95.0])
+def test_confidence_is_a_probability(confidence: float) -> None:
+    with pytest.raises(ValueError, match="confidence"):
+        mean_interval([0.5, 0.6], 0.0, 1.0, confidence)
+
+
+def test_all_ones_give_the_rule_of_three() -> None:
+    lower, upper = mean_interval(np.ones(48), 0.0, 1.0)
+    assert upper == 1.0
+    assert lower == pytest.approx(1 - (1 + t.ppf(0.975, 48)) / 49)
+    assert 48 * (1 - lower) == pytest.approx(3.0, abs=0.06)
+
+
+def test_unbounded_values_have_the_plain_t_interval() -> None:
+    x = np.array([1.0, 2.0, 4.0, 7.0])
+    half = t.ppf(0.95, 3) * x.std(ddof=1) / 2
+    assert mean_interval(x, -math.inf, math.inf, 0.9) == pytest.approx((3.5 - half, 3.5 + half))
+
+
+@pytest.mark.parametrize("values", [[], [math.nan], [0.5, math.inf]])
+def test_mean_interval_refuses_what_has_no_mean(values: list[float]) -> None:
+    with pytest.raises(ValueError, match="finite"):
+        mean_interval(values, 0.0, 1.0)
+
+
+@given(st.lists(st.floats(0, 1), min_size=2, max_size=60))
+def test_mean_interval_holds_the_mean_and_has_a_width(values: list[float]) -> None:
+    lower, upper = mean_interval(values, 0.0, 1.0)
+    assert 0.0 <= lower <= np.mean(values) + 1e-12
+    assert np.mean(values) - 1e-12 <= upper <= 1.0
+    assert lower < upper
+    mirrored = mean_interval([1.0 - v for v in values], 0.0, 1.0)
+    np.testing.assert_allclose(mirrored, (1 - upper, 1 - lower), atol=1e-9)
+    assert mean_interval(values[:1], 0.0, 1.0) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize(("n", "floor"), [(2, 0.95), (5, 0.95), (10, 0.95), (48, 0.95), (100, 0.947), (1000, 0.944)])
+def test_coverage_for_zeros_and_ones_is_as_documented(n: int, floor: float) -> None:
+    k = np.arange(n + 1)
+    ends = np.array([mean_interval(np.repeat([1.0, 0.0], [i, n - i]), 0.0, 1.0) for i in k])
+    # coverage is smooth in p between the ends of the intervals: its infimum is beside one of them
+    edges = np.concatenate((ends.ravel() - 1e-9, ends.ravel() + 1e-9))
+    for p in edges[(edges > 0) & (edges < 1)]:
+        assert binom.pmf(k, n, p)[(ends[:, 0] <= p) & (p <= ends[:, 1])].sum() >= floor - 1e-4
+
+
+@pytest.mark.parametrize("n", [5, 48])
+@pytest.mark.parametrize(("ones", "a", "b"), [(0.0, 1, 1), (0.0, 5, 0.5), (0.0, 0.3, 0.3), (0.8, 1, 1), (0.95, 8, 2), (0.9, 1, 4)])
+def test_coverage_for_beta_and_mixtures_with_ones(n: int, ones: float, a: float, b: float) -> None:
+    generator = np.random.default_rng([n, round(100 * ones), round(10 * a)])
+    x = np.where(generator.random((SAMPLES, n)) < ones, 1.0, generator.beta(a, b, (SAMPLES, n)))
+    mean = ones + (1 - ones) * a / (a + b)
+    ends = np.array([mean_interval(row, 0.0, 1.0) for row in x])
+    covered = np.mean((ends[:, 0] <= mean) & (mean <= ends[:, 1]))
+    assert covered >= 0.95 - 4 * math.sqrt(0.95 * 0.05 / SAMPLES)
+
+
+def test_measurement_errors_add_in_quadrature() -> None:
+    assert pooled_measurement_error([0.3, 0.4]) == pytest.approx(0.25)
+    assert pooled_measurement_error([0.3, None]) is None
+    assert pooled_measurement_error([]) is None
+
+
+def test_measurement_intervals_add_in_quadrature_side_by_side() -> None:
+    lower, upper = pooled_measurement_interval([1.0, 0.5], [0.7, 0.1], [1.0, 0.6])
+    assert (lower, upper) == pytest.approx((0.75 - 0.25, 0.75 + 0.05))
+
+
+def test_measurement_interval_covers_the_mean_of_the_images() -> None:
+    generator = np.random.default_rng(3)
+    p = np.concatenate((generator.beta(8, 1, 10), np.full(10, 0.9999)))
+    values = generator.binomial(200, p, (SAMPLES, 20))
+    lowers, uppers = clopper_pearson(values, 200)
+    ends = np.array([pooled_measurement_interval(v / 200, lo, up) for v, lo, up in zip(values, lowers, uppers, strict=True)])
+    covered = np.mean((ends[:, 0] <= p.mean()) & (p.mean() <= ends[:, 1]))
+    assert covered >= 0.95 - 4 * math.sqrt(0.95 * 0.05 / SAMPLES)
+
+
+@pytest.mark.parametrize("q", [0.05, 0.5, 0.9])
+@pytest.mark.parametrize("n", [1, 5, 48, 1000])
+def test_quantile_ranks_are_the_tightest_that_cover(n: int, q: float) -> None:
+    r, s = quantile_ranks(n, q)
+    below = binom(n, q)  # how many of n continuous values lie below the quantile
+    assert 0 <= r < s <= n + 1
+    assert below.cdf(r - 1) <= 0.025 < below.cdf(r)
+    assert s == n + 1 or below.sf(s - 1) <= 0.025
+    assert below.sf(s - 2) > 0.025

@@ -1,0 +1,128 @@
+"""CSV and JSON: golden text, and everything that is written reads back."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from robaudit.errors import RunError
+from robaudit.reports.csv_text import read_rows, rows_csv
+from robaudit.reports.json_text import document_json, read_rows_json, rows_json, summary_json
+from robaudit.rows import COLUMNS, Row
+from robaudit.summary.overall import summarise
+
+ROW = Row("a", 0, 0, True, "gaussian", 0.1, "mc", "p_robust", 0.8, 0.7, 0.9, 0.05, 1, 11, 0, "", "clopper-pearson", (8, 2))
+BARE = replace(ROW, sample_id="b", label=None, correct=None, lower=None, upper=None, std_error=None, flips_to=None, votes=None)
+
+text = st.text(max_size=20) | st.sampled_from(
+    ["a,b", 'say "hi"', "two\nlines", "carriage\rreturn", "=1+1", " padded ", "Katze 猫", "", "\x00", "'"]
+)
+maybe_int = st.none() | st.integers(0, 999)
+number = st.floats(allow_nan=False, allow_infinity=False)
+rows = st.builds(
+    Row,
+    sample_id=text,
+    label=maybe_int,
+    predicted=st.integers(0, 999),
+    correct=st.none() | st.booleans(),
+    noise=text,
+    sigma=number,
+    estimator=text,
+    quantity=text,
+    value=number,
+    lower=st.none() | number,
+    upper=st.none() | number,
+    std_error=st.none() | number,
+    flips_to=maybe_int,
+    forwards=st.integers(0, 10**6),
+    backwards=st.integers(0, 10**6),
+    note=text,
+    interval=text,
+    votes=st.none() | st.lists(st.integers(0, 10**4), max_size=3).map(tuple),
+)
+
+
+@given(st.lists(rows, max_size=5))
+def test_csv_reads_back(written: list[Row]) -> None:
+    assert read_rows(rows_csv(written)) == [replace(row, votes=None) for row in written]
+
+
+@given(st.lists(rows, max_size=5))
+def test_json_reads_back(written: list[Row]) -> None:
+    document = rows_json(written)
+    assert read_rows_json(document) == written
+    assert document.isascii()
+    assert json.loads(document)["columns"] == list(COLUMNS)
+
+
+def test_golden_csv() -> None:
+    assert rows_csv([ROW, replace(BARE, sample_id='x,"y"', sigma=8 / 255)]) == (
+        "sample_id,label,predicted,correct,noise,sigma,estimator,quantity,value,lower,upper,std_error,flips_to,forwards,backwards,note,interval\n"
+        "a,0,0,true,gaussian,0.1,mc,p_robust,0.8,0.7,0.9,0.05,1,11,0,,clopper-pearson\n"
+        '"x,""y""",,0,,gaussian,0.03137254901960784,mc,p_robust,0.8,,,,,11,0,,clopper-pearson\n'
+    )
+
+
+def test_golden_json() -> None:
+    head, columns, begin, first, second, end, last = rows_json([ROW, BARE]).split("\n")
+    assert (head, begin, end, last) == ('{"schema_version": 1,', '"rows": [', "]}", "")
+    assert columns.startswith('"columns": ["sample_id", "label"')
+    assert first.endswith('"interval": "clopper-pearson", "votes": [8, 2]},')
+    assert '"std_error": null' in second
+    assert "votes" not in second
+
+
+def test_numpy_scalars_are_written_as_numbers() -> None:
+    row = replace(ROW, value=np.float64(0.5), predicted=np.int64(3), forwards=np.int32(7))  # type: ignore[arg-type]
+    assert read_rows(rows_csv([row]))[0] == replace(ROW, value=0.5, predicted=3, forwards=7, votes=None)
+
+
+def test_ids_that_a_spreadsheet_takes_for_a_formula_are_kept_as_they_are() -> None:
+    for name in ("=1+1", "+1", "-1", "@cmd"):
+        assert f"\n{name},0," in rows_csv([replace(ROW, sample_id=name)])
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_json_never_holds_a_number_that_is_none(value: float) -> None:
+    document = json.loads(rows_json([replace(ROW, value=value, upper=math.inf)]), parse_constant=pytest.fail)
+    assert (document["rows"][0]["value"], document["rows"][0]["upper"]) == (None, None)
+    assert document["rows"][0]["error"] == f"value is {value!r}"
+    assert math.isnan(read_rows_json(json.dumps(document))[0].value)
+    with pytest.raises(ValueError, match="JSON"):
+        document_json({"value": value})
+
+
+@pytest.mark.parametrize(
+    ("damage", "where"),
+    [
+        (lambda t: t.replace("sample_id", "id"), "samples.csv: the header"),
+        (lambda t: "", "samples.csv: the header"),
+        (lambda t: t[:-30], "samples.csv:3: "),
+        (lambda t: t.replace("a,0,0,true", "a,0,0,yes"), "samples.csv:2: "),
+        (lambda t: t.replace("0.8,0.7", "much,0.7"), "samples.csv:2: "),
+        (lambda t: t + '"open', "samples.csv:4: "),
+    ],
+)
+def test_damaged_csv_says_where(damage, where: str) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(RunError, match=where):
+        read_rows(damage(rows_csv([ROW, BARE])))
+
+
+@pytest.mark.parametrize(
+    "damaged", ["", "[]", "{}", '{"schema_version": 99}', '{"schema_version": 1, "rows": [{}]}', '{"schema_version": 1, "rows": 3}']
+)
+def test_damaged_json_is_refused(damaged: str) -> None:
+    with pytest.raises(RunError, match=r"samples\.json"):
+        read_rows_json(damaged)
+
+
+def test_summary_json_has_the_version_first_and_the_groups_last() -> None:
+    document = json.loads(summary_json(summarise([ROW, BARE]), images=2))
+    assert list(document) == ["schema_version", "images", "groups"]
+    assert document["groups"][0]["images"] == 2

@@ -1,0 +1,140 @@
+"""Class bias: golden values, what is tested and what is said."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from robaudit.errors import NothingLeftError, RobauditError
+from robaudit.estimators.base import Quantity
+from robaudit.numerics.intervals import mean_interval
+from robaudit.rows import Row
+from robaudit.summary.bias import class_bias
+
+ROW = Row("a", 0, 0, True, "gaussian", 0.1, "mc", "p_robust", 0.8, 0.7, 0.9, 0.05, 1, 11, 0, "", "clopper-pearson")
+
+
+def rows_of(classes: dict[int | None, list[float]]) -> list[Row]:
+    """Rows with these values, by label, in turns."""
+    rows = [(i, label, value) for label, values in classes.items() for i, value in enumerate(values)]
+    return [replace(ROW, sample_id=f"{label}-{i}", label=label, value=value) for i, label, value in sorted(rows, key=lambda r: r[0])]
+
+
+def planted(gap: float, classes: int = 10, each: int = 40, seed: int = 0) -> list[Row]:
+    generator = np.random.default_rng(seed)
+    return rows_of({k: list(generator.beta(8, 2, each) - (gap if k == 3 else 0.0) * 0.8) for k in range(classes)})
+
+
+def test_golden_values() -> None:
+    bias = class_bias(rows_of({0: [0.5, 0.7, 0.9, 1.0], 2: [0.1, 0.3], 5: [0.6]}), class_names=["cat", "dog", "cow"])
+    cat, cow, nameless = bias.classes
+    assert [(one.index, one.name, one.images) for one in bias.classes] == [(0, "cat", 4), (2, "cow", 2), (5, None, 1)]
+    assert cat.mean.value == pytest.approx(0.775)
+    assert (cat.mean.lower, cat.mean.upper) == mean_interval([0.5, 0.7, 0.9, 1.0], 0.0, 1.0)
+    assert (cat.simultaneous_lower, cat.simultaneous_upper) == mean_interval([0.5, 0.7, 0.9, 1.0], 0.0, 1.0, 0.975)
+    assert cat.mean.measurement_error == pytest.approx(0.05 / 2)
+    assert [q.value for q in (cat.q25, cat.median, cat.q75)] == pytest.approx([0.65, 0.8, 0.925])
+    assert (cat.below.count, cow.below.count) == (2, 2)
+    assert nameless.p_value is None
+    assert nameless.differs is None
+    assert bias.gap is not None
+    assert (bias.gap.least, bias.gap.most) == (2, 0)
+    assert bias.gap.value == pytest.approx(0.575)
+    assert "single image" in bias.explanation
+
+
+def test_a_planted_gap_is_found_and_named() -> None:
+    bias = class_bias(planted(0.25))
+    assert bias.verdict == "real"
+    assert bias.gap is not None
+    assert bias.gap.least == 3
+    assert [one.index for one in bias.classes if one.differs == "lower"] == [3]
+    assert 0.0 < bias.gap.lower < 0.2 < bias.gap.upper
+    assert bias.gap.p_value == pytest.approx(1 / 2001)
+    assert bias.explanation.startswith("Real")
+
+
+def test_the_worst_of_a_hundred_equal_classes_is_noise() -> None:
+    bias = class_bias(planted(0.0, classes=100, each=10), permutations=500)
+    assert bias.gap is not None
+    assert bias.gap.value > 0.1  # it looks bad
+    assert bias.verdict == "noise"
+    assert bias.explanation.startswith("Noise")
+    assert bias.gap.lower == 0.0
+    assert bias.gap.null_mean == pytest.approx(bias.gap.value, abs=bias.gap.null_q95)
+    assert all(one.differs == "no" for one in bias.classes)
+
+
+def test_simultaneous_intervals_hold_the_gap_together() -> None:
+    """Over repeated samples of a population with unequal class means, the gap's interval holds the true gap (>= 95 %)."""
+    generator = np.random.default_rng(8)
+    means, tables, held = (0.6, 0.8, 0.9), 300, 0
+    for seed in range(tables):
+        bias = class_bias(
+            rows_of({k: list(generator.beta(10 * m, 10 * (1 - m), 15)) for k, m in enumerate(means)}), permutations=100, seed=seed
+        )
+        assert bias.gap is not None
+        held += bias.gap.lower <= 0.3 <= bias.gap.upper
+    assert held / tables >= 0.95 - 4 * math.sqrt(0.95 * 0.05 / tables)
+
+
+def test_classes_are_labels_or_predictions() -> None:
+    rows = [replace(row, predicted=1 - (row.label or 0)) for row in rows_of({0: [0.1, 0.2], 1: [0.8, 0.9]})]
+    by_label, by_predicted = class_bias(rows), class_bias(rows, by="predicted")
+    assert by_label.gap is not None
+    assert by_predicted.gap is not None
+    assert (by_label.gap.least, by_predicted.gap.least) == (0, 1)
+
+
+def test_samples_without_label_are_left_out_and_counted() -> None:
+    rows = [*rows_of({0: [0.1, 0.2], 1: [0.8, 0.9], None: [0.5, 0.6]}), replace(ROW, value=math.nan)]
+    assert class_bias(rows).left_out == 3
+    with pytest.raises(NothingLeftError, match="--by predicted"):
+        class_bias([replace(row, label=None) for row in rows])
+    with pytest.raises(NothingLeftError):
+        class_bias([])
+
+
+@pytest.mark.parametrize("classes", [{0: [0.5, 0.6]}, {0: [0.5], 1: [0.9]}, {0: [0.5, 0.6], 1: [0.9]}])
+def test_too_few_images_are_untested_and_said_so(classes: dict[int | None, list[float]]) -> None:
+    bias = class_bias(rows_of(classes))
+    assert (bias.verdict, bias.gap) == ("untested", None)
+    assert all(one.p_holm is None for one in bias.classes)
+
+
+def test_where_lower_is_better_the_least_robust_class_is_the_highest() -> None:
+    loss = Quantity("loss", "nats", 0.0, math.inf, higher_is_better=False)
+    rows = [replace(row, quantity="loss") for row in rows_of({0: [1.0, 1.2, 1.1], 1: [7.0, 7.2, 7.1]})]
+    bias = class_bias(rows, quantity=loss)
+    assert bias.gap is not None
+    assert (bias.gap.least, bias.gap.most) == (1, 0)
+    assert bias.gap.value == pytest.approx(6.0)
+
+
+def test_all_robust_classes_have_no_gap_but_an_interval() -> None:
+    bias = class_bias(rows_of({0: [1.0] * 10, 1: [1.0] * 10}))
+    assert bias.gap is not None
+    assert (bias.gap.value, bias.gap.lower, bias.verdict) == (0.0, 0.0, "noise")
+    assert 0.2 < bias.gap.upper < 0.5
+
+
+def test_the_same_rows_give_the_same_report_and_another_seed_another() -> None:
+    rows = planted(0.1)
+    assert class_bias(rows) == class_bias(rows)
+    assert class_bias(rows, seed=1) != class_bias(rows, seed=2)
+
+
+@pytest.mark.parametrize("options", [{"threshold": math.nan}, {"permutations": 10}])
+def test_bad_options_are_named(options: dict[str, float]) -> None:
+    with pytest.raises(RobauditError, match=next(iter(options))):
+        class_bias(planted(0.1), **options)  # type: ignore[arg-type]
+
+
+def test_the_document_is_strict_json() -> None:
+    document = json.loads(json.dumps(class_bias(planted(0.2)).document(), allow_nan=False))
+    assert document["classes"][3]["differs"] == "lower"
+    assert document["gap"]["least"] == 3

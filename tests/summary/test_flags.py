@@ -1,0 +1,117 @@
+"""Flagged samples: order, certainty, filters and counts."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from robaudit.errors import NothingLeftError, RobauditError
+from robaudit.estimators.base import Quantity
+from robaudit.rows import Row
+from robaudit.summary.flags import flag
+
+ROW = Row("a", 0, 0, True, "gaussian", 0.1, "mc", "p_robust", 0.8, 0.7, 0.9, 0.05, 1, 11, 0, "", "clopper-pearson")
+
+
+def valued(*values: float, width: float | None = 0.1, **more: object) -> list[Row]:
+    """Rows a, b, c, ... with these values and an interval of +- ``width``."""
+    bounds = [(None, None) if width is None else (value - width, value + width) for value in values]
+    return [
+        replace(ROW, sample_id=chr(97 + i), value=value, lower=lower, upper=upper, **more)  # type: ignore[arg-type]
+        for i, (value, (lower, upper)) in enumerate(zip(values, bounds, strict=True))
+    ]
+
+
+def ids(samples: tuple[object, ...]) -> str:
+    return "".join(getattr(sample, "id", "?") for sample in samples)
+
+
+def test_worst_first_with_certainty_and_counts() -> None:
+    flagged = flag(valued(0.9, 0.45, 0.1, 0.55, 0.3))
+    assert ids(flagged.samples) == "ceb"
+    assert [sample.certainty for sample in flagged.samples] == ["surely", "surely", "maybe"]
+    assert (flagged.total, flagged.beyond, flagged.surely, flagged.maybe, flagged.with_interval) == (5, 3, 2, 2, 5)
+    assert flagged.robust == ()
+
+
+def test_bottom_and_top_list_whether_beyond_or_not() -> None:
+    flagged = flag(valued(0.9, 0.45, 0.7, 0.95), bottom=2, top=3)
+    assert (ids(flagged.samples), ids(flagged.robust)) == ("bc", "dac")
+    assert flagged.samples[1].certainty == "no"
+    assert flagged.beyond == 1
+
+
+def test_ties_keep_the_order_of_the_rows() -> None:
+    flagged = flag(valued(0.3, 0.1, 0.3, 0.1, 0.3), top=5)
+    assert ids(flagged.samples) == "bdace"
+    assert ids(flagged.robust) == "acebd"
+
+
+def test_per_class_lists_each_class_in_turn() -> None:
+    rows = [replace(row, predicted=i % 2, label=1) for i, row in enumerate(valued(0.4, 0.3, 0.2, 0.1, 0.9))]
+    assert ids(flag(rows, bottom=1, per_class=True).samples) == "cd"
+    assert ids(flag(rows, per_class=True).samples) == "cadb"
+    assert ids(flag(rows, bottom=1, per_class=True, by="label").samples) == "d"
+    unlabelled = [replace(rows[0], label=None), *rows[1:]]
+    assert ids(flag(unlabelled, bottom=1, per_class=True, by="label").samples) == "da"
+
+
+def test_without_interval_nothing_is_sure() -> None:
+    flagged = flag(valued(0.1, 0.9, width=None))
+    assert [sample.certainty for sample in flagged.samples] == ["no interval"]
+    assert (flagged.surely, flagged.maybe, flagged.with_interval) == (0, 0, 0)
+
+
+def test_only_filters_and_nothing_left_is_its_own_error() -> None:
+    rows = [*valued(0.1, 0.2), *valued(0.3, correct=False), *valued(0.4, correct=None, label=None)]
+    wrong = flag(rows, only="wrong")
+    assert (wrong.total, wrong.filtered, wrong.samples[0].value) == (1, 3, 0.3)
+    assert flag(rows, only="correct").total == 2
+    with pytest.raises(NothingLeftError, match="wrong"):
+        flag(rows[:2], only="wrong")
+    with pytest.raises(NothingLeftError):
+        flag([])
+
+
+def test_no_flagged_sample_is_a_fine_result() -> None:
+    flagged = flag(valued(0.9, 0.95))
+    assert (flagged.samples, flagged.beyond, flagged.total) == ((), 0, 2)
+
+
+def test_values_that_are_not_finite_are_never_ranked() -> None:
+    flagged = flag([*valued(0.1), replace(ROW, value=math.nan)], bottom=5)
+    assert (len(flagged.samples), flagged.not_finite) == (1, 1)
+
+
+def test_where_lower_is_better_everything_turns_round() -> None:
+    loss = Quantity("loss", "nats", 0.0, math.inf, higher_is_better=False)
+    flagged = flag(valued(1.0, 3.0, 2.05, 1.95, quantity="loss"), below=2.0, top=1, quantity=loss)
+    assert (ids(flagged.samples), ids(flagged.robust)) == ("bc", "a")
+    assert [sample.certainty for sample in flagged.samples] == ["surely", "maybe"]
+    assert (flagged.beyond, flagged.surely, flagged.maybe) == (2, 1, 2)
+
+
+@pytest.mark.parametrize("options", [{"below": math.nan}, {"bottom": 0}, {"top": -1}])
+def test_bad_options_are_named(options: dict[str, float]) -> None:
+    with pytest.raises(RobauditError, match=next(iter(options))):
+        flag(valued(0.1), **options)  # type: ignore[arg-type]
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.integers(0, 3)), min_size=1, max_size=30), st.integers(1, 5), st.booleans())
+def test_bottom_is_the_start_of_the_order(samples: list[tuple[float, int]], count: int, per_class: bool) -> None:
+    rows = [replace(ROW, sample_id=str(i), value=value, predicted=predicted) for i, (value, predicted) in enumerate(samples)]
+    flagged = flag(rows, bottom=count, per_class=per_class)
+    order = sorted(range(len(rows)), key=lambda i: (rows[i].value, i))
+    groups = [[i for i in order if rows[i].predicted == k] for k in range(4)] if per_class else [order]
+    assert [sample.id for sample in flagged.samples] == [str(i) for group in groups for i in group[:count]]
+
+
+def test_the_document_is_strict_json() -> None:
+    document = json.loads(json.dumps(flag(valued(0.1, 0.9), top=1).document(), allow_nan=False))
+    assert document["samples"][0]["id"] == "a"
+    assert (document["estimator"], document["beyond"], document["by"]) == ("mc", 1, "predicted")

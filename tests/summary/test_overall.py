@@ -1,0 +1,147 @@
+"""The overall summary: golden values, grouping, and what is left out."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from robaudit.errors import NothingLeftError, RunError
+from robaudit.estimators.base import Quantity
+from robaudit.numerics.intervals import clopper_pearson, mean_interval
+from robaudit.rows import Row
+from robaudit.summary.groups import one_group
+from robaudit.summary.overall import summarise
+
+ROW = Row("a", 0, 0, True, "gaussian", 0.1, "mc", "p_robust", 0.8, 0.4, 0.97, 0.13, 1, 11, 0, "", "clopper-pearson", (8, 2))
+
+
+def counted(votes: tuple[int, ...], label: int | None, predicted: int, name: str = "a") -> Row:
+    """A row of mc."""
+    value = votes[predicted] / sum(votes)
+    lower, upper = map(float, clopper_pearson(votes[predicted], sum(votes)))
+    error = math.sqrt(value * (1 - value) / sum(votes))
+    correct = None if label is None else label == predicted
+    return replace(
+        ROW,
+        sample_id=name,
+        label=label,
+        predicted=predicted,
+        correct=correct,
+        value=value,
+        lower=lower,
+        upper=upper,
+        std_error=error,
+        votes=votes,
+    )
+
+
+MC = [counted((8, 2), 0, 0), counted((3, 7), 0, 1), counted((10, 0), 0, 0), counted((4, 6), None, 0)]
+
+
+def test_golden_values() -> None:
+    (group,) = summarise(MC)
+    values = np.array([0.8, 0.7, 1.0, 0.4])
+    assert (group.images, group.not_finite, group.with_interval, group.noted) == (4, 0, 4, 0)
+    assert group.mean.value == pytest.approx(0.725)
+    assert (group.mean.lower, group.mean.upper) == mean_interval(values, 0.0, 1.0)
+    assert group.mean.measurement_error == pytest.approx(math.sqrt((0.16 + 0.21 + 0.24) / 10) / 4)
+    assert (group.mean.measured_lower, group.mean.measured_upper) == pytest.approx(tuple(map(float, clopper_pearson(29, 40))))
+    assert group.mean.measured_by == "clopper-pearson:pooled"
+    assert group.median.value == pytest.approx(0.75)
+    assert group.p05.value == pytest.approx(np.quantile(values, 0.05))
+    assert group.minimum == 0.4
+    assert (group.below_half.count, group.below_ninety.count, group.below_half.total) == (1, 3, 4)
+
+
+def test_accuracy_under_noise_is_against_the_label() -> None:
+    (group,) = summarise(MC)
+    assert group.clean_accuracy is not None
+    assert (group.clean_accuracy.count, group.clean_accuracy.total) == (2, 3)
+    noisy = group.noisy_accuracy
+    assert noisy is not None
+    assert noisy.images == 3
+    assert noisy.value == pytest.approx((0.8 + 0.3 + 1.0) / 3)
+    assert noisy.std_error == pytest.approx(math.sqrt((0.16 + 0.21) / 10) / 3)
+    assert (noisy.measured_lower, noisy.measured_upper) == pytest.approx(tuple(map(float, clopper_pearson(21, 30))))
+
+
+def test_without_labels_there_is_no_accuracy() -> None:
+    (group,) = summarise([replace(row, label=None, correct=None) for row in MC])
+    assert group.clean_accuracy is None
+    assert group.noisy_accuracy is None
+
+
+def test_without_votes_the_rows_intervals_are_pooled_and_never_without_width() -> None:
+    (group,) = summarise([replace(counted((10, 0), 0, 0), votes=None)] * 3)
+    assert group.mean.measured_by == "mover"
+    assert group.mean.measured_lower == pytest.approx(1 - (1 - 0.025**0.1) / math.sqrt(3))
+    assert group.mean.measurement_error == 0.0
+
+
+def test_unequal_numbers_of_draws_are_not_pooled() -> None:
+    (group,) = summarise([counted((8, 2), 0, 0), counted((800, 200), 0, 0)])
+    assert group.mean.measured_by == "mover"
+    assert group.noisy_accuracy is not None
+    assert group.noisy_accuracy.measured_lower is None
+
+
+def test_estimators_without_interval_claim_none() -> None:
+    taylor = replace(ROW, estimator="taylor", lower=None, upper=None, std_error=None, votes=None, interval="none")
+    (group,) = summarise([taylor, taylor])
+    assert (group.mean.measured_by, group.mean.measured_lower, group.mean.measurement_error) == ("none", None, None)
+    assert (group.with_interval, group.median.measured_lower) == (0, None)
+
+
+def test_groups_keep_the_order_of_the_spec_and_are_never_pooled() -> None:
+    kinds = [("taylor", 0.2), ("mc", 0.1), ("taylor", 0.1), ("mc", 0.2)]
+    rows = [replace(ROW, sample_id=name, estimator=estimator, sigma=sigma) for name in "ab" for estimator, sigma in kinds]
+    rows.append(replace(rows[0], quantity="confidence"))
+    keys = [group.key for group in summarise(rows)]
+    assert [(key.estimator, key.sigma) for key in keys] == [*kinds, ("taylor", 0.2)]
+    assert keys[-1].quantity == "confidence"
+    with pytest.raises(ValueError, match="several groups"):
+        one_group(rows, "here")
+
+
+def test_values_that_are_not_finite_are_left_out_and_counted() -> None:
+    (group,) = summarise([ROW, replace(ROW, value=math.nan), replace(ROW, value=math.inf)])
+    assert (group.images, group.not_finite, group.mean.value) == (1, 2, 0.8)
+    assert (group.mean.lower, group.mean.upper) == (0.0, 1.0)
+    with pytest.raises(NothingLeftError):
+        summarise([replace(ROW, value=math.nan)])
+
+
+def test_a_foreign_quantity_needs_its_description_and_may_be_unbounded() -> None:
+    rows = [replace(ROW, quantity="loss", value=value, lower=None, upper=None) for value in (1.0, 3.0)]
+    with pytest.raises(RunError, match="'loss'"):
+        summarise(rows)
+    (group,) = summarise(rows, {"loss": Quantity("loss", "nats", 0.0, math.inf, higher_is_better=False)})
+    assert group.mean.lower == 0.0
+    assert group.mean.upper > 3.0
+    assert group.median.upper == math.inf
+    assert group.document()["median"]["upper"] is None
+    assert not group.higher_is_better
+
+
+def test_documents_are_strict_json() -> None:
+    document = json.loads(json.dumps([group.document() for group in summarise(MC)], allow_nan=False))
+    assert document[0]["estimator"] == "mc"
+    assert document[0]["mean"]["measured_by"] == "clopper-pearson:pooled"
+
+
+def test_the_measured_quantile_brackets_the_value() -> None:
+    generator = np.random.default_rng(0)
+    rows = [counted((k, 100 - k), 0, 0) for k in map(int, generator.binomial(100, generator.beta(5, 1, 60)))]
+    (group,) = summarise(rows)
+    for quantile in (group.median, group.p05):
+        assert quantile.measured_lower is not None
+        assert quantile.measured_upper is not None
+        assert quantile.lower <= quantile.measured_lower <= quantile.value <= quantile.measured_upper <= quantile.upper
+
+
+def test_nothing_is_summarised_from_nothing() -> None:
+    assert summarise([]) == ()
