@@ -1,0 +1,77 @@
+"""How far does an estimate move when a group of its draws is left out?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+_EDGE = 1e-15
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Values with jackknife intervals and standard errors; None for those when there was a single group."""
+
+    value: Tensor
+    lower: Tensor | None
+    upper: Tensor | None
+    std_error: Tensor | None
+
+    def lists(self) -> tuple[list[float], list[float | None], list[float | None], list[float | None]]:
+        """value, lower, upper and std_error as lists, one entry an image."""
+        missing: list[float | None] = [None] * len(self.value)
+        bounds = [missing if t is None else t.tolist() for t in (self.lower, self.upper, self.std_error)]
+        return self.value.tolist(), bounds[0], bounds[1], bounds[2]
+
+
+def probit(p: Tensor) -> Tensor:
+    """Phi^-1(p)."""
+    y: Tensor = torch.special.ndtri(p)
+    return y
+
+
+def probit_inverse(y: Tensor) -> Tensor:
+    """Phi(y)."""
+    p: Tensor = torch.special.ndtr(y)
+    return p
+
+
+def jackknife(
+    value: Tensor,
+    left_out: Sequence[Tensor],
+    scale: Callable[[Tensor], Tensor],
+    inverse: Callable[[Tensor], Tensor],
+    confidence: float = 0.95,
+) -> Spread:
+    """Delete-one-group jackknife with Student's t on a transformed scale.
+
+    With g groups and y_j the transformed estimate without group j: se_y^2 = (g - 1)/g sum_j (y_j - mean y)^2, interval
+    inverse(y +- t_{g-1} se_y), and std_error the same formula on the plain scale. The groups are taken as equal in size
+    (they differ by at most one draw or pair).
+
+    Args:
+        value: estimates in [0, 1] (n,).
+        left_out: for each group the estimates without it (n,).
+        scale, inverse: the transformation (probit, logit) and its inverse.
+        confidence: of the two-sided interval.
+
+    Returns:
+        value clamped into its own interval's range, bounds and standard error; no bounds with fewer than two groups.
+    """
+    groups = len(left_out)
+    if groups < 2:
+        return Spread(value, None, None, None)
+    from scipy.stats import t as student
+
+    quantile = float(student.ppf((1 + confidence) / 2, groups - 1))
+    p = torch.stack([p.clamp(_EDGE, 1 - _EDGE) for p in left_out])
+    y = scale(p)
+    factor = (groups - 1) / groups
+    se_y = (factor * (y - y.mean(0)).square().sum(0)).sqrt()
+    se_p = (factor * (p - p.mean(0)).square().sum(0)).sqrt()
+    centre = scale(value.clamp(_EDGE, 1 - _EDGE))
+    lower, upper = inverse(centre - quantile * se_y), inverse(centre + quantile * se_y)
+    return Spread(value, torch.minimum(lower, value), torch.maximum(upper, value), se_p)

@@ -1,0 +1,43 @@
+"""`softmax`: how confident is the model on the clean image?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from pydantic import Field
+
+from robaudit.estimators.base import CONFIDENCE, Estimate, Estimator, Need, Quantity
+from robaudit.estimators.gaussian import plain_estimates
+from robaudit.estimators.work import Work
+from robaudit.numerics.moments import mv_sigmoid
+
+
+class Softmax(Estimator):
+    """softmax_t(f(x) / T) of the predicted class t: one forward pass, no noise, the same at every sigma.
+
+    A baseline: it ranks images weakly by robustness and is no probability of it, so its quantity is a score of its own
+    (confidence). It equals `taylor_mvs` exactly when all ||u_i|| = k and T = sigma k.
+
+    Args:
+        temperature: T.
+
+    Source: spec 1, estimator 6 (Han et al., p_softmax).
+    """
+
+    quantity: ClassVar[Quantity] = CONFIDENCE
+    needs: ClassVar[frozenset[Need]] = frozenset({"logits"})
+    summary: ClassVar[str] = "softmax score of the predicted class on the clean image"
+    prefer: ClassVar[str] = "never as a measure of robustness: the free baseline to compare with"
+    source: ClassVar[str] = "Han et al., p_softmax"
+
+    temperature: float = Field(1.0, gt=0, allow_inf_nan=False, description="logits are divided by it")
+
+    def passes(self, classes: int) -> tuple[int, int]:
+        """The clean pass."""
+        return 1, 0
+
+    def estimate(self, work: Work) -> Sequence[Estimate]:
+        """softmax_t(f / T) = mv-sigmoid(g / T)."""
+        z = work.clean.margins / self.temperature
+        return plain_estimates(mv_sigmoid(z).tolist(), work.nearest(z), self.passes(work.classes))

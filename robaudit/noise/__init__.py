@@ -1,0 +1,7 @@
+"""Which noise reaches the pixels: one file a kind, seeded by sample so that batching never changes it."""
+
+from __future__ import annotations
+
+from robaudit.noise.gaussian import GaussianNoise
+
+__all__ = ["GaussianNoise"]

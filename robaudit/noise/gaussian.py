@@ -1,0 +1,46 @@
+"""What is isotropic Gaussian noise, eps = sigma * z with z ~ N(0, I) in pixel units?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from robaudit.noise.stream import block_seed, block_size, generator, stream_key
+
+
+class GaussianNoise:
+    """Standard normal draws that depend on (run seed, kind, sample id, draw number) and the kind of device alone.
+
+    The same z serves every sigma and every model, so differences between them are paired (common random numbers).
+
+    Args:
+        seed: the run's seed.
+        device: where the draws are made; CPU and CUDA streams differ from each other.
+        dtype: of the draws.
+    """
+
+    kind = "gaussian"
+
+    def __init__(self, seed: int, device: torch.device, dtype: torch.dtype = torch.float32) -> None:
+        self._seed, self._device, self._dtype = seed, device, dtype
+        self._generator = generator(device)
+
+    def blocks(self, sample_id: str, draws: int, shape: tuple[int, ...]) -> Iterator[Tensor]:
+        """Yield the first ``draws`` draws of a sample, block by block, as (n, *shape) tensors.
+
+        Draws are made in float32 whatever the dtype, so that fp32 and fp64 runs see the same noise.
+        """
+        key = stream_key(self._seed, self.kind, sample_id)
+        size = block_size(torch.Size(shape).numel())
+        for block, start in enumerate(range(0, draws, size)):
+            self._generator.manual_seed(block_seed(key, block))
+            z = torch.randn((size, *shape), generator=self._generator, device=self._device, dtype=torch.float32)
+            yield z[: min(size, draws - start)].to(self._dtype)
+
+    @staticmethod
+    def gram(gradients: Tensor) -> Tensor:
+        """Covariance of u_i . z under z ~ N(0, I): U U^T in float64, for gradients (batch, margins, pixels)."""
+        u = gradients.double()
+        return u @ u.transpose(1, 2)

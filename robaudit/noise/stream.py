@@ -1,0 +1,41 @@
+"""Where do the random numbers of (run seed, noise kind, sample, block) come from?"""
+
+from __future__ import annotations
+
+import hashlib
+
+import torch
+
+_MASK32 = 0xFFFFFFFF
+
+
+def stream_key(seed: int, kind: str, sample_id: str) -> int:
+    """64 bits that name the noise of one sample: blake2b of seed, kind and id (never of the level, batch or order)."""
+    text = f"{seed}\x1f{kind}\x1f{sample_id}".encode()
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
+
+
+def block_seed(key: int, block: int) -> int:
+    """The generator seed of one block of draws of a sample.
+
+    torch's CPU generator uses only the low 32 bits of a seed. They are a bijection of the block number (murmur3's finaliser),
+    so no two of a sample's first 2^32 blocks share a stream; blocks of different samples do with probability 2^-32 a pair.
+    The high 32 bits, used on CUDA, are the key's.
+    """
+    low = ((key & _MASK32) + block) & _MASK32
+    low ^= low >> 16
+    low = (low * 0x85EBCA6B) & _MASK32
+    low ^= low >> 13
+    low = (low * 0xC2B2AE35) & _MASK32
+    low ^= low >> 16
+    return ((key >> 32) << 32 | low) & 0x7FFFFFFFFFFFFFFF
+
+
+def block_size(values_per_draw: int) -> int:
+    """Draws in a block: a fixed function of the image size (about 2^16 values, 1 to 256 draws)."""
+    return max(1, min(256, 2**16 // max(1, values_per_draw)))
+
+
+def generator(device: torch.device) -> torch.Generator:
+    """A generator of its own on ``device``; the global one is never touched."""
+    return torch.Generator(device=device)

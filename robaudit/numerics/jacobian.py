@@ -1,0 +1,54 @@
+"""What are a classifier's margins at given points, and their gradients with respect to the input?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+
+def other_classes(target: Tensor, classes: int) -> Tensor:
+    """The classes that are not the target, in ascending order: (n,) -> (n, classes - 1)."""
+    index = torch.arange(classes - 1, device=target.device)
+    return index + (index >= target[:, None]).long()
+
+
+def margins(logits: Tensor, target: Tensor) -> Tensor:
+    """g_i = f_t - f_i for i != t, classes in ascending order: (n, classes) and (n,) -> (n, classes - 1)."""
+    others = other_classes(target, logits.shape[1])
+    return logits.gather(1, target[:, None]) - logits.gather(1, others)
+
+
+def margin_gradients(f: Callable[[Tensor], Tensor], x: Tensor, target: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    """Logits, margins and margin gradients at x, by one forward and (classes - 1) backward passes.
+
+    The gradient of the margin itself is taken, not the difference of two logit gradients: nothing cancels and no full
+    Jacobian is held. ``f`` must treat the images of a batch independently (a network in eval mode does).
+
+    Args:
+        f: (n, channels, height, width) -> logits (n, classes), differentiable.
+        x: points (n, channels, height, width).
+        target: class t of each point; argmax of the logits when None.
+
+    Returns:
+        logits (n, classes), margins g (n, classes - 1), gradients u_i = grad g_i (n, classes - 1, pixels).
+
+    Raises:
+        ValueError: if the logits do not depend on x through autograd.
+
+    Source: spec 1, estimators 3 and 4 (c_i and u_i).
+    """
+    with torch.enable_grad():
+        points = x.detach().requires_grad_(True)
+        logits = f(points)
+        if not logits.requires_grad:
+            raise ValueError("the logits have no gradient with respect to the input")
+        chosen = logits.detach().argmax(1) if target is None else target
+        g = margins(logits, chosen)
+        count = g.shape[1]
+        gradients = torch.empty((len(x), count, x[0].numel()), dtype=x.dtype, device=x.device)
+        for i in range(count):
+            (u,) = torch.autograd.grad(g[:, i].sum(), points, retain_graph=i + 1 < count)
+            gradients[:, i] = u.flatten(1)
+    return logits.detach(), g.detach(), gradients

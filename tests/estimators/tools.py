@@ -1,0 +1,92 @@
+"""Small models and chunks of work for the estimator tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from robaudit import registry
+from robaudit.estimators.base import Estimator
+from robaudit.estimators.engine import Engine
+from robaudit.estimators.work import CleanPass, Work
+from robaudit.models import LogitModel, from_module
+from robaudit.noise import GaussianNoise
+
+SHAPE = (2, 3, 4)
+
+
+class Counter:
+    """Counts the images that pass through a network; a plain callable, which nobody copies."""
+
+    def __init__(self, network: nn.Module) -> None:
+        self.network, self.images = network, 0
+
+    def __call__(self, x: Tensor) -> Tensor:
+        self.images += len(x)
+        out: Tensor = self.network(x)
+        return out
+
+
+def linear(classes: int, *, seed: int = 0, dtype: torch.dtype = torch.float32) -> nn.Sequential:
+    """A random linear model on flattened images of SHAPE."""
+    layer = nn.Linear(24, classes)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        layer.weight.copy_(torch.randn(classes, 24, generator=generator))
+        layer.bias.copy_(torch.randn(classes, generator=generator) * 0.3)
+    return nn.Sequential(nn.Flatten(), layer.to(dtype))
+
+
+def weights(network: nn.Sequential) -> Tensor:
+    """The weight matrix of :func:`linear`."""
+    layer = network[1]
+    assert isinstance(layer, nn.Linear)
+    return layer.weight.detach()
+
+
+def curved(classes: int = 4, *, seed: int = 0) -> nn.Sequential:
+    """A random smooth two-layer network on images of SHAPE."""
+    generator = torch.Generator().manual_seed(seed)
+    network = nn.Sequential(nn.Flatten(), nn.Linear(24, 32), nn.Tanh(), nn.Linear(32, classes))
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.4)
+    return network
+
+
+def work_on(
+    network: nn.Module | Callable[[Tensor], Tensor],
+    *,
+    images: int = 5,
+    sigma: float = 0.3,
+    seed: int = 0,
+    dtype: torch.dtype = torch.float32,
+    batch_size: int | None = None,
+    gradients: bool = True,
+    first: int = 0,
+) -> Work:
+    """A chunk of random images ``first`` to ``first + images``."""
+    model: LogitModel = from_module(network, dtype=dtype)
+    x = torch.rand(first + images, *SHAPE, generator=torch.Generator().manual_seed(7), dtype=torch.float32)[first:].to(dtype)
+    with torch.no_grad():
+        classes = model(x[:1]).shape[1]
+    engine = Engine(model, GaussianNoise(seed, torch.device("cpu"), dtype), classes, batch_size)
+    clean = CleanPass.of(engine, x, gradients=gradients)
+    ids = [str(i) for i in range(first, first + images)]
+    return Work(ids, x, torch.zeros(images, dtype=torch.int64), sigma, clean, engine)
+
+
+def installed_estimators() -> dict[str, type[Estimator]]:
+    """Every registered estimator, ours and others'."""
+    return {name: registry.load(name) for name in registry.installed()}
+
+
+def build(name: str, **options: Any) -> Estimator:
+    """An estimator by name; few samples unless told."""
+    cls = installed_estimators()[name]
+    if "samples" in cls.model_fields:
+        options = {"samples": 64, **options}
+    return cls.model_validate(options)

@@ -1,0 +1,75 @@
+"""Is the noise normal, reproducible by sample, and the same whatever surrounds it?"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from robaudit.noise import GaussianNoise
+from robaudit.noise.stream import block_seed, block_size, stream_key
+
+CPU = torch.device("cpu")
+
+
+def draws(seed: int, sample: str, count: int, shape: tuple[int, ...] = (1, 4, 4)) -> torch.Tensor:
+    return torch.cat(list(GaussianNoise(seed, CPU).blocks(sample, count, shape)))
+
+
+@settings(max_examples=25, deadline=None)
+@given(count=st.integers(1, 700), more=st.integers(0, 700))
+def test_more_draws_begin_with_the_same_draws(count: int, more: int) -> None:
+    assert torch.equal(draws(3, "a", count), draws(3, "a", count + more)[:count])
+
+
+def test_one_sample_does_not_depend_on_others_or_on_order() -> None:
+    noise = GaussianNoise(0, CPU)
+    first = torch.cat(list(noise.blocks("b", 50, (2, 3))))
+    list(noise.blocks("a", 500, (2, 3)))
+    assert torch.equal(first, torch.cat(list(noise.blocks("b", 50, (2, 3)))))
+
+
+def test_seed_and_sample_make_other_noise() -> None:
+    base = draws(0, "a", 10)
+    assert not torch.equal(base, draws(1, "a", 10))
+    assert not torch.equal(base, draws(0, "b", 10))
+
+
+def test_precision_changes_only_the_type() -> None:
+    low = torch.cat(list(GaussianNoise(0, CPU, torch.float32).blocks("a", 20, (5,))))
+    high = torch.cat(list(GaussianNoise(0, CPU, torch.float64).blocks("a", 20, (5,))))
+    assert torch.equal(low.double(), high)
+
+
+def test_moments_are_those_of_a_standard_normal() -> None:
+    z = draws(11, "m", 4000, (8, 8)).double().flatten()
+    n = z.numel()
+    assert abs(float(z.mean())) < 5 / math.sqrt(n)
+    assert abs(float(z.var()) - 1) < 5 * math.sqrt(2 / n)
+    assert abs(float((z**3).mean())) < 5 * math.sqrt(15 / n)
+    assert abs(float((z**4).mean()) - 3) < 5 * math.sqrt(96 / n)
+
+
+def test_blocks_are_uncorrelated() -> None:
+    """Neighbouring seeds of the same sample, and the same block of two samples."""
+    size = block_size(64)
+    z = draws(5, "x", 2 * size, (64,))
+    other = draws(5, "y", size, (64,))
+    n = size * 64
+    for a, b in ((z[:size], z[size:]), (z[:size], other)):
+        assert abs(float((a * b).mean())) < 5 / math.sqrt(n)
+
+
+@given(st.integers(0, 2**63 - 1), st.text(max_size=20))
+def test_block_seeds_of_a_sample_differ(seed: int, sample: str) -> None:
+    key = stream_key(seed, "gaussian", sample)
+    seeds = {block_seed(key, block) & 0xFFFFFFFF for block in range(300)}
+    assert len(seeds) == 300
+
+
+def test_block_size_is_bounded() -> None:
+    assert block_size(1) == 256
+    assert block_size(3 * 32 * 32) == 21
+    assert block_size(3 * 224 * 224) == 1
