@@ -1,0 +1,148 @@
+"""Which networks are built in: plain modules by the name ``robaudit:NAME``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+def digits_cnn(channels: Sequence[int] = (16, 48), num_classes: int = 10) -> nn.Sequential:
+    """A small network for 1 x 8 x 8 digits: two 3 x 3 convolutions, one pooling, one linear layer; about 15,000 parameters."""
+    first, second = channels
+    return nn.Sequential(
+        nn.Conv2d(1, first, 3, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(first, second, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(second * 4 * 4, num_classes),
+    )
+
+
+def mlp(sizes: Sequence[int] = (784, 100, 100, 10)) -> nn.Sequential:
+    """A ReLU network of dense layers; ``sizes`` runs from the number of pixels to the number of classes."""
+    if len(sizes) < 2:
+        raise ValueError("sizes needs at least two numbers: pixels and classes")
+    layers: list[nn.Module] = [nn.Flatten()]
+    for wide, narrow in pairwise(sizes):
+        layers += [nn.Linear(wide, narrow), nn.ReLU()]
+    return nn.Sequential(*layers[:-1])
+
+
+class Linear(nn.Module):
+    """Logistic regression on the flat pixels: logits = W x + b."""
+
+    def __init__(self, in_features: int = 784, num_classes: int = 10) -> None:
+        super().__init__()
+        self.linear = nn.Linear(in_features, num_classes)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Map images (n, c, h, w) to logits (n, classes)."""
+        logits: torch.Tensor = self.linear(images.flatten(1))
+        return logits
+
+
+def small_cnn(
+    *,
+    in_channels: int = 1,
+    image_size: int = 28,
+    channels: Sequence[int] = (16, 32),
+    kernel: int = 4,
+    stride: int = 2,
+    padding: int = 1,
+    hidden: int = 100,
+    num_classes: int = 10,
+) -> nn.Sequential:
+    """Two strided convolutions and two linear layers, without pooling; the layers with weights are 0, 2, 5 and 7."""
+    first, second = channels
+    side = image_size
+    for _ in channels:
+        side = (side + 2 * padding - kernel) // stride + 1
+    return nn.Sequential(
+        nn.Conv2d(in_channels, first, kernel, stride, padding),
+        nn.ReLU(),
+        nn.Conv2d(first, second, kernel, stride, padding),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(second * side * side, hidden),
+        nn.ReLU(),
+        nn.Linear(hidden, num_classes),
+    )
+
+
+class ShallowCnn(nn.Module):
+    """Two 5 x 5 convolutions with batch norm and max pooling, then two linear layers."""
+
+    def __init__(self, in_channels: int = 1, image_size: int = 28, num_classes: int = 10) -> None:
+        super().__init__()
+        self.conv1, self.bn1 = nn.Conv2d(in_channels, 16, 5, padding=2), nn.BatchNorm2d(16)
+        self.conv2, self.bn2 = nn.Conv2d(16, 32, 5, padding=2), nn.BatchNorm2d(32)
+        self.fc1, self.fc2 = nn.Linear(32 * (image_size // 4) ** 2, 128), nn.Linear(128, num_classes)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Map images (n, c, h, w) to logits (n, classes)."""
+        hidden = F.max_pool2d(F.relu(self.bn1(self.conv1(images))), 2)
+        hidden = F.max_pool2d(F.relu(self.bn2(self.conv2(hidden))), 2)
+        logits: torch.Tensor = self.fc2(F.relu(self.fc1(hidden.flatten(1))))
+        return logits
+
+
+class _Block(nn.Module):
+    """Two 3 x 3 convolutions and a parameter-free shortcut: every second pixel, zeros for the new channels (option A)."""
+
+    def __init__(self, inside: int, outside: int, stride: int) -> None:
+        super().__init__()
+        self.conv1, self.bn1 = nn.Conv2d(inside, outside, 3, stride, 1, bias=False), nn.BatchNorm2d(outside)
+        self.conv2, self.bn2 = nn.Conv2d(outside, outside, 3, 1, 1, bias=False), nn.BatchNorm2d(outside)
+        self.stride, self.extra = stride, (outside - inside) // 2
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        hidden = self.bn2(self.conv2(F.relu(self.bn1(self.conv1(images)))))
+        shortcut = images
+        if self.stride != 1 or self.extra:
+            shortcut = F.pad(images[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, self.extra, self.extra))
+        return F.relu(hidden + shortcut)
+
+
+class CifarResnet(nn.Module):
+    """The ResNet for 32 x 32 images with option-A shortcuts; depth is 6 n + 2 (20, 32, 44, 56, 110).
+
+    Source: He et al. 2016, "Deep residual learning for image recognition", section 4.2.
+    """
+
+    def __init__(self, depth: int = 20, num_classes: int = 10, in_channels: int = 3) -> None:
+        super().__init__()
+        if depth < 8 or depth % 6 != 2:
+            raise ValueError(f"depth is {depth}; it must be 6 n + 2, for example 20, 32 or 56")
+        self.conv1, self.bn1 = nn.Conv2d(in_channels, 16, 3, 1, 1, bias=False), nn.BatchNorm2d(16)
+        blocks = (depth - 2) // 6
+        self.layer1 = self._stage(16, 16, 1, blocks)
+        self.layer2 = self._stage(16, 32, 2, blocks)
+        self.layer3 = self._stage(32, 64, 2, blocks)
+        self.linear = nn.Linear(64, num_classes)
+
+    @staticmethod
+    def _stage(inside: int, outside: int, stride: int, blocks: int) -> nn.Sequential:
+        return nn.Sequential(_Block(inside, outside, stride), *(_Block(outside, outside, 1) for _ in range(blocks - 1)))
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Map images (n, c, h, w) to logits (n, classes)."""
+        hidden = F.relu(self.bn1(self.conv1(images)))
+        hidden = self.layer3(self.layer2(self.layer1(hidden)))
+        logits: torch.Tensor = self.linear(hidden.mean(dim=(2, 3)))
+        return logits
+
+
+ARCHITECTURES: dict[str, Callable[..., nn.Module]] = {
+    "cifar_resnet": CifarResnet,
+    "digits_cnn": digits_cnn,
+    "linear": Linear,
+    "mlp": mlp,
+    "shallow_cnn": ShallowCnn,
+    "small_cnn": small_cnn,
+}

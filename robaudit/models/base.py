@@ -1,0 +1,76 @@
+"""What is a model to an audit: a function from pixels in [0, 1] to logits."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from robaudit.spec import ModelSpec
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedNetwork:
+    """What a format's loader returns: the bare network in eval mode, and what is known of it.
+
+    Attributes:
+        network: maps normalised images (n, channels, height, width) to its raw output.
+        format: torchscript, pt2, safetensors, onnx or python.
+        sha256: of the weights file (hex); of the state dict's bytes where there is no file.
+        differentiable: whether gradients with respect to the input exist (not for onnx).
+        fixed_batch: the only batch size it accepts, where the format fixes one.
+        least_batch: the smallest batch it accepts.
+        most_batch: the largest batch it accepts, where the format limits it.
+        notes: lines for the user ("torchscript: a graph of torch operators ...").
+    """
+
+    network: nn.Module
+    format: str
+    sha256: str
+    differentiable: bool = True
+    fixed_batch: int | None = None
+    least_batch: int = 1
+    most_batch: int | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What a format's loader is given.
+
+    Attributes:
+        spec: the model section of the spec.
+        path: the weights file, resolved; None only for format python.
+        base_dir: the folder of the spec file; importable for trusted code.
+        device: where the network shall be.
+        dtype: torch.float32 or torch.float64.
+        trust: whether the user's Python code may run.
+    """
+
+    spec: ModelSpec
+    path: Path | None = None
+    base_dir: Path = field(default_factory=Path.cwd)
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    dtype: torch.dtype = torch.float32
+    trust: bool = False
+
+    @property
+    def where(self) -> str:
+        """How messages name the model: its path, else its architecture."""
+        return str(self.path) if self.path is not None else (self.spec.architecture or "model")
+
+    @property
+    def file(self) -> Path:
+        """The weights file of a format that cannot do without one."""
+        if self.path is None:
+            raise ValueError("this format needs a path")
+        return self.path
+
+
+def file_sha256(path: Path) -> str:
+    """sha256 (hex) of a file, read in pieces."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -1,0 +1,164 @@
+"""What are the logits of these pixels: clip, normalise, run the network, pick the output, check its shape."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+
+from robaudit.errors import ModelError
+from robaudit.models.base import LoadedNetwork
+from robaudit.models.outputs import as_logits, pick_output
+
+
+class LogitModel(nn.Module):
+    """Pixels in [0, 1] to logits: ``network((clip(x) - mean) / std)``, always in eval mode, weights fixed.
+
+    Works under ``torch.inference_mode`` and under autograd with respect to the pixels. A one-logit binary network z counts as
+    the two classes (0, z).
+
+    Args:
+        loaded: the network and what is known of it; it is moved to ``device`` and ``dtype`` by its loader.
+        mean: per channel, or one number for all; none: 0.
+        std: likewise; none: 1.
+        output: key or index of the logits where the network returns a mapping or a sequence.
+        device: where the network is.
+        dtype: the precision of the network.
+        clip: clip the pixels to [0, 1] first.
+        name: how messages name the model.
+
+    Attributes:
+        info: the `LoadedNetwork` (format, sha256, differentiable, notes).
+        memory_format: the memory format in which inputs are fastest.
+        notes: lines for the user; may grow with the first call.
+    """
+
+    mean: torch.Tensor
+    std: torch.Tensor
+
+    def __init__(
+        self,
+        loaded: LoadedNetwork,
+        *,
+        mean: Sequence[float] = (),
+        std: Sequence[float] = (),
+        output: str | int | None = None,
+        device: torch.device | None = None,
+        dtype: torch.dtype = torch.float32,
+        clip: bool = False,
+        name: str = "model",
+    ) -> None:
+        super().__init__()
+        self.info, self.name, self.output, self.clip = loaded, name, output, clip
+        self.device, self.dtype = device or torch.device("cpu"), dtype
+        self.notes = list(loaded.notes)
+        self.network = loaded.network
+        for parameter in self.network.parameters():
+            parameter.requires_grad_(False)
+        self._normalises = bool(mean or std)
+        for key, values, neutral in (("mean", mean, 0.0), ("std", std, 1.0)):
+            tensor = torch.tensor(tuple(values) or (neutral,), device=self.device, dtype=dtype)
+            self.register_buffer(key, tensor.reshape(1, -1, 1, 1), persistent=False)
+        self.memory_format = torch.contiguous_format
+        if any(parameter.dim() == 4 for parameter in self.network.parameters()):
+            self._lay_out(torch.channels_last)
+        self._proven: set[torch.Size] = set()
+        self.training = False
+
+    @property
+    def format(self) -> str:
+        """torchscript, pt2, safetensors, onnx or python."""
+        return self.info.format
+
+    @property
+    def sha256(self) -> str:
+        """Of the weights file, or of the state dict where there is no file."""
+        return self.info.sha256
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether gradients with respect to the pixels exist."""
+        return self.info.differentiable
+
+    def train(self, mode: bool = True) -> LogitModel:
+        """Stay in eval mode, whatever is asked."""
+        return self
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Logits (n, classes) of pixels (n, channels, height, width).
+
+        Raises:
+            ModelError: the images do not fit the network, or what it returns are not logits. Both are found on the first
+                call with an image shape; after one success, errors of the network itself pass through unchanged.
+        """
+        inputs = self._normalise(images)
+        if images.shape[1:] in self._proven:
+            return self._logits(inputs)
+        logits = self._first_logits(inputs)
+        self._proven.add(images.shape[1:])
+        return logits
+
+    def _normalise(self, images: torch.Tensor) -> torch.Tensor:
+        channels = max(self.mean.shape[1], self.std.shape[1])
+        if images.dim() != 4:
+            raise ModelError(self.name, f"images have shape {tuple(images.shape)}", "they must be (n, channels, height, width)")
+        if channels not in (1, images.shape[1]):
+            raise ModelError(
+                self.name,
+                f"model.mean and model.std have {channels} values and the images have {images.shape[1]} channels",
+                "give one value for each channel, or one for all",
+            )
+        if images.dtype != self.dtype:
+            images = images.to(self.dtype)
+        if self.clip:
+            images = images.clamp(0.0, 1.0)
+        return (images - self.mean) / self.std if self._normalises else images
+
+    def _logits(self, inputs: torch.Tensor) -> torch.Tensor:
+        if self.memory_format is torch.contiguous_format:
+            inputs = inputs.contiguous()
+        least = self.info.fixed_batch or self.info.least_batch
+        most = self.info.fixed_batch or self.info.most_batch or max(least, len(inputs))
+        if least <= len(inputs) <= most:
+            return self._once(inputs)
+        parts = []
+        for part in torch.split(inputs, most):
+            padding = part[-1:].expand(max(least - len(part), 0), *part.shape[1:])
+            parts.append(self._once(torch.cat([part, padding]))[: len(part)])
+        return torch.cat(parts)
+
+    def _once(self, inputs: torch.Tensor) -> torch.Tensor:
+        return as_logits(pick_output(self.network(inputs), self.output, self.name), len(inputs), self.dtype, self.name)
+
+    def _first_logits(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Like `_logits`, but find out whether the network takes the memory format, and the images at all."""
+        try:
+            return self._logits(inputs)
+        except (ModelError, torch.OutOfMemoryError):
+            raise
+        except Exception as error:
+            if _out_of_memory(error):
+                raise
+            if self.memory_format is torch.contiguous_format:
+                raise self._refusal(inputs, error) from error
+        self._lay_out(torch.contiguous_format)
+        return self._first_logits(inputs)
+
+    def _lay_out(self, memory_format: torch.memory_format) -> None:
+        with torch.inference_mode(False), torch.no_grad():
+            self.network.to(memory_format=memory_format)
+        self.memory_format = memory_format
+
+    def _refusal(self, inputs: torch.Tensor, error: Exception) -> ModelError:
+        reason = next((line for line in reversed(str(error).strip().splitlines()) if line.strip()), type(error).__name__)
+        remedy = "check that the data set's images are of the size and channels it was trained on"
+        if self.dtype is torch.float64:
+            remedy += ", and that it runs in float64 (a frozen or exported graph may hold float32 constants: use run.precision fp32)"
+        shape = " x ".join(map(str, inputs.shape[1:]))
+        return ModelError(self.name, f"the network does not take images of {shape} ({reason[:200]})", remedy)
+
+
+def _out_of_memory(error: Exception) -> bool:
+    text = str(error).lower()
+    return "out of memory" in text or "can't allocate memory" in text

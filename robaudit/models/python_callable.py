@@ -1,0 +1,148 @@
+"""How does the user's own Python code become a network: only under ``--trust``, and only through a named function."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib
+import inspect
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import nn
+
+from robaudit.errors import ModelError, did_you_mean
+from robaudit.models.base import LoadedNetwork, Source, file_sha256
+from robaudit.models.state import check_finite, state_sha256
+
+_imported_from: dict[str, Path] = {}  # top-level modules that came from a spec's folder
+
+
+class CallableNetwork(nn.Module):
+    """A plain function as a network."""
+
+    def __init__(self, function: Callable[[torch.Tensor], Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, images: torch.Tensor) -> Any:
+        """Call the function."""
+        return self.function(images)
+
+
+def as_module(value: object) -> nn.Module | None:
+    """The value as a module: itself, or a callable wrapped; None when it is neither."""
+    if isinstance(value, nn.Module):
+        return value
+    return CallableNetwork(value) if callable(value) and not isinstance(value, type) else None
+
+
+def load_python(source: Source) -> LoadedNetwork:
+    """Load ``format: python``: call the architecture's function and take the module or callable it returns.
+
+    Raises:
+        ModelError: it is not trusted, not found, raises, or returns something else.
+    """
+    if source.path is not None and not source.path.exists():
+        raise ModelError(str(source.path), "there is no such file", "paths are relative to the spec file")
+    value = call_target(source, with_path=True)
+    network = as_module(value)
+    if network is None:
+        raise ModelError(
+            source.where, f"{source.spec.architecture} returned {type(value).__name__}", "return a torch.nn.Module or a callable"
+        )
+    network = network.eval().to(device=source.device, dtype=source.dtype)
+    check_finite(network, source.where)
+    if source.path is not None and source.path.is_file():
+        sha256 = file_sha256(source.path)
+    elif isinstance(network, CallableNetwork):
+        sha256 = hashlib.sha256((source.spec.architecture or "").encode()).hexdigest()
+    else:
+        sha256 = state_sha256(network)
+    return LoadedNetwork(network, "python", sha256, notes=("python: the model's own code ran (--trust)",))
+
+
+def call_target(source: Source, *, with_path: bool = False) -> object:
+    """Import ``package.module:function`` and call it with the architecture's options.
+
+    The spec's folder is importable during the import and the call, and at no other time. ``path`` is passed, if asked,
+    when the spec has one and the function takes it.
+
+    Raises:
+        ModelError: it is not trusted, not found, or raises.
+    """
+    target = source.spec.architecture or ""
+    module_name, colon, function_name = target.partition(":")
+    if not (module_name and colon and function_name):
+        raise ModelError(
+            f"architecture {target or '(none)'}", "names no network", "write torchvision:NAME, robaudit:NAME or package.module:function"
+        )
+    if not source.trust:
+        raise ModelError(
+            f"architecture {target}",
+            "is Python code and would run on this machine",
+            "pass --trust if you trust it, or convert the model to TorchScript, .pt2 or safetensors with a torchvision: architecture",
+        )
+    options: dict[str, Any] = dict(source.spec.architecture_options)
+    with _importable(source.base_dir, module_name):
+        module = _import(target, module_name)
+        function = _find(target, module, function_name)
+        if with_path and source.path is not None and "path" not in options and _takes(function, "path"):
+            options["path"] = source.path
+        try:
+            return function(**options)
+        except Exception as error:
+            raise ModelError(f"architecture {target}", f"raised {type(error).__name__}: {error}", "see architecture_options") from error
+
+
+@contextlib.contextmanager
+def _importable(folder: Path, module_name: str) -> Iterator[None]:
+    top, entry = module_name.partition(".")[0], str(folder.resolve())
+    if _imported_from.get(top, folder.resolve()) != folder.resolve():  # another spec's module of the same name
+        for name in [name for name in sys.modules if name == top or name.startswith(top + ".")]:
+            del sys.modules[name]
+        del _imported_from[top]
+    known = top in sys.modules
+    sys.path.insert(0, entry)
+    importlib.invalidate_caches()
+    try:
+        yield
+    finally:
+        sys.path.remove(entry)
+        if not known and Path(getattr(sys.modules.get(top), "__file__", None) or "/").is_relative_to(folder.resolve()):
+            _imported_from[top] = folder.resolve()
+
+
+def _import(target: str, module_name: str) -> ModuleType:
+    try:
+        return importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        raise ModelError(
+            f"architecture {target}", f"no module {error.name!r}", "install it, or put the file beside the spec file"
+        ) from error
+    except Exception as error:
+        raise ModelError(f"architecture {target}", f"importing {module_name} raised {type(error).__name__}: {error}") from error
+
+
+def _find(target: str, module: ModuleType, function_name: str) -> Callable[..., object]:
+    found: Any = module
+    for part in function_name.split("."):
+        found = getattr(found, part, None)
+    if not callable(found):
+        names = [name for name, value in vars(module).items() if callable(value) and not name.startswith("_")]
+        raise ModelError(
+            f"architecture {target}", f"{module.__name__} has no function {function_name!r}", did_you_mean(function_name, names)
+        )
+    return found  # type: ignore[no-any-return]
+
+
+def _takes(function: Callable[..., object], name: str) -> bool:
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return False
+    return name in parameters or any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())

@@ -1,0 +1,74 @@
+"""Do these weights fit this network, and are they numbers?"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from itertools import chain
+
+import torch
+from torch import nn
+
+from robaudit.errors import ModelError
+
+
+def fit_state(network: nn.Module, tensors: Mapping[str, torch.Tensor], where: str) -> None:
+    """Load a state dict into a network, every key and every shape checked.
+
+    Raises:
+        ModelError: keys are missing or unexpected, or shapes differ; the first few are named.
+    """
+    wanted = network.state_dict()
+    missing = [key for key in wanted if key not in tensors and not key.endswith("num_batches_tracked")]  # old files have no such counter
+    unexpected = [key for key in tensors if key not in wanted]
+    complaints = []
+    if missing:
+        complaints.append(f"{len(missing)} of {len(wanted)} tensors are missing ({_few(missing)})")
+    if unexpected:
+        complaints.append(f"{len(unexpected)} are not the architecture's ({_few(unexpected)})")
+    if complaints:
+        raise ModelError(where, ", ".join(complaints), "check architecture and architecture_options")
+    differing = [key for key in wanted if key in tensors and wanted[key].shape != tensors[key].shape]
+    if differing:
+        shown = [f"{key} is {_shape(tensors[key])}, the architecture has {_shape(wanted[key])}" for key in differing]
+        raise ModelError(
+            where, f"{len(differing)} of {len(wanted)} tensors have another shape: {_few(shown)}", _hint(wanted, tensors, differing)
+        )
+    network.load_state_dict(dict(tensors))
+
+
+def check_finite(network: nn.Module, where: str) -> None:
+    """Refuse NaN and infinite weights, by name."""
+    with torch.no_grad():
+        for name, tensor in chain(network.named_parameters(), network.named_buffers()):
+            if tensor.is_floating_point() and not torch.isfinite(tensor).all():
+                kind = "NaN" if torch.isnan(tensor).any() else "infinite values"
+                raise ModelError(where, f"the tensor {name} has {kind}", "train again, or take an earlier checkpoint")
+
+
+def state_sha256(network: nn.Module) -> str:
+    """sha256 (hex) over a module's state dict: names, dtypes, shapes and bytes."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(network.state_dict().items()):
+        if isinstance(tensor, torch.Tensor):
+            digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+            digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _hint(wanted: Mapping[str, torch.Tensor], tensors: Mapping[str, torch.Tensor], differing: list[str]) -> str:
+    """Say num_classes when only the last layer's number of rows differs."""
+    last = [key for key in wanted if wanted[key].is_floating_point()][-2:]
+    key = differing[-1]
+    if set(differing) <= set(last) and tensors[key].dim() and tensors[key].shape[1:] == wanted[key].shape[1:]:
+        return f"the last layer has {tensors[key].shape[0]} rows: write architecture_options: {{num_classes: {tensors[key].shape[0]}}}"
+    return "check architecture and architecture_options"
+
+
+def _few(names: Iterable[str], most: int = 3) -> str:
+    names = list(names)
+    return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
+
+
+def _shape(tensor: torch.Tensor) -> str:
+    return " x ".join(map(str, tensor.shape)) or "a single number"

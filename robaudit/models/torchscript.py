@@ -1,0 +1,80 @@
+"""How does a TorchScript file become a network: a graph of torch operators, after a look for operators that touch files."""
+
+from __future__ import annotations
+
+import re
+import warnings
+import zipfile
+from typing import Any
+
+import torch
+from torch import nn
+
+from robaudit.errors import ModelError
+from robaudit.models.archive import open_archive
+from robaudit.models.base import LoadedNetwork, Source, file_sha256
+from robaudit.models.state import check_finite
+
+NOTE = "torchscript: a graph of torch operators, not only weights; load files of people you trust"
+_TOUCHES_FILES = re.compile(r"\b(save|from_file)\b|getattr\([^)\n]*\\")
+_TRAINING_FLAG = {"aten::dropout": 2, "aten::feature_dropout": 2, "aten::alpha_dropout": 2, "aten::batch_norm": 5}  # argument number
+
+
+def load_torchscript(source: Source) -> LoadedNetwork:
+    """Load a file of ``torch.jit.save`` in eval mode.
+
+    Raises:
+        ModelError: it is no TorchScript archive, is damaged, calls operators that write or map files, or has NaN weights.
+    """
+    path = source.file
+    with open_archive(path) as archive:
+        _refuse_file_access(archive, source.where)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", r"`torch\.jit\.load` is", FutureWarning)
+            warnings.filterwarnings("ignore", r"`torch\.jit\.load` is", DeprecationWarning)
+            network = torch.jit.load(path, map_location=source.device)
+    except Exception as error:
+        reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise ModelError(source.where, f"torch.jit cannot load it: {reason[:200]}", "save it again with torch.jit.save") from error
+    network = network.eval().to(dtype=source.dtype)
+    _refuse_training(network, source.where)
+    check_finite(network, source.where)
+    return LoadedNetwork(AsWritten(network), "torchscript", file_sha256(path), notes=(NOTE,))
+
+
+class AsWritten(nn.Module):
+    """Runs a TorchScript graph as it is written, without torch's profiling and fusing.
+
+    Fusing would compile again for new shapes (seconds, when gradients are asked for; measured no faster afterwards on the CPU),
+    and the first calls, which are profiled, would round otherwise than the later ones.
+    """
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, images: torch.Tensor) -> Any:
+        """The network's own output."""
+        with torch.jit.optimized_execution(False):
+            return self.network(images)
+
+
+def _refuse_file_access(archive: zipfile.ZipFile, where: str) -> None:
+    """TorchScript can write files (``aten::save``) and map them (``aten::from_file``): no classifier does."""
+    for member in archive.infolist():
+        if "/code/" in f"/{member.filename}" and member.filename.endswith(".py"):
+            text = archive.read(member).decode("utf-8", "replace")
+            found = _TOUCHES_FILES.search(text)
+            if found:
+                raise ModelError(where, f"its code uses {found[0]!r}, an operator that reaches files", "export the classifier without it")
+
+
+def _refuse_training(network: nn.Module, where: str) -> None:
+    """A trace made in training mode holds batch statistics and dropout as constants; eval() cannot switch them off."""
+    graph: Any = network.inlined_graph
+    for operator, argument in _TRAINING_FLAG.items():
+        for node in graph.findAllNodes(operator):
+            if node.inputsAt(argument).toIValue() is True:
+                name = operator.removeprefix("aten::")
+                raise ModelError(where, f"was traced in training mode ({name} is active)", "call model.eval() before torch.jit.trace")

@@ -1,0 +1,210 @@
+"""No load runs code that a file brings along, and what is refused leaves no trace."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pickle
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from robaudit.errors import ModelError
+from robaudit.models.exported_graph import check_graph
+from tests.models.conftest import load, pixels, refusal, small_net
+from tests.models.test_files import SMALL, script
+
+CANARY = "canary"
+
+
+class Bomb:
+    """Makes a folder when it is unpickled."""
+
+    def __init__(self, folder: Path) -> None:
+        self.target = str(folder / CANARY)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (self.target,)
+
+
+@pytest.fixture(autouse=True)
+def _no_trace(tmp_path: Path) -> Any:
+    yield
+    assert not (tmp_path / CANARY).exists()
+
+
+def zipped_pickle(value: object) -> bytes:
+    stream = io.BytesIO()
+    torch.save(value, stream)
+    return stream.getvalue()
+
+
+def rewrite(path: Path, change: Callable[[str, bytes], bytes | None], more: dict[str, bytes] | None = None) -> None:
+    """Write a zip archive again with members changed, dropped (None) or added."""
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    root = next(iter(members)).partition("/")[0]
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            changed = change(name, content)
+            if changed is not None:
+                archive.writestr(name, changed)
+        for name, content in (more or {}).items():
+            archive.writestr(f"{root}/{name}", content)
+
+
+@pytest.fixture
+def exported(tmp_path: Path) -> Path:
+    dynamic = ({0: torch.export.Dim("batch")},)
+    torch.export.save(torch.export.export(small_net(), (pixels(3),), dynamic_shapes=dynamic), tmp_path / "net.pt2")
+    return tmp_path / "net.pt2"
+
+
+@pytest.mark.parametrize("name", ["net.pt", "net.pth"])
+@pytest.mark.parametrize("zipped", [True, False])
+def test_pickled_bombs(tmp_path: Path, name: str, zipped: bool) -> None:
+    torch.save({"a": Bomb(tmp_path)}, tmp_path / name, _use_new_zipfile_serialization=zipped)
+    for fields in ({}, SMALL, {"format": "torchscript"}, {"format": "safetensors", **SMALL}):
+        assert "holds a pickled Python object (posix.mkdir)" in refusal(tmp_path / name, **fields)
+    (tmp_path / name).write_bytes(pickle.dumps(Bomb(tmp_path)))
+    assert name in refusal(tmp_path / name)
+
+
+def test_pickled_module_says_how_to_convert(tmp_path: Path) -> None:
+    torch.save(small_net(), tmp_path / "net.pt")
+    said = refusal(tmp_path / "net.pt")
+    assert "torch.nn.modules.container.Sequential" in said
+    for way in ("torch.jit.script", "torch.export.save", "safetensors", "--trust"):
+        assert way in said
+
+
+@pytest.mark.parametrize("member", ["data/sample_inputs/model.pt", "data/constants/model.pt", "data/weights/model.pt"])
+def test_pickles_inside_pt2(exported: Path, member: str) -> None:
+    bomb = zipped_pickle((Bomb(exported.parent),))
+    rewrite(exported, lambda name, content: None if name.endswith(member) else content, {member: bomb})
+    assert "holds a pickled Python object" in refusal(exported)
+
+
+@pytest.mark.parametrize(
+    "member", ["data/constants/custom_obj_0", "data/constants/opaque_obj_0", "data/aotinductor/model/a.so", "code/a.py"]
+)
+def test_other_members_of_pt2(exported: Path, member: str) -> None:
+    rewrite(exported, lambda _, content: content, {member: pickle.dumps(Bomb(exported.parent))})
+    assert f"holds {member}" in refusal(exported)
+
+
+@pytest.mark.parametrize(("file", "use_pickle"), [("weight_0", True), ("opaque_obj_0", False), ("../../x", False)])
+def test_payloads_of_pt2(exported: Path, file: str, use_pickle: bool) -> None:
+    def change(name: str, content: bytes) -> bytes:
+        if name.endswith("weights_config.json"):
+            config = json.loads(content)
+            next(iter(config["config"].values())).update(path_name=file, use_pickle=use_pickle)
+            return json.dumps(config).encode()
+        return zipped_pickle(Bomb(exported.parent)) if name.endswith("weight_0") else content
+
+    rewrite(exported, change)
+    assert "object" in refusal(exported)
+
+
+def test_old_layout_of_pt2(tmp_path: Path) -> None:
+    serialize = pytest.importorskip("torch._export.serde.serialize").serialize
+    parts = serialize(torch.export.export(small_net(), (pixels(2),)))
+    path = tmp_path / "net.pt2"
+    for inputs in (parts.example_inputs, zipped_pickle((Bomb(tmp_path),))):
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("version", "8.0")
+            archive.writestr("serialized_exported_program.json", parts.exported_program)
+            archive.writestr("serialized_state_dict.pt", parts.state_dict)
+            archive.writestr("serialized_constants.pt", parts.constants)
+            archive.writestr("serialized_example_inputs.pt", inputs)
+        if inputs is parts.example_inputs:
+            assert torch.allclose(load(path)(pixels()), small_net()(pixels()), atol=1e-6)
+    assert "holds a pickled Python object" in refusal(path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("Symbol('s", "__import__('os').mkdir('X') or Symbol('s"),
+        ("torch.ops.aten.relu.default", "torch.os.mkdir"),
+        ("torch.ops.aten.relu.default", "torch.ops.aten.from_file.default"),
+        ("torch.ops.aten.relu.default", "#evil:op"),
+        ('"name": "relu"', '"name": "relu=__import__(1)"'),
+        ("builtins.tuple", "evil.Class"),
+    ],
+)
+def test_code_in_the_graph_of_pt2(exported: Path, old: str, new: str) -> None:
+    def change(name: str, content: bytes) -> bytes:
+        if not name.endswith("models/model.json"):
+            return content
+        text = json.dumps(json.loads(content))
+        assert old in text, text[:4000]
+        return text.replace(old, new.replace("X", str(exported.parent / CANARY))).encode()
+
+    rewrite(exported, change)
+    assert "which is not plain torch" in refusal(exported)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    ["s0 + 2*s1", "Max(1, s0)//2", "Mod(Symbol('s31', positive=True, integer=True), Integer(2))", "FloorDiv(s0, 2) <= 4", "-1.5*u0**2"],
+)
+def test_size_expressions_of_torch_are_accepted(expression: str) -> None:
+    check_graph({"as_expr": {"expr_str": expression}}, "net.pt2")
+
+
+@pytest.mark.parametrize(
+    "expression",
+    ["__import__('os')", "s0.__class__", "(lambda: 1)()", "[s0 for s0 in s1]", "exec('x1')", "Symbol('a b')", "f'{s0}'", "s0; s1", ""],
+)
+def test_other_size_expressions_are_refused(expression: str) -> None:
+    with pytest.raises(ModelError, match="size expression"):
+        check_graph({"as_expr": {"expr_str": expression}}, "net.pt2")
+
+
+def test_guards_are_never_compiled(exported: Path) -> None:
+    def change(name: str, content: bytes) -> bytes:
+        if not name.endswith("models/model.json"):
+            return content
+        program = json.loads(content)
+        program["guards_code"] = [f"__import__('os').mkdir({str(exported.parent / CANARY)!r})"]
+        return json.dumps(program).encode()
+
+    rewrite(exported, change)
+    assert load(exported)(pixels()).shape == (5, 3)
+
+
+def test_duplicate_members_and_bombs_of_size(tmp_path: Path, exported: Path) -> None:
+    with pytest.warns(UserWarning, match="Duplicate name"), zipfile.ZipFile(exported, "a") as archive:
+        archive.writestr(archive.namelist()[0], b"")
+    assert "is not a whole zip archive" in refusal(exported)
+    with zipfile.ZipFile(tmp_path / "big.pt", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("net/code/net.py", bytes(2**28))
+    assert "claims to expand to" in refusal(tmp_path / "big.pt")
+
+
+class Writes(nn.Module):
+    def __init__(self, target: str) -> None:
+        super().__init__()
+        self.target = target
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        torch.save(images, self.target)
+        return images.flatten(1)
+
+
+def test_torchscript_that_writes_files(tmp_path: Path) -> None:
+    assert "its code uses 'save', an operator that reaches files" in refusal(script(tmp_path, Writes(str(tmp_path / CANARY))))
+
+
+def test_torch_export_failing_is_quiet(exported: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    rewrite(exported, lambda name, content: b"99" if name.endswith("archive_version") else content)
+    said = refusal(exported)
+    assert "cannot load it" in said
+    assert capfd.readouterr().err == ""
