@@ -14,7 +14,7 @@ Labels = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One image: its stable id, pixels (channels, height, width) as float32 in [0, 1], and its label or None."""
+    """One image: its stable id, pixels (channels, height, width) as float64 in [0, 1], and its label or None."""
 
     id: str
     pixels: Tensor

@@ -37,7 +37,7 @@ def read_image(path: Path, where: str, options: ImageOptions) -> Tensor:
         options: resize, crop and channels.
 
     Returns:
-        float32 (channels, height, width) in [0, 1].
+        float64 (channels, height, width) in [0, 1].
 
     Raises:
         SampleError: missing, no regular file, no image, damaged, too large, or smaller than the crop.

@@ -43,7 +43,7 @@ class DigitsDataset:
         targets = np.asarray(source.target, dtype=np.int64)
         self.where = f"digits ({spec.split})"
         self._indices = split_indices(targets, spec.split)
-        self._images = np.asarray(source.images, dtype=np.float32)[self._indices]
+        self._images = np.asarray(source.images, dtype=np.float64)[self._indices]
         self._labels = targets[self._indices]
 
     def __len__(self) -> int:

@@ -22,7 +22,7 @@ class NpzDataset:
     """Images and labels of a .npz file; a sample's id is its index in the file.
 
     Uncompressed arrays are mapped into memory; of a compressed one only the beginning is held, as far as it was asked for,
-    in the file's own type. Only the sample asked for becomes float32.
+    in the file's own type. Only the sample asked for becomes float64.
     """
 
     class_names: tuple[str, ...] | None = None

@@ -1,4 +1,4 @@
-"""How do raw values become pixels: float32, (channels, height, width), usually in [0, 1]?"""
+"""How do raw values become pixels: float64, (channels, height, width), usually in [0, 1]?"""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def as_pixels(values: NDArray[Any] | Tensor, where: str, scale: float | None = N
         scale: what full intensity is in ``values``.
 
     Returns:
-        A new float32 tensor (channels, height, width) on the CPU.
+        A new float64 tensor (channels, height, width) on the CPU: x / 255 to full precision, for fp64 audits.
 
     Raises:
         SampleError: the shape is no image, the type has no known scale, or a value is NaN or infinite.
@@ -36,7 +36,7 @@ def as_pixels(values: NDArray[Any] | Tensor, where: str, scale: float | None = N
     divisor = known_scale(str(tensor.dtype).removeprefix("torch."), scale)
     if divisor is None:
         raise SampleError(where, f"pixels are {tensor.dtype}", "give uint8, floats in [0, 1], or a scale where the data set takes one")
-    pixels = tensor.to(torch.float32, copy=True).contiguous()
+    pixels = tensor.to(torch.float64, copy=True).contiguous()
     if divisor != 1:
         pixels /= divisor
     if not bool(torch.isfinite(pixels).all()):
@@ -59,8 +59,7 @@ def _as_tensor(values: NDArray[Any], where: str) -> Tensor:
     if values.dtype.kind not in "biuf":
         raise SampleError(where, f"pixels are of type {values.dtype}", "they must be numbers: uint8 or floats")
     if values.dtype.kind == "f":
-        with np.errstate(over="ignore"):  # too large for float32 becomes infinite, which is reported
-            return torch.from_numpy(np.array(values, dtype=np.float32, order="C"))
+        return torch.from_numpy(np.array(values, dtype=np.float64, order="C"))
     return torch.from_numpy(np.array(values, dtype=values.dtype.newbyteorder("="), order="C"))
 
 

@@ -23,7 +23,7 @@ from robaudit.spec import ImageOptions, TorchvisionSpec
 RNG = np.random.default_rng(3)
 COLOUR = RNG.integers(0, 256, (6, 5, 3), dtype=np.uint8)
 GREY16 = RNG.integers(0, 65536, (6, 5), dtype=np.uint16)
-EXPECTED = torch.from_numpy(COLOUR).permute(2, 0, 1).float() / 255
+EXPECTED = torch.from_numpy(COLOUR).permute(2, 0, 1).double() / 255
 
 
 def read(path: Path, **options: Any) -> torch.Tensor:
@@ -48,7 +48,7 @@ def test_lossy_formats(tmp_path: Path, suffix: str) -> None:
     Image.new("RGB", (9, 7), (250, 20, 10)).save(path := tmp_path / f"a.{suffix}")
     pixels = read(path)
     assert pixels.shape == (3, 7, 9)
-    torch.testing.assert_close(pixels.mean((1, 2)), torch.tensor([250, 20, 10]) / 255, rtol=0, atol=6 / 255)
+    torch.testing.assert_close(pixels.mean((1, 2)), torch.tensor([250, 20, 10], dtype=torch.float64) / 255, rtol=0, atol=6 / 255)
 
 
 def test_grey_and_colour_into_each_other(tmp_path: Path) -> None:
@@ -67,13 +67,13 @@ def test_sixteen_bit_grey(tmp_path: Path, name: str, channels: int) -> None:
         path.write_bytes(b"P5 5 6 65535\n" + GREY16.astype(">u2").tobytes())
     else:
         Image.fromarray(GREY16).save(path)
-    expected = torch.from_numpy(GREY16.astype(np.float32) / 65535).repeat(channels, 1, 1)
+    expected = torch.from_numpy(GREY16.astype(np.float64) / 65535).repeat(channels, 1, 1)
     torch.testing.assert_close(read(path, channels=channels), expected, rtol=0, atol=1e-6)
 
 
 def test_sixteen_bit_grey_is_resized_without_losing_depth(tmp_path: Path) -> None:
     Image.fromarray(np.full((8, 8), 1000, np.uint16)).save(path := tmp_path / "a.png")
-    torch.testing.assert_close(read(path, channels=1, resize=4), torch.full((1, 4, 4), 1000 / 65535), rtol=0, atol=1e-6)
+    torch.testing.assert_close(read(path, channels=1, resize=4), torch.full((1, 4, 4), 1000 / 65535, dtype=torch.float64), rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.float32])
@@ -134,7 +134,7 @@ def test_resize_and_crop_equal_torchvision_s(width: int, height: int, resize: An
     if crop is not None:
         expected = functional.center_crop(expected, crop)
     pixels = image_pixels(image, "a", ImageOptions(resize=resize, crop=crop))
-    torch.testing.assert_close(pixels, functional.to_tensor(expected), rtol=0, atol=0)
+    torch.testing.assert_close(pixels, functional.pil_to_tensor(expected).double() / 255, rtol=0, atol=0)
 
 
 def test_smaller_than_the_crop(tmp_path: Path) -> None:

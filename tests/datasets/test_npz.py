@@ -58,8 +58,8 @@ def test_pixels_labels_and_ids(tmp_path: Path, save: Any) -> None:
         sample = dataset[index]
         assert sample.id == str(index)
         assert sample.label == LABELS[index]
-        assert sample.pixels.dtype == torch.float32
-        torch.testing.assert_close(sample.pixels, torch.from_numpy(IMAGES[index]).float() / 255, rtol=0, atol=0)
+        assert sample.pixels.dtype == torch.float64
+        torch.testing.assert_close(sample.pixels, torch.from_numpy(IMAGES[index]).double() / 255, rtol=0, atol=0)
 
 
 @settings(max_examples=30, deadline=None)
@@ -86,7 +86,7 @@ def test_every_layout_gives_the_same_pixels(
     (np.savez_compressed if compressed else np.savez)(folder / "data.npz", images=stored)
     dataset = opened(folder, labels_key=None, scale=255, layout=layout if explicit else None)
     read = torch.stack([dataset[i].pixels for i in range(len(dataset))])
-    torch.testing.assert_close(read, torch.from_numpy(images).float() / 255, rtol=0, atol=0)
+    torch.testing.assert_close(read, torch.from_numpy(images).double() / 255, rtol=0, atol=0)
 
 
 def test_grey_images_without_a_channel_axis(tmp_path: Path) -> None:

@@ -104,14 +104,14 @@ def test_items_and_options(folder: Path) -> None:
     assert [dataset.sample_id(i) for i in range(4)] == ["0", "1", "2", "3"]
     assert dataset.labels() is None
     assert dataset[3].label == 3
-    torch.testing.assert_close(dataset[3].pixels, torch.full((1, 4, 4), 0.3))
+    torch.testing.assert_close(dataset[3].pixels, torch.full((1, 4, 4), 0.3, dtype=torch.float64), rtol=0, atol=1e-6)
 
 
 def test_kinds_of_pixels_and_labels(folder: Path) -> None:
     dataset = opened(folder, "mixed_types")
     assert [dataset[i].label for i in range(3)] == [1, 0, None]
     for index in range(3):
-        torch.testing.assert_close(dataset[index].pixels, torch.full((1, 4, 4), 0.2))
+        torch.testing.assert_close(dataset[index].pixels, torch.full((1, 4, 4), 0.2, dtype=torch.float64), rtol=0, atol=1e-6)
 
 
 def test_own_ids_are_read_once_and_only_where_chosen(folder: Path) -> None:

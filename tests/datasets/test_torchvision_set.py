@@ -59,7 +59,7 @@ def test_mnist(tmp_path: Path, name: str) -> None:
         for index in range(3):
             sample = dataset[index]
             assert (sample.id, sample.label) == (str(index), labels[part, index])
-            assert sample.pixels.equal(torch.from_numpy(images[part, index : index + 1]).float() / 255)
+            assert sample.pixels.equal(torch.from_numpy(images[part, index : index + 1]).double() / 255)
 
 
 def test_pixel_options(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_cifar10(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dataset = opened(tmp_path, "CIFAR10")
     assert dataset.class_names == tuple("abcdefghij")
     assert dataset[2].label == 9
-    assert dataset[2].pixels.equal(torch.from_numpy(images[2]).float() / 255)
+    assert dataset[2].pixels.equal(torch.from_numpy(images[2]).double() / 255)
     (base / "test_batch").write_bytes(b"damaged")
     assert message(tmp_path, "CIFAR10") == (
         "torchvision CIFAR10: no CIFAR10 in 'files' (missing or damaged); set download: true, or correct root"
@@ -103,7 +103,7 @@ def test_svhn_takes_a_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(datasets.SVHN, "split_list", {"test": ["", "test_32x32.mat", md5]})
     dataset = opened(tmp_path, "SVHN", split="test")
     assert [dataset[i].label for i in range(2)] == [0, 4]
-    assert dataset[1].pixels.equal(torch.from_numpy(images[..., 1].transpose(2, 0, 1).copy()).float() / 255)
+    assert dataset[1].pixels.equal(torch.from_numpy(images[..., 1].transpose(2, 0, 1).copy()).double() / 255)
     assert "opening it failed: Unknown value 'tst' for argument split. Valid values are {'test'}; " in message(
         tmp_path, "SVHN", split="tst"
     )
@@ -158,7 +158,7 @@ def test_tensors_odd_targets_and_names(tmp_path: Path, monkeypatch: pytest.Monke
     dataset = opened(tmp_path, "Kitti")
     assert dataset.class_names == ("tench", "goldfish")
     assert dataset[0].label is None
-    torch.testing.assert_close(dataset[0].pixels, torch.full((1, 4, 4), 0.2))
+    torch.testing.assert_close(dataset[0].pixels, torch.full((1, 4, 4), 0.2, dtype=torch.float64), rtol=0, atol=1e-6)
     with pytest.raises(SampleError, match=r"sample 1: the label \{'box': 3\} is not an integer"):
         dataset[1]
     with pytest.raises(SampleError, match="sample 2: is str, not an image"):
