@@ -1,0 +1,57 @@
+"""Which points in the unit cube does a randomly shifted, extensible lattice rule use?"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+# Generating vector for 2^4 to 2^13 points, found component by component: each entry minimises the largest ratio, over
+# the sizes, of the worst-case error to the best one in the Korobov space with product weights 1/j (Cools, Kuo and
+# Nuyens 2006, SIAM J. Sci. Comput. 28). Later coordinates continue with odd numbers from the golden ratio.
+_BITS = 13
+_GENERATOR = (
+    1, 3367, 327, 535, 3461, 3331, 2217, 51, 643, 1695, 793, 2771, 2069, 3057, 3155, 3955, 3395, 2957, 3523, 2435, 3831, 417, 1569, 3739,
+    1163, 3121, 3587, 1507, 669, 2497, 577, 3089, 4051, 883, 3337, 2993, 2155, 4079, 111, 3893, 761, 1225, 2869, 3275, 2251, 3179, 3861,
+    355, 2093, 1689, 1783, 1379, 2031, 1349, 1289, 2931, 3117, 449, 3551, 79, 821, 387, 945, 2313,
+)  # fmt: skip
+
+
+def shifted_lattice(dimension: int, start: int, stop: int, shifts: Tensor) -> Tensor:
+    """Points `start` to `stop` of the lattice sequence under each shift, folded by the baker's transformation.
+
+    The first 2^m points of the sequence are a lattice, for every m, so a run is continued by asking for the next ones.
+
+    Args:
+        dimension: number of coordinates d.
+        start: index of the first point.
+        stop: index after the last one.
+        shifts: (shifts, d or more) in [0, 1), float64.
+
+    Returns:
+        (d, shifts, stop - start), strictly inside (0, 1), on the device of `shifts`.
+
+    Source:
+        Hickernell (2002), in Monte Carlo and Quasi-Monte Carlo Methods 2000, for 1 - |2 x - 1|.
+    """
+    device = shifts.device
+    bits = max(_BITS, (stop - 1).bit_length())
+    index = torch.arange(start, stop, device=device)
+    reverse = torch.zeros_like(index)
+    for bit in range(bits):
+        reverse |= ((index >> bit) & 1) << (bits - 1 - bit)
+    multiple = (reverse * _generator(dimension, device).unsqueeze(-1)) & ((1 << bits) - 1)  # (d, points)
+    x = multiple.unsqueeze(1).to(shifts.dtype) / (1 << bits) + shifts[:, :dimension].T.unsqueeze(-1)
+    return (1.0 - (2.0 * x.frac() - 1.0).abs()).clamp(1e-15, 1.0 - 1e-15)
+
+
+def random_shifts(dimension: int, count: int, seed: int, device: torch.device) -> Tensor:
+    """`count` uniform shifts (count, dimension) from a generator of their own; a prefix does not depend on `dimension`."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.rand(dimension, count, generator=generator, dtype=torch.float64).T.to(device)
+
+
+def _generator(dimension: int, device: torch.device) -> Tensor:
+    head = torch.tensor(_GENERATOR[:dimension], device=device, dtype=torch.int64)
+    later = torch.arange(len(_GENERATOR), max(dimension, len(_GENERATOR)), device=device, dtype=torch.float64)
+    tail = ((later * 0.6180339887498949).frac() * (1 << (_BITS - 1))).long() | 1
+    return torch.cat([head, tail])

@@ -1,0 +1,429 @@
+"""Does `mvn_cdf` give known probabilities, with an honest error, in every corner of its contract?"""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import integrate, special, stats
+from torch import Tensor
+
+from robaudit.numerics.bivariate import bivariate_cdf
+from robaudit.numerics.mvn import mvn_cdf
+from robaudit.numerics.normal import normal_cdf
+
+INF = float("inf")
+ROUNDING = 1e-12  # of float64 sums in another order, not a stochastic tolerance
+
+
+def equicorrelated(k: int, rho: float) -> Tensor:
+    return torch.full((k, k), rho, dtype=torch.float64).fill_diagonal_(1.0)
+
+
+def gram(rows: int, k: int, rank: int, seed: int, shift: float = 0.7) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    factor = torch.randn(rows, k, rank, generator=generator, dtype=torch.float64) + shift
+    factor = torch.nn.functional.normalize(factor, dim=-1)
+    correlation = factor @ factor.transpose(1, 2)
+    correlation.diagonal(dim1=1, dim2=2).fill_(1.0)
+    return correlation
+
+
+def limits(rows: int, k: int, seed: int, mean: float = 1.5) -> Tensor:
+    return torch.randn(rows, k, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) + mean
+
+
+def one_factor(upper: np.ndarray, loading: np.ndarray) -> tuple[float, float]:
+    """p and 1 - p for the correlation loading_i loading_j, by quadrature over the common factor."""
+    rest = np.sqrt(1.0 - loading**2)
+
+    def log_conditional(x: float) -> float:
+        return float(special.log_ndtr((upper - loading * x) / rest).sum())
+
+    def density(x: float) -> float:
+        return math.exp(-0.5 * x * x) / math.sqrt(2.0 * math.pi)
+
+    cuts = np.linspace(-14.0, 14.0, 57)
+    below = sum(integrate.quad(lambda x: density(x) * math.exp(log_conditional(x)), a, b)[0] for a, b in itertools.pairwise(cuts))
+    above = sum(integrate.quad(lambda x: -density(x) * math.expm1(log_conditional(x)), a, b)[0] for a, b in itertools.pairwise(cuts))
+    return below, above
+
+
+# --- exact dimensions ------------------------------------------------------------------------------------------------
+
+
+def test_no_variables_always_hold() -> None:
+    value, error = mvn_cdf(torch.zeros(3, 0), torch.zeros(3, 0, 0))
+    assert value.tolist() == [1.0] * 3
+    assert error.tolist() == [0.0] * 3
+    assert mvn_cdf(torch.zeros(2, 0), torch.zeros(2, 0, 0), complement=True)[0].tolist() == [0.0] * 2
+
+
+def test_no_rows() -> None:
+    value, error = mvn_cdf(torch.zeros(0, 4), torch.zeros(0, 4, 4))
+    assert value.shape == error.shape == (0,)
+
+
+def test_one_variable_is_phi() -> None:
+    z = torch.tensor([[-30.0], [-1.0], [0.0], [9.0], [INF], [-INF]], dtype=torch.float64)
+    one = torch.ones(6, 1, 1, dtype=torch.float64)
+    assert torch.equal(mvn_cdf(z, one)[0], normal_cdf(z[:, 0]))
+    assert torch.equal(mvn_cdf(z, one, complement=True)[0], normal_cdf(-z[:, 0]))
+
+
+@pytest.mark.parametrize("rho", [-1.0, -0.9999, -0.95, -0.5, 0.0, 0.3, 0.92, 0.93, 0.999999, 1.0])
+def test_arcsine_law_in_two(rho: float) -> None:
+    value, error = mvn_cdf(torch.zeros(1, 2, dtype=torch.float64), equicorrelated(2, rho)[None])
+    assert value.item() == pytest.approx(0.25 + math.asin(rho) / (2 * math.pi), abs=1e-14)
+    assert error.item() == 0.0
+
+
+@given(st.floats(-5, 5), st.floats(-5, 5), st.floats(-0.999, 0.999))
+@settings(max_examples=40, deadline=None)
+def test_bivariate_against_quadrature(a: float, b: float, rho: float) -> None:
+    rest = math.sqrt((1 - rho) * (1 + rho))
+    jump = np.clip(np.array([b / rho if rho else 0.0]) + np.array([-8, -2, 0, 2, 8]) * rest, -10, a) if a > -10 else np.array([-10.0])
+    cuts = sorted({-10.0, *np.linspace(-10, a, 9).tolist(), *jump.tolist()})
+    truth = sum(
+        integrate.quad(lambda x: stats.norm._pdf(x) * special.ndtr((b - rho * x) / rest), low, high, epsabs=1e-15)[0]
+        for low, high in itertools.pairwise(cuts)
+    )
+    value = bivariate_cdf(*(torch.tensor(x, dtype=torch.float64) for x in (a, b, rho)))
+    assert value.item() == pytest.approx(truth, abs=1e-13)
+
+
+def test_bivariate_limits_at_infinity_and_unit_correlation() -> None:
+    a = torch.tensor([INF, INF, -INF, 0.3, 0.3, 0.3, -0.4], dtype=torch.float64)
+    b = torch.tensor([INF, 0.3, 1.0, 0.5, -0.3, 0.5, 0.3], dtype=torch.float64)
+    rho = torch.tensor([0.5, 0.99, 0.99, 1.0, -1.0, -1.0, -1.0], dtype=torch.float64)
+    phi = normal_cdf(torch.tensor([0.3, 0.5], dtype=torch.float64))
+    expected = torch.tensor([1.0, phi[0], 0.0, phi[0], 0.0, phi[0] + phi[1] - 1.0, 0.0], dtype=torch.float64)
+    torch.testing.assert_close(bivariate_cdf(a, b, rho), expected, atol=1e-15, rtol=1e-15)
+
+
+# --- golden values ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("k", [3, 4, 9, 30, 99])
+def test_equicorrelated_half_orthant_is_one_over_k_plus_one(k: int) -> None:
+    value, error = mvn_cdf(torch.zeros(1, k, dtype=torch.float64), equicorrelated(k, 0.5)[None])
+    assert abs(value.item() - 1.0 / (k + 1)) <= error.item() <= 1e-3
+
+
+def test_arcsine_law_in_three() -> None:
+    correlation = gram(20, 3, 3, seed=1)
+    angles = torch.asin(correlation[:, 0, 1]) + torch.asin(correlation[:, 0, 2]) + torch.asin(correlation[:, 1, 2])
+    value, error = mvn_cdf(torch.zeros(20, 3, dtype=torch.float64), correlation)
+    assert bool(((value - (0.125 + angles / (4 * math.pi))).abs() <= error).all())
+
+
+def test_independence_is_a_product() -> None:
+    z = limits(20, 8, seed=2, mean=0.5)
+    value, error = mvn_cdf(z, torch.eye(8, dtype=torch.float64).expand(20, 8, 8))
+    assert bool(((value - normal_cdf(z).prod(-1)).abs() <= error + ROUNDING).all())
+
+
+@pytest.mark.parametrize("k", [5, 30, 200])
+@pytest.mark.parametrize("mean", [-1.0, 1.0, 3.0])
+def test_one_factor_by_quadrature(k: int, mean: float) -> None:
+    random = np.random.default_rng(k)
+    upper, loading = random.normal(mean, 1.0, k), random.uniform(0.3, 0.9, k)
+    correlation = torch.from_numpy(np.outer(loading, loading)).fill_diagonal_(1.0)
+    below, _ = one_factor(upper, loading)
+    value, error = mvn_cdf(torch.from_numpy(upper)[None], correlation[None])
+    assert abs(value.item() - below) <= error.item() + ROUNDING
+    assert error.item() <= 1e-3
+
+
+def one_factor_rows(means: np.ndarray, k: int) -> tuple[Tensor, Tensor, np.ndarray]:
+    random = np.random.default_rng(7)
+    spread, loading = random.normal(0.0, 0.5, k), random.uniform(0.4, 0.9, k)
+    truth = np.array([one_factor(mean + spread, loading) for mean in means])
+    correlation = torch.from_numpy(np.outer(loading, loading)).fill_diagonal_(1.0)
+    return torch.from_numpy(means[:, None] + spread), correlation.expand(len(means), k, k), truth
+
+
+@pytest.mark.parametrize("k", [9, 40])
+def test_lower_tail_keeps_five_percent(k: int) -> None:
+    upper, correlation, truth = one_factor_rows(np.linspace(-4.5, -1.0, 6), k)
+    value, error = mvn_cdf(upper, correlation)
+    seen = truth[:, 0] > 1e-13
+    assert truth[seen, 0].min() < 1e-8
+    relative = (value.numpy() / truth[:, 0] - 1.0)[seen]
+    assert np.abs(relative).max() <= 0.05
+    assert (np.abs(relative) <= (error.numpy() / truth[:, 0])[seen]).all()
+
+
+@pytest.mark.parametrize("k", [9, 40])
+def test_upper_tail_keeps_five_percent(k: int) -> None:
+    upper, correlation, truth = one_factor_rows(np.linspace(2.0, 8.0, 6), k)
+    value, error = mvn_cdf(upper, correlation, complement=True)
+    assert truth[:, 1].min() < 1e-10
+    relative = value.numpy() / truth[:, 1] - 1.0
+    assert np.abs(relative).max() <= 0.05
+    assert (np.abs(relative) <= error.numpy() / truth[:, 1]).all()
+
+
+def test_complement_agrees_with_the_probability() -> None:
+    z, correlation = limits(60, 7, seed=3, mean=3.0), gram(60, 7, 40, seed=3)
+    value, error = mvn_cdf(z, correlation)
+    rest, rest_error = mvn_cdf(z, correlation, complement=True)
+    assert bool(((1.0 - value - rest).abs() <= error + rest_error).all())
+    pair = mvn_cdf(z[:, :2], correlation[:, :2, :2])[0] + mvn_cdf(z[:, :2], correlation[:, :2, :2], complement=True)[0]
+    assert bool(((pair - 1.0).abs() <= ROUNDING).all())
+
+
+def test_against_scipy() -> None:
+    z, correlation = limits(6, 9, seed=4), gram(6, 9, 30, seed=4)
+    value, error = mvn_cdf(z, correlation)
+    for i in range(6):
+        theirs = stats.multivariate_normal.cdf(
+            z[i].numpy(), np.zeros(9), correlation[i].numpy(), maxpts=200_000, abseps=1e-5, releps=1e-5, rng=np.random.default_rng(i)
+        )
+        assert abs(value[i].item() - theirs) <= error[i].item() + 3e-5  # SciPy's own three standard errors, above 1e-5
+
+
+def monte_carlo_misses(rows: int, draws: int) -> float:
+    """Share of rows beyond the reported error and three standard errors of the Monte-Carlo estimate."""
+    generator = torch.Generator().manual_seed(5)
+    z, misses = limits(rows, 8, seed=6), 0
+    rank = 5
+    factor = torch.nn.functional.normalize(torch.randn(rows, 8, rank, generator=generator, dtype=torch.float64) + 0.5, dim=-1)
+    value, error = mvn_cdf(z, factor @ factor.transpose(1, 2))
+    for i in range(rows):
+        hits = 0
+        for _ in range(max(1, draws // 100_000)):
+            y = torch.randn(min(draws, 100_000), rank, generator=generator, dtype=torch.float64)
+            hits += int((y @ factor[i].T <= z[i]).all(-1).sum())
+        standard_error = math.sqrt(value[i].item() * (1 - value[i].item()) / draws)
+        misses += abs(value[i].item() - hits / draws) > error[i].item() + 3.0 * standard_error
+    return misses / rows
+
+
+def test_against_monte_carlo() -> None:
+    assert monte_carlo_misses(rows=10, draws=100_000) == 0.0
+
+
+@pytest.mark.slow
+def test_against_ten_million_draws() -> None:
+    assert monte_carlo_misses(rows=8, draws=10_000_000) == 0.0
+
+
+# --- the corners of the contract -------------------------------------------------------------------------------------
+
+
+def test_infinite_limits() -> None:
+    z, correlation = limits(5, 6, seed=8), gram(5, 6, 20, seed=8)
+    z[:, 2:4] = INF
+    left = [0, 1, 4, 5]
+    value, error = mvn_cdf(z, correlation)
+    fewer, fewer_error = mvn_cdf(z[:, left], correlation[:, left][:, :, left])
+    assert bool(((value - fewer).abs() <= error + fewer_error).all())
+    z[0, 5] = -INF
+    assert mvn_cdf(z, correlation)[0][0].item() == 0.0
+    assert mvn_cdf(z, correlation, complement=True)[0][0].item() == 1.0
+    nothing = torch.full((2, 4), INF, dtype=torch.float64)
+    assert mvn_cdf(nothing, gram(2, 4, 9, seed=1))[0].tolist() == [1.0, 1.0]
+    assert mvn_cdf(nothing, gram(2, 4, 9, seed=1), complement=True)[0].tolist() == [0.0, 0.0]
+
+
+def test_duplicate_rows_count_once() -> None:
+    z, correlation = limits(10, 4, seed=9, mean=0.8), gram(10, 4, 20, seed=9)
+    doubled = torch.tensor([0, 1, 2, 3, 0, 2, 2])
+    twice = z[:, doubled].clone()
+    twice[:, 4:] += torch.tensor([0.0, 0.5, 1.0], dtype=torch.float64)  # never more restrictive
+    value, error = mvn_cdf(z, correlation)
+    again, again_error = mvn_cdf(twice, correlation[:, doubled][:, :, doubled])
+    assert bool(((value - again).abs() <= error + again_error).all())
+
+
+def test_opposite_rows_make_an_interval() -> None:
+    z = torch.tensor([[1.0, 0.5, 0.7], [1.0, -1.5, 0.7], [2.0, 0.1, INF]], dtype=torch.float64)
+    correlation = torch.tensor([[1.0, -1.0, 0.0], [-1.0, 1.0, 0.0], [0.0, 0.0, 1.0]], dtype=torch.float64).expand(3, 3, 3)
+    value, error = mvn_cdf(z, correlation)
+    interval = (normal_cdf(z[:, 0]) - normal_cdf(-z[:, 1])).clamp_min(0.0)
+    assert bool(((value - interval * normal_cdf(z[:, 2])).abs() <= error + ROUNDING).all())
+
+
+def test_all_rows_equal_is_the_lowest_limit() -> None:
+    z = limits(6, 5, seed=10, mean=0.0)
+    value, error = mvn_cdf(z, torch.ones(6, 5, 5, dtype=torch.float64))
+    assert bool(((value - normal_cdf(z.amin(-1))).abs() <= error + ROUNDING).all())
+
+
+def test_rank_one_and_two_polytopes() -> None:
+    angle = torch.linspace(0.0, 2.0 * math.pi, 9, dtype=torch.float64)[:-1]
+    factor = torch.stack([angle.cos(), angle.sin()], -1)  # a regular octagon around the origin
+    z = torch.full((1, 8), 1.3, dtype=torch.float64)
+    value, error = mvn_cdf(z, (factor @ factor.T)[None])
+    half = math.pi / 8
+    inside = integrate.quad(lambda a: 1.0 - math.exp(-0.5 * (1.3 / math.cos(a)) ** 2), -half, half)[0] / (2 * half)
+    assert abs(value.item() - inside) <= error.item()
+
+
+def test_float32_input_gives_float64() -> None:
+    z, correlation = limits(5, 5, seed=11), gram(5, 5, 20, seed=11)
+    value, error = mvn_cdf(z.float(), correlation.float())
+    exact, _ = mvn_cdf(z, correlation)
+    assert value.dtype == error.dtype == torch.float64
+    assert bool(((value - exact).abs() <= error).all())
+
+
+def test_truncation_bound_holds() -> None:
+    z, correlation = limits(8, 60, seed=12, mean=3.5), gram(8, 60, 200, seed=12)
+    full, full_error = mvn_cdf(z, correlation, truncation=0.0)
+    kept, kept_error = mvn_cdf(z, correlation, keep=10)
+    assert bool(((full - kept).abs() <= full_error + kept_error).all())
+    dropped = normal_cdf(-z.sort(-1).values[:, 10:]).sum(-1)
+    assert bool((kept_error >= 0.5 * dropped.clamp_max(1.0)).all())
+
+
+def test_nan_stays_in_its_row() -> None:
+    z, correlation = limits(4, 5, seed=13), gram(4, 5, 20, seed=13)
+    clean = mvn_cdf(z, correlation)[0]
+    z[1, 2] = math.nan
+    correlation[3, 0, 1] = math.nan
+    value, error = mvn_cdf(z, correlation)
+    assert value.isnan().tolist() == error.isnan().tolist() == [False, True, False, True]
+    assert bool(((value - clean)[[0, 2]].abs() <= ROUNDING).all())
+
+
+@pytest.mark.parametrize(
+    ("upper", "correlation", "options", "message"),
+    [
+        (torch.zeros(3), torch.eye(3), {}, "upper has shape"),
+        (torch.zeros(1, 3), torch.eye(3), {}, "correlation has shape"),
+        (torch.zeros(1, 3, dtype=torch.int64), torch.eye(3)[None], {}, "floating point"),
+        (torch.zeros(1, 3), 2.0 * torch.eye(3)[None], {}, "diagonal"),
+        (torch.zeros(1, 2), torch.tensor([[[1.0, 1.5], [1.5, 1.0]]]), {}, "beyond"),
+        (torch.zeros(1, 3), torch.eye(3)[None], {"points": 0}, "points"),
+        (torch.zeros(1, 3), torch.eye(3)[None], {"keep": 0}, "keep"),
+    ],
+)
+def test_broken_contracts(upper: Tensor, correlation: Tensor, options: dict[str, int], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        mvn_cdf(upper, correlation, **options)  # type: ignore[arg-type]
+
+
+# --- properties ------------------------------------------------------------------------------------------------------
+
+problems = st.tuples(st.integers(3, 10), st.integers(1, 12), st.integers(0, 10_000), st.floats(-1.0, 3.0))
+
+
+@given(problems)
+@settings(max_examples=15, deadline=None)
+def test_order_of_variables_does_not_matter(problem: tuple[int, int, int, float]) -> None:
+    k, rank, seed, mean = problem
+    z, correlation = limits(1, k, seed, mean), gram(1, k, rank, seed)
+    order = torch.randperm(k, generator=torch.Generator().manual_seed(seed))
+    value, error = mvn_cdf(z, correlation)
+    again, again_error = mvn_cdf(z[:, order], correlation[:, order][:, :, order])
+    assert abs(value.item() - again.item()) <= error.item() + again_error.item() + ROUNDING
+
+
+@given(problems, st.floats(0.0, 1.0))
+@settings(max_examples=15, deadline=None)
+def test_monotone_in_the_limits(problem: tuple[int, int, int, float], step: float) -> None:
+    k, rank, seed, mean = problem
+    z, correlation = limits(1, k, seed, mean), gram(1, k, rank, seed)
+    value, error = mvn_cdf(z, correlation)
+    higher = z.clone()
+    higher[:, seed % k] += step
+    more, more_error = mvn_cdf(higher, correlation)
+    assert more.item() >= value.item() - error.item() - more_error.item()
+    assert 0.0 <= value.item() <= normal_cdf(z.amin()).item() + error.item()
+
+
+def mixed_problems() -> tuple[Tensor, Tensor]:
+    z = torch.cat([limits(5, 9, seed, mean) for seed, mean in enumerate((-2.0, 0.0, 1.5, 4.0, 9.0))])
+    correlation = torch.cat([gram(5, 9, rank, seed) for seed, rank in enumerate((9, 4, 40, 9, 2))])
+    z[3, 4], z[7, 1], z[12] = INF, -INF, 40.0
+    return z, correlation
+
+
+@pytest.mark.parametrize("complement", [False, True])
+def test_a_batch_equals_each_row_alone(complement: bool) -> None:
+    z, correlation = mixed_problems()
+    value, error = mvn_cdf(z, correlation, complement=complement)
+    for i in range(len(z)):
+        alone, alone_error = mvn_cdf(z[i : i + 1], correlation[i : i + 1], complement=complement)
+        assert alone.item() == pytest.approx(value[i].item(), rel=1e-9, abs=ROUNDING)
+        assert alone_error.item() == pytest.approx(error[i].item(), rel=1e-6, abs=ROUNDING)
+    reverse = mvn_cdf(z.flip(0), correlation.flip(0), complement=complement)[0].flip(0)
+    torch.testing.assert_close(reverse, value, rtol=1e-9, atol=ROUNDING)
+
+
+def test_same_seed_same_bits_and_no_global_generator() -> None:
+    z, correlation = mixed_problems()
+    before = torch.get_rng_state()
+    first, second, other = (mvn_cdf(z, correlation, seed=seed)[0] for seed in (3, 3, 4))
+    assert torch.equal(first, second)
+    assert not torch.equal(first, other)
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_the_error_is_honest() -> None:
+    misses = problems_seen = 0
+    for k, rank, mean in ((4, 30, 1.0), (9, 300, 1.0), (9, 300, 3.0), (9, 9, 1.5), (9, 4, 1.5), (30, 200, 2.0)):
+        z, correlation = limits(80, k, seed=k, mean=mean), gram(80, k, rank, seed=k)
+        truth, truth_error = mvn_cdf(z, correlation, points=1 << 14, tolerance=2e-4, seed=1000)
+        value, error = mvn_cdf(z, correlation, seed=1)
+        assert error.max().item() <= 2e-3
+        misses += int(((value - truth).abs() > torch.hypot(error, truth_error)).sum())
+        problems_seen += len(z)
+    # If at least 99 % are covered, so many misses have a chance of 1e-3.
+    assert misses <= stats.binom.ppf(0.999, problems_seen, 0.01)
+
+
+def test_points_bound_the_work_and_more_points_lower_the_error() -> None:
+    z, correlation = limits(20, 12, seed=14, mean=0.5), gram(20, 12, 30, seed=14)
+    few, many = (mvn_cdf(z, correlation, points=points, tolerance=0.0)[1] for points in (256, 8192))
+    assert many.median().item() < 0.3 * few.median().item()
+
+
+# --- derivatives -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("k", "rank"), [(1, 3), (2, 5), (3, 20), (4, 20)])
+@pytest.mark.parametrize("complement", [False, True])
+def test_gradient_against_differences(k: int, rank: int, complement: bool) -> None:
+    step, settings_ = 1e-2, {"tolerance": 1e-5, "points": 1 << 13, "truncation": 0.0, "complement": complement}
+    z, correlation = limits(1, k, seed=15, mean=0.5), gram(1, k, rank, seed=15)
+    correlation = 0.8 * correlation + 0.2 * torch.eye(k, dtype=torch.float64)  # room for steps on both sides
+    leaf_z, leaf_r = z.clone().requires_grad_(), correlation.clone().requires_grad_()
+    mvn_cdf(leaf_z, leaf_r, **settings_)[0].sum().backward()  # type: ignore[arg-type]
+    assert leaf_z.grad is not None
+    assert leaf_r.grad is not None
+
+    def difference(dz: Tensor, dr: Tensor) -> tuple[float, float]:
+        up, up_error = mvn_cdf(z + dz, correlation + dr, **settings_)  # type: ignore[arg-type]
+        down, down_error = mvn_cdf(z - dz, correlation - dr, **settings_)  # type: ignore[arg-type]
+        return (up - down).item() / (2 * step), (up_error + down_error).item() / (2 * step)
+
+    curvature = step**2  # third derivatives are of order one
+    for i in range(k):
+        dz = torch.zeros_like(z)
+        dz[0, i] = step
+        slope, error = difference(dz, torch.zeros_like(correlation))
+        assert abs(leaf_z.grad[0, i].item() - slope) <= error + curvature
+    for i, j in itertools.combinations(range(k), 2):
+        dr = torch.zeros_like(correlation)
+        dr[0, i, j] = dr[0, j, i] = step
+        slope, error = difference(torch.zeros_like(z), dr)
+        assert abs(2.0 * leaf_r.grad[0, i, j].item() - slope) <= error + curvature
+        assert leaf_r.grad[0, i, j] == leaf_r.grad[0, j, i]
+
+
+def test_gradient_where_variables_coincide() -> None:
+    z = torch.tensor([[0.3, 0.9, 0.5]], dtype=torch.float64, requires_grad=True)
+    correlation = torch.tensor([[[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]], dtype=torch.float64)
+    mvn_cdf(z, correlation)[0].sum().backward()
+    assert z.grad is not None
+    phi, density = normal_cdf(z.detach()), torch.exp(-0.5 * z.detach() ** 2) / math.sqrt(2 * math.pi)
+    expected = torch.stack([density[0, 0] * phi[0, 2], torch.zeros(()).double(), density[0, 2] * phi[0, 0]])
+    torch.testing.assert_close(z.grad[0], expected, atol=ROUNDING, rtol=1e-9)
