@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -17,9 +16,10 @@ MODEL_FORMATS = ("torchscript", "pt2", "safetensors", "onnx", "python")
 
 def as_number(value: object) -> object:
     """Read ``8/255`` as a number; leave everything else to the type check."""
-    if isinstance(value, str) and "/" in value:
+    if isinstance(value, str) and value.count("/") == 1:
+        over, under = value.split("/")
         try:
-            return float(Fraction(value.replace(" ", "")))
+            return float(over) / float(under)
         except (ValueError, ZeroDivisionError):
             return value
     return value
@@ -28,7 +28,7 @@ def as_number(value: object) -> object:
 def no_bool(value: object) -> object:
     """Refuse YAML's true, false, yes and no where a number is meant (Python takes them for 1 and 0)."""
     if isinstance(value, bool):
-        raise ValueError("must be a number")
+        raise ValueError("must be a number")  # noqa: TRY004  pydantic reports a ValueError
     return value
 
 
@@ -39,9 +39,10 @@ def as_tuple(value: object) -> object:
     return (value,)
 
 
-Number = Annotated[float, BeforeValidator(as_number), BeforeValidator(no_bool), Field(allow_inf_nan=False)]
+Number = Annotated[float, Field(allow_inf_nan=False), BeforeValidator(as_number), BeforeValidator(no_bool)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False), BeforeValidator(as_number), BeforeValidator(no_bool)]
 Whole = Annotated[int, BeforeValidator(no_bool)]
-Positive = Annotated[Number, Field(gt=0)]
+Count = Annotated[int, Field(gt=0), BeforeValidator(no_bool)]
 
 
 class Part(BaseModel):
@@ -78,14 +79,14 @@ class ModelSpec(Part):
 class SampleSpec(Part):
     """A seeded random subset, in the order of the data set."""
 
-    size: Whole = Field(gt=0)
+    size: Count
     seed: Whole = 0
 
 
 class BaseDatasetSpec(Part):
     """What all kinds of data sets share."""
 
-    limit: Whole | None = Field(None, gt=0, description="audit the first N samples")
+    limit: Count | None = Field(None, description="audit the first N samples")
     sample: SampleSpec | None = Field(None, description="audit a random subset instead: {size: 1000, seed: 0}")
     class_names: tuple[str, ...] | None = Field(None, description="names by class index; class folders map by these, else sorted")
 
@@ -199,9 +200,9 @@ class EstimatorSpec(Part):
 class RunSpec(Part):
     """How to run it; only seed and precision can change a number."""
 
-    seed: Whole = Field(0, ge=0, lt=2**63)
+    seed: Annotated[int, Field(ge=0, lt=2**63), BeforeValidator(no_bool)] = 0
     device: str = Field("auto", description="cpu, cuda, cuda:1 or auto")
-    batch_size: Literal["auto"] | Annotated[int, Field(gt=0)] = "auto"
+    batch_size: Literal["auto"] | Count = "auto"
     precision: Literal["fp32", "fp64"] = Field("fp32", description="of the network; probabilities are always float64")
 
 

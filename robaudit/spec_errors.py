@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -14,7 +15,7 @@ from robaudit.errors import SpecError, did_you_mean
 Location = tuple[int | str, ...]
 
 
-_UNION_MEMBER = re.compile(r"str|int|float|bool|constrained-\w+|\w+\[.*\]|\[key\]")
+_UNION_MEMBER = re.compile(r"str|int|float|bool|constrained-\w+|[\w-]+\[.*\]|\[key\]")
 _WORDS = {
     "dict_type": "must be a mapping (key: value)",
     "model_type": "must be a mapping (key: value)",
@@ -52,7 +53,8 @@ def explain(error: ValidationError, model: type[BaseModel], where: str, lines: M
         named = given.get("kind") if isinstance(given, dict) else None
         remedy = did_you_mean(str(named), choices) if named else "kind: " + " | ".join(choices)
         return SpecError(place, f"{key}.kind: " + (f"{named!r} is no known kind" if named else "is missing"), remedy)
-    wanted = " or ".join(dict.fromkeys(_wanted(found) for found in errors if _written(found["loc"]) == location))
+    here = dict.fromkeys(_wanted(found) for found in errors if _written(found["loc"]) == location)
+    wanted = " or ".join(here).replace("or must be", "or")
     if given is None:
         wanted = f"is empty; {wanted}"
     elif isinstance(given, str | int | float):
@@ -94,7 +96,7 @@ def _owner(model: type[BaseModel], location: Sequence[int | str]) -> type[BaseMo
             current = _kinds()[str(part)]
         elif current is not None and isinstance(part, str):
             annotation = current.model_fields[part].annotation if part in current.model_fields else None
-            current = annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
+            current = next((a for a in (annotation, *get_args(annotation)) if isinstance(a, type) and issubclass(a, BaseModel)), None)
     return current
 
 

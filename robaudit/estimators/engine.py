@@ -51,8 +51,8 @@ class NoisyBatch:
 class Engine:
     """Runs a network over clean and noisy images in batches of a fixed size.
 
-    On the CPU the batch size is a fixed function of the image shape (about 3 * 2^17 values, 8 to 512 rows), so that timing never
-    changes a byte; CUDA takes eight times as much.
+    On the CPU the batch size is a fixed function of the image shape (about 3 * 2^17 values, 8 to 128 rows: more overflow the
+    caches of the convolutional networks measured), so that timing never changes a byte; CUDA takes more.
 
     Args:
         model: pixels -> logits.
@@ -70,7 +70,7 @@ class Engine:
             return self._batch_size
         cuda = self.model.device.type != "cpu"
         wanted = (_CUDA_VALUES if cuda else _CPU_VALUES) / math.prod(shape)
-        return int(min(4096 if cuda else 512, max(8, 2 ** math.floor(math.log2(max(1.0, wanted))))))
+        return int(min(4096 if cuda else 128, max(8, 2 ** math.floor(math.log2(max(1.0, wanted))))))
 
     def gradient_rows(self, shape: Sequence[int]) -> int:
         """Rows in one differentiated pass: a quarter as many, and their gradients stay under 256 MB."""

@@ -40,7 +40,7 @@ def load_torchscript(source: Source) -> LoadedNetwork:
     network = network.eval().to(dtype=source.dtype)
     _refuse_training(network, source.where)
     check_finite(network, source.where)
-    return LoadedNetwork(AsWritten(network), "torchscript", file_sha256(path), notes=(NOTE,))
+    return LoadedNetwork(AsWritten(network).eval(), "torchscript", file_sha256(path), notes=(NOTE,))
 
 
 class AsWritten(nn.Module):
@@ -56,7 +56,7 @@ class AsWritten(nn.Module):
 
     def forward(self, images: torch.Tensor) -> Any:
         """The network's own output."""
-        with torch.jit.optimized_execution(False):
+        with torch.jit.optimized_execution(False):  # type: ignore[attr-defined]
             return self.network(images)
 
 

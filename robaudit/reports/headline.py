@@ -12,13 +12,14 @@ def headline(info: Mapping[str, Any]) -> list[str]:
     """The lines above a run's tables, from run.json."""
     totals, data, model = info["totals"], info["data"], info["model"]
     skipped = f", {totals['skipped']} skipped" if totals["skipped"] else ""
+    passes = f"{totals['forwards']:,} forward and {totals['backwards']:,} backward passes"
     lines = [
         f"clean accuracy  {accuracy_words(info['clean_accuracy'])}",
         *_noisy(info["noisy_accuracy"]),
         f"model           {model['name']} ({model['format']}, {model['classes']} classes, sha256 {model['sha256'][:8]})",
         f"data            {data['where']}: {count(totals['samples'], 'sample')}{skipped}",
         f"noise           {info['noise']}",
-        f"run             seed {info['seed']}, {info['device']}, {totals['forwards']:,} forward and {totals['backwards']:,} backward passes",
+        f"run             seed {info['seed']}, {info['device']}, {passes}",
     ]
     lines += [f"warning         {text}" for text in info["warnings"]]
     lines += [f"skipped         {skip['reason']}" for skip in info["skipped"][:3]]

@@ -73,7 +73,9 @@ def test_sixteen_bit_grey(tmp_path: Path, name: str, channels: int) -> None:
 
 def test_sixteen_bit_grey_is_resized_without_losing_depth(tmp_path: Path) -> None:
     Image.fromarray(np.full((8, 8), 1000, np.uint16)).save(path := tmp_path / "a.png")
-    torch.testing.assert_close(read(path, channels=1, resize=4), torch.full((1, 4, 4), 1000 / 65535, dtype=torch.float64), rtol=0, atol=1e-6)
+    torch.testing.assert_close(
+        read(path, channels=1, resize=4), torch.full((1, 4, 4), 1000 / 65535, dtype=torch.float64), rtol=0, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.float32])

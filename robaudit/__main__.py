@@ -1,0 +1,5 @@
+"""``python -m robaudit`` is ``robaudit``."""
+
+from robaudit.cli import main
+
+main()

@@ -1,0 +1,215 @@
+"""Do the model and the data fit each other? Impossible stops; suspicious warns in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from robaudit.datasets.base import Dataset, Sample
+from robaudit.errors import DataError, ModelError, NothingLeftError, SampleError
+from robaudit.models import LogitModel
+from robaudit.numerics.jacobian import margin_gradients
+from robaudit.provenance import image_digest
+
+CHECKED = 256
+_ROWS = 64
+_PRESETS = {
+    "mean: [0.485, 0.456, 0.406], std: [0.229, 0.224, 0.225] (ImageNet)": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+    "mean: [0.4914, 0.4822, 0.4465], std: [0.247, 0.2435, 0.2616] (CIFAR-10)": ((0.4914, 0.4822, 0.4465), (0.247, 0.2435, 0.2616)),
+    "mean: [0.1307], std: [0.3081] (MNIST)": ((0.1307,), (0.3081,)),
+    "mean: 0.5, std: 0.5": ((0.5,), (0.5,)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class InputCheck:
+    """What the first images say.
+
+    Attributes:
+        classes: number of logits.
+        checked: images looked at.
+        labelled: of those, with a label.
+        correct: of those, classified as labelled.
+        warnings: one line each.
+        seen: digest of the pixels and label of each image looked at, by sample id.
+    """
+
+    classes: int
+    checked: int
+    labelled: int
+    correct: int
+    warnings: tuple[str, ...]
+    seen: Mapping[str, tuple[str, int | None]]
+
+
+def check_input(model: LogitModel, dataset: Dataset, *, gradients: bool, skip_bad: bool) -> InputCheck:
+    """Look at the first images (at most 256) before anything dear is computed.
+
+    Args:
+        gradients: whether an estimator of the run needs them.
+        skip_bad: go on past unreadable samples (they are listed later).
+
+    Raises:
+        ModelError: the model does not run on these images, its logits are not finite, or it has no gradients.
+        DataError: labels or class names do not fit the logits.
+        NothingLeftError: no sample is readable.
+    """
+    samples = list(_first(dataset, CHECKED, skip_bad=skip_bad))
+    x = torch.stack([s.pixels.to(model.dtype) for s in samples]).to(model.device)
+    logits = _forward(model, x, "the images")
+    classes = logits.shape[1]
+    if classes < 2:
+        raise ModelError(model.name, "has a single class", "a classifier has at least two")
+    labels = torch.tensor([-1 if s.label is None else s.label for s in samples])
+    _check_names(model, dataset, classes)
+    if not skip_bad:
+        _check_labels(model, dataset, labels, classes)
+    finite = logits.isfinite().all(1)
+    if not finite.any():
+        raise ModelError(
+            model.name, f"its logits are not finite on any of {len(x)} clean images", "look for NaN weights, or a wrong mean/std or scale"
+        )
+    known = (labels >= 0) & (labels < classes) & finite
+    right = (logits.argmax(1) == labels) & known
+    warnings = [*_range_warnings(dataset, x), *_output_warnings(model, logits[finite])]
+    warnings += list(_accuracy_warnings(model, x, labels, right, known, classes))
+    if gradients:
+        warnings += list(_gradient_warnings(model, x[finite][:8]))
+    seen = {s.id: (image_digest(s), s.label) for s in samples}
+    return InputCheck(classes, len(samples), int(known.sum()), int(right.sum()), tuple(warnings), seen)
+
+
+def _first(dataset: Dataset, count: int, *, skip_bad: bool) -> Iterator[Sample]:
+    """The first readable samples.
+
+    Raises:
+        SampleError: one is unreadable, and shall stop the run.
+        NothingLeftError: none is readable.
+    """
+    taken = 0
+    refused: SampleError | None = None
+    for i in range(len(dataset)):
+        if taken == count:
+            return
+        try:
+            sample = dataset[i]
+        except SampleError as error:
+            if not skip_bad:
+                raise error.or_skip() from error
+            refused = refused or error
+            continue
+        taken += 1
+        yield sample
+    if refused is not None and not taken:
+        raise NothingLeftError(dataset.where, f"none of its {len(dataset)} samples can be used", f"the first: {refused}")
+
+
+def _forward(model: LogitModel, x: Tensor, what: str) -> Tensor:
+    shape = "x".join(str(n) for n in x.shape[1:])
+    try:
+        with torch.inference_mode():
+            return torch.cat([model(part).double().cpu() for part in x.split(_ROWS)]).clone()
+    except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        reason = next((line for line in reversed(str(error).strip().splitlines()) if line.strip()), type(error).__name__)
+        raise ModelError(
+            model.name,
+            f"does not accept {what} of shape {shape} ({reason.strip()[:200]})",
+            "check channels, resize and crop in the data set",
+        ) from error
+
+
+def _check_labels(model: LogitModel, dataset: Dataset, first: Tensor, classes: int) -> None:
+    """Every label where the data set knows them without reading pixels, else those of the first images."""
+    known = dataset.labels()
+    highest = int(first.max()) if known is None else int(known.max(initial=-1))
+    if highest >= classes:
+        raise DataError(
+            dataset.where, f"label {highest} is out of range: {model.name} has {classes} classes", f"labels run from 0 to {classes - 1}"
+        )
+
+
+def _check_names(model: LogitModel, dataset: Dataset, classes: int) -> None:
+    names = dataset.class_names
+    if names is not None and len(names) != classes:
+        raise DataError(
+            dataset.where, f"has {len(names)} class names, but {model.name} has {classes} classes", "name every class once, in logit order"
+        )
+
+
+def _range_warnings(dataset: Dataset, x: Tensor) -> Iterator[str]:
+    low, high = float(x.min()), float(x.max())
+    if high > 1 + 1e-6 or low < -1e-6:
+        hint = (
+            "they look like 0-255: set dataset.scale: 255"
+            if high > 64 and low >= 0
+            else "noise levels and [0, 1] would not match: set dataset.scale"
+        )
+        yield f"{dataset.where}: pixels run from {low:.3g} to {high:.3g}, not within [0, 1]; {hint}"
+    elif 0 < high <= 2 / 255:
+        yield f"{dataset.where}: pixels reach only {high:.3g}; they look scaled twice: check dataset.scale"
+
+
+def _output_warnings(model: LogitModel, logits: Tensor) -> Iterator[str]:
+    sums_to_one = (logits.sum(1) - 1).abs().max() < 1e-3
+    if bool(sums_to_one) and float(logits.min()) >= 0:
+        advice = "their margins are far from normal: name the logits in model.output"
+        yield f"{model.name}: the outputs look like probabilities, not logits; {advice}"
+
+
+def _accuracy_warnings(model: LogitModel, x: Tensor, labels: Tensor, right: Tensor, known: Tensor, classes: int) -> Iterator[str]:
+    n = int(known.sum())
+    if n < 20:
+        return
+    from scipy.stats import binom
+
+    accuracy = int(right.sum()) / n
+    better = None
+    for change, f in _alternatives(model, x.shape[1]):
+        try:
+            other = (_forward(model, f(x), "changed images").argmax(1) == labels) & known
+        except ModelError:
+            continue
+        gained, lost = int((other & ~right).sum()), int((right & ~other).sum())
+        sure = float(binom.sf(gained - 1, gained + lost, 0.5)) < 1e-4 if gained else False
+        score = int(other.sum()) / n
+        if sure and score - accuracy >= 0.03 and (better is None or score > better[0]):
+            better = (score, change)
+    if better is not None:
+        yield f"{model.name}: clean accuracy is {accuracy:.1%} on {n} images, but {better[0]:.1%} with {better[1]}"
+    elif float(binom.sf(int(right.sum()) - 1, n, 1 / classes)) > 0.01:
+        yield f"{model.name}: clean accuracy is {accuracy:.1%} on {n} images, no better than chance; check labels, mean and std"
+
+
+def _alternatives(model: LogitModel, channels: int) -> Iterator[tuple[str, Callable[[Tensor], Tensor]]]:
+    """Common mistakes undone: what to change, and the map on pixels that has the same effect."""
+    if channels == 3:
+        yield "red and blue swapped (RGB/BGR)", lambda x: x.flip(1)
+    yield "inverted pixels (1 - x)", lambda x: 1 - x
+    if bool((model.mean != 0).any()) or bool((model.std != 1).any()):
+        yield "no mean and std (is the normalisation inside the model?)", lambda x: x * model.std + model.mean
+        return
+    yield "pixels times 255 (mean: 0, std: 0.00392157)", lambda x: x * 255
+    for text, (preset_mean, preset_std) in _PRESETS.items():
+        if len(preset_mean) in (1, channels):
+            yield text, _normalise(preset_mean, preset_std)
+
+
+def _normalise(mean: Sequence[float], std: Sequence[float]) -> Callable[[Tensor], Tensor]:
+    return lambda x: (x - x.new_tensor(mean)[:, None, None]) / x.new_tensor(std)[:, None, None]
+
+
+def _gradient_warnings(model: LogitModel, x: Tensor) -> Iterator[str]:
+    if not model.differentiable:
+        raise ModelError(
+            model.name, "has no gradients, and an estimator of this run needs them", "use mc or softmax, or another format of the model"
+        )
+    try:
+        _, _, u = margin_gradients(model, x)
+    except (ValueError, RuntimeError) as error:
+        raise ModelError(model.name, f"gives no gradients ({str(error).strip().splitlines()[0][:200]})", "use mc or softmax") from error
+    dead = int((u.square().sum((1, 2)) == 0).sum())
+    if dead:
+        yield f"{model.name}: gradients vanish on {dead} of {len(x)} images; taylor and mmse print 1 or 0 there: use mc"

@@ -1,0 +1,69 @@
+"""`robaudit estimate`: audit a model on a data set."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from robaudit.cli.options import sigmas
+
+
+class OnError(StrEnum):
+    """What to do with an unusable sample."""
+
+    STOP = "stop"
+    SKIP = "skip"
+
+
+def estimate(
+    spec: Annotated[Path, typer.Argument(metavar="SPEC.yaml", help="What to audit: model, data set, noise, estimators.")],
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Run folder. Default: runs/<spec name>-<hash8>.")] = None,
+    sigma: Annotated[list[str] | None, typer.Option(help="Noise level instead of the spec's, as 0.05 or 8/255 (repeatable).")] = None,
+    estimator: Annotated[list[str] | None, typer.Option(help="Estimator instead of the spec's (repeatable).")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any spec value: model.mean=[0.5], mc.samples=2000.")
+    ] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1 or auto.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Audit the first N samples.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of the noise.")] = None,
+    trust: Annotated[bool, typer.Option("--trust", help="Allow Python code that the spec names (module:function).")] = False,
+    on_error: Annotated[OnError, typer.Option(help="At an unusable sample: stop, or skip and list it.")] = OnError.STOP,
+    extend: Annotated[bool, typer.Option("--extend", help="Add a larger limit, another sigma or estimator to an existing run.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only warnings and errors, on standard error.")] = False,
+) -> None:
+    """Estimate every sample's robustness to noise and write a run folder.
+
+    An interrupted run goes on where it stopped: give the same command again.
+
+    Example: robaudit estimate spec.yaml --sigma 0.05 --sigma 8/255 --limit 100
+    """
+    from robaudit.cli.console import Reporter
+    from robaudit.spec_file import load_spec
+
+    sigmas(sigma)  # its messages name the option; those of the spec would name a line
+    overrides: dict[tuple[int | str, ...], Any] = {
+        ("dataset", "limit"): limit,
+        ("run", "seed"): seed,
+        ("run", "device"): device,
+    }
+    asked = load_spec(
+        spec,
+        settings=set_ or (),
+        sigmas=sigma or (),
+        estimators=estimator or (),
+        overrides={key: value for key, value in overrides.items() if value is not None},
+    )
+    from robaudit.auditing import audit
+    from robaudit.cli.process import keep_freed_memory
+
+    keep_freed_memory()
+
+    with Reporter(quiet=quiet) as reporter:
+        run = audit(asked, out=out, trust=trust, on_error=on_error.value, extend=extend, listener=reporter)
+    if not quiet:
+        from robaudit.cli.show import print_run
+
+        print_run(run)

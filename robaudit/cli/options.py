@@ -1,0 +1,68 @@
+"""Which arguments do several commands share?"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from robaudit.errors import RobauditError, SpecError
+
+
+class TextFormat(StrEnum):
+    """How a report is printed."""
+
+    TABLE = "table"
+    CSV = "csv"
+    JSON = "json"
+
+
+class By(StrEnum):
+    """Which class a sample counts for."""
+
+    LABEL = "label"
+    PREDICTED = "predicted"
+
+
+RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder that robaudit estimate has written.")]
+EstimatorFilter = Annotated[list[str] | None, typer.Option("--estimator", help="Only this estimator (repeatable).")]
+SigmaFilter = Annotated[list[str] | None, typer.Option("--sigma", help="Only this noise level, as 0.05 or 8/255 (repeatable).")]
+FormatOption = Annotated[TextFormat, typer.Option("--format", help="How to print it.")]
+OutputOption = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to this file instead of standard output.")]
+
+
+def sigmas(texts: list[str] | None) -> list[float]:
+    """Noise levels from the command line.
+
+    Raises:
+        SpecError: one is no positive number.
+    """
+    from robaudit.spec import as_number
+
+    values = []
+    for text in texts or []:
+        try:
+            value = float(str(as_number(text)))
+        except ValueError as error:
+            raise SpecError(f"--sigma {text}", "is not a number", "give a noise level such as 0.05 or 8/255") from error
+        if not 0 < value < float("inf"):
+            raise SpecError(f"--sigma {text}", "is not a positive number", "give a noise level such as 0.05 or 8/255")
+        values.append(value)
+    return values
+
+
+def write_output(path: Path, text: str) -> None:
+    """Write a report to the file of ``-o``.
+
+    Raises:
+        RobauditError: it cannot be written; an old file is untouched.
+    """
+    from robaudit.files import write_atomically
+
+    if path.is_dir():
+        raise RobauditError(str(path), "is a folder", "name a file")
+    if not path.absolute().parent.is_dir():
+        raise RobauditError(str(path), "its folder does not exist", "make it first, or name another file")
+    write_atomically(path, text.encode())

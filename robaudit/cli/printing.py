@@ -1,0 +1,54 @@
+"""How does a report leave the program: as a table, CSV or JSON, on standard output or in a file?"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console, RenderableType
+
+from robaudit.cli.console import output
+from robaudit.cli.options import TextFormat
+from robaudit.reports.json_text import document_json
+
+
+def emit(
+    format_: TextFormat,
+    *,
+    table: Callable[[], RenderableType],
+    csv: Sequence[str],
+    documents: Sequence[dict[str, Any]],
+    to: Path | None,
+    write: Callable[[Path, str], None],
+) -> None:
+    """Print or write one report of several groups.
+
+    Args:
+        format_: table, csv or json.
+        table: makes the table.
+        csv: a CSV text for each group, all with the same header, which is written once.
+        documents: a JSON document for each group.
+        to: the file of ``-o``, or None for standard output.
+        write: writes a text to a file.
+    """
+    if format_ is TextFormat.TABLE:
+        if to is None:
+            output().print(table())
+        else:
+            plain = Console(file=io.StringIO(), width=120, highlight=False, color_system=None)
+            with plain.capture() as captured:
+                plain.print(table())
+            write(to, captured.get())
+        return
+    text = document_json({"groups": list(documents)}) if format_ is TextFormat.JSON else _joined(csv)
+    if to is None:
+        typer.echo(text, nl=False)
+    else:
+        write(to, text)
+
+
+def _joined(texts: Sequence[str]) -> str:
+    return texts[0] + "".join(text.partition("\n")[2] for text in texts[1:])

@@ -1,0 +1,95 @@
+"""Which estimators are installed? Names to classes, through the entry-point group ``robaudit.estimators``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from robaudit.errors import RobauditError, SpecError, did_you_mean
+from robaudit.spec import EstimatorSpec
+from robaudit.spec_errors import explain
+
+if TYPE_CHECKING:
+    from robaudit.estimators.base import Estimator
+
+GROUP = "robaudit.estimators"
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """An estimator with its options and its name in the results."""
+
+    label: str
+    name: str
+    estimator: Estimator
+
+
+def installed() -> dict[str, EntryPoint]:
+    """Entry points by name, in alphabetical order; nothing is imported.
+
+    Raises:
+        RobauditError: two packages register the same name, or none is registered at all.
+    """
+    found: dict[str, EntryPoint] = {}
+    for point in sorted(entry_points(group=GROUP), key=lambda p: (p.name, p.value)):
+        other = found.setdefault(point.name, point)
+        if other.value != point.value:
+            raise RobauditError(
+                f"estimator {point.name}", f"registered twice, as {other.value} and {point.value}", "uninstall one of the packages"
+            )
+    if not found:
+        raise RobauditError(
+            "estimators", f"no entry point in the group {GROUP}", "install the package (pip install .) instead of copying it"
+        )
+    return found
+
+
+def load(name: str, where: str = "estimators") -> type[Estimator]:
+    """The class behind a name.
+
+    Raises:
+        SpecError: unknown name, with a did-you-mean.
+        RobauditError: the plugin cannot be imported or is no Estimator.
+    """
+    from robaudit.estimators.base import Estimator
+
+    points = installed()
+    if name not in points:
+        raise SpecError(where, f"unknown estimator {name!r}", did_you_mean(name, points))
+    try:
+        cls = points[name].load()
+    except Exception as error:
+        raise RobauditError(
+            f"estimator {name}", f"its plugin {points[name].value} does not import: {error!r}", "fix or uninstall it"
+        ) from error
+    if not (isinstance(cls, type) and issubclass(cls, Estimator)):
+        raise RobauditError(
+            f"estimator {name}", f"{points[name].value} is not a subclass of robaudit.Estimator", "fix or uninstall the plugin"
+        )
+    return cls
+
+
+def build(specs: Sequence[EstimatorSpec], where: str = "estimators") -> tuple[Chosen, ...]:
+    """Estimators with their options checked.
+
+    Raises:
+        SpecError: unknown name or option, bad value, or two with the same label.
+    """
+    chosen: dict[str, Chosen] = {}
+    for i, spec in enumerate(specs):
+        cls = load(spec.name, f"{where}[{i}]")
+        try:
+            estimator = cls.model_validate(spec.options)
+        except ValidationError as error:
+            raise explain(error, cls, f"{where}[{i}].{spec.name}") from error
+        label = estimator.label or spec.name
+        if label in chosen:
+            raise SpecError(
+                f"{where}[{i}]", f"two estimators are called {label!r}", f"give one a name of its own: {{{spec.name}: {{label: ...}}}}"
+            )
+        chosen[label] = Chosen(label, spec.name, estimator)
+    return tuple(chosen.values())

@@ -1,0 +1,103 @@
+"""Which run folder does an audit belong to: a new one, one to resume, or one to extend?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from robaudit.errors import RunError
+from robaudit.runs import PartRecord, RunFolder, base_identity, identity
+from robaudit.spec import AuditSpec
+
+
+def default_out(spec: AuditSpec, *, extend: bool = False) -> Path:
+    """runs/<spec name>-<hash8>; to extend, the one folder of that name with the same model and data.
+
+    Raises:
+        RunError: no folder, or several, could be extended.
+    """
+    document = spec.document()
+    exact = Path("runs") / f"{spec.name}-{identity(document)[:8]}"
+    if not extend or RunFolder(exact).exists:
+        return exact
+    wanted = base_identity(document)
+    candidates = [RunFolder(p.parent) for p in sorted(Path("runs").glob(f"{spec.name}-*/run.json"))]
+    found = [folder.path for folder in candidates if folder.info()["base_identity"] == wanted]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise RunError("--extend", f"several runs could be extended: {', '.join(map(str, found))}", "name one with --out")
+    raise RunError(
+        "--extend", f"there is no run of {spec.name} with this model and data under runs/", "name it with --out, or leave --extend out"
+    )
+
+
+def existing_info(folder: RunFolder, spec: AuditSpec, *, extend: bool) -> dict[str, Any] | None:
+    """run.json of the folder, or None when no run was begun there.
+
+    Raises:
+        RunError: the folder holds a run of another spec.
+    """
+    if not folder.exists:
+        if extend:
+            raise RunError(str(folder.path), "there is no run to extend", "leave --extend out")
+        return None
+    info, document = folder.info(), spec.document()
+    if info["base_identity"] != base_identity(document):
+        raise RunError(str(folder.path), "holds a run of another spec (model, data set, noise, seed or precision)", "choose another --out")
+    if info["identity"] != identity(document) and not extend:
+        raise RunError(
+            str(folder.path),
+            "holds a run with other noise levels, estimators or limit",
+            "add --extend to extend it, or choose another --out",
+        )
+    return info
+
+
+def refuse_changed_data(parts: Sequence[PartRecord], seen: Mapping[str, tuple[str, int | None]], where: str) -> None:
+    """Refuse to go on with images or labels that are not those of the run's parts.
+
+    Args:
+        parts: what the run has computed.
+        seen: digest of the pixels and label by sample id, of the images looked at now.
+        where: what messages call the data set.
+
+    Raises:
+        RunError: one differs.
+    """
+    for part in parts:
+        before = {row.sample_id: (part.images[row.sample_id], row.label) for row in part.rows}
+        for sample_id, found in before.items():
+            if seen.get(sample_id, found) != found:
+                what = "image" if seen[sample_id][0] != found[0] else "label"
+                raise RunError(f"{where}: {sample_id}", f"this {what} has changed since the run began", "choose another --out")
+
+
+def extended(spec: AuditSpec, info: Mapping[str, Any], where: str) -> AuditSpec:
+    """The union of an existing run and a spec: noise levels, estimators and the larger limit.
+
+    Raises:
+        RunError: an estimator of the run has the same name and other options.
+    """
+    old, new = info["spec"], spec.document()
+    estimators = list(old["estimators"])
+    by_label = {_label(entry): entry for entry in estimators}
+    for entry in new["estimators"]:
+        same = by_label.setdefault(_label(entry), entry)
+        if same is entry:
+            estimators.append(entry)
+        elif same != entry:
+            raise RunError(where, f"has run {_label(entry)} with other options ({same['options']})", "give the new one a label of its own")
+    limits = (old["dataset"]["limit"], new["dataset"]["limit"])
+    document = {
+        **new,
+        "dataset": {**new["dataset"], "limit": None if None in limits else max(limits)},
+        "noise": {**new["noise"], "sigma": list(dict.fromkeys([*old["noise"]["sigma"], *new["noise"]["sigma"]]))},
+        "estimators": estimators,
+    }
+    return AuditSpec.model_validate(document).located(spec.base_dir, spec.name)
+
+
+def _label(entry: Mapping[str, Any]) -> str:
+    return str(entry["options"].get("label") or entry["name"])

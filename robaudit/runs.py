@@ -1,0 +1,236 @@
+"""What is on disk: a run folder of checksummed parts, and the samples, summary and provenance made from them."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from robaudit.errors import RunError
+from robaudit.estimators.base import Quantity
+from robaudit.files import file_sha256, json_bytes, read_json, read_with_checksum, with_checksum, write_atomically
+from robaudit.rows import Row
+from robaudit.spec import digest
+
+if TYPE_CHECKING:
+    from robaudit.summary.overall import GroupSummary
+
+SCHEMA_VERSION = 1
+OUTPUTS = ("samples.csv", "samples.json", "summary.json")
+_SPEED_ONLY = ("device", "batch_size")
+_ALWAYS = ("status", "name", "spec", "spec_folder", "identity", "base_identity", "model", "data", "noise")
+_COMPLETE = ("quantities", "totals", "seconds", "skipped", "files")
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """A sample that could not be used, and why."""
+
+    sample_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class PartRecord:
+    """What one step of the audit computed: rows, skips, image digests by id, and seconds by estimator."""
+
+    rows: Sequence[Row] = ()
+    skipped: Sequence[Skip] = ()
+    images: Mapping[str, str] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+    def document(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "rows": [row.document() for row in self.rows],
+            "skipped": [[skip.sample_id, skip.reason] for skip in self.skipped],
+            "images": dict(self.images),
+            "seconds": dict(self.seconds),
+        }
+
+    @classmethod
+    def from_document(cls, values: Mapping[str, Any]) -> PartRecord:
+        """The inverse of :meth:`document`."""
+        return cls(
+            rows=[Row.from_document(row) for row in values["rows"]],
+            skipped=[Skip(*skip) for skip in values["skipped"]],
+            images=values["images"],
+            seconds=values["seconds"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A finished run, as the reading commands and the Python API see it.
+
+    Attributes:
+        path: the run folder.
+        info: run.json.
+        rows: one result for each sample, noise level and estimator, in the order of samples.csv.
+    """
+
+    path: Path
+    info: Mapping[str, Any]
+    rows: tuple[Row, ...]
+
+    @property
+    def class_names(self) -> tuple[str, ...] | None:
+        """Class names by index, where the data set has them."""
+        names = self.info["data"]["class_names"]
+        return None if names is None else tuple(names)
+
+    @property
+    def seconds(self) -> dict[tuple[str, float], float]:
+        """Seconds by estimator and sigma."""
+        pairs = (key.rsplit("@", 1) for key in self.info["seconds"] if "@" in key)
+        return {(label, float(sigma)): self.info["seconds"][f"{label}@{sigma}"] for label, sigma in pairs}
+
+    @property
+    def quantities(self) -> dict[str, Quantity]:
+        """The quantities of the run by name."""
+        return {values["name"]: _quantity(values) for values in self.info["quantities"]}
+
+    def groups(self, estimators: Sequence[str] = (), sigmas: Sequence[float] = ()) -> dict[tuple[str, float], list[Row]]:
+        """Rows by estimator and sigma, in the run's order; the arguments keep those named.
+
+        Raises:
+            RunError: the run has no such estimator or sigma.
+        """
+        found: dict[tuple[str, float], list[Row]] = {}
+        for row in self.rows:
+            found.setdefault((row.estimator, row.sigma), []).append(row)
+        _known(self.path, "estimator", estimators, dict.fromkeys(name for name, _ in found))
+        _known(self.path, "sigma", sigmas, dict.fromkeys(sigma for _, sigma in found))
+        keys = [key for key in found if (not estimators or key[0] in estimators) and (not sigmas or key[1] in sigmas)]
+        return {key: found[key] for key in sorted(keys, key=list(found).index)}
+
+    def summary(self) -> tuple[GroupSummary, ...]:
+        """Mean, quantiles and shares for each estimator and noise level."""
+        from robaudit.summary.overall import summarise
+
+        return summarise(self.rows, self.quantities)
+
+
+def quantity_document(quantity: Quantity) -> dict[str, Any]:
+    """A quantity as JSON values; an end of its range that is infinite is null."""
+    return {key: None if isinstance(value, float) and math.isinf(value) else value for key, value in asdict(quantity).items()}
+
+
+def _quantity(values: Mapping[str, Any]) -> Quantity:
+    low, high = (end if values[key] is None else values[key] for key, end in (("low", -math.inf), ("high", math.inf)))
+    return Quantity(**{**values, "low": low, "high": high})
+
+
+def _known(path: Path, what: str, wanted: Sequence[Any], present: Mapping[Any, None]) -> None:
+    for value in wanted:
+        if value not in present:
+            raise RunError(str(path), f"has no {what} {value}", "it has " + ", ".join(str(p) for p in present))
+
+
+class RunFolder:
+    """Reads and writes one run folder; every write is an atomic rename."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def exists(self) -> bool:
+        """Whether a run was begun here."""
+        try:
+            return (self.path / "run.json").exists()
+        except OSError:  # no name the file system takes: create() says so
+            return False
+
+    def create(self) -> None:
+        """Make the folder, refusing one that holds other things.
+
+        Raises:
+            RunError: it is a file, holds files that are no run's, or cannot be written.
+        """
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            strangers = [p.name for p in self.path.iterdir() if not p.name.startswith(".")]
+            if strangers and not self.exists:
+                raise RunError(str(self.path), f"is no run folder and is not empty ({strangers[0]} is in it)", "choose another --out")
+            (self.path / "parts").mkdir(exist_ok=True)
+        except OSError as error:
+            raise RunError(str(self.path), f"cannot be made a run folder: {error.strerror or error}", "choose another --out") from error
+
+    def info(self) -> dict[str, Any]:
+        """run.json, checked for its version and its keys.
+
+        Raises:
+            RunError: it is missing, damaged or of another version.
+        """
+        where = str(self.path / "run.json")
+        info = read_json(self.path / "run.json")
+        if not isinstance(info, dict) or info.get("schema_version") != SCHEMA_VERSION:
+            raise RunError(where, f"is not of schema version {SCHEMA_VERSION}", "read it with the robaudit that wrote it")
+        lacking = [key for key in (*_ALWAYS, *(_COMPLETE if info.get("status") == "complete" else ())) if key not in info]
+        if lacking:
+            raise RunError(where, f"is damaged (it lacks {lacking[0]!r})", "run the audit again in another folder")
+        return info
+
+    def whole(self, info: Mapping[str, Any]) -> bool:
+        """Whether the outputs of a complete run are those that its run.json describes."""
+        return all(file_sha256(self.path / name) == info["files"].get(name) for name in OUTPUTS)
+
+    def parts(self) -> list[PartRecord]:
+        """All parts in the order they were written."""
+        return [PartRecord.from_document(read_with_checksum(p)) for p in sorted((self.path / "parts").glob("part-*.json"))]
+
+    def write_part(self, record: PartRecord) -> None:
+        """Add a part."""
+        numbers = [int(p.stem.removeprefix("part-")) for p in (self.path / "parts").glob("part-*.json")]
+        name = f"part-{max(numbers, default=-1) + 1:06d}.json"
+        write_atomically(self.path / "parts" / name, with_checksum(record.document()))
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write one of the run's files."""
+        write_atomically(self.path / name, data)
+
+    def write_info(self, info: Mapping[str, Any]) -> None:
+        """Write run.json."""
+        self.write("run.json", json_bytes(info))
+
+
+def read_run(path: Path) -> Run:
+    """Open a finished run.
+
+    Raises:
+        RunError: it is missing, damaged or unfinished.
+    """
+    folder = RunFolder(path)
+    if not path.is_dir():
+        raise RunError(str(path), "is no run folder", "name a folder that robaudit estimate has written")
+    info = folder.info()
+    if info["status"] != "complete":
+        raise RunError(str(path), "this run is unfinished", "resume it: run the same robaudit estimate command again")
+    if file_sha256(path / "samples.json") != info["files"].get("samples.json"):
+        raise RunError(
+            str(path / "samples.json"),
+            "is missing or not as it was written",
+            "run the same robaudit estimate command again: it is made anew from the parts",
+        )
+    document = read_json(path / "samples.json")
+    return Run(path, info, tuple(Row.from_document(row) for row in document["rows"]))
+
+
+def identity(spec_document: Mapping[str, Any]) -> str:
+    """sha256 of what a run computes: the spec without what changes only its speed."""
+    document = json.loads(json.dumps(spec_document))
+    for key in _SPEED_ONLY:
+        document["run"].pop(key)
+    return digest(document)
+
+
+def base_identity(spec_document: Mapping[str, Any]) -> str:
+    """sha256 of what an extension must share: the spec without noise levels, estimators and limit."""
+    document = json.loads(json.dumps(spec_document))
+    document["noise"].pop("sigma")
+    document.pop("estimators")
+    document["dataset"].pop("limit")
+    return identity(document)

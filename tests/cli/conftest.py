@@ -1,0 +1,33 @@
+"""What the tests of the commands share: what a refusal looks like."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import RunCli
+from tests.specs import tree
+
+Refuse = Callable[..., str]
+
+
+@pytest.fixture
+def refuse(run_cli: RunCli, tmp_path: Path) -> Refuse:
+    """Run a command that must be refused: one line, exit 2 and nothing written; returns the line."""
+
+    def run(*args: str | Path, says: str = "", code: int = 2) -> str:
+        before = tree(tmp_path)
+        outcome = run_cli(*args)
+        lines = [line for line in outcome.err.splitlines() if not line.startswith(("note: ", "warning: "))]
+        assert len(lines) == 1, outcome.err
+        assert lines[0].startswith("error: "), outcome.err
+        assert says in lines[0]
+        assert "Traceback" not in outcome.err
+        assert len(lines[0]) < 700
+        assert (outcome.code, outcome.out) == (code, "")
+        assert tree(tmp_path) == before, "a refused command leaves nothing behind"
+        return lines[0]
+
+    return run

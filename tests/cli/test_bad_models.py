@@ -1,0 +1,214 @@
+"""Models that cannot be audited: one line, exit 2, nothing written, and no code of the file has run."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from robaudit.models.architectures import digits_cnn
+from tests.cli.conftest import Refuse
+from tests.specs import NETWORK, WEIGHTS, digits, save_npz, write
+
+RefuseModel = Callable[..., str]
+
+
+@pytest.fixture
+def refuse_model(tmp_path: Path, refuse: Refuse) -> RefuseModel:
+    """Refuse an audit of the digits with this model section."""
+
+    def run(model: dict[str, Any], *args: str, says: str, **sections: Any) -> str:
+        return refuse("estimate", write(tmp_path, digits(model=model, **sections)), *args, says=says)
+
+    return run
+
+
+def network() -> nn.Module:
+    module = digits_cnn()
+    module.load_state_dict(load_file(WEIGHTS))
+    return module.eval()
+
+
+def save_torchscript(path: Path, module: nn.Module, shape: tuple[int, ...] = (2, 1, 8, 8)) -> Path:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch has deprecated it; people still have such files
+        torch.jit.save(torch.jit.trace(module, torch.rand(shape)), path)
+    return path
+
+
+class Canary:
+    """Unpickling it writes a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self.path,)
+
+
+def test_missing(refuse_model: RefuseModel) -> None:
+    refuse_model({"path": "model.pt"}, says="model.pt: there is no such file; paths are relative to the spec file")
+
+
+def test_missing_names_its_neighbour(refuse_model: RefuseModel) -> None:
+    refuse_model({**NETWORK, "path": str(WEIGHTS.with_name("digit_cnn.safetensors"))}, says="did you mean 'digits_cnn.safetensors'?")
+
+
+@pytest.mark.parametrize("name", ["model.pt", "model.pt2", "model.safetensors", "model.onnx"])
+def test_empty(name: str, tmp_path: Path, refuse_model: RefuseModel) -> None:
+    (tmp_path / name).touch()
+    refuse_model({**NETWORK, "path": name}, says=f"{name}: the file is empty")
+
+
+@pytest.mark.parametrize("name", ["model.pt", "model.pt2"])
+def test_junk(name: str, tmp_path: Path, refuse_model: RefuseModel) -> None:
+    (tmp_path / name).write_bytes(b"junk" * 100)
+    refuse_model({"path": name}, says=f"{name}: is not a whole zip archive of torch")
+
+
+def test_no_format_known(tmp_path: Path, refuse_model: RefuseModel) -> None:
+    (tmp_path / "model.bin").write_bytes(b"junk" * 100)
+    refuse_model({"path": "model.bin"}, says="write model.format: one of torchscript, pt2, safetensors, onnx")
+
+
+def test_pointer_of_git_lfs(tmp_path: Path, refuse_model: RefuseModel) -> None:
+    (tmp_path / "model.pt").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\n")
+    refuse_model({"path": "model.pt"}, says="is a Git LFS pointer, not the weights; run git lfs pull")
+
+
+def test_truncated_safetensors(tmp_path: Path, refuse_model: RefuseModel) -> None:
+    (tmp_path / "cut.safetensors").write_bytes(WEIGHTS.read_bytes()[:20_000])
+    refuse_model({**NETWORK, "path": "cut.safetensors"}, says="cut.safetensors: is not a whole safetensors file")
+
+
+def test_truncated_torchscript(tmp_path: Path, refuse_model: RefuseModel) -> None:
+    whole = save_torchscript(tmp_path / "model.pt", network()).read_bytes()
+    (tmp_path / "model.pt").write_bytes(whole[: len(whole) // 2])
+    refuse_model({"path": "model.pt"}, says="the file is truncated or damaged")
+
+
+def test_another_format_than_declared(tmp_path: Path, refuse_model: RefuseModel) -> None:
+    save_torchscript(tmp_path / "model.pt", network())
+    refuse_model({"path": "model.pt", "format": "pt2"}, says="is a torchscript file, and model.format says pt2; write format: torchscript")
+
+
+@pytest.mark.parametrize("options", [[], ["--trust"]], ids=["", "--trust"])
+@pytest.mark.parametrize("section", [{}, {"architecture": "robaudit:digits_cnn"}], ids=["bare", "with architecture"])
+def test_pickle_with_code_never_runs(options: list[str], section: dict[str, Any], tmp_path: Path, refuse_model: RefuseModel) -> None:
+    canary = tmp_path / "canary"
+    torch.save({"weights": Canary(canary)}, tmp_path / "model.pt")
+    refuse_model({"path": "model.pt", **section}, *options, says="which would run code when loaded; export it with")
+    (tmp_path / "model.pt").write_bytes(pickle.dumps(Canary(canary)))
+    refuse_model({"path": "model.pt", **section}, *options, says="state_dict() as safetensors")
+    assert not canary.exists()
+
+
+def test_pickled_module(tmp_path: Path, refuse_model: RefuseModel) -> None:
+    torch.save(network(), tmp_path / "model.pth")
+    refuse_model(
+        {"path": "model.pth"}, says="save its state_dict() as safetensors, or load it with your own function: format: python and --trust"
+    )
+
+
+ARCHITECTURES = {
+    "none": (None, {}, "safetensors holds weights only; add architecture: torchvision:NAME, robaudit:NAME or"),
+    "unknown": ("robaudit:digit_cnn", {}, "there is no such network; did you mean 'digits_cnn'?"),
+    "unknown to torchvision": ("torchvision:resnet19", {}, "there is no such network; did you mean 'resnet1"),
+    "without a source": ("resnet18", {}, "names no network; write torchvision:NAME"),
+    "another": ("robaudit:linear", {}, "2 of 2 tensors are missing (linear.weight, linear.bias)"),
+    "other class count": (
+        "robaudit:digits_cnn",
+        {"num_classes": 3},
+        "the last layer has 10 rows: write architecture_options: {num_classes: 10}",
+    ),
+    "unknown option": ("robaudit:digits_cnn", {"num_clases": 10}, "it takes no option 'num_clases'; did you mean 'num_classes'?"),
+}
+
+
+@pytest.mark.parametrize(("name", "options", "says"), ARCHITECTURES.values(), ids=list(ARCHITECTURES))
+def test_architecture(name: str | None, options: dict[str, Any], says: str, refuse_model: RefuseModel) -> None:
+    refuse_model({"path": str(WEIGHTS), "architecture": name, "architecture_options": options}, says=says)
+
+
+def test_nan_weights(tmp_path: Path, refuse_model: RefuseModel) -> None:
+    tensors = load_file(WEIGHTS)
+    tensors["2.weight"][0, 0, 0, 0] = float("nan")
+    save_file(tensors, tmp_path / "nan.safetensors")
+    refuse_model({**NETWORK, "path": "nan.safetensors"}, says="nan.safetensors: the tensor 2.weight has NaN")
+
+
+def test_logits_that_overflow(tmp_path: Path, refuse_model: RefuseModel) -> None:
+    tensors = load_file(WEIGHTS)
+    save_file({key: tensor * 1e30 for key, tensor in tensors.items()}, tmp_path / "huge.safetensors")
+    refuse_model({**NETWORK, "path": "huge.safetensors"}, says="its logits are not finite on any of 8 clean images; look for NaN weights")
+
+
+@pytest.mark.parametrize(
+    "section", [{"architecture": "own:make"}, {"path": str(WEIGHTS), "architecture": "own:make"}], ids=["alone", "with weights"]
+)
+def test_python_code_needs_trust(section: dict[str, Any], tmp_path: Path, refuse_model: RefuseModel) -> None:
+    (tmp_path / "own.py").write_text(f"import pathlib\npathlib.Path({str(tmp_path / 'canary')!r}).touch()\n")
+    refuse_model(section, says="own:make: is Python code and would run on this machine; pass --trust if you trust it, or convert")
+    assert not (tmp_path / "canary").exists()
+
+
+PYTHON = {
+    "no module": ("own_models_x:make", "no module 'own_models_x'; install it, or put the file beside the spec file"),
+    "no function": ("own_models:mak", "own_models has no function 'mak'; did you mean 'make'?"),
+    "raises": ("own_models:fail", "raised RuntimeError: no luck"),
+    "returns no model": ("own_models:make", "own_models:make returned int; return a torch.nn.Module or a callable"),
+    "returns no logits": ("own_models:labels", "the network returns int64, not logits; return the scores, not the class"),
+}
+
+
+@pytest.mark.parametrize(("target", "says"), PYTHON.values(), ids=list(PYTHON))
+def test_trusted_python_code(target: str, says: str, tmp_path: Path, refuse_model: RefuseModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.dont_write_bytecode", True)
+    code = "def make(): return 3\ndef fail(): raise RuntimeError('no\\nluck')\ndef labels(): return lambda x: x.flatten(1).argmax(1)\n"
+    (tmp_path / "own_models.py").write_text(code)
+    refuse_model({"architecture": target}, "--trust", says=says)
+
+
+IMAGES = {
+    "3 x 32 x 32": ((3, 32, 32), "the network does not take images of 3 x 32 x 32"),
+    "1 x 28 x 28": ((1, 28, 28), "the network does not take images of 1 x 28 x 28"),
+}
+
+
+@pytest.mark.parametrize(("shape", "says"), IMAGES.values(), ids=list(IMAGES))
+def test_images_of_another_shape(shape: tuple[int, ...], says: str, tmp_path: Path, refuse_model: RefuseModel) -> None:
+    save_npz(tmp_path / "images.npz", shape=shape)
+    refuse_model(NETWORK, dataset={"kind": "npz", "path": "images.npz"}, says=says)
+
+
+def test_mean_of_another_length(refuse_model: RefuseModel) -> None:
+    refuse_model(
+        {**NETWORK, "mean": [0.5] * 3}, says="have 3 values and the images have 1 channels; give one value for each channel, or one"
+    )
+
+
+def test_output_of_a_plain_tensor(refuse_model: RefuseModel) -> None:
+    refuse_model({**NETWORK, "output": 1}, says="the network returns one tensor, and model.output asks for 1; remove model.output")
+
+
+def test_onnx_has_no_gradients(tmp_path: Path, refuse_model: RefuseModel) -> None:
+    pytest.importorskip("onnxruntime")
+    onnx = pytest.importorskip("onnx")
+    helper, shape = onnx.helper, ["n", 1, 8, 8]
+    nodes = [helper.make_node("Flatten", ["x"], ["y"], axis=1)]
+    ends = [helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, s) for n, s in (("x", shape), ("y", ["n", 64]))]
+    graph = helper.make_graph(nodes, "flat", ends[:1], ends[1:])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), tmp_path / "flat.onnx")
+    refuse_model(
+        {"path": "flat.onnx"},
+        dataset={"kind": "digits", "limit": 4, "class_names": None},
+        estimators=["mc", "taylor"],
+        says="has no gradients, and taylor needs them; use mc or softmax, or another format of the model",
+    )

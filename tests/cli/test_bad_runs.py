@@ -1,0 +1,166 @@
+"""Run folders and outputs that cannot be used: one line, exit 2, and what is on disk stays as it is."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from robaudit import audit, load_spec
+from robaudit.files import locked
+from tests.cli.conftest import Refuse
+from tests.specs import digits, write
+
+READERS = ("show", "bias-report", "flag-samples")
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a spec and its finished run; tests copy it."""
+    folder = tmp_path_factory.mktemp("finished")
+    audit(load_spec(write(folder, digits())), out=folder / "run")
+    return folder
+
+
+@pytest.fixture
+def run(finished: Path, tmp_path: Path) -> Path:
+    """A run of this test's own, ``run``, beside its spec, ``spec.yaml``."""
+    shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
+    return tmp_path / "run"
+
+
+def change_info(run: Path, **values: Any) -> None:
+    info = json.loads((run / "run.json").read_text()) | values
+    (run / "run.json").write_text(json.dumps({key: value for key, value in info.items() if value is not None}))
+
+
+@pytest.mark.parametrize("command", READERS)
+def test_no_run_to_read(command: str, run: Path, refuse: Refuse) -> None:
+    refuse(command, "rnu", says="rnu: is no run folder; name a folder that robaudit estimate has written")
+    refuse(command, "spec.yaml", says="spec.yaml: is no run folder")
+    refuse(command, "run/parts", says="run/parts/run.json: no such file")
+    refuse(command, "x" * 300, says="")
+
+
+@pytest.mark.parametrize("command", READERS)
+def test_filter_that_nothing_meets(command: str, run: Path, refuse: Refuse) -> None:
+    refuse(command, "run", "--estimator", "taylor", says="run: has no estimator taylor; it has mc")
+    refuse(command, "run", "--sigma", "0.3", says="run: has no sigma 0.3; it has 0.2")
+    refuse(command, "run", "--sigma", "high", says="--sigma high: is not a number; give a noise level such as 0.05 or 8/255")
+    refuse(command, "run", "--sigma", "-1", says="--sigma -1: is not a positive number")
+
+
+@pytest.mark.parametrize("command", READERS)
+def test_unfinished(command: str, run: Path, refuse: Refuse) -> None:
+    change_info(run, status="running")
+    refuse(command, "run", says="run: this run is unfinished; resume it: run the same robaudit estimate command again")
+
+
+INFOS: dict[str, tuple[Callable[[Path], object], str]] = {
+    "cut": (lambda run: (run / "run.json").write_text((run / "run.json").read_text()[:100]), "run.json: is damaged (not valid JSON)"),
+    "a list": (lambda run: (run / "run.json").write_text("[]"), "run.json: is not of schema version 1"),
+    "another version": (
+        lambda run: change_info(run, schema_version=99),
+        "run.json: is not of schema version 1; read it with the robaudit that",
+    ),
+    "a key less": (lambda run: change_info(run, base_identity=None), "run.json: is damaged (it lacks 'base_identity')"),
+    "a key of the end less": (lambda run: change_info(run, quantities=None), "run.json: is damaged (it lacks 'quantities')"),
+}
+
+
+@pytest.mark.parametrize("command", ["show run", "bias-report run", "flag-samples run", "estimate spec.yaml --out run"])
+@pytest.mark.parametrize(("damage", "says"), INFOS.values(), ids=list(INFOS))
+def test_damaged_description(damage: Callable[[Path], object], says: str, command: str, run: Path, refuse: Refuse) -> None:
+    damage(run)
+    refuse(*command.split(), says=says)
+
+
+@pytest.mark.parametrize("command", READERS)
+@pytest.mark.parametrize("text", [None, "", "{}", '{"rows": []}'])
+def test_damaged_samples(text: str | None, command: str, run: Path, refuse: Refuse) -> None:
+    (run / "samples.json").unlink() if text is None else (run / "samples.json").write_text(text)
+    refuse(command, "run", says="samples.json: is missing or not as it was written; run the same robaudit estimate command again")
+
+
+def flip(part: Path) -> None:
+    data = bytearray(part.read_bytes())
+    data[len(data) // 2] ^= 1
+    part.write_bytes(data)
+
+
+PARTS: dict[str, Callable[[Path], object]] = {
+    "a bit flipped": flip,
+    "cut": lambda part: part.write_bytes(part.read_bytes()[:-100]),
+    "empty": lambda part: part.write_bytes(b""),
+}
+
+
+@pytest.mark.parametrize("damage", PARTS.values(), ids=list(PARTS))
+def test_damaged_part(damage: Callable[[Path], object], run: Path, refuse: Refuse) -> None:
+    damage(run / "parts" / "part-000000.json")
+    refuse(
+        "estimate", "spec.yaml", "--out", "run", says="part-000000.json: is damaged (its checksum does not match); delete this file and run"
+    )
+
+
+def test_run_of_another_spec(run: Path, refuse: Refuse) -> None:
+    says = "run: holds a run of another spec (model, data set, noise, seed or precision); choose another --out"
+    for change in (["--seed", "1"], ["--set", "noise.clip=true"], ["--set", "dataset.split=train"], ["--set", "run.precision=fp64"]):
+        refuse("estimate", "spec.yaml", "--out", "run", *change, says=says)
+        refuse("estimate", "spec.yaml", "--out", "run", "--extend", *change, says=says)
+
+
+def test_other_results_need_extend(run: Path, refuse: Refuse) -> None:
+    for change in (["--sigma", "0.3"], ["--estimator", "softmax"], ["--limit", "9"], ["--set", "mc.samples=30"]):
+        refuse("estimate", "spec.yaml", "--out", "run", *change, says="add --extend to extend it, or choose another --out")
+
+
+def test_extend_what_is_not_there(run: Path, refuse: Refuse) -> None:
+    refuse("estimate", "spec.yaml", "--out", "new", "--extend", says="new: there is no run to extend; leave --extend out")
+    refuse("estimate", "spec.yaml", "--extend", says="--extend: there is no run of spec with this model and data under runs/")
+
+
+def test_extend_with_other_options(run: Path, refuse: Refuse) -> None:
+    says = "run: has run mc with other options ({'samples': 20}); give the new one a label of its own"
+    refuse("estimate", "spec.yaml", "--out", "run", "--extend", "--set", "mc.samples=30", says=says)
+
+
+def test_folder_in_use(run: Path, refuse: Refuse) -> None:
+    with locked(run):
+        refuse("estimate", "spec.yaml", "--out", "run", says="run: another robaudit is writing here; wait for it, or choose another --out")
+
+
+OUTS = {
+    "a file": ("spec.yaml", "spec.yaml: cannot be made a run folder"),
+    "below a file": ("spec.yaml/run", "spec.yaml/run: cannot be made a run folder: Not a directory; choose another --out"),
+    "a folder of other things": (".", "is no run folder and is not empty"),
+    "a name too long": ("x" * 300, "cannot be made a run folder: File name too long"),
+}
+
+
+@pytest.mark.parametrize(("out", "says"), OUTS.values(), ids=list(OUTS))
+def test_out_that_cannot_be_written(out: str, says: str, tmp_path: Path, refuse: Refuse) -> None:
+    refuse("estimate", write(tmp_path, digits()), "--out", out, says=says)
+
+
+@pytest.mark.parametrize("command", ["bias-report", "flag-samples"])
+def test_report_that_cannot_be_written(command: str, run: Path, refuse: Refuse) -> None:
+    refuse(command, "run", "-o", "nowhere/report.csv", says="nowhere/report.csv: its folder does not exist; make it first, or name another")
+    refuse(command, "run", "-o", "run", says="run: is a folder; name a file")
+    refuse(command, "run", "--format", "xml", says="'xml' is not one of 'table', 'csv', 'json'")
+
+
+def test_report_option_that_is_no_number(run: Path, refuse: Refuse) -> None:
+    refuse("bias-report", "run", "--by", "colour", says="'colour' is not one of 'label', 'predicted'")
+    refuse("bias-report", "run", "--threshold", "nan", says="threshold: nan is not a number to compare with")
+    refuse("flag-samples", "run", "--below", "nan", says="below: nan is not a number to compare with")
+    refuse("flag-samples", "run", "--bottom", "0", says="'--bottom'")
+    refuse("flag-samples", "run", "--only", "right", says="'right' is not one of 'correct', 'wrong'")
+
+
+def test_nothing_left_is_exit_5(run: Path, refuse: Refuse) -> None:
+    refuse("flag-samples", "run", "--only", "wrong", code=5, says="none of the 8 samples is known to be wrong; leave --only out")

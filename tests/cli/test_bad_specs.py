@@ -1,0 +1,204 @@
+"""Specs and options that say no valid audit: one line, exit 2, nothing written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.cli.conftest import Refuse
+from tests.conftest import RunCli
+from tests.specs import NETWORK, digits, write
+
+BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{name}: &{name} [{', '.join(['*' + before] * 9)}]\n" for before, name in zip("abcdefg", "bcdefgh", strict=True)
+)
+
+FILES = {
+    "wrong YAML": ("model: [1, 2\nnoise: }", "spec.yaml:2: not valid YAML"),
+    "tabs": ("model:\n\tpath: x", "spec.yaml:2: not valid YAML"),
+    "empty": ("", "is not a mapping; a spec has the sections model, dataset, noise"),
+    "a list": ("- model\n- noise", "is not a mapping"),
+    "key twice": ("model:\n  path: a\nmodel:\n  path: b\n", "spec.yaml:3: not valid YAML: the key 'model' stands twice"),
+    "YAML bomb": (BOMB, "too many or too deeply nested values"),
+    "self-reference": ("model: &a [*a]", "too many or too deeply nested values"),
+    "Python object": ("model: !!python/object/apply:os.system ['touch canary']", "could not determine a constructor"),
+    "control character": ("model: \x00", "unacceptable character"),
+}
+
+
+@pytest.mark.parametrize(("text", "says"), FILES.values(), ids=list(FILES))
+def test_unreadable_file(text: str, says: str, tmp_path: Path, refuse: Refuse) -> None:
+    refuse("estimate", write(tmp_path, text), says=says)
+
+
+def test_missing_file_names_its_neighbour(tmp_path: Path, refuse: Refuse) -> None:
+    write(tmp_path, digits(), "cifar.yaml")
+    refuse("estimate", "cifra.yaml", says="cifra.yaml: no such file; did you mean 'cifar.yaml'?")
+
+
+def test_folder_as_file(tmp_path: Path, refuse: Refuse) -> None:
+    refuse("estimate", tmp_path, says="is a folder; name a spec file")
+
+
+def test_name_too_long_for_the_file_system(refuse: Refuse) -> None:
+    refuse("estimate", "x" * 300 + ".yaml", says="File name too long")
+
+
+def test_not_text(tmp_path: Path, refuse: Refuse) -> None:
+    (tmp_path / "spec.yaml").write_bytes(b"model: \xff\xfe")
+    refuse("estimate", "spec.yaml", says="spec.yaml: is not UTF-8 text")
+
+
+def test_too_large(tmp_path: Path, refuse: Refuse) -> None:
+    refuse("estimate", write(tmp_path, "#" * (2**20 + 1)), says="is larger than 1 MB")
+
+
+def without(section: str) -> dict[str, Any]:
+    return {key: value for key, value in digits().items() if key != section}
+
+
+def renamed(section: str, key: str, wrong: str) -> dict[str, Any]:
+    document = digits(run={"seed": 0})
+    document[section] = {wrong if name == key else name: value for name, value in document[section].items()}
+    return document
+
+
+DOCUMENTS: dict[str, tuple[dict[str, Any], str]] = {
+    "no model": (without("model"), "the key 'model' is missing; the trained network, for example"),
+    "no dataset": (without("dataset"), "the key 'dataset' is missing; the labelled images, for example"),
+    "no noise": (without("noise"), "the key 'noise' is missing; what is added to the pixels, for example"),
+    "unknown section": ({**without("noise"), "nois": {"sigma": 1}}, "spec.yaml:10: unknown key 'nois'; did you mean 'noise'?"),
+    "unknown model key": (renamed("model", "architecture", "architectur"), "unknown key 'model.architectur'; did you mean 'architecture'?"),
+    "unknown dataset key": (renamed("dataset", "limit", "limt"), "unknown key 'dataset.limt'; did you mean 'limit'?"),
+    "unknown noise key": (renamed("noise", "sigma", "sigm"), "unknown key 'noise.sigm'; did you mean 'sigma'?"),
+    "unknown run key": (renamed("run", "seed", "sed"), "unknown key 'run.sed'; did you mean 'seed'?"),
+    "unknown sample key": (digits(dataset={"kind": "digits", "sample": {"sise": 3}}), "'dataset.sample.sise'; did you mean 'size'?"),
+    "model is text": (digits(model="model.pt"), "model: got 'model.pt'; must be a mapping (key: value)"),
+    "model without path": (digits(model={"mean": [0.5]}), "model: needs a path"),
+    "model format": (digits(model={**NETWORK, "format": "keras"}), "model.format: got 'keras'; must be 'torchscript', 'pt2'"),
+    "model output": (digits(model={**NETWORK, "output": [1]}), "model.output: must be text or a whole number"),
+    "mean and std": (digits(model={**NETWORK, "mean": [0.5, 0.5], "std": [1]}), "model: mean has 2 values and std has 1"),
+    "std zero": (digits(model={**NETWORK, "std": [0]}), "model.std[0]: got 0; must be greater than 0"),
+    "dataset is text": (digits(dataset="digits"), "dataset: got 'digits'; must be a mapping"),
+    "no dataset kind": (digits(dataset={"limit": 3}), "dataset.kind: is missing; kind: npz | images"),
+    "unknown dataset kind": (digits(dataset={"kind": "digts"}), "'digts' is no known kind; did you mean 'digits'?"),
+    "npz without path": (digits(dataset={"kind": "npz"}), "the key 'dataset.path' is missing"),
+    "limit zero": (digits(limit=0), "dataset.limit: got 0; must be greater than 0"),
+    "limit is a word": (digits(dataset={"kind": "digits", "limit": "many"}), "dataset.limit: got 'many'; must be a whole number"),
+    "limit is yes": (digits(dataset={"kind": "digits", "limit": True}), "dataset.limit: got True; must be a number"),
+    "limit is a fraction": (digits(dataset={"kind": "digits", "limit": 1.5}), "dataset.limit: got 1.5; must be a whole number"),
+    "limit and sample": (digits(dataset={"kind": "digits", "limit": 3, "sample": {"size": 3}}), "limit and sample exclude each other"),
+    "resize": (
+        digits(dataset={"kind": "images", "path": "x", "resize": "big"}),
+        "dataset.resize: got 'big'; must be a whole number or a list",
+    ),
+    "noise kind": (digits(noise={"kind": "gausian", "sigma": 1}), "noise.kind: got 'gausian'; must be 'gaussian'"),
+    "noise is empty": ({**digits(), "noise": None}, "noise: is empty; must be a mapping"),
+    "estimators is text": (digits(estimators="mc"), "estimators: got 'mc'; must be a list"),
+    "no estimator": (digits(estimators=[]), "estimators: must have at least 1 in the list"),
+    "unknown estimator": (digits(estimators=["taylorr"]), "estimators[0]: unknown estimator 'taylorr'; did you mean 'taylor'?"),
+    "missing dash": (digits(estimators=[{"mc": None, "samples": 9}]), "an entry of the list has one key, the estimator's name"),
+    "options are a number": (digits(estimators=[{"mc": 5}]), "must be a mapping"),
+    "unknown option": (
+        digits(estimators=["mc", {"mmse": {"sampels": 4}}]),
+        "estimators[1].mmse: unknown key 'sampels'; did you mean 'samples'?",
+    ),
+    "no samples": (digits(estimators=[{"mc": {"samples": 0}}]), "estimators[0].mc: samples: got 0; must be greater than or equal to 1"),
+    "odd number of samples": (digits(estimators=[{"mmse": {"samples": 5}}]), "pairs need an even number of samples, got 5; take 6"),
+    "temperature": (digits(estimators=[{"softmax": {"temperature": 0}}]), "temperature: got 0; must be greater than 0"),
+    "estimator twice": (digits(estimators=["mc", {"mc": {"samples": 5}}]), "two estimators are called 'mc'; give one a name of its own"),
+    "label": (digits(estimators=[{"mc": {"label": "a b"}}]), "label: got 'a b'; must match pattern"),
+    "seed": (digits(run={"seed": -1}), "run.seed: got -1; must be greater than or equal to 0"),
+    "batch size": (digits(run={"batch_size": 0}), "run.batch_size: got 0; must be 'auto' or greater than 0"),
+    "precision": (digits(run={"precision": "fp16"}), "run.precision: got 'fp16'; must be 'fp32' or 'fp64'"),
+    "device": (digits(run={"device": "tpu"}), "run.device: unknown device 'tpu'; use cpu, cuda, cuda:N or auto"),
+    "device number": (digits(run={"device": "cuda:99"}), "run.device: cuda:99 is asked for, but"),
+}
+
+
+@pytest.mark.parametrize(("document", "says"), DOCUMENTS.values(), ids=list(DOCUMENTS))
+def test_invalid_document(document: dict[str, Any], says: str, tmp_path: Path, refuse: Refuse) -> None:
+    refuse("estimate", write(tmp_path, document), says=says)
+
+
+SIGMAS = {
+    "0": "noise.sigma[0]: got 0; must be greater than 0",
+    "-0.1": "noise.sigma[0]: got -0.1; must be greater than 0",
+    ".nan": "noise.sigma[0]: got nan; must be a finite number",
+    ".inf": "noise.sigma[0]: got inf; must be a finite number",
+    "8/0": "noise.sigma[0]: got '8/0'; must be a number",
+    "loud": "noise.sigma[0]: got 'loud'; must be a number",
+    "yes": "noise.sigma[0]: got True; must be a number",
+    "[0.1, 0]": "noise.sigma[1]: got 0; must be greater than 0",
+    "[8/255, 0.1, 8/255]": "noise.sigma: the same sigma stands twice",
+    "[]": "noise.sigma: must have at least 1 in the list",
+}
+
+
+@pytest.mark.parametrize(("sigma", "says"), SIGMAS.items(), ids=list(SIGMAS))
+def test_invalid_sigma(sigma: str, says: str, tmp_path: Path, refuse: Refuse) -> None:
+    text = yaml.safe_dump(without("noise")) + f"noise:\n  sigma: {sigma}\n"
+    line = refuse("estimate", write(tmp_path, text), says=says)
+    assert f"spec.yaml:{len(text.splitlines())}: " in line, "the line of the key is named"
+
+
+def test_no_cuda(tmp_path: Path, refuse: Refuse, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    refuse(
+        "estimate",
+        write(tmp_path, digits()),
+        "--device",
+        "cuda",
+        says="cuda is asked for, but torch sees no CUDA device here; use cpu or auto",
+    )
+
+
+OPTIONS = {
+    "unknown command": (["estimat"], "No such command 'estimat'. Did you mean 'estimate'"),
+    "no spec": (["estimate"], "Missing argument 'SPEC.yaml'; see robaudit estimate --help"),
+    "unknown option": (["estimate", "ok.yaml", "--limt", "3"], "--limt"),
+    "--limit 0": (["estimate", "ok.yaml", "--limit", "0"], "'--limit'"),
+    "--seed -1": (["estimate", "ok.yaml", "--seed", "-1"], "'--seed'"),
+    "--on-error": (["estimate", "ok.yaml", "--on-error", "ignore"], "'ignore' is not one of 'stop', 'skip'"),
+    "--device": (["estimate", "ok.yaml", "--device", "gpu"], "unknown device 'gpu'"),
+    "--sigma 0": (["estimate", "ok.yaml", "--sigma", "0"], "--sigma 0: is not a positive number; give a noise level such as 0.05 or 8/255"),
+    "--sigma nan": (["estimate", "ok.yaml", "--sigma", "nan"], "--sigma nan: is not a positive number"),
+    "--sigma word": (["estimate", "ok.yaml", "--sigma", "a"], "--sigma a: is not a number"),
+    "--sigma twice": (["estimate", "ok.yaml", "--sigma", "1/10", "--sigma", "0.1"], "the same sigma stands twice"),
+    "--estimator": (["estimate", "ok.yaml", "--estimator", "taylorr"], "unknown estimator 'taylorr'; did you mean 'taylor'?"),
+    "--estimator twice": (["estimate", "ok.yaml", "--estimator", "mc", "--estimator", "mc"], "two estimators are called 'mc'"),
+    "--set without value": (
+        ["estimate", "ok.yaml", "--set", "mc.samples"],
+        "is not of the form key=value; for example --set mc.samples=2000",
+    ),
+    "--set without option": (
+        ["estimate", "ok.yaml", "--set", "mc=3"],
+        "names no option of the estimator; for example --set mc.samples=2000",
+    ),
+    "--set unknown section": (["estimate", "ok.yaml", "--set", "modle.mean=3"], "unknown key 'modle'; did you mean 'model'?"),
+    "--set unknown key": (["estimate", "ok.yaml", "--set", "model.maen=3"], "unknown key 'model.maen'; did you mean 'mean'?"),
+    "--set unknown estimator option": (["estimate", "ok.yaml", "--set", "mc.sampels=3"], "unknown key 'sampels'; did you mean 'samples'?"),
+    "--set not YAML": (["estimate", "ok.yaml", "--set", "model.mean=[0.5"], "the value is not valid YAML; quote it"),
+    "--set not a date": (["estimate", "ok.yaml", "--set", "model.mean=2026-99-99"], "the value is not valid YAML"),
+    "--set through a value": (["estimate", "ok.yaml", "--set", "model.path.x=1"], "model.path is not a section of the spec"),
+    "--set beyond the list": (["estimate", "ok.yaml", "--set", "estimators.9=mc"], "9 is not an index of the list"),
+}
+
+
+@pytest.mark.parametrize(("args", "says"), OPTIONS.values(), ids=list(OPTIONS))
+def test_invalid_option(args: list[str], says: str, tmp_path: Path, refuse: Refuse) -> None:
+    write(tmp_path, digits(), "ok.yaml")
+    refuse(*args, says=says)
+
+
+def test_no_command_prints_the_help(run_cli: RunCli) -> None:
+    code, out, err = run_cli()
+    assert (code, err) == (2, "error: no command is given; see robaudit --help\n")
+    assert "flag-samples" in out
+
+
+def test_option_for_a_section_that_is_none(tmp_path: Path, refuse: Refuse) -> None:
+    refuse("estimate", write(tmp_path, digits(dataset="digits")), "--limit", "3", says="dataset is not a section of the spec")

@@ -1,0 +1,136 @@
+"""`robaudit estimators` and `robaudit schema`: what is installed, and what may stand in a spec."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from robaudit import registry
+from robaudit.demo import __file__ as demo
+from robaudit.spec import AuditSpec
+from tests.conftest import RunCli
+from tests.specs import digits
+
+NAMES = ["mc", "mmse", "mmse_mvs", "softmax", "taylor", "taylor_mvs"]
+
+
+def test_table_names_every_estimator(run_cli: RunCli) -> None:
+    code, out, err = run_cli("estimators")
+    assert (code, err) == (0, "")
+    words = " ".join(out.split())
+    for name in NAMES:
+        assert re.search(rf"│ {name} +│", words)
+    for text in (
+        "needs logits",
+        "needs gradients",
+        "10,001 forward passes",
+        "samples=10",
+        "interval: clopper-pearson",
+        "Source: Han et al.",
+    ):
+        assert text in words
+
+
+def test_csv_and_json_name_them_too(run_cli: RunCli) -> None:
+    lines = list(csv.DictReader(io.StringIO(run_cli("estimators", "--format", "csv").out)))
+    entries = json.loads(run_cli("estimators", "--format", "json").out)
+    assert [line["name"] for line in lines] == [entry["name"] for entry in entries] == sorted(registry.installed())
+    assert all(entry[key] for entry in entries for key in ("quantity", "needs", "prefer", "source"))
+
+
+def problems(schema: dict[str, Any], value: Any, root: dict[str, Any], where: str = "") -> list[str]:
+    """What a value does wrong: as much of JSON schema as a spec's schema uses."""
+    if "$ref" in schema:
+        return problems(root["$defs"][schema["$ref"].removeprefix("#/$defs/")], value, root, where)
+    for key in ("anyOf", "oneOf"):
+        if key in schema:
+            branches = [problems(branch, value, root, where) for branch in schema[key]]
+            return [] if [] in branches else [f"{where}: fits no branch ({'; '.join(chain.from_iterable(branches))})"]
+    if "const" in schema and value != schema["const"]:
+        return [f"{where}: is not {schema['const']}"]
+    if "enum" in schema and value not in schema["enum"]:
+        return [f"{where}: is none of {schema['enum']}"]
+    kinds = {"object": dict, "array": list, "string": str, "integer": int, "number": int | float, "boolean": bool, "null": type(None)}
+    kind = schema.get("type")
+    if kind and (not isinstance(value, kinds[kind]) or (isinstance(value, bool) and kind != "boolean")):
+        return [f"{where}: is no {kind}"]
+    found = []
+    if isinstance(value, dict):
+        known = schema.get("properties", {})
+        found += [f"{where}: lacks {key}" for key in schema.get("required", []) if key not in value]
+        for key, item in value.items():
+            if key in known:
+                found += problems(known[key], item, root, f"{where}.{key}")
+            elif schema.get("additionalProperties", True) is False:
+                found.append(f"{where}: does not know {key}")
+    if isinstance(value, list):
+        found += [f"{where}: is too short"] * (len(value) < schema.get("minItems", 0))
+        items = schema.get("prefixItems") or [schema.get("items", {})] * len(value)
+        for i, (item, wanted) in enumerate(zip(value, items, strict=False)):
+            found += problems(wanted, item, root, f"{where}[{i}]")
+    if isinstance(value, str) and not re.search(schema.get("pattern", ""), value):
+        found.append(f"{where}: does not match {schema['pattern']}")
+    if isinstance(value, int | float) and not value > schema.get("exclusiveMinimum", float("-inf")):
+        found.append(f"{where}: is too small")
+    if isinstance(value, int | float) and not value >= schema.get("minimum", float("-inf")):
+        found.append(f"{where}: is too small")
+    return found
+
+
+@pytest.fixture
+def schema(run_cli: RunCli) -> dict[str, Any]:
+    code, out, err = run_cli("schema")
+    assert (code, err) == (0, "")
+    found: dict[str, Any] = json.loads(out)
+    return found
+
+
+GOOD = {
+    "ordinary.yaml": yaml.safe_load((Path(demo).parent / "ordinary.yaml").read_text()),
+    "noise_trained.yaml": yaml.safe_load((Path(demo).parent / "noise_trained.yaml").read_text()),
+    "short forms": digits(noise={"sigma": "8/255"}, model={"path": "m.pt", "mean": 0.5, "std": "1/2"}, estimators=["mc", {"taylor": None}]),
+    "everything": {
+        "model": {"path": "m.pt", "format": "torchscript", "mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225], "output": "logits"},
+        "dataset": {"kind": "images", "path": "x", "resize": [40, 40], "crop": 32, "channels": 3, "sample": {"size": 10, "seed": 1}},
+        "noise": {"kind": "gaussian", "sigma": [0.05, "8/255"], "clip": True},
+        "estimators": [
+            {"mc": {"samples": 100, "label": "few"}},
+            {"softmax": {"temperature": 2.0}},
+            {"mmse": {"samples": 4, "pairs": False}},
+        ],
+        "run": {"seed": 3, "device": "cuda:1", "batch_size": 32, "precision": "fp64"},
+    },
+}
+
+
+@pytest.mark.parametrize("document", GOOD.values(), ids=list(GOOD))
+def test_what_loads_validates(document: dict[str, Any], schema: dict[str, Any]) -> None:
+    registry.build(AuditSpec.model_validate(document).estimators)
+    assert problems(schema, document, schema) == []
+
+
+BAD = {
+    "no model": {key: value for key, value in digits().items() if key != "model"},
+    "unknown section": {**digits(), "nois": 1},
+    "unknown kind": digits(dataset={"kind": "digts"}),
+    "unknown key": digits(dataset={"kind": "digits", "limt": 1}),
+    "sigma zero": digits(noise={"sigma": [0]}),
+    "sigma word": digits(noise={"sigma": "loud"}),
+    "unknown estimator": digits(estimators=["taylorr"]),
+    "unknown option": digits(estimators=[{"mc": {"sampels": 3}}]),
+    "option out of range": digits(estimators=[{"mc": {"samples": 0}}]),
+    "unknown precision": digits(run={"precision": "fp16"}),
+}
+
+
+@pytest.mark.parametrize("document", BAD.values(), ids=list(BAD))
+def test_what_does_not_load_does_not_validate(document: dict[str, Any], schema: dict[str, Any]) -> None:
+    assert problems(schema, document, schema)

@@ -1,0 +1,158 @@
+"""The real program in a process of its own: help, version, streams, colours, pipes; and that help is fast."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pty
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+
+from robaudit.cli.app import app
+from tests.specs import digits, write
+
+COMMANDS = ("demo", "estimate", "show", "bias-report", "flag-samples", "estimators", "schema")
+PROGRAM = Path(sys.executable).with_name("robaudit")
+HEAVY = ("torch", "torchvision", "numpy", "scipy", "sklearn", "PIL", "yaml")
+
+
+def start(
+    *args: str, cwd: Path | None = None, program: tuple[str, ...] = (str(PROGRAM),), **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run the installed program without a terminal, in a plain environment."""
+    return subprocess.run([*program, *args], cwd=cwd, env=plain(environment), capture_output=True, text=True, timeout=120, check=False)
+
+
+def plain(extra: Mapping[str, str]) -> dict[str, str]:
+    dropped = ("NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE", "TTY_COMPATIBLE", "COLUMNS", "GITHUB_ACTIONS", "PY_COLORS")
+    return {**{key: value for key, value in os.environ.items() if key not in dropped}, **extra}
+
+
+def test_version() -> None:
+    done = start("--version")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"robaudit {version('robaudit')}\n", "")
+
+
+def test_help_lists_every_command() -> None:
+    done = start("--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert all(re.search(rf"^\W+{command} ", done.stdout, re.MULTILINE) for command in COMMANDS)
+    assert set(COMMANDS) == set(getattr(get_command(app), "commands"))  # noqa: B009  typer's group has no such type
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_and_option_has_help_and_an_example(command: str) -> None:
+    found = getattr(get_command(app), "commands")[command]  # noqa: B009  as above
+    assert found.help
+    assert command == "demo" or f"Example: robaudit {command}" in found.help
+    assert all(parameter.help for parameter in found.params if parameter.name != "help")
+
+
+@pytest.mark.parametrize("args", [["--help"], ["--version"], ["estimate", "--help"], ["flag-samples", "-h"]], ids=" ".join)
+def test_help_loads_nothing_heavy(args: list[str]) -> None:
+    """What makes --help and --version take less than half a second, whatever the machine."""
+    code = (
+        "import sys, atexit\n"
+        f"atexit.register(lambda: print(sorted(set(sys.modules) & set({HEAVY!r})), file=sys.stderr))\n"
+        f"sys.argv = ['robaudit', *{args!r}]\n"
+        "from robaudit.cli import main\n"
+        "main()\n"
+    )
+    done = start("-c", code, program=(sys.executable,))
+    assert (done.returncode, done.stderr) == (0, "[]\n")
+
+
+def test_module_is_the_program() -> None:
+    assert start("--version", program=(sys.executable, "-m", "robaudit")).stdout == start("--version").stdout
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a spec and its run, made by the real program; ``out`` and ``err`` hold what it printed."""
+    folder = tmp_path_factory.mktemp("entry")
+    spec = digits(limit=20, model={**digits()["model"], "mean": [5], "std": [0.01]})
+    done = start("estimate", str(write(folder, spec)), "--out", "run", cwd=folder)
+    assert done.returncode == 0
+    (folder / "out").write_text(done.stdout)
+    (folder / "err").write_text(done.stderr)
+    return folder
+
+
+def test_tables_go_to_stdout_and_notes_to_stderr(folder: Path) -> None:
+    out, err = (folder / "out").read_text(), (folder / "err").read_text()
+    assert out.startswith("clean accuracy  ")
+    assert "note: " not in out
+    assert "warning: " not in out
+    assert all(line.startswith(("note: ", "warning: ", "auditing: ")) for line in err.splitlines())
+    assert "warning: " in err
+
+
+def test_no_escape_codes_without_a_terminal(folder: Path) -> None:
+    assert "\x1b" not in (folder / "out").read_text() + (folder / "err").read_text()
+
+
+def test_no_color_wins_over_a_terminal_that_has_colours(folder: Path) -> None:
+    forced = start("estimate", "spec.yaml", "--out", "run", cwd=folder, FORCE_COLOR="1")
+    assert "\x1b[33mwarning:" in forced.stderr
+    refused = start("estimate", "spec.yaml", "--out", "run", cwd=folder, FORCE_COLOR="1", NO_COLOR="1")
+    assert not re.search(r"\x1b\[[\d;]*3\d", refused.stderr + refused.stdout), "no colour; bold and dim are no colours"
+
+
+@pytest.mark.parametrize("environment", [{}, {"NO_COLOR": "1"}], ids=["", "NO_COLOR"])
+def test_progress_bar_on_a_terminal(environment: dict[str, str], folder: Path) -> None:
+    controller, terminal = pty.openpty()
+    command = [str(PROGRAM), "estimate", "spec.yaml", "--out", f"on-terminal-{len(environment)}", "--set", "mc.samples=500"]
+    with subprocess.Popen(command, cwd=folder, env=plain({"TERM": "xterm", **environment}), stdout=subprocess.PIPE, stderr=terminal):
+        os.close(terminal)
+        text = read_all(controller)
+    assert re.search(r"auditing.* samples .* left", text)
+    assert "Traceback" not in text
+    assert bool(re.search(r"\x1b\[[\d;]*3\d", text)) != bool(environment), "coloured unless NO_COLOR is set"
+
+
+def read_all(controller: int) -> str:
+    """What is written to a terminal until its last writer closes it."""
+    found = b""
+    with os.fdopen(controller, "rb", buffering=0) as stream, contextlib.suppress(OSError):  # Linux ends with an error
+        while data := stream.read(4096):
+            found += data
+    return found.decode()
+
+
+def test_data_formats_are_alone_on_stdout(folder: Path) -> None:
+    done = start("flag-samples", "run", "--bottom", "2", "--format", "csv", "--images", "pictures", cwd=folder)
+    assert done.returncode == 0
+    assert len(done.stdout.splitlines()) == 3
+    assert done.stderr == "2 pictures in pictures\n"
+
+
+@pytest.mark.parametrize("args", [["show", "run"], ["flag-samples", "run", "--format", "csv"], ["schema"], ["--help"]], ids=" ".join)
+def test_reader_of_the_pipe_may_leave(args: list[str], folder: Path) -> None:
+    with subprocess.Popen([PROGRAM, *args], cwd=folder, env=plain({}), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(timeout=60) == 0
+
+
+def test_a_bug_shows_its_traceback_only_when_asked(folder: Path) -> None:
+    code = (
+        "import sys, robaudit.runs\n"
+        "robaudit.runs.read_run = lambda path: 1 / 0\n"
+        "sys.argv = ['robaudit', 'show', 'run']\n"
+        "from robaudit.cli import main\n"
+        "main()\n"
+    )
+    done = start("-c", code, cwd=folder, program=(sys.executable,))
+    assert (done.returncode, done.stderr.count("\n")) == (3, 1)
+    assert "Traceback" not in done.stderr
+    asked = start("-c", code, cwd=folder, program=(sys.executable,), ROBAUDIT_TRACEBACK="1")
+    assert "Traceback" in asked.stderr

@@ -1,0 +1,223 @@
+"""`robaudit estimate`: every option, what it prints, and what it leaves on disk."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from robaudit.rows import COLUMNS
+from tests.conftest import RunCli
+from tests.specs import WEIGHTS, digits, save_npz, write
+
+
+def rows(run: Path) -> list[dict[str, str]]:
+    with (run / "samples.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def info(run: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((run / "run.json").read_text())
+    return found
+
+
+def levels(run: Path) -> list[tuple[str, str]]:
+    """(estimator, sigma) in the order of the rows of the first sample."""
+    return [(row["estimator"], row["sigma"]) for row in rows(run) if row["sample_id"] == rows(run)[0]["sample_id"]]
+
+
+def test_folder_of_a_finished_run(tmp_path: Path, run_cli: RunCli) -> None:
+    spec = digits(noise={"sigma": [0.1, "51/255"]}, estimators=[{"mc": {"samples": 20}}, "taylor_mvs", "softmax"])
+    code, out, err = run_cli("estimate", write(tmp_path, spec), "--out", "run")
+    assert code == 0
+    assert "clean accuracy  100.0% (8 of 8;" in out
+    assert "Files: run/samples.csv, samples.json, summary.json, run.json" in out
+    assert err.splitlines()[0] == "note: clean accuracy 100.0% (8 of the first 8 labelled images)"
+    run = tmp_path / "run"
+    found = rows(run)
+    assert tuple(found[0]) == COLUMNS
+    assert len(found) == 8 * 2 * 3
+    assert levels(run) == [(name, sigma) for sigma in ("0.1", "0.2") for name in ("mc", "taylor_mvs", "softmax")]
+    about = info(run)
+    assert (about["schema_version"], about["status"], about["seed"]) == (1, "complete", 0)
+    assert about["model"]["sha256"] == hashlib.sha256(WEIGHTS.read_bytes()).hexdigest()
+    assert about["clean_accuracy"]["value"] == 1.0
+    assert [entry["sigma"] for entry in about["noisy_accuracy"]] == [0.1, 0.2]
+    assert about["totals"]["forwards"] == sum(int(row["forwards"]) for row in found) == 8 * 2 * (21 + 1 + 1)
+    assert about["totals"]["backwards"] == 8 * 2 * 9
+    assert set(about["seconds"]) == {"clean", *(f"{name}@{sigma}" for name in ("mc", "taylor_mvs", "softmax") for sigma in (0.1, 0.2))}
+    assert about["versions"]["torch"]
+    assert about["data"]["samples"] == 8
+    samples = json.loads((run / "samples.json").read_text())["rows"]
+    assert [(row["sample_id"], row["estimator"]) for row in samples] == [(row["sample_id"], row["estimator"]) for row in found]
+    assert all(sum(row["votes"]) == 20 for row in samples if row["estimator"] == "mc")
+    assert len(json.loads((run / "summary.json").read_text())["groups"]) == 6
+
+
+def test_default_folder_and_estimator(tmp_path: Path, run_cli: RunCli) -> None:
+    spec = digits(limit=1)
+    del spec["estimators"]
+    assert run_cli("estimate", write(tmp_path, spec, "my.yaml"), "--set", "mc.samples=5").code == 0
+    (run,) = (tmp_path / "runs").iterdir()
+    assert run.name == f"my-{info(run)['identity'][:8]}"
+    assert levels(run) == [("mc", "0.2")]
+
+
+def test_options_replace_what_the_spec_says(tmp_path: Path, run_cli: RunCli) -> None:
+    spec = write(tmp_path, digits(estimators=[{"mc": {"samples": 20}}, {"mmse_mvs": {"samples": 4}}]))
+    options = ["--sigma", "0.3", "--sigma", "1/10", "--estimator", "softmax", "--estimator", "mmse_mvs", "--set", "mmse_mvs.samples=6"]
+    outcome = run_cli("estimate", spec, "--out", "run", *options, "--limit", 3, "--seed", 7, "--device", "cpu")
+    assert outcome.code == 0
+    assert levels(tmp_path / "run") == [("softmax", "0.3"), ("mmse_mvs", "0.3"), ("softmax", "0.1"), ("mmse_mvs", "0.1")]
+    about = info(tmp_path / "run")
+    assert (about["data"]["samples"], about["seed"], about["spec"]["run"]["device"]) == (3, 7, "cpu")
+    assert about["spec"]["estimators"][1] == {"name": "mmse_mvs", "options": {"samples": 6}}
+    assert {row["forwards"] for row in rows(tmp_path / "run")} == {"1", "7"}
+
+
+def test_estimator_by_its_label(tmp_path: Path, run_cli: RunCli) -> None:
+    spec = write(tmp_path, digits(limit=2, estimators=[{"mc": {"samples": 5, "label": "few"}}, {"mc": {"samples": 9, "label": "more"}}]))
+    assert run_cli("estimate", spec, "--out", "run", "--estimator", "more").code == 0
+    assert [(row["estimator"], row["forwards"]) for row in rows(tmp_path / "run")] == [("more", "10")] * 2
+
+
+def test_seed_changes_the_noise_and_the_default_is_zero(tmp_path: Path, run_cli: RunCli) -> None:
+    spec = write(tmp_path, digits(noise={"sigma": 0.5}, estimators=[{"mc": {"samples": 200}}]))
+    for name, options in {"a": [], "b": ["--seed", "0"], "c": ["--seed", "1"]}.items():
+        assert run_cli("estimate", spec, "--out", name, *options).code == 0
+    a, b, c = ((tmp_path / name / "samples.csv").read_bytes() for name in "abc")
+    assert a == b
+    assert a != c
+
+
+def test_set_reaches_every_section(tmp_path: Path, run_cli: RunCli) -> None:
+    settings = ["model.mean=[0.25]", "model.std=0.5", "dataset.split=all", "noise.clip=true", "run.precision=fp64", "run.batch_size=5"]
+    spec = write(tmp_path, digits(limit=2))
+    assert run_cli("estimate", spec, "--out", "run", *(part for text in settings for part in ("--set", text))).code == 0
+    found = info(tmp_path / "run")["spec"]
+    assert (found["model"]["mean"], found["model"]["std"], found["dataset"]["split"]) == ([0.25], [0.5], "all")
+    assert (found["noise"]["clip"], found["run"]["precision"], found["run"]["batch_size"]) == (True, "fp64", 5)
+
+
+def test_reports_say_how_noise_and_normalisation_were_applied(tmp_path: Path, run_cli: RunCli) -> None:
+    spec = write(tmp_path, digits(limit=2))
+    plain = " ".join(run_cli("estimate", spec, "--out", "plain").out.split())
+    assert "gaussian noise added to pixels in [0, 1], not clipped; no mean/std applied after it" in plain
+    other = " ".join(run_cli("estimate", spec, "--out", "other", "--set", "noise.clip=true", "--set", "model.mean=0.5").out.split())
+    assert "then clipped to [0, 1]; mean [0.5] and std none applied after it" in other
+
+
+def test_quiet_says_nothing_but_warnings(tmp_path: Path, run_cli: RunCli) -> None:
+    spec = write(tmp_path, digits(limit=64))
+    assert run_cli("estimate", spec, "--out", "a", "--quiet") == (0, "", "")
+    code, out, err = run_cli("estimate", spec, "--out", "b", "-q", "--set", "model.std=0.01", "--set", "model.mean=5")
+    assert (code, out) == (0, "")
+    assert err.count("\n") == 1
+    assert err.startswith("warning: ")
+    assert "clean accuracy is" in err
+
+
+def test_the_same_run_twice_has_the_same_bytes(tmp_path: Path, run_cli: RunCli) -> None:
+    spec = write(tmp_path, digits(limit=6, estimators=[{"mc": {"samples": 30}}, "taylor", {"mmse": {"samples": 4}}, "mmse_mvs"]))
+    for name in "ab":
+        assert run_cli("estimate", spec, "--out", name).code == 0
+    for file in ("samples.csv", "samples.json", "summary.json"):
+        assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
+
+
+def test_batch_size_changes_rounding_at_most(tmp_path: Path, run_cli: RunCli) -> None:
+    estimators = [{"mc": {"samples": 40}}, "taylor", "taylor_mvs", {"mmse": {"samples": 4}}, {"mmse_mvs": {"samples": 4}}, "softmax"]
+    spec = write(tmp_path, digits(limit=6, estimators=estimators))
+    for size in (1, 7, 64):
+        assert run_cli("estimate", spec, "--out", str(size), "--set", f"run.batch_size={size}").code == 0
+    first, *others = (rows(tmp_path / size) for size in ("1", "7", "64"))
+    for other in others:
+        for one, two in zip(first, other, strict=True):
+            vote = 1 / 40 if one["estimator"] == "mc" else 0.0
+            assert float(two["value"]) == pytest.approx(float(one["value"]), abs=vote + 1e-5)
+            same = [name for name in COLUMNS if name not in ("value", "lower", "upper", "std_error", "flips_to")]
+            assert [one[name] for name in same] == [two[name] for name in same]
+
+
+def test_trust_allows_the_specs_own_code(tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.dont_write_bytecode", True)
+    (tmp_path / "own_code.py").write_text(
+        "import torch\n"
+        "def network(classes): return lambda x: x.flatten(1)[:, :classes]\n"
+        "def images(count): return [(torch.full((1, 2, 2), i / count), i % 2, f'image {i}') for i in range(count)]\n"
+    )
+    model = {"architecture": "own_code:network", "architecture_options": {"classes": 2}}
+    spec = write(tmp_path, digits(model=model, dataset={"kind": "python", "target": "own_code:images", "options": {"count": 3}}))
+    code, _, err = run_cli("estimate", spec, "--out", "run", "--trust")
+    assert code == 0
+    assert "note: python: the model's own code ran (--trust)" in err
+    assert [row["sample_id"] for row in rows(tmp_path / "run")] == ["image 0", "image 1", "image 2"]
+
+
+@pytest.fixture
+def damaged_folder(tmp_path: Path) -> dict[str, Any]:
+    """A data set of twenty images of which the first and another are damaged."""
+    for number in range(10):
+        (tmp_path / "digits" / str(number)).mkdir(parents=True)
+        for copy in range(2):
+            Image.new("L", (8, 8), 20 * number).save(tmp_path / "digits" / str(number) / f"{copy}.png")
+    for name in ("0/0.png", "3/1.png"):
+        (tmp_path / "digits" / name).write_bytes(b"damaged")
+    return {"kind": "images", "path": "digits", "channels": 1}
+
+
+def test_on_error_skip_lists_and_counts(tmp_path: Path, damaged_folder: dict[str, Any], run_cli: RunCli) -> None:
+    code, out, err = run_cli("estimate", write(tmp_path, digits(dataset=damaged_folder)), "--out", "run", "--on-error", "skip")
+    assert code == 0
+    warnings = [line for line in err.splitlines() if line.startswith("warning: skipped")]
+    assert len(warnings) == 2
+    assert "0/0.png" in warnings[0]
+    assert "2 skipped" in out
+    about = info(tmp_path / "run")
+    assert [skip["sample_id"] for skip in about["skipped"]] == ["0/0.png", "3/1.png"]
+    assert "is not an image that Pillow can read" in about["skipped"][0]["reason"]
+    assert (about["totals"]["samples"], about["totals"]["skipped"], len(rows(tmp_path / "run"))) == (18, 2, 18)
+
+
+def test_every_sample_skipped_after_the_start_is_exit_5(tmp_path: Path, run_cli: RunCli) -> None:
+    save_npz(tmp_path / "x.npz", labels=[11, 12, 13, 14])
+    spec = write(tmp_path, digits(dataset={"kind": "npz", "path": "x.npz"}))
+    code, out, err = run_cli("estimate", spec, "--out", "run", "--on-error", "skip")
+    assert (code, out) == (5, "")
+    assert err.splitlines()[-1].startswith("error: x.npz: all 4 samples were skipped; the first: x.npz")
+    assert not (tmp_path / "run" / "samples.csv").exists()
+
+
+def test_progress_without_a_terminal_is_plain_lines(tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("robaudit.cli.console._SECONDS_BETWEEN_LINES", 0.0)
+    _, out, err = run_cli("estimate", write(tmp_path, digits(limit=130)), "--out", "run")
+    lines = [line for line in err.splitlines() if line.startswith("auditing: ")]
+    assert len(lines) == 3
+    assert lines[0].startswith("auditing: 64 of 130 samples, ")
+    assert lines[0].endswith(" s left")
+    assert "auditing" not in out
+
+
+def test_unexpected_exception_is_one_line_and_exit_3(tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("first line\nsecond line")
+
+    monkeypatch.setattr("robaudit.auditing.finish", fail)
+    code, out, err = run_cli("estimate", write(tmp_path, digits(limit=1)), "--out", "run", "-q")
+    assert (code, out) == (3, "")
+    assert err.startswith("internal error: ZeroDivisionError: first line second line; this is a bug in robaudit")
+    assert err.count("\n") == 1
+
+
+def test_interrupt_is_exit_130(tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("robaudit.auditing.finish", interrupt)
+    code, out, err = run_cli("estimate", write(tmp_path, digits(limit=1)), "--out", "run", "-q")
+    assert (code, out, err) == (130, "", "interrupted; the finished parts are on disk: the same command goes on from there\n")

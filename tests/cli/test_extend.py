@@ -1,0 +1,108 @@
+"""`--extend`: more samples, noise levels or estimators on an existing run, without computing anything twice."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import RunCli
+from tests.specs import digits, write
+
+
+@pytest.fixture
+def run(tmp_path: Path, run_cli: RunCli) -> Path:
+    """A finished run of 8 samples by mc and taylor_mvs at 0.2."""
+    write(tmp_path, digits(estimators=[{"mc": {"samples": 30}}, "taylor_mvs"]))
+    assert run_cli("estimate", "spec.yaml", "--out", "run").code == 0
+    return tmp_path / "run"
+
+
+def lines(run: Path) -> list[str]:
+    return (run / "samples.csv").read_text().splitlines()
+
+
+def new_rows(run: Path, part: int) -> set[tuple[str, float, str]]:
+    """(sample, sigma, estimator) of a part."""
+    text = (run / "parts" / f"part-{part:06d}.json").read_text().splitlines()[1]
+    return {(row["sample_id"], row["sigma"], row["estimator"]) for row in json.loads(text)["rows"]}
+
+
+EXTENSIONS = {
+    "limit": (["--limit", "12"], {("mc", 0.2), ("taylor_mvs", 0.2)}, 4),
+    "sigma": (["--sigma", "0.1"], {("mc", 0.1), ("taylor_mvs", 0.1)}, 8),
+    "estimator": (["--estimator", "softmax"], {("softmax", 0.2)}, 8),
+}
+
+
+@pytest.mark.parametrize(("options", "groups", "samples"), EXTENSIONS.values(), ids=list(EXTENSIONS))
+def test_only_what_is_new_is_computed(options: list[str], groups: set[tuple[str, float]], samples: int, run: Path, run_cli: RunCli) -> None:
+    before, part = lines(run), (run / "parts" / "part-000000.json").read_bytes()
+    assert run_cli("estimate", "spec.yaml", "--out", "run", "--extend", *options).code == 0
+    assert (run / "parts" / "part-000000.json").read_bytes() == part
+    assert len(list((run / "parts").iterdir())) == 2
+    computed = new_rows(run, 1)
+    assert {(estimator, sigma) for _, sigma, estimator in computed} == groups
+    assert len(computed) == samples * len(groups)
+    after = lines(run)
+    assert set(before) < set(after), "the old rows are in the new table, byte for byte"
+    assert len(after) == len(before) + len(computed)
+
+
+def test_order_is_that_of_the_data_set_and_of_the_union_of_the_specs(run: Path, run_cli: RunCli) -> None:
+    assert (
+        run_cli("estimate", "spec.yaml", "--out", "run", "--extend", "--sigma", "0.1", "--estimator", "softmax", "--limit", "9").code == 0
+    )
+    found = [tuple(line.split(",")[i] for i in (0, 5, 6)) for line in lines(run)[1:]]
+    ids = list(dict.fromkeys(sample for sample, _, _ in found))
+    assert len(ids) == 9
+    assert found == [(i, sigma, name) for i in ids for sigma in ("0.2", "0.1") for name in ("mc", "taylor_mvs", "softmax")]
+
+
+def test_an_extended_run_equals_one_made_at_once(run: Path, tmp_path: Path, run_cli: RunCli) -> None:
+    wide = ["--sigma", "0.2", "--sigma", "0.1", "--limit", "12"]
+    assert run_cli("estimate", "spec.yaml", "--out", "run", "--extend", *wide).code == 0
+    assert run_cli("estimate", "spec.yaml", "--out", "once", *wide).code == 0
+    one, two = ([line.split(",") for line in lines(tmp_path / name)] for name in ("run", "once"))
+    assert [row[:8] for row in one] == [row[:8] for row in two]
+    for a, b in zip(one[1:], two[1:], strict=True):
+        vote = 1 / 30 if a[6] == "mc" else 0.0
+        assert float(a[8]) == pytest.approx(float(b[8]), abs=vote + 1e-5)
+
+
+def test_what_is_there_already_needs_no_work(run: Path, run_cli: RunCli) -> None:
+    before = (run / "samples.csv").read_bytes()
+    code, _, err = run_cli("estimate", "spec.yaml", "--out", "run", "--extend", "--limit", "3")
+    assert code == 0
+    assert "run: this run is complete; nothing was recomputed" in err
+    assert (run / "samples.csv").read_bytes() == before
+
+
+def test_default_folder_is_found(tmp_path: Path, run_cli: RunCli) -> None:
+    spec = write(tmp_path, digits(limit=2))
+    assert run_cli("estimate", spec).code == 0
+    assert run_cli("estimate", spec, "--extend", "--sigma", "0.3").code == 0
+    (run,) = (tmp_path / "runs").iterdir()
+    assert len(lines(run)) == 1 + 2 * 2
+    shutil.copytree(run, tmp_path / "runs" / "spec-copy")
+    code, _, err = run_cli("estimate", spec, "--extend", "--sigma", "0.4")
+    assert code == 2
+    assert "error: --extend: several runs could be extended: runs/spec-" in err
+
+
+def test_an_interrupted_extension_goes_on(run: Path, run_cli: RunCli) -> None:
+    wide = ["estimate", "spec.yaml", "--out", "run", "--extend", "--limit", "130", "--sigma", "0.1"]
+    assert run_cli(*wide).code == 0
+    whole = (run / "samples.csv").read_bytes()
+    parts = sorted((run / "parts").iterdir())
+    assert len(parts) > 3
+    parts[-1].unlink()
+    (run / "samples.csv").unlink()
+    info = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps({**info, "status": "running"}))
+    code, _, err = run_cli(*wide)
+    assert code == 0
+    assert "note: resuming: " in err
+    assert (run / "samples.csv").read_bytes() == whole

@@ -1,0 +1,162 @@
+"""Interrupted runs: the same command goes on, and the result is that of a run nobody disturbed."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.torch import load_file, save_file
+
+import robaudit
+from robaudit.datasets import open_dataset
+from robaudit.datasets.base import Dataset, Labels, Sample
+from tests.conftest import RunCli
+from tests.specs import NETWORK, WEIGHTS, digits, save_npz, write
+
+OUTPUTS = ("samples.csv", "samples.json", "summary.json")
+
+
+class Interrupted:
+    """A data set at which Ctrl-C is pressed while it is read for the n-th time."""
+
+    def __init__(self, dataset: Dataset, reads: int) -> None:
+        self.dataset, self.left = dataset, reads
+        self.where, self.class_names = dataset.where, dataset.class_names
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def sample_id(self, index: int) -> str:
+        return self.dataset.sample_id(index)
+
+    def labels(self) -> Labels | None:
+        return self.dataset.labels()
+
+    def __getitem__(self, index: int) -> Sample:
+        self.left -= 1
+        if self.left < 0:
+            raise KeyboardInterrupt
+        return self.dataset[index]
+
+
+def parts(run: Path) -> list[str]:
+    return sorted(path.name for path in (run / "parts").glob("part-*.json"))
+
+
+def test_interrupted_while_reading(tmp_path: Path, run_cli: RunCli) -> None:
+    spec = write(tmp_path, digits(limit=150, estimators=[{"mc": {"samples": 10}}, "taylor_mvs"]))
+    asked = robaudit.load_spec(spec)
+    dataset = open_dataset(asked.dataset, base_dir=tmp_path, trust=False)
+    with pytest.raises(KeyboardInterrupt):
+        robaudit.audit(asked, out=tmp_path / "run", dataset=Interrupted(dataset, 150 + 1 + 100))  # the check reads all, the plan one
+    assert parts(tmp_path / "run") == ["part-000000.json"]
+    assert not (tmp_path / "run" / "samples.csv").exists()
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == "running"
+    first = (tmp_path / "run" / "parts" / "part-000000.json").read_bytes()
+    code, _, err = run_cli("estimate", spec, "--out", "run")
+    assert code == 0
+    assert "note: resuming: 64 of 150 samples are on disk already" in err
+    assert (tmp_path / "run" / "parts" / "part-000000.json").read_bytes() == first
+    assert run_cli("estimate", spec, "--out", "undisturbed").code == 0
+    for name in OUTPUTS:
+        assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "undisturbed" / name).read_bytes()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130)], ids=["kill -9", "Ctrl-C"])
+def test_killed_after_the_first_part(number: signal.Signals, code: int, tmp_path: Path, run_cli: RunCli) -> None:
+    spec = write(tmp_path, digits(limit=150, estimators=[{"mc": {"samples": 600}}]))
+    command = [sys.executable, "-m", "robaudit", "estimate", str(spec), "--out", "run"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        deadline = time.monotonic() + 60
+        while not (tmp_path / "run" / "parts" / "part-000000.json").exists() and time.monotonic() < deadline:
+            time.sleep(0.005)
+        process.send_signal(signal.SIGSTOP)
+        other = run_cli("estimate", spec, "--out", "run")
+        assert other.code == 2
+        assert other.err.endswith("error: run: another robaudit is writing here; wait for it, or choose another --out\n")
+        process.send_signal(number)
+        process.send_signal(signal.SIGCONT)
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (code, "")
+    assert "Traceback" not in err
+    assert len(parts(tmp_path / "run")) < 3
+    assert run_cli("estimate", spec, "--out", "run").code == 0
+    assert run_cli("estimate", spec, "--out", "undisturbed").code == 0
+    for name in OUTPUTS:
+        assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "undisturbed" / name).read_bytes()
+
+
+def test_damaged_part_is_redone_once_it_is_deleted(tmp_path: Path, run_cli: RunCli) -> None:
+    spec = write(tmp_path, digits(limit=70))
+    assert run_cli("estimate", spec, "--out", "run").code == 0
+    whole = (tmp_path / "run" / "samples.csv").read_bytes()
+    part = tmp_path / "run" / "parts" / "part-000000.json"
+    part.write_bytes(part.read_bytes()[:-10])
+    assert run_cli("estimate", spec, "--out", "run").code == 2
+    part.unlink()
+    assert run_cli("estimate", spec, "--out", "run").code == 0
+    assert (tmp_path / "run" / "samples.csv").read_bytes() == whole
+
+
+@pytest.mark.parametrize("name", OUTPUTS)
+@pytest.mark.parametrize("text", [None, "damaged"], ids=["deleted", "damaged"])
+def test_outputs_are_made_anew_from_the_parts(name: str, text: str | None, tmp_path: Path, run_cli: RunCli) -> None:
+    spec = write(tmp_path, digits(limit=2))
+    assert run_cli("estimate", spec, "--out", "run").code == 0
+    path = tmp_path / "run" / name
+    whole = path.read_bytes()
+    path.unlink() if text is None else path.write_text(text)
+    assert run_cli("estimate", spec, "--out", "run").code == 0
+    assert path.read_bytes() == whole
+    assert parts(tmp_path / "run") == ["part-000000.json"]
+
+
+def test_complete_run_is_not_touched(tmp_path: Path, run_cli: RunCli) -> None:
+    spec = write(tmp_path, digits(limit=2))
+    first = run_cli("estimate", spec, "--out", "run")
+    before = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "run").iterdir()}
+    again = run_cli("estimate", spec, "--out", "run", "--device", "cpu", "--set", "run.batch_size=3")
+    assert again.code == 0
+    assert "note: run: this run is complete; nothing was recomputed" in again.err
+    assert again.out == first.out
+    assert {path.name: path.stat().st_mtime_ns for path in (tmp_path / "run").iterdir()} == before
+
+
+CHANGES = {
+    "images": (
+        {"images": np.zeros((4, 1, 8, 8), np.uint8)},
+        "error: x.npz: 0: this image has changed since the run began; choose another --out",
+    ),
+    "labels": ({"labels": [0, 1, 2, 9]}, "error: x.npz: 3: this label has changed since the run began; choose another --out"),
+}
+
+
+@pytest.mark.parametrize(("arrays", "says"), CHANGES.values(), ids=list(CHANGES))
+@pytest.mark.parametrize("options", [[], ["--extend", "--sigma", "0.1"]], ids=["same command", "--extend"])
+def test_changed_data_is_refused(arrays: dict[str, Any], says: str, options: list[str], tmp_path: Path, run_cli: RunCli) -> None:
+    save_npz(tmp_path / "x.npz")
+    spec = write(tmp_path, digits(dataset={"kind": "npz", "path": "x.npz"}))
+    assert run_cli("estimate", spec, "--out", "run").code == 0
+    before = (tmp_path / "run" / "run.json").read_bytes()
+    save_npz(tmp_path / "x.npz", **arrays)
+    code, out, err = run_cli("estimate", spec, "--out", "run", *options)
+    assert (code, out) == (2, "")
+    assert says in err
+    assert (tmp_path / "run" / "run.json").read_bytes() == before
+
+
+def test_changed_weights_are_refused(tmp_path: Path, run_cli: RunCli) -> None:
+    tensors = load_file(WEIGHTS)
+    save_file(tensors, tmp_path / "own.safetensors")
+    spec = write(tmp_path, digits(limit=2, model={**NETWORK, "path": "own.safetensors"}))
+    assert run_cli("estimate", spec, "--out", "run").code == 0
+    save_file({key: 1.01 * tensor for key, tensor in tensors.items()}, tmp_path / "own.safetensors")
+    code, _, err = run_cli("estimate", spec, "--out", "run")
+    assert (code, err) == (2, "error: run: was made with other weights; choose another --out\n")

@@ -1,0 +1,47 @@
+"""What tests of several rooms share: the command line in this process."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from robaudit.cli import main
+
+
+def pytest_configure() -> None:
+    """One thread for each process: the tests' networks are tiny, and threads that wait for a busy core cost more than they bring."""
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+class Outcome(NamedTuple):
+    """Exit code, standard output and standard error of a command."""
+
+    code: int
+    out: str
+    err: str
+
+
+RunCli = Callable[..., Outcome]
+
+
+@pytest.fixture
+def run_cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> RunCli:
+    """``robaudit ARGS`` in this process, in the test's own folder, without a terminal."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("COLUMNS", "FORCE_COLOR", "ROBAUDIT_TRACEBACK", "TTY_COMPATIBLE"):
+        monkeypatch.delenv(name, raising=False)
+
+    def run(*args: str | Path) -> Outcome:
+        monkeypatch.setattr(sys, "argv", ["robaudit", *map(str, args)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as exit_:
+            main()
+        captured = capsys.readouterr()
+        return Outcome(int(exit_.value.code or 0), captured.out, captured.err)
+
+    return run

@@ -1,0 +1,24 @@
+import math
+
+from pydantic import Field
+
+from robaudit import Estimate, Estimator, Quantity, Work
+
+
+class Margin(Estimator):
+    quantity = Quantity("margin", "logits", 0.0, math.inf)
+    needs = frozenset({"logits"})
+    summary = "lead of the predicted class over the next one on the clean image"
+    prefer = "a first look; says nothing about noise"
+    source = "folklore"
+    scale: float = Field(1.0, gt=0, description="margins are divided by it")
+
+    def passes(self, classes: int) -> tuple[int, int]:
+        return 1, 0
+
+    def estimate(self, work: Work) -> list[Estimate]:
+        leads = work.clean.margins.min(dim=1).values / self.scale
+        return [
+            Estimate(value=g, flips_to=c, forwards=1, backwards=0)
+            for g, c in zip(leads.tolist(), work.nearest(work.clean.margins), strict=True)
+        ]

@@ -1,0 +1,46 @@
+"""Small specs that need nothing but the package: the embedded network on the embedded digits, and tiny generated data."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+WEIGHTS = Path(str(files("robaudit.demo") / "digits_cnn.safetensors"))
+NETWORK = {"path": str(WEIGHTS), "architecture": "robaudit:digits_cnn"}
+
+
+def digits(*, limit: int = 8, **sections: Any) -> dict[str, Any]:
+    """The embedded network on the first held-out digits, as a YAML document; ``sections`` replace whole sections (None: left out)."""
+    document = {
+        "model": dict(NETWORK),
+        "dataset": {"kind": "digits", "limit": limit},
+        "noise": {"sigma": [0.2]},
+        "estimators": [{"mc": {"samples": 20}}],
+        **sections,
+    }
+    return {key: value for key, value in document.items() if value is not None}
+
+
+def write(folder: Path, document: object, name: str = "spec.yaml") -> Path:
+    """The document (or text) as a spec file in the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / name
+    path.write_text(document if isinstance(document, str) else yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
+    return path
+
+
+def save_npz(path: Path, *, count: int = 4, shape: tuple[int, ...] = (1, 8, 8), labels: Any = None, **arrays: Any) -> Path:
+    """Random uint8 images with labels 0, 1, ... in a .npz file."""
+    images = np.random.default_rng(0).integers(0, 256, (count, *shape), dtype=np.uint8)
+    found = np.arange(count) % 10 if labels is None else np.asarray(labels)
+    np.savez(path, **{"images": images, "labels": found, **arrays})
+    return path
+
+
+def tree(folder: Path) -> dict[str, bytes | None]:
+    """Everything below a folder: contents by relative path (None: a folder)."""
+    return {str(p.relative_to(folder)): p.read_bytes() if p.is_file() else None for p in sorted(folder.rglob("*"))}

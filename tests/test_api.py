@@ -1,0 +1,184 @@
+"""The Python API: what the command line does, from Python."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import robaudit
+from robaudit.datasets.base import Labels, Sample
+from robaudit.errors import NothingLeftError, RunError
+from robaudit.models.architectures import digits_cnn
+from tests.specs import WEIGHTS, digits, write
+
+
+class Listener:
+    """Remembers what it hears."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        self.warnings: list[str] = []
+        self.progress: list[int] = []
+        self.ended = 0
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    def warn(self, text: str) -> None:
+        self.warnings.append(text)
+
+    def begin(self, total: int, done: int) -> None:
+        self.progress += [total, done]
+
+    def advance(self, samples: int) -> None:
+        self.progress.append(samples)
+
+    def end(self) -> None:
+        self.ended += 1
+
+
+class Squares:
+    """Images of one grey each, in memory; every other one is unlabelled."""
+
+    where, class_names = "squares", None
+
+    def __init__(self, count: int = 6) -> None:
+        self.count = count
+
+    def __len__(self) -> int:
+        return self.count
+
+    def sample_id(self, index: int) -> str:
+        return f"square {index}"
+
+    def labels(self) -> Labels | None:
+        return None
+
+    def __getitem__(self, index: int) -> Sample:
+        if index >= self.count:
+            raise IndexError(index)
+        return Sample(self.sample_id(index), torch.full((1, 8, 8), index / 10), None if index % 2 else 0)
+
+
+def network() -> torch.nn.Module:
+    module = digits_cnn()
+    module.load_state_dict(load_file(WEIGHTS))
+    return module
+
+
+def test_from_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = robaudit.audit(str(write(tmp_path, digits(limit=3))))
+    assert isinstance(run, robaudit.Run)
+    assert run.path.parent == Path("runs")
+    assert len(run.rows) == 3
+    assert isinstance(run.rows[0], robaudit.Row)
+    (group,) = run.summary()
+    assert (group.key.estimator, group.key.sigma, group.images) == ("mc", 0.2, 3)
+    again = robaudit.read_run(run.path)
+    assert (again.rows, again.info, again.summary()) == (run.rows, run.info, run.summary())
+
+
+def test_from_a_spec_with_model_and_data_in_memory(tmp_path: Path) -> None:
+    spec = robaudit.AuditSpec.model_validate(digits())
+    model = network().train()
+    heard = Listener()
+    run = robaudit.audit(spec, out=tmp_path / "run", model=model, dataset=Squares(), listener=heard)
+    assert [row.sample_id for row in run.rows] == [f"square {i}" for i in range(6)]
+    assert [row.label for row in run.rows] == [0, None] * 3
+    assert run.info["data"]["labelled"] == 3
+    assert model.training, "the caller's network is left as it was"
+    assert heard.progress == [6, 0, 6]
+    assert heard.ended == 1
+    assert heard.notes[0].endswith("of the first 3 labelled images)")
+    assert heard.warnings == []
+
+
+def test_model_in_memory_equals_the_file(tmp_path: Path) -> None:
+    spec = robaudit.AuditSpec.model_validate(digits(limit=4))
+    from_file = robaudit.audit(spec, out=tmp_path / "file")
+    assert robaudit.audit(spec, out=tmp_path / "memory", model=network()).rows == from_file.rows
+
+
+def test_another_model_in_memory_is_not_taken_for_the_same_run(tmp_path: Path) -> None:
+    spec = robaudit.AuditSpec.model_validate(digits(limit=2))
+    robaudit.audit(spec, out=tmp_path / "run", model=network())
+    other = network()
+    with torch.no_grad():
+        next(other.parameters()).add_(0.01)
+    with pytest.raises(RunError, match="was made with other weights"):
+        robaudit.audit(spec, out=tmp_path / "run", model=other)
+
+
+class Brighter(Squares):
+    def __getitem__(self, index: int) -> Sample:
+        sample = super().__getitem__(index)
+        return Sample(sample.id, sample.pixels + 0.5, sample.label)
+
+
+def test_other_data_in_memory_is_not_taken_for_the_same_run(tmp_path: Path) -> None:
+    spec = robaudit.AuditSpec.model_validate(digits())
+    robaudit.audit(spec, out=tmp_path / "run", dataset=Squares())
+    with pytest.raises(RunError, match="squares: square 0: this image has changed since the run began"):
+        robaudit.audit(spec, out=tmp_path / "run", dataset=Brighter())
+
+
+def test_empty_data_set(tmp_path: Path) -> None:
+    with pytest.raises(NothingLeftError, match="the data set is empty"):
+        robaudit.audit(robaudit.AuditSpec.model_validate(digits()), out=tmp_path / "run", dataset=Squares(0))
+    assert not (tmp_path / "run").exists()
+
+
+def test_rows_depend_on_the_sample_alone(tmp_path: Path) -> None:
+    """Neither the number nor the order of the other samples changes the noise that a sample gets."""
+    spec = robaudit.AuditSpec.model_validate(digits(noise={"sigma": 0.5}, estimators=[{"mc": {"samples": 50}}, "softmax"]))
+    few = robaudit.audit(spec, out=tmp_path / "few", dataset=Squares(3)).rows
+    many = robaudit.audit(spec, out=tmp_path / "many", dataset=Squares(9)).rows
+    assert {row.key: row.votes for row in few}.items() <= {row.key: row.votes for row in many}.items()
+
+
+def test_levels_share_the_noise(tmp_path: Path) -> None:
+    """A level's rows are the same whether it is audited alone or with others."""
+    one, two = (robaudit.AuditSpec.model_validate(digits(noise={"sigma": sigma})) for sigma in ([0.4], [0.1, 0.4]))
+    alone = robaudit.audit(one, out=tmp_path / "alone").groups()["mc", 0.4]
+    together = robaudit.audit(two, out=tmp_path / "together").groups()["mc", 0.4]
+    assert alone == together
+
+
+def test_errors_are_of_one_family(tmp_path: Path) -> None:
+    for path in (tmp_path / "none.yaml", write(tmp_path, "model: 1")):
+        with pytest.raises(robaudit.RobauditError):
+            robaudit.load_spec(path)
+    with pytest.raises(robaudit.RobauditError, match="is no run folder"):
+        robaudit.read_run(tmp_path / "none")
+
+
+def test_every_public_name_is_there() -> None:
+    for name in robaudit.__all__:
+        assert getattr(robaudit, name) is not None
+    with pytest.raises(AttributeError, match="has no attribute 'audti'"):
+        _ = robaudit.audti
+
+
+def test_typed() -> None:
+    assert (files("robaudit") / "py.typed").is_file()
+
+
+IMPORTS = {
+    "import robaudit": "import robaudit, sys; print(sorted({'torch', 'numpy', 'pydantic', 'yaml'} & set(sys.modules)))",
+    "audit first": "from robaudit import audit; import robaudit.auditing, robaudit; print([] if robaudit.audit is audit else 'shadowed')",
+    "auditing first": "import robaudit.auditing, robaudit; from robaudit import audit; print([] if callable(audit) else 'shadowed')",
+    "spec without torch": "import robaudit, sys; robaudit.load_spec; print(sorted({'torch', 'numpy'} & set(sys.modules)))",
+}
+
+
+@pytest.mark.parametrize("code", IMPORTS.values(), ids=list(IMPORTS))
+def test_imports(code: str) -> None:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120)
+    assert (done.stdout, done.stderr) == ("[]\n", "")

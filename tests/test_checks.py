@@ -1,0 +1,170 @@
+"""The input check on real networks: each likely mistake warns in one line, and right settings stay silent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from robaudit.checks import InputCheck, check_input
+from robaudit.datasets import open_dataset
+from robaudit.errors import ModelError
+from robaudit.models import from_module, load_model
+from robaudit.spec import AuditSpec
+from tests.conftest import RunCli
+from tests.shared import MODELS, SHARED, card, document, needs_shared
+from tests.specs import digits, save_npz, write
+
+pytestmark = needs_shared
+CHECKED = 256
+
+
+def spec(model: str, **dataset: Any) -> AuditSpec:
+    """A shared model with its right settings on its first test images; ``dataset`` changes that section."""
+    raw = document(model, limit=CHECKED)
+    if model == "cifar10_resnet20":  # the weights: TorchScript takes seconds to prepare its first gradient
+        path = str(SHARED / "models" / model / "model.safetensors")
+        raw["model"] |= {"path": path, "architecture": "robaudit:cifar_resnet", "architecture_options": {"depth": 20}}
+    raw["dataset"] |= dataset
+    return AuditSpec.model_validate(raw)
+
+
+def check(asked: AuditSpec, *around: nn.Module, **model: Any) -> InputCheck:
+    """The check of a spec; ``model`` changes that section; modules ``around`` (before, after) go around the network."""
+    options = asked.model.model_copy(update=model)
+    device, dtype = torch.device("cpu"), torch.float32
+    loaded = load_model(options, Path(str(options.path)), base_dir=Path(), device=device, dtype=dtype, trust=False)
+    if around:
+        before, after = around
+        whole = nn.Sequential(before, loaded.network, after)
+        loaded = from_module(whole, mean=options.mean, std=options.std, device=device, dtype=dtype)
+    dataset = open_dataset(asked.dataset, base_dir=Path(), trust=False)
+    return check_input(loaded, dataset, gradients=True, skip_bad=False)
+
+
+def only_warning(found: InputCheck) -> str:
+    (line,) = found.warnings
+    assert "\n" not in line
+    return line
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_right_settings_are_silent(model: str) -> None:
+    found = check(spec(model))
+    assert found.warnings == ()
+    assert (found.classes, found.checked, found.labelled) == (10, CHECKED, CHECKED)
+    accuracy = card(model)["accuracy"]
+    assert abs(found.correct / CHECKED - accuracy) < 4 * (accuracy * (1 - accuracy) / CHECKED) ** 0.5
+
+
+@pytest.mark.parametrize(
+    "model", ["cifar10_cnn_a_adv", "cifar10_resnet20", "fashion_logistic", "fashion_shallow_cnn", "mnist_spectral_mlp"]
+)
+def test_mean_and_std_left_out(model: str) -> None:
+    line = only_warning(check(spec(model), mean=(), std=()))
+    assert "clean accuracy is " in line
+    assert "% with mean: " in line
+
+
+def test_normalised_twice() -> None:
+    """The normalisation is inside the file, and the spec names it again."""
+    asked = spec("fashion_shallow_cnn")
+
+    class Normalise(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return (x - asked.model.mean[0]) / asked.model.std[0]
+
+    line = only_warning(check(asked, Normalise(), nn.Identity()))
+    assert "with no mean and std (is the normalisation inside the model?)" in line
+
+
+@pytest.mark.parametrize("model", ["cifar10_cnn_a_adv", "mnist_cnn_a_adv"])
+def test_pixels_from_0_to_255(model: str) -> None:
+    line = only_warning(check(spec(model, scale=1)))
+    assert "pixels run from 0 to 255, not within [0, 1]; they look like 0-255: set dataset.scale: 255" in line
+
+
+def test_pixels_scaled_twice() -> None:
+    found = check(spec("mnist_cnn_a_adv", scale=255 * 255))
+    assert "they look scaled twice: check dataset.scale" in found.warnings[0]
+
+
+def test_channels_swapped(tmp_path: Path) -> None:
+    with np.load(SHARED / "data" / "cifar10_test.npz") as data:
+        save_npz(tmp_path / "bgr.npz", images=data["images"][:CHECKED, ::-1], labels=data["labels"][:CHECKED])
+    line = only_warning(check(spec("cifar10_cnn_a_mix", path=str(tmp_path / "bgr.npz"))))
+    assert line.endswith("with red and blue swapped (RGB/BGR)")
+
+
+def test_inverted_pixels(tmp_path: Path) -> None:
+    with np.load(SHARED / "data" / "mnist_test.npz") as data:
+        save_npz(tmp_path / "inverted.npz", images=255 - data["images"][:CHECKED], labels=data["labels"][:CHECKED])
+    line = only_warning(check(spec("mnist_spectral_mlp", path=str(tmp_path / "inverted.npz"))))
+    assert line.endswith("with inverted pixels (1 - x)")
+
+
+def test_shuffled_labels(tmp_path: Path) -> None:
+    with np.load(SHARED / "data" / "mnist_test.npz") as data:
+        shuffled = np.random.default_rng(0).permutation(data["labels"][:CHECKED])
+        save_npz(tmp_path / "shuffled.npz", images=data["images"][:CHECKED], labels=shuffled)
+    line = only_warning(check(spec("mnist_cnn_a_adv", path=str(tmp_path / "shuffled.npz"))))
+    assert "no better than chance; check labels, mean and std" in line
+
+
+def test_outputs_that_look_like_probabilities() -> None:
+    line = only_warning(check(spec("fashion_shallow_cnn"), nn.Identity(), nn.Softmax(1)))
+    assert "the outputs look like probabilities, not logits" in line
+    assert "name the logits in model.output" in line
+
+
+class Quantise(nn.Module):
+    """Rounds pixels to 8 bits: a step function, flat between its steps."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x * 255).round() / 255
+
+
+def test_vanishing_gradients() -> None:
+    line = only_warning(check(spec("mnist_cnn_a_adv"), Quantise(), nn.Identity()))
+    assert "gradients vanish on 8 of 8 images; taylor and mmse print 1 or 0 there: use mc" in line
+
+
+def test_saturated_probabilities_have_no_gradient_either() -> None:
+    class Saturate(nn.Module):
+        def forward(self, logits: Tensor) -> Tensor:
+            return (1000 * logits).softmax(1)
+
+    first, second = check(spec("mnist_cnn_a_adv"), nn.Identity(), Saturate()).warnings
+    assert "look like probabilities" in first
+    assert "gradients vanish on " in second
+
+
+def test_no_gradients_at_all() -> None:
+    class Detach(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x.detach()
+
+    with pytest.raises(ModelError, match=r"gradients.*use mc"):
+        check(spec("mnist_cnn_a_adv"), Detach(), nn.Identity())
+
+
+def test_warning_is_printed_and_kept(tmp_path: Path, run_cli: RunCli) -> None:
+    raw = document("mnist_spectral_mlp", limit=CHECKED, estimators=["softmax"])
+    raw["model"] |= {"mean": [], "std": []}
+    code, _, err = run_cli("estimate", write(tmp_path, raw), "--out", "run")
+    assert code == 0
+    (line,) = [line for line in err.splitlines() if line.startswith("warning: ")]
+    assert "% with mean: [0.1307], std: [0.3081] (MNIST)" in line
+    assert "clean accuracy is " in (tmp_path / "run" / "run.json").read_text()
+
+
+def test_no_labels_no_accuracy(tmp_path: Path, run_cli: RunCli) -> None:
+    save_npz(tmp_path / "x.npz", count=30)
+    asked = write(tmp_path, digits(dataset={"kind": "npz", "path": "x.npz", "labels_key": None}, estimators=["softmax"]))
+    code, out, err = run_cli("estimate", asked, "--out", "run")
+    assert (code, err) == (0, "note: no labels: accuracy is not measured\n")
+    assert "clean accuracy  not measured (no labels)" in out

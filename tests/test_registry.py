@@ -1,0 +1,112 @@
+"""Names to estimators: through entry points, with the mistakes that packages can make."""
+
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint
+from typing import Any
+
+import pytest
+
+from robaudit import registry
+from robaudit.errors import RobauditError, SpecError
+from robaudit.estimators.base import Estimator
+from robaudit.estimators.mc import MonteCarlo
+from robaudit.spec import EstimatorSpec
+
+OURS = ("mc", "mmse", "mmse_mvs", "softmax", "taylor", "taylor_mvs")
+
+
+def points(monkeypatch: pytest.MonkeyPatch, **targets: str) -> None:
+    found = [EntryPoint(name.rstrip("_"), value, registry.GROUP) for name, value in targets.items()]
+    monkeypatch.setattr(registry, "entry_points", lambda group: found)
+
+
+def specs(*entries: Any) -> list[EstimatorSpec]:
+    return [EstimatorSpec.model_validate(entry) for entry in entries]
+
+
+def test_ours_are_registered_as_an_outsiders() -> None:
+    assert set(OURS) <= set(registry.installed())
+    assert registry.load("mc") is MonteCarlo
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_every_estimator_declares_what_it_is(name: str) -> None:
+    cls = registry.load(name)
+    estimator = cls()
+    assert cls.quantity.name in ("p_robust", "confidence")
+    assert cls.needs <= {"logits", "gradients", "labels"}
+    assert all(text and "\n" not in text for text in (cls.summary, cls.prefer, cls.source, cls.interval))
+    forwards, backwards = estimator.passes(10)
+    assert forwards >= 1
+    assert (backwards > 0) == ("gradients" in cls.needs)
+    assert all(field.description for field in cls.model_fields.values())
+    with pytest.raises(ValueError, match="frozen"):
+        estimator.label = "other"  # type: ignore[misc]
+
+
+def test_build_keeps_order_labels_and_options() -> None:
+    chosen = registry.build(specs("softmax", {"mc": {"samples": 7, "label": "few"}}, {"mc": None}))
+    assert [(one.label, one.name) for one in chosen] == [("softmax", "softmax"), ("few", "mc"), ("mc", "mc")]
+    assert isinstance(chosen[1].estimator, MonteCarlo)
+    assert chosen[1].estimator.samples == 7
+
+
+def test_same_label_twice() -> None:
+    with pytest.raises(
+        SpecError, match=r"estimators\[1\]: two estimators are called 'mc'; give one a name of its own: \{softmax: \{label: "
+    ):
+        registry.build(
+            specs(
+                "mc",
+                {
+                    "softmax": {"label": "mc"},
+                },
+            )
+        )
+
+
+def test_unknown_name() -> None:
+    with pytest.raises(SpecError, match=r"estimators\[0\]: unknown estimator 'tailor'; did you mean 'taylor'\?"):
+        registry.build(specs("tailor"))
+
+
+def test_two_packages_with_one_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    points(monkeypatch, mc="robaudit.estimators.mc:MonteCarlo", mc_="other:Mc")
+    with pytest.raises(
+        RobauditError, match=r"estimator mc: registered twice, as other:Mc and robaudit\.estimators\.mc:MonteCarlo; uninstall one"
+    ):
+        registry.installed()
+
+
+def test_the_same_entry_point_seen_twice_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    points(monkeypatch, mc="robaudit.estimators.mc:MonteCarlo", mc_="robaudit.estimators.mc:MonteCarlo")
+    assert list(registry.installed()) == ["mc"]
+
+
+def test_copied_instead_of_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    points(monkeypatch)
+    with pytest.raises(RobauditError, match=r"no entry point in the group robaudit\.estimators; install the package"):
+        registry.installed()
+
+
+@pytest.mark.parametrize(
+    ("target", "says"),
+    [
+        ("no_such_package:Thing", "its plugin no_such_package:Thing does not import: ModuleNotFoundError"),
+        ("robaudit.estimators.mc:Nothing", "does not import: AttributeError"),
+        ("robaudit.rows:Row", "robaudit.rows:Row is not a subclass of robaudit.Estimator; fix or uninstall the plugin"),
+        ("robaudit.estimators.mc:math", "is not a subclass of robaudit.Estimator"),
+    ],
+)
+def test_broken_plugin(target: str, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    points(monkeypatch, thing=target)
+    with pytest.raises(RobauditError, match="estimator thing: ") as caught:
+        registry.load("thing")
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_broken_plugin_harms_only_those_who_ask_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    points(monkeypatch, mc="robaudit.estimators.mc:MonteCarlo", thing="no_such_package:Thing")
+    assert issubclass(registry.load("mc"), Estimator)

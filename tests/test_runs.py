@@ -1,0 +1,144 @@
+"""The run folder: parts, checksums, atomic writes and the lock."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from robaudit.errors import RunError
+from robaudit.estimators.base import P_ROBUST, Quantity
+from robaudit.files import json_bytes, locked, read_with_checksum, with_checksum, write_atomically
+from robaudit.rows import COLUMNS, Row
+from robaudit.runs import PartRecord, Run, RunFolder, Skip, quantity_document, read_run
+
+REAL = st.floats(allow_nan=False, allow_infinity=False)
+ROWS = st.builds(
+    Row,
+    sample_id=st.text(),
+    label=st.none() | st.integers(0, 9),
+    predicted=st.integers(0, 9),
+    correct=st.none() | st.booleans(),
+    noise=st.just("gaussian"),
+    sigma=st.floats(1e-9, 10),
+    estimator=st.sampled_from(["mc", "taylor"]),
+    quantity=st.just("p_robust"),
+    value=REAL,
+    lower=st.none() | REAL,
+    upper=st.none() | REAL,
+    std_error=st.none() | REAL,
+    flips_to=st.none() | st.integers(0, 9),
+    forwards=st.integers(0, 10**9),
+    backwards=st.integers(0, 10**9),
+    note=st.text(),
+    interval=st.sampled_from(["none", "clopper-pearson"]),
+    votes=st.none() | st.lists(st.integers(0, 10**6)).map(tuple),
+)
+
+
+def row(sample: str = "0", sigma: float = 0.1, estimator: str = "mc", value: float = 0.5) -> Row:
+    values: dict[str, Any] = dict.fromkeys(COLUMNS) | {"sample_id": sample, "predicted": 1, "noise": "gaussian", "sigma": sigma}
+    values |= {
+        "estimator": estimator,
+        "quantity": "p_robust",
+        "value": value,
+        "forwards": 1,
+        "backwards": 0,
+        "note": "",
+        "interval": "none",
+    }
+    return Row.from_document(values)
+
+
+@given(st.lists(ROWS, max_size=3), st.dictionaries(st.text(), st.text()))
+def test_part_round_trip(rows: list[Row], images: dict[str, str]) -> None:
+    record = PartRecord(rows, [Skip("a", "why")], images, {"clean": 0.1})
+    assert PartRecord.from_document(json.loads(json.dumps(record.document()))) == record
+
+
+def test_parts_are_numbered_and_read_in_order(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    folder.create()
+    for number in range(3):
+        folder.write_part(PartRecord([row(str(number))]))
+    assert [part.rows[0].sample_id for part in folder.parts()] == ["0", "1", "2"]
+    (tmp_path / "parts" / "part-000000.json").unlink()
+    folder.write_part(PartRecord([row("3")]))
+    assert [part.rows[0].sample_id for part in folder.parts()] == ["1", "2", "3"], "a number is never used again"
+
+
+def test_a_temporary_file_left_by_a_crash_is_no_part(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    folder.create()
+    (tmp_path / "parts" / ".part-000000.json.abc").write_text("half of i")
+    assert folder.parts() == []
+
+
+@given(st.integers(0, 10**6), st.integers(0, 7))
+def test_a_flipped_bit_never_passes(position: int, bit: int) -> None:
+    data = bytearray(with_checksum({"rows": list(range(20)), "skipped": ["ü"]}))
+    data[position % len(data)] ^= 1 << bit
+    path = Path(os.environ.get("TMPDIR", "/tmp")) / f"robaudit-flip-{os.getpid()}.json"
+    path.write_bytes(data)
+    try:
+        with pytest.raises(RunError, match="its checksum does not match"):
+            read_with_checksum(path)
+    finally:
+        path.unlink()
+
+
+def test_not_a_number_is_never_written() -> None:
+    for write in (json_bytes, with_checksum):
+        with pytest.raises(ValueError, match="not JSON compliant"):
+            write({"value": math.nan})
+
+
+def test_write_leaves_the_old_file_or_the_new_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "file"
+    write_atomically(path, b"old")
+    monkeypatch.setattr("os.fsync", lambda handle: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    with pytest.raises(RunError, match="file: cannot be written: No space left on device; free the disk or choose another folder"):
+        write_atomically(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert [p.name for p in tmp_path.iterdir()] == ["file"], "no temporary file is left"
+
+
+def test_lock_dies_with_its_process(tmp_path: Path) -> None:
+    code = "import os, sys, pathlib\nfrom robaudit.files import locked\nlocked(pathlib.Path(sys.argv[1])).__enter__()\nos._exit(9)\n"
+    assert subprocess.run([sys.executable, "-c", code, tmp_path], check=False, timeout=60).returncode == 9
+    assert (tmp_path / ".lock").exists()
+    with locked(tmp_path), pytest.raises(RunError, match="another robaudit is writing here"), locked(tmp_path):
+        pass
+    with locked(tmp_path):
+        pass
+
+
+@pytest.mark.parametrize("quantity", [P_ROBUST, Quantity("loss", "nats", 0.0, math.inf, False), Quantity("x", "y", -math.inf, math.inf)])
+def test_quantities_come_back(quantity: Quantity) -> None:
+    document = json.loads(json_bytes(quantity_document(quantity)))
+    assert Run(Path(), {"quantities": [document]}, ()).quantities == {quantity.name: quantity}
+
+
+def test_groups_keep_the_runs_order() -> None:
+    rows = tuple(row(sample, sigma, name) for sample in "ab" for sigma in (0.2, 0.1) for name in ("taylor", "mc"))
+    run = Run(Path("run"), {}, rows)
+    assert list(run.groups()) == [("taylor", 0.2), ("mc", 0.2), ("taylor", 0.1), ("mc", 0.1)]
+    assert list(run.groups(["mc"], [0.1, 0.2])) == [("mc", 0.2), ("mc", 0.1)]
+    assert [one.sample_id for one in run.groups(["mc"], [0.1])["mc", 0.1]] == ["a", "b"]
+    with pytest.raises(RunError, match=r"run: has no sigma 0\.3; it has 0\.2, 0\.1"):
+        run.groups(sigmas=[0.3])
+
+
+def test_read_run_needs_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for name in ("file", "none"):
+        with pytest.raises(RunError, match="is no run folder; name a folder that robaudit estimate has written"):
+            read_run(tmp_path / name)

@@ -1,0 +1,101 @@
+"""From a YAML file and the command line's changes to a spec."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from robaudit.errors import SpecError
+from robaudit.spec import AuditSpec
+from robaudit.spec_file import load_spec
+from robaudit.spec_settings import apply_setting, choose_estimators, put
+from tests.specs import digits, write
+
+
+def load(folder: Path, document: object | None = None, **changes: Any) -> AuditSpec:
+    return load_spec(write(folder, document or digits()), **changes)
+
+
+def test_knows_where_it_came_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "specs", digits(), "cifar.yaml")
+    monkeypatch.chdir(tmp_path)
+    spec = load_spec(Path("specs/cifar.yaml"))
+    assert (spec.base_dir, spec.name) == (tmp_path / "specs", "cifar")
+
+
+def test_anchors_are_understood(tmp_path: Path) -> None:
+    text = yaml.safe_dump({**digits(), "noise": None}) + "x-levels: &levels [0.1, 0.2]\n"
+    text = text.replace("noise: null\n", "").replace("x-levels: ", "noise:\n  sigma: ")
+    assert load(tmp_path, text).noise.sigma == (0.1, 0.2)
+
+
+def test_order_of_changes(tmp_path: Path) -> None:
+    """Overrides, then --sigma and --estimator, then --set: the last one wins."""
+    changes: dict[str, Any] = {
+        "overrides": {("run", "seed"): 3, ("dataset", "limit"): 4},
+        "sigmas": ["0.3", "1/10"],
+        "estimators": ["mmse", "mc"],
+        "settings": ["run.seed=5", "mmse.samples=4", "noise.clip=true"],
+    }
+    spec = load(tmp_path, **changes)
+    assert (spec.run.seed, spec.noise.sigma, spec.noise.clip) == (5, (0.3, 0.1), True)
+    assert [(one.name, one.options) for one in spec.estimators] == [("mmse", {"samples": 4}), ("mc", {"samples": 20})]
+
+
+def test_set_the_default_estimator(tmp_path: Path) -> None:
+    document = digits()
+    del document["estimators"]
+    assert load(tmp_path, document, settings=["mc.samples=9"]).estimators[0].options == {"samples": 9}
+
+
+@pytest.mark.parametrize("entry", ["mc", {"mc": None}, {"mc": {"samples": 1}}, {"name": "mc"}, {"name": "mc", "options": {"samples": 1}}])
+def test_set_an_option_whatever_the_form(entry: object) -> None:
+    raw: dict[str, Any] = {**digits(), "estimators": ["taylor", entry]}
+    apply_setting(raw, "mc.samples=9")
+    assert AuditSpec.model_validate(raw).estimators[1].options == {"samples": 9}
+
+
+def test_values_are_yaml() -> None:
+    raw: dict[str, Any] = {}
+    for setting in ("model.mean=[0.5, 1/2]", "model.path=a=b.pt", "run.seed=3", "noise.clip=yes", "dataset.class_names=[a, b]"):
+        apply_setting(raw, setting)
+    assert raw["model"] == {"mean": [0.5, "1/2"], "path": "a=b.pt"}
+    assert (raw["run"], raw["noise"], raw["dataset"]) == ({"seed": 3}, {"clip": True}, {"class_names": ["a", "b"]})
+
+
+def test_put_makes_sections_on_the_way() -> None:
+    raw: dict[str, Any] = {"run": None, "estimators": ["mc", {"mmse": {}}]}
+    put(raw, ("run", "seed"), 1)
+    put(raw, ("dataset", "sample", "size"), 2)
+    put(raw, ("estimators", 1, "mmse", "samples"), 4)
+    assert raw == {"run": {"seed": 1}, "dataset": {"sample": {"size": 2}}, "estimators": ["mc", {"mmse": {"samples": 4}}]}
+
+
+@pytest.mark.parametrize("location", [("estimators", 2), ("estimators", "mc"), ("estimators", 5, "samples"), ("noise", "sigma", "x")])
+def test_put_refuses_what_is_no_section(location: tuple[int | str, ...]) -> None:
+    with pytest.raises(SpecError, match=r"is not a section of the spec|is not an index of the list"):
+        put({"estimators": ["mc", "taylor"], "noise": {"sigma": 0.1}}, location, 1)
+
+
+def test_choose_estimators_keeps_their_options() -> None:
+    few, more = {"mc": {"samples": 5, "label": "few"}}, {"mc": {"samples": 9, "label": "more"}}
+    entries = [few, more, "taylor", {"name": "mmse", "options": {"label": "m"}}]
+    assert choose_estimators(entries, ["more", "taylor", "softmax", "m"]) == [more, "taylor", "softmax", entries[3]]
+    assert choose_estimators(entries, ["mc"]) == [few]
+    assert choose_estimators(None, ["mc"]) == ["mc"]
+
+
+def test_several_mistakes_are_counted(tmp_path: Path) -> None:
+    document = digits(noise={"sigma": [0.1, -1]}, run={"seed": -1, "precision": "fp8"})
+    with pytest.raises(SpecError) as caught:
+        load(tmp_path, document)
+    assert str(caught.value).endswith("noise.sigma[1]: got -1; must be greater than 0 (and 2 more)")
+
+
+@pytest.mark.parametrize("key", ["~", "1", "true", "2026-01-01", "[a, b]", "{a: 1}"])
+def test_keys_that_are_no_text(key: str, tmp_path: Path) -> None:
+    with pytest.raises(SpecError):
+        load(tmp_path, f"? {key}\n: 1\n" + yaml.safe_dump(digits()))
