@@ -64,8 +64,9 @@ def audit(
     asked = load_spec(Path(spec)) if isinstance(spec, str | Path) else spec
     ears = listener or Silent()
     folder = RunFolder(Path(out) if out is not None else default_out(asked, extend=extend))
+    folder.check()
     old = existing_info(folder, asked, extend=extend)
-    if extend and old is not None:
+    if old is not None:
         asked = extended(asked, old, str(folder.path))
     estimators = registry.build(asked.estimators)
     device = pick_device(asked.run.device)

@@ -28,7 +28,9 @@ def finish(folder: RunFolder, info: Mapping[str, Any], dataset: Dataset, tasks: 
     by_key = {row.key: row for part in parts for row in part.rows}
     rows = [by_key[key] for i in ids for task in tasks if (key := (i, task.sigma, task.chosen.label)) in by_key]
     skipped = list({skip.sample_id: skip for part in parts for skip in part.skipped}.values())
+    listed = [{"sample_id": skip.sample_id, "reason": skip.reason} for skip in skipped]
     if not rows:
+        folder.write_info({**info, "skipped": listed})
         raise NothingLeftError(
             dataset.where, f"all {len(skipped)} samples were skipped", f"the first: {skipped[0].reason}" if skipped else ""
         )
@@ -55,7 +57,7 @@ def finish(folder: RunFolder, info: Mapping[str, Any], dataset: Dataset, tasks: 
             ],
             "totals": _totals(rows, skipped, parts),
             "seconds": _seconds(parts),
-            "skipped": [{"sample_id": skip.sample_id, "reason": skip.reason} for skip in skipped],
+            "skipped": listed,
             "files": {name: hashlib.sha256(data).hexdigest() for name, data in outputs.items()},
         }
     )

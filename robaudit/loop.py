@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import Literal
 import torch
 
 from robaudit.datasets.base import Dataset, Sample
-from robaudit.errors import RunError, SampleError
+from robaudit.errors import RobauditError, RunError, SampleError
 from robaudit.estimators.base import Estimate
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.work import CleanPass, Work
@@ -122,6 +123,7 @@ class Loop:
                 work = Work(ids, x, labels, task.sigma, clean, self.engine)
             started = time.perf_counter()
             estimates = task.chosen.estimator.estimate(work)
+            _refuse_not_finite(estimates, ids, task)
             key = f"{task.chosen.label}@{task.sigma!r}"
             seconds[key] = seconds.get(key, 0.0) + time.perf_counter() - started
             rows += [_row(s, t, e, task, self.engine.noise.kind) for s, t, e in zip(samples, predicted, estimates, strict=True)]
@@ -149,6 +151,18 @@ class Loop:
             raise error.or_skip()
         self.listener.warn(f"skipped {error}")
         skipped.append(Skip(sample_id, str(error)))
+
+
+def _refuse_not_finite(estimates: Sequence[Estimate], ids: Sequence[str], task: Task) -> None:
+    """A value that is no finite number is a mistake of the estimator; nothing could be said about it.
+
+    Raises:
+        RobauditError: naming estimator and sample.
+    """
+    for estimate, sample_id in zip(estimates, ids, strict=True):
+        if not math.isfinite(estimate.value):
+            what = f"gave {estimate.value} for sample {sample_id} at sigma {task.sigma:g}"
+            raise RobauditError(f"estimator {task.chosen.label}", what, "leave it out, and tell its authors")
 
 
 def _row(sample: Sample, predicted: int, estimate: Estimate, task: Task, noise: str) -> Row:

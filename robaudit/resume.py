@@ -36,6 +36,8 @@ def default_out(spec: AuditSpec, *, extend: bool = False) -> Path:
 def existing_info(folder: RunFolder, spec: AuditSpec, *, extend: bool) -> dict[str, Any] | None:
     """run.json of the folder, or None when no run was begun there.
 
+    A run in the folder that is this spec's by default may have been extended since: it holds what is asked and more.
+
     Raises:
         RunError: the folder holds a run of another spec.
     """
@@ -46,7 +48,8 @@ def existing_info(folder: RunFolder, spec: AuditSpec, *, extend: bool) -> dict[s
     info, document = folder.info(), spec.document()
     if info["base_identity"] != base_identity(document):
         raise RunError(str(folder.path), "holds a run of another spec (model, data set, noise, seed or precision)", "choose another --out")
-    if info["identity"] != identity(document) and not extend:
+    own = folder.path == default_out(spec) and identity(extended(spec, info, str(folder.path)).document()) == info["identity"]
+    if info["identity"] != identity(document) and not extend and not own:
         raise RunError(
             str(folder.path),
             "holds a run with other noise levels, estimators or limit",

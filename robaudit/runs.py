@@ -135,6 +135,7 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._next_part: int | None = None
 
     @property
     def exists(self) -> bool:
@@ -144,18 +145,29 @@ class RunFolder:
         except OSError:  # no name the file system takes: create() says so
             return False
 
-    def create(self) -> None:
-        """Make the folder, refusing one that holds other things.
+    def check(self) -> None:
+        """Refuse a path that can be no run folder, before anything dear is done and without making anything.
 
         Raises:
-            RunError: it is a file, holds files that are no run's, or cannot be written.
+            RunError: it is a file, or a folder with files that are no run's.
         """
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
+            if not self.path.exists():
+                return
             strangers = [p.name for p in self.path.iterdir() if not p.name.startswith(".")]
-            if strangers and not self.exists:
-                raise RunError(str(self.path), f"is no run folder and is not empty ({strangers[0]} is in it)", "choose another --out")
-            (self.path / "parts").mkdir(exist_ok=True)
+        except OSError as error:
+            raise RunError(str(self.path), f"cannot be made a run folder: {error.strerror or error}", "choose another --out") from error
+        if strangers and not self.exists:
+            raise RunError(str(self.path), f"is no run folder and is not empty ({strangers[0]} is in it)", "choose another --out")
+
+    def create(self) -> None:
+        """Make the folder.
+
+        Raises:
+            RunError: it cannot be made or written.
+        """
+        try:
+            (self.path / "parts").mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise RunError(str(self.path), f"cannot be made a run folder: {error.strerror or error}", "choose another --out") from error
 
@@ -184,9 +196,11 @@ class RunFolder:
 
     def write_part(self, record: PartRecord) -> None:
         """Add a part."""
-        numbers = [int(p.stem.removeprefix("part-")) for p in (self.path / "parts").glob("part-*.json")]
-        name = f"part-{max(numbers, default=-1) + 1:06d}.json"
-        write_atomically(self.path / "parts" / name, with_checksum(record.document()))
+        if self._next_part is None:
+            numbers = [int(p.stem.removeprefix("part-")) for p in (self.path / "parts").glob("part-*.json")]
+            self._next_part = max(numbers, default=-1) + 1
+        write_atomically(self.path / "parts" / f"part-{self._next_part:06d}.json", with_checksum(record.document()))
+        self._next_part += 1
 
     def write(self, name: str, data: bytes) -> None:
         """Write one of the run's files."""

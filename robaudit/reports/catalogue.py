@@ -8,6 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
+from rich import box
 from rich.table import Table
 from rich.text import Text
 
@@ -54,13 +55,18 @@ def _entry(name: str, cls: type[Estimator]) -> Entry:
 
 def catalogue_table(entries: Sequence[Entry]) -> Table:
     """A table for people."""
-    table = Table(title="Installed estimators (cost: passes an image and noise level, 10 classes)", title_justify="left", show_lines=True)
+    table = Table(
+        title="Installed estimators (cost: passes an image and noise level, 10 classes)",
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 2, 1, 0),
+    )
     for column, ratio in (("estimator", 2), ("measures", 2), ("needs, cost and interval", 4), ("what it is, and when to prefer it", 6)):
         table.add_column(column, ratio=ratio, overflow="fold")
     for e in entries:
         measured = f"{e.quantity}\n({e.unit})"
         needs = f"needs {e.needs}\n{e.cost} passes\ninterval: {e.interval}"
-        what = f"{e.summary}\nPrefer for: {e.prefer}\nSource: {e.source}"
+        what = f"{e.summary}\nWhen: {e.prefer}\nSource: {e.source}"
         table.add_row(Text(e.name + (f"\n{e.options}" if e.options else "")), Text(measured), Text(needs), Text(what))
     return table
 

@@ -106,3 +106,19 @@ def test_an_interrupted_extension_goes_on(run: Path, run_cli: RunCli) -> None:
     assert code == 0
     assert "note: resuming: " in err
     assert (run / "samples.csv").read_bytes() == whole
+
+
+def test_the_first_command_again_after_an_extension_in_the_default_folder(
+    tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder holds what is asked and more: nothing is recomputed, and nobody is sent away."""
+    monkeypatch.chdir(tmp_path)
+    spec = write(tmp_path, digits(limit=4))
+    assert run_cli("estimate", spec).code == 0
+    assert run_cli("estimate", spec, "--sigma", "0.31", "--extend").code == 0
+    (folder,) = (tmp_path / "runs").iterdir()
+    before = (folder / "samples.csv").read_bytes()
+    again = run_cli("estimate", spec)
+    assert again.code == 0
+    assert "nothing was recomputed" in again.err
+    assert (folder / "samples.csv").read_bytes() == before
