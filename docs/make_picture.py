@@ -14,7 +14,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+import robaudit
+
 COLUMNS = 116
+INSTALLED = f"{Path(robaudit.__file__).parents[1]}/"
 PICTURE = Path(__file__).with_name("demo.svg")
 
 
@@ -29,7 +32,7 @@ def main(run: str) -> None:
         console.print(Text(f"$ robaudit {' '.join(arguments)}", style="bold"))
         environment = {**os.environ, "COLUMNS": str(COLUMNS), "FORCE_COLOR": "1", "TERM": "xterm-256color"}
         done = subprocess.run(["robaudit", *arguments], capture_output=True, text=True, check=True, env=environment)  # noqa: S603, S607
-        console.print(Text.from_ansi(done.stdout))
+        console.print(Text.from_ansi(done.stdout.replace(INSTALLED, "")))
     PICTURE.write_text(console.export_svg(title="robaudit", clear=False), encoding="utf-8")
 
 
