@@ -101,7 +101,10 @@ def audit(
             finish(folder, info, samples, tasks, [*parts, *new])
         else:
             ears.note(f"{folder.path}: this run is complete; nothing was recomputed")
-    return read_run(folder.path)
+    run = read_run(folder.path)
+    for text in run.info["warnings"][len(check.warnings) :]:
+        ears.warn(text)
+    return run
 
 
 def _model(spec: AuditSpec, given: nn.Module | None, device: torch.device, *, trust: bool) -> LogitModel:

@@ -58,9 +58,19 @@ def finish(folder: RunFolder, info: Mapping[str, Any], dataset: Dataset, tasks: 
             "totals": _totals(rows, skipped, parts),
             "seconds": _seconds(parts),
             "skipped": listed,
+            "warnings": [*info["warnings"], *_reviews(tasks, rows)],
             "files": {name: hashlib.sha256(data).hexdigest() for name, data in outputs.items()},
         }
     )
+
+
+def _reviews(tasks: Sequence[Task], rows: Sequence[Row]) -> list[str]:
+    """What the estimators have to say about all their rows of a noise level."""
+    return [
+        text
+        for task in tasks
+        for text in task.chosen.estimator.review([r for r in rows if (r.sigma, r.estimator) == (task.sigma, task.chosen.label)])
+    ]
 
 
 def _data(rows: Sequence[Row], images: Mapping[str, str]) -> dict[str, Any]:

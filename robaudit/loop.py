@@ -185,4 +185,5 @@ def _row(sample: Sample, predicted: int, estimate: Estimate, task: Task, noise: 
         note=estimate.note,
         interval=estimate.interval,
         votes=estimate.votes,
+        details=estimate.details,
     )

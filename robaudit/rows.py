@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -28,7 +29,7 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One result. Fields up to ``interval`` are the columns of samples.csv, in order; ``votes`` goes to samples.json only.
+    """One result. Fields up to ``interval`` are the columns of samples.csv, in order; the others go to samples.json only.
 
     Attributes:
         label, predicted, flips_to: class indices; None where unknown.
@@ -37,6 +38,7 @@ class Row:
         forwards, backwards: network passes behind this row, the clean one included, shared or not.
         interval: how the interval was made: clopper-pearson, jackknife:sampling-only, none.
         votes: how many noisy copies went to each class (mc), by class index.
+        details: further numbers of the estimator, by name.
     """
 
     sample_id: str
@@ -57,6 +59,7 @@ class Row:
     note: str
     interval: str
     votes: tuple[int, ...] | None = None
+    details: Mapping[str, float] | None = None
 
     @property
     def key(self) -> tuple[str, float, str]:
@@ -64,16 +67,21 @@ class Row:
         return self.sample_id, self.sigma, self.estimator
 
     def document(self) -> dict[str, Any]:
-        """The row as JSON values; ``votes`` only where there are any."""
+        """The row as JSON values; ``votes`` and ``details`` only where there are any."""
         values = {name: getattr(self, name) for name in COLUMNS}
-        return values if self.votes is None else {**values, "votes": list(self.votes)}
+        if self.votes is not None:
+            values["votes"] = list(self.votes)
+        if self.details is not None:
+            values["details"] = dict(self.details)
+        return values
 
     @classmethod
     def from_document(cls, values: dict[str, Any]) -> Row:
         """The inverse of :meth:`document`."""
         votes = values.get("votes")
-        return cls(**{name: values[name] for name in COLUMNS}, votes=None if votes is None else tuple(votes))
+        columns = {name: values[name] for name in COLUMNS}
+        return cls(**columns, votes=None if votes is None else tuple(votes), details=values.get("details"))
 
 
-if tuple(f.name for f in fields(Row))[:-1] != COLUMNS:
+if tuple(f.name for f in fields(Row))[:-2] != COLUMNS:
     raise AssertionError("Row and COLUMNS disagree")

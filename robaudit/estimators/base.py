@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 if TYPE_CHECKING:
     from robaudit.estimators.work import Work
+    from robaudit.rows import Row
 
 Need = Literal["logits", "gradients", "labels"]
 
@@ -53,6 +54,7 @@ class Estimate:
         interval: how the interval was made ("clopper-pearson", "jackknife:sampling-only", "none").
         note: one short remark for the reader of the row, usually empty.
         votes: noisy copies by class, for estimators that count them.
+        details: further numbers for samples.json, by name.
     """
 
     value: float
@@ -65,6 +67,7 @@ class Estimate:
     interval: str = "none"
     note: str = ""
     votes: tuple[int, ...] | None = None
+    details: Mapping[str, float] | None = None
 
 
 class Estimator(BaseModel, ABC):
@@ -99,6 +102,14 @@ class Estimator(BaseModel, ABC):
     @abstractmethod
     def passes(self, classes: int) -> tuple[int, int]:
         """(forwards, backwards) one image costs at one noise level, the clean pass included; for planning and progress."""
+
+    def review(self, rows: Sequence[Row]) -> list[str]:
+        """Warnings about all rows of this estimator at one noise level together, for the end of a run; usually none."""
+        return []
+
+    def differentiated(self, classes: int) -> int:
+        """With gradients: margins of an image whose gradients are held at once; the chunks are sized by it."""
+        return classes - 1
 
     @abstractmethod
     def estimate(self, work: Work) -> Sequence[Estimate]:

@@ -24,8 +24,8 @@ class Noise(Protocol):
         """Its name in the spec."""
         ...
 
-    def blocks(self, sample_id: str, draws: int, shape: tuple[int, ...]) -> Iterator[Tensor]:
-        """The first draws of a sample, as blocks (n, *shape)."""
+    def blocks(self, sample_id: str, draws: int, shape: tuple[int, ...], start: int = 0) -> Iterator[Tensor]:
+        """Draws of a sample from number ``start`` on, as blocks (n, *shape)."""
         ...
 
     def gram(self, gradients: Tensor) -> Tensor:
@@ -72,9 +72,9 @@ class Engine:
         wanted = (_CUDA_VALUES if cuda else _CPU_VALUES) / math.prod(shape)
         return int(min(4096 if cuda else 128, max(8, 2 ** math.floor(math.log2(max(1.0, wanted))))))
 
-    def gradient_rows(self, shape: Sequence[int]) -> int:
-        """Rows in one differentiated pass: a quarter as many, and their gradients stay under 256 MB."""
-        row = math.prod(shape) * (self.classes - 1) * torch.finfo(self.model.dtype).bits // 8
+    def gradient_rows(self, shape: Sequence[int], margins: int) -> int:
+        """Rows in one pass of which so many margins are differentiated: a quarter as many, and their gradients stay under 256 MB."""
+        row = math.prod(shape) * margins * torch.finfo(self.model.dtype).bits // 8
         return max(1, min(max(1, self.rows(shape) // 4), _GRADIENT_BYTES // row))
 
     def logits(self, x: Tensor) -> Tensor:
@@ -83,22 +83,28 @@ class Engine:
             parts = [self.model(part).double() for part in x.split(self.rows(x.shape[1:]))]
         return torch.cat(parts).clone()
 
-    def noisy_logits(self, x: Tensor, ids: Sequence[str], sigma: float, draws: int) -> Iterator[tuple[NoisyBatch, Tensor]]:
+    def noisy_logits(
+        self, x: Tensor, ids: Sequence[str], sigma: float, draws: int, *, start: int = 0, pairs: bool = False
+    ) -> Iterator[tuple[NoisyBatch, Tensor]]:
         """Noisy batches with their logits, in inference mode."""
-        for batch in self.noisy_batches(x, ids, sigma, draws, self.rows(x.shape[1:])):
+        for batch in self.noisy_batches(x, ids, sigma, draws, self.rows(x.shape[1:]), start=start, pairs=pairs):
             with torch.inference_mode():
                 logits = self.model(batch.x)
             yield batch, logits
 
     def noisy_batches(
-        self, x: Tensor, ids: Sequence[str], sigma: float, draws: int, rows: int, *, pairs: bool = False
+        self, x: Tensor, ids: Sequence[str], sigma: float, draws: int, rows: int, *, start: int = 0, pairs: bool = False
     ) -> Iterator[NoisyBatch]:
-        """Yield x_b + sigma * z in full batches, image by image; with pairs draw 2i is +z_i and draw 2i + 1 is -z_i."""
+        """Yield x_b + sigma * z in full batches, image by image; with pairs draw 2i is +z_i and draw 2i + 1 is -z_i.
+
+        ``start`` leaves out the first draws (with pairs: an even number of them); :attr:`NoisyBatch.draw` counts from 0 all the same.
+        """
+        per_unit = 2 if pairs else 1
         shape = tuple(x.shape[1:])
         buffer = torch.empty((rows, *shape), dtype=x.dtype, device=x.device).contiguous(memory_format=self.model.memory_format)
         total, done, filled = len(x) * draws, 0, 0
         for b, sample_id in enumerate(ids):
-            for block in self.noise.blocks(sample_id, draws // 2 if pairs else draws, shape):
+            for block in self.noise.blocks(sample_id, draws // per_unit, shape, start // per_unit):
                 z = torch.stack([block, -block], dim=1).flatten(0, 1) if pairs else block
                 while len(z):
                     take = min(len(z), rows - filled)

@@ -27,17 +27,17 @@ class GaussianNoise:
         self._seed, self._device, self._dtype = seed, device, dtype
         self._generator = generator(device)
 
-    def blocks(self, sample_id: str, draws: int, shape: tuple[int, ...]) -> Iterator[Tensor]:
-        """Yield the first ``draws`` draws of a sample, block by block, as (n, *shape) tensors.
+    def blocks(self, sample_id: str, draws: int, shape: tuple[int, ...], start: int = 0) -> Iterator[Tensor]:
+        """Yield ``draws`` draws of a sample from number ``start`` on, block by block, as (n, *shape) tensors.
 
         Draws are made in float32 whatever the dtype, so that fp32 and fp64 runs see the same noise.
         """
         key = stream_key(self._seed, self.kind, sample_id)
         size = block_size(torch.Size(shape).numel())
-        for block, start in enumerate(range(0, draws, size)):
+        for block in range(start // size, -(-(start + draws) // size)):
             self._generator.manual_seed(block_seed(key, block))
             z = torch.randn((size, *shape), generator=self._generator, device=self._device, dtype=torch.float32)
-            yield z[: min(size, draws - start)].to(self._dtype)
+            yield z[max(0, start - block * size) : start + draws - block * size].to(self._dtype)
 
     @staticmethod
     def gram(gradients: Tensor) -> Tensor:

@@ -1,0 +1,166 @@
+"""From noisy margins to an estimate under the normal assumption, and what to do where it does not hold."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from robaudit.estimators.base import Estimate
+from robaudit.numerics.intervals import clopper_pearson
+from robaudit.numerics.moments import standardise
+from robaudit.numerics.mvn import mvn_cdf
+from robaudit.numerics.normality import shape_of_pairs
+from robaudit.numerics.pair_moments import halves, pair_moments, without_group
+
+GROUPS = 8
+FALSE_ALARMS = 0.01
+_COMPETITIVE = 64
+_EDGE = 1e-15
+_VISIBLE = 2e-3
+
+
+@dataclass(frozen=True, slots=True)
+class NormalMargins:
+    """Normal fits of a batch of images, one entry an image.
+
+    Attributes:
+        value, lower, upper, std_error: P[N(m, S) > 0] with its jackknife interval and standard error.
+        error: numerical error of the CDF and of the classes left out of it.
+        deciding: index of the margin with the smallest m / s.
+        skewness, kurtosis: of that margin.
+        normal: whether they pass for normal.
+    """
+
+    value: Tensor
+    lower: Tensor
+    upper: Tensor
+    std_error: Tensor
+    error: Tensor
+    deciding: Tensor
+    skewness: Tensor
+    kurtosis: Tensor
+    normal: Tensor
+
+    def details(self, row: int) -> dict[str, float]:
+        """Shape of the deciding margin, for samples.json."""
+        return {"skewness": round(float(self.skewness[row]), 6), "kurtosis": round(float(self.kurtosis[row]), 6)}
+
+    def estimate(self, row: int, *, flips_to: int, forwards: int, interval: str) -> Estimate:
+        """One image as a row."""
+        error = float(self.error[row])
+        return Estimate(
+            value=float(self.value[row]),
+            lower=float(self.lower[row]),
+            upper=float(self.upper[row]),
+            std_error=float(self.std_error[row]),
+            flips_to=flips_to,
+            forwards=forwards,
+            backwards=0,
+            interval=interval,
+            note=f"normal CDF within {error:.1g}" if error > _VISIBLE else "",
+            details=self.details(row),
+        )
+
+
+def normal_margins(g: Tensor) -> NormalMargins:
+    """Fit normal margins and evaluate the CDF, with a delete-one-group jackknife over the pairs.
+
+    Only the classes that compete enter the CDF: at most 64, by smallest m / s; the others' failure probabilities, sum Phi(-z), are
+    added to ``error``. On the probit scale the standard error is the larger of the jackknife's and the delta method's
+    sqrt(V_even / (h s^2) + z^2 / (4 h)) of h pairs: so many normal draws support no less.
+
+    Args:
+        g: margins (batch, draws, k), antithetic pairs in turn; at least 8 pairs.
+    """
+    from scipy.stats import t as student
+
+    even, odd = halves(torch.nan_to_num(g, nan=-1e30, posinf=1e30, neginf=-1e30))
+    pairs = even.shape[1]
+    mean = even.mean(1)
+    variance = even.var(1) + odd.square().mean(1)
+    z = torch.where(variance > 0, mean / variance.sqrt(), torch.where(mean > 0, torch.inf, -torch.inf))
+    deciding = z.argmin(1)
+    order = z.argsort(dim=1, stable=True)
+    chosen, left = order[:, :_COMPETITIVE, None].transpose(1, 2), z.gather(1, order[:, _COMPETITIVE:])
+    omitted = torch.special.ndtr(-left).sum(1)
+    even, odd = (part.gather(2, chosen.expand(-1, pairs, -1)) for part in (even, odd))
+    value, error = _probability(even, odd)
+    groups = min(GROUPS, pairs)
+    y = torch.stack([_probit(_probability(*(without_group(p, i, groups) for p in (even, odd)))[0]) for i in range(groups)])
+    centre = _probit(value)
+    jackknife = ((groups - 1) / groups * (y - y.mean(0)).square().sum(0)).sqrt()
+    spread = torch.maximum(jackknife, _delta(even, odd, centre))
+    reach = float(student.ppf(0.975, groups - 1)) * spread
+    lower, upper = torch.special.ndtr(centre - reach), torch.special.ndtr(centre + reach)
+    density = torch.exp(-centre.square() / 2) / math.sqrt(2 * math.pi)
+    shape = shape_of_pairs(even[:, :, 0], odd[:, :, 0])
+    return NormalMargins(
+        value=value,
+        lower=torch.minimum(lower, value),
+        upper=torch.maximum(upper, value),
+        std_error=density * spread,
+        error=error + omitted,
+        deciding=deciding,
+        skewness=shape.skewness,
+        kurtosis=shape.kurtosis,
+        normal=shape.p_value > FALSE_ALARMS,
+    )
+
+
+def mc_instead(winners: Tensor, predicted: int, classes: int, details: Mapping[str, float]) -> Estimate:
+    """The votes of the same passes, for an image whose margins are not normal.
+
+    The members of a pair may agree more than independent draws (rho > 0 between their indicators): the interval is that of
+    n / (1 + rho) independent draws.
+
+    Args:
+        winners: winning class of each draw (draws,), -1 where the logits were not finite; pairs in turn.
+        predicted: class of the clean image.
+        classes: number of classes.
+        details: shape of the deciding margin.
+    """
+    kept = (winners == predicted).double()
+    n, p = len(kept), float(kept.mean())
+    variance = p * (1 - p)
+    rho = float(((kept[0::2] - p) * (kept[1::2] - p)).mean()) / variance if variance else 0.0
+    effective = n / (1 + max(0.0, rho))
+    lower, upper = clopper_pearson([p * effective], [effective])
+    votes = torch.bincount(winners[winners >= 0], minlength=classes).tolist()
+    others = [(-count, c) for c, count in enumerate(votes) if c != predicted and count]
+    return Estimate(
+        value=p,
+        lower=float(lower[0]),
+        upper=float(upper[0]),
+        std_error=math.sqrt(max(variance, 1 / (4 * n)) / effective),
+        flips_to=min(others)[1] if others else None,
+        forwards=1 + n,
+        backwards=0,
+        interval="clopper-pearson",
+        note=f"margins are not normal (skewness {details['skewness']:.2f}, kurtosis {details['kurtosis']:.2f}): decided by votes",
+        votes=tuple(votes),
+        details=details,
+    )
+
+
+def _probability(even: Tensor, odd: Tensor) -> tuple[Tensor, Tensor]:
+    moments = pair_moments(even, odd)
+    p, error = mvn_cdf(*standardise(moments.mean, moments.covariance))
+    return p.clamp(0, 1), error
+
+
+def _probit(p: Tensor) -> Tensor:
+    y: Tensor = torch.special.ndtri(p.clamp(_EDGE, 1 - _EDGE))
+    return y
+
+
+def _delta(even: Tensor, odd: Tensor, centre: Tensor) -> Tensor:
+    """Standard error on the probit scale that h pairs of normal draws leave, from the deciding margin (the first)."""
+    pairs = even.shape[1]
+    v_even = even[:, :, 0].var(1)
+    total = v_even + odd[:, :, 0].square().mean(1)
+    share = torch.where(total > 0, v_even / torch.where(total > 0, total, 1.0), 0.0)
+    return (share / pairs + centre.square() / (4 * pairs)).sqrt()

@@ -1,0 +1,176 @@
+"""`logit_gaussian`: exact where margins are normal, caught where they are not, and stopping when it is told to."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from pydantic import ValidationError
+from torch import Tensor, nn
+
+from robaudit.estimators.base import Estimate
+from robaudit.estimators.logit_gaussian import LogitGaussian, skew_warning
+from robaudit.estimators.normal_margins import mc_instead, normal_margins
+from tests.estimators.tools import build, curved, linear, work_on
+
+
+def values(estimates: object) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    assert isinstance(estimates, list)
+    return np.array([e.value for e in estimates if isinstance(e, Estimate)])
+
+
+def skewed(x: Tensor) -> Tensor:
+    """Three classes whose margins are log-normal under Gaussian noise: skewness about 2 at sigma 0.3."""
+    u = torch.linspace(-1, 1, 24, dtype=x.dtype)
+    v = torch.cos(torch.arange(24, dtype=x.dtype))
+    flat = x.flatten(1) - 0.5
+    return torch.stack([flat.new_zeros(len(x)), 0.8 - torch.exp(flat @ u), -0.2 - torch.exp(0.8 * flat @ v)], dim=1)
+
+
+def test_linear_models_err_by_the_covariance_alone() -> None:
+    """Pairs make the mean exact; what is left falls as 1 / sqrt(draws)."""
+    work = work_on(linear(5), sigma=0.5, images=60)
+    exact = values(build("taylor").estimate(work))
+    error = {n: np.sqrt(np.mean((values(LogitGaussian(samples=n).estimate(work)) - exact) ** 2)) for n in (64, 1024)}
+    assert error[64] < 0.03
+    assert error[1024] < 0.6 * error[64]
+
+
+def test_the_interval_covers_on_a_linear_model() -> None:
+    images = 300
+    work = work_on(linear(2), sigma=0.6, images=images)
+    exact = values(build("taylor").estimate(work))
+    rows = LogitGaussian(samples=64).estimate(work)
+    covered = [e.lower is not None and e.upper is not None and e.lower <= t <= e.upper for e, t in zip(rows, exact, strict=True)]
+    assert sum(covered) / images >= 0.95 - 3 * math.sqrt(0.95 * 0.05 / images)
+
+
+def test_close_to_converged_mc_on_a_curved_network() -> None:
+    work = work_on(curved(), sigma=0.3, images=30)
+    truth = values(build("mc", samples=8192).estimate(work_on(curved(), sigma=0.3, images=30, seed=5)))
+    rmse = np.sqrt(np.mean((values(LogitGaussian(samples=1024).estimate(work)) - truth) ** 2))
+    votes = np.sqrt(np.mean(truth * (1 - truth) / 1024))
+    assert rmse < votes + 3 * math.sqrt(0.25 / 8192)
+
+
+def test_skewed_margins_are_caught_and_decided_by_votes() -> None:
+    work = work_on(skewed, sigma=0.3, images=40, gradients=False)
+    truth = values(build("mc", samples=8192).estimate(work_on(skewed, sigma=0.3, images=40, seed=5, gradients=False)))
+    estimates = LogitGaussian(samples=1024).estimate(work)
+    doubtful = (truth > 0.02) & (truth < 0.98)
+    assert doubtful.sum() >= 10
+    flagged = np.array([e.note.startswith("margins are not normal") for e in estimates])
+    assert flagged[doubtful].mean() > 0.9
+    assert all(e.interval == "clopper-pearson" and e.votes is not None for e, f in zip(estimates, flagged, strict=True) if f)
+    error = values(estimates)[doubtful] - truth[doubtful]
+    assert np.sqrt(np.mean(error**2)) < 2 * math.sqrt(0.25 / 1024)  # pairs may agree: at most twice the variance of votes
+
+
+def test_what_the_normal_fit_alone_would_have_said_is_wrong() -> None:
+    """The failure that the test above catches is real: without it the bias is far beyond sampling."""
+    work = work_on(skewed, sigma=0.3, images=40, gradients=False)
+    truth = values(build("mc", samples=8192).estimate(work_on(skewed, sigma=0.3, images=40, seed=5, gradients=False)))
+    logits = torch.zeros(40, 4096, 3, dtype=torch.float64)
+    for batch, part in work.engine.noisy_logits(work.x, work.ids, work.sigma, 4096, pairs=True):
+        logits[batch.image, batch.draw] = part.double()
+    g = logits.gather(2, work.clean.predicted[:, None, None].expand(-1, 4096, 1)) - logits.gather(
+        2, work.others[:, None].expand(-1, 4096, -1)
+    )
+    fit = normal_margins(g)
+    doubtful = (truth > 0.02) & (truth < 0.98)
+    assert np.sqrt(np.mean((fit.value.numpy()[doubtful] - truth[doubtful]) ** 2)) > 0.03
+    assert not fit.normal.numpy()[doubtful].any()
+
+
+@pytest.mark.parametrize("allocate", ["each", "mean"])
+def test_tolerance_stops_each_image_by_itself(allocate: str) -> None:
+    estimator = LogitGaussian.model_validate({"tolerance": 0.01, "allocate": allocate, "max_samples": 512})
+    together = estimator.estimate(work_on(curved(), sigma=0.3, images=12))
+    draws = [e.forwards - 1 for e in together]
+    assert min(draws) >= 32
+    assert max(draws) <= 512
+    assert len(set(draws)) > 2
+    for e in together:
+        assert e.std_error is not None
+        done = e.std_error <= 0.01 if allocate == "each" else e.std_error**2 / (e.forwards - 1) <= 1e-6
+        assert done != e.note.endswith("undecided: the tolerance was not reached")
+    alone = [estimator.estimate(work_on(curved(), sigma=0.3, images=1, first=i))[0] for i in range(12)]
+    assert [e.forwards for e in alone] == [e.forwards for e in together]
+    assert values(alone) == pytest.approx(values(together), abs=1e-6)
+
+
+def test_more_rounds_continue_the_same_draws() -> None:
+    """An image that stops after 64 passes says what a run with samples: 64 says."""
+    rounds = LogitGaussian(tolerance=0.02, max_samples=256).estimate(work_on(curved(), sigma=0.3, images=20))
+    for i, e in enumerate(rounds):
+        fixed = LogitGaussian(samples=e.forwards - 1).estimate(work_on(curved(), sigma=0.3, images=1, first=i))[0]
+        assert e.value == pytest.approx(fixed.value, abs=1e-6)
+
+
+def test_more_classes_than_draws() -> None:
+    """Low rank covariance, and classes beyond the 64 that compete: still close to mc."""
+    work = work_on(linear(150), sigma=0.1, images=10)
+    truth = values(build("mc", samples=4096).estimate(work))
+    assert np.abs(values(LogitGaussian(samples=64).estimate(work)) - truth).max() < 0.15
+    assert np.sqrt(np.mean((values(LogitGaussian(samples=1024).estimate(work)) - truth) ** 2)) < 0.03
+
+
+def test_the_average_skewness_warns() -> None:
+    assert skew_warning([0.02, -0.3, 0.25] * 10, 0.5, "logit_gaussian") == []
+    (line,) = skew_warning([-0.5, -0.1, -0.9, -0.5] * 5, 0.5, "logit_gaussian")
+    assert line.startswith("logit_gaussian: the margins are skewed at sigma 0.5 (-0.50 on average over 20 images)")
+    assert skew_warning([3.0] * 5, 0.5, "logit_gaussian") == []  # too few to say
+
+
+def test_votes_of_agreeing_pairs_are_fewer_draws() -> None:
+    independent = torch.tensor([0, 1, 1, 0] * 16)
+    agreeing = torch.tensor([0, 0, 1, 1] * 16)
+    shape = {"skewness": 1.0, "kurtosis": 2.0}
+    narrow, wide = (mc_instead(winners, 0, 2, shape) for winners in (independent, agreeing))
+    assert narrow.value == wide.value == 0.5
+    assert wide.lower is not None
+    assert narrow.lower is not None
+    assert wide.lower < narrow.lower
+
+
+@pytest.mark.parametrize("options", [{"samples": 20}, {"samples": 0}, {"tolerance": 0}, {"allocate": "mean"}, {"max_samples": 33}])
+def test_bad_options(options: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        LogitGaussian.model_validate(options)
+
+
+@pytest.mark.slow
+def test_a_trained_deep_network_is_caught() -> None:
+    """A ReLU network of 8 layers on the embedded digits at sigma .5: the normal fit is off by .1, the votes are not."""
+    from pathlib import Path
+
+    from robaudit.datasets import open_dataset
+    from robaudit.estimators.engine import Engine
+    from robaudit.estimators.work import CleanPass, Work
+    from robaudit.models import from_module
+    from robaudit.noise import GaussianNoise
+    from robaudit.spec import DigitsSpec
+
+    data = open_dataset(DigitsSpec(kind="digits", split="train"), base_dir=Path(), trust=False)
+    samples = [data[i] for i in range(len(data))]
+    x, y = torch.stack([s.pixels.float() for s in samples]), torch.tensor([s.label for s in samples])
+    generator = torch.Generator().manual_seed(0)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        layers = [m for i in range(8) for m in (nn.Linear(64 if i == 0 else 60, 60), nn.ReLU())]
+        network = nn.Sequential(nn.Flatten(), *layers, nn.Linear(60, 10))
+    optimiser = torch.optim.Adam(network.parameters(), lr=1e-3)
+    for _ in range(100):
+        for batch in torch.randperm(len(x), generator=generator).split(128):
+            optimiser.zero_grad()
+            nn.functional.cross_entropy(network(x[batch]), y[batch]).backward()
+            optimiser.step()
+    engines = [Engine(from_module(network), GaussianNoise(seed, torch.device("cpu")), 10) for seed in (1, 2)]
+    clean = CleanPass.of(engines[0], x[:48], gradients=False)
+    ids, labels = [str(i) for i in range(48)], y[:48]
+    truth = values(build("mc", samples=8192).estimate(Work(ids, x[:48], labels, 0.5, clean, engines[1])))
+    estimates = LogitGaussian(samples=1024).estimate(Work(ids, x[:48], labels, 0.5, clean, engines[0]))
+    assert np.mean([e.note.startswith("margins are not normal") for e in estimates]) > 0.8
+    assert np.sqrt(np.mean((values(estimates) - truth) ** 2)) < 0.025
