@@ -54,6 +54,6 @@ def chunk_size(tasks: Sequence[Task], classes: int, shape: Sequence[int]) -> int
     costs = [task.chosen.estimator.passes(classes) for task in tasks]
     passes = sum(forwards + 2 * backwards for forwards, backwards in costs)
     by_passes = _CHUNK_VALUES // (max(1, passes) * math.prod(shape))
-    by_memory = _FIT_BYTES // (8 * (classes - 1) * math.prod(shape) * 4)
-    differentiates = any("gradients" in task.chosen.estimator.needs for task in tasks)
-    return max(1, min(_CHUNK_IMAGES, by_passes, by_memory if differentiates else _CHUNK_IMAGES))
+    held = max((t.chosen.estimator.differentiated(classes) for t in tasks if "gradients" in t.chosen.estimator.needs), default=0)
+    by_memory = _FIT_BYTES // (8 * held * math.prod(shape) * 4) if held else _CHUNK_IMAGES
+    return max(1, min(_CHUNK_IMAGES, by_passes, by_memory))

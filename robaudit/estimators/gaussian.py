@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from robaudit.estimators.base import Estimate
-from robaudit.estimators.work import Work
-from robaudit.numerics.mvn import mvn_cdf
 
 _VISIBLE_ERROR = 2e-3
 
@@ -22,12 +20,6 @@ def plain_estimates(
         Estimate(value=p, flips_to=c, forwards=passes[0], backwards=passes[1], note=note)
         for p, c, note in zip(values, flips_to, remarks, strict=True)
     ]
-
-
-def orthant_estimates(work: Work, z: Tensor, r: Tensor, passes: tuple[int, int]) -> list[Estimate]:
-    """Phi_R(z) for each image, without an interval; a numerical error of the CDF that shows is noted."""
-    p, error = mvn_cdf(z, r)
-    return plain_estimates(p.clamp(0, 1).tolist(), work.nearest(z), passes, cdf_notes(error))
 
 
 def cdf_notes(error: Tensor) -> list[str]:

@@ -9,9 +9,10 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from robaudit.estimators.base import P_ROBUST, Estimate, Estimator, Need, Quantity
+from robaudit.estimators.base import P_ROBUST, Estimate, Need, Quantity
 from robaudit.estimators.gaussian import cdf_notes
 from robaudit.estimators.jackknife import Spread, jackknife, probit, probit_inverse
+from robaudit.estimators.selection import SELECTING_FORWARDS, FewClasses, left_out_notes
 from robaudit.estimators.work import Linear, Work
 from robaudit.numerics.moments import standardise
 from robaudit.numerics.mvn import mvn_cdf
@@ -19,12 +20,13 @@ from robaudit.numerics.mvn import mvn_cdf
 _GROUPS = 8
 
 
-class NoisyLinearOptions(Estimator):
+class NoisyLinearOptions(FewClasses):
     """What `mmse` and `mmse_mvs` share: their options, their cost and their grouped draws.
 
     Args:
         samples: noisy copies of each image (5 to 10 are said to be enough; 500 to 1,000 are converged).
         pairs: draw antithetic pairs (+eps, -eps); False is the published form.
+        classes: with more than 33 classes, the most classes differentiated.
     """
 
     quantity: ClassVar[Quantity] = P_ROBUST
@@ -41,18 +43,20 @@ class NoisyLinearOptions(Estimator):
         return self
 
     def passes(self, classes: int) -> tuple[int, int]:
-        """The clean pass, a forward pass for each draw and a backward pass for each draw and margin."""
-        return 1 + self.samples, self.samples * (classes - 1)
+        """The clean pass, a forward pass for each draw and a backward pass for each draw and margin; those that select classes."""
+        most = self.most(classes)
+        return 1 + (0 if most is None else SELECTING_FORWARDS) + self.samples, self.samples * (most or classes - 1)
 
     def linear(self, work: Work) -> Linear:
         """The fit of each image in at most 8 groups of draws (pairs stay together)."""
         units = self.samples // 2 if self.pairs else self.samples
-        return work.noisy_linear(self.samples, pairs=self.pairs, groups=min(_GROUPS, units))
+        return work.noisy_linear(self.samples, pairs=self.pairs, groups=min(_GROUPS, units), most=self.most(work.classes))
 
-    def estimates(self, work: Work, spread: Spread, z: Tensor, notes: Sequence[str]) -> list[Estimate]:
+    def estimates(self, work: Work, linear: Linear, spread: Spread, z: Tensor, notes: Sequence[str]) -> list[Estimate]:
         """Rows from values and their jackknife spread."""
         forwards, backwards = self.passes(work.classes)
-        rows = zip(*(spread.lists()), work.nearest(z), notes, strict=True)
+        taken = [backwards] * len(z) if linear.kept is None else (self.samples * linear.kept.counts).tolist()
+        rows = zip(*(spread.lists()), work.nearest(z, linear.others), taken, notes, strict=True)
         return [
             Estimate(
                 value=p,
@@ -61,11 +65,11 @@ class NoisyLinearOptions(Estimator):
                 std_error=error,
                 flips_to=flip,
                 forwards=forwards,
-                backwards=backwards,
+                backwards=backward,
                 interval="none" if lower is None else self.interval,
                 note=note,
             )
-            for p, lower, upper, error, flip, note in rows
+            for p, lower, upper, error, flip, backward, note in rows
         ]
 
 
@@ -100,5 +104,7 @@ class Mmse(NoisyLinearOptions):
         z, r = fitted_limits(work, linear)
         p, error = mvn_cdf(z, r)
         left_out = [mvn_cdf(*fitted_limits(work, linear, g))[0] for g in range(len(linear.counts))]
-        spread = jackknife(p.clamp(0, 1), left_out, probit, probit_inverse)
-        return self.estimates(work, spread, z, cdf_notes(error))
+        p = p.clamp(0, 1)
+        spread = jackknife(p, left_out, probit, probit_inverse)
+        missing = None if linear.kept is None else torch.minimum(linear.kept.failure, p)
+        return self.estimates(work, linear, spread, z, left_out_notes(missing, cdf_notes(error)))

@@ -10,6 +10,7 @@ import torch
 from robaudit.estimators.base import Estimate
 from robaudit.estimators.jackknife import jackknife
 from robaudit.estimators.mmse import NoisyLinearOptions, fitted_limits
+from robaudit.estimators.selection import left_out_notes
 from robaudit.estimators.work import Work
 from robaudit.numerics.moments import mv_sigmoid
 
@@ -32,5 +33,7 @@ class MmseMvSigmoid(NoisyLinearOptions):
         linear = self.linear(work)
         z, _ = fitted_limits(work, linear)
         left_out = [mv_sigmoid(fitted_limits(work, linear, g)[0]) for g in range(len(linear.counts))]
-        spread = jackknife(mv_sigmoid(z), left_out, torch.logit, torch.sigmoid)
-        return self.estimates(work, spread, z, [""] * len(z))
+        p = mv_sigmoid(z)
+        spread = jackknife(p, left_out, torch.logit, torch.sigmoid)
+        missing = None if linear.kept is None else linear.kept.odds_effect(p)
+        return self.estimates(work, linear, spread, z, left_out_notes(missing, [""] * len(z)))

@@ -10,22 +10,49 @@ import torch
 from torch import Tensor
 
 from robaudit.estimators.engine import Engine
+from robaudit.estimators.selection import ALL, SELECTING_FORWARDS, Kept, keep_margins
 from robaudit.numerics.jacobian import margin_gradients, margins, other_classes
+from robaudit.numerics.pair_moments import halves
+
+_STEP = 1 / 64
+_ALIKE_ROWS = 8  # on the CPU as fast as more (measured), and fewer images wait for the one that keeps most
 
 
 @dataclass(frozen=True, slots=True)
 class Linear:
     """Linear fits g_i ~ c_i + u_i . eps of the margins, one for each image and group of draws.
 
+    A margin that is not kept (class -1) has c = 1 and u = 0: it never fails.
+
     Attributes:
         mean: margins c (images, groups, margins), float64.
         gradients: u (images, groups, margins, pixels).
         counts: draws in each group (groups,).
+        others: class behind each margin (images, margins).
+        kept: what was selected, or None when all margins are there.
     """
 
     mean: Tensor
     gradients: Tensor
     counts: Tensor
+    others: Tensor
+    kept: Kept | None
+
+
+@dataclass(frozen=True, slots=True)
+class Tangent:
+    """Tangents of the margins at the clean images, with the conventions of :class:`Linear`.
+
+    Attributes:
+        mean: margins c (images, margins), float64.
+        gram: covariance of u_i . z under the standard noise (images, margins, margins), float64.
+        others, kept: as in :class:`Linear`.
+    """
+
+    mean: Tensor
+    gram: Tensor
+    others: Tensor
+    kept: Kept | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +66,16 @@ class CleanPass:
 
     @classmethod
     def of(cls, engine: Engine, x: Tensor, *, gradients: bool) -> CleanPass:
-        """Pass the clean images through the network once; with ``gradients`` one Jacobian serves all who linearise there."""
-        if not gradients:
+        """Pass the clean images through the network once; with ``gradients`` one Jacobian serves all who linearise there.
+
+        With more than 33 classes no gradients are recorded: :meth:`Work.tangent` takes those that matter at its sigma.
+        """
+        if not gradients or engine.classes - 1 > ALL:
             logits = engine.logits(x)
             predicted = logits.argmax(1)
             return cls(logits, predicted, margins(logits, predicted), None)
         parts = []
-        for part in x.split(engine.gradient_rows(x.shape[1:])):
+        for part in x.split(engine.gradient_rows(x.shape[1:], engine.classes - 1)):
             logits, g, u = margin_gradients(engine.model, part)
             parts.append((logits.double(), g.double(), engine.noise.gram(u)))
         logits, g, gram = (torch.cat(pieces) for pieces in zip(*parts, strict=True))
@@ -75,7 +105,8 @@ class Work:
     sigma: float
     clean: CleanPass
     engine: Engine
-    _shared: dict[tuple[object, ...], Linear] = field(default_factory=dict, repr=False)
+    _fits: dict[tuple[object, ...], Linear] = field(default_factory=dict, repr=False)
+    _tangents: dict[int | None, Tangent] = field(default_factory=dict, repr=False)
 
     @property
     def classes(self) -> int:
@@ -87,33 +118,92 @@ class Work:
         """Class index behind each margin (n, classes - 1)."""
         return other_classes(self.clean.predicted, self.classes)
 
-    def nearest(self, z: Tensor) -> list[int]:
-        """The class of the smallest z (n, classes - 1): the likeliest flip."""
-        return [int(c) for c in self.others.gather(1, z.argmin(1, keepdim=True))[:, 0]]
+    def nearest(self, z: Tensor, others: Tensor | None = None) -> list[int]:
+        """The class of the smallest z (n, k): the likeliest flip; ``others`` names the classes when they are not all."""
+        classes = self.others if others is None else torch.where(others < 0, others[:, :1], others)
+        return [int(c) for c in classes.gather(1, z.argmin(1, keepdim=True))[:, 0]]
 
-    def noisy_linear(self, draws: int, *, pairs: bool, groups: int) -> Linear:
+    def tangent(self, most: int | None = None) -> Tangent:
+        """Margins and gradients at the clean images, of all classes or of those that matter at this sigma, ``most`` at most.
+
+        Raises:
+            ValueError: if the clean pass should have recorded gradients and has not.
+        """
+        if self.classes - 1 <= ALL:
+            if self.clean.gram is None:
+                raise ValueError("the clean pass has recorded no gradients; declare linearises_clean")
+            return Tangent(self.clean.margins, self.clean.gram, self.others, None)
+        if most not in self._tangents:
+            self._tangents[most] = self._tangent(most)
+        return self._tangents[most]
+
+    def noisy_linear(self, draws: int, *, pairs: bool, groups: int, most: int | None = None) -> Linear:
         """Mean margins and gradients over noisy copies, in groups of draws; computed once for all estimators that ask alike.
 
-        Memory is images x groups x margins x pixels, whatever the number of draws.
+        Memory is images x groups x margins x pixels, whatever the number of draws; with ``most`` only so many margins are kept.
         """
-        key = (draws, pairs, groups)
-        if key not in self._shared:
-            self._shared[key] = self._noisy_linear(draws, pairs, groups)
-        return self._shared[key]
+        key = (draws, pairs, groups, most)
+        if key not in self._fits:
+            self._fits[key] = self._noisy_linear(draws, pairs, groups, most)
+        return self._fits[key]
 
-    def _noisy_linear(self, draws: int, pairs: bool, groups: int) -> Linear:
-        n, k = len(self.x), self.classes - 1
+    def _tangent(self, most: int | None) -> Tangent:
+        kept = None if most is None else keep_margins(self.clean.margins, self._slopes(), self.others, most)
+        others = self.others if kept is None else kept.others
+        k = others.shape[1]
+        rows = self.engine.gradient_rows(self.x.shape[1:], k)
+        if kept and self.x.device.type == "cpu":
+            rows = min(rows, _ALIKE_ROWS)
+        mean = torch.empty((len(self.x), k), dtype=torch.float64, device=self.x.device)
+        gram = torch.empty((len(self.x), k, k), dtype=torch.float64, device=self.x.device)
+        for part in _alike(kept, len(self.x), self.x.device).split(rows):
+            wanted = others[part] if kept else None
+            _, g, u = margin_gradients(self.engine.model, self.x[part], self.clean.predicted[part], wanted)
+            mean[part], gram[part] = g.double(), self.engine.noise.gram(u)
+        return Tangent(mean, gram, others, kept)
+
+    def _slopes(self) -> Tensor:
+        """Estimated variance of each margin's tangent, (n, classes - 1): differences over a short step along each of 8 draws."""
+        g = self._few_margins(_STEP * self.sigma, pairs=False) - self.clean.margins[:, None]
+        return g.square().mean(1) / _STEP**2
+
+    def _few_margins(self, sigma: float, *, pairs: bool) -> Tensor:
+        """Margins of the first 8 noisy copies (n, 8, classes - 1), float64."""
+        n, draws = len(self.x), SELECTING_FORWARDS
+        logits = torch.empty((n * draws, self.classes), dtype=torch.float64, device=self.x.device)
+        for batch, part in self.engine.noisy_logits(self.x, self.ids, sigma, draws, pairs=pairs):
+            logits[batch.image * draws + batch.draw] = part.double()
+        return margins(logits, self.clean.predicted.repeat_interleave(draws)).view(n, draws, -1)
+
+    @cached_property
+    def _moments(self) -> tuple[Tensor, Tensor]:
+        """Estimated mean and variance of each margin under the noise (n, classes - 1), from 4 antithetic pairs."""
+        even, odd = halves(self._few_margins(self.sigma, pairs=True))
+        return even.mean(1), even.var(1) + odd.square().mean(1)
+
+    def _noisy_linear(self, draws: int, pairs: bool, groups: int, most: int | None) -> Linear:
+        kept = None if most is None else keep_margins(*self._moments, self.others, most)
+        others = self.others if kept is None else kept.others
+        n, k = others.shape
         per_unit = 2 if pairs else 1
         units = draws // per_unit
         mean = torch.zeros((n * groups, k), dtype=torch.float64, device=self.x.device)
         gradients = torch.zeros((n * groups, k, self.x[0].numel()), dtype=self.x.dtype, device=self.x.device)
-        rows = self.engine.gradient_rows(self.x.shape[1:])
-        for batch in self.engine.noisy_batches(self.x, self.ids, self.sigma, draws, rows, pairs=pairs):
-            _, g, u = margin_gradients(self.engine.model, batch.x, self.clean.predicted[batch.image])
-            slot = batch.image * groups + (batch.draw // per_unit) * groups // units
+        rows = self.engine.gradient_rows(self.x.shape[1:], k)
+        order = _alike(kept, n, self.x.device)
+        x, ids = self.x[order], [self.ids[b] for b in order.tolist()]
+        for batch in self.engine.noisy_batches(x, ids, self.sigma, draws, rows, pairs=pairs):
+            image = order[batch.image]
+            _, g, u = margin_gradients(self.engine.model, batch.x, self.clean.predicted[image], others[image] if kept else None)
+            slot = image * groups + (batch.draw // per_unit) * groups // units
             mean.index_add_(0, slot, g.double())
             gradients.index_add_(0, slot, u)
         counts = torch.bincount(torch.arange(units, device=self.x.device) * groups // units, minlength=groups) * per_unit
         mean = mean.view(n, groups, k) / counts[:, None]
         gradients = gradients.view(n, groups, k, -1).div_(counts.to(gradients.dtype)[:, None, None])
-        return Linear(mean, gradients, counts)
+        return Linear(mean, gradients, counts, others, kept)
+
+
+def _alike(kept: Kept | None, images: int, device: torch.device) -> Tensor:
+    """An order of the images in which those that keep alike many margins share their passes."""
+    return torch.arange(images, device=device) if kept is None else kept.counts.argsort(stable=True)
