@@ -38,7 +38,7 @@ def write_gallery(run: Run, flagged: Sequence[Flagged], folder: Path, *, trust: 
     noise = GaussianNoise(spec.run.seed, torch.device("cpu"))
     written = 0
     for one in flagged:
-        target = folder / f"{one.key.estimator}-{sigma_text(one.key.sigma)}"
+        target = folder / _plain(f"{one.key.estimator}-{sigma_text(one.key.sigma)}")
         try:
             target.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -78,4 +78,9 @@ def _as_array(image: Tensor) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
 def _name(rank: int, sample: Flag, names: Sequence[str] | None) -> str:
     flip = f"-to-{class_name(sample.flips_to, names)}" if sample.flips_to is not None else ""
     text = f"{rank:03d}-{sample.id}-{class_name(sample.predicted, names)}{flip}"
-    return re.sub(r"[^\w.-]+", "_", text)[:120] + ".png"
+    return _plain(text)[:120] + ".png"
+
+
+def _plain(text: str) -> str:
+    """Letters, digits, dots, dashes and underscores only: nothing that leads out of a folder."""
+    return re.sub(r"[^\w.-]+", "_", text).lstrip(".")

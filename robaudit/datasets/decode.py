@@ -24,6 +24,9 @@ from robaudit.datasets.pixels import as_pixels
 from robaudit.errors import SampleError
 from robaudit.spec import ImageOptions
 
+FORMATS = ("BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
+"""What Pillow may decode: plain rasters. Others (EPS) start programs of the machine."""
+
 _SIXTEEN_BITS = 65535.0
 _MOST_PIXELS = 89_478_485  # Pillow's own limit against decompression bombs
 
@@ -44,7 +47,7 @@ def read_image(path: Path, where: str, options: ImageOptions) -> Tensor:
     """
     try:
         _refuse_special(path, where)
-        with Image.open(path) as image:
+        with Image.open(path, formats=FORMATS) as image:
             _refuse_bomb(image.size, where)
             image.load()
             return image_pixels(image, where, options)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from robaudit.datasets.files import reason
 from robaudit.datasets.pixels import as_label, as_pixels
 from robaudit.errors import DataError, SampleError, did_you_mean
 from robaudit.spec import PythonDatasetSpec
+from robaudit.trusted_code import importable
 
 
 class PythonDataset:
@@ -114,19 +114,14 @@ def load_target(target: str, base_dir: Path) -> Callable[..., Any]:
     module_name, colon, attribute = target.partition(":")
     if not colon or not all(part.isidentifier() for part in (*module_name.split("."), *attribute.split("."))):
         raise DataError(target, "is not a Python target", "write package.module:function")
-    folder = str(base_dir.resolve())
-    sys.path.insert(0, folder)
-    importlib.invalidate_caches()
     try:
-        found: Any = importlib.import_module(module_name)
+        with importable(base_dir, module_name):
+            found: Any = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         remedy = "modules are looked for next to the spec file and among the installed packages"
         raise DataError(target, f"no module {error.name!r}", remedy) from None
     except Exception as error:  # noqa: BLE001  the user's module may raise anything
         raise DataError(target, f"importing {module_name} raised {describe(error)}", "repair the module") from None
-    finally:
-        if folder in sys.path:
-            sys.path.remove(folder)
     for part in attribute.split("."):
         if not hasattr(found, part):
             public = [name for name in vars(found) if not name.startswith("_")] if hasattr(found, "__dict__") else []

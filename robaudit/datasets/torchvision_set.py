@@ -69,6 +69,9 @@ class TorchvisionDataset:
         return Sample(sample_id, pixels, label)
 
 
+_UNPICKLED = ("LSUN", "LSUNClass")
+
+
 def _build(spec: TorchvisionSpec, where: str, base_dir: Path) -> Any:
     """Construct the data set; what it prints goes to stderr."""
     from torchvision import datasets
@@ -76,6 +79,11 @@ def _build(spec: TorchvisionSpec, where: str, base_dir: Path) -> Any:
     classes = {name: getattr(datasets, name) for name in datasets.__all__ if isinstance(getattr(datasets, name), type)}
     if spec.name not in classes:
         raise DataError(f"torchvision {spec.name}", "is not in torchvision.datasets", did_you_mean(spec.name, classes))
+    if spec.name in _UNPICKLED:
+        what = "unpickles a cache file of the working folder, which may hold code"
+        raise DataError(
+            f"torchvision {spec.name}", what, "write its images to class folders (kind images), or load it yourself (kind python)"
+        )
     root = base_dir / Path(spec.root).expanduser()
     arguments = _arguments(spec, where, _parameters(classes[spec.name]), root)
     try:

@@ -20,6 +20,13 @@ class Spread:
     upper: Tensor | None
     std_error: Tensor | None
 
+    def widened(self, error: Tensor) -> Spread:
+        """With a numerical error of the value (3 standard errors) that leaving out groups does not show, (n,)."""
+        if self.lower is None or self.upper is None or self.std_error is None:
+            return self
+        lower, upper = (self.lower - error).clamp_min(0), (self.upper + error).clamp_max(1)
+        return Spread(self.value, lower, upper, torch.hypot(self.std_error, error / 3))
+
     def lists(self) -> tuple[list[float], list[float | None], list[float | None], list[float | None]]:
         """value, lower, upper and std_error as lists, one entry an image."""
         missing: list[float | None] = [None] * len(self.value)

@@ -74,6 +74,7 @@ class MonteCarlo(Estimator):
             interval=self.interval,
             note=f"{broken} noisy copies gave non-finite logits, counted as flips" if broken else "",
             votes=tuple(votes),
+            details={"not_finite": broken} if broken else None,
         )
 
 

@@ -105,6 +105,6 @@ class Mmse(NoisyLinearOptions):
         p, error = mvn_cdf(z, r)
         left_out = [mvn_cdf(*fitted_limits(work, linear, g))[0] for g in range(len(linear.counts))]
         p = p.clamp(0, 1)
-        spread = jackknife(p, left_out, probit, probit_inverse)
+        spread = jackknife(p, left_out, probit, probit_inverse).widened(error)
         missing = None if linear.kept is None else torch.minimum(linear.kept.failure, p)
         return self.estimates(work, linear, spread, z, left_out_notes(missing, cdf_notes(error)))

@@ -95,15 +95,16 @@ def normal_margins(g: Tensor) -> NormalMargins:
     jackknife = ((groups - 1) / groups * (y - y.mean(0)).square().sum(0)).sqrt()
     spread = torch.maximum(jackknife, _delta(even, odd, centre))
     reach = float(student.ppf(0.975, groups - 1)) * spread
-    lower, upper = torch.special.ndtr(centre - reach), torch.special.ndtr(centre + reach)
+    error = error + omitted
+    lower, upper = torch.special.ndtr(centre - reach) - error, torch.special.ndtr(centre + reach) + error
     density = torch.exp(-centre.square() / 2) / math.sqrt(2 * math.pi)
     shape = shape_of_pairs(even[:, :, 0], odd[:, :, 0])
     return NormalMargins(
         value=value,
-        lower=torch.minimum(lower, value),
-        upper=torch.maximum(upper, value),
-        std_error=density * spread,
-        error=error + omitted,
+        lower=torch.minimum(lower, value).clamp_min(0),
+        upper=torch.maximum(upper, value).clamp_max(1),
+        std_error=torch.hypot(density * spread, error / 3),
+        error=error,
         deciding=deciding,
         skewness=shape.skewness,
         kurtosis=shape.kurtosis,
@@ -115,7 +116,7 @@ def mc_instead(winners: Tensor, predicted: int, classes: int, details: Mapping[s
     """The votes of the same passes, for an image whose margins are not normal.
 
     The members of a pair may agree more than independent draws (rho > 0 between their indicators): the interval is that of
-    n / (1 + rho) independent draws.
+    n / (1 + rho) independent draws, n / 2 where all agree.
 
     Args:
         winners: winning class of each draw (draws,), -1 where the logits were not finite; pairs in turn.
@@ -126,7 +127,7 @@ def mc_instead(winners: Tensor, predicted: int, classes: int, details: Mapping[s
     kept = (winners == predicted).double()
     n, p = len(kept), float(kept.mean())
     variance = p * (1 - p)
-    rho = float(((kept[0::2] - p) * (kept[1::2] - p)).mean()) / variance if variance else 0.0
+    rho = float(((kept[0::2] - p) * (kept[1::2] - p)).mean()) / variance if variance else 1.0
     effective = n / (1 + max(0.0, rho))
     lower, upper = clopper_pearson([p * effective], [effective])
     votes = torch.bincount(winners[winners >= 0], minlength=classes).tolist()

@@ -113,7 +113,9 @@ class LogitModel(nn.Module):
             images = images.to(self.dtype)
         if self.clip:
             images = images.clamp(0.0, 1.0)
-        return (images - self.mean) / self.std if self._normalises else images
+        if self._normalises:
+            return (images - self.mean) / self.std
+        return images if self.clip else images.clone()  # the network may work in place: the caller's pixels are not its own
 
     def _logits(self, inputs: torch.Tensor) -> torch.Tensor:
         if self.memory_format is torch.contiguous_format:

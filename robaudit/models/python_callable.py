@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import importlib
 import inspect
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,8 +16,7 @@ from torch import nn
 from robaudit.errors import ModelError, did_you_mean
 from robaudit.models.base import LoadedNetwork, Source, file_sha256
 from robaudit.models.state import check_finite, state_sha256
-
-_imported_from: dict[str, Path] = {}  # top-level modules that came from a spec's folder
+from robaudit.trusted_code import importable
 
 
 class CallableNetwork(nn.Module):
@@ -60,7 +57,7 @@ def load_python(source: Source) -> LoadedNetwork:
     if source.path is not None and source.path.is_file():
         sha256 = file_sha256(source.path)
     elif isinstance(network, CallableNetwork):
-        sha256 = hashlib.sha256((source.spec.architecture or "").encode()).hexdigest()
+        sha256 = hashlib.sha256((source.spec.architecture or "").encode() + _code_of(network.function)).hexdigest()
     else:
         sha256 = state_sha256(network)
     return LoadedNetwork(network, "python", sha256, notes=("python: the model's own code ran (--trust)",))
@@ -88,7 +85,7 @@ def call_target(source: Source, *, with_path: bool = False) -> object:
             "pass --trust if you trust it, or convert the model to TorchScript, .pt2 or safetensors with a torchvision: architecture",
         )
     options: dict[str, Any] = dict(source.spec.architecture_options)
-    with _importable(source.base_dir, module_name):
+    with importable(source.base_dir, module_name):
         module = _import(target, module_name)
         function = _find(target, module, function_name)
         if with_path and source.path is not None and "path" not in options and _takes(function, "path"):
@@ -97,24 +94,6 @@ def call_target(source: Source, *, with_path: bool = False) -> object:
             return function(**options)
         except Exception as error:
             raise ModelError(f"architecture {target}", f"raised {type(error).__name__}: {error}", "see architecture_options") from error
-
-
-@contextlib.contextmanager
-def _importable(folder: Path, module_name: str) -> Iterator[None]:
-    top, entry = module_name.partition(".")[0], str(folder.resolve())
-    if _imported_from.get(top, folder.resolve()) != folder.resolve():  # another spec's module of the same name
-        for name in [name for name in sys.modules if name == top or name.startswith(top + ".")]:
-            del sys.modules[name]
-        del _imported_from[top]
-    known = top in sys.modules
-    sys.path.insert(0, entry)
-    importlib.invalidate_caches()
-    try:
-        yield
-    finally:
-        sys.path.remove(entry)
-        if not known and Path(getattr(sys.modules.get(top), "__file__", None) or "/").is_relative_to(folder.resolve()):
-            _imported_from[top] = folder.resolve()
 
 
 def _import(target: str, module_name: str) -> ModuleType:
@@ -146,3 +125,11 @@ def _takes(function: Callable[..., object], name: str) -> bool:
     except (TypeError, ValueError):
         return False
     return name in parameters or any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+
+
+def _code_of(function: Callable[..., object]) -> bytes:
+    """The source file a function stands in, as far as it is known: other code is another model."""
+    try:
+        return Path(inspect.getsourcefile(inspect.unwrap(function)) or "").read_bytes()
+    except (TypeError, OSError):
+        return b""

@@ -51,6 +51,9 @@ def _torchvision(name: str, short: str, options: dict[str, Any]) -> nn.Module:
 def _build(name: str, short: str, known: dict[str, Callable[..., nn.Module]], options: dict[str, Any]) -> nn.Module:
     if short not in known:
         raise ModelError(f"architecture {name}", "there is no such network", did_you_mean(short, known))
+    for option in ("weights", "weights_backbone"):
+        if options.get(option) is not None:
+            raise ModelError(f"architecture {name}", f"{option} would be downloaded", "leave it out: the weights come from model.path")
     builder = known[short]
     parameters = inspect.signature(builder).parameters
     if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):

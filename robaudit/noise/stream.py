@@ -18,17 +18,22 @@ def stream_key(seed: int, kind: str, sample_id: str) -> int:
 def block_seed(key: int, block: int) -> int:
     """The generator seed of one block of draws of a sample.
 
-    torch's CPU generator uses only the low 32 bits of a seed. They are a bijection of the block number (murmur3's finaliser),
-    so no two of a sample's first 2^32 blocks share a stream; blocks of different samples do with probability 2^-32 a pair.
+    torch's CPU generator uses only the low 32 bits of a seed. They are a permutation of the block number that the key chooses
+    (murmur3's finaliser twice, each half of the key mixed in before one of them): no two of a sample's first 2^32 blocks share
+    a stream, and two samples share single blocks by chance alone (2^-32 a pair of blocks), never a run of them.
     The high 32 bits, used on CUDA, are the key's.
     """
-    low = ((key & _MASK32) + block) & _MASK32
-    low ^= low >> 16
-    low = (low * 0x85EBCA6B) & _MASK32
-    low ^= low >> 13
-    low = (low * 0xC2B2AE35) & _MASK32
-    low ^= low >> 16
+    low = _mix(_mix((block & _MASK32) ^ (key & _MASK32)) ^ (key >> 32))
     return ((key >> 32) << 32 | low) & 0x7FFFFFFFFFFFFFFF
+
+
+def _mix(x: int) -> int:
+    """murmur3's finaliser: a bijection of 32 bits in which every bit depends on every other."""
+    x ^= x >> 16
+    x = (x * 0x85EBCA6B) & _MASK32
+    x ^= x >> 13
+    x = (x * 0xC2B2AE35) & _MASK32
+    return x ^ (x >> 16)
 
 
 def block_size(values_per_draw: int) -> int:

@@ -40,7 +40,8 @@ class NoisyAccuracy:
 
 def noisy_accuracy(rows: Sequence[Row], confidence: float = 0.95) -> NoisyAccuracy | None:
     """Accuracy under noise of the rows that have a label and votes; None when there is no such row."""
-    pairs = [(_votes_for(row.votes, row.label), sum(row.votes)) for row in rows if row.votes and row.label is not None and sum(row.votes)]
+    voted = [row for row in rows if row.votes and row.label is not None and draws_of(row)]
+    pairs = [(_votes_for(row.votes or (), row.label or 0), draws_of(row)) for row in voted]
     if not pairs:
         return None
     hits, draws = np.array(pairs, dtype=np.float64).T
@@ -51,6 +52,11 @@ def noisy_accuracy(rows: Sequence[Row], confidence: float = 0.95) -> NoisyAccura
         measured = float(lower), float(upper)
     error = float(np.sqrt(np.sum(p * (1.0 - p) / draws)) / p.size)
     return NoisyAccuracy(p.size, float(p.mean()), *mean_interval(p, 0.0, 1.0, confidence), error, *measured)
+
+
+def draws_of(row: Row) -> int:
+    """Noisy copies behind a row with votes: those whose logits were not finite voted for nobody, and count."""
+    return sum(row.votes or ()) + int((row.details or {}).get("not_finite", 0))
 
 
 def _votes_for(votes: tuple[int, ...], label: int) -> int:
