@@ -76,6 +76,8 @@ def audit(
     network = _model(asked, model, device, trust=trust)
     if old is not None and old["model"]["sha256"] != network.sha256:
         raise RunError(str(folder.path), "was made with other weights", "choose another --out")
+    if old is not None and old["device"].partition(" ")[0].partition(":")[0] != device.type:
+        raise RunError(str(folder.path), f"was begun on {old['device']}, where the noise is another", "choose another --out")
     for text in network.notes:
         ears.note(text)
     needs_gradients = [chosen.label for chosen in estimators if "gradients" in chosen.estimator.needs]

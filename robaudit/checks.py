@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -15,6 +15,7 @@ from robaudit.numerics.jacobian import margin_gradients
 from robaudit.provenance import image_digest
 
 CHECKED = 256
+_FEWEST, _BYTES = 32, 2**28  # fewer of large images: 256 MB at the most
 _ROWS = 64
 _PRESETS = {
     "mean: [0.485, 0.456, 0.406], std: [0.229, 0.224, 0.225] (ImageNet)": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
@@ -57,8 +58,14 @@ def check_input(model: LogitModel, dataset: Dataset, *, gradients: bool, skip_ba
         DataError: labels or class names do not fit the logits.
         NothingLeftError: no sample is readable.
     """
-    samples = list(_first(dataset, CHECKED, skip_bad=skip_bad))
-    x = torch.stack([s.pixels.to(model.dtype) for s in samples]).to(model.device)
+    samples: list[Sample] = []
+    seen: dict[str, tuple[str, int | None]] = {}
+    for sample in _first(dataset, CHECKED, skip_bad=skip_bad):
+        seen[sample.id] = (image_digest(sample), sample.label)
+        samples.append(replace(sample, pixels=sample.pixels.to(model.dtype)))
+        if len(samples) >= max(_FEWEST, _BYTES // (8 * sample.pixels.numel())):
+            break
+    x = torch.stack([s.pixels for s in samples]).to(model.device)
     logits = _forward(model, x, "the images")
     classes = logits.shape[1]
     if classes < 2:
@@ -75,10 +82,10 @@ def check_input(model: LogitModel, dataset: Dataset, *, gradients: bool, skip_ba
     known = (labels >= 0) & (labels < classes) & finite
     right = (logits.argmax(1) == labels) & known
     warnings = [*_range_warnings(dataset, x), *_output_warnings(model, logits[finite])]
+    warnings += list(_batch_warnings(model, x[:8], logits[finite]))
     warnings += list(_accuracy_warnings(model, x, labels, right, known, classes))
     if gradients:
         warnings += list(_gradient_warnings(model, x[finite][:8]))
-    seen = {s.id: (image_digest(s), s.label) for s in samples}
     return InputCheck(classes, len(samples), int(known.sum()), int(right.sum()), tuple(warnings), seen)
 
 
@@ -157,6 +164,17 @@ def _output_warnings(model: LogitModel, logits: Tensor) -> Iterator[str]:
     if bool(sums_to_one) and float(logits.min()) >= 0:
         advice = "their margins are far from normal: name the logits in model.output"
         yield f"{model.name}: the outputs look like probabilities, not logits; {advice}"
+
+
+def _batch_warnings(model: LogitModel, x: Tensor, logits: Tensor) -> Iterator[str]:
+    """Twice the same images, and each by itself: other logits mean chance inside the model, or images that see each other."""
+    spread = float(logits.max() - logits.min())
+    first, again = _forward(model, x, "the images"), _forward(model, x, "the images")
+    alone = torch.cat([_forward(model, x[i : i + 1], "one image") for i in range(len(x))])
+    if not torch.allclose(first, again, rtol=0, atol=1e-4 * spread, equal_nan=True):
+        yield f"{model.name}: the same images give other logits the second time; a random layer is active, and results will not repeat"
+    elif not torch.allclose(first, alone, rtol=0, atol=1e-3 * spread, equal_nan=True):
+        yield f"{model.name}: an image's logits depend on the other images of its batch; results depend on the batch size"
 
 
 def _accuracy_warnings(model: LogitModel, x: Tensor, labels: Tensor, right: Tensor, known: Tensor, classes: int) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -11,7 +12,7 @@ from typing import Literal
 import torch
 
 from robaudit.datasets.base import Dataset, Sample
-from robaudit.errors import RobauditError, RunError, SampleError
+from robaudit.errors import DataError, RunError, SampleError
 from robaudit.estimators.base import Estimate
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.work import CleanPass, Work
@@ -47,6 +48,10 @@ class Loop:
     def run(self, parts: Sequence[PartRecord]) -> list[PartRecord]:
         """Compute and write the missing parts; returns them."""
         ids = [self.dataset.sample_id(i) for i in range(len(self.dataset))]
+        if len(set(ids)) < len(ids):
+            twice = next(sample_id for sample_id, count in Counter(ids).items() if count > 1)
+            raise DataError(self.dataset.where, f"the id {twice!r} stands twice", "give every sample an id of its own")
+        before = {row.sample_id: (row.label, row.predicted) for part in parts for row in part.rows}
         digests = {sample_id: digest for part in parts for sample_id, digest in part.images.items()}
         done = self._done(parts)
         complete = sum(len(done.get(sample_id, ())) == len(self.tasks) for sample_id in ids)
@@ -57,7 +62,7 @@ class Loop:
             if complete < len(ids):
                 size = chunk_size(self.tasks, self.engine.classes, self._shape())
                 for chunk in chunks(ids, self.tasks, done, size):
-                    record = self._chunk(chunk, digests)
+                    record = self._chunk(chunk, digests, before)
                     self.folder.write_part(record)
                     written.append(record)
                     self.listener.advance(len(chunk.indices))
@@ -83,7 +88,7 @@ class Loop:
                     raise
         return torch.Size((1,))
 
-    def _chunk(self, chunk: Chunk, digests: Mapping[str, str]) -> PartRecord:
+    def _chunk(self, chunk: Chunk, digests: Mapping[str, str], before: Mapping[str, tuple[int | None, int]]) -> PartRecord:
         skipped: list[Skip] = []
         samples = list(self._samples(chunk, skipped, digests))
         if not samples:
@@ -105,10 +110,31 @@ class Loop:
             keep = torch.tensor(finite, device=x.device)
             samples = [s for s, ok in zip(samples, finite, strict=True) if ok]
             x, clean = x[keep], clean.select(keep)
+        self._refuse_another_model(samples, clean, before)
         seconds = {"clean": time.perf_counter() - started}
         rows = self._rows(samples, x, clean, chunk.tasks, seconds) if samples else []
-        images = {sample.id: image_digest(sample) for sample in samples}
-        return PartRecord(rows, skipped, images, seconds)
+        broken = {row.sample_id: row for row in rows if not math.isfinite(row.value)}
+        for sample_id, row in broken.items():
+            what = f"{row.estimator} gave {row.value} at sigma {row.sigma:g}"
+            remedy = "logits or gradients are not finite under noise, or the estimator is broken"
+            self._refuse(SampleError(f"{self.dataset.where}: {sample_id}", what, remedy), sample_id, skipped)
+        images = {sample.id: image_digest(sample) for sample in samples if sample.id not in broken}
+        return PartRecord([row for row in rows if row.sample_id not in broken], skipped, images, seconds)
+
+    def _refuse_another_model(self, samples: Sequence[Sample], clean: CleanPass, before: Mapping[str, tuple[int | None, int]]) -> None:
+        """A sample that has rows already must have the label and the prediction they were made with.
+
+        Raises:
+            RunError: it has not: the data, the model's code or what it runs on has changed.
+        """
+        for sample, predicted in zip(samples, clean.predicted.tolist(), strict=True):
+            label, then = before.get(sample.id, (sample.label, predicted))
+            if (label, then) != (sample.label, predicted):
+                what = (
+                    f"the label was {label} and is {sample.label}" if label != sample.label else f"was predicted {then} and is {predicted}"
+                )
+                remedy = "data, the model's code or the machine has changed since: choose another --out"
+                raise RunError(f"{self.dataset.where}: {sample.id}", what, remedy)
 
     def _rows(
         self, samples: Sequence[Sample], x: torch.Tensor, clean: CleanPass, tasks: Sequence[Task], seconds: dict[str, float]
@@ -123,7 +149,6 @@ class Loop:
                 work = Work(ids, x, labels, task.sigma, clean, self.engine)
             started = time.perf_counter()
             estimates = task.chosen.estimator.estimate(work)
-            _refuse_not_finite(estimates, ids, task)
             key = f"{task.chosen.label}@{task.sigma!r}"
             seconds[key] = seconds.get(key, 0.0) + time.perf_counter() - started
             rows += [_row(s, t, e, task, self.engine.noise.kind) for s, t, e in zip(samples, predicted, estimates, strict=True)]
@@ -151,18 +176,6 @@ class Loop:
             raise error.or_skip()
         self.listener.warn(f"skipped {error}")
         skipped.append(Skip(sample_id, str(error)))
-
-
-def _refuse_not_finite(estimates: Sequence[Estimate], ids: Sequence[str], task: Task) -> None:
-    """A value that is no finite number is a mistake of the estimator; nothing could be said about it.
-
-    Raises:
-        RobauditError: naming estimator and sample.
-    """
-    for estimate, sample_id in zip(estimates, ids, strict=True):
-        if not math.isfinite(estimate.value):
-            what = f"gave {estimate.value} for sample {sample_id} at sigma {task.sigma:g}"
-            raise RobauditError(f"estimator {task.chosen.label}", what, "leave it out, and tell its authors")
 
 
 def _row(sample: Sample, predicted: int, estimate: Estimate, task: Task, noise: str) -> Row:

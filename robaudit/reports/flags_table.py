@@ -63,9 +63,11 @@ def count_line(flagged: Flagged) -> str:
     text = f"{flagged.beyond:,} of {flagged.total:,} {kind}samples are {side} {flagged.threshold:g}"
     if flagged.with_interval == 0:
         return f"{text}; none surely, for these estimates have no interval."
-    return (
-        f"{text}, {flagged.surely:,} of them by their whole interval; for {flagged.maybe:,} the interval straddles {flagged.threshold:g}."
-    )
+    if flagged.likely:
+        whole = f"{flagged.likely:,} of them likely (their whole interval, which leaves out the estimator's bias)"
+    else:
+        whole = f"{flagged.surely:,} of them by their whole interval"
+    return f"{text}, {whole}; for {flagged.maybe:,} the interval straddles {flagged.threshold:g}."
 
 
 def _table(samples: Sequence[Flag], flagged: Flagged, names: Names | None, quantity: QuantityLike, *, narrow: bool) -> Table:
@@ -103,6 +105,8 @@ def _legend(flagged: Flagged) -> list[str]:
     lines = []
     if any(one.certainty in ("surely", "maybe") for one in listed):
         lines.append("surely: the whole interval is beyond the threshold; maybe: the interval straddles it.")
+    if any(one.certainty == "likely" for one in listed):
+        lines.append("likely: the whole interval is beyond the threshold, but covers sampling only, not the estimator's bias.")
     if any(one.certainty == "no interval" for one in listed):
         lines.append("~ no interval: an approximation of unknown error, so nothing is sure.")
     if flagged.filtered:

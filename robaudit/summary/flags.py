@@ -78,6 +78,7 @@ def flag(
         not_finite=len(rows) - len(finite),
         beyond=len(beyond),
         surely=certainties.count("surely"),
+        likely=certainties.count("likely"),
         maybe=certainties.count("maybe"),
         with_interval=len(kept) - certainties.count("no interval"),
     )
@@ -104,5 +105,5 @@ def _certainty(row: Row, below: float, sign: float) -> Certainty:
     if worst is None or best is None:
         return "no interval"
     if sign * best < sign * below:
-        return "surely"
+        return "likely" if row.interval.endswith(":sampling-only") else "surely"
     return "maybe" if sign * worst < sign * below else "no"

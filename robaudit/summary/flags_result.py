@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from robaudit.summary.groups import GroupKey, json_values
 
-Certainty = Literal["surely", "maybe", "no", "no interval"]
+Certainty = Literal["surely", "likely", "maybe", "no", "no interval"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +15,8 @@ class Flag:
     """One sample.
 
     Attributes:
-        certainty: whether it is beyond the threshold: "surely" (its whole interval is), "maybe" (the interval straddles the
+        certainty: whether it is beyond the threshold: "surely" (its whole interval is), "likely" (the same of an
+            interval that covers sampling only, not the estimator's bias), "maybe" (the interval straddles the
             threshold), "no" (its whole interval is on the robust side), "no interval" (none is claimed, so nothing is sure).
     """
 
@@ -47,6 +48,7 @@ class Flagged:
         not_finite: samples without a finite value, which are never ranked.
         beyond: how many of ``total`` have a value beyond the threshold, listed or not.
         surely: how many of those beyond their whole interval.
+        likely: the same, where the intervals cover sampling only.
         maybe: how many of ``total`` have an interval that straddles the threshold, whichever side the value is on.
         with_interval: how many of ``total`` have an interval.
     """
@@ -67,6 +69,7 @@ class Flagged:
     not_finite: int
     beyond: int
     surely: int
+    likely: int
     maybe: int
     with_interval: int
 

@@ -1,0 +1,137 @@
+"""Mistakes that a review found once: models that are not functions of one image, data and code that change under a run."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from robaudit import AuditSpec, RobauditError, Row, Run, audit
+from robaudit.datasets.base import Labels, Sample
+from robaudit.errors import RunError
+from robaudit.noise import GaussianNoise
+from robaudit.summary.accuracy import noisy_accuracy
+from tests.specs import digits
+
+
+class Images:
+    """Random images in memory."""
+
+    where, class_names = "images", None
+
+    def __init__(self, count: int = 6, ids: list[str] | None = None) -> None:
+        self._pixels = torch.rand(count, 1, 4, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+        self._ids = ids or [str(i) for i in range(count)]
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def sample_id(self, index: int) -> str:
+        return self._ids[index]
+
+    def labels(self) -> Labels | None:
+        return None
+
+    def __getitem__(self, index: int) -> Sample:
+        return Sample(self._ids[range(len(self))[index]], self._pixels[index], index % 2)
+
+
+class Net(nn.Module):
+    """Two logits from the mean pixel, in one of several bad ways."""
+
+    def __init__(self, way: str = "") -> None:
+        super().__init__()
+        self.way = way
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.way == "in place":
+            x.sub_(0.5).mul_(4)
+        else:
+            x = (x - 0.5) * 4
+        if self.way == "batch":
+            x = x - x.mean(0)
+        if self.way == "random":
+            x = x + torch.rand_like(x)
+        left = x.mean((1, 2, 3)) + 0.1
+        if self.way == "nan":
+            left = torch.where(x[:, 0, 0, 0] > 2.5, torch.nan, left)
+        return torch.stack([left, -left], dim=1)
+
+
+def run(tmp_path: Path, network: nn.Module, *, name: str = "run", data: Any = None, sigma: float = 0.3, **options: Any) -> Run:
+    document = digits(estimators=[{"mc": {"samples": 50}}, {"mmse": {"samples": 4}}], noise={"sigma": [sigma]})
+    spec = AuditSpec.model_validate(document).located(tmp_path, name)
+    return audit(spec, out=tmp_path / name, model=network, dataset=data or Images(), **options)
+
+
+def test_a_network_that_works_in_place_gives_the_same_rows(tmp_path: Path) -> None:
+    plain, in_place = (run(tmp_path, Net(way), name=way or "plain") for way in ("", "in place"))
+    for a, b in zip(plain.rows, in_place.rows, strict=True):
+        assert b.value == pytest.approx(a.value, abs=1e-6)
+
+
+@pytest.mark.parametrize(("way", "words"), [("batch", "depend on the other images"), ("random", "a random layer is active")])
+def test_a_model_that_is_no_function_of_the_image_warns(tmp_path: Path, way: str, words: str) -> None:
+    assert any(words in line for line in run(tmp_path, Net(way)).info["warnings"])
+
+
+def test_a_sane_model_does_not_warn(tmp_path: Path) -> None:
+    assert run(tmp_path, Net()).info["warnings"] == []
+
+
+def test_not_finite_under_noise_costs_one_sample_not_the_run(tmp_path: Path) -> None:
+    with pytest.raises(RobauditError, match=r"mmse gave nan at sigma 2; .*--on-error skip"):
+        run(tmp_path, Net("nan"), sigma=2.0)
+    skipping = run(tmp_path, Net("nan"), name="skipping", sigma=2.0, on_error="skip")
+    assert 0 < len(skipping.info["skipped"]) < 6
+    assert len(skipping.rows) == 2 * (6 - len(skipping.info["skipped"]))
+
+
+def test_not_finite_copies_count_against_accuracy_under_noise(tmp_path: Path) -> None:
+    rows = [r for r in run(tmp_path, Net("nan"), name="skipping", sigma=2.0, on_error="skip").rows if r.estimator == "mc"]
+    broken = [dataclasses.replace(r, label=r.predicted, votes=(20, 0), details={"not_finite": 30}) for r in rows]
+    found = noisy_accuracy([dataclasses.replace(r, predicted=0, label=0) for r in broken])
+    assert found is not None
+    assert found.value == pytest.approx(0.4)
+
+
+def test_ids_must_differ(tmp_path: Path) -> None:
+    with pytest.raises(RobauditError, match="the id 'a' stands twice"):
+        run(tmp_path, Net(), data=Images(3, ["a", "b", "a"]))
+
+
+def test_another_prediction_of_a_known_sample_is_another_model(tmp_path: Path) -> None:
+    class Flipped(Net):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x).flip(1)
+
+    run(tmp_path, Net())
+    document = digits(estimators=["softmax"], noise={"sigma": [0.3]})
+    spec = AuditSpec.model_validate(document).located(tmp_path, "run")
+    with pytest.raises(RunError, match=r"was predicted \d and is \d; data, the model's code or the machine has changed"):
+        audit(spec, out=tmp_path / "run", model=Flipped(), dataset=Images(), extend=True)
+
+
+def test_two_python_data_sets_of_the_same_name_do_not_mix(tmp_path: Path) -> None:
+    found: dict[str, list[Row]] = {}
+    for value in ("0.2", "0.8"):
+        folder = tmp_path / value
+        folder.mkdir()
+        code = f"import numpy as np\ndef load():\n    return [(np.full((1, 8, 8), {value}, dtype=np.float32), 0)] * 2\n"
+        (folder / "samedata.py").write_text(code, encoding="utf-8")
+        document = digits(dataset={"kind": "python", "target": "samedata:load"}, estimators=["softmax"])
+        spec = AuditSpec.model_validate(document).located(folder, "run")
+        found[value] = list(audit(spec, out=folder / "run", trust=True).rows)
+    assert found["0.2"][0].value != found["0.8"][0].value
+
+
+def test_noise_of_a_block_does_not_depend_on_where_reading_starts() -> None:
+    noise = GaussianNoise(0, torch.device("cpu"))
+    whole = torch.cat(list(noise.blocks("a", 300, (1, 8, 8))))
+    for start, draws in ((0, 10), (250, 20), (256, 44), (299, 1)):
+        assert np.array_equal(torch.cat(list(noise.blocks("a", draws, (1, 8, 8), start))), whole[start : start + draws])
