@@ -164,6 +164,8 @@ def _output_warnings(model: LogitModel, logits: Tensor) -> Iterator[str]:
     if bool(sums_to_one) and float(logits.min()) >= 0:
         advice = "their margins are far from normal: name the logits in model.output"
         yield f"{model.name}: the outputs look like probabilities, not logits; {advice}"
+    elif logits.shape[1] == 2 and bool((logits[:, 0] == 0).all()) and float(logits.min()) >= 0 and float(logits.max()) <= 1:
+        yield f"{model.name}: its one output lies within [0, 1] and looks like a probability; give the logit, which is positive for class 1"
 
 
 def _batch_warnings(model: LogitModel, x: Tensor, logits: Tensor) -> Iterator[str]:
@@ -225,7 +227,10 @@ def _gradient_warnings(model: LogitModel, x: Tensor) -> Iterator[str]:
             model.name, "has no gradients, and an estimator of this run needs them", "use mc or softmax, or another format of the model"
         )
     try:
-        _, _, u = margin_gradients(model, x)
+        nearest = (
+            _forward(model, x, "the images").topk(2, dim=1).indices.to(x.device)
+        )  # one margin an image: cheap for any number of classes
+        _, _, u = margin_gradients(model, x, nearest[:, 0], nearest[:, 1:])
     except (ValueError, RuntimeError) as error:
         raise ModelError(model.name, f"gives no gradients ({str(error).strip().splitlines()[0][:200]})", "use mc or softmax") from error
     dead = int((u.square().sum((1, 2)) == 0).sum())

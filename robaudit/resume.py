@@ -95,11 +95,17 @@ def extended(spec: AuditSpec, info: Mapping[str, Any], where: str) -> AuditSpec:
     limits = (old["dataset"]["limit"], new["dataset"]["limit"])
     document = {
         **new,
-        "dataset": {**new["dataset"], "limit": None if None in limits else max(limits)},
+        "dataset": {**new["dataset"], "limit": None if None in limits else max(limits), "sample": _larger(old, new)},
         "noise": {**new["noise"], "sigma": list(dict.fromkeys([*old["noise"]["sigma"], *new["noise"]["sigma"]]))},
         "estimators": estimators,
     }
     return AuditSpec.model_validate(document).located(spec.base_dir, spec.name)
+
+
+def _larger(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The larger of two random subsets of the same seed, which contains the smaller."""
+    samples = [document["dataset"]["sample"] for document in (old, new)]
+    return None if None in samples else max(samples, key=lambda sample: int(sample["size"]))
 
 
 def _label(entry: Mapping[str, Any]) -> str:

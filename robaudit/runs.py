@@ -103,7 +103,9 @@ class Run:
         for row in self.rows:
             found.setdefault((row.estimator, row.sigma), []).append(row)
         _known(self.path, "estimator", estimators, dict.fromkeys(name for name, _ in found))
-        _known(self.path, "sigma", sigmas, dict.fromkeys(sigma for _, sigma in found))
+        levels = dict.fromkeys(sigma for _, sigma in found)
+        sigmas = [_level(sigma, list(levels)) for sigma in sigmas]
+        _known(self.path, "sigma", sigmas, levels)
         keys = [key for key in found if (not estimators or key[0] in estimators) and (not sigmas or key[1] in sigmas)]
         return {key: found[key] for key in sorted(keys, key=list(found).index)}
 
@@ -122,6 +124,12 @@ def quantity_document(quantity: Quantity) -> dict[str, Any]:
 def _quantity(values: Mapping[str, Any]) -> Quantity:
     low, high = (end if values[key] is None else values[key] for key, end in (("low", -math.inf), ("high", math.inf)))
     return Quantity(**{**values, "low": low, "high": high})
+
+
+def _level(sigma: float, levels: Sequence[float]) -> float:
+    """The level that is meant: itself, or the only one within half a percent (tables print 8/255 as 0.0314)."""
+    near = [level for level in levels if abs(level - sigma) <= 0.005 * level]
+    return near[0] if sigma not in levels and len(near) == 1 else sigma
 
 
 def _known(path: Path, what: str, wanted: Sequence[Any], present: Mapping[Any, None]) -> None:
@@ -247,4 +255,6 @@ def base_identity(spec_document: Mapping[str, Any]) -> str:
     document["noise"].pop("sigma")
     document.pop("estimators")
     document["dataset"].pop("limit")
+    if document["dataset"]["sample"] is not None:
+        document["dataset"]["sample"].pop("size")
     return identity(document)

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, field_validator, model_validator
 
 DATASET_KINDS = ("npz", "images", "manifest", "torchvision", "digits", "python")
+SMALLEST_SIGMA, LARGEST_SIGMA = 1e-6, 1e3
 MODEL_FORMATS = ("torchscript", "pt2", "safetensors", "onnx", "python")
 
 
@@ -172,6 +173,11 @@ class NoiseSpec(Part):
     @field_validator("sigma")
     @classmethod
     def _distinct(cls, sigma: tuple[float, ...]) -> tuple[float, ...]:
+        for level in sigma:
+            if not SMALLEST_SIGMA <= level <= LARGEST_SIGMA:
+                raise ValueError(
+                    f"{level:g} is no noise level: pixels are in [0, 1]; give one from {SMALLEST_SIGMA:g} to {LARGEST_SIGMA:g}"
+                )
         if len(set(sigma)) != len(sigma):
             raise ValueError("the same sigma stands twice; list each once")
         return sigma

@@ -59,7 +59,7 @@ def load_spec(
     text = _read(path)
     raw, lines = _parse(text, str(path))
     for location, value in (overrides or {}).items():
-        put(raw, location, value)
+        put(raw, *_within_sample(raw, location, value))
     if sigmas:
         put(raw, ("noise", "sigma"), list(sigmas))
     if estimators:
@@ -122,3 +122,13 @@ def _index(node: yaml.Node, location: Location, lines: dict[Location, int], coun
     elif isinstance(node, yaml.SequenceNode):
         for i, value in enumerate(node.value):
             _index(value, (*location, i), lines, count)
+
+
+def _within_sample(raw: Mapping[str, Any], location: Location, value: Any) -> tuple[Location, Any]:
+    """``--limit N`` of a random subset is a smaller subset of the same seed, which the larger contains."""
+    dataset = raw.get("dataset")
+    sample = dataset.get("sample") if isinstance(dataset, dict) else None
+    if location == ("dataset", "limit") and isinstance(sample, dict):
+        size = sample.get("size")
+        return ("dataset", "sample", "size"), min(size, value) if isinstance(size, int) else size
+    return location, value

@@ -135,3 +135,39 @@ def test_noise_of_a_block_does_not_depend_on_where_reading_starts() -> None:
     whole = torch.cat(list(noise.blocks("a", 300, (1, 8, 8))))
     for start, draws in ((0, 10), (250, 20), (256, 44), (299, 1)):
         assert np.array_equal(torch.cat(list(noise.blocks("a", draws, (1, 8, 8), start))), whole[start : start + draws])
+
+
+class Sigmoid(nn.Module):
+    """A binary network that gives a probability in the place of a logit."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.sigmoid(20 * (x.mean((1, 2, 3)) - 0.5))
+
+
+def test_one_probability_in_the_place_of_a_logit_warns(tmp_path: Path) -> None:
+    assert any("looks like a probability" in line for line in run(tmp_path, Sigmoid()).info["warnings"])
+
+
+@pytest.mark.parametrize("sigma", [1e39, 1e-45, 2e3])
+def test_noise_levels_are_noise_levels(sigma: float) -> None:
+    with pytest.raises(ValueError, match="is no noise level"):
+        AuditSpec.model_validate(digits(noise={"sigma": [sigma]}))
+
+
+def test_a_level_as_the_tables_print_it_is_found(tmp_path: Path) -> None:
+    found = run(tmp_path, Net(), sigma=8 / 255)
+    assert list(found.groups(["mc"], [0.0314])) == [("mc", 8 / 255)]
+    with pytest.raises(RunError, match=r"has no sigma 0.04"):
+        found.groups([], [0.04])
+
+
+def test_limit_of_a_random_subset(tmp_path: Path) -> None:
+    from robaudit.spec_file import load_spec
+    from tests.specs import write
+
+    path = write(tmp_path, digits(dataset={"kind": "digits", "sample": {"size": 9}}))
+    small = audit(load_spec(path, overrides={("dataset", "limit"): 3}), out=tmp_path / "run")
+    large = audit(load_spec(path), out=tmp_path / "run", extend=True)
+    assert len({row.sample_id for row in small.rows}) == 3
+    assert len({row.sample_id for row in large.rows}) == 9
+    assert set(small.rows) <= set(large.rows)

@@ -70,7 +70,7 @@ def _build(bias: ClassBias, quantity: QuantityLike, narrow: bool) -> Iterable[Re
         differs = one.differs if one.differs in ("lower", "higher") else ""
         table.add_row(*map(Text, _cells(one, quantity, narrow)), Text(differs, style="yellow"))
     yield table
-    yield from _gap_lines(bias, quantity)
+    yield from _gap_lines(bias)
     yield Text(bias.explanation, style=VERDICT_STYLE[bias.verdict])
     yield from legend(_legend(bias))
 
@@ -91,12 +91,12 @@ def _cells(one: ClassStats, quantity: QuantityLike, narrow: bool) -> Iterable[st
     yield "" if one.p_holm is None else numbers.p_value(one.p_holm)
 
 
-def _gap_lines(bias: ClassBias, quantity: QuantityLike) -> Iterable[Text]:
+def _gap_lines(bias: ClassBias) -> Iterable[Text]:
     if bias.gap is not None:
         by_index = {one.index: one for one in bias.classes}
         least, most = label_of(by_index[bias.gap.least]), label_of(by_index[bias.gap.most])
-        gap = numbers.with_interval(bias.gap.value, bias.gap.lower, bias.gap.upper, 0.0, quantity.high - quantity.low)
-        yield Text(f"Least robust: {least}. Most robust: {most}. Gap {gap}, simultaneous over all classes.")
+        reach = f"[{bias.gap.lower:.3f}, {bias.gap.upper:.3f}]"
+        yield Text(f"Least robust: {least}. Most robust: {most}. Gap {bias.gap.value:.3f} {reach}, simultaneous over all classes.")
 
 
 def _legend(bias: ClassBias) -> list[str]:

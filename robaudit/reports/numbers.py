@@ -16,12 +16,13 @@ MOST_DIGITS = 6
 def estimate(value: float, lower: float | None, upper: float | None, low: float = 0.0, high: float = 1.0) -> str:
     """The value alone: a bound at the ends of [low, high], "~0.873" without an interval, else "0.873"."""
     if lower is None or upper is None:
-        return NO_INTERVAL + plain(value, low, high)
+        at_end = {high: f">{high - 0.001:.3f}", low: f"<{low + 0.001:.3f}"}.get(value) if math.isfinite(value) else None
+        return NO_INTERVAL + (at_end or plain(value, low, high))
     digits = _digits(upper - lower)
     if value >= high and upper >= high:
-        return ">= " + _towards(lower, digits, math.floor)
+        return ">= " + _inside(_towards(lower, digits, math.floor), lower < high, high, -(10**-MOST_DIGITS))
     if value <= low and lower <= low:
-        return "<= " + _towards(upper, digits, math.ceil)
+        return "<= " + _inside(_towards(upper, digits, math.ceil), upper > low, low, 10**-MOST_DIGITS)
     return plain(value, low, high, digits)
 
 
@@ -40,11 +41,11 @@ def short(value: float, lower: float | None, low: float = 0.0, high: float = 1.0
     """Two digits for a narrow column, without the leading zero: ".58"; ">.99" at the upper end (or where rounding would reach it)."""
     text = f"{value:.2f}"
     if value < high and float(text) >= high:
-        text = ">" + _towards(value, 2, math.floor)
+        text = ">" + _inside(_towards(value, 2, math.floor), True, high, -0.01)
     elif value >= high and lower is not None:
         text = ">" + _towards(min(lower, math.nextafter(high, low)), 2, math.floor)
     elif value > low and float(text) <= low:
-        text = "<" + _towards(value, 2, math.ceil)
+        text = "<" + _inside(_towards(value, 2, math.ceil), True, low, 0.01)
     return text.replace("0.", ".", 1) if text.lstrip("<>-").startswith("0.") else text
 
 
@@ -89,6 +90,11 @@ def duration(seconds: float | None) -> str:
     if seconds is None:
         return ""
     return f"{seconds:.2f}" if seconds < 10 else f"{seconds:.1f}" if seconds < 1000 else f"{seconds:,.0f}"
+
+
+def _inside(text: str, inside: bool, end: float, step: float) -> str:
+    """The text, or the last number before the end of the range where rounding has reached an end that the value has not."""
+    return f"{end + step:.{len(text.partition('.')[2])}f}" if inside and float(text) == end else text
 
 
 def _digits(width: float) -> int:

@@ -21,7 +21,5 @@ def verdict_on(classes: Sequence[ClassStats], gap: Gap | None, alpha: float) -> 
     among = f"among {len(classes) - alone} classes of these sizes"
     if gap.p_value <= alpha:
         return "real", f"Real: the gap of {gap.value:.3g} is more than chance alone gives {among} ({chance}).{holm_says}{more}"
-    return (
-        "noise",
-        f"Noise, as far as these images tell: chance alone gives a gap like this one of {gap.value:.3g} {among} ({chance}).{holm_says}{more}",
-    )
+    like = f"chance alone gives a gap like this one of {gap.value:.3g} {among} ({chance})"
+    return "noise", f"Noise, as far as these images tell: {like}.{holm_says}{more}"

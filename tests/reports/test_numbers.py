@@ -26,7 +26,7 @@ def test_all_and_none_print_as_bounds() -> None:
         ((0.873, 0.7914, 0.9301), "0.873 [0.791, 0.931]"),
         ((0.9999, 0.9997, 0.99996), "0.9999 [0.9997, 1.0000]"),
         ((0.5, None, None), "~0.500"),
-        ((1.0, None, None), "~1.000"),
+        ((1.0, None, None), "~>0.999"),
         ((0.99996, 0.5, 1.0), "0.99996 [0.500, 1.000]"),
         ((12.5, 11.0, 14.2, 0.0, math.inf), "12.500 [11.000, 14.200]"),
     ],
@@ -102,3 +102,18 @@ def test_names() -> None:
     assert class_name(7, {7: "x"}) == "7 (x)"
     assert printable("Katze 猫") == "Katze 猫"
     assert shortened("train/tabby/017.png", 12) == "...y/017.png"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (numbers.short(1 - 1e-12, None), ">.99"),
+        (numbers.short(1e-12, None), "<.01"),
+        (numbers.estimate(1.0, 1 - 1e-13, 1.0), ">= 0.999999"),
+        (numbers.estimate(0.0, 0.0, 1e-13), "<= 0.000001"),
+        (numbers.estimate(1.0, None, None), "~>0.999"),
+        (numbers.estimate(0.0, None, None), "~<0.001"),
+    ],
+)
+def test_an_end_that_was_not_reached_is_not_printed(text: str, expected: str) -> None:
+    assert text == expected
