@@ -112,6 +112,8 @@ def _legend(groups: Sequence[GroupSummary]) -> list[str]:
     ]
     if any(group.with_interval < group.images for group in groups):
         lines.append(APPROXIMATE)
+    if biased := list(dict.fromkeys(group.key.estimator for group in groups if group.sampling_only)):
+        lines.append(f"{', '.join(biased)}: the interval of an image covers its noise draws only, not the bias of the approximation.")
     if dropped := sum(group.not_finite for group in groups):
         lines.append(f"{dropped:,} result(s) left out: not a finite number.")
     if noted := sum(group.noted for group in groups):

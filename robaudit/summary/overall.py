@@ -24,6 +24,7 @@ class GroupSummary:
         images: rows with a finite value, which everything below is about.
         not_finite: rows left out because their value is no finite number.
         with_interval: how many rows have an interval of their own.
+        sampling_only: how many of those intervals cover the draws only, not the estimator's bias.
         mean, median, p05: over images. ``p05`` is the 5th percentile of the values, whichever direction is better.
         minimum: the smallest value.
         below_half, below_ninety: share of images with a value below 0.5 and 0.9.
@@ -39,6 +40,7 @@ class GroupSummary:
     images: int
     not_finite: int
     with_interval: int
+    sampling_only: int
     mean: Mean
     median: Quantile
     p05: Quantile
@@ -63,6 +65,7 @@ class GroupSummary:
             "images": self.images,
             "not_finite": self.not_finite,
             "with_interval": self.with_interval,
+            "sampling_only": self.sampling_only,
             "noted": self.noted,
             "mean": self.mean.document(),
             "median": self.median.document(),
@@ -102,6 +105,7 @@ def _summary(key: GroupKey, members: Sequence[Row], quantity: QuantityLike, conf
         higher_is_better=quantity.higher_is_better,
         images=len(rows),
         not_finite=len(members) - len(rows),
+        sampling_only=sum(row.interval.endswith(":sampling-only") for row in rows),
         with_interval=sum(row.lower is not None and row.upper is not None for row in rows),
         mean=mean_of_rows(rows, quantity, confidence),
         median=quantile_of_rows(rows, 0.5, quantity, confidence),
