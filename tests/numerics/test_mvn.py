@@ -335,8 +335,8 @@ def test_monotone_in_the_limits(problem: tuple[int, int, int, float], step: floa
     higher = z.clone()
     higher[:, seed % k] += step
     more, more_error = mvn_cdf(higher, correlation)
-    assert more.item() >= value.item() - error.item() - more_error.item()
-    assert 0.0 <= value.item() <= normal_cdf(z.amin()).item() + error.item()
+    assert more.item() >= value.item() - error.item() - more_error.item() - ROUNDING
+    assert 0.0 <= value.item() <= normal_cdf(z.amin()).item() + error.item() + ROUNDING
 
 
 def mixed_problems() -> tuple[Tensor, Tensor]:
