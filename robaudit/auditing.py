@@ -17,6 +17,7 @@ from robaudit.errors import ModelError, NothingLeftError, RunError
 from robaudit.estimators.engine import Engine
 from robaudit.files import locked
 from robaudit.finish import finish
+from robaudit.identity import base_identity, identity
 from robaudit.loop import Loop, OnError
 from robaudit.models import LogitModel, from_module, load_model
 from robaudit.noise import GaussianNoise
@@ -24,7 +25,7 @@ from robaudit.plan import tasks_of
 from robaudit.progress import Listener, Silent
 from robaudit.provenance import device_name, pick_device, versions
 from robaudit.resume import default_out, existing_info, extended, refuse_changed_data
-from robaudit.runs import SCHEMA_VERSION, Run, RunFolder, base_identity, identity, read_run
+from robaudit.runs import SCHEMA_VERSION, Run, RunFolder, read_run
 from robaudit.spec import AuditSpec
 from robaudit.spec_file import load_spec
 

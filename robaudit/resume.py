@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from robaudit.errors import RunError
-from robaudit.runs import PartRecord, RunFolder, base_identity, identity
+from robaudit.identity import base_identity, identity
+from robaudit.runs import PartRecord, RunFolder
 from robaudit.spec import AuditSpec
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -13,14 +12,12 @@ from robaudit.errors import RunError
 from robaudit.estimators.base import Quantity
 from robaudit.files import file_sha256, json_bytes, read_json, read_with_checksum, with_checksum, write_atomically
 from robaudit.rows import Row
-from robaudit.spec import digest
 
 if TYPE_CHECKING:
     from robaudit.summary.overall import GroupSummary
 
 SCHEMA_VERSION = 1
 OUTPUTS = ("samples.csv", "samples.json", "summary.json")
-_SPEED_ONLY = ("device", "batch_size")
 _ALWAYS = ("status", "name", "spec", "spec_folder", "identity", "base_identity", "model", "data", "noise")
 _COMPLETE = ("quantities", "totals", "seconds", "skipped", "files")
 
@@ -239,22 +236,3 @@ def read_run(path: Path) -> Run:
         )
     document = read_json(path / "samples.json")
     return Run(path, info, tuple(Row.from_document(row) for row in document["rows"]))
-
-
-def identity(spec_document: Mapping[str, Any]) -> str:
-    """sha256 of what a run computes: the spec without what changes only its speed."""
-    document = json.loads(json.dumps(spec_document))
-    for key in _SPEED_ONLY:
-        document["run"].pop(key)
-    return digest(document)
-
-
-def base_identity(spec_document: Mapping[str, Any]) -> str:
-    """sha256 of what an extension must share: the spec without noise levels, estimators and limit."""
-    document = json.loads(json.dumps(spec_document))
-    document["noise"].pop("sigma")
-    document.pop("estimators")
-    document["dataset"].pop("limit")
-    if document["dataset"]["sample"] is not None:
-        document["dataset"]["sample"].pop("size")
-    return identity(document)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -242,12 +240,6 @@ class AuditSpec(Part):
     def document(self) -> dict[str, Any]:
         """The spec as plain JSON values, every default filled in."""
         return self.model_dump(mode="json")
-
-
-def digest(document: object) -> str:
-    """sha256 (hex) of a JSON document in canonical form."""
-    text = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def sigma_text(sigma: float) -> str:

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from robaudit.runs import base_identity, identity
-from robaudit.spec import AuditSpec, digest, sigma_text
+from robaudit.identity import base_identity, digest, identity
+from robaudit.spec import AuditSpec, sigma_text
 from tests.specs import digits
 
 
