@@ -222,10 +222,6 @@ def _normalise(mean: Sequence[float], std: Sequence[float]) -> Callable[[Tensor]
 
 
 def _gradient_warnings(model: LogitModel, x: Tensor) -> Iterator[str]:
-    if not model.differentiable:
-        raise ModelError(
-            model.name, "has no gradients, and an estimator of this run needs them", "use mc or softmax, or another format of the model"
-        )
     try:
         nearest = (
             _forward(model, x, "the images").topk(2, dim=1).indices.to(x.device)

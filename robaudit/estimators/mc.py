@@ -8,7 +8,6 @@ from typing import ClassVar
 
 import torch
 from pydantic import Field
-from torch import Tensor
 
 from robaudit.estimators.base import P_ROBUST, Estimate, Estimator, Need, Quantity
 from robaudit.estimators.work import Work
@@ -54,21 +53,20 @@ class MonteCarlo(Estimator):
         votes = torch.zeros(len(work.x) * bins, dtype=torch.int64, device=work.x.device)
         for batch, logits in work.engine.noisy_logits(work.x, work.ids, work.sigma, self.samples):
             winner = torch.where(logits.isfinite().all(1), logits.argmax(1), work.classes)
-            votes.index_add_(0, batch.image * bins + winner, _ones(winner))
+            votes.index_add_(0, batch.image * bins + winner, torch.ones_like(winner))
         counts: list[list[int]] = votes.view(-1, bins).tolist()
         return counts
 
     def _estimate(self, counts: list[int], predicted: int, lower: float, upper: float) -> Estimate:
         votes, broken = counts[:-1], counts[-1]
         p = votes[predicted] / self.samples
-        others = [(-count, c) for c, count in enumerate(votes) if c != predicted and count]
         forwards, backwards = self.passes(len(votes))
         return Estimate(
             value=p,
             lower=lower,
             upper=upper,
             std_error=math.sqrt(p * (1 - p) / (self.samples - 1)) if self.samples > 1 else None,
-            flips_to=min(others)[1] if others else None,
+            flips_to=flip_by_votes(votes, predicted),
             forwards=forwards,
             backwards=backwards,
             interval=self.interval,
@@ -78,5 +76,7 @@ class MonteCarlo(Estimator):
         )
 
 
-def _ones(like: Tensor) -> Tensor:
-    return torch.ones_like(like, dtype=torch.int64)
+def flip_by_votes(votes: Sequence[int], predicted: int) -> int | None:
+    """The other class with the most votes (the first of several), None where no copy flipped."""
+    others = [(-count, c) for c, count in enumerate(votes) if c != predicted and count]
+    return min(others)[1] if others else None

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from robaudit.estimators.base import Estimate
+from robaudit.estimators.mc import flip_by_votes
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.numerics.moments import standardise
 from robaudit.numerics.mvn import mvn_cdf
@@ -131,19 +132,19 @@ def mc_instead(winners: Tensor, predicted: int, classes: int, details: Mapping[s
     effective = n / (1 + max(0.0, rho))
     lower, upper = clopper_pearson([p * effective], [effective])
     votes = torch.bincount(winners[winners >= 0], minlength=classes).tolist()
-    others = [(-count, c) for c, count in enumerate(votes) if c != predicted and count]
+    broken = n - sum(votes)
     return Estimate(
         value=p,
         lower=float(lower[0]),
         upper=float(upper[0]),
         std_error=math.sqrt(max(variance, 1 / (4 * n)) / effective),
-        flips_to=min(others)[1] if others else None,
+        flips_to=flip_by_votes(votes, predicted),
         forwards=1 + n,
         backwards=0,
         interval="clopper-pearson",
         note=f"margins are not normal (skewness {details['skewness']:.2f}, kurtosis {details['kurtosis']:.2f}): decided by votes",
         votes=tuple(votes),
-        details=details,
+        details={**details, "not_finite": broken} if broken else details,
     )
 
 

@@ -135,6 +135,16 @@ def test_votes_of_agreeing_pairs_are_fewer_draws() -> None:
     assert wide.lower < narrow.lower
 
 
+def test_copies_that_are_not_finite_are_counted() -> None:
+    """They voted for nobody; accuracy under noise divides by all copies."""
+    winners = torch.tensor([0, 1, -1, 0] * 8)
+    estimate = mc_instead(winners, 0, 2, {"skewness": 0.0, "kurtosis": 0.0})
+    assert estimate.votes == (16, 8)
+    assert estimate.details is not None
+    assert estimate.details["not_finite"] == 8
+    assert (estimate.value, estimate.flips_to) == (0.5, 1)
+
+
 @pytest.mark.parametrize("options", [{"samples": 20}, {"samples": 0}, {"tolerance": 0}, {"allocate": "mean"}, {"max_samples": 33}])
 def test_bad_options(options: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
