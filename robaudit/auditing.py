@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,23 +14,25 @@ from robaudit import registry
 from robaudit.checks import InputCheck, check_input
 from robaudit.datasets import open_dataset
 from robaudit.datasets.base import Dataset
+from robaudit.datasets.first import first_samples
 from robaudit.errors import ModelError, NothingLeftError, RunError
 from robaudit.estimators.engine import Engine
+from robaudit.estimators.memory import measured_rows
 from robaudit.files import locked
 from robaudit.finish import finish
 from robaudit.identity import base_identity, identity
 from robaudit.loop import Loop, OnError
 from robaudit.models import LogitModel, from_module, load_model
+from robaudit.models.precision import PIXELS, for_noisy_passes, rounded_products
 from robaudit.noise import GaussianNoise
 from robaudit.plan import tasks_of
+from robaudit.precision_check import precision_effects
 from robaudit.progress import Listener, Silent
 from robaudit.provenance import device_name, pick_device, versions
 from robaudit.resume import default_out, existing_info, extended, refuse_changed_data
 from robaudit.runs import SCHEMA_VERSION, Run, RunFolder, read_run
 from robaudit.spec import AuditSpec
 from robaudit.spec_file import load_spec
-
-_DTYPES = {"fp32": torch.float32, "fp64": torch.float64}
 
 
 def audit(
@@ -86,19 +89,27 @@ def audit(
         raise ModelError(
             network.name, f"has no gradients, and {needs_gradients[0]} needs them", "use mc or softmax, or another format of the model"
         )
-    check = check_input(network, samples, gradients=bool(needs_gradients), skip_bad=on_error == "skip")
-    _say(check, ears)
+    noisy = for_noisy_passes(network, asked.run.precision)
+    rounded, skip_bad = asked.run.precision == "tf32", on_error == "skip"
+    with rounded_products(rounded):
+        check = check_input(network, samples, gradients=bool(needs_gradients), skip_bad=skip_bad)
+        _say(check, ears)
+        image = next(first_samples(samples, 1, skip_bad=skip_bad)).pixels
+        engine = _engine(asked, network, noisy, check.classes, image)
+        effects = _effects(asked, engine, samples, ears, skip_bad=skip_bad)
     folder.create()
-    with locked(folder.path):
+    with rounded_products(rounded), locked(folder.path):
         parts = folder.parts()
         refuse_changed_data(parts, check.seen, samples.where)
-        info = {**_info(asked, network, samples, device, check), "started": old["started"] if old else _now()}
+        info = {
+            **_info(asked, network, samples, device, check),
+            "batch_rows": engine.rows(image.shape),
+            **effects,
+            "started": old["started"] if old else _now(),
+        }
         if old is None or old["identity"] != info["identity"]:
             folder.write_info(info)
         tasks = tasks_of(asked.noise.sigma, estimators)
-        noise = GaussianNoise(asked.run.seed, device, network.dtype)
-        batch_size = None if asked.run.batch_size == "auto" else asked.run.batch_size
-        engine = Engine(network, noise, check.classes, batch_size)
         new = Loop(folder, samples, engine, tasks, on_error, ears).run(parts)
         if new or old is None or old["status"] != "complete" or not folder.whole(old):
             finish(folder, info, samples, tasks, [*parts, *new])
@@ -111,7 +122,7 @@ def audit(
 
 
 def _model(spec: AuditSpec, given: nn.Module | None, device: torch.device, *, trust: bool) -> LogitModel:
-    dtype = _DTYPES[spec.run.precision]
+    dtype = PIXELS[spec.run.precision]
     options = spec.model
     if given is not None:
         return from_module(
@@ -119,6 +130,27 @@ def _model(spec: AuditSpec, given: nn.Module | None, device: torch.device, *, tr
         )
     path = None if options.path is None else spec.base_dir / Path(options.path).expanduser()
     return load_model(options, path, base_dir=spec.base_dir, device=device, dtype=dtype, trust=trust, clip=spec.noise.clip)
+
+
+def _engine(spec: AuditSpec, model: LogitModel, noisy: LogitModel, classes: int, image: torch.Tensor) -> Engine:
+    noise = GaussianNoise(spec.run.seed, model.device, model.dtype)
+    batch_size = None if spec.run.batch_size == "auto" else spec.run.batch_size
+    most_rows = measured_rows(noisy, image) if batch_size is None else None
+    return Engine(model, noise, classes, batch_size, noisy=noisy, most_rows=most_rows)
+
+
+def _effects(spec: AuditSpec, engine: Engine, dataset: Dataset, ears: Listener, *, skip_bad: bool) -> dict[str, Any]:
+    """What a lower precision changes, for run.json."""
+    precision = spec.run.precision
+    if precision not in ("tf32", "bf16"):
+        return {}
+    if precision == "tf32" and engine.model.device.type == "cpu":
+        ears.warn("precision tf32 is CUDA's: on the CPU this run computes in fp32")
+        return {}
+    effects = precision_effects(engine, dataset, spec.noise.sigma, precision, skip_bad=skip_bad)
+    for effect in effects:
+        ears.note(effect.text)
+    return {"precision_effect": [asdict(effect) for effect in effects]}
 
 
 def _say(check: InputCheck, ears: Listener) -> None:

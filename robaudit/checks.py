@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from robaudit.datasets.base import Dataset, Sample
-from robaudit.errors import DataError, ModelError, NothingLeftError, SampleError
+from robaudit.datasets.first import first_samples
+from robaudit.errors import DataError, ModelError
 from robaudit.models import LogitModel
 from robaudit.numerics.jacobian import margin_gradients
 from robaudit.provenance import image_digest
@@ -60,7 +61,7 @@ def check_input(model: LogitModel, dataset: Dataset, *, gradients: bool, skip_ba
     """
     samples: list[Sample] = []
     seen: dict[str, tuple[str, int | None]] = {}
-    for sample in _first(dataset, CHECKED, skip_bad=skip_bad):
+    for sample in first_samples(dataset, CHECKED, skip_bad=skip_bad):
         seen[sample.id] = (image_digest(sample), sample.label)
         samples.append(replace(sample, pixels=sample.pixels.to(model.dtype)))
         if len(samples) >= max(_FEWEST, _BYTES // (8 * sample.pixels.numel())):
@@ -87,31 +88,6 @@ def check_input(model: LogitModel, dataset: Dataset, *, gradients: bool, skip_ba
     if gradients:
         warnings += list(_gradient_warnings(model, x[finite][:8]))
     return InputCheck(classes, len(samples), int(known.sum()), int(right.sum()), tuple(warnings), seen)
-
-
-def _first(dataset: Dataset, count: int, *, skip_bad: bool) -> Iterator[Sample]:
-    """The first readable samples.
-
-    Raises:
-        SampleError: one is unreadable, and shall stop the run.
-        NothingLeftError: none is readable.
-    """
-    taken = 0
-    refused: SampleError | None = None
-    for i in range(len(dataset)):
-        if taken == count:
-            return
-        try:
-            sample = dataset[i]
-        except SampleError as error:
-            if not skip_bad:
-                raise error.or_skip() from error
-            refused = refused or error
-            continue
-        taken += 1
-        yield sample
-    if refused is not None and not taken:
-        raise NothingLeftError(dataset.where, f"none of its {len(dataset)} samples can be used", f"the first: {refused}")
 
 
 def _forward(model: LogitModel, x: Tensor, what: str) -> Tensor:

@@ -201,13 +201,22 @@ class EstimatorSpec(Part):
         return value
 
 
+DEFAULT_ESTIMATOR = "logit_gaussian"
+"""What runs where a spec names no estimator."""
+
+Precision = Literal["fp32", "tf32", "bf16", "fp64"]
+
+
 class RunSpec(Part):
     """How to run it; only seed and precision can change a number."""
 
     seed: Annotated[int, Field(ge=0, lt=2**63), BeforeValidator(no_bool)] = 0
     device: str = Field("auto", description="cpu, cuda, cuda:1 or auto")
     batch_size: Literal["auto"] | Count = "auto"
-    precision: Literal["fp32", "fp64"] = Field("fp32", description="of the network; probabilities are always float64")
+    precision: Precision = Field(
+        "fp32",
+        description="of the network: tf32 (CUDA) and bf16 (noisy passes without gradients) are faster; probabilities are always float64",
+    )
 
 
 class AuditSpec(Part):
@@ -216,7 +225,7 @@ class AuditSpec(Part):
     model: ModelSpec = Field(description="the trained network, for example {path: model.torchscript.pt}")
     dataset: DatasetSpec = Field(description="the labelled images, for example {kind: npz, path: test.npz}")
     noise: NoiseSpec = Field(description="what is added to the pixels, for example {sigma: [0.05, 8/255]}")
-    estimators: Annotated[tuple[EstimatorSpec, ...], Field(min_length=1)] = (EstimatorSpec(name="mc"),)
+    estimators: Annotated[tuple[EstimatorSpec, ...], Field(min_length=1)] = (EstimatorSpec(name=DEFAULT_ESTIMATOR),)
     run: RunSpec = RunSpec()
 
     _base_dir: Path = PrivateAttr(default_factory=Path.cwd)

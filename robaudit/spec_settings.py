@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from robaudit.errors import SpecError, did_you_mean
-from robaudit.spec import AuditSpec
+from robaudit.spec import DEFAULT_ESTIMATOR, AuditSpec
 from robaudit.spec_errors import Location
 
 
@@ -58,11 +58,11 @@ def apply_setting(raw: dict[str, Any], setting: str) -> None:
                 put(raw, ("estimators", i, *(("options",) if "name" in entries[i] else (name,)), *location[1:]), value)
                 return
     if location[0] not in AuditSpec.model_fields:
-        known = [_name(entry) for entry in entries] if isinstance(entries, list) else ["mc"]
+        known = [_name(entry) for entry in entries] if isinstance(entries, list) else [DEFAULT_ESTIMATOR]
         if location[0] in known and len(location) == 1:
             raise SpecError(f"--set {setting}", "names no option of the estimator", f"for example --set {location[0]}.samples=2000")
-        if entries is None and location[0] == "mc":
-            raw["estimators"] = ["mc"]
+        if entries is None and location[0] == DEFAULT_ESTIMATOR:
+            raw["estimators"] = [DEFAULT_ESTIMATOR]
             apply_setting(raw, setting)
             return
         remedy = did_you_mean(str(location[0]), [*AuditSpec.model_fields, *known])

@@ -12,7 +12,9 @@ from torch import Tensor
 
 from robaudit.models import LogitModel
 
-_CPU_VALUES, _CUDA_VALUES = 3 * 2**17, 3 * 2**20
+_CPU_VALUES, _CUDA_VALUES = 3 * 2**16, 3 * 2**20
+_CPU_ROWS, _CUDA_ROWS, _FEWEST_ROWS = 128, 4096, 8
+_TAIL = 8
 _GRADIENT_BYTES = 2**28
 
 
@@ -41,36 +43,48 @@ class NoisyBatch:
         x: (n, channels, height, width).
         image: index of the image each row belongs to (n,).
         draw: number of the draw (n,).
+        padded: x, and copies of its last row up to a multiple of 8 rows: what a network runs best on.
     """
 
     x: Tensor
     image: Tensor
     draw: Tensor
+    padded: Tensor
 
 
 class Engine:
     """Runs a network over clean and noisy images in batches of a fixed size.
 
-    On the CPU the batch size is a fixed function of the image shape (about 3 * 2^17 values, 8 to 128 rows: more overflow the
-    caches of the convolutional networks measured), so that timing never changes a byte; CUDA takes more.
+    On the CPU the batch size is a fixed function of the image shape (about 3 * 2^16 values, 8 to 128 rows: more overflow the
+    caches of the convolutional networks measured), so that timing never changes a byte; CUDA takes more, as far as its memory goes.
 
     Args:
         model: pixels -> logits.
         noise: the standard noise.
         classes: how many logits the model has.
         batch_size: rows in one pass, or None for the rule.
+        noisy: the model that noisy forward passes without gradients go through, in a lower precision; default: the model.
+        most_rows: the most rows in one pass that memory allows, for the rule.
     """
 
-    def __init__(self, model: LogitModel, noise: Noise, classes: int, batch_size: int | None = None) -> None:
-        self.model, self.noise, self.classes, self._batch_size = model, noise, classes, batch_size
+    def __init__(
+        self,
+        model: LogitModel,
+        noise: Noise,
+        classes: int,
+        batch_size: int | None = None,
+        *,
+        noisy: LogitModel | None = None,
+        most_rows: int | None = None,
+    ) -> None:
+        self.model, self.noise, self.classes = model, noise, classes
+        self._noisy, self._batch_size, self._most_rows = noisy or model, batch_size, most_rows
 
     def rows(self, shape: Sequence[int]) -> int:
         """Rows in one forward pass for images of this shape."""
         if self._batch_size is not None:
             return self._batch_size
-        cuda = self.model.device.type != "cpu"
-        wanted = (_CUDA_VALUES if cuda else _CPU_VALUES) / math.prod(shape)
-        return int(min(4096 if cuda else 128, max(8, 2 ** math.floor(math.log2(max(1.0, wanted))))))
+        return rows_by_rule(shape, self.model.device, self._most_rows)
 
     def gradient_rows(self, shape: Sequence[int], margins: int) -> int:
         """Rows in one pass of which so many margins are differentiated: a quarter as many, and their gradients stay under 256 MB."""
@@ -89,7 +103,7 @@ class Engine:
         """Noisy batches with their logits, in inference mode."""
         for batch in self.noisy_batches(x, ids, sigma, draws, self.rows(x.shape[1:]), start=start, pairs=pairs):
             with torch.inference_mode():
-                logits = self.model(batch.x)
+                logits = self._noisy(batch.padded)[: len(batch.x)]
             yield batch, logits
 
     def noisy_batches(
@@ -112,5 +126,15 @@ class Engine:
                     z, filled = z[take:], filled + take
                     if filled == rows or done + filled == total:
                         index = torch.arange(done, done + filled, device=x.device)
-                        yield NoisyBatch(buffer[:filled], index // draws, index % draws)
+                        padded = min(rows, -(-filled // _TAIL) * _TAIL)
+                        buffer[filled:padded] = buffer[filled - 1]
+                        yield NoisyBatch(buffer[:filled], index // draws, index % draws, buffer[:padded])
                         done, filled = done + filled, 0
+
+
+def rows_by_rule(shape: Sequence[int], device: torch.device, most: int | None = None) -> int:
+    """Rows in one forward pass: a power of two by the values of an image and the kind of device, ``most`` at most."""
+    cuda = device.type != "cpu"
+    wanted = (_CUDA_VALUES if cuda else _CPU_VALUES) / math.prod(shape)
+    rows = int(min(_CUDA_ROWS if cuda else _CPU_ROWS, max(_FEWEST_ROWS, 2 ** math.floor(math.log2(max(1.0, wanted))))))
+    return rows if most is None else max(1, min(rows, 2 ** math.floor(math.log2(max(1, most)))))

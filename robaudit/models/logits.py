@@ -24,7 +24,7 @@ class LogitModel(nn.Module):
         std: likewise; none: 1.
         output: key or index of the logits where the network returns a mapping or a sequence.
         device: where the network is.
-        dtype: the precision of the network.
+        dtype: of the pixels and the logits, and of the network unless :meth:`compute_in` says otherwise.
         clip: clip the pixels to [0, 1] first.
         name: how messages name the model.
 
@@ -52,6 +52,7 @@ class LogitModel(nn.Module):
         super().__init__()
         self.info, self.name, self.output, self.clip = loaded, name, output, clip
         self.device, self.dtype = device or torch.device("cpu"), dtype
+        self._compute = dtype
         self.notes = list(loaded.notes)
         self.network = loaded.network
         for parameter in self.network.parameters():
@@ -81,6 +82,13 @@ class LogitModel(nn.Module):
         """Whether gradients with respect to the pixels exist."""
         return self.info.differentiable
 
+    def compute_in(self, dtype: torch.dtype) -> None:
+        """Cast the network; pixels are normalised as before and cast on their way into it, and the logits back to :attr:`dtype`."""
+        with torch.inference_mode(False), torch.no_grad():
+            self.network.to(dtype=dtype)
+        self._compute = dtype
+        self._proven.clear()
+
     def train(self, mode: bool = True) -> LogitModel:
         """Stay in eval mode, whatever is asked."""
         return self
@@ -92,7 +100,7 @@ class LogitModel(nn.Module):
             ModelError: the images do not fit the network, or what it returns are not logits. Both are found on the first
                 call with an image shape; after one success, errors of the network itself pass through unchanged.
         """
-        inputs = self._normalise(images)
+        inputs = self._normalise(images).to(self._compute)
         if images.shape[1:] in self._proven:
             return self._logits(inputs)
         logits = self._first_logits(inputs)
@@ -157,6 +165,8 @@ class LogitModel(nn.Module):
         remedy = "check that the data set's images are of the size and channels it was trained on"
         if self.dtype is torch.float64:
             remedy += ", and that it runs in float64 (a frozen or exported graph may hold float32 constants: use run.precision fp32)"
+        if self._compute is not self.dtype:
+            remedy = "its graph may hold float32 constants, which do not go with bfloat16: use run.precision fp32"
         shape = " x ".join(map(str, inputs.shape[1:]))
         return ModelError(self.name, f"the network does not take images of {shape} ({reason[:200]})", remedy)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import warnings
 import zipfile
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -47,17 +48,43 @@ class AsWritten(nn.Module):
     """Runs a TorchScript graph as it is written, without torch's profiling and fusing.
 
     Fusing would compile again for new shapes (seconds, when gradients are asked for; measured no faster afterwards on the CPU),
-    and the first calls, which are profiled, would round otherwise than the later ones.
+    and the first calls, which are profiled, would round otherwise than the later ones. In inference mode a frozen copy runs, its
+    batch norms folded into the convolutions (5 to 11 % faster on the networks measured; the logits differ by rounding).
     """
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
         self.network = network
+        self._frozen: list[nn.Module] = []  # in a list: torch would register a module as a part of this one
 
     def forward(self, images: torch.Tensor) -> Any:
         """The network's own output."""
+        network = self.fastest() if torch.is_inference_mode_enabled() else self.network
         with torch.jit.optimized_execution(False):  # type: ignore[attr-defined]
-            return self.network(images)
+            return network(images)
+
+    def fastest(self) -> nn.Module:
+        """What runs in inference mode."""
+        if not self._frozen:
+            with torch.inference_mode(False), torch.no_grad():
+                self._frozen.append(_frozen(self.network))
+        return self._frozen[0]
+
+    def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> AsWritten:
+        """Every change of device, dtype or memory format ends the frozen copy."""
+        self._frozen.clear()
+        return super()._apply(fn, recurse)  # type: ignore[no-untyped-call, no-any-return]
+
+
+def _frozen(network: nn.Module) -> nn.Module:
+    """The graph with weights as constants and batch norms folded; the network itself where torch cannot freeze it."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"`torch\.jit\.freeze` is", FutureWarning)
+        warnings.filterwarnings("ignore", r"`torch\.jit\.freeze` is", DeprecationWarning)
+        try:
+            return cast(nn.Module, torch.jit.freeze(network))
+        except RuntimeError:
+            return network
 
 
 def _refuse_file_access(archive: zipfile.ZipFile, where: str) -> None:

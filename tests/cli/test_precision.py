@@ -1,0 +1,81 @@
+"""`run.precision` from the command line: what is said, what is kept, what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from robaudit import audit
+from tests.cli.conftest import Refuse
+from tests.conftest import RunCli
+from tests.specs import digits, write
+
+LEVELS = {"sigma": [0.25]}
+
+
+def values(run: Path) -> list[float]:
+    return [row["value"] for row in json.loads((run / "samples.json").read_text())["rows"]]
+
+
+def test_bf16_is_measured_printed_and_near(tmp_path: Path, run_cli: RunCli) -> None:
+    document = digits(limit=20, noise=LEVELS, estimators=[{"mc": {"samples": 200}}, {"mmse": {"samples": 4}}])
+    spec = write(tmp_path, document)
+    assert run_cli("estimate", spec, "--out", "exact").code == 0
+    outcome = run_cli("estimate", spec, "--out", "lower", "--set", "run.precision=bf16")
+    assert outcome.code == 0
+    (line,) = [line for line in outcome.err.splitlines() if "precision bf16" in line]
+    assert line.startswith("note: precision bf16 at sigma 0.25: ")
+    about = json.loads((tmp_path / "lower" / "run.json").read_text())
+    (effect,) = about["precision_effect"]
+    assert (effect["precision"], effect["sigma"], effect["images"], effect["copies"]) == ("bf16", 0.25, 16, 512)
+    assert 0 <= effect["changed"] < 26
+    assert abs(effect["kept"] - effect["kept_fp32"]) <= effect["changed"]
+    assert f"{effect['changed']} of 512 noisy copies (16 images) change class" in line
+    exact, lower = values(tmp_path / "exact"), values(tmp_path / "lower")
+    assert exact[1::2] == lower[1::2]  # mmse needs gradients: fp32
+    assert max(abs(a - b) for a, b in zip(exact, lower, strict=True)) < 0.05
+    plain = json.loads((tmp_path / "exact" / "run.json").read_text())
+    assert "precision_effect" not in plain
+    assert plain["identity"] != about["identity"]
+    assert plain["batch_rows"] == about["batch_rows"] == 128
+
+
+def test_tf32_on_the_cpu_is_fp32_and_says_so(tmp_path: Path, run_cli: RunCli) -> None:
+    spec = write(tmp_path, digits())
+    assert run_cli("estimate", spec, "--out", "plain").code == 0
+    outcome = run_cli("estimate", spec, "--out", "tf32", "--set", "run.precision=tf32", "--device", "cpu")
+    assert outcome.code == 0
+    assert "warning: precision tf32 is CUDA's: on the CPU this run computes in fp32" in outcome.err
+    assert values(tmp_path / "plain") == values(tmp_path / "tf32")
+
+
+@pytest.mark.parametrize(("precision", "allowed"), [("fp32", False), ("tf32", True)])
+def test_cuda_rounds_its_products_only_when_asked(precision: str, allowed: bool, tmp_path: Path) -> None:
+    import torch
+    from torch import nn
+
+    from robaudit.spec import AuditSpec
+
+    seen = set()
+
+    class Spy(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            seen.add((torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32))
+            return x.flatten(1)[:, :10]
+
+    spec = AuditSpec.model_validate(digits(limit=2, run={"precision": precision, "device": "cpu"}))
+    audit(spec, out=tmp_path / "run", model=Spy())
+    assert seen == {(allowed, allowed)}
+
+
+def test_onnx_refuses_bf16(tmp_path: Path, refuse: Refuse) -> None:
+    onnx = pytest.importorskip("onnx")
+    helper, proto = onnx.helper, onnx.TensorProto
+    image = helper.make_tensor_value_info("x", proto.FLOAT, ["n", 1, 8, 8])
+    logits = helper.make_tensor_value_info("y", proto.FLOAT, ["n", 64])
+    graph = helper.make_graph([helper.make_node("Flatten", ["x"], ["y"], axis=1)], "g", [image], [logits])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), tmp_path / "m.onnx")
+    spec = write(tmp_path, digits(model={"path": "m.onnx"}))
+    refuse("estimate", spec, "--set", "run.precision=bf16", says="onnx networks run in fp32 only; use run.precision fp32")

@@ -1,0 +1,137 @@
+"""Full batches, padded tails, no waiting for the device, batch sizes by memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from robaudit.estimators.engine import Engine, rows_by_rule
+from robaudit.estimators.memory import measured_rows, most_rows
+from robaudit.models import from_module
+from robaudit.noise import GaussianNoise
+from tests.estimators.tools import SHAPE, curved
+
+CPU = torch.device("cpu")
+IMAGES = torch.rand(3, *SHAPE, generator=torch.Generator().manual_seed(5))
+
+
+class Recorder:
+    """A network that writes down the sizes of its batches; a plain callable, which nobody copies."""
+
+    def __init__(self, network: nn.Module) -> None:
+        self.network, self.sizes = network, list[int]()
+
+    def __call__(self, x: Tensor) -> Tensor:
+        self.sizes.append(len(x))
+        out: Tensor = self.network(x)
+        return out
+
+
+def noisy_logits(batch_size: int | None, draws: int, *, pairs: bool = False) -> tuple[list[int], Tensor]:
+    network = Recorder(curved())
+    engine = Engine(from_module(network), GaussianNoise(0, CPU), 4, batch_size)
+    found = torch.full((len(IMAGES), draws, 4), torch.nan)
+    for batch, logits in engine.noisy_logits(IMAGES, ["a", "b", "c"], 0.3, draws, pairs=pairs):
+        assert len(batch.x) == len(logits) == len(batch.image) == len(batch.draw)
+        found[batch.image, batch.draw] = logits
+    return network.sizes, found
+
+
+@pytest.mark.parametrize(("batch_size", "draws", "sizes"), [(16, 10, [16, 16]), (16, 11, [16, 16, 8]), (None, 11, [40]), (20, 7, [20, 8])])
+def test_the_tail_is_padded_to_a_multiple_of_eight(batch_size: int | None, draws: int, sizes: list[int]) -> None:
+    found = noisy_logits(batch_size, draws)
+    assert found[0] == sizes
+
+
+@pytest.mark.parametrize("pairs", [False, True])
+def test_rows_do_not_depend_on_the_batch_size(pairs: bool) -> None:
+    _, reference = noisy_logits(None, 10, pairs=pairs)
+    assert reference.isfinite().all()
+    for batch_size in (1, 2, 3, 8, 17):
+        assert torch.allclose(noisy_logits(batch_size, 10, pairs=pairs)[1], reference, atol=1e-5)
+
+
+def test_one_row_at_a_time_only_when_asked() -> None:
+    assert noisy_logits(1, 2)[0] == [1] * 6
+
+
+class Waits(TorchDispatchMode):
+    """Counts the operators for which the host would wait for a device."""
+
+    NAMES = ("_local_scalar_dense", "nonzero", "equal", "is_nonzero", "masked_select", "bincount", "unique")
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.found: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = func.overloadpacket.__name__
+        if name in self.NAMES or (name in ("index", "index_put", "index_put_") and _boolean(args[1])):
+            self.found.append(name)
+        return func(*args, **(kwargs or {}))
+
+
+def _boolean(indices: Any) -> bool:
+    return any(index is not None and index.dtype is torch.bool for index in indices)
+
+
+def test_the_counter_of_waits_counts() -> None:
+    with Waits() as waits:
+        float(torch.ones(1))
+        torch.ones(3)[torch.tensor([True, False, True])]
+    assert waits.found == ["_local_scalar_dense", "index"]
+
+
+@pytest.mark.parametrize("pairs", [False, True])
+def test_the_loop_never_waits_for_the_device(pairs: bool) -> None:
+    engine = Engine(from_module(curved(), mean=[0.5], std=[0.2], clip=True), GaussianNoise(0, CPU), 4, 8)
+    engine.logits(IMAGES)
+    with Waits() as waits:
+        for batch, logits in engine.noisy_logits(IMAGES, ["a", "b", "c"], 0.3, 20, pairs=pairs):
+            votes = torch.zeros(3 * 4, dtype=torch.int64)
+            votes.index_add_(0, batch.image * 4 + logits.argmax(1), torch.ones_like(batch.image))
+    assert waits.found == []
+
+
+@pytest.mark.parametrize(
+    ("shape", "rows"), [((1, 8, 8), 128), ((1, 28, 28), 128), ((3, 32, 32), 64), ((3, 64, 64), 16), ((3, 224, 224), 8), ((3, 999, 999), 8)]
+)
+def test_the_rule_on_the_cpu(shape: tuple[int, ...], rows: int) -> None:
+    assert rows_by_rule(shape, CPU) == rows
+
+
+def test_the_rule_on_cuda_is_cut_by_memory_to_a_power_of_two() -> None:
+    cuda = torch.device("cuda")
+    assert [rows_by_rule((3, 32, 32), cuda, most) for most in (None, 5000, 1000, 3, 0)] == [1024, 1024, 512, 2, 1]
+    assert rows_by_rule((3, 224, 224), cuda) == 16
+
+
+@pytest.mark.parametrize(
+    ("free", "few", "more", "rows"),
+    [
+        (2_000, 80, 640, 100),  # 10 bytes a row, nothing fixed: half of the memory
+        (2_000, 280, 840, 80),  # and 200 bytes fixed
+        (100, 80, 640, 5),
+        (10, 280, 840, 1),  # less than nothing is left: a row has to fit, or the run ends with the allocator's message
+    ],
+)
+def test_rows_by_memory(free: int, few: int, more: int, rows: int) -> None:
+    assert most_rows(free, few, more) == rows
+
+
+def test_nothing_is_measured_on_the_cpu() -> None:
+    assert measured_rows(from_module(curved()), IMAGES[0]) is None
+
+
+def test_noisy_passes_go_through_their_own_model() -> None:
+    exact, lower = Recorder(curved()), Recorder(curved(seed=1))
+    engine = Engine(from_module(exact), GaussianNoise(0, CPU), 4, noisy=from_module(lower))
+    engine.logits(IMAGES)
+    assert (exact.sizes, lower.sizes) == ([3], [])
+    for _ in engine.noisy_logits(IMAGES, ["a", "b", "c"], 0.3, 8):
+        pass
+    assert (exact.sizes, lower.sizes) == ([3], [24])
