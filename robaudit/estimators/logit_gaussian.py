@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from robaudit.estimators.base import P_ROBUST, Estimate, Estimator, Need, Quantity
-from robaudit.estimators.normal_margins import NormalMargins, mc_instead, normal_margins
+from robaudit.estimators.normal_margins import NormalMargins, Votes, mc_instead, normal_margins
 from robaudit.estimators.work import Work
 from robaudit.numerics.jacobian import margins
 from robaudit.rows import Row
@@ -79,8 +79,7 @@ class LogitGaussian(Estimator):
             fit = normal_margins(g)
             last = self.tolerance is None or g.shape[1] >= self.max_samples
             for row, b in enumerate(images):
-                normal = bool(fit.normal[row])
-                estimate = self._normal(work, fit, row, b, g.shape[1]) if normal else self._votes(work, fit, row, b, winners[row])
+                estimate = self._estimate(work, fit, row, b, winners[row])
                 if self._done(estimate) or last:
                     found[b] = estimate if self._done(estimate) else _undecided(estimate)
         return [found[b] for b in range(len(work.x))]
@@ -122,11 +121,12 @@ class LogitGaussian(Estimator):
             return estimate.std_error**2 / (estimate.forwards - 1) <= self.tolerance**2 / 100
         return estimate.std_error <= self.tolerance
 
-    def _normal(self, work: Work, fit: NormalMargins, row: int, image: int, draws: int) -> Estimate:
-        return fit.estimate(row, flips_to=int(work.others[image, fit.deciding[row]]), forwards=1 + draws, interval=self.interval)
-
-    def _votes(self, work: Work, fit: NormalMargins, row: int, image: int, winners: Tensor) -> Estimate:
-        return mc_instead(winners, int(work.clean.predicted[image]), work.classes, fit.details(row))
+    def _estimate(self, work: Work, fit: NormalMargins, row: int, image: int, winners: Tensor) -> Estimate:
+        predicted = int(work.clean.predicted[image])
+        votes = Votes.of(winners, predicted, work.classes)
+        if fit.normal[row]:
+            return fit.estimate(row, flips_to=int(work.others[image, fit.deciding[row]]), votes=votes, interval=self.interval)
+        return mc_instead(votes, predicted, fit.details(row))
 
 
 def skew_warning(skewness: Sequence[float], sigma: float, label: str) -> list[str]:

@@ -50,8 +50,8 @@ class NormalMargins:
         """Shape of the deciding margin, for samples.json."""
         return {"skewness": round(float(self.skewness[row]), 6), "kurtosis": round(float(self.kurtosis[row]), 6)}
 
-    def estimate(self, row: int, *, flips_to: int, forwards: int, interval: str) -> Estimate:
-        """One image as a row."""
+    def estimate(self, row: int, *, flips_to: int, votes: Votes, interval: str) -> Estimate:
+        """One image as a row; the votes go along, for the accuracy under noise."""
         error = float(self.error[row])
         return Estimate(
             value=float(self.value[row]),
@@ -59,11 +59,12 @@ class NormalMargins:
             upper=float(self.upper[row]),
             std_error=float(self.std_error[row]),
             flips_to=flips_to,
-            forwards=forwards,
+            forwards=1 + votes.draws,
             backwards=0,
             interval=interval,
             note=f"normal CDF within {error:.1g}" if error > _VISIBLE else "",
-            details=self.details(row),
+            votes=votes.by_class,
+            details={**self.details(row), **votes.details},
         )
 
 
@@ -113,38 +114,69 @@ def normal_margins(g: Tensor) -> NormalMargins:
     )
 
 
-def mc_instead(winners: Tensor, predicted: int, classes: int, details: Mapping[str, float]) -> Estimate:
-    """The votes of the same passes, for an image whose margins are not normal.
+@dataclass(frozen=True, slots=True)
+class Votes:
+    """What the antithetic copies of an image were classified as.
 
-    The members of a pair may agree more than independent draws (rho > 0 between their indicators): the interval is that of
-    n / (1 + rho) independent draws, n / 2 where all agree.
+    Attributes:
+        by_class: copies by class.
+        draws: copies in all.
+        kept: share that kept the class of the clean image.
+        worth: how many independent copies they are worth: draws / (1 + rho), rho > 0 the correlation of a pair's two indicators,
+            draws / 2 where all agree.
+    """
+
+    by_class: tuple[int, ...]
+    draws: int
+    kept: float
+    worth: float
+
+    @classmethod
+    def of(cls, winners: Tensor, predicted: int, classes: int) -> Votes:
+        """Count them.
+
+        Args:
+            winners: winning class of each draw (draws,), -1 where the logits were not finite; pairs in turn.
+            predicted: class of the clean image.
+            classes: number of classes.
+        """
+        kept = (winners == predicted).double()
+        n, p = len(kept), float(kept.mean())
+        variance = p * (1 - p)
+        rho = float(((kept[0::2] - p) * (kept[1::2] - p)).mean()) / variance if variance else 1.0
+        by_class = torch.bincount(winners[winners >= 0], minlength=classes).tolist()
+        return cls(tuple(by_class), n, p, n / (1 + max(0.0, rho)))
+
+    @property
+    def details(self) -> dict[str, float]:
+        """For samples.json."""
+        broken = self.draws - sum(self.by_class)
+        return {"votes_worth": round(self.worth, 3)} | ({"not_finite": broken} if broken else {})
+
+
+def mc_instead(votes: Votes, predicted: int, shape: Mapping[str, float]) -> Estimate:
+    """The votes of the same passes, for an image whose margins are not normal; the interval is that of as many independent draws as
+    they are worth.
 
     Args:
-        winners: winning class of each draw (draws,), -1 where the logits were not finite; pairs in turn.
+        votes: of the noisy copies.
         predicted: class of the clean image.
-        classes: number of classes.
-        details: shape of the deciding margin.
+        shape: skewness and kurtosis of the deciding margin.
     """
-    kept = (winners == predicted).double()
-    n, p = len(kept), float(kept.mean())
-    variance = p * (1 - p)
-    rho = float(((kept[0::2] - p) * (kept[1::2] - p)).mean()) / variance if variance else 1.0
-    effective = n / (1 + max(0.0, rho))
-    lower, upper = clopper_pearson([p * effective], [effective])
-    votes = torch.bincount(winners[winners >= 0], minlength=classes).tolist()
-    broken = n - sum(votes)
+    n, p = votes.draws, votes.kept
+    lower, upper = clopper_pearson([p * votes.worth], [votes.worth])
     return Estimate(
         value=p,
         lower=float(lower[0]),
         upper=float(upper[0]),
-        std_error=math.sqrt(max(variance, 1 / (4 * n)) / effective),
-        flips_to=flip_by_votes(votes, predicted),
+        std_error=math.sqrt(max(p * (1 - p), 1 / (4 * n)) / votes.worth),
+        flips_to=flip_by_votes(votes.by_class, predicted),
         forwards=1 + n,
         backwards=0,
         interval="clopper-pearson",
-        note=f"margins are not normal (skewness {details['skewness']:.2f}, kurtosis {details['kurtosis']:.2f}): decided by votes",
-        votes=tuple(votes),
-        details={**details, "not_finite": broken} if broken else details,
+        note=f"margins are not normal (skewness {shape['skewness']:.2f}, kurtosis {shape['kurtosis']:.2f}): decided by votes",
+        votes=votes.by_class,
+        details={**shape, **votes.details},
     )
 
 

@@ -20,7 +20,7 @@ from robaudit.numerics.intervals import (
     quantile_ranks,
 )
 from robaudit.rows import Row
-from robaudit.summary.accuracy import draws_of
+from robaudit.summary.accuracy import draws_of, worth_of
 from robaudit.summary.groups import QuantityLike, json_values
 
 
@@ -131,8 +131,8 @@ def _bounds(rows: Sequence[Row]) -> tuple[np.ndarray[Any, np.dtype[np.float64]],
 
 
 def _successes(row: Row) -> tuple[int, int] | None:
-    """(votes for the predicted class, all votes), where the value is their ratio."""
-    if row.votes is None or row.predicted >= len(row.votes) or not (total := draws_of(row)):
+    """(votes for the predicted class, all votes), where the value is their ratio and the draws are independent."""
+    if row.votes is None or row.predicted >= len(row.votes) or not (total := draws_of(row)) or worth_of(row) != total:
         return None
     successes = row.votes[row.predicted]
     return (successes, total) if abs(successes / total - row.value) < 1e-9 else None

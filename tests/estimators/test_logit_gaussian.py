@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from robaudit.estimators.base import Estimate
 from robaudit.estimators.logit_gaussian import LogitGaussian, skew_warning
-from robaudit.estimators.normal_margins import mc_instead, normal_margins
+from robaudit.estimators.normal_margins import Votes, mc_instead, normal_margins
 from tests.estimators.tools import build, curved, linear, work_on
 
 
@@ -128,7 +128,8 @@ def test_votes_of_agreeing_pairs_are_fewer_draws() -> None:
     independent = torch.tensor([0, 1, 1, 0] * 16)
     agreeing = torch.tensor([0, 0, 1, 1] * 16)
     shape = {"skewness": 1.0, "kurtosis": 2.0}
-    narrow, wide = (mc_instead(winners, 0, 2, shape) for winners in (independent, agreeing))
+    narrow, wide = (mc_instead(Votes.of(winners, 0, 2), 0, shape) for winners in (independent, agreeing))
+    assert [Votes.of(winners, 0, 2).worth for winners in (independent, agreeing)] == [64, 32]
     assert narrow.value == wide.value == 0.5
     assert wide.lower is not None
     assert narrow.lower is not None
@@ -138,7 +139,7 @@ def test_votes_of_agreeing_pairs_are_fewer_draws() -> None:
 def test_copies_that_are_not_finite_are_counted() -> None:
     """They voted for nobody; accuracy under noise divides by all copies."""
     winners = torch.tensor([0, 1, -1, 0] * 8)
-    estimate = mc_instead(winners, 0, 2, {"skewness": 0.0, "kurtosis": 0.0})
+    estimate = mc_instead(Votes.of(winners, 0, 2), 0, {"skewness": 0.0, "kurtosis": 0.0})
     assert estimate.votes == (16, 8)
     assert estimate.details is not None
     assert estimate.details["not_finite"] == 8

@@ -89,6 +89,24 @@ def test_unequal_numbers_of_draws_are_not_pooled() -> None:
     assert group.noisy_accuracy.measured_lower is None
 
 
+def test_antithetic_votes_are_not_pooled_as_independent_draws() -> None:
+    """32 pairs that agree are worth 32 draws: the accuracy's error says so, and nothing pools them as 64."""
+    paired = replace(counted((48, 16), 0, 0), interval="jackknife:sampling-only", details={"votes_worth": 32.0})
+    (group,) = summarise([paired, paired])
+    assert group.mean.measured_by == "mover"
+    assert group.noisy_accuracy is not None
+    assert group.noisy_accuracy.value == 0.75
+    assert group.noisy_accuracy.std_error == pytest.approx(math.sqrt(2 * 0.1875 / 32) / 2)
+    assert group.noisy_accuracy.measured_lower is None
+
+
+def test_accuracy_under_noise_needs_the_votes_of_every_labelled_image() -> None:
+    (group,) = summarise([counted((8, 2), 0, 0), replace(counted((7, 3), 0, 0), votes=None)])
+    assert group.noisy_accuracy is None
+    (group,) = summarise([counted((8, 2), 0, 0), replace(counted((7, 3), None, 0), votes=None)])
+    assert group.noisy_accuracy is not None
+
+
 def test_estimators_without_interval_claim_none() -> None:
     taylor = replace(ROW, estimator="taylor", lower=None, upper=None, std_error=None, votes=None, interval="none")
     (group,) = summarise([taylor, taylor])
