@@ -93,8 +93,9 @@ class Engine:
 
     def logits(self, x: Tensor) -> Tensor:
         """Logits of images (n, channels, height, width), batched; float64 (n, classes)."""
+        rows = self.rows(x.shape[1:])
         with torch.inference_mode():
-            parts = [self.model(part).double() for part in x.split(self.rows(x.shape[1:]))]
+            parts = [self.model(padded(part, rows))[: len(part)].double() for part in x.split(rows)]
         return torch.cat(parts).clone()
 
     def noisy_logits(
@@ -126,10 +127,20 @@ class Engine:
                     z, filled = z[take:], filled + take
                     if filled == rows or done + filled == total:
                         index = torch.arange(done, done + filled, device=x.device)
-                        padded = min(rows, -(-filled // _TAIL) * _TAIL)
-                        buffer[filled:padded] = buffer[filled - 1]
-                        yield NoisyBatch(buffer[:filled], index // draws, index % draws, buffer[:padded])
+                        full = _full(filled, rows)
+                        buffer[filled:full] = buffer[filled - 1]
+                        yield NoisyBatch(buffer[:filled], index // draws, index % draws, buffer[:full])
                         done, filled = done + filled, 0
+
+
+def padded(x: Tensor, most: int) -> Tensor:
+    """x with copies of its last row up to a multiple of 8 rows, at most ``most``: CPU kernels then give a row the same bits in any batch."""
+    missing = _full(len(x), most) - len(x)
+    return torch.cat([x, x[-1:].expand(missing, *x.shape[1:])]) if missing else x
+
+
+def _full(rows: int, most: int) -> int:
+    return min(most, -(-rows // _TAIL) * _TAIL)
 
 
 def rows_by_rule(shape: Sequence[int], device: torch.device, most: int | None = None) -> int:

@@ -9,7 +9,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from robaudit.estimators.engine import Engine
+from robaudit.estimators.engine import Engine, padded
 from robaudit.estimators.selection import ALL, SELECTING_FORWARDS, Kept, keep_margins
 from robaudit.numerics.jacobian import margin_gradients, margins, other_classes
 from robaudit.numerics.pair_moments import halves
@@ -75,8 +75,9 @@ class CleanPass:
             predicted = logits.argmax(1)
             return cls(logits, predicted, margins(logits, predicted), None)
         parts = []
-        for part in x.split(engine.gradient_rows(x.shape[1:], engine.classes - 1)):
-            logits, g, u = margin_gradients(engine.model, part)
+        rows = engine.gradient_rows(x.shape[1:], engine.classes - 1)
+        for part in x.split(rows):
+            logits, g, u = (found[: len(part)] for found in margin_gradients(engine.model, padded(part, rows)))
             parts.append((logits.double(), g.double(), engine.noise.gram(u)))
         logits, g, gram = (torch.cat(pieces) for pieces in zip(*parts, strict=True))
         return cls(logits, logits.argmax(1), g, gram)
