@@ -131,7 +131,7 @@ def test_noisy_passes_go_through_their_own_model() -> None:
     exact, lower = Recorder(curved()), Recorder(curved(seed=1))
     engine = Engine(from_module(exact), GaussianNoise(0, CPU), 4, noisy=from_module(lower))
     engine.logits(IMAGES)
-    assert (exact.sizes, lower.sizes) == ([3], [])
+    assert (exact.sizes, lower.sizes) == ([8], [])
     for _ in engine.noisy_logits(IMAGES, ["a", "b", "c"], 0.3, 8):
         pass
-    assert (exact.sizes, lower.sizes) == ([3], [24])
+    assert (exact.sizes, lower.sizes) == ([8], [24])

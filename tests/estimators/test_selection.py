@@ -66,11 +66,11 @@ def test_what_may_be_missing_is_noted(name: str) -> None:
 def test_counts_the_passes_it_makes(name: str) -> None:
     network = Counter(spread(linear(60), 3.0))
     estimator = build(name, **OPTIONS[name])
-    work = work_on(network, images=6)
+    work = work_on(network, images=8)
     network.images -= 1  # work_on asks once for the number of classes
     estimates = estimator.estimate(work)
     forwards, most = estimator.passes(60)
-    assert network.images == forwards * 6
+    assert network.images == forwards * 8
     draws = 4 if "mmse" in name else 1
     for estimate in estimates:
         assert estimate.forwards == forwards
