@@ -30,6 +30,7 @@ from robaudit.precision_check import precision_effects
 from robaudit.progress import Listener, Silent
 from robaudit.provenance import device_name, pick_device, versions
 from robaudit.resume import default_out, existing_info, extended, refuse_changed_data
+from robaudit.runlog import Logged
 from robaudit.runs import SCHEMA_VERSION, Run, RunFolder, read_run
 from robaudit.spec import AuditSpec
 from robaudit.spec_file import load_spec
@@ -66,7 +67,7 @@ def audit(
         NothingLeftError: every sample was skipped.
     """
     asked = load_spec(Path(spec)) if isinstance(spec, str | Path) else spec
-    ears = listener or Silent()
+    ears = Logged(listener or Silent())
     folder = RunFolder(Path(out) if out is not None else default_out(asked, extend=extend))
     folder.check()
     old = existing_info(folder, asked, extend=extend)
@@ -109,9 +110,12 @@ def audit(
         }
         if old is None or old["identity"] != info["identity"]:
             folder.write_info(info)
+        finished = old is not None and old["status"] == "complete" and old["identity"] == info["identity"] and folder.whole(old)
+        if not finished:
+            ears.open(folder.path)
         tasks = tasks_of(asked.noise.sigma, estimators)
         new = Loop(folder, samples, engine, tasks, on_error, ears).run(parts)
-        if new or old is None or old["status"] != "complete" or not folder.whole(old):
+        if new or not finished:
             finish(folder, info, samples, tasks, [*parts, *new])
         else:
             ears.note(f"{folder.path}: this run is complete; nothing was recomputed")

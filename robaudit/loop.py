@@ -66,6 +66,8 @@ class Loop:
                     self.folder.write_part(record)
                     written.append(record)
                     self.listener.advance(len(chunk.indices))
+                    if self.listener.stop_asked():
+                        raise KeyboardInterrupt
         finally:
             self.listener.end()
         return written

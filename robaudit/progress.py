@@ -23,6 +23,10 @@ class Listener(Protocol):
     def end(self) -> None:
         """The audit is over, one way or the other."""
 
+    def stop_asked(self) -> bool:
+        """Whether to stop after the part that is being computed, with a KeyboardInterrupt."""
+        ...
+
 
 class Silent:
     """A listener that says nothing."""
@@ -41,3 +45,7 @@ class Silent:
 
     def end(self) -> None:
         """Nothing."""
+
+    def stop_asked(self) -> bool:
+        """Never."""
+        return False

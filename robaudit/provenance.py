@@ -52,7 +52,8 @@ def versions() -> dict[str, str | None]:
             found[package] = version(package)
         except PackageNotFoundError:
             continue
-    found["cuda"] = torch.version.cuda if torch.cuda.is_available() else None
+    cuda = torch.cuda.is_available()
+    found["cuda"], found["cudnn"] = (torch.version.cuda, str(torch.backends.cudnn.version())) if cuda else (None, None)
     return found
 
 

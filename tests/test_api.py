@@ -42,6 +42,9 @@ class Listener:
     def end(self) -> None:
         self.ended += 1
 
+    def stop_asked(self) -> bool:
+        return False
+
 
 class Squares:
     """Images of one grey each, in memory; every other one is unlabelled."""

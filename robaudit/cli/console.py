@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 import time
 from types import TracebackType
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -29,6 +32,8 @@ def messages() -> Console:
 class Reporter:
     """Tells what an audit is doing: a progress bar on a terminal, else a plain line every few seconds.
 
+    While an audit computes, the first Ctrl-C asks it to stop after the part at hand, and the second interrupts at once.
+
     Args:
         quiet: say warnings only.
     """
@@ -39,6 +44,8 @@ class Reporter:
         self._task: TaskID | None = None
         self._total = self._done = self._before = 0
         self._started = self._last = time.monotonic()
+        self._stop = False
+        self._before_us: Any = None
 
     def __enter__(self) -> Reporter:
         return self
@@ -59,6 +66,7 @@ class Reporter:
         """Start the progress display."""
         self._total, self._done, self._before = total, done, done
         self._started = self._last = time.monotonic()
+        self._listen()
         if done and done < total:
             self.note(f"resuming: {done} of {total} samples are on disk already")
         if self._quiet or done == total or not self._console.is_terminal:
@@ -91,6 +99,23 @@ class Reporter:
         if self._progress is not None:
             self._progress.stop()
             self._progress = None
+        if self._before_us is not None:
+            signal.signal(signal.SIGINT, self._before_us)
+            self._before_us = None
+
+    def stop_asked(self) -> bool:
+        """Whether Ctrl-C was pressed."""
+        return self._stop
+
+    def _listen(self) -> None:
+        if threading.current_thread() is threading.main_thread() and self._before_us is None:
+            self._before_us = signal.signal(signal.SIGINT, self._interrupted)
+
+    def _interrupted(self, *_: object) -> None:
+        if self._stop:
+            raise KeyboardInterrupt
+        self._stop = True
+        self._console.print("finishing this part; Ctrl-C again stops at once")
 
     def _rate(self) -> str:
         rate = (self._done - self._before) / max(1e-9, time.monotonic() - self._started)

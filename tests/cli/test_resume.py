@@ -160,3 +160,22 @@ def test_changed_weights_are_refused(tmp_path: Path, run_cli: RunCli) -> None:
     save_file({key: 1.01 * tensor for key, tensor in tensors.items()}, tmp_path / "own.safetensors")
     code, _, err = run_cli("estimate", spec, "--out", "run")
     assert (code, err) == (2, "error: run: was made with other weights; choose another --out\n")
+
+
+def test_the_first_interrupt_finishes_the_part(tmp_path: Path) -> None:
+    """One Ctrl-C while the first part is computed: that part is on disk, and nothing of the next is begun."""
+    spec = write(tmp_path, digits(limit=200, estimators=[{"mc": {"samples": 600}}]))
+    command = [sys.executable, "-m", "robaudit", "estimate", str(spec), "--out", "run"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        log = tmp_path / "run" / "log.txt"
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and not (log.exists() and "auditing" in log.read_text()):
+            time.sleep(0.005)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (130, "")
+    assert err.splitlines()[-2:] == [
+        "finishing this part; Ctrl-C again stops at once",
+        "interrupted; the finished parts are on disk: the same command goes on from there",
+    ]
+    assert 1 <= len(parts(tmp_path / "run")) < 4
