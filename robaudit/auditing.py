@@ -11,20 +11,19 @@ import torch
 from torch import nn
 
 from robaudit import registry
+from robaudit.assembly import make_engine, make_model
 from robaudit.checks import InputCheck, check_input
 from robaudit.datasets import open_dataset
 from robaudit.datasets.base import Dataset
 from robaudit.datasets.first import first_samples
 from robaudit.errors import ModelError, NothingLeftError, RunError
 from robaudit.estimators.engine import Engine
-from robaudit.estimators.memory import measured_rows
 from robaudit.files import locked
 from robaudit.finish import finish
 from robaudit.identity import base_identity, identity
 from robaudit.loop import Loop, OnError
-from robaudit.models import LogitModel, from_module, load_model
-from robaudit.models.precision import PIXELS, for_noisy_passes, rounded_products
-from robaudit.noise import GaussianNoise
+from robaudit.models import LogitModel
+from robaudit.models.precision import for_noisy_passes, rounded_products
 from robaudit.plan import tasks_of
 from robaudit.precision_check import precision_effects
 from robaudit.progress import Listener, Silent
@@ -78,7 +77,7 @@ def audit(
     samples = dataset if dataset is not None else open_dataset(asked.dataset, base_dir=asked.base_dir, trust=trust)
     if len(samples) == 0:
         raise NothingLeftError(samples.where, "the data set is empty", "give it samples")
-    network = _model(asked, model, device, trust=trust)
+    network = make_model(asked, model, device, trust=trust)
     if old is not None and old["model"]["sha256"] != network.sha256:
         raise RunError(str(folder.path), "was made with other weights", "choose another --out")
     if old is not None and old["device"].partition(" ")[0].partition(":")[0] != device.type:
@@ -96,7 +95,7 @@ def audit(
         check = check_input(network, samples, gradients=bool(needs_gradients), skip_bad=skip_bad)
         _say(check, ears)
         image = next(first_samples(samples, 1, skip_bad=skip_bad)).pixels
-        engine = _engine(asked, network, noisy, check.classes, image)
+        engine = make_engine(asked, network, noisy, check.classes, image)
         effects = _effects(asked, engine, samples, ears, skip_bad=skip_bad)
     folder.create()
     with rounded_products(rounded), locked(folder.path):
@@ -123,24 +122,6 @@ def audit(
     for text in run.info["warnings"][len(check.warnings) :]:
         ears.warn(text)
     return run
-
-
-def _model(spec: AuditSpec, given: nn.Module | None, device: torch.device, *, trust: bool) -> LogitModel:
-    dtype = PIXELS[spec.run.precision]
-    options = spec.model
-    if given is not None:
-        return from_module(
-            given, mean=options.mean, std=options.std, output=options.output, dtype=dtype, device=device, clip=spec.noise.clip, name="model"
-        )
-    path = None if options.path is None else spec.base_dir / Path(options.path).expanduser()
-    return load_model(options, path, base_dir=spec.base_dir, device=device, dtype=dtype, trust=trust, clip=spec.noise.clip)
-
-
-def _engine(spec: AuditSpec, model: LogitModel, noisy: LogitModel, classes: int, image: torch.Tensor) -> Engine:
-    noise = GaussianNoise(spec.run.seed, model.device, model.dtype)
-    batch_size = None if spec.run.batch_size == "auto" else spec.run.batch_size
-    most_rows = measured_rows(noisy, image) if batch_size is None else None
-    return Engine(model, noise, classes, batch_size, noisy=noisy, most_rows=most_rows)
 
 
 def _effects(spec: AuditSpec, engine: Engine, dataset: Dataset, ears: Listener, *, skip_bad: bool) -> dict[str, Any]:

@@ -5,6 +5,10 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+from robaudit.text import clipped, printable
+
+_LONGEST = 500  # of each of the three parts; a path alone may have 4096 characters
+
 
 class RobauditError(Exception):
     """A mistake the user can mend; the CLI prints it as one line and exits with 2.
@@ -18,8 +22,12 @@ class RobauditError(Exception):
     exit_code = 2
 
     def __init__(self, where: str, what: str, remedy: str = "") -> None:
-        self.where, self.what, self.remedy = where, " ".join(what.split()), " ".join(remedy.split())
-        super().__init__(f"{where}: {self.what}" + (f"; {self.remedy}" if remedy else ""))
+        self.where, self.what, self.remedy = (clipped(printable(text), _LONGEST) for text in (where, *map(_one_line, (what, remedy))))
+        super().__init__(f"{self.where}: {self.what}" + (f"; {self.remedy}" if remedy else ""))
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
 
 
 class SpecError(RobauditError):

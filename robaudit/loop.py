@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 import torch
 
@@ -20,9 +20,17 @@ from robaudit.plan import Chunk, Task, chunk_size, chunks
 from robaudit.progress import Listener
 from robaudit.provenance import image_digest
 from robaudit.rows import Row
-from robaudit.runs import PartRecord, RunFolder, Skip
+from robaudit.runs import PartRecord, Skip
 
 OnError = Literal["stop", "skip"]
+
+
+class Parts(Protocol):
+    """Takes what a loop computes, part by part."""
+
+    def write_part(self, record: PartRecord) -> None:
+        """Add a part."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -38,7 +46,7 @@ class Loop:
         listener: hears the progress.
     """
 
-    folder: RunFolder
+    folder: Parts
     dataset: Dataset
     engine: Engine
     tasks: Sequence[Task]

@@ -199,6 +199,15 @@ class RunFolder:
         """All parts in the order they were written."""
         return [PartRecord.from_document(read_with_checksum(p)) for p in sorted((self.path / "parts").glob("part-*.json"))]
 
+    def rows_so_far(self) -> list[Row]:
+        """The rows of the parts, each once: samples as they came, noise levels and estimators as in the spec."""
+        spec = self.info()["spec"]
+        labels = [entry["options"].get("label") or entry["name"] for entry in spec["estimators"]]
+        tasks = {task: i for i, task in enumerate((sigma, label) for sigma in spec["noise"]["sigma"] for label in labels)}
+        rows = {row.key: row for part in self.parts() for row in part.rows}
+        samples = {sample_id: i for i, sample_id in enumerate(dict.fromkeys(row.sample_id for row in rows.values()))}
+        return sorted(rows.values(), key=lambda row: (samples[row.sample_id], tasks.get((row.sigma, row.estimator), len(tasks))))
+
     def write_part(self, record: PartRecord) -> None:
         """Add a part."""
         if self._next_part is None:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from robaudit.cli import bias_report, demo, estimate, estimators, flag_samples, schema, show
+from robaudit.cli import bias_report, demo, estimate, estimators, export, flag_samples, schema, show, verify
 
 app = typer.Typer(
     name="robaudit",
@@ -38,5 +38,7 @@ app.command("estimate")(estimate.estimate)
 app.command("show")(show.show)
 app.command("bias-report")(bias_report.bias_report)
 app.command("flag-samples")(flag_samples.flag_samples)
+app.command("export")(export.export)
+app.command("verify")(verify.verify)
 app.command("estimators")(estimators.estimators)
 app.command("schema")(schema.schema)

@@ -1,0 +1,42 @@
+"""`robaudit export`: a run's rows, finished or not, as CSV or JSON."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from robaudit.cli.options import OutputOption, RunArgument, write_output
+
+
+class RowsFormat(StrEnum):
+    """How rows are written."""
+
+    CSV = "csv"
+    JSON = "json"
+
+
+def export(
+    run: RunArgument,
+    format_: Annotated[RowsFormat, typer.Option("--format", help="As samples.csv or as samples.json.")] = RowsFormat.CSV,
+    output: OutputOption = None,
+) -> None:
+    """Write the rows of a run, as in samples.csv or samples.json; of an unfinished run those there are so far.
+
+    Example: robaudit export runs/spec-1a2b3c4d --format json -o rows.json
+    """
+    from robaudit.reports.csv_text import rows_csv
+    from robaudit.reports.json_text import rows_json
+    from robaudit.runs import RunFolder, read_run
+
+    folder = RunFolder(run)
+    finished = folder.info()["status"] == "complete"
+    rows = read_run(run).rows if finished else folder.rows_so_far()
+    text = rows_csv(rows) if format_ is RowsFormat.CSV else rows_json(rows)
+    if output is None:
+        typer.echo(text, nl=False)
+    else:
+        write_output(output, text)
+    if not finished:
+        typer.echo(f"note: {run} is unfinished: these are the {len(rows)} rows it has so far", err=True)
