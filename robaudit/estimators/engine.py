@@ -30,6 +30,10 @@ class Noise(Protocol):
         """Draws of a sample from number ``start`` on, as blocks (n, *shape)."""
         ...
 
+    def frames(self, sample_id: str, draws: int, shape: tuple[int, ...], start: int = 0) -> Iterator[Tensor]:
+        """The same, with draws coupled so that their mean varies less."""
+        ...
+
     def gram(self, gradients: Tensor) -> Tensor:
         """Covariance of u_i . z for gradients (n, margins, pixels): (n, margins, margins), float64."""
         ...
@@ -99,27 +103,39 @@ class Engine:
         return torch.cat(parts).clone()
 
     def noisy_logits(
-        self, x: Tensor, ids: Sequence[str], sigma: float, draws: int, *, start: int = 0, pairs: bool = False
+        self, x: Tensor, ids: Sequence[str], sigma: float, draws: int, *, start: int = 0, pairs: bool = False, frames: bool = False
     ) -> Iterator[tuple[NoisyBatch, Tensor]]:
         """Noisy batches with their logits, in inference mode."""
-        for batch in self.noisy_batches(x, ids, sigma, draws, self.rows(x.shape[1:]), start=start, pairs=pairs):
+        rows = self.rows(x.shape[1:])
+        for batch in self.noisy_batches(x, ids, sigma, draws, rows, start=start, pairs=pairs, frames=frames):
             with torch.inference_mode():
                 logits = self._noisy(batch.padded)[: len(batch.x)]
             yield batch, logits
 
     def noisy_batches(
-        self, x: Tensor, ids: Sequence[str], sigma: float, draws: int, rows: int, *, start: int = 0, pairs: bool = False
+        self,
+        x: Tensor,
+        ids: Sequence[str],
+        sigma: float,
+        draws: int,
+        rows: int,
+        *,
+        start: int = 0,
+        pairs: bool = False,
+        frames: bool = False,
     ) -> Iterator[NoisyBatch]:
         """Yield x_b + sigma * z in full batches, image by image; with pairs draw 2i is +z_i and draw 2i + 1 is -z_i.
 
         ``start`` leaves out the first draws (with pairs: an even number of them); :attr:`NoisyBatch.draw` counts from 0 all the same.
+        With frames the z_i are coupled.
         """
+        standard = self.noise.frames if frames else self.noise.blocks
         per_unit = 2 if pairs else 1
         shape = tuple(x.shape[1:])
         buffer = torch.empty((rows, *shape), dtype=x.dtype, device=x.device).contiguous(memory_format=self.model.memory_format)
         total, done, filled = len(x) * draws, 0, 0
         for b, sample_id in enumerate(ids):
-            for block in self.noise.blocks(sample_id, draws // per_unit, shape, start // per_unit):
+            for block in standard(sample_id, draws // per_unit, shape, start // per_unit):
                 z = torch.stack([block, -block], dim=1).flatten(0, 1) if pairs else block
                 while len(z):
                     take = min(len(z), rows - filled)
@@ -134,7 +150,7 @@ class Engine:
 
 
 def padded(x: Tensor, most: int) -> Tensor:
-    """x with copies of its last row up to a multiple of 8 rows, at most ``most``: CPU kernels then give a row the same bits in any batch."""
+    """x and copies of its last row, a multiple of 8 rows, ``most`` at most: on the CPU a row has the same bits in any such batch."""
     missing = _full(len(x), most) - len(x)
     return torch.cat([x, x[-1:].expand(missing, *x.shape[1:])]) if missing else x
 

@@ -13,12 +13,13 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from robaudit.estimators.base import P_ROBUST, Estimate, Estimator, Need, Quantity
-from robaudit.estimators.normal_margins import NormalMargins, Votes, mc_instead, normal_margins
+from robaudit.estimators.normal_margins import NormalMargins, least_error, normal_margins
+from robaudit.estimators.votes import Votes, mc_instead
 from robaudit.estimators.work import Work
 from robaudit.numerics.jacobian import margins
 from robaudit.rows import Row
 
-_FIRST, _ROUND = 32, 32
+_FIRST, _ROUND = 32, 16
 _POOLED, _HARMLESS = 10, 0.2
 
 
@@ -39,8 +40,11 @@ class LogitGaussian(Estimator):
     not miss it, and a run then ends with a warning. `mc` is the check.
 
     Args:
+        draws: ``frames``: the pairs of an image are coupled in frames of 48 so that what neighbouring pixels do together nearly
+            cancels in the mean (:func:`robaudit.noise.frames.coloured_frame`); each draw by itself is exactly normal. ``pairs``: they
+            are independent. The standard error is that of independent pairs: too large with frames, if anything.
         samples: noisy copies of each image (a multiple of 16), without a tolerance.
-        tolerance: continue each image in rounds of 32 until its standard error is this small, instead.
+        tolerance: continue each image in rounds of 16, after a first one of 32, until its standard error is this small, instead.
         allocate: with a tolerance: ``each`` image reaches it; ``mean``: passes go where they lower the mean squared error over images
             most (an image stops when se^2 / passes <= tolerance^2 / 100, so that one stopping after 100 passes has just the tolerance).
         max_samples: the end of it; an image still open says "undecided".
@@ -55,12 +59,13 @@ class LogitGaussian(Estimator):
     source: ClassVar[str] = "robaudit; Han et al., p_mvn-cdf for the CDF"
     interval: ClassVar[str] = "jackknife:sampling-only"
 
+    draws: Literal["frames", "pairs"] = Field("frames", description="noise coupled in frames of 48 antithetic pairs, or independent pairs")
     samples: int = Field(64, ge=16, multiple_of=16, description="noisy copies of each image, a multiple of 16")
     tolerance: float | None = Field(
         None, gt=0, lt=1, description="standard error at which an image stops, instead of a fixed number of copies"
     )
     allocate: Literal["each", "mean"] = Field("each", description="tolerance for each image, or for the root mean square over images")
-    max_samples: int = Field(1024, ge=32, multiple_of=32, description="with a tolerance: the most copies of an image")
+    max_samples: int = Field(1024, ge=32, multiple_of=16, description="with a tolerance: the most copies of an image")
 
     @model_validator(mode="after")
     def _sensible(self) -> Self:
@@ -76,10 +81,13 @@ class LogitGaussian(Estimator):
         """Draw, fit and, with a tolerance, go on with the images that are still open, packed into full batches."""
         found: dict[int, Estimate] = {}
         for images, g, winners in self._rounds(work, found):
-            fit = normal_margins(g)
             last = self.tolerance is None or g.shape[1] >= self.max_samples
-            for row, b in enumerate(images):
-                estimate = self._estimate(work, fit, row, b, winners[row])
+            ready = list(range(len(images))) if last else self._may_be_done(g)
+            if not ready:
+                continue
+            fit = normal_margins(g[ready])
+            for row, (i, b) in enumerate((i, images[i]) for i in ready):
+                estimate = self._estimate(work, fit, row, b, winners[i])
                 if self._done(estimate) or last:
                     found[b] = estimate if self._done(estimate) else _undecided(estimate)
         return [found[b] for b in range(len(work.x))]
@@ -109,17 +117,23 @@ class LogitGaussian(Estimator):
         x, target = work.x[images], work.clean.predicted[images]
         logits = torch.empty((len(images) * draws, work.classes), dtype=torch.float64, device=x.device)
         ids = [work.ids[b] for b in images]
-        for batch, part in work.engine.noisy_logits(x, ids, work.sigma, draws, start=start, pairs=True):
+        for batch, part in work.engine.noisy_logits(x, ids, work.sigma, draws, start=start, pairs=True, frames=self.draws == "frames"):
             logits[batch.image * draws + batch.draw] = part.double()
         g = margins(logits, target.repeat_interleave(draws)).view(len(images), draws, -1)
         return g, torch.where(logits.isfinite().all(1), logits.argmax(1), -1).view(len(images), draws)
 
     def _done(self, estimate: Estimate) -> bool:
-        if self.tolerance is None or estimate.std_error is None:
-            return self.tolerance is None
-        if self.allocate == "mean":
-            return estimate.std_error**2 / (estimate.forwards - 1) <= self.tolerance**2 / 100
-        return estimate.std_error <= self.tolerance
+        return self.tolerance is None or (estimate.std_error is not None and estimate.std_error <= self._enough(estimate.forwards - 1))
+
+    def _may_be_done(self, g: Tensor) -> list[int]:
+        """The images that could stop by the least error so many draws leave: only they are worth a jackknife."""
+        found: list[int] = (least_error(g) <= self._enough(g.shape[1])).nonzero()[:, 0].tolist()
+        return found
+
+    def _enough(self, draws: int) -> float:
+        """The standard error at which an image with so many draws stops."""
+        tolerance = math.inf if self.tolerance is None else self.tolerance
+        return tolerance * math.sqrt(draws / 100) if self.allocate == "mean" else tolerance
 
     def _estimate(self, work: Work, fit: NormalMargins, row: int, image: int, winners: Tensor) -> Estimate:
         predicted = int(work.clean.predicted[image])

@@ -10,6 +10,7 @@ import torch
 from pydantic import Field
 
 from robaudit.estimators.base import P_ROBUST, Estimate, Estimator, Need, Quantity
+from robaudit.estimators.votes import flip_by_votes
 from robaudit.estimators.work import Work
 from robaudit.numerics.intervals import clopper_pearson
 
@@ -74,9 +75,3 @@ class MonteCarlo(Estimator):
             votes=tuple(votes),
             details={"not_finite": broken} if broken else None,
         )
-
-
-def flip_by_votes(votes: Sequence[int], predicted: int) -> int | None:
-    """The other class with the most votes (the first of several), None where no copy flipped."""
-    others = [(-count, c) for c, count in enumerate(votes) if c != predicted and count]
-    return min(others)[1] if others else None

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
+from robaudit.noise.frames import FRAME, coloured_frame, patch_of
 from robaudit.noise.stream import block_seed, block_size, generator, stream_key
+
+_KEPT_BYTES = 2**26
 
 
 class GaussianNoise:
@@ -26,6 +30,7 @@ class GaussianNoise:
     def __init__(self, seed: int, device: torch.device, dtype: torch.dtype = torch.float32) -> None:
         self._seed, self._device, self._dtype = seed, device, dtype
         self._generator = generator(device)
+        self._frames: OrderedDict[tuple[str, int, tuple[int, ...]], Tensor] = OrderedDict()
 
     def blocks(self, sample_id: str, draws: int, shape: tuple[int, ...], start: int = 0) -> Iterator[Tensor]:
         """Yield ``draws`` draws of a sample from number ``start`` on, block by block, as (n, *shape) tensors.
@@ -38,6 +43,30 @@ class GaussianNoise:
             self._generator.manual_seed(block_seed(key, block))
             z = torch.randn((size, *shape), generator=self._generator, device=self._device, dtype=torch.float32)
             yield z[max(0, start - block * size) : start + draws - block * size].to(self._dtype)
+
+    def frames(self, sample_id: str, draws: int, shape: tuple[int, ...], start: int = 0) -> Iterator[Tensor]:
+        """Like :meth:`blocks`, with draws that are coupled in frames of 48 (:func:`~robaudit.noise.frames.coloured_frame`).
+
+        Their stream is another one, so they are independent of :meth:`blocks`. Images that frames are not made for get its draws.
+        """
+        if patch_of(shape) is None:
+            yield from self.blocks(sample_id, draws, shape, start)
+            return
+        for number in range(start // FRAME, -(-(start + draws) // FRAME)):
+            frame = self._frame(sample_id, number, shape)
+            yield frame[max(0, start - number * FRAME) : start + draws - number * FRAME].to(self._dtype)
+
+    def _frame(self, sample_id: str, number: int, shape: tuple[int, ...]) -> Tensor:
+        """A frame, kept for the next call: an image is often gone on with where it stopped."""
+        name = sample_id, number, shape
+        if name not in self._frames:
+            channels, height, width = shape
+            self._generator.manual_seed(block_seed(stream_key(self._seed, f"{self.kind} frames", sample_id), number))
+            self._frames[name] = coloured_frame((channels, height, width), self._generator)
+            while len(self._frames) > 1 and sum(frame.nbytes for frame in self._frames.values()) > _KEPT_BYTES:
+                self._frames.popitem(last=False)
+        self._frames.move_to_end(name)
+        return self._frames[name]
 
     @staticmethod
     def gram(gradients: Tensor) -> Tensor:

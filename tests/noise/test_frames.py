@@ -1,0 +1,128 @@
+"""Coupled draws: normal one by one, nearly cancelling where neighbours interact, reproducible by sample."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import kstest
+
+from robaudit.noise import GaussianNoise
+from robaudit.noise.frames import FRAME, _chi, _haar, _shuffled_fourier, coloured_frame, patch_of
+
+CPU = torch.device("cpu")
+SHAPES = [(3, 8, 8), (1, 9, 7), (2, 3, 4), (4, 5, 5), (5, 6, 3), (6, 4, 4), (12, 3, 2), (1, 1, 1)]
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+@pytest.fixture(scope="module")
+def frames() -> torch.Tensor:
+    """400 frames of a small colour image (400, 48, 3, 8, 8), float64."""
+    g = generator(3)
+    return torch.stack([coloured_frame((3, 8, 8), g) for _ in range(400)]).double()
+
+
+def draws(seed: int, sample: str, count: int, start: int = 0, shape: tuple[int, ...] = (1, 6, 6)) -> torch.Tensor:
+    return torch.cat(list(GaussianNoise(seed, CPU).frames(sample, count, shape, start)))
+
+
+def test_building_blocks() -> None:
+    basis = _shuffled_fourier(generator())
+    assert torch.allclose(basis.T @ basis, torch.eye(FRAME), atol=1e-5)
+    assert torch.allclose(basis.view(FRAME, 4, 12).square().sum(2), torch.full((FRAME, 4), 0.25), atol=1e-6)
+    rotation = _haar(200, generator())
+    products = torch.einsum("ikp,jkp->pij", rotation, rotation)
+    assert torch.allclose(products, torch.eye(12, dtype=torch.float64).expand(200, 12, 12), atol=1e-8)
+    chi = _chi(torch.Size((20_000,)), generator()).double()
+    assert kstest(chi.numpy(), "chi", args=(12,)).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_any_small_image(shape: tuple[int, int, int]) -> None:
+    z = coloured_frame(shape, generator())
+    assert z.shape == (FRAME, *shape)
+    assert z.dtype is torch.float32
+    assert z.isfinite().all()
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_each_draw_is_standard_normal(shape: tuple[int, int, int]) -> None:
+    """Draw 0 of many frames: single pixels, and a sum over all pixels with random weights, which needs them jointly normal."""
+    g = generator(1)
+    z = torch.stack([coloured_frame(shape, g)[0] for _ in range(1500)]).double().flatten(1)
+    weights = torch.randn(z.shape[1], generator=generator(2), dtype=torch.float64)
+    assert kstest((z @ weights / weights.norm()).numpy(), "norm").pvalue > 1e-3
+    assert kstest(z[:, 0].numpy(), "norm").pvalue > 1e-3
+    assert kstest(z[:, -1].numpy(), "norm").pvalue > 1e-3
+    n = z.numel()
+    assert abs(float((z**4).mean()) - 3) < 5 * math.sqrt(96 / n)
+
+
+def test_pixels_of_a_draw_are_independent(frames: torch.Tensor) -> None:
+    """Products and squares of neighbours, of one patch or of two: means within 5 standard errors (frames are independent)."""
+    a, b = frames[..., 1:], frames[..., :-1]
+    for product in (a * b, a.square() * b.square() - 1):
+        means = product.flatten(1).mean(1)
+        assert abs(float(means.mean())) < 5 * float(means.std()) / math.sqrt(len(means))
+
+
+def test_products_of_neighbours_cancel_over_a_frame(frames: torch.Tensor) -> None:
+    """Variance of the frame's mean of z_a z_b, times 48: 1 for independent draws, far less for neighbours."""
+
+    def spread(a: torch.Tensor, b: torch.Tensor) -> float:
+        return float(FRAME * (a * b).mean(1).square().mean())
+
+    assert spread(frames[:, :, 0], frames[:, :, 1]) < 0.3  # two channels of a pixel
+    assert spread(frames[..., 1:], frames[..., :-1]) < 0.3
+    assert spread(frames[..., 1:, 1:], frames[..., :-1, :-1]) < 0.3
+    assert 3.4 < spread(frames[..., 4:], frames[..., :-4]) < 4.2  # patches of one colour share 12 of the 48 dimensions
+    flat = frames.flatten(2)
+    every = torch.einsum("fip,fiq->fpq", flat, flat).div(FRAME).square().mean(0) * FRAME
+    every.fill_diagonal_(0.0)
+    pixels = flat.shape[2]
+    assert 0.8 < float(every.sum()) / (pixels * (pixels - 1)) < 1.1  # over all pairs of pixels there is no gain: only locality pays
+
+
+def test_images_without_frames() -> None:
+    assert patch_of((7,)) is patch_of((3, 2000, 2000)) is None
+    assert patch_of((3, 224, 224)) == (3, 2, 2)
+    noise = GaussianNoise(0, CPU)
+    assert torch.equal(torch.cat(list(noise.frames("a", 5, (7,)))), torch.cat(list(noise.blocks("a", 5, (7,)))))
+    with pytest.raises(ValueError, match="no frames"):
+        coloured_frame((3, 2000, 2000), generator())
+
+
+@settings(max_examples=20, deadline=None)
+@given(count=st.integers(1, 120), more=st.integers(0, 120), start=st.integers(0, 100))
+def test_more_draws_go_on_with_the_same_ones(count: int, more: int, start: int) -> None:
+    whole = draws(3, "a", start + count + more)
+    assert torch.equal(draws(3, "a", count, start), whole[start : start + count])
+
+
+def test_seed_and_sample_make_other_noise_and_blocks_are_another_stream() -> None:
+    base = draws(0, "a", 10)
+    assert not torch.equal(base, draws(1, "a", 10))
+    assert not torch.equal(base, draws(0, "b", 10))
+    blocks = torch.cat(list(GaussianNoise(0, CPU).blocks("a", 10, (1, 6, 6))))
+    assert abs(float((base * blocks).mean())) < 5 / math.sqrt(base.numel())
+
+
+def test_frames_kept_are_the_frames_made() -> None:
+    """Large images fill the memory for frames: what was thrown out comes again."""
+    noise = GaussianNoise(0, CPU)
+    shape = (3, 200, 200)  # 23 MB a frame: two fit
+    first = [next(noise.frames(name, 1, shape)).clone() for name in "abcd"]
+    assert len(noise._frames) == 2
+    again = [next(noise.frames(name, 1, shape)) for name in "abcd"]
+    assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
+
+
+def test_precision_changes_only_the_type() -> None:
+    high = torch.cat(list(GaussianNoise(0, CPU, torch.float64).frames("a", 20, (1, 6, 6))))
+    assert torch.equal(draws(0, "a", 20).double(), high)
