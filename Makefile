@@ -48,7 +48,7 @@ format: $(VENV)/installed-test
 	$(BIN)/ruff check --fix .
 
 bench: $(VENV)/installed-test
-	for script in tests/benchmarks/bench_*.py; do $(BIN)/python $$script || exit 1; done
+	$(BIN)/python -m tests.benchmarks
 
 train-demo: $(VENV)/installed
 	$(BIN)/python -m robaudit.demo.train

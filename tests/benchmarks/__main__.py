@@ -1,0 +1,84 @@
+"""The benchmarks: how fast, how exact and how lean is robaudit, beside the published method?
+
+Run on a quiet machine: `python -m tests.benchmarks` (about 20 minutes on 2 cores) or `--quick` (at most 2). Writes benchmarks.md,
+benchmarks.json and the picture into `--out` (default docs/; a quick run writes only where --out says). Nothing asserts a time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from robaudit.cli.process import keep_freed_memory
+from robaudit.provenance import pick_device
+from tests.benchmarks import accuracy, cdf, engine, memory, scaling, versus
+from tests.benchmarks.machine import exact_products, machine
+from tests.benchmarks.networks import Bench
+from tests.benchmarks.report import ORDER, Section, write
+from tests.shared import SHARED
+
+PARTS: dict[str, Callable[[Bench], Section]] = {
+    "published": versus.measure,
+    "accuracy": accuracy.measure,
+    "mvn": cdf.measure,
+    "engine": engine.measure,
+    "scaling": scaling.measure,
+    "memory": memory.measure,
+}
+NEED_SHARED = ("published", "accuracy", "engine")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the parts asked for, one after the other, and write each as soon as it is there."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--only", default=",".join(ORDER), help=f"parts, separated by commas: {', '.join(ORDER)}")
+    parser.add_argument("--quick", action="store_true", help="few repeats, small cases")
+    parser.add_argument("--device", default="cpu", help="cpu (default), cuda or cuda:N")
+    parser.add_argument("--threads", type=int, help="torch's threads; default: as many as it takes")
+    parser.add_argument("--models", type=Path, help="the folder with models/ and data/; default: ../shared")
+    parser.add_argument("--out", type=Path, help="where the report goes; default: docs/, and nowhere for --quick")
+    given = parser.parse_args(arguments)
+    unknown = set(given.only.split(",")) - set(PARTS)
+    if unknown:
+        parser.error(f"unknown parts: {', '.join(sorted(unknown))}")
+    if given.threads:
+        torch.set_num_threads(given.threads)
+    keep_freed_memory()
+    shared = given.models or (SHARED if SHARED.is_dir() else None)
+    out = given.out or (None if given.quick else Path(__file__).resolve().parents[2] / "docs")
+    device = pick_device(given.device, "--device")
+    exact_products(device)
+    bench = Bench(device, quick=given.quick, shared=shared, out=out, say=_say)
+    started = time.perf_counter()
+    for part in sorted(given.only.split(","), key=ORDER.index):
+        _run(part, bench)
+    _say(f"{time.perf_counter() - started:.0f} s in all" + (f"; see {out.name}/benchmarks.md" if out else ""))
+
+
+def _run(part: str, bench: Bench) -> None:
+    if bench.shared is None and part in NEED_SHARED:
+        _say(f"{part}: left out, the folder with shared models and data is absent (--models)")
+        return
+    _say(f"{part} ...")
+    started = time.perf_counter()
+    if bench.out is not None:
+        bench.out.mkdir(parents=True, exist_ok=True)
+    section = replace(PARTS[part](bench), machine=machine(bench.device), quick=bench.quick)
+    if bench.out is not None:
+        write(bench.out, {f"{part}-{bench.device.type}": section})
+    else:
+        print(section.markdown())
+    _say(f"{part}: {time.perf_counter() - started:.0f} s")
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""Part `accuracy`: what does it cost, in passes and seconds, to come within .02 and .01 of the truth?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+
+from tests.benchmarks.cost import Point, cost_to_reach
+from tests.benchmarks.networks import Bench, load
+from tests.benchmarks.picture import draw
+from tests.benchmarks.report import Section, Table, number, target
+from tests.benchmarks.trial import Trial
+
+CASES = {
+    "CIFAR-10 ResNet20, sigma 0.05": ("cifar10_resnet20", 0.05),
+    "FashionMNIST CNN, sigma 0.25": ("fashion_shallow_cnn", 0.25),
+    "CIFAR-10 CNN, adversarially trained, sigma 0.1": ("cifar10_cnn_a_adv", 0.1),
+    "CIFAR-10 ResNet20, sigma 0.02": ("cifar10_resnet20", 0.02),
+    "CIFAR-10 CNN, adversarially trained, sigma 0.05": ("cifar10_cnn_a_adv", 0.05),
+    "CIFAR-10 CNN, certified training, sigma 0.05": ("cifar10_cnn_a_mix", 0.05),
+    "CIFAR-10 CNN, certified training, sigma 0.1": ("cifar10_cnn_a_mix", 0.1),
+}
+DRAWN = 3  # of these in the picture, and with mmse 50
+AIMS = (0.02, 0.01)
+IMAGES, DRAWS, SEEDS = 48, 2048, 5  # the reference of a seed has DRAWS (SEEDS - 1) = 8,192 draws
+
+
+def measure(bench: Bench) -> Section:
+    """All settings on three networks; the picture goes into the report's folder."""
+    images, draws, seeds = (8, 128, range(1, 3)) if bench.quick else (IMAGES, DRAWS, range(1, SEEDS + 1))
+    chosen = list(CASES.items())[1:DRAWN] if bench.quick else list(CASES.items())
+    found = {
+        title: Trial(load(bench, name, images), sigma, draws, seeds, bench.say, (5, 10, 50) if k < DRAWN else (10,)).points()
+        for k, (title, (name, sigma)) in enumerate(chosen)
+    }
+    return section(found, bench, images=images, draws=draws, seeds=len(seeds))
+
+
+def section(found: Mapping[str, Sequence[Point]], bench: Bench, *, images: int, draws: int, seeds: int) -> Section:
+    """The tables and the picture of what was found."""
+    name = "accuracy-cost.svg" if bench.device.type == "cpu" else "accuracy-cost-cuda.svg"
+    if bench.out is not None:
+        draw(dict(list(found.items())[:DRAWN]), AIMS, bench.out / name)
+    tables = []
+    for title, points in found.items():
+        tables.append(
+            Table(_REACH_HEADERS, [_reach(line, curve) for line, curve in _curves(points).items()], f"**{title}**: cost to reach")
+        )
+        tables.append(Table(_POINT_HEADERS, [_row(point) for point in points], "all settings:"))
+    best = {title: min(_costs(points, 0.01), default=None) for title, points in found.items()}
+    return Section(
+        title=f"Accuracy and cost ({bench.device.type})",
+        reading=(
+            "`passes`: forward passes an image, a backward pass counted as its measured time in forward passes; `ms`: milliseconds an"
+            " image, all included; `-`: no setting tried comes so near; `<=`: the cheapest setting does already."
+        ),
+        tables=tables,
+        targets=[target(f"passes to RMSE .010, {title}", 100, passes) for title, passes in best.items()],
+        notes=[
+            f"First {images} test images, {seeds} seeds: mean and standard deviation of the RMSE over seeds. Reference: `mc` with the"
+            f" {(seeds - 1) * draws:,} draws of the other seeds, its own noise taken out of the RMSE.",
+            "Each noisy pass is made once a seed and serves all settings, which run through their own code; seconds are those of the"
+            " estimator's own work plus its passes at the measured speed. `taylor`, `taylor_mvs` and `softmax` draw nothing.",
+            "Costs between two settings are interpolated on log scales. Bands in the picture: one standard deviation over seeds.",
+        ],
+        raw={title: [asdict(point) for point in points] for title, points in found.items()},
+        picture=name if bench.out is not None else "",
+    )
+
+
+_REACH_HEADERS = ["estimator", *(f"{what} to RMSE {aim:g}" for aim in AIMS for what in ("passes", "ms")), "smallest RMSE"]
+_POINT_HEADERS = ["setting", "RMSE", "sd over seeds", "forwards", "backwards", "passes", "ms"]
+
+
+def _curves(points: Sequence[Point]) -> dict[str, list[Point]]:
+    curves: dict[str, list[Point]] = {}
+    for point in points:
+        curves.setdefault(point.line, []).append(point)
+    return curves
+
+
+def _costs(points: Sequence[Point], aim: float) -> list[float]:
+    costs = [cost_to_reach([(p.equivalents, p.mean) for p in curve], aim) for curve in _curves(points).values()]
+    return [cost for cost in costs if cost is not None]
+
+
+def _reach(line: str, curve: Sequence[Point]) -> list[str]:
+    cells = [line]
+    for aim in AIMS:
+        at_once = min(curve, key=lambda p: p.equivalents).mean <= aim
+        for costs in ([p.equivalents for p in curve], [1e3 * p.seconds for p in curve]):
+            cost = cost_to_reach([(c, p.mean) for c, p in zip(costs, curve, strict=True)], aim)
+            cells.append("-" if cost is None else ("<= " if at_once else "") + number(cost))
+    return [*cells, f"{min(p.mean for p in curve):.4f}"]
+
+
+def _row(point: Point) -> list[str]:
+    counts = [number(value) for value in (point.forwards, point.backwards, point.equivalents)]
+    return [point.label, f"{point.mean:.4f}", f"{point.spread:.4f}", *counts, number(1e3 * point.seconds)]

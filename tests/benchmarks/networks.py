@@ -1,0 +1,118 @@
+"""Which networks and images are measured, and on which device?"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from robaudit import registry
+from robaudit.datasets import open_dataset
+from robaudit.estimators.base import Estimator
+from robaudit.estimators.engine import Engine
+from robaudit.estimators.memory import measured_rows
+from robaudit.estimators.work import CleanPass, Work
+from robaudit.models import LogitModel, load_model
+from robaudit.models.architectures import ARCHITECTURES
+from robaudit.noise import GaussianNoise
+from robaudit.spec import ModelSpec, NpzSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What every part is told.
+
+    Attributes:
+        device: where the networks run.
+        quick: few repeats and small cases, to see that all works.
+        shared: the folder with models/ and data/, or None where there is none.
+        out: the folder of the report and the picture, or None: print only.
+        say: hears one line for each step.
+    """
+
+    device: torch.device
+    quick: bool = False
+    shared: Path | None = None
+    out: Path | None = None
+    say: Callable[[str], None] = print
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """A loaded model with its first test images (n, channels, height, width) on the device."""
+
+    name: str
+    model: LogitModel
+    x: Tensor
+    classes: int
+
+    def engine(self, seed: int = 0) -> Engine:
+        """The engine of an audit with this seed."""
+        noise = GaussianNoise(seed, self.model.device, self.model.dtype)
+        return Engine(self.model, noise, self.classes, most_rows=measured_rows(self.model, self.x[0]))
+
+    def work(self, sigma: float, engine: Engine | None = None, *, gradients: bool = False, clean: CleanPass | None = None) -> Work:
+        """All images as one chunk."""
+        chosen = engine or self.engine()
+        passed = clean or CleanPass.of(chosen, self.x, gradients=gradients)
+        labels = torch.full((len(self.x),), -1, device=self.x.device)
+        return Work([str(i) for i in range(len(self.x))], self.x, labels, sigma, passed, chosen)
+
+
+def estimator(name: str, **options: Any) -> Estimator:
+    """A registered estimator."""
+    return registry.load(name).model_validate(options)
+
+
+def card(bench: Bench, name: str) -> dict[str, Any]:
+    """model.json of a shared model."""
+    found: dict[str, Any] = json.loads((_root(bench) / "models" / name / "model.json").read_text())
+    return found
+
+
+def names(bench: Bench) -> list[str]:
+    """The shared models."""
+    return sorted(path.parent.name for path in (_root(bench) / "models").glob("*/model.json"))
+
+
+def script(bench: Bench, name: str) -> Path:
+    """The TorchScript file of a shared model."""
+    return _root(bench) / "models" / name / "model.torchscript.pt"
+
+
+def load(bench: Bench, name: str, images: int) -> Network:
+    """A shared model as an audit loads it, with its first test images."""
+    about, path = card(bench, name), script(bench, name)
+    spec = ModelSpec(path=str(path), mean=about["mean"], std=about["std"])
+    model = load_model(spec, path, base_dir=path.parent, device=bench.device, dtype=torch.float32, trust=False)
+    data = _root(bench) / "data" / f"{about['dataset']}.npz"
+    samples = open_dataset(NpzSpec(kind="npz", path=str(data), limit=images), base_dir=data.parent, trust=False)
+    x = torch.stack([samples[i].pixels for i in range(len(samples))]).to(model.dtype).to(bench.device)
+    return Network(name, model, x, int(about["num_classes"]))
+
+
+def research_resnet20(bench: Bench) -> Callable[[Tensor], Tensor]:
+    """The same weights as a plain module in a script: pixels to logits, nothing else."""
+    about = card(bench, "cifar10_resnet20")
+    module = ARCHITECTURES["cifar_resnet"]()
+    module.load_state_dict(load_file(_root(bench) / "models" / "cifar10_resnet20" / "model.safetensors"))
+    module = module.eval().requires_grad_(False).to(bench.device)
+    mean, std = (torch.tensor(about[key], device=bench.device).view(1, -1, 1, 1) for key in ("mean", "std"))
+
+    def logits(x: Tensor) -> Tensor:
+        out: Tensor = module((x - mean) / std)
+        return out
+
+    return logits
+
+
+def _root(bench: Bench) -> Path:
+    if bench.shared is None:
+        raise FileNotFoundError("the shared models are absent")
+    return bench.shared

@@ -1,0 +1,124 @@
+"""How does the accuracy-cost picture look: error against cost, one line an estimator, one panel a network?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tests.benchmarks.cost import Point
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+CARD, INK, FAINT, GRID = "#fcfcfa", "#22262b", "#6a717a", "#e4e6e8"
+COLOURS = {
+    "logit_gaussian, tolerance, mean": "#b3261e",
+    "logit_gaussian, samples": "#e8710a",
+    "mc": "#1a5fb4",
+    "mmse": "#2e7d32",
+    "mmse_mvs": "#7a9a3a",
+    "taylor": "#8b3fa8",
+    "taylor_mvs": "#b07cc6",
+    "softmax": "#7d7d7d",
+}
+NAMES = {"logit_gaussian, tolerance, mean": "logit_gaussian,\nby tolerance", "logit_gaussian, samples": "logit_gaussian,\nby samples"}
+ASIDE: dict[str, tuple[int, tuple[float, float], dict[str, str]]] = {
+    "logit_gaussian, tolerance, mean": (-1, (2, -14), {"ha": "right", "weight": "bold"}),
+    "logit_gaussian, samples": (0, (-7, 0), {"ha": "right", "weight": "bold"}),
+    "softmax": (0, (7, 0), {}),
+}
+"""Labels that need no room among those after the ends of the curves: at which point (0: the first), shifted how far, in which style."""
+LOWEST = 0.003
+
+
+def draw(found: Mapping[str, Sequence[Point]], aims: Sequence[float], path: Path) -> None:
+    """Write the picture; SVG, or what the suffix says. Its own light card makes it readable on light and dark pages."""
+    from matplotlib import rc_context
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.patches import FancyBboxPatch
+
+    with rc_context({"svg.hashsalt": "robaudit", "svg.fonttype": "path", "font.family": "DejaVu Sans", "font.size": 9}):
+        figure = Figure(figsize=(max(7.4, 4.3 * len(found) + 0.4), 5.3), facecolor="none")
+        FigureCanvasAgg(figure)
+        card = FancyBboxPatch((0.004, 0.008), 0.992, 0.984, boxstyle="round,pad=0,rounding_size=0.018", transform=figure.transFigure)
+        card.set(facecolor=CARD, edgecolor=GRID, linewidth=1, zorder=-10)
+        figure.add_artist(card)
+        axes = figure.subplots(1, len(found), sharey=True, squeeze=False)[0]
+        figure.subplots_adjust(left=0.16 / len(found), right=0.985, top=0.79, bottom=0.12, wspace=0.06)
+        figure.text(0.02, 0.925, "How near, for how many passes?", size=15, weight="bold", color=INK)
+        figure.text(0.02, 0.905, _SUBTITLE, size=9, color=FAINT, va="top")
+        for ax, (title, points) in zip(axes, found.items(), strict=True):
+            _panel(ax, title, points, aims, first=ax is axes[0])
+        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None, facecolor="none")
+
+
+_SUBTITLE = (
+    "Error (RMSE over images, lower is better) against cost (forward passes; a backward pass counts as its time).\n"
+    "Bands: one standard deviation over seeds."
+)
+
+
+def _panel(ax: Axes, title: str, points: Sequence[Point], aims: Sequence[float], *, first: bool) -> None:
+    ax.set(xscale="log", yscale="log", ylim=(LOWEST, 1.0), xlim=(0.7, 9000), facecolor="none")
+    ax.set_title(title, loc="left", size=10, color=INK, weight="bold")
+    for side in ("top", "right", "left"):
+        ax.spines[side].set_visible(False)
+    ax.spines["bottom"].set_color(GRID)
+    ax.grid(True, which="major", color=GRID, linewidth=0.7)
+    ax.tick_params(which="both", length=0, colors=FAINT)
+    ax.set_xticks([1, 10, 100, 1000], labels=["1", "10", "100", "1,000"])
+    ax.set_yticks([0.003, 0.01, 0.03, 0.1, 0.3, 1.0], labels=[".003", ".01", ".03", ".1", ".3", "1"])
+    ax.minorticks_off()
+    ax.set_xlabel("passes an image", color=FAINT)
+    if first:
+        ax.set_ylabel("RMSE", color=FAINT)
+    for aim in aims:
+        ax.axhline(aim, color=INK, linewidth=0.8, linestyle=(0, (2, 3)), alpha=0.55, zorder=1)
+        ax.annotate(f"RMSE {aim:g}".replace("0.", "."), (0.8, aim), xytext=(0, 2), textcoords="offset points", size=7.5, color=FAINT)
+    curves = {line: sorted((p for p in points if p.line == line), key=lambda p: p.equivalents) for line in COLOURS}
+    for line, curve in curves.items():
+        if curve:
+            _curve(ax, curve, COLOURS[line])
+    right = {line: math.log10(max(curve[-1].mean, LOWEST)) for line, curve in curves.items() if curve and line not in ASIDE}
+    for line, y in spaced(right, 0.1).items():
+        _label(ax, line, (curves[line][-1].equivalents, 10**y), (7, 0))
+    for line, (end, offset, style) in ASIDE.items():
+        if curves[line]:
+            point = curves[line][end]
+            _label(ax, line, (point.equivalents, max(point.mean, LOWEST)), offset, **style)
+
+
+def _label(ax: Axes, line: str, at: tuple[float, float], offset: tuple[float, float], **style: str) -> None:
+    """The name beside a point, on a halo of the card's colour that keeps it readable across other lines."""
+    from matplotlib.patheffects import withStroke
+
+    halo = [withStroke(linewidth=2.5, foreground=CARD)]
+    text = NAMES.get(line, line)
+    given: dict[str, Any] = {"size": 8.5, "color": COLOURS[line], "va": "center", "linespacing": 0.95, "zorder": 5, **style}
+    ax.annotate(text, at, xytext=offset, textcoords="offset points", path_effects=halo, **given)
+
+
+def _curve(ax: Axes, curve: Sequence[Point], colour: str) -> None:
+    x, y = [p.equivalents for p in curve], [p.mean for p in curve]
+    low = [max(p.mean - p.spread, LOWEST / 2) for p in curve]
+    high = [p.mean + p.spread for p in curve]
+    if len(curve) > 1:
+        ax.fill_between(x, low, high, color=colour, alpha=0.16, linewidth=0, zorder=2)
+    ax.plot(x, y, color=colour, linewidth=1.9, marker="o", markersize=4.2, markeredgecolor=CARD, markeredgewidth=0.7, zorder=3)
+
+
+def spaced(wanted: Mapping[str, float], gap: float) -> dict[str, float]:
+    """Positions at least ``gap`` apart, in the same order, as near to those wanted as pushing neighbours apart evenly goes."""
+    placed = dict(wanted)
+    order = sorted(placed, key=lambda key: placed[key])
+    for _ in range(200):
+        for low, high in pairwise(order):
+            missing = gap - (placed[high] - placed[low])
+            if missing > 1e-9:
+                placed[low] -= missing / 2
+                placed[high] += missing / 2
+    return placed

@@ -1,0 +1,109 @@
+"""What error and cost has each setting of the estimators on one network?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from statistics import fmean
+
+import torch
+from torch import Tensor
+
+from robaudit.estimators.base import Estimate, Estimator
+from robaudit.estimators.mmse import NoisyLinearOptions
+from robaudit.estimators.work import CleanPass, Work
+from robaudit.numerics.jacobian import margin_gradients
+from tests.benchmarks.cost import Point, Reference
+from tests.benchmarks.networks import Network, estimator
+from tests.benchmarks.replay import Replay
+from tests.benchmarks.settings import Setting, settings
+from tests.benchmarks.timing import alternating, seconds, timed
+
+Outcome = tuple[Sequence[Estimate], float]
+Clean = dict[bool, tuple[CleanPass, float]]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One network at one sigma under several seeds, each with so many mc draws.
+
+    The reference of a seed is mc with the draws of all the other seeds; mmse is tried with each number of draws in ``linear``.
+    """
+
+    network: Network
+    sigma: float
+    draws: int
+    seeds: Sequence[int]
+    say: Callable[[str], None]
+    linear: Sequence[int] = (5, 10, 50)
+
+    def points(self) -> list[Point]:
+        """Error and cost of every setting."""
+        plans = [(setting, estimator(setting.name, **setting.options)) for setting in settings(self.draws, self.linear)]
+        clean, backward = {flag: self._clean(gradients=flag) for flag in (False, True)}, self._backward_in_forwards()
+        outcomes: list[list[Outcome]] = []
+        converged: list[Tensor] = []
+        for seed in self.seeds:
+            replay = Replay(self.network.engine(seed))
+            converged.append(_values(estimator("mc", samples=self.draws).estimate(self._work(replay, clean[False][0]))))
+            outcomes.append(self._outcomes([chosen for _, chosen in plans], replay, clean, outcomes[0] if outcomes else None))
+            self.say(f"  {self.network.name}, sigma {self.sigma:g}, seed {seed}: {replay.made / replay.spent:,.0f} noisy images/s")
+        references = [Reference.of([c for j, c in enumerate(converged) if j != i], self.draws) for i in range(len(self.seeds))]
+        return [self._point(setting, [one[k] for one in outcomes], references, backward) for k, (setting, _) in enumerate(plans)]
+
+    def _point(self, setting: Setting, runs: Sequence[Outcome], references: Sequence[Reference], backward: float) -> Point:
+        rmse = tuple(reference.rmse(_values(estimates)) for reference, (estimates, _) in zip(references, runs, strict=True))
+        forwards = fmean(e.forwards for estimates, _ in runs for e in estimates)
+        backwards = fmean(e.backwards for estimates, _ in runs for e in estimates)
+        each = fmean(took for _, took in runs) / len(self.network.x)
+        return Point(setting.line, setting.label, rmse, forwards, backwards, forwards + backward * backwards, each)
+
+    def _outcomes(self, chosen: Sequence[Estimator], replay: Replay, clean: Clean, before: list[Outcome] | None) -> list[Outcome]:
+        """Estimates and seconds of every setting under one seed; what draws nothing is taken from the seed before."""
+        fits: dict[tuple[int, bool], tuple[Work, float]] = {}
+        found: list[Outcome] = []
+        for k, one in enumerate(chosen):
+            passed, passing = clean[one.linearises_clean]
+            work = self._work(replay, passed)
+            if isinstance(one, NoisyLinearOptions):
+                key = (one.samples, one.pairs)
+                if key not in fits:
+                    fits[key] = work, seconds(partial(one.linear, work), self.network.x.device)
+                work, fitting = fits[key]
+                estimates, own = timed(partial(one.estimate, work), self.network.x.device)
+                found.append((estimates, passing + fitting + own))
+            elif before is not None and one.passes(self.network.classes)[0] == 1:
+                found.append(before[k])
+            else:
+                spent = replay.spent
+                estimates, own = timed(partial(one.estimate, work), self.network.x.device)
+                drawn = sum(e.forwards - 1 for e in estimates)
+                found.append((estimates, passing + own - (replay.spent - spent) + drawn * replay.spent / replay.made))
+        return found
+
+    def _work(self, replay: Replay, clean: CleanPass) -> Work:
+        return self.network.work(self.sigma, replay, clean=clean)
+
+    def _clean(self, *, gradients: bool) -> tuple[CleanPass, float]:
+        passing = partial(CleanPass.of, self.network.engine(), self.network.x, gradients=gradients)
+        passing()
+        return timed(passing, self.network.x.device)
+
+    def _backward_in_forwards(self) -> float:
+        """Seconds of one backward pass over seconds of one noisy forward pass, so that mmse's passes add up to its time."""
+        engine, x = self.network.engine(), self.network.x
+        rows = engine.gradient_rows(x.shape[1:], self.network.classes - 1)
+        batch = x[torch.arange(rows, device=x.device) % len(x)]
+        work, draws = self.network.work(self.sigma, engine), estimator("mc", samples=128)
+        contenders = {
+            "forward": lambda: draws.estimate(work),
+            "gradients": lambda: margin_gradients(self.network.model, batch),
+        }
+        times = alternating(contenders, x.device, 3)
+        forward = times["forward"] / (128 * len(x))
+        return max(0.0, (times["gradients"] / rows / forward - 1) / (self.network.classes - 1))
+
+
+def _values(estimates: Sequence[Estimate]) -> Tensor:
+    return torch.tensor([e.value for e in estimates], dtype=torch.float64)

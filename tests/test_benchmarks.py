@@ -1,0 +1,164 @@
+"""Do the benchmarks still run, and does their report keep what was not measured again? No time is asserted."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from robaudit.models import from_module
+from robaudit.models.architectures import digits_cnn
+from tests.benchmarks import __main__ as command
+from tests.benchmarks import accuracy, cdf, published, trial
+from tests.benchmarks.audits import Repeated, audit_seconds
+from tests.benchmarks.cost import Point, Reference, cost_to_reach
+from tests.benchmarks.networks import Bench, Network, estimator
+from tests.benchmarks.picture import draw, spaced
+from tests.benchmarks.replay import Replay
+from tests.benchmarks.report import Section, Table, number, target, write
+from tests.benchmarks.settings import settings
+from tests.specs import WEIGHTS
+
+CPU = torch.device("cpu")
+MACHINE = {"date": "2026-01-02", "cpu": "a CPU, 2 cores", "threads": "2", "torch": "2.6"}
+
+
+def digits_network(images: int = 3) -> Network:
+    module = digits_cnn()
+    module.load_state_dict(load_file(WEIGHTS))
+    x = torch.rand(images, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    return Network("digits", from_module(module), x, 10)
+
+
+def section(title: str, date: str = "2026-01-02") -> Section:
+    return Section(title, "Read it so.", [Table(["a", "b"], [["x | y", "1"]])], {"a": 1.0}, machine={**MACHINE, "date": date})
+
+
+def made_up() -> dict[str, list[Point]]:
+    points = []
+    for line, start, factor in (("mc", 64, 0.25), ("logit_gaussian, samples", 16, 0.15), ("logit_gaussian, tolerance, mean", 40, 0.08)):
+        for cost in (start, 4 * start, 16 * start):
+            rmse = factor / math.sqrt(cost)
+            points.append(Point(line, f"{line} {cost}", (0.9 * rmse, 1.1 * rmse), cost, 0, cost, 1e-4 * cost))
+    points += [Point(line, line, (0.3, 0.3), 1, 9, 15, 1e-2) for line in ("taylor", "taylor_mvs", "mmse", "mmse_mvs", "softmax")]
+    return {"One network": points, "Another network": points}
+
+
+def test_a_section_is_replaced_and_the_others_stay(tmp_path: Path) -> None:
+    write(tmp_path, {"engine-cpu": section("Engine"), "mvn-cpu": section("CDF"), "mvn-cuda": section("CDF on CUDA")})
+    write(tmp_path, {"mvn-cpu": section("CDF again", "2027-03-04")})
+    text = (tmp_path / "benchmarks.md").read_text()
+    assert [line for line in text.splitlines() if line.startswith("## ")] == ["## CDF again", "## Engine", "## CDF on CUDA"]
+    assert text.count("Measured on 2026-01-02: a CPU, 2 cores, 2 threads, torch 2.6.") == 2
+    assert text.count("Measured on 2027-03-04") == 1
+    assert "| x \\| y | 1 |" in text
+    assert list(json.loads((tmp_path / "benchmarks.json").read_text())["sections"]) == ["mvn-cpu", "engine-cpu", "mvn-cuda"]
+
+
+def test_numbers_and_targets() -> None:
+    values = [0.0, 0.00123, 0.0567, 1.234, 45.67, 999.4, 2345.6, 123456.0, 5e7, 1e-6]
+    assert [number(v) for v in values] == ["0", "0.00123", "0.0567", "1.23", "45.7", "999", "2,350", "123,000", "5e+07", "1e-06"]
+    assert target("x", 10, 9.5, " %") == ["x", "<= 10.0 %", "9.50 %", "yes"]
+    assert target("x", 10, 11)[-1] == "**no**"
+    assert target("x", 10, None)[-2:] == ["not reached", "no"]
+    assert "QUICK RUN" in replace(section("x"), quick=True).markdown()
+
+
+def test_cost_to_reach_interpolates_on_log_scales() -> None:
+    curve = [(400.0, 0.01), (100.0, 0.02), (25.0, 0.04)]
+    assert cost_to_reach(curve, 0.01) == pytest.approx(400)
+    assert cost_to_reach(curve, 0.02 / math.sqrt(2)) == pytest.approx(200)
+    assert cost_to_reach(curve, 0.05) == 25
+    assert cost_to_reach(curve, 0.001) is None
+
+
+def test_the_noise_of_the_reference_is_taken_out() -> None:
+    generator = torch.Generator().manual_seed(0)
+    p = torch.full((4000,), 0.5, dtype=torch.float64)
+    noisy = [torch.binomial(torch.full_like(p, 100), p, generator=generator) / 100 for _ in range(2)]
+    assert Reference.of(noisy, 100).rmse(p) < 0.005 < 0.03 < Reference.of(noisy, 100).rmse(p + 0.05) < 0.06
+
+
+def test_labels_keep_their_distance() -> None:
+    placed = spaced({"a": 1.0, "b": 1.01, "c": 3.0}, 0.5)
+    assert placed["b"] - placed["a"] == pytest.approx(0.5)
+    assert placed["c"] == 3.0
+
+
+def test_replay_gives_what_the_engine_gives() -> None:
+    network = digits_network()
+    replay = Replay(network.engine(3))
+    for name, options in (
+        ("mc", {"samples": 64}),
+        ("mc", {"samples": 32}),
+        ("logit_gaussian", {"tolerance": 0.02}),
+        ("logit_gaussian", {}),
+    ):
+        chosen = estimator(name, **options)
+        again = chosen.estimate(network.work(0.3, replay))
+        for a, b in zip(chosen.estimate(network.work(0.3, network.engine(3))), again, strict=True):
+            assert b.value == pytest.approx(a.value, abs=1e-4)
+            assert b.forwards == a.forwards
+    assert replay.made >= 64 * 3
+
+
+def test_the_published_way_agrees_with_ours() -> None:
+    network = digits_network()
+    ours = [e.value for e in estimator("taylor").estimate(network.work(0.3, gradients=True))]
+    assert published.taylor(network.model, network.x, 0.3) == pytest.approx(ours, abs=5e-3)
+    torch.manual_seed(0)
+    many = [e.value for e in estimator("mc", samples=600).estimate(network.work(0.3))]
+    assert published.monte_carlo(network.model, network.x, 0.3, 600) == pytest.approx(many, abs=0.12)
+    assert all(0 <= p <= 1 for p in published.mmse(network.model, network.x, 0.3, 4))
+
+
+def test_accuracy_on_a_small_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    few = [s for s in settings(64) if s.label in ("mc 64", "logit_gaussian 16", "mmse 5 (no pairs)", "mmse_mvs 5 (no pairs)")]
+    few += [s for s in settings(64) if s.name in ("taylor", "softmax") or s.options.get("tolerance") == 0.04]
+    monkeypatch.setattr(trial, "settings", lambda draws, _: few)
+    heard: list[str] = []
+    points = trial.Trial(digits_network(2), 0.2, 64, (1, 2), heard.append).points()
+    found = accuracy.section({"digits": points}, Bench(CPU, out=tmp_path, say=heard.append), images=2, draws=64, seeds=2)
+    write(tmp_path, {"accuracy-cpu": replace(found, machine=MACHINE)})
+    assert (tmp_path / "accuracy-cost.svg").read_text().startswith("<?xml")
+    assert "![Accuracy and cost (cpu)](accuracy-cost.svg)" in (tmp_path / "benchmarks.md").read_text()
+    assert len(points) == len(few) == 9
+    assert all(p.seconds > 0 and p.equivalents >= p.forwards >= 1 for p in points)
+
+
+def test_the_picture(tmp_path: Path) -> None:
+    draw(made_up(), (0.02, 0.01), tmp_path / "picture.svg")
+    draw(made_up(), (0.02, 0.01), tmp_path / "again.svg")
+    assert (tmp_path / "picture.svg").read_bytes() == (tmp_path / "again.svg").read_bytes()
+
+
+def test_a_timed_audit() -> None:
+    network = digits_network()
+    wall, own = audit_seconds(network.model.network, Repeated(network.x.double(), 5), {"mc": {"samples": 8}}, 0.1, CPU)
+    assert 0 <= own <= wall
+
+
+def test_the_command_writes_its_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(command, "keep_freed_memory", lambda: None)
+    monkeypatch.setattr(cdf, "CASES", ((2, 9, 64, 1, 2.0),))
+    command.main(["--quick", "--only", "mvn", "--out", str(tmp_path)])
+    assert "## The normal CDF (cpu)" in (tmp_path / "benchmarks.md").read_text()
+    command.main(["--quick", "--only", "mvn"])
+    assert "QUICK RUN" in capsys.readouterr().out
+    monkeypatch.setattr(command, "SHARED", tmp_path / "absent")
+    command.main(["--quick", "--only", "published,accuracy,engine"])
+    assert capsys.readouterr().out.count("left out, the folder with shared models and data is absent") == 3
+
+
+def test_help(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        command.main(["--help"])
+    assert end.value.code == 0
+    assert "--quick" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        command.main(["--only", "speed"])
