@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from robaudit.numerics.normal import normal_cdf
+
 _EDGE = 1e-15
 
 
@@ -42,8 +44,7 @@ def probit(p: Tensor) -> Tensor:
 
 def probit_inverse(y: Tensor) -> Tensor:
     """Phi(y)."""
-    p: Tensor = torch.special.ndtr(y)
-    return p
+    return normal_cdf(y)
 
 
 def jackknife(

@@ -12,6 +12,7 @@ from robaudit.estimators.base import Estimate
 from robaudit.estimators.votes import Votes
 from robaudit.numerics.moments import standardise
 from robaudit.numerics.mvn import mvn_cdf
+from robaudit.numerics.normal import normal_cdf
 from robaudit.numerics.normality import shape_of_pairs
 from robaudit.numerics.pair_moments import halves, pair_moments, without_group
 
@@ -96,9 +97,10 @@ class _Fit:
         order = z.argsort(dim=1, stable=True)
         chosen, left = order[:, :_COMPETITIVE, None].transpose(1, 2), z.gather(1, order[:, _COMPETITIVE:])
         even, odd = (part.gather(2, chosen.expand(-1, even.shape[1], -1)) for part in (even, odd))
-        value, error = _probability(even, odd)
+        moments = pair_moments(even, odd)
+        value, error = _probability(moments.mean, moments.covariance)
         centre = _probit(value)
-        return cls(even, odd, order[:, 0], value, error, torch.special.ndtr(-left).sum(1), centre, _delta(even, odd, centre))
+        return cls(even, odd, order[:, 0], value, error, normal_cdf(-left).sum(1), centre, _delta(even, odd, centre))
 
 
 def least_error(g: Tensor) -> Tensor:
@@ -128,12 +130,14 @@ def normal_margins(g: Tensor) -> NormalMargins:
 
     fit = _Fit.of(g)
     groups = min(GROUPS, fit.even.shape[1])
-    y = torch.stack([_probit(_probability(*(without_group(p, i, groups) for p in (fit.even, fit.odd)))[0]) for i in range(groups)])
+    left_out = [pair_moments(*(without_group(p, i, groups) for p in (fit.even, fit.odd))) for i in range(groups)]
+    mean, covariance = (torch.cat([getattr(m, name) for m in left_out]) for name in ("mean", "covariance"))
+    y = _probit(_probability(mean, covariance)[0]).view(groups, -1)
     jackknife = ((groups - 1) / groups * (y - y.mean(0)).square().sum(0)).sqrt()
     spread = torch.maximum(jackknife, fit.delta)
     reach = float(student.ppf(0.975, groups - 1)) * spread
     error = fit.error + fit.omitted
-    lower, upper = torch.special.ndtr(fit.centre - reach) - error, torch.special.ndtr(fit.centre + reach) + error
+    lower, upper = normal_cdf(fit.centre - reach) - error, normal_cdf(fit.centre + reach) + error
     shape = shape_of_pairs(fit.even[:, :, 0], fit.odd[:, :, 0])
     return NormalMargins(
         value=fit.value,
@@ -148,9 +152,8 @@ def normal_margins(g: Tensor) -> NormalMargins:
     )
 
 
-def _probability(even: Tensor, odd: Tensor) -> tuple[Tensor, Tensor]:
-    moments = pair_moments(even, odd)
-    p, error = mvn_cdf(*standardise(moments.mean, moments.covariance))
+def _probability(mean: Tensor, covariance: Tensor) -> tuple[Tensor, Tensor]:
+    p, error = mvn_cdf(*standardise(mean, covariance))
     return p.clamp(0, 1), error
 
 

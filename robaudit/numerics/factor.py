@@ -9,6 +9,8 @@ from torch import Tensor
 
 from robaudit.numerics.ordering import Pivoting
 
+_WORTH = 0.5  # rare failures are estimated apart where at most this share of the pivots is then left
+
 
 class OrderedFactor(NamedTuple):
     """P[C y <= limits] for independent standard normal y, variables in the order of integration.
@@ -24,13 +26,15 @@ class OrderedFactor(NamedTuple):
     tie_level: Tensor  # (rows, ties), int64; k where there is no tie
     tie_side: Tensor  # (rows, ties), +-1
     rank: Tensor  # (rows,), int64: number of variables with variance of their own
+    single: Tensor  # (rows,), bool: single precision is enough; never with ties
 
 
 def split_rare(pivoting: Pivoting, tolerance: float, limit: Tensor) -> tuple[Tensor, Tensor]:
     """Set apart variables so unlikely to fail that their failure is cheaper to estimate on its own.
 
     Going up from the least likely to fail, variables are eligible as long as the sum of Phi(-upper) stays below
-    `limit`. Only those the others do not depend on (the last pivots, and ties) can leave the integration.
+    `limit`. Only those the others do not depend on (the last pivots, and ties) can leave the integration. A row for which
+    that saves less than half of the pivots keeps them all: estimating rare failures costs about as much.
 
     Args:
         pivoting: of all variables, (rows, k).
@@ -44,21 +48,32 @@ def split_rare(pivoting: Pivoting, tolerance: float, limit: Tensor) -> tuple[Ten
     ascending, order = pivoting.failure.sort(dim=-1, stable=True)
     eligible = torch.zeros_like(pivoting.tie).scatter(1, order, ascending.cumsum(-1) <= limit.unsqueeze(-1))
     is_pivot = pivoting.step < k
-    needs = torch.where(is_pivot, pivoting.step, tie_levels(pivoting, tolerance)) + 1
-    rank = torch.where((is_pivot | pivoting.tie) & ~eligible, needs, 0).amax(-1)
+    needs = torch.where(is_pivot, pivoting.step, _tie_levels(pivoting, pivoting.tie, tolerance)) + 1
+    present = is_pivot | pivoting.tie
+    rank = torch.where(present & ~eligible, needs, 0).amax(-1)
+    full = torch.where(present, needs, 0).amax(-1)
+    unworthy = rank > _WORTH * full
+    rank = torch.where(unworthy, full, rank)
+    eligible = eligible & ~unworthy.unsqueeze(-1)
     return eligible & (pivoting.tie | (is_pivot & (pivoting.step >= rank.unsqueeze(-1)))), rank
 
 
-def tie_levels(pivoting: Pivoting, tolerance: float) -> Tensor:
-    """Last pivot step a variable depends on: (rows, k)."""
+def _tie_levels(pivoting: Pivoting, tie: Tensor, tolerance: float) -> Tensor:
+    """Last pivot step a tie depends on: (rows, k); k where there is no tie."""
+    k = pivoting.step.shape[1]
     steps = torch.arange(pivoting.columns.shape[1], device=pivoting.step.device).unsqueeze(-1)
-    if not len(steps):
-        return torch.zeros_like(pivoting.step)
-    reached: Tensor = (pivoting.columns.abs() > tolerance**0.5) * steps  # (rows, pivot, variable)
-    return reached.amax(1)
+    level = torch.full_like(pivoting.step, k)
+    some = tie.any(-1).nonzero().squeeze(-1)
+    if not len(some):
+        return level
+    reached = torch.zeros_like(pivoting.step[some])
+    if len(steps):
+        reached = ((pivoting.columns[some].abs() > tolerance**0.5) * steps).amax(1)
+    level[some] = torch.where(tie[some], reached, k)
+    return level
 
 
-def arrange(upper: Tensor, pivoting: Pivoting, rank: Tensor, tie: Tensor, tolerance: float) -> OrderedFactor:
+def arrange(upper: Tensor, pivoting: Pivoting, rank: Tensor, tie: Tensor, single: Tensor, tolerance: float) -> OrderedFactor:
     """Bring the first `rank` pivots and the given ties into the order of integration.
 
     Args:
@@ -66,6 +81,7 @@ def arrange(upper: Tensor, pivoting: Pivoting, rank: Tensor, tie: Tensor, tolera
         pivoting: of the same rows.
         rank: (rows,), number of leading pivots to integrate.
         tie: (rows, k), bool, ties to respect; each depends on those pivots only.
+        single: (rows,), bool, where single precision is enough as long as there are no ties.
         tolerance: conditional variance taken as zero.
 
     Returns:
@@ -77,20 +93,20 @@ def arrange(upper: Tensor, pivoting: Pivoting, rank: Tensor, tie: Tensor, tolera
     order = pivoting.step.sort(dim=-1, stable=True).indices[:, :width]
     is_pivot = position[:width] < rank.unsqueeze(-1)
     columns = pivoting.columns[:, :width]
-    factor = torch.take_along_dim(columns, order.unsqueeze(1), dim=2).transpose(1, 2)  # (rows, variable, pivot)
+    factor = columns.gather(2, order.unsqueeze(1).expand(-1, width, -1)).transpose(1, 2)  # (rows, variable, pivot)
     scale = torch.where(is_pivot, torch.diagonal(factor, dim1=1, dim2=2), 1.0)
     limit = torch.where(is_pivot, torch.take_along_dim(upper, order, dim=1) / scale, torch.inf)
-    slope = torch.where(is_pivot.unsqueeze(-1), factor / scale.unsqueeze(-1), 0.0).tril(-1)
+    slope = (factor * (is_pivot / scale).unsqueeze(-1)).tril_(-1)
 
-    level = torch.where(tie, tie_levels(pivoting, tolerance), k)
+    level = _tie_levels(pivoting, tie, tolerance)
     tie_level, tie_order = level.sort(dim=-1, stable=True)
     tie_level, tie_order = tie_level[:, :ties], tie_order[:, :ties]
     real = (tie_level < k).unsqueeze(-1)
-    tie_factor = torch.take_along_dim(columns, tie_order.unsqueeze(1), dim=2).transpose(1, 2)  # (rows, ties, pivot)
+    tie_factor = columns.gather(2, tie_order.unsqueeze(1).expand(-1, width, -1)).transpose(1, 2)  # (rows, ties, pivot)
     last = tie_factor.new_ones(len(upper), ties, 1)
     if ties:
         last = torch.where(real, torch.take_along_dim(tie_factor, tie_level.clamp_max(width - 1).unsqueeze(-1), dim=2), last)
     before = position[:width] < tie_level.unsqueeze(-1)
     tie_slope = torch.where(before & real, tie_factor / last, 0.0)
     tie_limit = torch.take_along_dim(upper, tie_order, dim=1) / last.squeeze(-1)
-    return OrderedFactor(limit, slope, tie_limit, tie_slope, tie_level, last.squeeze(-1).sign(), rank)
+    return OrderedFactor(limit, slope, tie_limit, tie_slope, tie_level, last.squeeze(-1).sign(), rank, single & ~tie.any(-1))

@@ -2,37 +2,40 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
 from robaudit.numerics.factor import OrderedFactor
-from robaudit.numerics.lattice import random_shifts, shifted_lattice
-from robaudit.numerics.separation import separated_values
+from robaudit.numerics.lattice import random_shifts
+from robaudit.numerics.summation import pieces, some_rows, sorting, sums
 from robaudit.numerics.tilting import minimax_tilt
 
 SHIFTS = 16  # independent randomisations; the standard error comes from their spread
 WIDENED_THREE = 3.586  # Student's t for 16 shifts at the level of three standard deviations
-_FIRST = 16  # points a shift in the first, untilted round
+_FIRST = 16  # points a shift in the first round
 _STEEP, _FIRST_STEEP = 6.0, 64  # rows with a slope beyond this nearly jump somewhere, and need more to see it
 _COMMON = 0.05  # below this probability a row is always tilted
 _WORSE = 2.0  # a tilt with this many times the relative error of no tilt is dropped
 _SEEN = 1e-3  # above it the plain transformation can be trusted to show its own spread
-_ELEMENTS = {"cpu": 1 << 16, "other": 1 << 22}  # rows x points of one operation
-_HELD = 64  # at most this many times as many values of y are kept
+_ROUNDED = 1e-5  # relative error of single precision, counted as three standard errors
 
 
 def integrate(
-    factor: OrderedFactor, correction: Tensor, *, points: int, seed: int, absolute: float, relative: float
+    factor: OrderedFactor, estimate: Tensor, correction: Tensor, *, points: int, seed: int, absolute: float, relative: float
 ) -> tuple[Tensor, Tensor]:
     """Randomised lattice estimate of P[C y <= limits], refined row by row until it is good enough.
 
-    Every row sees the same points in the same order and stops by its own values alone: first `SHIFTS` x 16 points of
-    the plain transformation; a row that is rare or not yet precise starts again with the minimax tilt (unless that
-    proves worse, as it can where opposite limits nearly meet), doubling the points until `WIDENED_THREE` standard
-    errors are at most min(absolute, relative * value) or `points` are used.
+    Every row sees the same points in the same order and stops by its own values alone. Rows that look common start with
+    `SHIFTS` x 16 points of the plain transformation. A row that is rare or not yet precise starts (again) with the
+    minimax tilt, doubling the points until `WIDENED_THREE` standard errors are at most min(absolute, relative * value)
+    or `points` are used. Where limits nearly meet or jump a tilt can be worse than none, so such a row is tried without
+    first, and a tilt that proves worse is dropped.
 
     Args:
         factor: ordered problems.
+        estimate: rough probabilities, (rows,); they decide the way, not the value.
         correction: what is going to be subtracted and its standard error, (rows, 2); precision is of the difference.
         points: largest number of points of a row, over all shifts.
         seed: seed of the shifts.
@@ -45,97 +48,66 @@ def integrate(
     width = factor.limit.shape[1]
     shifts = random_shifts(width, SHIFTS, seed, factor.limit.device)
     most = max(points // SHIFTS, 1)
-    order = factor.rank.argsort(descending=True, stable=True)  # rows of like rank share a chunk
-    sorted_factor = _rows(factor, order)
-    correction = correction[order]
-    # Only a row whose value is not small keeps this round, so the tails need no care.
-    plain = _sums(sorted_factor, torch.zeros_like(sorted_factor.limit), shifts, 0, min(_FIRST, most), tails=False)
-    value, error = _summarise(plain, min(_FIRST, most), correction)
-    done = _precise(value, error, absolute, relative) & (value > _COMMON) & ~_steep(sorted_factor)
-    left = (~done & (sorted_factor.rank > 0)).nonzero().squeeze(-1)
-    tilt, total = torch.empty(0), torch.empty(0)
-    start, stop = 0, min(_FIRST, most)
+    order = sorting(factor)
+    factor, correction, estimate = some_rows(factor, order), correction[order], estimate[order]
+    steep = _steep(factor)
+    open_ = factor.rank > 0
+    value, error = (~open_).to(estimate.dtype) - correction[:, 0], correction[:, 1].clone()
+    plain = torch.zeros(len(order), SHIFTS, dtype=torch.float64, device=value.device)  # zero has infinite doubt
+    tried = (open_ & (steep | (factor.tie_side.shape[1] > 0) | (estimate > _COMMON))).nonzero().squeeze(-1)
+    stop = min(_FIRST, most)
+    if len(tried):
+        plain[tried] = sums(some_rows(factor, tried), None, shifts, 0, stop)
+        now, spread = _summarise(plain[tried], stop, correction[tried], factor.single[tried])
+        value[tried], error[tried] = now, spread
+        good = _precise(now, spread, absolute, relative) & (now > _COMMON) & ~steep[tried]
+        open_[tried[good]] = False
+    left = open_.nonzero().squeeze(-1)
+    tilt, total, start = torch.empty(0), torch.empty(0), 0
     while left.numel() and start < stop:
-        part = _rows(sorted_factor, left)
+        part = some_rows(factor, left)
         if start == 0:
-            tilt = torch.cat([_pad(minimax_tilt(piece), width) for piece in _chunks(part, 1)])
-            total = torch.zeros(len(left), SHIFTS, dtype=value.dtype, device=value.device)
-        total = total + _sums(part, tilt, shifts, start, stop)
+            tilt = torch.cat([_pad(minimax_tilt(piece), width) for piece in pieces(part, width * width)])
+            total = torch.zeros_like(plain[left])
+        total = total + sums(part, tilt, shifts, start, stop)
         if start == 0:
             worse = (value[left] > _SEEN) & (_doubt(total, stop) > _WORSE * _doubt(plain[left], stop))
             worse = worse.nonzero().squeeze(-1)
             if len(worse):
-                tilt[worse] = 0.0
-                total[worse] = _sums(_rows(part, worse), tilt[worse], shifts, start, stop)
-        now, spread = _summarise(total, stop, correction[left])
+                tilt[worse], total[worse] = 0.0, plain[left[worse]]
+        now, spread = _summarise(total, stop, correction[left], part.single)
         value[left], error[left] = now, spread
-        keep = ~_precise(now, spread, absolute, relative) | (_steep(part) & (stop < _FIRST_STEEP))
+        keep = ~_precise(now, spread, absolute, relative) | (steep[left] & (stop < _FIRST_STEEP))
         left, tilt, total = left[keep], tilt[keep], total[keep]
-        start, stop = stop, min(2 * stop, most)
+        start, stop = stop, min((4 if start == 0 else 2) * stop, most)
     back = order.argsort()
     return value[back], error[back]
 
 
-def _sums(factor: OrderedFactor, tilt: Tensor, shifts: Tensor, start: int, stop: int, *, tails: bool = True) -> Tensor:
-    """Sum of the integrand over points `start` to `stop` of every shift: (rows, shifts)."""
-    budget = _ELEMENTS["cpu" if factor.limit.device.type == "cpu" else "other"]
-    width = factor.limit.shape[1]
-    slice_points = max(1, min(stop - start, budget // SHIFTS, budget * _HELD // (SHIFTS * max(width, 1))))
-    total = torch.zeros(len(factor.limit), SHIFTS, dtype=factor.limit.dtype, device=factor.limit.device)
-    for low in range(start, stop, slice_points):
-        high = min(low + slice_points, stop)
-        u = shifted_lattice(width, low, high, shifts).flatten(1)  # (width, shifts * points)
-        row = 0
-        for piece in _chunks(factor, u.shape[1]):
-            count, rank = piece.limit.shape
-            values = separated_values(piece, tilt[row : row + count, :rank], u, tails=tails)
-            total[row : row + count] += values.unflatten(1, (SHIFTS, high - low)).sum(-1)
-            row += count
-    return total
-
-
-def _chunks(factor: OrderedFactor, points: int) -> list[OrderedFactor]:
-    """Cut a factor sorted by falling rank into pieces of bounded size, each as narrow as its widest row."""
-    budget = _ELEMENTS["cpu" if factor.limit.device.type == "cpu" else "other"]
-    rank = factor.rank.tolist()
-    pieces, first = [], 0
-    while first < len(rank):
-        width = max(rank[first], 1)
-        last = first + max(1, min(budget // points, budget * _HELD // (points * width)))
-        piece = _rows(factor, slice(first, last))
-        pieces.append(
-            piece._replace(
-                limit=piece.limit[:, :width],
-                slope=piece.slope[:, :width, :width],
-                tie_slope=piece.tie_slope[:, :, :width],
-            )
-        )
-        first = last
-    return pieces
-
-
 def _doubt(total: Tensor, points: int) -> Tensor:
     """Relative standard error; infinite where nothing was found."""
-    value, error = _summarise(total, points, torch.zeros(len(total), 2, dtype=total.dtype, device=total.device))
-    return torch.where(value > 0, error / value, torch.inf)
+    means = total / points
+    value = means.mean(-1)
+    return torch.where(value > 0, means.std(-1) / SHIFTS**0.5 / value, torch.inf)
 
 
 def _steep(factor: OrderedFactor) -> Tensor:
-    steepest = torch.cat([factor.slope, factor.tie_slope], dim=1).abs().flatten(1)
-    return torch.nn.functional.pad(steepest, (0, 1)).amax(-1) > _STEEP
-
-
-def _rows(factor: OrderedFactor, index: Tensor | slice) -> OrderedFactor:
-    return OrderedFactor(*(field[index] for field in factor))
+    steepest = torch.zeros(len(factor.limit), dtype=factor.limit.dtype, device=factor.limit.device)
+    for slope in (factor.slope, factor.tie_slope):
+        if slope.shape[1]:
+            steepest = torch.maximum(steepest, torch.linalg.vector_norm(slope, math.inf, dim=(1, 2)))
+    return steepest > _STEEP
 
 
 def _pad(tilt: Tensor, width: int) -> Tensor:
     return torch.nn.functional.pad(tilt, (0, width - tilt.shape[1]))
 
 
-def _summarise(total: Tensor, points: int, correction: Tensor) -> tuple[Tensor, Tensor]:
+def _summarise(total: Tensor, points: int, correction: Tensor, single: Tensor) -> tuple[Tensor, Tensor]:
     means = total / points
-    return means.mean(-1) - correction[:, 0], torch.hypot(means.std(-1) / SHIFTS**0.5, correction[:, 1])
+    value = means.mean(-1)
+    rounding = single * value * (_ROUNDED / WIDENED_THREE)
+    return value - correction[:, 0], torch.hypot(means.std(-1) / SHIFTS**0.5, correction[:, 1]) + rounding
 
 
 def _precise(value: Tensor, error: Tensor, absolute: float, relative: float) -> Tensor:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import torch
 from torch import Tensor
 
@@ -35,11 +37,7 @@ def shifted_lattice(dimension: int, start: int, stop: int, shifts: Tensor) -> Te
     """
     device = shifts.device
     bits = max(_BITS, (stop - 1).bit_length())
-    index = torch.arange(start, stop, device=device)
-    reverse = torch.zeros_like(index)
-    for bit in range(bits):
-        reverse |= ((index >> bit) & 1) << (bits - 1 - bit)
-    multiple = (reverse * _generator(dimension, device).unsqueeze(-1)) & ((1 << bits) - 1)  # (d, points)
+    multiple = (_reversed_bits(bits, device)[start:stop] * _generator(dimension, device).unsqueeze(-1)) & ((1 << bits) - 1)  # (d, points)
     x = multiple.unsqueeze(1).to(shifts.dtype) / (1 << bits) + shifts[:, :dimension].T.unsqueeze(-1)
     return (1.0 - (2.0 * x.frac() - 1.0).abs()).clamp(1e-15, 1.0 - 1e-15)
 
@@ -50,6 +48,17 @@ def random_shifts(dimension: int, count: int, seed: int, device: torch.device) -
     return torch.rand(dimension, count, generator=generator, dtype=torch.float64).T.to(device)
 
 
+@lru_cache(maxsize=8)
+def _reversed_bits(bits: int, device: torch.device) -> Tensor:
+    """0 to 2^bits - 1 with their binary digits in reverse."""
+    index = torch.arange(1 << bits, device=device)
+    reverse = torch.zeros_like(index)
+    for bit in range(bits):
+        reverse |= ((index >> bit) & 1) << (bits - 1 - bit)
+    return reverse
+
+
+@lru_cache(maxsize=64)
 def _generator(dimension: int, device: torch.device) -> Tensor:
     head = torch.tensor(_GENERATOR[:dimension], device=device, dtype=torch.int64)
     later = torch.arange(len(_GENERATOR), max(dimension, len(_GENERATOR)), device=device, dtype=torch.float64)

@@ -31,8 +31,9 @@ def mvn_cdf(
     high that they rarely fail leave the integral: P[only those fail] is estimated by draws conditioned on a failure and
     subtracted, or, when negligible, bounded by sum Phi(-z_i). The matrix may be singular, with duplicate (+1) and
     opposite (-1) rows: what has no variance of its own narrows the interval of the variable it depends on, and nothing
-    is added to the diagonal. All rows see the same random points, so a row's value does not depend on the others, and
-    the errors of different rows are *not* independent.
+    is added to the diagonal. The integrand is computed in single precision, and its rounding counted into the error,
+    except for ties, p below about 1e-14 and tolerances below 1e-4. All rows see the same random points, so a row's value
+    does not depend on the others (beyond that rounding), and the errors of different rows are *not* independent.
 
     Differentiable (once) with respect to `upper` and `correlation`, by Plackett's identities:
 

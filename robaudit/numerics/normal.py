@@ -21,8 +21,8 @@ def normal_cdf(x: Tensor) -> Tensor:
     Returns:
         Same shape, in [0, 1].
     """
-    value: Tensor = torch.special.ndtr(x)
-    return value
+    # Not torch.special.ndtr: on CPUs with vector units (torch 2.15) it is 2e-5 off at -7, 4 % at -8, and 0 below -8.3.
+    return 0.5 * torch.erfc(x * -_SQRT_HALF)
 
 
 def normal_pdf(x: Tensor) -> Tensor:

@@ -8,6 +8,12 @@ import torch
 from torch import Tensor
 
 from robaudit.numerics.normal import normal_cdf, normal_hazard
+from robaudit.numerics.pivots import PivotState, one_by_one, restriction
+from robaudit.numerics.selection import submatrix
+
+_CHOSEN = 16  # pivots taken one by one; the order of the others is settled at once
+_CAREFUL = 0.5  # of the truncation is used, because the guess of the probability is rough
+_SWEEPS = 4  # of the equation for the truncated means of these others
 
 
 class Pivoting(NamedTuple):
@@ -28,9 +34,11 @@ class Pivoting(NamedTuple):
 def pivot_by_restriction(upper: Tensor, correlation: Tensor, *, truncation: float, tolerance: float) -> Pivoting:
     """Factor each correlation by pivoted Cholesky, always taking the most restrictive variable next.
 
-    The next pivot is the variable least likely to hold given that the earlier ones sit at their truncated means. A row
-    stops early once the union bound on everything left is below `truncation` times the running estimate of the
-    probability. A variable whose conditional variance is below `tolerance` is a function of the earlier ones: a tie.
+    The next pivot is the variable least likely to hold given that the earlier ones sit at their truncated means. After
+    `_CHOSEN` pivots the variables whose union bound is below `truncation` times a low guess of the probability are left
+    out, and the rest follow in the order they have then: the later the pivot, the less its place matters. A variable
+    whose conditional variance is below `tolerance` is a function of the earlier ones: a tie. A row in which one appears
+    among the rest is pivoted one by one to the end.
 
     Args:
         upper: limits (rows, k), float64, above -inf.
@@ -46,40 +54,71 @@ def pivot_by_restriction(upper: Tensor, correlation: Tensor, *, truncation: floa
         section 4.1.3; Genz and Kwong (2000), J. Stat. Comput. Simul. 68, for singular matrices.
     """
     rows, k = upper.shape
-    columns = torch.zeros(rows, k, k, dtype=upper.dtype, device=upper.device)
-    variance, mean = torch.ones_like(upper), torch.zeros_like(upper)
-    place = torch.full((rows, k), k, dtype=torch.int64, device=upper.device)
-    running = torch.ones(rows, dtype=torch.bool, device=upper.device)
     failure = normal_cdf(-upper)
-    free = failure > 0
-    estimate, omitted = torch.ones_like(upper[:, 0]), torch.zeros_like(upper[:, 0])
-    index = torch.arange(rows, device=upper.device)
-    width = 0
-    for step in range(k + 1):
-        left = (failure * free).sum(-1)
-        candidate = free & (variance > tolerance)
-        stop = running & (left <= truncation * estimate)
-        omitted = torch.where(stop, left, omitted)
-        free = free & ~stop.unsqueeze(-1)
-        running = running & ~stop & candidate.any(-1)
-        if step == k or not bool(running.any()):
-            break
-        width = step + 1
-        deviation = variance.clamp_min(tolerance).sqrt()
-        pivot = ((upper - mean) / deviation).masked_fill(~candidate, torch.inf).argmin(-1)
-        pivot_deviation = deviation[index, pivot]
-        t = (upper[index, pivot] - mean[index, pivot]) / pivot_deviation
-        column = correlation[index, pivot]
-        if step:
-            known = columns[:, :step]
-            column = column - torch.bmm(known[index, :, pivot].unsqueeze(1), known).squeeze(1)
-        column = torch.where(candidate & running.unsqueeze(-1), column / pivot_deviation.unsqueeze(-1), 0.0)
-        column[index, pivot] = torch.where(running, pivot_deviation, 0.0)
-        columns[:, step] = column
-        variance = (variance - column * column).clamp_min(0.0)
-        mean = mean - column * torch.where(running, normal_hazard(t), 0.0).unsqueeze(-1)
-        estimate = torch.where(running, estimate * normal_cdf(t), estimate)
-        place[index, pivot] = torch.where(running, step, place[index, pivot])
-        free[index, pivot] = free[index, pivot] & ~running
-    kept = free | (place < k)
-    return Pivoting(columns[:, :width], place, free, torch.where(kept, failure, 0.0), estimate, omitted)
+    state = PivotState(
+        torch.zeros(rows, k, k, dtype=upper.dtype, device=upper.device),
+        (failure > 0).to(upper.dtype),
+        torch.zeros_like(upper),
+        torch.full((rows, k), k, dtype=torch.int64, device=upper.device),
+        torch.ones_like(upper[:, 0]),
+    )
+    state, pivots = one_by_one(state, upper, correlation, 0, min(k, _CHOSEN), tolerance)
+    omitted = torch.zeros_like(upper[:, 0])
+    if pivots == _CHOSEN < k:
+        out = _negligible(state, upper, failure, truncation, tolerance)
+        omitted = (failure * out).sum(-1)
+        failure = failure.masked_fill(out, 0.0)
+        state = state._replace(variance=state.variance.masked_fill(out, 0.0))
+        state, pivots = _all_others(state, upper, correlation, tolerance)
+    tie = (failure > 0) & (state.step == k)
+    return Pivoting(state.columns[:, :pivots], state.step, tie, failure, state.estimate, omitted)
+
+
+def _negligible(state: PivotState, upper: Tensor, failure: Tensor, truncation: float, tolerance: float) -> Tensor:
+    """The last variables that, together, hardly ever fail: (rows, k), bool."""
+    low = state.estimate * normal_cdf(restriction(state, upper, tolerance)).prod(-1)  # the rest as if independent
+    left = (state.step == upper.shape[1]) & (failure > 0)
+    return left & ((failure * left).flip(-1).cumsum(-1).flip(-1) <= (_CAREFUL * truncation * low).unsqueeze(-1))
+
+
+def _all_others(state: PivotState, upper: Tensor, correlation: Tensor, tolerance: float) -> tuple[PivotState, int]:
+    """Every pivot after the first `_CHOSEN`, by the restriction they have now; and the number of pivots then."""
+    rows, k = upper.shape
+    t, order = restriction(state, upper, tolerance).sort(dim=-1, stable=True)
+    real = t < torch.inf
+    m = int(real.sum(-1).max())
+    if m == 0:
+        return state, _CHOSEN
+    order, real = order[:, :m], real[:, :m]
+    known = state.columns[:, :_CHOSEN].gather(2, order.unsqueeze(1).expand(-1, _CHOSEN, -1))
+    given = submatrix(correlation, torch.arange(rows, device=upper.device), order)
+    rest = torch.baddbmm(given, known.transpose(1, 2), known, alpha=-1.0)
+    rest.masked_fill_(~(real.unsqueeze(1) & real.unsqueeze(2)), 0.0)
+    rest.diagonal(dim1=1, dim2=2).masked_fill_(~real, 1.0)
+    lower, failed = torch.linalg.cholesky_ex(rest)
+    deviation = lower.diagonal(dim1=1, dim2=2)
+    singular = (failed != 0) | ~(deviation * deviation > tolerance).all(-1)
+
+    limit = ((upper - state.mean).gather(1, order) / deviation).masked_fill_(~real, torch.inf)
+    coupling = (lower / deviation.unsqueeze(-1)).tril_(-1)
+    t = limit
+    for _ in range(_SWEEPS):
+        t = torch.baddbmm(limit.unsqueeze(-1), coupling, normal_hazard(t).unsqueeze(-1)).squeeze(-1)
+    pivots = torch.arange(_CHOSEN, _CHOSEN + m, device=upper.device).expand(rows, m)
+    done = state._replace(
+        step=state.step.scatter(1, order, torch.where(real, pivots, state.step.gather(1, order))),
+        estimate=state.estimate * normal_cdf(t).prod(-1),
+    )
+    where = order.unsqueeze(1).expand(rows, m, m)
+    lower.masked_fill_(~real.unsqueeze(-1), 0.0)
+    state.columns[:, _CHOSEN : _CHOSEN + m].scatter_(2, where, lower.transpose(1, 2))
+    total = _CHOSEN + m
+    again = singular.nonzero().squeeze(-1)
+    if len(again):
+        part = PivotState(*(field[again] for field in state))
+        part.columns[:, _CHOSEN:] = 0.0
+        part, reached = one_by_one(part, upper[again], correlation[again], _CHOSEN, k, tolerance)
+        total = max(total, reached)
+        for field, new in zip(done, part, strict=True):
+            field[again] = new
+    return done, total

@@ -9,7 +9,8 @@ from robaudit.numerics.factor import OrderedFactor
 from robaudit.numerics.normal import normal_hazard
 
 _NEWTON_STEPS = 20
-_CONVERGED = 1e-6  # of the residual; one more step is taken from there
+_CONVERGED = 1.0  # of the residual; one more step is taken from there, and a better tilt no longer saves points
+_LINE_STEPS = 6
 _FAR = 50.0
 
 
@@ -37,7 +38,7 @@ def minimax_tilt(factor: OrderedFactor) -> Tensor:
     unit = factor.slope + eye
     gram = torch.bmm(unit, unit.transpose(1, 2))
     limit = factor.limit.clamp_max(_FAR)
-    t = limit.clone()
+    t = _along_a_line(limit, gram)
     left = torch.arange(len(limit), device=limit.device)
     for _ in range(_NEWTON_STEPS):
         t[left], error = _newton_step(t[left], limit[left], gram[left])
@@ -47,6 +48,20 @@ def minimax_tilt(factor: OrderedFactor) -> Tensor:
     tilt = -torch.bmm(factor.slope.transpose(1, 2), normal_hazard(t).unsqueeze(-1)).squeeze(-1)
     usable = torch.isfinite(tilt).all(-1, keepdim=True) & (tilt.abs().amax(-1, keepdim=True) < _FAR)
     return torch.where(usable, tilt, 0.0)
+
+
+def _along_a_line(limit: Tensor, gram: Tensor) -> Tensor:
+    """A start for t near the solution: hazards proportional to those at the limits, h = a h(limit), with the best a."""
+    first = normal_hazard(limit)
+    push = torch.bmm(gram, first.unsqueeze(-1)).squeeze(-1) - first  # (G - I) h
+    share = torch.full_like(limit[:, :1], 0.3)
+    for _ in range(_LINE_STEPS):  # Newton for sum_i first_i (share first_i - h(t_i)) = 0
+        t = limit + share * push
+        hazard = normal_hazard(t)
+        excess = (first * (share * first - hazard)).sum(-1, keepdim=True)
+        rate = (first * (first + hazard * (t + hazard) * push)).sum(-1, keepdim=True)
+        share = (share - excess / rate).nan_to_num_(1.0).clamp_(1e-3, 1.0)
+    return limit + share * push
 
 
 def _newton_step(t: Tensor, limit: Tensor, gram: Tensor) -> tuple[Tensor, Tensor]:

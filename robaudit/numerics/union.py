@@ -13,7 +13,9 @@ SHIFTS = 16
 _ELEMENTS = {"cpu": 1 << 17, "other": 1 << 23}  # rows x variables x points of one operation
 
 
-def union_failure(upper: Tensor, correlation: Tensor, pivoting: Pivoting, rare: Tensor, *, start: int, stop: int, seed: int) -> Tensor:
+def union_failure(
+    upper: Tensor, correlation: Tensor, pivoting: Pivoting, rare: Tensor, *, start: int, stop: int, seed: int, kind: torch.dtype
+) -> Tensor:
     """P[all limits outside `rare` hold, some limit in `rare` fails], each draw conditioned on a failure.
 
     A failing variable e is chosen with probability q_e / sum(q), q_e = Phi(-upper_e); its value is drawn beyond its
@@ -28,6 +30,7 @@ def union_failure(upper: Tensor, correlation: Tensor, pivoting: Pivoting, rare: 
         start: first lattice point of each of the `SHIFTS` shifts.
         stop: one after the last.
         seed: seed of the shifts.
+        kind: type the draws are compared with their limits in; only those within its rounding of a limit can change.
 
     Returns:
         Sum over the points, (rows, shifts); divide by the number of points.
@@ -40,22 +43,24 @@ def union_failure(upper: Tensor, correlation: Tensor, pivoting: Pivoting, rare: 
     pivots = pivoting.columns.shape[1]
     shifts = random_shifts(pivots + 1, SHIFTS, seed, device)
     u = shifted_lattice(pivots + 1, start, stop, shifts).flatten(1)  # (1 + pivots, points)
-    normal = normal_quantile(u[1:])
+    normal = normal_quantile(u[1:]).T.to(kind)  # (points, pivots)
     points = u.shape[1]
     weight = torch.where(rare, pivoting.failure, 0.0)
     watched = (pivoting.failure > 0) & ~rare
+    roles = torch.stack([rare, watched], -1).to(kind)
+    limit = upper.to(kind).unsqueeze(1)
     step = max(1, _ELEMENTS["cpu" if device.type == "cpu" else "other"] // (k * points))
     sums = []
     for first in range(0, rows, step):
         part = slice(first, min(first + step, rows))
         height, chosen = _choose(weight[part], u[0])
-        z = torch.matmul(pivoting.columns[part].transpose(1, 2), normal)  # (rows, k, points)
-        excess = height - torch.take_along_dim(z, chosen.unsqueeze(1), dim=1).squeeze(1)
-        direction = torch.take_along_dim(correlation[part], chosen.unsqueeze(1), dim=2)  # (rows, k, points)
-        failed = torch.addcmul(z, direction, excess.unsqueeze(1)) > upper[part].unsqueeze(-1)
-        count = (failed & rare[part].unsqueeze(-1)).sum(1).clamp_min(1)
-        holds = ~(failed & watched[part].unsqueeze(-1)).any(1)
-        value = weight[part].sum(-1, keepdim=True) * holds / count
+        z = torch.matmul(normal, pivoting.columns[part].to(kind))  # (rows, points, k)
+        excess = height.to(kind).unsqueeze(-1) - z.gather(2, chosen.unsqueeze(-1))
+        index = torch.arange(len(z), device=device).unsqueeze(-1)
+        z.addcmul_(correlation[part].to(kind)[index, chosen], excess)  # the others follow
+        failures = torch.matmul(torch.gt(z, limit[part], out=z), roles[part])  # (rows, points, rare and watched)
+        holds = failures[..., 1] == 0
+        value = weight[part].sum(-1, keepdim=True) * holds / failures[..., 0].clamp_min(1.0).to(u.dtype)
         sums.append(value.unflatten(1, (SHIFTS, -1)).sum(-1))
     return torch.cat(sums)
 
