@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import torch
 from torch import nn
 
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.memory import measured_rows
+from robaudit.files import expanded
 from robaudit.models import LogitModel, from_module, load_model
 from robaudit.models.precision import PIXELS
 from robaudit.noise import GaussianNoise
@@ -27,7 +26,7 @@ def make_model(spec: AuditSpec, given: nn.Module | None, device: torch.device, *
         return from_module(
             given, mean=options.mean, std=options.std, output=options.output, dtype=dtype, device=device, clip=spec.noise.clip, name="model"
         )
-    path = None if options.path is None else spec.base_dir / Path(options.path).expanduser()
+    path = None if options.path is None else spec.base_dir / expanded(options.path)
     return load_model(options, path, base_dir=spec.base_dir, device=device, dtype=dtype, trust=trust, clip=spec.noise.clip)
 
 

@@ -113,7 +113,8 @@ def audit(
         if not finished:
             ears.open(folder.path)
         tasks = tasks_of(asked.noise.sigma, estimators)
-        new = Loop(folder, samples, engine, tasks, on_error, ears).run(parts)
+        with ears.until_interrupted():
+            new = Loop(folder, samples, engine, tasks, on_error, ears).run(parts)
         if new or not finished:
             finish(folder, info, samples, tasks, [*parts, *new])
         else:

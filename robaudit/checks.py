@@ -16,6 +16,7 @@ from robaudit.numerics.jacobian import margin_gradients
 from robaudit.provenance import image_digest
 
 CHECKED = 256
+BATCH_DEPENDENT = "an image's logits depend on the other images of its batch"
 _FEWEST, _BYTES = 32, 2**28  # fewer of large images: 256 MB at the most
 _ROWS = 64
 _PRESETS = {
@@ -150,9 +151,10 @@ def _batch_warnings(model: LogitModel, x: Tensor, logits: Tensor) -> Iterator[st
     first, again = _forward(model, x, "the images"), _forward(model, x, "the images")
     alone = torch.cat([_forward(model, x[i : i + 1], "one image") for i in range(len(x))])
     if not torch.allclose(first, again, rtol=0, atol=1e-4 * spread, equal_nan=True):
-        yield f"{model.name}: the same images give other logits the second time; a random layer is active, and results will not repeat"
+        what = "something in it is random or keeps a state, and results will not repeat"
+        yield f"{model.name}: the same images give other logits the second time; {what}"
     elif not torch.allclose(first, alone, rtol=0, atol=1e-3 * spread, equal_nan=True):
-        yield f"{model.name}: an image's logits depend on the other images of its batch; results depend on the batch size"
+        yield f"{model.name}: {BATCH_DEPENDENT}; results depend on the batch size"
 
 
 def _accuracy_warnings(model: LogitModel, x: Tensor, labels: Tensor, right: Tensor, known: Tensor, classes: int) -> Iterator[str]:

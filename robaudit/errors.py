@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from robaudit.text import clipped, printable
 
+_MOST_CHOICES = 30_000  # looked through for the nearest
 _LONGEST = 500  # of each of the three parts; a path alone may have 4096 characters
 
 
@@ -62,7 +63,7 @@ class NothingLeftError(RobauditError):
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
     """``did you mean 'path'?`` for the nearest of the choices, else the list of them."""
-    names = sorted(choices)
+    names = sorted(choices)[:_MOST_CHOICES]
     near = difflib.get_close_matches(word, names, n=1, cutoff=0.55)
     if near:
         return f"did you mean {near[0]!r}?"

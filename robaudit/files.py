@@ -7,6 +7,7 @@ import fcntl
 import hashlib
 import json
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,6 +45,14 @@ def write_atomically(path: Path, data: bytes) -> None:
                 Path(temporary).unlink()
 
 
+def expanded(written: str) -> Path:
+    """The path with ``~`` as the user's home; left as it is where there is no such user."""
+    try:
+        return Path(written).expanduser()
+    except RuntimeError:
+        return Path(written)
+
+
 def json_bytes(document: object) -> bytes:
     """JSON as we write it: indented, UTF-8, newline at the end, no NaN."""
     return (json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
@@ -56,18 +65,30 @@ def read_json(path: Path) -> Any:
         RunError: missing, unreadable or damaged.
     """
     try:
-        return json.loads(path.read_bytes())
+        return json.loads(_content(path))
     except FileNotFoundError as error:
         raise RunError(str(path), "no such file", "name a folder that robaudit estimate has written") from error
     except OSError as error:
         raise RunError(str(path), f"cannot be read: {error.strerror or error}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RunError(str(path), "is damaged (not valid JSON)", "run the audit again in another folder") from error
+
+
+def _content(path: Path) -> bytes:
+    """The bytes of a regular file: a pipe could be waited for forever, and a device has no end."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise OSError(None, "it is not a regular file", str(path))
+    try:
+        return path.read_bytes()
+    except MemoryError:
+        raise OSError(None, "it does not fit into memory", str(path)) from None
 
 
 def file_sha256(path: Path) -> str | None:
     """sha256 (hex) of a file; None when it cannot be read."""
     try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            return None
         with path.open("rb") as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()
     except OSError:
@@ -87,7 +108,7 @@ def read_with_checksum(path: Path) -> Any:
         RunError: unreadable, truncated or changed.
     """
     try:
-        digest, _, rest = path.read_bytes().partition(b"\n")
+        digest, _, rest = _content(path).partition(b"\n")
     except OSError as error:
         raise RunError(str(path), f"cannot be read: {error.strerror or error}") from error
     body = rest.removesuffix(b"\n")
@@ -95,7 +116,12 @@ def read_with_checksum(path: Path) -> Any:
         raise RunError(
             str(path), "is damaged (its checksum does not match)", "delete this file and run the same command: its samples are redone"
         )
-    return json.loads(body)
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise RunError(
+            str(path), "is damaged (not valid JSON)", "delete this file and run the same command: its samples are redone"
+        ) from error
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from PIL import Image
+from pydantic import ValidationError
 from torch import Tensor
 
 from robaudit.datasets import open_dataset
@@ -19,6 +20,7 @@ from robaudit.noise import GaussianNoise
 from robaudit.reports.names import class_name
 from robaudit.runs import Run
 from robaudit.spec import AuditSpec, sigma_text
+from robaudit.spec_errors import explain
 from robaudit.summary.flags import Flag, Flagged
 
 _SMALLEST, _GAP = 160, 8
@@ -32,10 +34,16 @@ def write_gallery(run: Run, flagged: Sequence[Flagged], folder: Path, *, trust: 
     Raises:
         RobauditError: the data set is not where it was, or the folder cannot be written.
     """
-    spec = AuditSpec.model_validate(run.info["spec"]).located(Path(run.info["spec_folder"]), run.info["name"])
+    try:
+        spec = AuditSpec.model_validate(run.info["spec"]).located(Path(run.info["spec_folder"]), run.info["name"])
+    except ValidationError as error:
+        raise explain(error, AuditSpec, f"{run.path}/run.json, spec") from error
     dataset = open_dataset(spec.dataset, base_dir=spec.base_dir, trust=trust)
     index = {dataset.sample_id(i): i for i in range(len(dataset))}
     noise = GaussianNoise(spec.run.seed, torch.device("cpu"))
+    for sample in (sample for one in flagged for sample in (*one.samples, *one.robust)):
+        if sample.id not in index:
+            raise RobauditError(dataset.where, f"has no sample {sample.id!r} any more", "restore the data set the run was made on")
     written = 0
     for one in flagged:
         target = folder / _plain(f"{one.key.estimator}-{sigma_text(one.key.sigma)}")
@@ -44,8 +52,6 @@ def write_gallery(run: Run, flagged: Sequence[Flagged], folder: Path, *, trust: 
         except OSError as error:
             raise RobauditError(str(target), f"cannot be made: {error.strerror or error}", "choose another --images") from error
         for rank, sample in enumerate((*one.samples, *one.robust), start=1):
-            if sample.id not in index:
-                raise RobauditError(dataset.where, f"has no sample {sample.id!r} any more", "restore the data set the run was made on")
             try:
                 clean = dataset[index[sample.id]].pixels
             except SampleError as error:

@@ -69,12 +69,14 @@ class Loop:
         try:
             if complete < len(ids):
                 size = chunk_size(self.tasks, self.engine.classes, self._shape())
+                left = len(ids) - complete
                 for chunk in chunks(ids, self.tasks, done, size):
                     record = self._chunk(chunk, digests, before)
                     self.folder.write_part(record)
                     written.append(record)
                     self.listener.advance(len(chunk.indices))
-                    if self.listener.stop_asked():
+                    left -= len(chunk.indices)
+                    if left > 0 and self.listener.stop_asked():
                         raise KeyboardInterrupt
         finally:
             self.listener.end()

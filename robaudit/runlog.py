@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
 from robaudit.progress import Listener
+from robaudit.text import printable
 
 NAME = "log.txt"
 
@@ -33,12 +36,20 @@ class Logged:
 
     def write(self, text: str) -> None:
         """A line for the log alone."""
-        shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-        line = f"{datetime.now(UTC).isoformat(timespec='seconds')} {shown}\n"
+        line = f"{datetime.now(UTC).isoformat(timespec='seconds')} {printable(text)}\n"
         if self._path is None:
             self._waiting.append(line)
         else:
             self._append([line])
+
+    @contextmanager
+    def until_interrupted(self) -> Iterator[None]:
+        """Keep in the log that Ctrl-C ended what is within."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            self.write("interrupted")
+            raise
 
     def note(self, text: str) -> None:
         """Something worth knowing."""

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 from robaudit.errors import RunError
 from robaudit.estimators.base import Quantity
 from robaudit.files import file_sha256, json_bytes, read_json, read_with_checksum, with_checksum, write_atomically
+from robaudit.reports.json_text import checked_row, read_rows_json
 from robaudit.rows import Row
+from robaudit.run_info import check_info, check_rows
 
 if TYPE_CHECKING:
     from robaudit.summary.overall import GroupSummary
@@ -50,12 +52,16 @@ class PartRecord:
 
     @classmethod
     def from_document(cls, values: Mapping[str, Any]) -> PartRecord:
-        """The inverse of :meth:`document`."""
+        """The inverse of :meth:`document`.
+
+        Raises:
+            LookupError, TypeError, ValueError: they are no such document.
+        """
         return cls(
-            rows=[Row.from_document(row) for row in values["rows"]],
-            skipped=[Skip(*skip) for skip in values["skipped"]],
-            images=values["images"],
-            seconds=values["seconds"],
+            rows=[checked_row(row) for row in values["rows"]],
+            skipped=[Skip(str(sample_id), str(reason)) for sample_id, reason in values["skipped"]],
+            images={str(key): str(digest) for key, digest in values["images"].items()},
+            seconds={str(key): float(seconds) for key, seconds in values["seconds"].items()},
         )
 
 
@@ -189,6 +195,7 @@ class RunFolder:
         lacking = [key for key in (*_ALWAYS, *(_COMPLETE if info.get("status") == "complete" else ())) if key not in info]
         if lacking:
             raise RunError(where, f"is damaged (it lacks {lacking[0]!r})", "run the audit again in another folder")
+        check_info(info, where)
         return info
 
     def whole(self, info: Mapping[str, Any]) -> bool:
@@ -197,7 +204,7 @@ class RunFolder:
 
     def parts(self) -> list[PartRecord]:
         """All parts in the order they were written."""
-        return [PartRecord.from_document(read_with_checksum(p)) for p in sorted((self.path / "parts").glob("part-*.json"))]
+        return [_part(p) for p in sorted((self.path / "parts").glob("part-*.json"))]
 
     def rows_so_far(self) -> list[Row]:
         """The rows of the parts, each once: samples as they came, noise levels and estimators as in the spec."""
@@ -225,6 +232,16 @@ class RunFolder:
         self.write("run.json", json_bytes(info))
 
 
+def _part(path: Path) -> PartRecord:
+    document = read_with_checksum(path)
+    try:
+        return PartRecord.from_document(document)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise RunError(
+            str(path), f"is no part of a run ({error})", "delete this file and run the same command: its samples are redone"
+        ) from error
+
+
 def read_run(path: Path) -> Run:
     """Open a finished run.
 
@@ -243,5 +260,6 @@ def read_run(path: Path) -> Run:
             "is missing or not as it was written",
             "run the same robaudit estimate command again: it is made anew from the parts",
         )
-    document = read_json(path / "samples.json")
-    return Run(path, info, tuple(Row.from_document(row) for row in document["rows"]))
+    rows = read_rows_json((path / "samples.json").read_bytes(), str(path / "samples.json"))
+    check_rows(rows, info, str(path / "samples.json"))
+    return Run(path, info, tuple(rows))

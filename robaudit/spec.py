@@ -110,8 +110,8 @@ class NpzSpec(BaseDatasetSpec):
 class ImageOptions(BaseDatasetSpec):
     """How image files become tensors."""
 
-    resize: int | tuple[int, int] | None = Field(None, description="shorter side, or [height, width]")
-    crop: int | tuple[int, int] | None = Field(None, description="centre crop, after the resize")
+    resize: Count | tuple[Count, Count] | None = Field(None, description="shorter side, or [height, width]")
+    crop: Count | tuple[Count, Count] | None = Field(None, description="centre crop, after the resize")
     channels: Literal[1, 3] = 3
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import stat
 from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -14,11 +16,26 @@ from robaudit.spec import AuditSpec
 from robaudit.spec_errors import Location, explain
 from robaudit.spec_settings import apply_setting, choose_estimators, put
 
-_MAX_BYTES, _MAX_NODES = 2**20, 20_000
+_MAX_BYTES, _MAX_NODES, _MAX_DEPTH = 2**20, 20_000, 50
+_LONGEST_TEXT = 5000  # a path has at most 4096
+_TOO_MUCH = "too many or too deeply nested values"
 
 
 class _Loader(yaml.SafeLoader):
-    """SafeLoader that refuses a key that stands twice."""
+    """SafeLoader that refuses a key that stands twice, and more or deeper values than a spec can need, as soon as they are read."""
+
+    nodes = depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        self.nodes += 1
+        self.depth += 1
+        if self.nodes > _MAX_NODES or self.depth > _MAX_DEPTH:
+            raise yaml.YAMLError(_TOO_MUCH)
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        if isinstance(node, yaml.ScalarNode) and len(node.value) > _LONGEST_TEXT:
+            raise yaml.YAMLError(f"a value has more than {_LONGEST_TEXT} characters (line {node.start_mark.line + 1})")
+        return node
 
 
 def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Hashable, Any]:
@@ -66,6 +83,7 @@ def load_spec(
         raw["estimators"] = choose_estimators(raw.get("estimators"), estimators)
     for setting in settings:
         apply_setting(raw, setting)
+    _refuse_half_characters(raw, str(path), 0)
     try:
         spec = AuditSpec.model_validate(raw)
     except ValidationError as error:
@@ -74,12 +92,17 @@ def load_spec(
 
 
 def _read(path: Path) -> str:
-    if path.is_dir():
-        raise SpecError(str(path), "is a folder", "name a spec file, for example spec.yaml")
     try:
-        if path.stat().st_size > _MAX_BYTES:
+        about = path.stat()
+        if stat.S_ISDIR(about.st_mode):
+            raise SpecError(str(path), "is a folder", "name a spec file, for example spec.yaml")
+        if not stat.S_ISREG(about.st_mode):  # a pipe could be waited for forever, and a device has no end
+            raise SpecError(str(path), "is not a regular file", "save the spec as a file")
+        with path.open("rb") as file:
+            content = file.read(_MAX_BYTES + 1)
+        if len(content) > _MAX_BYTES:
             raise SpecError(str(path), "is larger than 1 MB", "a spec is a short YAML file")
-        return path.read_text(encoding="utf-8")
+        return io.TextIOWrapper(io.BytesIO(content), encoding="utf-8").read()
     except FileNotFoundError as error:
         siblings = [p.name for p in path.parent.glob("*.y*ml")] if path.parent.is_dir() else []
         raise SpecError(
@@ -87,8 +110,8 @@ def _read(path: Path) -> str:
         ) from error
     except UnicodeDecodeError as error:
         raise SpecError(str(path), "is not UTF-8 text", "a spec is a YAML text file") from error
-    except OSError as error:
-        raise SpecError(str(path), error.strerror or "cannot be read", "name a readable spec file") from error
+    except (OSError, ValueError) as error:  # ValueError: no path at all, with a NUL in it
+        raise SpecError(str(path), getattr(error, "strerror", None) or "cannot be read", "name a readable spec file") from error
 
 
 def _parse(text: str, where: str) -> tuple[dict[str, Any], dict[Location, int]]:
@@ -101,7 +124,7 @@ def _parse(text: str, where: str) -> tuple[dict[str, Any], dict[Location, int]]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         raise SpecError(f"{where}:{mark.line + 1}" if mark else where, f"not valid YAML: {error.problem or error.context}") from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except Exception as error:  # PyYAML's own constructors raise nearly anything on values that are none
         raise SpecError(where, f"not valid YAML: {str(error) or type(error).__name__}") from error
     if not isinstance(raw, dict):
         raise SpecError(where, "is not a mapping", "a spec has the sections model, dataset, noise, estimators and run")
@@ -111,8 +134,8 @@ def _parse(text: str, where: str) -> tuple[dict[str, Any], dict[Location, int]]:
 def _index(node: yaml.Node, location: Location, lines: dict[Location, int], count: list[int]) -> None:
     """Note the line of every key; aliases are counted as if written out, so that a YAML bomb is refused."""
     count[0] += 1
-    if count[0] > _MAX_NODES or len(location) > 50:
-        raise yaml.YAMLError("too many or too deeply nested values")
+    if count[0] > _MAX_NODES or len(location) > _MAX_DEPTH:
+        raise yaml.YAMLError(_TOO_MUCH)
     lines.setdefault(location, node.start_mark.line + 1)
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
@@ -122,6 +145,24 @@ def _index(node: yaml.Node, location: Location, lines: dict[Location, int], coun
     elif isinstance(node, yaml.SequenceNode):
         for i, value in enumerate(node.value):
             _index(value, (*location, i), lines, count)
+
+
+def _refuse_half_characters(value: object, where: str, depth: int) -> None:
+    """Refuse lone surrogates, which YAML can write but no file or terminal can hold."""
+    if depth > _MAX_DEPTH:  # an alias of itself in --set
+        raise SpecError(where, _TOO_MUCH)
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            _refuse_half_characters(key, where, depth + 1)
+            _refuse_half_characters(inner, where, depth + 1)
+    elif isinstance(value, list | tuple | set):
+        for inner in value:
+            _refuse_half_characters(inner, where, depth + 1)
+    elif isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise SpecError(where, f"holds half a character ({value!r})", "write whole Unicode characters") from None
 
 
 def _within_sample(raw: Mapping[str, Any], location: Location, value: Any) -> tuple[Location, Any]:

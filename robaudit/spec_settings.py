@@ -73,7 +73,7 @@ def apply_setting(raw: dict[str, Any], setting: str) -> None:
 def _value(text: str, where: str) -> Any:
     try:
         return yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except Exception as error:  # PyYAML's own constructors raise nearly anything on values that are none
         raise SpecError(where, "the value is not valid YAML", 'quote it, for example --set "model.mean=[0.5]"') from error
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from robaudit import registry
 from robaudit.assembly import make_engine, make_model
+from robaudit.checks import BATCH_DEPENDENT
 from robaudit.datasets import open_dataset
 from robaudit.datasets.base import Dataset
 from robaudit.datasets.select import Selected
@@ -19,9 +20,9 @@ from robaudit.loop import Loop
 from robaudit.models.precision import for_noisy_passes, rounded_products
 from robaudit.plan import tasks_of
 from robaudit.progress import Listener, Silent
-from robaudit.provenance import pick_device
+from robaudit.provenance import image_digest, pick_device
 from robaudit.rows import Row
-from robaudit.runs import OUTPUTS, PartRecord, Run
+from robaudit.runs import OUTPUTS, PartRecord, Run, RunFolder
 from robaudit.spec import AuditSpec
 from robaudit.summary.accuracy import draws_of
 
@@ -113,6 +114,10 @@ def verify(
         ids = random.Random(seed).sample(ids, samples)  # noqa: S311  no secret: any rows will do
     drawn = set(ids)
     rows = [row for row in run.rows if row.sample_id in drawn]
+    if samples is not None and any(BATCH_DEPENDENT in text for text in run.info["warnings"]):
+        (listener or Silent()).note("its model looks at all the images of a batch, so all samples are computed anew")
+        ids = list(dict.fromkeys(row.sample_id for row in run.rows))
+        drawn, rows = set(ids), list(run.rows)
     found = _computed(run, spec, _subset(run, dataset, drawn), str(chosen), trust=trust, listener=listener or Silent())
     differences = [difference for row in rows for difference in _differences(run, row, found[row.key])]
     altered = [name for name in OUTPUTS if file_sha256(run.path / name) != run.info["files"].get(name)]
@@ -124,6 +129,11 @@ def _subset(run: Run, dataset: Dataset, ids: set[str]) -> Selected:
     if len(indices) < len(ids):
         lost = next(iter(ids - {dataset.sample_id(i) for i in indices}))
         raise RunError(str(run.path), f"its data set has no sample {lost!r} any more", "restore the data set the run was made on")
+    before = {name: digest for part in RunFolder(run.path).parts() for name, digest in part.images.items()}
+    for i in indices:
+        sample = dataset[i]
+        if before.get(sample.id, image_digest(sample)) != image_digest(sample):
+            raise RunError(f"{dataset.where}: {sample.id}", "this image has changed since the run", "restore the data of the run")
     return Selected(dataset, indices)
 
 
@@ -152,7 +162,7 @@ def _differences(run: Run, row: Row, now: Row) -> Iterator[Difference]:
     moved = _moved(row.votes, now.votes)
     if moved > _VOTES:
         yield Difference(row, "votes", row.votes, now.votes)
-    if row.votes is not None and row.interval == "clopper-pearson":
+    if row.votes is not None and row.interval == "clopper-pearson" and row.predicted < len(row.votes):
         slack = moved / max(1, draws_of(row))  # a value made of votes moves with them
         if abs(row.value - row.votes[row.predicted] / max(1, draws_of(row))) > ABSOLUTE:
             yield Difference(row, "value", row.value, row.votes[row.predicted] / max(1, draws_of(row)))

@@ -31,7 +31,8 @@ def main() -> NoReturn:
             _fail(f"error: {_usage(error)}", 2)
         _internal(error)
     if code == 130:  # typer turns an interrupt into this code
-        _fail("interrupted; the finished parts are on disk: the same command goes on from there", 130)
+        resumable = sys.argv[1:2] in (["estimate"], ["demo"])
+        _fail("interrupted" + ("; the finished parts are on disk: the same command goes on from there" if resumable else ""), 130)
     sys.exit(code if isinstance(code, int) else 0)
 
 

@@ -14,6 +14,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from robaudit.text import printable
+
 _PIPED_WIDTH = 120
 _SECONDS_BETWEEN_LINES = 5.0
 
@@ -36,10 +38,11 @@ class Reporter:
 
     Args:
         quiet: say warnings only.
+        patient: let the first Ctrl-C wait for the part at hand; else every one interrupts at once.
     """
 
-    def __init__(self, *, quiet: bool = False) -> None:
-        self._console, self._quiet = messages(), quiet
+    def __init__(self, *, quiet: bool = False, patient: bool = True) -> None:
+        self._console, self._quiet, self._patient = messages(), quiet, patient
         self._progress: Progress | None = None
         self._task: TaskID | None = None
         self._total = self._done = self._before = 0
@@ -56,11 +59,11 @@ class Reporter:
     def note(self, text: str) -> None:
         """Print a note, unless quiet."""
         if not self._quiet:
-            self._console.print(f"[dim]note:[/dim] {escape(text)}")
+            self._console.print(f"[dim]note:[/dim] {escape(printable(text))}")
 
     def warn(self, text: str) -> None:
         """Print a warning, always."""
-        self._console.print(f"[yellow]warning:[/yellow] {escape(text)}")
+        self._console.print(f"[yellow]warning:[/yellow] {escape(printable(text))}")
 
     def begin(self, total: int, done: int) -> None:
         """Start the progress display."""
@@ -108,7 +111,7 @@ class Reporter:
         return self._stop
 
     def _listen(self) -> None:
-        if threading.current_thread() is threading.main_thread() and self._before_us is None:
+        if self._patient and threading.current_thread() is threading.main_thread() and self._before_us is None:
             self._before_us = signal.signal(signal.SIGINT, self._interrupted)
 
     def _interrupted(self, *_: object) -> None:

@@ -9,6 +9,8 @@ import typer
 from robaudit.cli.options import RunArgument
 from robaudit.errors import RobauditError
 
+_MOST = 20
+
 
 def verify(
     run: RunArgument,
@@ -32,13 +34,15 @@ def verify(
 
     keep_freed_memory()
     opened = read_run(run)
-    with Reporter(quiet=quiet) as reporter:
+    with Reporter(quiet=quiet, patient=False) as reporter:
         found = check(opened, count, seed=seed, device=device, trust=trust, listener=reporter)
     for name in found.altered:
         typer.echo(f"{run}/{name} is not as it was written")
-    for one in found.differences:
+    for one in found.differences[:_MOST]:
         where = f"{one.row.sample_id}, {one.row.estimator} at sigma {one.row.sigma:g}"
         typer.echo(f"{where}: {one.field} is {_shown(one.written)} in the run and {_shown(one.found)} now")
+    if len(found.differences) > _MOST:
+        typer.echo(f"and {len(found.differences) - _MOST} more")
     if not quiet or not found.good:
         typer.echo(
             f"{found.rows} rows of {found.samples} samples computed anew: "
@@ -51,7 +55,7 @@ def verify(
 def _count(text: str) -> int | None:
     if text == "all":
         return None
-    if not (text.isdecimal() and 0 < int(text) < 10**9):
+    if not (text.isascii() and text.isdecimal() and 0 < int(text) < 10**9):
         raise RobauditError(f"--samples {text}", "is no number of samples", "give a number of at least 1, or all")
     return int(text)
 

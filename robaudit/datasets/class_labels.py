@@ -6,9 +6,10 @@ import re
 from collections.abc import Mapping
 
 from robaudit.errors import DataError, did_you_mean
+from robaudit.text import clipped
 
 _NUMBER = re.compile(r"[-+]?\d+(\.\d*)?", re.ASCII)
-_LARGEST = 10**9
+_MOST_DIGITS = 9
 
 
 def class_indices(
@@ -42,9 +43,11 @@ def class_indices(
         what = f"mixes labels that are names ({names[0]!r}, line {first}) and numbers ({numbers[0]!r}, line {second})"
         raise DataError(where, what, "use one kind in the whole file")
     for text in numbers:
-        if not text.isdecimal() or int(text) >= _LARGEST:
+        if not text.isdecimal() or len(text.lstrip("0")) > _MOST_DIGITS:
             raise DataError(
-                f"{where}:{lines[text]}", f"the label {text!r} is no class index", "class indices are 0, 1, 2, ...; leave it empty for none"
+                f"{where}:{lines[text]}",
+                f"the label {clipped(text, 60)!r} is no class index",
+                "class indices are 0, 1, 2, ...; leave it empty for none",
             )
     if names:
         return {text: number for number, text in enumerate(sorted(names))}, tuple(sorted(names))

@@ -12,11 +12,14 @@ Conventions, chosen to agree with torchvision's own loaders where those have a g
 
 from __future__ import annotations
 
+import contextlib
 import stat
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
+from PIL import EpsImagePlugin, Image, UnidentifiedImageError
 from torch import Tensor
 
 from robaudit.datasets.files import reason
@@ -29,6 +32,8 @@ FORMATS = ("BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
 
 _SIXTEEN_BITS = 65535.0
 _MOST_PIXELS = 89_478_485  # Pillow's own limit against decompression bombs
+_MOST_AUDITED = 2**24  # of an image as the network gets it: 400 MB as float64 with three channels
+_MOST_BYTES = 2**29  # of a file: some of Pillow's decoders read it whole
 
 
 def read_image(path: Path, where: str, options: ImageOptions) -> Tensor:
@@ -47,10 +52,9 @@ def read_image(path: Path, where: str, options: ImageOptions) -> Tensor:
     """
     try:
         _refuse_special(path, where)
-        with Image.open(path, formats=FORMATS) as image:
-            _refuse_bomb(image.size, where)
-            image.load()
-            return image_pixels(image, where, options)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about metadata and size: what matters is refused
+            return _decoded(path, where, options)
     except SampleError:
         raise
     except FileNotFoundError:
@@ -62,6 +66,29 @@ def read_image(path: Path, where: str, options: ImageOptions) -> Tensor:
         raise SampleError(where, what, "repair or leave out this file") from None
 
 
+@contextlib.contextmanager
+def plain_pillow() -> Iterator[None]:
+    """For readers that open images themselves: no program of the machine (Ghostscript) is started, and bombs are errors."""
+    before = EpsImagePlugin.gs_binary
+    EpsImagePlugin.gs_binary = False
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            yield
+    finally:
+        EpsImagePlugin.gs_binary = before
+
+
+def _decoded(path: Path, where: str, options: ImageOptions) -> Tensor:
+    with Image.open(path, formats=FORMATS) as image:
+        _refuse_bomb(image.size, where)
+        if options.resize is None and options.crop is None:
+            _refuse_giant(image.size, where)  # before its pixels are decoded
+        image.load()
+        return image_pixels(image, where, options)
+
+
 def image_pixels(image: Image.Image, where: str, options: ImageOptions) -> Tensor:
     """Convert, resize and crop an opened image; ``options.channels`` None keeps grey grey and colour colour.
 
@@ -71,6 +98,7 @@ def image_pixels(image: Image.Image, where: str, options: ImageOptions) -> Tenso
     channels: int = options.channels or (1 if image.mode in ("1", "L", "LA", "I", "I;16", "I;16B", "I;16L") else 3)
     flat, scale = _flatten(image, where, channels)
     cropped = _crop(_resize(flat, where, options.resize), where, options.crop)
+    _refuse_giant(cropped.size, where)
     values = np.asarray(cropped)  # (height, width) or (height, width, 3)
     pixels = as_pixels(values if values.ndim == 2 else np.moveaxis(values, -1, 0), where, scale)
     return pixels.repeat(channels, 1, 1) if pixels.shape[0] < channels else pixels
@@ -115,9 +143,14 @@ def _crop(image: Image.Image, where: str, size: int | tuple[int, int] | None) ->
 
 
 def _refuse_special(path: Path, where: str) -> None:
-    """Refuse folders, pipes and devices: opening one could wait forever."""
-    if not stat.S_ISREG(path.stat().st_mode):
+    """Refuse folders, pipes and devices, which could be waited for forever, and files without an end."""
+    about = path.stat()
+    if not stat.S_ISREG(about.st_mode):
         raise SampleError(where, "is not a regular file", "give an image file")
+    if about.st_size == 0:  # as the kernel's own files in /proc say, of which some never end
+        raise SampleError(where, "is an empty file", "repair or leave out this file")
+    if about.st_size > _MOST_BYTES:
+        raise SampleError(where, f"has {about.st_size} bytes, more than {_MOST_BYTES}", "give a smaller file")
 
 
 def _refuse_bomb(size: tuple[int, int], where: str) -> None:
@@ -125,5 +158,10 @@ def _refuse_bomb(size: tuple[int, int], where: str) -> None:
         raise SampleError(where, f"has {size[1]} x {size[0]} pixels, more than {_MOST_PIXELS}", "make it smaller before the audit")
 
 
+def _refuse_giant(size: tuple[int, int], where: str) -> None:
+    if size[0] * size[1] > _MOST_AUDITED:
+        raise SampleError(where, f"has {size[1]} x {size[0]} pixels, more than {_MOST_AUDITED}", "set resize or crop")
+
+
 def _damage(error: Exception) -> str:
-    return f"cannot be read ({reason(error)})" if isinstance(error, PermissionError) else f"is damaged ({reason(error)})"
+    return f"cannot be read ({reason(error)})" if isinstance(error, OSError) and error.strerror else f"is damaged ({reason(error)})"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from robaudit.errors import DataError, did_you_mean
+from robaudit.files import expanded
 
 
 def find(written: str, base_dir: Path, kind: Literal["file", "folder"]) -> Path:
@@ -16,7 +17,7 @@ def find(written: str, base_dir: Path, kind: Literal["file", "folder"]) -> Path:
     Raises:
         DataError: there is nothing there (with the nearest name next to it), or something of another kind.
     """
-    path = base_dir / Path(written).expanduser()
+    path = base_dir / expanded(written)
     try:
         mode = path.stat().st_mode
     except (OSError, ValueError) as error:
@@ -45,6 +46,14 @@ def _missing(written: str, path: Path, kind: str) -> DataError:
     if parent != path.parent:
         return DataError(written, f"no such {kind}: {str(parent)!r} has no {name!r}", remedy)
     return DataError(written, f"no such {kind} in {str(parent)!r}", remedy)
+
+
+def name_text(name: str) -> str:
+    """A name from a folder as text that can be written: bytes that are no UTF-8, and half characters, as escapes."""
+    try:
+        return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    except UnicodeEncodeError:
+        return name.encode("utf-8", "backslashreplace").decode()
 
 
 def reason(error: BaseException) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 
 from robaudit.datasets.base import Labels, Sample
 from robaudit.datasets.decode import read_image
-from robaudit.datasets.files import find, reason
+from robaudit.datasets.files import find, name_text, reason
 from robaudit.errors import DataError, did_you_mean
 from robaudit.spec import ImagesSpec
 
@@ -27,12 +27,12 @@ class ImagesDataset:
         self.where, self._spec = spec.path, spec
         self._root = find(spec.path, base_dir, "folder")
         folders = _class_folders(self._root, self.where)
-        self.class_names: tuple[str, ...] | None = spec.class_names or tuple(folders)
+        self.class_names: tuple[str, ...] | None = spec.class_names or tuple(map(name_text, folders))
         index = {name: number for number, name in enumerate(self.class_names)}
         for folder in folders:
-            if folder not in index:
-                raise DataError(f"{self.where}/{folder}", "the folder is not in class_names", did_you_mean(folder, index))
-        files = [(name, index[folder]) for folder in folders for name in _images_below(self._root, folder, self.where)]
+            if name_text(folder) not in index:
+                raise DataError(f"{self.where}/{folder}", "the folder is not in class_names", did_you_mean(name_text(folder), index))
+        files = [(name, index[name_text(folder)]) for folder in folders for name in _images_below(self._root, folder, self.where)]
         if not files:
             raise DataError(self.where, f"its {len(folders)} class folders hold no images", f"known suffixes: {' '.join(sorted(SUFFIXES))}")
         self._names = [name for name, _ in files]
@@ -43,7 +43,7 @@ class ImagesDataset:
 
     def sample_id(self, index: int) -> str:
         """The path relative to the folder; bytes that are no UTF-8 are written as escapes."""
-        return self._names[index].encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+        return name_text(self._names[index])
 
     def labels(self) -> Labels | None:
         """The class of every image, by its folder."""

@@ -11,6 +11,7 @@ from robaudit.datasets.class_labels import class_indices
 from robaudit.datasets.decode import read_image
 from robaudit.datasets.files import find
 from robaudit.datasets.manifest_scan import scan
+from robaudit.files import expanded
 from robaudit.spec import ManifestSpec
 
 
@@ -49,6 +50,6 @@ class ManifestDataset:
             SampleError: it cannot be decoded.
         """
         path, sample_id = self._table.row(index)
-        pixels = read_image(self._folder / Path(path).expanduser(), f"{self.where}, {path}", self._spec)
+        pixels = read_image(self._folder / expanded(path), f"{self.where}, {path}", self._spec)
         label = -1 if self._labels is None else int(self._labels[index])
         return Sample(sample_id, pixels, None if label < 0 else label)

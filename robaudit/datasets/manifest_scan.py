@@ -7,13 +7,16 @@ from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
 from robaudit.datasets.files import reason
 from robaudit.errors import DataError, did_you_mean
+from robaudit.text import clipped
 
 COLUMNS = ("path", "label", "id")
+_LONGEST_LINE = 2**20
 
 
 @dataclass(slots=True)
@@ -102,14 +105,18 @@ def scan(path: Path, where: str) -> Table:
 class _Lines(Iterator[str]):
     """The lines of a binary file as text, with the number and the end offset of the last one given."""
 
-    def __init__(self, file: Iterator[bytes], where: str) -> None:
+    def __init__(self, file: IO[bytes], where: str) -> None:
         self._file, self._where = file, where
         self.offset = self.number = 0
 
     def __next__(self) -> str:
-        raw = next(self._file)
+        raw = self._file.readline(_LONGEST_LINE + 1)
+        if not raw:
+            raise StopIteration
         self.offset += len(raw)
         self.number += 1
+        if len(raw) > _LONGEST_LINE:
+            raise DataError(f"{self._where}:{self.number}", f"the line has more than {_LONGEST_LINE} bytes", "give a CSV file")
         try:
             return raw.decode("utf-8-sig" if self.number == 1 else "utf-8")
         except UnicodeDecodeError:
@@ -120,7 +127,7 @@ def _read_header(table: Table, header: list[str]) -> int:
     """Note the places of our columns; returns how many columns there are."""
     names = [name.strip() for name in header]
     if "path" not in names:
-        held = ", ".join(names) or "none"
+        held = clipped(", ".join(names[:20]), 200) or "none"
         raise DataError(table.where, f"has no column 'path' in its first line (columns: {held})", did_you_mean("path", names))
     for name in COLUMNS:
         if names.count(name) > 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from robaudit.datasets.pixels import as_pixels, known_scale
 from robaudit.errors import DataError
 from robaudit.spec import NpzSpec
 
+_MOST_VALUES, _MOST_LABELS = 3 * 2**24, 2**25
 _FIRST_BYTES = 64 << 20  # of a compressed array, read at the first access; then twice as much each time
 
 
@@ -88,6 +90,8 @@ def layout_of(images: Member, wanted: str | None) -> str:
         raise DataError(images.where, f"array {images.name!r} has shape {shape}", "images are (n, c, h, w), (n, h, w, c) or (n, h, w)")
     if 0 in shape:
         raise DataError(images.where, f"array {images.name!r} has shape {shape}: it holds no images", "give at least one image")
+    if math.prod(shape[1:]) > _MOST_VALUES:
+        raise DataError(images.where, f"an image of array {images.name!r} has shape {shape[1:]}", f"at most {_MOST_VALUES} values an image")
     if wanted is not None:
         if len(wanted) != len(shape):
             raise DataError(images.where, f"layout {wanted} does not fit shape {shape}", f"it needs {len(wanted)} dimensions")
@@ -113,6 +117,8 @@ def read_labels(labels: Member, count: int) -> Labels:
         )
     if shape not in ((count,), (count, 1)):
         raise DataError(labels.where, f"array {labels.name!r} has shape {shape}", f"there are {count} images: it must be ({count},)")
+    if count > _MOST_LABELS:
+        raise DataError(labels.where, f"array {labels.name!r} has {count} labels, more than {_MOST_LABELS}", "split the file")
     if labels.dtype.kind not in "iub":
         raise DataError(labels.where, f"labels are of type {labels.dtype}", "they must be integers: class indices from 0")
     values = np.array(labels.rows(count)).reshape(count).astype(np.int64)

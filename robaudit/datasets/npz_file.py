@@ -18,6 +18,8 @@ from robaudit.errors import DataError, did_you_mean
 
 _DEFLATE_RATIO = 1032  # deflate cannot compress better than this
 _CHUNK = 1 << 20
+_MOST_WHOLE = 1 << 30  # bytes of a compressed array that can only be read whole
+_LISTED = 20
 _UNREADABLE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError, struct.error)
 
 
@@ -77,7 +79,7 @@ def member(path: Path, where: str, key: str, option: str) -> Member:
         with zipfile.ZipFile(path) as archive:
             members = {name.removesuffix(".npy"): name for name in archive.namelist() if name.endswith(".npy")}
             if key not in members:
-                held = ", ".join(sorted(members)) or "none"
+                held = ", ".join(sorted(members)[:_LISTED]) + (", ..." if len(members) > _LISTED else "") or "none"
                 raise DataError(where, f"has no array {key!r} (it has: {held})", f"set {option}; {did_you_mean(key, members)}")
             return _checked(path, where, archive, archive.getinfo(members[key]))
     except _UNREADABLE as error:
@@ -112,16 +114,20 @@ def _checked(path: Path, where: str, archive: zipfile.ZipFile, info: zipfile.Zip
     if claimed > most or any(size < 0 for size in shape):
         raise refuse(f"claims shape {shape} of {dtype} ({claimed} bytes), more than the file can hold ({most} bytes)")
     stored = info.compress_type == zipfile.ZIP_STORED
+    if fortran and not stored and claimed > _MOST_WHOLE:
+        raise refuse(f"is compressed and in Fortran order, so all its {claimed} bytes would be read at once")
     return Member(path, where, info.filename, shape, dtype, fortran, _data_offset(path, info) + start if stored else None)
 
 
 def _read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     version = np.lib.format.read_magic(stream)
-    if version == (1, 0):
-        return np.lib.format.read_array_header_1_0(stream)
-    if version == (2, 0):
-        return np.lib.format.read_array_header_2_0(stream)
-    raise ValueError(f"npy format {version} is for records, not for numbers")
+    if version not in ((1, 0), (2, 0)):
+        raise ValueError(f"npy format {version} is for records, not for numbers")
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, fortran, dtype = read(stream)
+    if any(isinstance(size, bool) for size in shape):
+        raise ValueError(f"its shape is {shape}")
+    return shape, fortran, dtype
 
 
 def _data_offset(path: Path, info: zipfile.ZipInfo) -> int:

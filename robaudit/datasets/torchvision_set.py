@@ -14,10 +14,11 @@ from PIL import Image
 from torch import Tensor
 
 from robaudit.datasets.base import Labels, Sample
-from robaudit.datasets.decode import image_pixels
-from robaudit.datasets.files import reason
+from robaudit.datasets.decode import image_pixels, plain_pillow
+from robaudit.datasets.files import name_text, reason
 from robaudit.datasets.pixels import as_label, as_pixels
 from robaudit.errors import DataError, SampleError, did_you_mean
+from robaudit.files import expanded
 from robaudit.spec import TorchvisionSpec
 
 _OURS = {"root": "root", "download": "download", "transform": "resize, crop and channels", "transforms": "resize, crop and channels"}
@@ -56,7 +57,8 @@ class TorchvisionDataset:
         sample_id = self.sample_id(index)
         where = f"{self.where}, sample {sample_id}"
         try:
-            image, target = self._items[int(sample_id)]
+            with plain_pillow():
+                image, target = self._items[int(sample_id)]
         except Exception as error:  # noqa: BLE001  every data set and every decoder raises its own
             raise SampleError(where, f"cannot be read ({reason(error)})", "repair or leave out this sample") from None
         if isinstance(image, Image.Image):
@@ -84,7 +86,7 @@ def _build(spec: TorchvisionSpec, where: str, base_dir: Path) -> Any:
         raise DataError(
             f"torchvision {spec.name}", what, "write its images to class folders (kind images), or load it yourself (kind python)"
         )
-    root = base_dir / Path(spec.root).expanduser()
+    root = base_dir / expanded(spec.root)
     arguments = _arguments(spec, where, _parameters(classes[spec.name]), root)
     try:
         with contextlib.redirect_stdout(sys.stderr):
@@ -142,7 +144,7 @@ def _names(classes: object) -> tuple[str, ...] | None:
     """Class names as text; where a class has several (ImageNet), the first."""
     if not isinstance(classes, Iterable) or isinstance(classes, str):
         return None
-    names = tuple(str(name[0] if isinstance(name, tuple | list) and name else name) for name in classes)
+    names = tuple(name_text(str(name[0] if isinstance(name, tuple | list) and name else name)) for name in classes)
     return names or None
 
 

@@ -40,9 +40,9 @@ class LogitGaussian(Estimator):
     not miss it, and a run then ends with a warning. `mc` is the check.
 
     Args:
-        draws: ``frames``: the pairs of an image are coupled in frames of 48 so that what neighbouring pixels do together nearly
-            cancels in the mean (:func:`robaudit.noise.frames.coloured_frame`); each draw by itself is exactly normal. ``pairs``: they
-            are independent. The standard error is that of independent pairs: too large with frames, if anything.
+        draws: ``frames``: the pairs of an image are coupled in frames of 48, so that what is quadratic in a patch of 48 values nearly
+            cancels in the mean (:func:`robaudit.noise.frames.orthogonal_frame`); each draw by itself is exactly normal. ``pairs``:
+            they are independent. The standard error is that of independent pairs: somewhat too large with frames.
         samples: noisy copies of each image (a multiple of 16), without a tolerance.
         tolerance: continue each image in rounds of 16, after a first one of 32, until its standard error is this small, instead.
         allocate: with a tolerance: ``each`` image reaches it; ``mean``: passes go where they lower the mean squared error over images

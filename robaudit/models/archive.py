@@ -8,6 +8,7 @@ import pickle  # for its error alone: nothing is unpickled here
 import re
 import warnings
 import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -15,30 +16,36 @@ from typing import Any, BinaryIO
 import torch
 
 from robaudit.errors import ModelError
+from robaudit.models.contents import check_contents
 
 _MOST_EXPANSION, _FREE_BYTES = 50, 2**26
+_ENCRYPTED, _ZIP = 1, b"PK\3\4"
 
 
 @contextlib.contextmanager
-def open_archive(path: Path) -> Iterator[zipfile.ZipFile]:
+def open_archive(source: Path | bytes, where: str) -> Iterator[zipfile.ZipFile]:
     """Open a zip archive that zipfile and torch's own reader see alike.
 
     Raises:
-        ModelError: it is no zip, is truncated, names a member twice, starts with something else, or expands absurdly.
+        ModelError: it is no zip, is truncated or encrypted, names a member twice, starts with something else, or expands absurdly;
+            or, while it is open, a member cannot be expanded.
     """
+    size = len(source) if isinstance(source, bytes) else source.stat().st_size
     try:
-        with zipfile.ZipFile(path) as archive:
+        with zipfile.ZipFile(io.BytesIO(source) if isinstance(source, bytes) else source) as archive:
             members = archive.infolist()
             names = [member.filename.lower() for member in members]
             if len(set(names)) != len(names) or archive.comment or min((m.header_offset for m in members), default=1) != 0:
                 raise zipfile.BadZipFile("readers would disagree on its members")
+            if any(member.flag_bits & _ENCRYPTED for member in members):
+                raise zipfile.BadZipFile("it is encrypted")
             expanded = sum(member.file_size for member in members)
-            if expanded > _MOST_EXPANSION * path.stat().st_size + _FREE_BYTES:
-                raise ModelError(str(path), f"claims to expand to {expanded} bytes", "save it again with torch")
+            if expanded > _MOST_EXPANSION * size + _FREE_BYTES:
+                raise ModelError(where, f"claims to expand to {expanded} bytes", "save it again with torch")
             yield archive
-    except (zipfile.BadZipFile, EOFError, NotImplementedError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
         raise ModelError(
-            str(path), f"is not a whole zip archive of torch ({error})", "the file is truncated or damaged; copy or save it again"
+            where, f"is not a whole zip archive of torch ({error})", "the file is truncated or damaged; copy or save it again"
         ) from error
 
 
@@ -50,10 +57,13 @@ def load_tensors(source: Path | bytes, where: str) -> Any:
     """
     stream: BinaryIO = io.BytesIO(source) if isinstance(source, bytes) else source.open("rb")
     with stream:
+        if stream.read(len(_ZIP)) == _ZIP:
+            with open_archive(source, where) as archive:
+                check_contents(archive, where)
+        stream.seek(0)
         try:
             with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", "TypedStorage is deprecated", UserWarning)
-                warnings.filterwarnings("ignore", "Detected pickle protocol", UserWarning)
+                warnings.simplefilter("ignore", UserWarning)  # what is odd about the tensors is said when they are fitted
                 return torch.load(stream, map_location="cpu", weights_only=True)
         except Exception as error:
             found = re.search(r"GLOBAL ([\w.]+)", str(error)) or re.search(r"Unsupported (?:class|global)[: ]+([\w.]+)", str(error))

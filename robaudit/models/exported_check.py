@@ -13,6 +13,7 @@ from pathlib import Path
 
 from robaudit.errors import ModelError
 from robaudit.models.archive import load_tensors, open_archive
+from robaudit.models.contents import check_contents, read_member
 from robaudit.models.exported_graph import check_graph
 
 _PLAIN = re.compile(r"archive_format|archive_version|byteorder|version|\.data/[\w./]+|extra/.*")
@@ -32,7 +33,8 @@ def check_exported(path: Path) -> None:
     """
     where = str(path)
     try:
-        with open_archive(path) as archive:
+        with open_archive(path, where) as archive:
+            check_contents(archive, where)
             if _OLD_GRAPH in archive.namelist():
                 _check_old(archive, where)
             else:
@@ -52,11 +54,11 @@ def _check_archive(archive: zipfile.ZipFile, where: str) -> None:
         raise ModelError(where, "is not a .pt2 archive of one exported program", "save it again with torch.export.save")
     for inner, name in members.items():
         if _GRAPH.fullmatch(inner):
-            check_graph(json.loads(archive.read(name)), where)
+            check_graph(json.loads(read_member(archive, name)), where)
         elif _CONFIG.fullmatch(inner):
             _check_config(archive, members, inner, where)
         elif _PICKLE.fullmatch(inner):
-            _check_pickle(archive.read(name), where)
+            _check_pickle(read_member(archive, name), where)
         elif not (_RAW.fullmatch(inner) or _PLAIN.fullmatch(inner)):
             raise _refusal(where, f"holds {inner}, which is neither tensors nor a graph")
 
@@ -64,12 +66,12 @@ def _check_archive(archive: zipfile.ZipFile, where: str) -> None:
 def _check_config(archive: zipfile.ZipFile, members: dict[str, str], inner: str, where: str) -> None:
     """Payloads are raw tensors, or pickles that must hold only tensors; custom and opaque objects are refused."""
     folder = inner.rpartition("/")[0]
-    for payload in json.loads(archive.read(members[inner]))["config"].values():
+    for payload in json.loads(read_member(archive, members[inner]))["config"].values():
         file = f"{folder}/{payload['path_name']}"
         if not _RAW.fullmatch(file):
             raise _refusal(where, f"holds the object {payload['path_name']}, not a tensor")
         if payload["use_pickle"]:
-            _check_pickle(archive.read(members[file]), where)
+            _check_pickle(read_member(archive, members[file]), where)
 
 
 def _check_old(archive: zipfile.ZipFile, where: str) -> None:
@@ -77,9 +79,9 @@ def _check_old(archive: zipfile.ZipFile, where: str) -> None:
     for name in archive.namelist():
         stem, _, suffix = name.rpartition(".")
         if name == _OLD_GRAPH:
-            check_graph(json.loads(archive.read(name)), where)
+            check_graph(json.loads(read_member(archive, name)), where)
         elif stem in _OLD_PICKLES and suffix in ("pt", "json"):
-            _check_pickle(archive.read(name), where)
+            _check_pickle(read_member(archive, name), where)
         elif name != "version" and not name.startswith("extra_files/"):
             raise _refusal(where, f"holds {name}, which is neither tensors nor a graph")
 

@@ -22,6 +22,8 @@ _OPERATORS = re.compile(
 _TOUCHES_FILES = re.compile(r"torch\.ops\.\w+\.(?:from_file|save)\b.*")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _PLAIN_TEXT = re.compile(r"[\w.:+\-*/<>=, ]*")
+_POWERS = ("Pow", "PowByNatural", "FloatPow", "LShift")
+_LARGEST_EXPONENT, _LONGEST_EXPRESSION = 64, 4000
 _CONTEXT = re.compile(r'[\w\[\]", .\-]*')
 _SYMBOL = re.compile(r"[a-z]+\d+")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
@@ -85,11 +87,12 @@ def _check_text(text: str, key: str, where: str) -> None:
 
 
 def _check_expression(text: str, where: str) -> None:
+    """An expression is evaluated when it is read: it must be plain, and no power may grow without end."""
     try:
-        nodes = list(ast.walk(ast.parse(text.strip(), mode="eval")))
-    except SyntaxError:
+        nodes = list(ast.walk(ast.parse(text.strip(), mode="eval"))) if len(text) <= _LONGEST_EXPRESSION else []
+    except (SyntaxError, MemoryError):  # the second: nested deeper than the parser goes
         nodes = []
-    fine = bool(nodes) and all(isinstance(node, _ARITHMETIC) and _is_plain(node) for node in nodes)
+    fine = bool(nodes) and all(isinstance(node, _ARITHMETIC) and _is_plain(node) and _is_bounded(node) for node in nodes)
     if not fine:
         raise _refusal(where, f"the size expression {text[:60]!r}")
 
@@ -102,6 +105,38 @@ def _is_plain(node: ast.AST) -> bool:
         text = node.value
         return isinstance(text, int | float) or (isinstance(text, str) and bool(_SYMBOL.fullmatch(text) or _NUMBER.fullmatch(text)))
     return not isinstance(node, ast.Call) or isinstance(node.func, ast.Name)
+
+
+def _is_bounded(node: ast.AST) -> bool:
+    """Powers and shifts, which could make numbers of any length, are of single terms by small constants."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow | ast.LShift):
+        base, exponent = node.left, node.right
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _POWERS and len(node.args) == 2:
+        base, exponent = node.args
+    else:
+        return True
+    steps = _constant(exponent)
+    return (
+        steps is not None
+        and abs(steps) <= _LARGEST_EXPONENT
+        and (isinstance(base, ast.Name) or _is_symbol(base) or _constant(base) is not None)
+    )
+
+
+def _constant(node: ast.expr) -> float | None:
+    """The value of ``3``, ``-3``, ``Integer(3)`` or ``Integer('3')``."""
+    if isinstance(node, ast.UnaryOp):
+        node = node.operand
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("Integer", "Float") and len(node.args) == 1:
+        node = node.args[0]
+    try:
+        return float(node.value) if isinstance(node, ast.Constant) and isinstance(node.value, int | float | str) else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def _is_symbol(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Symbol"
 
 
 def _check_structure(structure: dict[str, object], where: str) -> None:

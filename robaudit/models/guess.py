@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from pathlib import Path
 
 from robaudit.errors import ModelError, did_you_mean
@@ -31,10 +32,16 @@ def guess_format(path: Path, declared: str | None) -> str:
         ModelError: there is no such file, it is empty, it is none of these, or it is not what was declared.
     """
     where = str(path)
-    if path.is_dir():
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        raise ModelError(where, "there is no such file", _neighbour(path)) from None
+    except (OSError, ValueError) as error:  # ValueError: no path at all, with a NUL in it
+        raise ModelError(where, f"cannot be read: {getattr(error, 'strerror', None) or error}", "correct model.path") from None
+    if stat.S_ISDIR(mode):
         raise ModelError(where, "is a directory", "give the weights file in it")
-    if not path.is_file():
-        raise ModelError(where, "there is no such file", _neighbour(path))
+    if not stat.S_ISREG(mode):  # opening a pipe could wait forever
+        raise ModelError(where, "is not a regular file, nor a link to one", "give the weights file itself")
     try:
         with path.open("rb") as stream:
             head = stream.read(32)
@@ -61,7 +68,7 @@ def guess_format(path: Path, declared: str | None) -> str:
 def _content(path: Path, head: bytes) -> str | None:
     """What the first bytes and, for a zip, the names of its members say."""
     if head.startswith(b"PK\x03\x04"):
-        with open_archive(path) as archive:
+        with open_archive(path, str(path)) as archive:
             names = archive.namelist()
         inner = {name.partition("/")[2] for name in names}
         if "serialized_exported_program.json" in names or any(name.startswith("models/") for name in inner):

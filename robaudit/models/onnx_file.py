@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import torch
@@ -41,6 +42,7 @@ def load_onnx(source: Source) -> LoadedNetwork:
     Raises:
         ModelError: onnxruntime is missing, the file is damaged, or its inputs, precision or device do not fit.
     """
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # else it writes to the home folder, and reports to its maker
     try:
         import onnxruntime
     except ImportError as error:

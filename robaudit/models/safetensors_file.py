@@ -28,6 +28,8 @@ def load_safetensors(source: Source) -> LoadedNetwork:
     _needs_architecture(source, "safetensors holds weights only")
     try:
         tensors = load_file(source.file)
+    except (RuntimeError, MemoryError) as error:  # torch's part: mapping the file
+        raise ModelError(source.where, f"cannot be mapped into memory ({error})", "give a smaller file, or more memory") from error
     except (SafetensorError, ValueError, KeyError) as error:
         raise ModelError(
             source.where, f"is not a whole safetensors file ({error})", "the file is truncated or damaged; save it again"

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from robaudit.errors import ModelError
+from robaudit.text import clipped
 
 
 def fit_state(network: nn.Module, tensors: Mapping[str, torch.Tensor], where: str) -> None:
@@ -34,7 +35,21 @@ def fit_state(network: nn.Module, tensors: Mapping[str, torch.Tensor], where: st
         raise ModelError(
             where, f"{len(differing)} of {len(wanted)} tensors have another shape: {_few(shown)}", _hint(wanted, tensors, differing)
         )
+    for key in wanted:
+        if key in tensors and (kind := _odd(tensors[key])):
+            raise ModelError(where, f"the tensor {key} is {kind}", "save it as plain dense numbers, like those of state_dict()")
     network.load_state_dict(dict(tensors))
+
+
+def _odd(tensor: torch.Tensor) -> str:
+    """What keeps a tensor from being plain real numbers in memory; empty where nothing does."""
+    if tensor.layout is not torch.strided:
+        return f"sparse ({tensor.layout})"
+    if tensor.is_meta:
+        return "without data (a meta tensor)"
+    if tensor.is_quantized:
+        return f"quantised ({tensor.dtype})"
+    return "complex" if tensor.is_complex() else ""
 
 
 def check_finite(network: nn.Module, where: str) -> None:
@@ -66,7 +81,7 @@ def _hint(wanted: Mapping[str, torch.Tensor], tensors: Mapping[str, torch.Tensor
 
 
 def _few(names: Iterable[str], most: int = 3) -> str:
-    names = list(names)
+    names = [clipped(name, 120) for name in names]
     return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
 
 

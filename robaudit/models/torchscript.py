@@ -14,6 +14,7 @@ from torch import nn
 from robaudit.errors import ModelError
 from robaudit.models.archive import open_archive
 from robaudit.models.base import LoadedNetwork, Source, file_sha256
+from robaudit.models.contents import check_contents, read_member
 from robaudit.models.state import check_finite
 
 NOTE = "torchscript: a graph of torch operators, not only weights; load files of people you trust"
@@ -28,7 +29,8 @@ def load_torchscript(source: Source) -> LoadedNetwork:
         ModelError: it is no TorchScript archive, is damaged, calls operators that write or map files, or has NaN weights.
     """
     path = source.file
-    with open_archive(path) as archive:
+    with open_archive(path, source.where) as archive:
+        check_contents(archive, source.where)
         _refuse_file_access(archive, source.where)
     try:
         with warnings.catch_warnings():
@@ -83,7 +85,7 @@ def _frozen(network: nn.Module) -> nn.Module:
         warnings.filterwarnings("ignore", r"`torch\.jit\.freeze` is", DeprecationWarning)
         try:
             return cast(nn.Module, torch.jit.freeze(network))
-        except RuntimeError:
+        except (RuntimeError, torch.jit.Error):
             return network
 
 
@@ -91,7 +93,7 @@ def _refuse_file_access(archive: zipfile.ZipFile, where: str) -> None:
     """TorchScript can write files (``aten::save``) and map them (``aten::from_file``): no classifier does."""
     for member in archive.infolist():
         if "/code/" in f"/{member.filename}" and member.filename.endswith(".py"):
-            text = archive.read(member).decode("utf-8", "replace")
+            text = read_member(archive, member.filename).decode("utf-8", "replace")
             found = _TOUCHES_FILES.search(text)
             if found:
                 raise ModelError(where, f"its code uses {found[0]!r}, an operator that reaches files", "export the classifier without it")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from robaudit.noise.frames import FRAME, coloured_frame, patch_of
+from robaudit.noise.frames import FRAME, orthogonal_frame, patch_of
 from robaudit.noise.stream import block_seed, block_size, generator, stream_key
 
 _KEPT_BYTES = 2**26
@@ -45,7 +45,7 @@ class GaussianNoise:
             yield z[max(0, start - block * size) : start + draws - block * size].to(self._dtype)
 
     def frames(self, sample_id: str, draws: int, shape: tuple[int, ...], start: int = 0) -> Iterator[Tensor]:
-        """Like :meth:`blocks`, with draws that are coupled in frames of 48 (:func:`~robaudit.noise.frames.coloured_frame`).
+        """Like :meth:`blocks`, with draws that are coupled in frames of 48 (:func:`~robaudit.noise.frames.orthogonal_frame`).
 
         Their stream is another one, so they are independent of :meth:`blocks`. Images that frames are not made for get its draws.
         """
@@ -62,7 +62,7 @@ class GaussianNoise:
         if name not in self._frames:
             channels, height, width = shape
             self._generator.manual_seed(block_seed(stream_key(self._seed, f"{self.kind} frames", sample_id), number))
-            self._frames[name] = coloured_frame((channels, height, width), self._generator)
+            self._frames[name] = orthogonal_frame((channels, height, width), self._generator)
             while len(self._frames) > 1 and sum(frame.nbytes for frame in self._frames.values()) > _KEPT_BYTES:
                 self._frames.popitem(last=False)
         self._frames.move_to_end(name)

@@ -12,7 +12,7 @@ from rich.text import Text
 from robaudit.reports import numbers
 from robaudit.reports.csv_text import table_csv
 from robaudit.reports.names import class_name
-from robaudit.reports.tables import APPROXIMATE, Responsive, base_table, heading, legend
+from robaudit.reports.tables import APPROXIMATE, Responsive, base_table, heading, legend, plain
 from robaudit.summary.bias_result import ClassBias, ClassStats
 from robaudit.summary.estimates import Mean, Quantile, Share
 from robaudit.summary.groups import QuantityLike, quantity_of
@@ -68,10 +68,10 @@ def _build(bias: ClassBias, quantity: QuantityLike, narrow: bool) -> Iterable[Re
         table.add_column(name, justify="right" if name else "left", no_wrap=not name.startswith("mean"))
     for one in sorted(bias.classes, key=lambda one: one.mean.value if bias.higher_is_better else -one.mean.value):
         differs = one.differs if one.differs in ("lower", "higher") else ""
-        table.add_row(*map(Text, _cells(one, quantity, narrow)), Text(differs, style="yellow"))
+        table.add_row(*map(plain, _cells(one, quantity, narrow)), Text(differs, style="yellow"))
     yield table
     yield from _gap_lines(bias)
-    yield Text(bias.explanation, style=VERDICT_STYLE[bias.verdict])
+    yield plain(bias.explanation, VERDICT_STYLE[bias.verdict])
     yield from legend(_legend(bias))
 
 
@@ -96,7 +96,7 @@ def _gap_lines(bias: ClassBias) -> Iterable[Text]:
         by_index = {one.index: one for one in bias.classes}
         least, most = label_of(by_index[bias.gap.least]), label_of(by_index[bias.gap.most])
         reach = f"[{bias.gap.lower:.3f}, {bias.gap.upper:.3f}]"
-        yield Text(f"Least robust: {least}. Most robust: {most}. Gap {bias.gap.value:.3f} {reach}, simultaneous over all classes.")
+        yield plain(f"Least robust: {least}. Most robust: {most}. Gap {bias.gap.value:.3f} {reach}, simultaneous over all classes.")
 
 
 def _legend(bias: ClassBias) -> list[str]:

@@ -11,10 +11,11 @@ from rich.text import Text
 
 from robaudit.reports import numbers
 from robaudit.reports.csv_text import table_csv
-from robaudit.reports.names import Names, class_name, printable, shortened
-from robaudit.reports.tables import Responsive, base_table, heading, legend
+from robaudit.reports.names import Names, class_name, shortened
+from robaudit.reports.tables import Responsive, base_table, heading, legend, plain
 from robaudit.summary.flags import Flag, Flagged
 from robaudit.summary.groups import QuantityLike, quantity_of
+from robaudit.text import printable
 
 ID_WIDTHS = {True: 16, False: 30}
 CLASS_WIDTHS = {True: 11, False: 20}
@@ -35,7 +36,7 @@ def flags_table(
 
     def build(narrow: bool) -> Iterable[RenderableType]:
         yield from heading(flagged.key, flagged.unit, flagged.higher_is_better, str(flagged.key))
-        yield Text(count_line(flagged))
+        yield plain(count_line(flagged))
         for order, samples in (("Least robust first", flagged.samples), ("Most robust first", flagged.robust)):
             if samples:
                 yield Text(f"\n{order}{', class by class' if flagged.per_class else ''}:")
@@ -88,7 +89,7 @@ def _table(samples: Sequence[Flag], flagged: Flagged, names: Names | None, quant
             numbers.with_interval(one.value, one.lower, one.upper, quantity.low, quantity.high, tight=narrow),
             class_name(one.flips_to, names, CLASS_WIDTHS[narrow]),
         )
-        table.add_row(*map(Text, cells), Text(_answer(one, flagged), style="red" if one.certainty == "surely" else ""))
+        table.add_row(*map(plain, cells), Text(_answer(one, flagged), style="red" if one.certainty == "surely" else ""))
     return table
 
 

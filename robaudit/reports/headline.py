@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from robaudit.spec import sigma_text
+from robaudit.text import printable
 
 
 def headline(info: Mapping[str, Any]) -> list[str]:
@@ -25,7 +26,7 @@ def headline(info: Mapping[str, Any]) -> list[str]:
     lines += [f"skipped         {skip['reason']}" for skip in info["skipped"][:3]]
     if len(info["skipped"]) > 3:
         lines.append(f"skipped         and {len(info['skipped']) - 3} more: see run.json")
-    return lines
+    return [printable(line) for line in lines]
 
 
 def accuracy_words(share: Mapping[str, Any] | None) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from robaudit.text import printable
+
 Names = Sequence[str] | Mapping[int, str]
 
 
@@ -25,11 +27,6 @@ def class_name(index: int | None, names: Names | None = None, width: int | None 
         return name
     room = None if width is None else max(3, width - len(f"{index} ()"))
     return f"{index} ({name if room is None or len(name) <= room else name[: room - 1] + '.'})"
-
-
-def printable(text: str) -> str:
-    """The text with control characters, which could steer a terminal, written as escapes."""
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def shortened(text: str, width: int) -> str:

@@ -16,6 +16,7 @@ from rich.text import Text
 from robaudit.reports import numbers
 from robaudit.summary.groups import GroupKey, QuantityLike, quantity_of
 from robaudit.summary.overall import GroupSummary
+from robaudit.text import printable
 
 WIDE = 100
 MEANINGS = {
@@ -56,10 +57,15 @@ def overall_tables(
     return Responsive(build)
 
 
+def plain(text: str, style: str = "") -> Text:
+    """The text as it is, without markup; what could steer a terminal is written as escapes."""
+    return Text(printable(text), style=style)
+
+
 def heading(key: GroupKey, unit: str, higher_is_better: bool, *more: str) -> list[Text]:
     """What the numbers below it are: a line for the quantity, one for the circumstances."""
     facts = (f"{key.noise} noise", "higher is better" if higher_is_better else "lower is better", *more)
-    return [Text(f"{key.quantity}: {MEANINGS.get(key.quantity, unit)}", style="bold"), Text(", ".join(facts))]
+    return [plain(f"{key.quantity}: {MEANINGS.get(key.quantity, unit)}", "bold"), plain(", ".join(facts))]
 
 
 def base_table(narrow: bool) -> Table:
@@ -69,7 +75,7 @@ def base_table(narrow: bool) -> Table:
 
 def legend(lines: Sequence[str]) -> list[Text]:
     """Lines under a table, and an empty one."""
-    return [*(Text(line, style="dim") for line in lines), Text()]
+    return [*(plain(line, "dim") for line in lines), Text()]
 
 
 def _overall(
@@ -87,7 +93,7 @@ def _overall(
     for group in groups:
         time = numbers.duration(seconds.get((group.key.estimator, group.key.sigma)))
         cells = (group.key.estimator, sigma_text[group.key.sigma], *_cells(group, quantity, not facts, narrow), time)
-        table.add_row(*map(Text, cells))
+        table.add_row(*map(plain, cells))
     yield table
     yield from legend(_legend(groups))
 

@@ -179,3 +179,4 @@ def test_the_first_interrupt_finishes_the_part(tmp_path: Path) -> None:
         "interrupted; the finished parts are on disk: the same command goes on from there",
     ]
     assert 1 <= len(parts(tmp_path / "run")) < 4
+    assert log.read_text().endswith(" interrupted\n")

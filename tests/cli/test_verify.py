@@ -8,11 +8,12 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from safetensors.torch import load_file, save_file
 
 from tests.conftest import RunCli
-from tests.specs import WEIGHTS, digits, write
+from tests.specs import WEIGHTS, digits, save_npz, write
 
 ESTIMATORS = [{"mc": {"samples": 50}}, "logit_gaussian", "taylor", {"mmse": {"samples": 4}}]
 
@@ -101,7 +102,40 @@ def test_other_weights_or_data_are_refused(tmp_path: Path, run_cli: RunCli) -> N
     assert err.startswith("error: run: was made with other weights than ")
 
 
-@pytest.mark.parametrize("samples", ["0", "-1", "some", "1.5"])
+def test_a_changed_image_is_named(tmp_path: Path, run_cli: RunCli) -> None:
+    save_npz(tmp_path / "x.npz", count=12)
+    spec = write(tmp_path, digits(dataset={"kind": "npz", "path": "x.npz"}))
+    assert run_cli("estimate", spec, "--out", "run").code == 0
+    with np.load(tmp_path / "x.npz") as data:
+        images, labels = data["images"].copy(), data["labels"]
+    images[3] = 255 - images[3]
+    np.savez(tmp_path / "x.npz", images=images, labels=labels)
+    code, out, err = run_cli("verify", "run")
+    assert (code, out) == (2, "")
+    assert err.endswith("x.npz: 3: this image has changed since the run; restore the data of the run\n")
+
+
+def test_a_network_that_sees_the_whole_batch_is_verified_as_a_whole(tmp_path: Path, run_cli: RunCli) -> None:
+    (tmp_path / "together.py").write_text(
+        "def model():\n    return lambda x: x.flatten(1)[:, :10] - x.flatten(1)[:, :10].mean(0)\n", encoding="utf-8"
+    )
+    spec = write(tmp_path, digits(limit=30, model={"format": "python", "architecture": "together:model"}))
+    assert run_cli("estimate", spec, "--out", "run", "--trust").code == 0
+    code, out, err = run_cli("verify", "run", "--samples", "3", "--trust")
+    assert (code, out) == (0, "30 rows of 30 samples computed anew: all as written\n")
+    assert "note: its model looks at all the images of a batch, so all samples are computed anew" in err
+
+
+def test_many_differences_are_not_all_printed(run: Path, run_cli: RunCli) -> None:
+    for i in range(25):
+        change(run, i, predicted=11)
+    code, out, _ = run_cli("verify", run, "--samples", "all")
+    assert code == 1
+    assert len(out.splitlines()) == 22
+    assert out.splitlines()[20] == "and 5 more"
+
+
+@pytest.mark.parametrize("samples", ["0", "-1", "some", "1.5", "\u0663"])
 def test_bad_number_of_samples(samples: str, run_cli: RunCli) -> None:
     code, _, err = run_cli("verify", "run", f"--samples={samples}")
     assert (code, err) == (2, f"error: --samples {samples}: is no number of samples; give a number of at least 1, or all\n")

@@ -157,10 +157,24 @@ def test_not_a_regular_file(tmp_path: Path) -> None:
     assert "is not a regular file" in message(tmp_path / "pipe.png")
 
 
-@pytest.mark.parametrize("content", [b"", b"not an image", b"\x89PNG\r\n\x1a\n"])
+@pytest.mark.parametrize("content", [b"not an image", b"\x89PNG\r\n\x1a\n"])
 def test_no_image(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a.png").write_bytes(content)
     assert message(tmp_path / "a.png") == "a.png: is not an image that Pillow can read; repair or leave out this file"
+
+
+def test_empty_and_endless_files(tmp_path: Path) -> None:
+    (tmp_path / "a.png").touch()
+    assert message(tmp_path / "a.png") == "a.png: is an empty file; repair or leave out this file"
+    os.truncate(tmp_path / "a.png", 2**29 + 1)
+    assert message(tmp_path / "a.png") == "a.png: has 536870913 bytes, more than 536870912; give a smaller file"
+
+
+def test_images_too_large_to_audit(tmp_path: Path) -> None:
+    Image.new("L", (4096, 4097)).save(path := tmp_path / "a.png")
+    assert message(path) == "a.png: has 4097 x 4096 pixels, more than 16777216; set resize or crop"
+    assert "set resize or crop" in message(path, resize=4100)
+    assert read(path, resize=[8, 8], channels=1).shape == (1, 8, 8)
 
 
 @pytest.mark.parametrize("suffix", ["png", "jpg", "bmp", "webp", "gif", "tiff"])

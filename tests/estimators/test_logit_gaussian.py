@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,8 @@ from robaudit.estimators.engine import Engine
 from robaudit.estimators.logit_gaussian import LogitGaussian, skew_warning
 from robaudit.estimators.normal_margins import least_error, normal_margins
 from robaudit.estimators.votes import Votes, mc_instead
+from robaudit.estimators.work import CleanPass, Work
+from robaudit.models import from_module
 from robaudit.noise import GaussianNoise
 from robaudit.numerics.jacobian import margins
 from robaudit.spec import DigitsSpec
@@ -143,6 +146,38 @@ def test_frames_make_the_mean_margin_vary_less() -> None:
     assert float((coupled.var(0) / independent.var(0)).mean()) < 0.7
     apart = (coupled.mean(0) - independent.mean(0)) / ((coupled.var(0) + independent.var(0)) / 40).sqrt()
     assert float(apart.abs().max()) < 4.5
+
+
+def far_apart(x: Tensor) -> Tensor:
+    """Linear in every fourth pixel of each row and column: what couples such pixels would show here, and nowhere locally."""
+    weights = torch.randn(1, 3, 6, 6, generator=torch.Generator().manual_seed(2))
+    score = ((x - 0.5) / 0.1)[:, :, ::4, ::4].mul(weights).flatten(1).sum(1) / weights.norm()
+    return torch.stack([score + 1, torch.zeros_like(score)], 1)
+
+
+def products(x: Tensor) -> Tensor:
+    """Sums of products of pixels four apart, and something linear: even and odd parts alike."""
+    z = ((x - 0.5) / 0.1)[:, 0]
+    even = (z[:, :4] * z[:, 4:8]).flatten(1).sum(1) / 96**0.5
+    odd = ((x - 0.5) / 0.1)[:, 1].flatten(1).sum(1) / 24
+    return torch.stack([0.3 + 0.7 * (even + odd), torch.zeros_like(even)], 1)
+
+
+@pytest.mark.parametrize("samples", [64, 96])
+@pytest.mark.parametrize(("network", "z"), [(far_apart, 1.0), (products, 0.3 / (0.7 * 2**0.5))])
+def test_the_interval_covers_where_coupled_draws_could_hurt(network: Callable[[Tensor], Tensor], z: float, samples: int) -> None:
+    """The same image under 250 ids, that is with 250 independent frames: coverage and error of the normal fit's limit Phi(m / s)."""
+    n, limit = 250, float(torch.special.ndtr(torch.tensor(z, dtype=torch.float64)))
+    x = torch.full((n, 3, 24, 24), 0.5)
+    engine = Engine(from_module(network), GaussianNoise(3, torch.device("cpu")), 2)
+    ids = [str(i) for i in range(n)]
+    work = Work(ids, x, torch.zeros(n, dtype=torch.int64), 0.1, CleanPass.of(engine, x, gradients=False), engine)
+    rows = [e for e in LogitGaussian(samples=samples).estimate(work) if e.interval.startswith("jackknife")]
+    covered = sum(e.lower is not None and e.upper is not None and e.lower <= limit <= e.upper for e in rows)
+    assert covered / len(rows) >= 0.95 - 3 * math.sqrt(0.95 * 0.05 / len(rows))
+    claimed = math.sqrt(np.mean([e.std_error**2 for e in rows if e.std_error is not None]))
+    rmse = math.sqrt(np.mean((values(rows) - limit) ** 2))
+    assert rmse < claimed * (1 + 3 / math.sqrt(2 * len(rows)))
 
 
 def test_draws_say_how_the_noise_is_coupled() -> None:

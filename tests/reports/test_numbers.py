@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.reports import numbers
-from robaudit.reports.names import class_name, printable, shortened
+from robaudit.reports.names import class_name, shortened
+from robaudit.text import printable
 
 
 def test_all_and_none_print_as_bounds() -> None:

@@ -1,0 +1,143 @@
+"""Is this a run that robaudit wrote: has its run.json all that readers use, of the right types, and does it describe its results?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from robaudit.errors import RunError
+from robaudit.rows import Row
+from robaudit.text import printable
+
+
+def _plain(text: str) -> str:
+    if printable(text) != text:
+        raise ValueError(f"holds control characters: {printable(text)}")
+    return text
+
+
+def _group(text: str) -> str:
+    """``label@sigma``, or the name of a step that all estimators share."""
+    _, at, sigma = text.rpartition("@")
+    if at:
+        float(sigma)
+    return text
+
+
+Plain = Annotated[str, AfterValidator(_plain)]
+Number = Annotated[float, Field(allow_inf_nan=False)]
+Whole = Annotated[int, Field(ge=0, lt=2**63)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(strict=True, extra="ignore", protected_namespaces=())
+
+
+class _Quantity(_Part):
+    model_config = ConfigDict(extra="forbid")
+    name: Plain
+    unit: Plain
+    low: Number | None
+    high: Number | None
+    higher_is_better: bool
+
+
+class _Model(_Part):
+    name: str
+    format: Plain
+    sha256: Plain
+    classes: Whole
+
+
+class _Data(_Part):
+    where: str
+    class_names: list[str] | None
+    labelled: Whole = 0
+
+
+class _Share(_Part):
+    value: Number
+    count: Whole
+    total: Whole
+    lower: Number
+    upper: Number
+
+
+class _NoisyShare(_Part):
+    estimator: Plain
+    sigma: Number
+    value: Number
+    lower: Number
+    upper: Number
+
+
+class _Totals(_Part):
+    samples: Whole
+    skipped: Whole
+    forwards: Whole
+    backwards: Whole
+
+
+class _Skip(_Part):
+    sample_id: str
+    reason: str
+
+
+class _Run(_Part):
+    """What every run.json has."""
+
+    status: Plain
+    name: str
+    spec: dict[str, Any]
+    spec_folder: str
+    identity: Plain
+    base_identity: Plain
+    device: Plain
+    model: _Model
+    data: _Data
+    noise: Plain
+    warnings: list[str]
+
+
+class _CompleteRun(_Run):
+    """What that of a complete run has, too."""
+
+    seed: Annotated[int, Field(ge=0, lt=2**63)]
+    quantities: list[_Quantity]
+    clean_accuracy: _Share | None
+    noisy_accuracy: list[_NoisyShare]
+    totals: _Totals
+    seconds: dict[Annotated[Plain, AfterValidator(_group)], Number]
+    skipped: list[_Skip]
+    files: dict[str, str]
+
+
+def check_rows(rows: Iterable[Row], info: Mapping[str, Any], where: str) -> None:
+    """Check that the results are of quantities that the run.json of a complete run describes.
+
+    Raises:
+        RunError: one is not.
+    """
+    known = {quantity["name"] for quantity in info["quantities"]}
+    for row in rows:
+        if row.quantity not in known:
+            raise RunError(
+                where, f"has results of {row.quantity!r}, which run.json does not describe", "run the audit again in another folder"
+            )
+
+
+def check_info(info: Mapping[str, Any], where: str) -> None:
+    """Check a run.json whose schema version is ours.
+
+    Raises:
+        RunError: a value is missing, or of another type than robaudit writes; the first is named.
+    """
+    try:
+        (_CompleteRun if info.get("status") == "complete" else _Run).model_validate(info)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        problem = f"it lacks {place!r}" if first["type"] == "missing" else f"{place}: {first['msg'].removeprefix('Value error, ')}"
+        raise RunError(where, f"is damaged ({problem})", "run the audit again in another folder") from error

@@ -1,0 +1,266 @@
+"""Nobody gets in: hostile files of every kind, each met by the real command line in a process of its own.
+
+Each case must end within seconds and bounded memory, in one clear line (or, where a file may be harmless, in a result), with
+nothing executed and nothing written outside the run folder. The default suite takes a fixed sixteenth of the corpus and all that is
+marked dangerous; the slow suite takes all, and the dangerous ones in a fresh interpreter, too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import time
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image
+
+from robaudit.datasets import open_dataset
+from robaudit.errors import SampleError
+from robaudit.spec import TorchvisionSpec
+from tests.hostile.case import USUAL, Case
+from tests.hostile.client import ROOT, Answer, Server, homes, shown, snapshot
+from tests.hostile.data import DATA, image_contents, ten_folders
+from tests.hostile.models import ARCHITECTURE, MODELS, exported, network, scripted
+from tests.hostile.runs import RUNS
+from tests.hostile.specs import SPECS
+from tests.specs import digits, write
+
+CORPUS = {**MODELS, **DATA, **SPECS, **RUNS}
+SECONDS, MEGABYTES = 15.0, 200.0
+LONGEST_LINE = 1600
+SHARE = 16
+HEADROOM = 8 * 2**30  # RLIMIT_DATA of a fresh interpreter: torch and its threads map some gigabytes that they never touch
+
+
+def chosen(dangerous: bool, name: str) -> list[pytest.MarkDecorator]:
+    return [] if dangerous or zlib.crc32(name.encode()) % SHARE == 0 else [pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    started = Server()
+    yield started
+    started.close()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """An empty folder, between a file that must stay as it is and the user's homes."""
+    (tmp_path / "sentinel").write_text("untouched")
+    (tmp_path / "work").mkdir()
+    (tmp_path / "outputs").mkdir()
+    homes(tmp_path / "outputs")
+    yield tmp_path / "work"
+    shutil.rmtree(tmp_path / "work", ignore_errors=True)  # some of these files are large on paper; the folders are deep
+
+
+@pytest.fixture(scope="module")
+def usual_megabytes(server: Server, tmp_path_factory: pytest.TempPathFactory) -> float:
+    """The most memory that audits of good files need."""
+    answers = [server.run(*USUAL, folder=place, outputs=place / "outputs", seconds=60) for place in good_specs(tmp_path_factory)]
+    assert [answer.code for answer in answers] == [0, 0]
+    return max(answer.megabytes for answer in answers)
+
+
+@pytest.fixture(scope="module")
+def usual_fresh_megabytes(tmp_path_factory: pytest.TempPathFactory) -> float:
+    """The same for fresh interpreters."""
+    answers = [fresh(*USUAL, folder=place) for place in good_specs(tmp_path_factory)]
+    assert [answer.code for answer in answers] == [0, 0]
+    return max(answer.megabytes for answer in answers)
+
+
+def good_specs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Folders with a spec of a good TorchScript and a good .pt2 file, on good images."""
+    for name, content in {"net.pt": scripted, "net.pt2": exported}.items():
+        place = tmp_path_factory.mktemp("good") / "work"
+        place.mkdir()
+        for outputs in (place / "outputs", place.parent / "outputs"):
+            outputs.mkdir()
+        (place / name).write_bytes(content())
+        ten_folders(place)
+        write(place, digits(model={"path": name}, dataset={"kind": "images", "path": "images", "channels": 1}))
+        yield place
+
+
+def judge(case: Case, answer: Answer) -> None:
+    """The answer is one of those that the case allows, says what is wrong in one line, and steers no terminal."""
+    assert not answer.late, f"still running after {answer.seconds:.0f} s"
+    assert answer.code in case.codes, (answer.code, answer.err)
+    lines = [line for line in answer.err.splitlines() if not line.startswith(("note: ", "warning: ", "auditing: "))]
+    if answer.code == 0:
+        assert not lines, answer.err
+    else:
+        assert len(lines) == 1, answer.err
+        assert lines[0].startswith("error: ")
+        assert case.says in lines[0], lines[0]
+        assert len(lines[0]) < LONGEST_LINE
+        assert not answer.out or "--images" in case.command
+    visible = answer.err if "csv" in case.command else answer.err + answer.out
+    assert not [c for c in visible if not (c.isprintable() or c == "\n")], "nothing steers the terminal"
+
+
+def outside(before: dict[str, tuple[object, ...]], after: dict[str, tuple[object, ...]], answer: Answer) -> list[str]:
+    """What changed that must not: everything, unless a run was made."""
+    changed = {name for name in {*before, *after} if before.get(name) != after.get(name)}
+    allowed = ("outputs/out", "outputs/err") + (("work/runs", "work/run", "work/pictures") if answer.code == 0 else ())
+    return sorted(name for name in changed if not name.startswith(allowed))
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=name, marks=chosen(case.dangerous, name)) for name, case in CORPUS.items()])
+def test_hostile_file(case: Case, server: Server, folder: Path, usual_megabytes: float) -> None:
+    case.make(folder)
+    before = snapshot(folder.parent)
+    answer = server.run(*case.command, folder=folder, outputs=folder.parent / "outputs", seconds=SECONDS)
+    judge(case, answer)
+    assert outside(before, snapshot(folder.parent), answer) == []
+    assert answer.megabytes < usual_megabytes + MEGABYTES
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", [pytest.param(case, id=name) for name, case in CORPUS.items() if case.dangerous])
+def test_dangerous_file_in_a_fresh_interpreter(case: Case, folder: Path, usual_fresh_megabytes: float) -> None:
+    case.make(folder)
+    before = snapshot(folder.parent)
+    answer = fresh(*case.command, folder=folder)
+    judge(case, answer)
+    assert outside(before, snapshot(folder.parent), answer) == []
+    assert answer.megabytes < usual_fresh_megabytes + MEGABYTES
+
+
+def fresh(*args: str, folder: Path) -> Answer:
+    """``python -m robaudit ARGS`` under limits, as a user's shell would start it."""
+    outputs = folder.parent / "outputs"
+    environment = {**os.environ, **homes(outputs), "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(ROOT)}
+    began = time.monotonic()
+    with (outputs / "out").open("wb") as out, (outputs / "err").open("wb") as err:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "robaudit", *args],
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (HEADROOM, HEADROOM)),  # noqa: PLW1509  no threads here
+        )
+        late = False
+        while True:
+            done, status, usage = os.wait4(process.pid, os.WNOHANG)
+            if done:
+                break
+            if not late and time.monotonic() - began > 4 * SECONDS:
+                late = True
+                process.kill()
+            time.sleep(0.01)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    return Answer(
+        process.returncode,
+        shown(outputs / "out"),
+        shown(outputs / "err"),
+        late=late,
+        seconds=time.monotonic() - began,
+        megabytes=usage.ru_maxrss / 1024,
+    )
+
+
+def test_the_corpus_is_large() -> None:
+    for kind, least in ((MODELS, 150), (DATA, 130), (SPECS, 90), (RUNS, 200)):
+        assert len(kind) > least
+    assert len(CORPUS) == len(MODELS) + len(DATA) + len(SPECS) + len(RUNS), "no name stands twice"
+
+
+def good_run(server: Server, folder: Path, **sections: Any) -> Answer:
+    """An audit that succeeds; its answer."""
+    write(folder, digits(**sections))
+    answer = server.run("estimate", "spec.yaml", "--out", "run", folder=folder, outputs=folder.parent / "outputs", seconds=60)
+    assert answer.code == 0, answer.err
+    return answer
+
+
+def images_in(path: str) -> dict[str, object]:
+    return {"kind": "images", "path": path, "channels": 1}
+
+
+def test_links_in_a_data_folder_are_followed(server: Server, folder: Path) -> None:
+    """A data folder is the user's own: links are how people arrange data sets; only loops and special files are refused."""
+    ten_folders(folder)
+    (folder / "images" / "0").rename(folder / "elsewhere")
+    (folder / "images" / "0").symlink_to(folder / "elsewhere", target_is_directory=True)
+    (folder / "images" / "1" / "a.png").symlink_to(folder / "elsewhere" / "b.png")
+    good_run(server, folder, dataset=images_in("images"))
+    assert {row["sample_id"] for row in rows_of(folder)} >= {"0/b.png", "1/a.png", "1/b.png"}
+
+
+def test_a_linked_model_is_read(server: Server, folder: Path) -> None:
+    (folder / "real.pt").write_bytes(scripted())
+    (folder / "net.pt").symlink_to("real.pt")
+    good_run(server, folder, model={"path": "net.pt"})
+
+
+def test_checksums_that_torch_was_told_to_leave_out(server: Server, folder: Path) -> None:
+    torch.serialization.set_crc32_options(False)
+    try:
+        torch.save(network().state_dict(), folder / "net.pt")
+    finally:
+        torch.serialization.set_crc32_options(True)
+    good_run(server, folder, model={"path": "net.pt", **ARCHITECTURE})
+
+
+def test_names_that_are_no_text_are_escaped(server: Server, folder: Path) -> None:
+    ten_folders(folder)
+    os.rename(os.fsencode(folder / "images" / "9"), os.fsencode(folder / "images") + b"/9\xff")  # noqa: PTH104
+    good_run(server, folder, dataset=images_in("images"))
+    assert "9\\xff/b.png" in {row["sample_id"] for row in rows_of(folder)}
+
+
+def test_ids_from_strangers(server: Server, folder: Path) -> None:
+    """Ids stay what they are in the files (formulas, too: import them as text); a terminal gets escapes."""
+    ids = ["=1+cmd|' /C calc'!A0", "+1", "-1", "@x", "\x1b[2J\x07"]
+    Image.new("L", (8, 8)).save(folder / "a.png")
+    (folder / "list.csv").write_text("path,label,id\n" + "".join(f"a.png,0,{name}\n" for name in ids))
+    good_run(server, folder, dataset={"kind": "manifest", "path": "list.csv", "channels": 1})
+    assert [row["sample_id"] for row in rows_of(folder)] == ids
+    table = server.run("flag-samples", "run", "--below", "2", folder=folder, outputs=folder.parent / "outputs", seconds=60)
+    assert "\\x1b[2J\\x07" in table.out
+    assert "\x1b" not in table.out
+
+
+def test_a_list_may_lead_to_files_anywhere(server: Server, folder: Path) -> None:
+    """Paths in a list may be absolute or lead out of its folder: they are only ever decoded as images."""
+    (folder / "lists").mkdir()
+    Image.new("L", (8, 8)).save(folder / "a.png")
+    (folder / "lists" / "list.csv").write_text(f"path,label\n../a.png,0\n{folder}/a.png,1\n")
+    good_run(server, folder, dataset={"kind": "manifest", "path": "lists/list.csv", "channels": 1})
+
+
+def test_a_spec_with_a_byte_order_mark(server: Server, folder: Path) -> None:
+    good_run(server, folder)
+    text = (folder / "spec.yaml").read_bytes()
+    (folder / "spec.yaml").write_bytes(b"\xef\xbb\xbf" + text)
+    assert server.run("estimate", "spec.yaml", "--out", "run", folder=folder, outputs=folder.parent / "outputs", seconds=60).code == 0
+
+
+def test_no_program_is_started_for_postscript(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """torchvision's own image folders open any file that Pillow knows: Ghostscript must not be asked."""
+    (tmp_path / "images" / "0").mkdir(parents=True)
+    (tmp_path / "images" / "0" / "a.png").write_bytes(image_contents()["EPS"])
+    monkeypatch.setattr("subprocess.check_call", lambda *_, **__: pytest.fail("a program was started"))
+    monkeypatch.setattr("PIL.EpsImagePlugin.gs_binary", "gs")
+    spec = TorchvisionSpec(kind="torchvision", name="ImageFolder", root="images", split=None)
+    dataset = open_dataset(spec, base_dir=tmp_path, trust=False)
+    with pytest.raises(SampleError, match="cannot be read"):
+        dataset[0]
+
+
+def rows_of(folder: Path) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = json.loads((folder / "run" / "samples.json").read_text())["rows"]
+    return found

@@ -1,0 +1,480 @@
+"""Arrays, images and lists of images that lie, expand, lead elsewhere, or would be waited for forever."""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import socket
+import struct
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from tests.hostile.archives import DEFLATED, Member, write_zip, zeros
+from tests.hostile.case import Case, data_spec, payload
+from tests.hostile.models import torch_saved
+
+NPZ = "data.npz: "
+LIST = "list.csv"
+
+
+def npy(header: bytes, data: bytes = b"", version: tuple[int, int] = (1, 0), length: int | None = None) -> bytes:
+    """A .npy with this text as its header."""
+    size = len(header) if length is None else length
+    packed = struct.pack("<H" if version == (1, 0) else "<I", size & (0xFFFF if version == (1, 0) else 0xFFFFFFFF))
+    return b"\x93NUMPY" + bytes(version) + packed + header + data
+
+
+def described(shape: object = (4, 1, 8, 8), descr: object = "|u1", order: object = False) -> bytes:
+    return repr({"descr": descr, "fortran_order": order, "shape": shape}).encode() + b"\n"
+
+
+def npz(*members: Member, name: str = "data.npz", limit: int | None = None, **lies: Any) -> Callable[[Path], None]:
+    def make(folder: Path) -> None:
+        write_zip(folder / name, *members, **lies)
+        data_spec(folder, "npz", name, labels_key=None, limit=limit)
+
+    return make
+
+
+def images(content: bytes, **lies: Any) -> Callable[[Path], None]:
+    """A .npz with one array, ``images``, whose .npy is this."""
+    return npz(Member("images.npy", content, **lies))
+
+
+def raw(content: Callable[[Path], bytes], name: str = "data.npz") -> Callable[[Path], None]:
+    def make(folder: Path) -> None:
+        (folder / name).write_bytes(content(folder))
+        data_spec(folder, "npz", name, labels_key=None)
+
+    return make
+
+
+def object_array(folder: Path) -> None:
+    np.savez(folder / "data.npz", images=np.array([payload(folder)], dtype=object))
+    data_spec(folder, "npz", "data.npz", labels_key=None)
+
+
+def object_labels(folder: Path) -> None:
+    np.savez(folder / "data.npz", images=np.zeros((1, 1, 8, 8), np.uint8), labels=np.array([payload(folder)], dtype=object))
+    data_spec(folder, "npz", "data.npz")
+
+
+def bare_objects(folder: Path) -> bytes:
+    stream = io.BytesIO()
+    np.save(stream, np.array([payload(folder)], dtype=object), allow_pickle=True)
+    return stream.getvalue()
+
+
+def npz_cases() -> dict[str, Case]:
+    giant = (10 * 2**30 // 64, 1, 8, 8)
+    stream = zlib.compressobj(9, zlib.DEFLATED, -15)
+    head = stream.compress(npy(described(giant))) + stream.flush(zlib.Z_FULL_FLUSH)
+    whole = len(npy(described(giant))) + 10 * 2**30
+    code = "__import__('os').mkdir('canary')"
+    headers = {
+        "a negative side": npy(described((-1, 8, 8)), bytes(64)),
+        "sides that multiply to 2^93": npy(described((2**31, 2**31, 2**31)), bytes(64)),
+        "a side of 10^400": npy(described((10**400, 8, 8)), bytes(64)),
+        "a side of 10^6 digits": npy(b"{'descr': '|u1', 'fortran_order': False, 'shape': (" + b"9" * 10_000 + b",)}\n"),
+        "a shape of text": npy(described(("4", 8, 8)), bytes(256)),
+        "a shape of truth values": npy(described((True, True, True)), bytes(256)),
+        "no shape": npy(described(()), b"\0"),
+        "40 sides": npy(described((1,) * 40), b"\0"),
+        "2000 sides": npy(described((1,) * 2000), b"\0"),
+        "no elements, but 2^60 rows": npy(described((2**60, 0, 8, 8))),
+        "Fortran order of text": npy(described(order="no"), bytes(256)),
+        "a type of 0 bytes": npy(described((2**40, 8, 8), "|V0")),
+        "a text type": npy(described(descr="<U4"), bytes(4096)),
+        "dates": npy(described(descr="<M8[s]"), bytes(4096)),
+        "a record": npy(described(descr=[("a", "<f4")]), bytes(4096)),
+        "a record of objects": npy(described(descr=[("a", "|O")]), bytes(4096)),
+        "objects": npy(described(descr="|O"), bytes(4096)),
+        "a type of 2^31 bytes": npy(described((1, 8, 8), "|V2147483647")),
+        "a type in an expression": npy(f"{{'descr': {code}, 'fortran_order': False, 'shape': (1,)}}\n".encode()),
+        "version 2 with an expression": npy(f"{code}\n".encode(), version=(2, 0)),
+        "version 3 with an expression": npy(f"{code}\n".encode(), version=(3, 0)),
+        "version 3": npy(described(), bytes(256), version=(3, 0)),
+        "version 255": npy(described(), bytes(256), version=(255, 255)),
+        "a header of 4 GB (version 2)": npy(b"{", version=(2, 0), length=2**32 - 1),
+        "a header of 60,000 spaces": npy(b" " * 60_000 + described(), bytes(256)),
+        "a header 5,000 deep": npy(b"(" * 5_000 + b")" * 5_000),
+        "a header of 30,000 signs": npy(b"-" * 30_000 + b"1"),
+        "a header that is no text": npy(b"\xff\xfe\0" * 20),
+        "keys that are not known": npy(b"{'descr': '|u1', 'shape': (1,), 'fortran_order': False, 'x': 1}\n"),
+    }
+    cases = {f"npy: {name}": Case(images(content), NPZ) for name, content in headers.items()}
+    deflated: dict[str, Any] = {"method": DEFLATED, "size": whole, "crc": 0}
+    return cases | {
+        "npz: objects": Case(object_array, "holds Python objects (pickle), which are never loaded", dangerous=True),
+        "npz: labels that are objects": Case(object_labels, "holds Python objects (pickle), which are never loaded"),
+        "npz: a pickle": Case(raw(lambda folder: pickle.dumps(payload(folder))), NPZ),
+        "npz: a .npy of objects": Case(raw(bare_objects), NPZ),
+        "npz: a state dict": Case(raw(torch_saved()), NPZ),
+        "npz: 10 GB in the header": Case(images(npy(described(giant), bytes(100))), "more than the file can hold", dangerous=True),
+        "npz: 10 GB, compressed 1000 times": Case(
+            npz(Member("images.npy", head + zeros(10 * 1024), **deflated), limit=8), NPZ, codes=(0,), dangerous=True
+        ),
+        "npz: 10 GB of Fortran order, compressed 1000 times": Case(
+            npz(Member("images.npy", fortran_head(giant) + zeros(10 * 1024), **deflated)), NPZ, dangerous=True
+        ),
+        "npz: 10 GB of labels, compressed 1000 times": Case(many_labels, NPZ, codes=(0, 2)),
+        "npz: one image of 10 GB, compressed 1000 times": Case(one_image, NPZ, dangerous=True),
+        "npz: encrypted": Case(images(npy(described(), bytes(256)), flags=1), NPZ),
+        "npz: two arrays of one name": Case(
+            npz(Member("images.npy", npy(described(), bytes(256))), Member("images.npy", npy(described(descr="|O")))), NPZ, codes=(0, 2)
+        ),
+        "npz: another name inside": Case(images(npy(described(), bytes(256)), local_name="x" * 60000), NPZ),
+        "npz: a place beyond the end": Case(images(npy(described(), bytes(256)), offset=2**31), NPZ),
+        "npz: a directory beyond the end": Case(npz(Member("images.npy", b""), directory_offset=2**31), NPZ),
+        "npz: junk for a deflate stream": Case(images(b"\xff" * 500, method=DEFLATED, size=5000), NPZ),
+        "npz: a name with escapes": Case(npz(Member("\x1b[2J\x07.npy", b"")), "has no array 'images'"),
+        "npz: 10,000 arrays": Case(npz(*(Member(f"array number {i}.npy", b"") for i in range(10_000))), "has no array 'images'"),
+        **{f"npz: {what}": Case(special_file("data.npz", what, "npz"), NPZ) for what in SPECIAL},
+    }
+
+
+def fortran_head(shape: tuple[int, ...]) -> bytes:
+    stream = zlib.compressobj(9, zlib.DEFLATED, -15)
+    return stream.compress(npy(described(shape, order=True))) + stream.flush(zlib.Z_FULL_FLUSH)
+
+
+def one_image(folder: Path) -> None:
+    header = npy(described((1, 3, 2**16, 2**16 * 5 // 6)))
+    stream = zlib.compressobj(9, zlib.DEFLATED, -15)
+    head = stream.compress(header) + stream.flush(zlib.Z_FULL_FLUSH)
+    size = len(header) + 3 * 2**32 * 5 // 6
+    write_zip(folder / "data.npz", Member("images.npy", head + zeros(11 * 1024), DEFLATED, size, crc=0))
+    data_spec(folder, "npz", "data.npz", labels_key=None)
+
+
+def many_labels(folder: Path) -> None:
+    """As many labels as images: 10^9, all 0, and every image one pixel."""
+    count = 5 * 10**9
+    members = []
+    for name, shape in (("images.npy", (count, 1, 1)), ("labels.npy", (count,))):
+        header = npy(described(shape))
+        stream = zlib.compressobj(9, zlib.DEFLATED, -15)
+        head = stream.compress(header) + stream.flush(zlib.Z_FULL_FLUSH)
+        members.append(Member(name, head + zeros(5 * 1024), DEFLATED, len(header) + count, crc=0))
+    write_zip(folder / "data.npz", *members)
+    data_spec(folder, "npz", "data.npz")
+
+
+SPECIAL = (
+    "a pipe",
+    "a socket",
+    "a folder",
+    "a link to itself",
+    "a link to /dev/zero",
+    "a link to nothing",
+    "10 GB of nothing",
+    "unreadable",
+)
+
+
+def place(path: Path, what: str) -> None:
+    """Put something there that is no usual file."""
+    if what == "a pipe":
+        os.mkfifo(path)
+    elif what == "a socket":
+        here = Path.cwd()
+        os.chdir(path.parent)  # names of sockets are short
+        try:
+            with socket.socket(socket.AF_UNIX) as made:
+                made.bind(path.name)
+        finally:
+            os.chdir(here)
+    elif what == "a folder":
+        path.mkdir()
+    elif what == "a link to itself":
+        path.symlink_to(path.name)
+    elif what == "a link to /dev/zero":
+        path.symlink_to("/dev/zero")
+    elif what == "a link to nothing":
+        path.symlink_to("nothing")
+    elif what == "10 GB of nothing":
+        path.touch()
+        os.truncate(path, 10 * 2**30)
+    else:
+        path.write_bytes(b"secret")
+        path.chmod(0)
+        if os.access(path, os.R_OK):  # root reads everything
+            path.write_bytes(b"\0" * 99)
+
+
+def special_file(name: str, what: str, kind: str) -> Callable[[Path], None]:
+    def make(folder: Path) -> None:
+        place(folder / name, what)
+        data_spec(folder, kind, name)
+
+    return make
+
+
+def chunk(kind: bytes, data: bytes, length: int | None = None) -> bytes:
+    size = len(data) if length is None else length
+    return struct.pack(">I", size) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+def png(width: int, height: int, *extra: bytes, data: bytes | None = None, colour: int = 0) -> bytes:
+    """A greyscale PNG (colour 2: RGB) of zeros that claims this size."""
+    header = struct.pack(">IIBBBBB", width, height, 8, colour, 0, 0, 0)
+    row = bytes(1 + width * (3 if colour == 2 else 1))
+    body = zlib.compress(row * height) if data is None else data
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + b"".join(extra) + chunk(b"IDAT", body) + chunk(b"IEND", b"")
+
+
+def bomb_row(megabytes: int) -> bytes:
+    """A zlib stream of zeros."""
+    return b"\x78\xda" + zeros(megabytes) + b"\0\0\0\0"
+
+
+def encoded(form: str, **options: Any) -> bytes:
+    stream = io.BytesIO()
+    noise = np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)
+    Image.fromarray(noise).save(stream, form, **options)
+    return stream.getvalue()
+
+
+def gif(width: int, height: int) -> bytes:
+    return (
+        b"GIF89a"
+        + struct.pack("<HHBBB", width, height, 0x80, 0, 0)
+        + bytes(6)
+        + b","
+        + struct.pack("<HHHHB", 0, 0, width, height, 0)
+        + b"\2\1D\0;"
+    )
+
+
+def tiff(width: int, height: int, *, offset: int = 8, entries: int | None = None) -> bytes:
+    """An uncompressed TIFF of this size with no pixels; its directory may lie elsewhere or be said to be longer."""
+    tags = ((256, 4, 1, width), (257, 4, 1, height), (258, 3, 1, 8), (259, 3, 1, 1), (262, 3, 1, 1), (273, 4, 1, 8), (278, 4, 1, height))
+    body = b"".join(struct.pack("<HHII", *tag) for tag in tags)
+    return (
+        b"II*\0"
+        + struct.pack("<I", offset)
+        + struct.pack("<H", len(tags) if entries is None else entries)
+        + body
+        + struct.pack("<I", offset)
+    )
+
+
+def image_contents() -> dict[str, bytes]:
+    eps = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n%%EndComments\n(canary) (w) file closefile\nshowpage\n%%EOF\n"
+    svg = b'<svg xmlns="http://www.w3.org/2000/svg"><image href="file:///etc/passwd"/><script>1</script></svg>'
+    return {
+        "empty": b"",
+        "text": b"not an image",
+        "a PNG of 30,000 x 30,000": png(30_000, 30_000, data=bomb_row(900)),
+        "a PNG of 10,000 x 10,000": png(10_000, 10_000, data=bomb_row(100)),
+        "a PNG of 9,400 x 9,400": png(9_400, 9_400, data=bomb_row(90)),
+        "an RGB PNG of 9,400 x 9,400": png(9_400, 9_400, data=bomb_row(270), colour=2),
+        "a PNG of 2^31 x 2^31": png(2**31 - 1, 2**31 - 1, data=b""),
+        "a PNG of 0 x 0": png(0, 0, data=b""),
+        "a PNG of 2^31 x 1": png(2**31 - 1, 1, data=b""),
+        "a PNG with 1 GB behind its pixels": png(8, 8, data=bomb_row(1024)),
+        "a PNG with a profile of 1 GB": png(8, 8, chunk(b"iCCP", b"x\0\0" + bomb_row(1024))),
+        "a PNG with a text of 1 GB": png(8, 8, chunk(b"zTXt", b"x\0\0" + bomb_row(1024))),
+        "a PNG with a text of 1 GB (iTXt)": png(8, 8, chunk(b"iTXt", b"x\0\1\0\0\0" + bomb_row(1024))),
+        "a PNG with 10,000 texts": png(8, 8, *(chunk(b"tEXt", b"key\0" + b"x" * 9000) for _ in range(10_000))),
+        "a PNG with a piece of 2^31 bytes": png(8, 8, chunk(b"tEXt", b"x", 2**31 - 1)),
+        "a PNG with a palette of nothing": png(8, 8, colour=3),
+        "a PNG with a false checksum": png(8, 8)[:40] + b"\xff" * 8 + png(8, 8)[48:],
+        "a cut JPEG": encoded("JPEG")[:700],
+        "a cut GIF": encoded("GIF")[:700],
+        "a cut TIFF": encoded("TIFF")[:700],
+        "a cut WebP": encoded("WEBP")[:700],
+        "a cut BMP": encoded("BMP")[:700],
+        "a GIF of 65,535 x 65,535": gif(65535, 65535),
+        "a TIFF of 2^31 x 2^31": tiff(2**31 - 1, 2**31 - 1),
+        "a TIFF of 9,400 x 9,400 without pixels": tiff(9_400, 9_400),
+        "a TIFF whose directory is itself": tiff(8, 8, entries=0),
+        "a TIFF with 65,535 entries": tiff(8, 8, entries=65535),
+        "a TIFF with its directory beyond the end": tiff(8, 8, offset=2**31),
+        "a PPM of 10^9 x 10^9": b"P5 1000000000 1000000000 255\n",
+        "a PPM of 10^5000": b"P5 " + b"9" * 5000 + b" 1 255\n",
+        "a BMP of 2^31 x 2^31": b"BM" + struct.pack("<IHHIIiiHHIIiiII", 99, 0, 0, 54, 40, 2**31 - 1, 2**31 - 1, 1, 24, 0, 0, 0, 0, 0, 0),
+        "EPS": eps,
+        "SVG": svg,
+        "PDF": b"%PDF-1.7\n1 0 obj<</Type/Catalog>>endobj\ntrailer<</Root 1 0 R>>\n",
+        "a Windows metafile": struct.pack("<IHhhhhHIH", 0x9AC6CDD7, 0, 0, 0, 8, 8, 96, 0, 0) + b"\1\0\t\0",
+        "a FITS file": b"SIMPLE  =                    T" + b" " * 50 + b"END" + b" " * 2797,
+        "an HTML page": b"<!DOCTYPE html><html>",
+        "a zip archive": b"PK\3\4" + bytes(99),
+    }
+
+
+def one_class(content: bytes | str, name: str = "a.png", **fields: Any) -> Callable[[Path], None]:
+    """Ten class folders with one good image each, and one more: bytes, or something that is no usual file."""
+
+    def make(folder: Path) -> None:
+        ten_folders(folder)
+        path = folder / "images" / "0" / name
+        if isinstance(content, bytes):
+            path.write_bytes(content)
+        else:
+            place(path, content)
+        data_spec(folder, "images", "images", channels=1, **fields)
+
+    return make
+
+
+def ten_folders(folder: Path) -> None:
+    for number in range(10):
+        (folder / "images" / str(number)).mkdir(parents=True)
+        Image.new("L", (8, 8), 20 * number).save(folder / "images" / str(number) / "b.png")
+
+
+def image_cases() -> dict[str, Case]:
+    serious = ("a PNG of 30,000 x 30,000", "an RGB PNG of 9,400 x 9,400", "a PNG with a text of 1 GB", "a PNG with 1 GB behind its pixels")
+    harmless = ("a PNG with 1 GB behind its pixels", "a TIFF with 65,535 entries")  # Pillow stops reading when it has its pixels
+    cases = {
+        f"image: {name}": Case(one_class(content), "images/0/a.png", codes=(0, 2) if name in harmless else (2,), dangerous=name in serious)
+        for name, content in image_contents().items()
+    }
+    cases |= {f"image: {what}": Case(one_class(what), "images/0/a.png") for what in SPECIAL if what != "a folder"}
+    cases |= {
+        f"image: 10 GB after the head of a {form}": Case(large_image(form), "images/0/a.png")
+        for form in ("PNG", "JPEG", "TIFF", "WEBP", "BMP")
+    }
+    return cases | {
+        "image: blown up by resize": Case(one_class(png(10_000, 1), resize=9_000), "images/0/a.png", dangerous=True),
+        "image: resize of 10^9": Case(one_class(png(8, 8), resize=[10**9, 10**9]), "images/0/a.png"),
+        "image: resize to 9,400": Case(one_class(png(8, 8), resize=[9_400, 9_400]), "images/0/a.png"),
+        "image: resize of -1": Case(one_class(png(8, 8), resize=-1), "dataset.resize"),
+        "image: crop of 0": Case(one_class(png(8, 8), crop=0), "dataset.crop"),
+        "images: a loop of folders": Case(loop_of_folders, "images"),
+        "images: 300 folders deep": Case(deep_folders, "images", codes=(0, 2)),
+        "images: a class name with escapes": Case(escaped_class, "x1b"),
+        **{f"images: {what}": Case(special_file("images", what, "images"), "images: ") for what in SPECIAL if what != "a folder"},
+    }
+
+
+def large_image(form: str) -> Callable[[Path], None]:
+    head = encoded(form)
+    if form == "PNG":  # a piece of text as long as a piece may be
+        head = png(8, 8)[:33] + struct.pack(">I", 2**31 - 1) + b"tEXt"
+
+    def make(folder: Path) -> None:
+        one_class(head)(folder)
+        os.truncate(folder / "images" / "0" / "a.png", 10 * 2**30)
+
+    return make
+
+
+def loop_of_folders(folder: Path) -> None:
+    (folder / "images" / "0").mkdir(parents=True)
+    (folder / "images" / "0" / "again").symlink_to("..", target_is_directory=True)
+    data_spec(folder, "images", "images")
+
+
+def deep_folders(folder: Path) -> None:
+    ten_folders(folder)
+    here = Path.cwd()
+    os.chdir(folder / "images" / "0")
+    try:
+        for _ in range(300):
+            os.mkdir("d")  # noqa: PTH102
+            os.chdir("d")
+        Path("a.png").write_bytes(png(8, 8))
+    finally:
+        os.chdir(here)
+    data_spec(folder, "images", "images", channels=1)
+
+
+def escaped_class(folder: Path) -> None:
+    (folder / "images" / "\x1b[2J\x07").mkdir(parents=True)
+    (folder / "images" / "\x1b[2J\x07" / "a.png").write_bytes(b"")
+    data_spec(folder, "images", "images")
+
+
+def listed(*rows: str, head: str = "path,label", codec: str = "utf-8", **fields: Any) -> Callable[[Path], None]:
+    """A list of images beside one good image, good.png, in a folder of its own; ../outside.png is a good one, too."""
+
+    def make(folder: Path) -> None:
+        (folder / "lists").mkdir()
+        for path in (folder / "lists" / "good.png", folder / "outside.png"):
+            path.write_bytes(png(8, 8))
+        (folder / "lists" / LIST).write_bytes("\n".join((head, *rows, "")).encode(codec))
+        data_spec(folder, "manifest", f"lists/{LIST}", channels=1, **fields)
+
+    return make
+
+
+def listed_special(what: str) -> Callable[[Path], None]:
+    def make(folder: Path) -> None:
+        listed("odd.png,0")(folder)
+        place(folder / "lists" / "odd.png", what)
+
+    return make
+
+
+def raw_list(content: bytes) -> Callable[[Path], None]:
+    def make(folder: Path) -> None:
+        (folder / LIST).write_bytes(content)
+        data_spec(folder, "manifest", LIST)
+
+    return make
+
+
+def sparse_list(head: bytes) -> Callable[[Path], None]:
+    def make(folder: Path) -> None:
+        raw_list(head)(folder)
+        os.truncate(folder / LIST, 10 * 2**30)
+
+    return make
+
+
+def manifest_cases() -> dict[str, Case]:
+    devices = (
+        "/dev/zero",
+        "/dev/stdin",
+        "/dev/tty",
+        "/dev/random",
+        "/dev/null",
+        "/dev/full",
+        "/proc/self/mem",
+        "/proc/self/environ",
+        "/proc/kmsg",
+    )
+    cases = {
+        f"manifest: {path}": Case(listed(f"{path},0"), LIST, dangerous=path == "/dev/zero") for path in (*devices, "/etc/passwd", "/", "..")
+    }
+    cases |= {f"manifest: {what} for an image": Case(listed_special(what), LIST) for what in SPECIAL}
+    cases |= {f"manifest: {what}": Case(special_file(LIST, what, "manifest"), LIST) for what in SPECIAL}
+    long = "x" * 10**6
+    return cases | {
+        "manifest: a path of 10^6 characters": Case(listed(f"{long},0"), LIST),
+        "manifest: a field of 10^8 characters": Case(raw_list(b"path,label\n" + b"x" * 10**8 + b",0\n"), LIST),
+        "manifest: a line of 10 GB": Case(sparse_list(b"path,label\n"), LIST, dangerous=True),
+        "manifest: a quoted field of 10 GB": Case(sparse_list(b'path,label\n"'), LIST),
+        "manifest: a quote never closed": Case(listed('"good.png,0', *["good.png,0"] * 20_000), LIST),
+        "manifest: 10^6 columns": Case(raw_list(b"path" + b",x" * 10**6 + b"\n"), LIST),
+        "manifest: 10^6 columns without path": Case(raw_list(b"x" + b",x" * 10**6 + b"\n"), LIST),
+        "manifest: a column with escapes": Case(listed("1", head="\x1b[2J\x07,b"), LIST),
+        "manifest: a path with a NUL": Case(listed("a\0b.png,0"), LIST),
+        "manifest: a path with escapes": Case(listed("\x1b[2J\x07\x1b]0;x\x07.png,0"), LIST),
+        "manifest: a label with escapes": Case(listed("good.png,\x1b[2J", "good.png,1", head="path,label"), LIST),
+        "manifest: ids with escapes, twice": Case(listed("good.png,0,\x1b[2J", "good.png,0,\x1b[2J", head="path,label,id"), LIST),
+        "manifest: a label of 10^6 digits": Case(listed(f"good.png,{'9' * 10**5}"), LIST),
+        "manifest: a label of other digits": Case(listed("good.png,\u0663"), LIST, codes=(2,)),
+        "manifest: a name for a home": Case(listed("~nobody_at_all/x.png,0"), LIST),
+        "manifest: lone surrogates": Case(raw_list(b"path,label\n\xed\xa0\x80.png,0\n"), LIST),
+        "manifest: UTF-16": Case(listed("good.png,0", codec="utf-16"), LIST),
+        "manifest: a pickle": Case(lambda folder: raw_list(pickle.dumps(payload(folder)))(folder), LIST),
+        "manifest: NULs": Case(raw_list(b"\0" * 10_000), LIST),
+        "manifest: label 999,999,999": Case(listed("good.png,999999999"), LIST, codes=(2,)),
+    }
+
+
+def all_cases() -> dict[str, Case]:
+    return {name: case for group in (npz_cases, image_cases, manifest_cases) for name, case in group().items()}
+
+
+DATA = all_cases()

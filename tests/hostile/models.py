@@ -1,0 +1,592 @@
+"""Weights files that run code, lie, expand, or are broken."""
+
+from __future__ import annotations
+
+import functools
+import io
+import json
+import os
+import pickle
+import struct
+import tarfile
+import tempfile
+import warnings
+import zipfile
+from argparse import Namespace
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+from torch import nn
+
+from robaudit.models.architectures import digits_cnn
+from tests.hostile.archives import DEFLATED, Member, rewrite, write_zip, zeros
+from tests.hostile.case import Case, model_spec, payload
+from tests.specs import WEIGHTS
+
+NAMES = ("net.pt", "net.pth", "net.bin", "net.ckpt", "net.pt2", "net.torchscript", "net.safetensors", "net.onnx", "net.npz", "net.npy")
+PICKLED = "holds a pickled Python object"
+ARCHITECTURE: dict[str, Any] = {"architecture": "robaudit:digits_cnn"}
+
+
+@functools.cache
+def network() -> nn.Module:
+    module = digits_cnn()
+    module.load_state_dict(load_file(WEIGHTS))
+    return module.eval()
+
+
+def once(save: Callable[[Path], object]) -> Callable[[], bytes]:
+    """The bytes of the file that ``save`` writes, made once."""
+
+    @functools.cache
+    def made() -> bytes:
+        with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch has deprecated some; people still have such files
+            path = Path(folder) / "net"
+            save(path)
+            return path.read_bytes()
+
+    return made
+
+
+@once
+def scripted(path: Path) -> None:
+    torch.jit.save(torch.jit.trace(network(), torch.rand(2, 1, 8, 8)), path)
+
+
+@once
+def exported(path: Path) -> None:
+    batch = ({0: torch.export.Dim("batch")},)
+    with path.open("wb") as file:
+        torch.export.save(torch.export.export(network(), (torch.rand(3, 1, 8, 8),), dynamic_shapes=batch), file)
+
+
+@once
+def saved(path: Path) -> None:
+    torch.save(network().state_dict(), path)
+
+
+def onnx_bytes(external: str | None = None, **claims: Any) -> bytes:
+    """A linear network in ONNX whose weights are, if asked, in another file, or of another size than they claim."""
+    from onnx import TensorProto, helper
+
+    weights = helper.make_tensor("w", TensorProto.FLOAT, [64, 10], bytes(64 * 10 * 4), raw=True)
+    weights.dims[:] = claims.get("dims", [64, 10])
+    if external is not None:
+        weights.ClearField("raw_data")
+        weights.data_location = TensorProto.EXTERNAL
+        for key, value in {"location": external, **claims.get("more", {})}.items():
+            weights.external_data.add(key=key, value=value)
+    nodes = [helper.make_node("Flatten", ["x"], ["f"]), helper.make_node("MatMul", ["f", "w"], ["y"])]
+    if "constant" in claims:
+        shape = helper.make_tensor("s", TensorProto.INT64, [len(claims["constant"])], claims["constant"])
+        nodes = [
+            helper.make_node("Constant", [], ["c"], value=shape),
+            helper.make_node("ConstantOfShape", ["c"], ["z"]),
+            helper.make_node("ReduceSum", ["z"], ["t"], keepdims=0),
+            nodes[0],
+            helper.make_node("MatMul", ["f", "w"], ["m"]),
+            helper.make_node("Add", ["m", "t"], ["y"]),
+        ]
+    graph = helper.make_graph(
+        nodes,
+        "net",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 1, 8, 8])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 10])],
+        [weights],
+    )
+    model: bytes = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8).SerializeToString()
+    return model
+
+
+def file(content: bytes | Callable[[Path], bytes], name: str = "net.pt", **fields: Any) -> Callable[[Path], None]:
+    """Write a file and a spec with it as the model; the content may depend on the folder (where the canary would be)."""
+
+    def make(folder: Path) -> None:
+        (folder / name).write_bytes(content if isinstance(content, bytes) else content(folder))
+        model_spec(folder, name, **fields)
+
+    return make
+
+
+def bare(protocol: int) -> Callable[[Path], bytes]:
+    return lambda folder: pickle.dumps(payload(folder), protocol=protocol)
+
+
+def torch_saved(value: Callable[[], object] | None = None, *, zipped: bool = True) -> Callable[[Path], bytes]:
+    """What torch.save writes of a value: of a state dict with a payload in it, unless given."""
+
+    def content(folder: Path) -> bytes:
+        stream = io.BytesIO()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            held = {**network().state_dict(), "9.weight": payload(folder)} if value is None else value()
+            torch.save(held, stream, _use_new_zipfile_serialization=zipped)
+        return stream.getvalue()
+
+    return content
+
+
+def changed(
+    whole: Callable[[], bytes],
+    name: str,
+    member: str,
+    content: Callable[[Path, bytes], bytes | None],
+    more: Callable[[Path], dict[str, bytes]] | None = None,
+    **fields: Any,
+) -> Callable[[Path], None]:
+    """An archive with a member replaced (its name's end is given), or others added."""
+
+    def make(folder: Path) -> None:
+        (folder / name).write_bytes(whole())
+        rewrite(
+            folder / name,
+            lambda inner, old: content(folder, old) if member and inner.endswith(member) else old,
+            more(folder) if more else None,
+        )
+        model_spec(folder, name, **fields)
+
+    return make
+
+
+def bomb(folder: Path, _: bytes) -> bytes:
+    return pickle.dumps(payload(folder), protocol=2)
+
+
+def zipped_bomb(folder: Path, _: bytes) -> bytes:
+    return torch_saved(lambda: (payload(folder),))(folder)
+
+
+def archive(*members: Member, name: str = "net.pt", fields: dict[str, Any] | None = None, **lies: Any) -> Callable[[Path], None]:
+    def make(folder: Path) -> None:
+        write_zip(folder / name, *members, **lies)
+        model_spec(folder, name, **(ARCHITECTURE if fields is None else fields))
+
+    return make
+
+
+def twice(folder: Path) -> None:
+    """A state dict followed by a second data.pkl that runs code."""
+    (folder / "net.pt").write_bytes(saved())
+    with warnings.catch_warnings(), zipfile.ZipFile(folder / "net.pt", "a") as found:
+        warnings.simplefilter("ignore")
+        name = next(name for name in found.namelist() if name.endswith("data.pkl"))
+        found.writestr(name, pickle.dumps(payload(folder)))
+    model_spec(folder, "net.pt", **ARCHITECTURE)
+
+
+def nested(folder: Path) -> None:
+    """A pickle in an archive in an archive."""
+    inner = write_zip(folder / "inner.zip", Member("net/data.pkl", pickle.dumps(payload(folder))))
+    write_zip(folder / "net.pt", Member("net/inner.zip", inner.read_bytes()))
+    inner.unlink()
+    model_spec(folder, "net.pt", **ARCHITECTURE)
+
+
+def legacy_tar(folder: Path) -> None:
+    """torch's oldest format, whose reader unpacks files: with one that leads outside."""
+    with tarfile.open(folder / "net.pth", "w") as found:
+        for name in ("storages", "tensors", "pickle", "../escaped"):
+            data = pickle.dumps(payload(folder))
+            about = tarfile.TarInfo(name)
+            about.size = len(data)
+            found.addfile(about, io.BytesIO(data))
+    model_spec(folder, "net.pth", **ARCHITECTURE)
+
+
+def lying_storage(numel: int) -> Callable[[Path, bytes], bytes]:
+    """The pickle, its first storage claiming more elements than its record has."""
+
+    def content(_: Path, old: bytes) -> bytes:
+        at = old.index(b"X\x03\x00\x00\x00cpu")
+        end = old.index(b"Q", at)
+        begin = max(old.rfind(mark, at, end) for mark in (b"K", b"M"))
+        length = 2 if old[begin : begin + 1] == b"K" else 3
+        return old[:begin] + b"J" + struct.pack("<i", numel) + old[begin + length :]
+
+    return content
+
+
+def lying_shape(_: Path, old: bytes) -> bytes:
+    """The pickle, its first tensor longer than its storage."""
+    at = old.index(b"Q", old.index(b"cpu"))
+    begin = old.index(b"(", at)
+    return old[: begin + 1] + b"J" + struct.pack("<i", 2**31 - 1) + old[begin + 3 :]
+
+
+def flipped(whole: Callable[[], bytes], share: float) -> Callable[[Path], bytes]:
+    def content(_: Path) -> bytes:
+        data = bytearray(whole())
+        data[int(share * (len(data) - 1))] ^= 0x10
+        return bytes(data)
+
+    return content
+
+
+def cut(whole: Callable[[], bytes], share: float) -> Callable[[Path], bytes]:
+    return lambda _: whole()[: int(share * len(whole()))]
+
+
+def safetensors(header: object, data: bytes = b"", *, length: int | None = None) -> bytes:
+    """A safetensors file with this header: bytes as they are, anything else as JSON."""
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return struct.pack("<Q", len(text) if length is None else length) + text + data
+
+
+def tensor(*shape: int, at: tuple[int, int] | None = None, dtype: str = "F32") -> dict[str, Any]:
+    size = 4
+    for side in shape:
+        size *= side
+    return {"dtype": dtype, "shape": list(shape), "data_offsets": list(at or (0, size))}
+
+
+def sparse_file(name: str, head: bytes, size: int, **fields: Any) -> Callable[[Path], None]:
+    """A file that is large on paper only."""
+
+    def make(folder: Path) -> None:
+        (folder / name).write_bytes(head)
+        os.truncate(folder / name, size)
+        model_spec(folder, name, **fields)
+
+    return make
+
+
+def deep_pickle(_: Path) -> bytes:
+    return b"\x80\x02" + b"(" * 200_000 + b"t" * 200_000 + b"."
+
+
+def special(kind: str) -> Callable[[Path], None]:
+    """A model that is no regular file."""
+
+    def make(folder: Path) -> None:
+        path = folder / "net.pt"
+        if kind == "fifo":
+            os.mkfifo(path)
+        elif kind == "loop":
+            path.symlink_to("net.pt")
+        elif kind == "device":
+            path.symlink_to("/dev/zero")
+        elif kind == "folder":
+            path.mkdir()
+        model_spec(folder, "net.pt")
+
+    return make
+
+
+def pickle_cases() -> dict[str, Case]:
+    cases = {f"pickle named {name}": Case(file(bare(2), name), f"{name}: ") for name in (*NAMES, "net.csv", "net")}
+    cases |= {f"pickle of protocol {p} named net.pth": Case(file(bare(p), "net.pth", **ARCHITECTURE), "net.pth: ") for p in (0, 1, 4, 5)}
+    cases |= {f"torch.save named {name}": Case(file(torch_saved(), name), PICKLED) for name in NAMES}
+    cases |= {
+        f"pickle declared {form}": Case(file(torch_saved(), "net.x", format=form, **ARCHITECTURE), PICKLED)
+        for form in ("torchscript", "pt2", "safetensors", "onnx")
+    }
+    cases["torch.save of old, dangerous"] = Case(file(torch_saved(zipped=False), "net.pt", **ARCHITECTURE), PICKLED, dangerous=True)
+    cases["torch.save, dangerous"] = Case(file(torch_saved(), "net.pt", **ARCHITECTURE), PICKLED, dangerous=True)
+    cases["a tar of torch 0.1"] = Case(legacy_tar, "net.pth: ")
+    cases["settings in the checkpoint"] = Case(
+        file(torch_saved(lambda: {"args": Namespace(lr=1)}), **ARCHITECTURE), f"{PICKLED} (argparse.Namespace"
+    )
+    cases["a whole pickled network"] = Case(file(torch_saved(lambda: nn.Linear(2, 2))), PICKLED)
+    cases["a pickle 200,000 deep"] = Case(file(deep_pickle, "net.pth", **ARCHITECTURE), "net.pth: ")
+    cases["a text of 2^60 characters"] = Case(
+        file(b"\x80\x04\x8d" + struct.pack("<Q", 2**60) + b"x.", "net.pth", **ARCHITECTURE), "net.pth: "
+    )
+    cases["a memo place of 2^31"] = Case(file(b"\x80\x02K\x01r" + struct.pack("<I", 2**31) + b".", "net.pth", **ARCHITECTURE), "net.pth: ")
+    return cases
+
+
+def state_cases() -> dict[str, Case]:
+    """State dicts with tensors of every unwelcome kind, under the names that fit."""
+    odd: dict[str, Callable[[torch.Tensor], object]] = {
+        "sparse": lambda tensor: tensor.flatten(1).to_sparse(),
+        "of the right shape but sparse": torch.Tensor.to_sparse,
+        "without data": lambda tensor: tensor.to("meta"),
+        "complex": lambda tensor: tensor.to(torch.complex64),
+        "quantised": lambda tensor: torch.quantize_per_tensor(tensor, 0.1, 0, torch.qint8),
+        "expanded to 2^40 elements": lambda _: torch.zeros(1).expand(2**40),
+        "text": lambda _: "weights",
+        "NaN": lambda tensor: torch.full_like(tensor, torch.nan),
+    }
+
+    def state(change: Callable[[torch.Tensor], object]) -> Callable[[], object]:
+        whole = network().state_dict
+        return lambda: {**whole(), "0.weight": change(whole()["0.weight"])}
+
+    return {
+        f"tensor: {name}": Case(file(lambda folder, c=change: torch_saved(state(c))(folder), **ARCHITECTURE), "net.pt: ")  # type: ignore[misc]
+        for name, change in odd.items()
+    }
+
+
+def zip_cases() -> dict[str, Case]:
+    huge = zeros(10 * 1024)
+    return {
+        "zip: nested": Case(nested, "is a zip archive, but not one of torch"),
+        "zip: two data.pkl": Case(twice, "readers would disagree on its members"),
+        "zip: a name with ..": Case(archive(Member("net/data.pkl", b"x"), Member("net/../../escaped", b"x")), "net.pt: "),
+        "zip: an absolute name": Case(archive(Member("/tmp/escaped/data.pkl", b"x")), "net.pt: "),
+        "zip: 10 GB of zeros": Case(
+            archive(Member("net/data.pkl", huge, DEFLATED, 10 * 2**30)), "claims to expand to 10737418240 bytes", dangerous=True
+        ),
+        "zip: 10 GB of zeros, said to be 1 kB": Case(archive(Member("net/data.pkl", huge, DEFLATED, 1000)), "net.pt: "),
+        "zip: 10 GB of code": Case(archive(Member("net/code/net.py", huge, DEFLATED, 10 * 2**30), fields={}), "claims to expand to"),
+        "zip: code said to be 1 kB": Case(archive(Member("net/code/net.py", huge, DEFLATED, 1000), fields={}), "net.pt: ", dangerous=True),
+        "zip: 2^62 bytes (zip64)": Case(archive(Member("net/data.pkl", b"x", size=2**62)), "net.pt: "),
+        "zip: packed size beyond the end": Case(archive(Member("net/data.pkl", b"x", packed=2**31, size=2**31)), "net.pt: "),
+        "zip: encrypted": Case(archive(Member("net/data.pkl", b"x" * 20, flags=1)), "net.pt: "),
+        "zip: encrypted code": Case(archive(Member("net/code/net.py", b"x" * 20, flags=1), fields={}), "net.pt: "),
+        "zip: encrypted pt2": Case(archive(Member("net/models/model.json", b"{}" * 20, flags=1), name="net.pt2", fields={}), "net.pt2: "),
+        "zip: code that is no deflate stream": Case(
+            archive(Member("net/code/net.py", b"\xff" * 99, DEFLATED, 99), fields={}), "is not a whole zip archive"
+        ),
+        "zip: an unknown method": Case(archive(Member("net/code/net.py", b"x", 99), fields={}), "net.pt: "),
+        "zip: a wrong checksum": Case(archive(Member("net/code/net.py", b"x", crc=1), fields={}), "net.pt: "),
+        "zip: another name inside": Case(archive(Member("net/code/a.py", b"x", local_name="net/code/b.py"), fields={}), "net.pt: "),
+        "zip: its directory elsewhere": Case(archive(Member("net/data.pkl", b"x"), directory_offset=2**31), "net.pt: "),
+        "zip: 65535 members of one": Case(archive(Member("net/data.pkl", b"x"), count=65535), "net.pt: "),
+        "zip: a comment": Case(archive(Member("net/data.pkl", b"x"), comment=b"PK\5\6" + bytes(18)), "net.pt: "),
+        "zip: members on one place": Case(
+            archive(*(Member(f"net/data/{i}", b"x" * 99, offset=0) for i in range(9)), Member("net/data.pkl", b".")), "net.pt: "
+        ),
+        "zip: no text for a name": Case(archive(Member("net/\0/data.pkl", b".")), "net.pt: "),
+        "zip: a data.pkl that is none": Case(archive(Member("net/data.pkl", b"junk")), "net.pt: "),
+    }
+
+
+def torchscript_cases() -> dict[str, Case]:
+    cases = {
+        f"torchscript cut at {share:.0%}": Case(file(cut(scripted, share)), "net.pt: ", dangerous=share == 0.5)
+        for share in (0.01, 0.25, 0.5, 0.75, 0.99)
+    }
+    cases |= {
+        f"torchscript flipped at {share:.0%}": Case(file(flipped(scripted, share)), "damaged")
+        for share in (0.02, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
+    }
+    cases |= {
+        f"torchscript: code as {member}": Case(changed(scripted, "net.pt", f"/{member}", bomb), "net.pt: ")
+        for member in ("data.pkl", "constants.pkl")
+    }
+    cases |= {
+        f"torchscript: a storage of {numel} elements": Case(
+            changed(scripted, "net.pt", "/data.pkl", lying_storage(numel)), "net.pt: ", dangerous=numel > 10**6
+        )
+        for numel in (10**6, 5 * 10**8)
+    }
+    return cases | {
+        "torchscript: a tensor longer than its storage": Case(changed(scripted, "net.pt", "/data.pkl", lying_shape), "net.pt: "),
+        "torchscript: a pickle more": Case(
+            changed(scripted, "net.pt", "", lambda _, old: old, lambda folder: {"extra.pkl": bomb(folder, b"")}), codes=(0, 2)
+        ),
+        "torchscript: writes a file": Case(
+            changed(
+                scripted, "net.pt", ".py", lambda _, old: old.replace(b"def forward(", b"def save(self):\n    pass\n  def forward(", 1)
+            ),
+            "an operator that reaches files",
+        ),
+        "torchscript: code that is none": Case(changed(scripted, "net.pt", ".py", lambda _, old: b"\xff" * 100), "net.pt: "),
+        "torchscript: code 10,000 deep": Case(
+            changed(scripted, "net.pt", ".py", lambda _, old: old + b"\nx = " + b"(" * 10_000 + b")" * 10_000), "net.pt: "
+        ),
+    }
+
+
+def state_dict_lies() -> dict[str, Case]:
+    cases = {
+        f"state dict: a storage of {numel} elements": Case(
+            changed(saved, "net.pt", "/data.pkl", lying_storage(numel), **ARCHITECTURE), "net.pt: ", dangerous=numel > 10**6
+        )
+        for numel in (10**6, 5 * 10**8)
+    }
+    cases |= {f"state dict cut at {share:.0%}": Case(file(cut(saved, share), **ARCHITECTURE), "net.pt: ") for share in (0.1, 0.6, 0.97)}
+    cases |= {
+        f"state dict flipped at {share:.0%}": Case(file(flipped(saved, share), **ARCHITECTURE), "damaged")
+        for share in (0.05, 0.3, 0.6, 0.9)
+    }
+    return cases | {
+        "state dict: a tensor longer than its storage": Case(
+            changed(saved, "net.pt", "/data.pkl", lying_shape, **ARCHITECTURE), "net.pt: "
+        ),
+        "state dict: code as data.pkl": Case(changed(saved, "net.pt", "/data.pkl", bomb, **ARCHITECTURE), PICKLED),
+    }
+
+
+def change_json(change: Callable[[dict[str, Any]], object]) -> Callable[[Path, bytes], bytes]:
+    def content(_: Path, old: bytes) -> bytes:
+        document = json.loads(old)
+        change(document)
+        return json.dumps(document).encode()
+
+    return content
+
+
+def first_payload(**changes: Any) -> Callable[[Path, bytes], bytes]:
+    return change_json(lambda document: next(iter(document["config"].values())).update(changes))
+
+
+def pt2_cases() -> dict[str, Case]:
+    config, graph = "data/weights/model_weights_config.json", "models/model.json"
+
+    def pt2(member: str, content: Callable[[Path, bytes], bytes | None], more: Callable[[Path], dict[str, bytes]] | None = None) -> Any:
+        return changed(exported, "net.pt2", member, content, more)
+
+    def added(name: str, content: Callable[[Path, bytes], bytes] = bomb) -> Any:
+        return pt2("", lambda _, old: old, lambda folder: {name: content(folder, b"")})
+
+    cases = {
+        f"pt2: code in {member}": Case(
+            pt2(member, lambda _, old: None, lambda folder, inner=member: {inner: zipped_bomb(folder, b"")}),  # type: ignore[misc]
+            PICKLED,
+            dangerous="sample" in member,
+        )
+        for member in ("data/sample_inputs/model.pt", "data/weights/model.pt", "data/constants/model.pt")
+    }
+    cases |= {
+        f"pt2: holds {member}": Case(added(member), f"holds {member}")
+        for member in ("data/constants/custom_obj_0", "data/constants/opaque_obj_0", "data/aotinductor/model/a.so", "../../escaped")
+    }
+    cases |= {f"pt2 cut at {share:.0%}": Case(file(cut(exported, share), "net.pt2"), "net.pt2: ") for share in (0.1, 0.5, 0.98)}
+    cases |= {f"pt2 flipped at {share:.0%}": Case(file(flipped(exported, share), "net.pt2"), "damaged") for share in (0.05, 0.4, 0.6, 0.9)}
+    lies = {"sizes": [{"as_int": 2**40}], "strides": [{"as_int": -1}], "storage_offset": {"as_int": 2**40}}
+    for key, value in lies.items():
+        cases[f"pt2: weights with false {key}"] = Case(
+            pt2(config, change_json(lambda d, k=key, v=value: next(iter(d["config"].values()))["tensor_meta"].update({k: v}))),  # type: ignore[misc]
+            "net.pt2: ",
+            dangerous=key == "sizes",
+        )
+    return cases | {
+        "pt2: weights said to be a pickle": Case(pt2(config, first_payload(use_pickle=True)), "net.pt2: "),
+        "pt2: weights elsewhere": Case(pt2(config, first_payload(path_name="../../../etc/passwd")), "holds the object"),
+        "pt2: an operator of Python": Case(
+            pt2(graph, lambda _, old: old.replace(b"torch.ops.aten.relu.default", b"torch.os.getcwd")), "which is not plain torch"
+        ),
+        "pt2: a graph that is no JSON": Case(pt2(graph, lambda _, old: b"{" * 99), "is not a .pt2 archive"),
+        "pt2: a graph 100,000 deep": Case(pt2(graph, lambda _, old: b"[" * 100_000 + b"]" * 100_000), "is not a .pt2 archive"),
+        "pt2: a number of 10^6 digits": Case(pt2(graph, lambda _, old: b'{"a": ' + b"9" * 10**6 + b"}"), "net.pt2: "),
+        "pt2: a graph of nothing": Case(pt2(graph, lambda _, old: b"{}"), "net.pt2: "),
+        "pt2: no config": Case(pt2(config, lambda _, old: None), "net.pt2: "),
+        "pt2: an expression that never ends": Case(
+            pt2(graph, lambda _, old: old.replace(b'"expr_str": "', b'"expr_str": "9**9**9**9**9 + ')), "net.pt2: ", dangerous=True
+        ),
+    }
+
+
+def safetensors_cases() -> dict[str, Case]:
+    first = "0.weight"
+    headers: dict[str, bytes] = {
+        "a header of 2^63 bytes": safetensors({}, length=2**63),
+        "a header of 2^64 - 1 bytes": safetensors({}, length=2**64 - 1),
+        "a header longer than the file": safetensors({}, length=10**6),
+        "a header of 100 MB": safetensors(b"{" + b" " * 10**5, length=10**8),
+        "a header that is no JSON": safetensors(b"{junk}" * 9),
+        "a header that is no text": safetensors(b"{\xff\xfe" * 9),
+        "a header 10,000 deep": safetensors(b'{"a":' * 10_000 + b"1" + b"}" * 10_000),
+        "a list for a header": safetensors([1, 2]),
+        "one key twice": safetensors(
+            b'{"a":' + json.dumps(tensor(2)).encode() + b', "a":' + json.dumps(tensor(3)).encode() + b"}", bytes(12)
+        ),
+        "overlapping tensors": safetensors({"a": tensor(4, at=(0, 16)), "b": tensor(4, at=(8, 24))}, bytes(24)),
+        "offsets beyond the end": safetensors({first: tensor(4, at=(10**9, 10**9 + 16))}, bytes(16)),
+        "offsets that go back": safetensors({first: tensor(4, at=(16, 0))}, bytes(16)),
+        "negative offsets": safetensors({first: tensor(4, at=(-16, 0))}, bytes(16)),
+        "a negative shape": safetensors({first: tensor(-4, at=(0, 16))}, bytes(16)),
+        "a hole between tensors": safetensors({first: tensor(4, at=(8, 24))}, bytes(24)),
+        "2^40 elements and no bytes": safetensors({first: tensor(2**40, at=(0, 0))}),
+        "a product of sides that overflows": safetensors({first: tensor(2**32, 2**32, 2**32, at=(0, 0))}),
+        "2^40 x 0 elements": safetensors({first: tensor(2**40, 0, at=(0, 0))}),
+        "1000 sides": safetensors({first: tensor(*[1] * 1000, at=(0, 4))}, bytes(4)),
+        "an unknown type": safetensors({first: tensor(4, dtype="F3")}, bytes(16)),
+        "four bits": safetensors({first: tensor(4, at=(0, 2), dtype="F4")}, bytes(2)),
+        "a type of 8 bits": safetensors({first: tensor(16, at=(0, 16), dtype="F8_E4M3")}, bytes(16)),
+        "metadata that is a list": safetensors({"__metadata__": [1], first: tensor(4)}, bytes(16)),
+        "metadata of numbers": safetensors({"__metadata__": {"a": 1}, first: tensor(4)}, bytes(16)),
+        "a name with an escape": safetensors({"\x1b[2J\n": tensor(4)}, bytes(16)),
+        "a name of 10^6 characters": safetensors({"x" * 10**6: tensor(4)}, bytes(16)),
+        "bytes after the end": safetensors({first: tensor(4)}, bytes(99)),
+        "a million tensors of nothing": safetensors({f"t{i}": tensor(0) for i in range(100_000)}),
+    }
+    cases = {
+        f"safetensors: {name}": Case(file(data, "net.safetensors", **ARCHITECTURE), "net.safetensors: ") for name, data in headers.items()
+    }
+    ten = 10 * 2**30
+    big = safetensors({first: tensor(ten // 4)})
+    return cases | {
+        "safetensors: 10 GB of one tensor": Case(
+            sparse_file("net.safetensors", big, len(big) + ten, **ARCHITECTURE), "net.safetensors: ", dangerous=True
+        ),
+        "safetensors: a header of 10 GB of nothing": Case(
+            sparse_file("net.safetensors", safetensors(b"{", length=ten), ten + 9, **ARCHITECTURE), "net.safetensors: "
+        ),
+        "safetensors: a header of 99 MB of nothing": Case(
+            sparse_file("net.safetensors", safetensors(b"{", length=99 * 10**6), 10**8, **ARCHITECTURE), "net.safetensors: "
+        ),
+    }
+
+
+def onnx_cases() -> dict[str, Case]:
+    whole = functools.cache(onnx_bytes)
+
+    def onnx(content: Callable[[], bytes], says: str = "net.onnx: ", **more: Any) -> Case:
+        return Case(file(lambda _: content(), "net.onnx"), says, **more)
+
+    cases = {
+        f"onnx cut at {share:.0%}": onnx(lambda s=share: whole()[: int(s * len(whole()))])  # type: ignore[misc]
+        for share in (0.05, 0.5, 0.95)
+    }
+    cases |= {
+        f"onnx flipped at {share:.0%}": Case(file(flipped(whole, share), "net.onnx"), "net.onnx: ", codes=(0, 2))  # it has no checksums
+        for share in (0.01, 0.05, 0.97)
+    }
+    return cases | {
+        "onnx: weights in /etc": onnx(lambda: onnx_bytes("../../../../../../../../etc/passwd"), dangerous=True),
+        "onnx: weights in /dev/zero": onnx(lambda: onnx_bytes("/dev/zero")),
+        "onnx: weights beyond the end of a file": onnx(lambda: onnx_bytes("spec.yaml", more={"offset": "99999999", "length": "2560"})),
+        "onnx: weights of 10 TB": onnx(lambda: onnx_bytes(dims=[2**31, 1250])),
+        "onnx: weights with a negative side": onnx(lambda: onnx_bytes(dims=[-64, 10])),
+        "onnx: a constant of 16 TB": onnx(lambda: onnx_bytes(constant=[2**42]), dangerous=True),
+        "onnx: junk": onnx(lambda: b"\x08\x08junk" * 99),
+    }
+
+
+def place_cases() -> dict[str, Case]:
+    def path_only(path: str) -> Callable[[Path], None]:
+        return lambda folder: model_spec(folder, path, **ARCHITECTURE)
+
+    return {
+        "model: a pipe": Case(special("fifo"), "net.pt: "),
+        "model: a link to itself": Case(special("loop"), "net.pt: "),
+        "model: a link to /dev/zero": Case(special("device"), "net.pt: "),
+        "model: a folder": Case(special("folder"), "net.pt: is a directory"),
+        "model: /dev/stdin": Case(path_only("/dev/stdin"), "/dev/stdin: "),
+        "model: /proc/self/mem": Case(path_only("/proc/self/mem"), "/proc/self/mem: "),
+        "model: /etc/passwd": Case(path_only("/etc/passwd"), "/etc/passwd: "),
+        "model: a name with a NUL": Case(path_only("net\0.pt"), "net"),
+        "model: a name of 10^5 characters": Case(path_only("x" * 10**5), "spec.yaml: "),
+        "model: a name of 4,000 characters": Case(path_only("x" * 4000), "File name too long"),
+        "model: an escape in the name": Case(path_only("\x1b[2J\x07.pt"), ".pt: there is no such file"),
+        "model: 10 GB of nothing": Case(sparse_file("net.pth", b"", 10 * 2**30, **ARCHITECTURE), "net.pth: ", dangerous=True),
+        "model: 10 GB after a pickle's head": Case(sparse_file("net.pth", b"\x80\x02", 10 * 2**30, **ARCHITECTURE), "net.pth: "),
+        "model: 10 GB after a zip's head": Case(sparse_file("net.pt", b"PK\3\4", 10 * 2**30), "net.pt: "),
+        "model: 10 GB of onnx": Case(sparse_file("net.onnx", b"\x08\x08", 10 * 2**30), "net.onnx: ", dangerous=True),
+    }
+
+
+def all_cases() -> dict[str, Case]:
+    groups = (
+        pickle_cases,
+        state_cases,
+        zip_cases,
+        torchscript_cases,
+        state_dict_lies,
+        pt2_cases,
+        safetensors_cases,
+        onnx_cases,
+        place_cases,
+    )
+    return {name: case for group in groups for name, case in group().items()}
+
+
+MODELS = all_cases()

@@ -1,0 +1,274 @@
+"""Run folders from strangers: what a reader of results must not believe, print raw, or follow."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import math
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from robaudit import audit, load_spec
+from tests.hostile.case import Case
+from tests.hostile.data import SPECIAL, place
+from tests.specs import digits, write
+
+READERS = ("show", "bias-report", "flag-samples")
+ESCAPE = "\x1b[2J\x07\x1b]0;x\x07"
+
+
+@functools.cache
+def finished() -> dict[str, bytes]:
+    """The files of a finished run, by relative path."""
+    with tempfile.TemporaryDirectory() as place_:
+        folder = Path(place_)
+        audit(load_spec(write(folder, digits())), out=folder / "run")
+        return {str(p.relative_to(folder / "run")): p.read_bytes() for p in (folder / "run").rglob("*") if p.is_file()}
+
+
+def run_folder(folder: Path) -> Path:
+    """A finished run, ``run``, and its spec."""
+    for name, content in finished().items():
+        path = folder / "run" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    write(folder, digits())
+    return folder / "run"
+
+
+def info(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], None]:
+    """run.json with something changed."""
+
+    def make(folder: Path) -> None:
+        path = run_folder(folder) / "run.json"
+        document = json.loads(path.read_text())
+        change(document)
+        path.write_text(json.dumps(document))
+
+    return make
+
+
+def info_text(text: str | bytes) -> Callable[[Path], None]:
+    def make(folder: Path) -> None:
+        (run_folder(folder) / "run.json").write_bytes(text if isinstance(text, bytes) else text.encode())
+
+    return make
+
+
+def samples(content: object) -> Callable[[Path], None]:
+    """samples.json with this content, and its checksum in run.json."""
+
+    def make(folder: Path) -> None:
+        run = run_folder(folder)
+        data = content if isinstance(content, bytes) else json.dumps(content).encode()
+        (run / "samples.json").write_bytes(data)
+        document = json.loads((run / "run.json").read_text())
+        document["files"]["samples.json"] = hashlib.sha256(data).hexdigest()
+        (run / "run.json").write_text(json.dumps(document))
+
+    return make
+
+
+def rows(change: Callable[[list[dict[str, Any]]], object]) -> Callable[[Path], None]:
+
+    def make(folder: Path) -> None:
+        document = json.loads(finished()["samples.json"])
+        change(document["rows"])
+        samples(document)(folder)
+
+    return make
+
+
+def each(**values: Any) -> Callable[[Path], None]:
+    """Every row with these values."""
+    return rows(lambda found: [row.update(values) for row in found])
+
+
+def part(content: object) -> Callable[[Path], None]:
+    """An unfinished run whose only part is this, with the right checksum."""
+
+    def make(folder: Path) -> None:
+        info(lambda document: document.update(status="running"))(folder)
+        data = content if isinstance(content, bytes) else json.dumps(content).encode()
+        (folder / "run" / "parts" / "part-000000.json").write_bytes(hashlib.sha256(data).hexdigest().encode() + b"\n" + data + b"\n")
+
+    return make
+
+
+def special(name: str, what: str) -> Callable[[Path], None]:
+    def make(folder: Path) -> None:
+        path = run_folder(folder) / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+        place(path, what)
+
+    return make
+
+
+def sparse(name: str) -> Callable[[Path], None]:
+    def make(folder: Path) -> None:
+        os.truncate(run_folder(folder) / name, 10 * 2**30)
+
+    return make
+
+
+def wrong_values() -> dict[str, Callable[[Path], None]]:
+    """run.json with the right keys and wrong values."""
+    changes: dict[str, Callable[[dict[str, Any]], object]] = {}
+    for key in ("status", "name", "spec", "data", "model", "noise", "quantities", "totals", "seconds", "skipped", "files", "warnings"):
+        for kind, value in {"a number": 3, "a text": "x", "a list": [1], "nothing": None, "a mapping": {"x": {}}}.items():
+            changes[f"{key} is {kind}"] = lambda d, k=key, v=value: d.update({k: v})  # type: ignore[misc]
+    changes |= {
+        "class names of numbers": lambda d: d["data"].update(class_names=[1, 2, 3]),
+        "class names of nothing": lambda d: d["data"].update(class_names=[]),
+        "class names in a mapping": lambda d: d["data"].update(class_names={"0": "x"}),
+        "a quantity without a name": lambda d: d["quantities"][0].pop("name"),
+        "a quantity of another kind": lambda d: d["quantities"][0].update(low="x", high=[]),
+        "a quantity with more": lambda d: d["quantities"][0].update(code="x"),
+        "a checksum of a list": lambda d: d["files"].update({"samples.json": []}),
+        "seconds of text": lambda d: d.update(seconds={"mc@x": "y"}),
+        "seconds of a list": lambda d: d.update(seconds={"mc@0.2": [1]}),
+        "totals of text": lambda d: d["totals"].update(forwards="x"),
+        "an accuracy of text": lambda d: d.update(clean_accuracy={"value": "x"}),
+        "a hash that is a number": lambda d: d["model"].update(sha256=5),
+        "a sample skipped for no reason": lambda d: d.update(skipped=[{}]),
+        "no noisy accuracy": lambda d: d.pop("noisy_accuracy"),
+        "10^18 samples": lambda d: d["totals"].update(samples=10**18),
+    }
+    return {name: info(change) for name, change in changes.items()}
+
+
+def wrong_rows() -> dict[str, Callable[[Path], None]]:
+    """samples.json with a matching checksum and wrong rows."""
+    found: dict[str, Callable[[Path], None]] = {
+        "a list": samples([]),
+        "a number": samples(3),
+        "nothing": samples(b""),
+        "no rows": samples({"schema_version": 1}),
+        "rows of text": samples({"schema_version": 1, "rows": "abc"}),
+        "rows of numbers": samples({"schema_version": 1, "rows": [1, 2]}),
+        "rows of lists": samples({"schema_version": 1, "rows": [[], []]}),
+        "empty rows": samples({"schema_version": 1, "rows": [{}]}),
+        "no row": samples({"schema_version": 1, "rows": []}),
+        "another version": samples({"schema_version": 2, "rows": []}),
+        "NaN": each(value=math.nan),
+        "a number of 10^5 digits": samples(b'{"rows": [' + b"9" * 10**5 + b"]}"),
+        "1e999": each(value=1e999),
+        "100,000 lists deep": samples(b"[" * 100_000 + b"]" * 100_000),
+        "text that is none": samples(b'{"rows": ["\xff\xfe"]}'),
+        "a row less one column": rows(lambda r: r[0].pop("sigma")),
+        "a row with one column more": rows(lambda r: r[0].update(code="x")),
+        "one row twice": rows(lambda r: r.append(dict(r[0]))),
+    }
+    values: dict[str, list[Any]] = {
+        "sample_id": [3, None, [], {}],
+        "label": ["x", -1, 1.5, 10**30, [], True],
+        "predicted": ["x", None, -1, 10**30, 1.5],
+        "correct": ["x", 3, []],
+        "sigma": ["x", None, [], -1, 10**400, 1e308],
+        "estimator": [3, None, [], {}],
+        "quantity": ["unknown", 3, [], None],
+        "noise": [3, [], None],
+        "value": ["x", [], {}, 10**400, -5],
+        "lower": ["x", [], 7],
+        "upper": ["x", {}, -7],
+        "std_error": ["x", [], -1],
+        "flips_to": ["x", -1, 10**30],
+        "forwards": ["x", None, 10**30, -1],
+        "note": [3, None, []],
+        "interval": [3, None, []],
+        "votes": ["x", 3, ["x"], [-1], [[1]], [10**30], {}],
+        "details": ["x", 3, [1], {"a": "x"}],
+    }
+    for key, odd in values.items():
+        found |= {f"{key} is {str(value)[:12]} ({type(value).__name__})": each(**{key: value}) for value in odd}
+    return found
+
+
+def all_cases() -> dict[str, Case]:
+    texts: dict[str, str | bytes] = {
+        "a list": "[]",
+        "a number": "3",
+        "nothing": "",
+        "a number of 10^5 digits": '{"schema_version": ' + "9" * 10**5 + "}",
+        "100,000 lists deep": "[" * 100_000 + "]" * 100_000,
+        "100,000 mappings deep": '{"a":' * 100_000 + "1" + "}" * 100_000,
+        "no text": b"\xff\xfe\x00",
+        "UTF-16": '{"schema_version": 1}'.encode("utf-16"),
+        "a version that is true": '{"schema_version": true}',
+        "a version of text": '{"schema_version": "1"}',
+        "the version only": '{"schema_version": 1}',
+    }
+    makers = {
+        **{f"run.json: {name}": info_text(text) for name, text in texts.items()},
+        **{f"run.json: {name}": make for name, make in wrong_values().items()},
+        **{f"samples.json: {name}": make for name, make in wrong_rows().items()},
+        **{f"run.json: {what}": special("run.json", what) for what in SPECIAL},
+        **{f"samples.json: {what}": special("samples.json", what) for what in SPECIAL if "GB" not in what},  # a hash takes its time
+    }
+    cases = {
+        f"{name} ({READERS[i % 3]})": Case(make, "", (READERS[i % 3], "run"), (0, 2, 5), "a pipe" in name)
+        for i, (name, make) in enumerate(makers.items())
+    }
+    steered: dict[str, Callable[[dict[str, Any]], object]] = {
+        "noise": lambda d: d.update(noise=ESCAPE),
+        "the model's name": lambda d: d["model"].update(name=ESCAPE),
+        "the data's name": lambda d: d["data"].update(where=ESCAPE),
+        "a warning": lambda d: d.update(warnings=[ESCAPE]),
+        "a skip": lambda d: d.update(skipped=[{"sample_id": "x", "reason": ESCAPE}]),
+        "the device": lambda d: d.update(device=ESCAPE),
+        "class names": lambda d: d["data"].update(class_names=[ESCAPE] * 10),
+        "class names of half characters": lambda d: d["data"].update(class_names=["\ud800"] * 10),
+        "a quantity's unit": lambda d: d["quantities"][0].update(unit=ESCAPE),
+        "the version": lambda d: d.update(schema_version=ESCAPE),
+        "the status": lambda d: d.update(status=ESCAPE),
+    }
+    for name, change in steered.items():
+        for command in READERS:
+            cases[f"escapes in {name} ({command})"] = Case(info(change), "run", (command, "run"), (0, 2))
+    for key in ("sample_id", "estimator", "noise", "quantity", "note", "interval"):
+        for command in READERS:
+            cases[f"escapes in {key} ({command})"] = Case(each(**{key: ESCAPE}), "run", (command, "run"), (0, 2))
+    for form in ("csv", "json", "table"):
+        arguments = ("flag-samples", "run", "--below", "2", "--format", form)
+        cases[f"ids of half characters ({form})"] = Case(each(sample_id="\ud800"), "run", arguments, (0, 2))
+    cases["pictures of a sample that leads out"] = Case(
+        each(sample_id="../../../escaped"), "has no sample", ("flag-samples", "run", "--below", "2", "--images", "pictures"), (2,)
+    )
+    parts: dict[str, object] = {
+        "a list": [],
+        "a number": 3,
+        "no JSON": b"junk",
+        "100,000 lists deep": b"[" * 100_000,
+        "nothing in it": {},
+        "rows of text": {"rows": "abc", "skipped": [], "images": {}, "seconds": {}},
+        "rows of nothing": {"rows": [{}], "skipped": [], "images": {}, "seconds": {}},
+        "skips of numbers": {"rows": [], "skipped": [1], "images": {}, "seconds": {}},
+        "images in a list": {"rows": [], "skipped": [], "images": [1], "seconds": {}},
+        "seconds of text": {"rows": [], "skipped": [], "images": {}, "seconds": {"mc@0.2": "x"}},
+    }
+    for name, content in parts.items():
+        cases[f"part: {name}"] = Case(part(content), "part-000000.json", ("estimate", "spec.yaml", "--out", "run"))
+    outside = ("flag-samples", "run", "--below", "2", "--images", "pictures")
+    cases["pictures of a spec that runs code"] = Case(
+        info(lambda d: d["spec"].update(dataset={"kind": "python", "target": "os:mkdir", "options": {"path": "canary"}})),
+        "--trust",
+        outside,
+    )
+    cases["pictures of a spec that is none"] = Case(info(lambda d: d.update(spec={"model": 3})), "run.json, spec: ", outside)
+    cases["pictures of a folder that is none"] = Case(info(lambda d: d.update(spec_folder=3)), "run", outside)
+    for key, other in {"name": "../../escaped", "identity": 3, "spec": [], "model": []}.items():
+        cases[f"resumed with another {key}"] = Case(
+            info(lambda d, k=key, v=other: d.update({k: v, "status": "running"})),  # type: ignore[misc]
+            "run",
+            ("estimate", "spec.yaml", "--out", "run"),
+            (0, 2),
+        )
+    return cases
+
+
+RUNS = all_cases()

@@ -1,0 +1,233 @@
+"""Whatever stands in a spec, a table of results or a run folder: a result, or one error that is the user's to mend."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from robaudit import audit, load_spec
+from robaudit.cli.show import print_run
+from robaudit.errors import RobauditError
+from robaudit.reports.csv_text import read_rows, rows_csv
+from robaudit.reports.json_text import read_rows_json, rows_json
+from robaudit.rows import Row
+from robaudit.runs import read_run
+from tests.specs import digits, write
+
+quickly = settings(max_examples=40, deadline=5_000, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+SPEC = yaml.safe_dump(digits(run={"seed": 3, "precision": "fp64"}), sort_keys=False)
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.integers(-(10**400), 10**400)
+    | st.floats()
+    | st.text(max_size=20)
+    | st.dates()
+    | st.binary(max_size=5)
+    | st.sampled_from(["mc", "digits", "8/255", "robaudit:digits_cnn", "~nobody/x", "\x1b[2J", "\ud800", "\0", "../..", "9" * 5000])
+)
+keys = st.sampled_from(
+    ["model", "dataset", "noise", "estimators", "run", "sigma", "kind", "path", "samples", "mc", "name", "limit", "sample"]
+)
+values = st.recursive(
+    scalars, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(keys | st.text(max_size=5), inner, max_size=4), max_leaves=12
+)
+NUMBER = st.floats(allow_nan=False, allow_infinity=False)
+
+
+def in_one_line(error: BaseException) -> None:
+    """An error of the user's own is one line that steers no terminal."""
+    assert isinstance(error, RobauditError)
+    assert str(error).isprintable()
+
+
+def loads(folder: Path, content: bytes, **changes: Any) -> None:
+    """Load a spec; only the user's own errors may come out, in one line."""
+    (folder / "spec.yaml").write_bytes(content)
+    try:
+        load_spec(folder / "spec.yaml", **changes)
+    except RobauditError as error:
+        in_one_line(error)
+
+
+@quickly
+@given(content=st.binary(max_size=300) | st.text(max_size=300).map(str.encode))
+def test_spec_of_anything(tmp_path: Path, content: bytes) -> None:
+    loads(tmp_path, content)
+
+
+@quickly
+@given(text=st.text("{}[]:,-?&*!|>'\"%@` \n\tab01.#<~", max_size=200))
+def test_spec_of_marks(tmp_path: Path, text: str) -> None:
+    loads(tmp_path, text.encode())
+
+
+@st.composite
+def mutated(draw: st.DrawFn, whole: str) -> str:
+    """A text with some pieces removed, repeated or replaced."""
+    for _ in range(draw(st.integers(1, 4))):
+        begin = draw(st.integers(0, len(whole)))
+        end = draw(st.integers(begin, min(len(whole), begin + 30)))
+        other = draw(
+            st.text(max_size=8)
+            | st.sampled_from(["{", "[", "null", "1e999", "NaN", '"', "\n", "&a ", "*a", "!!python/name:os ", "9" * 5000])
+        )
+        whole = whole[:begin] + draw(st.sampled_from(["", other, whole[begin:end] * 2])) + whole[end:]
+    return whole
+
+
+@quickly
+@given(text=mutated(SPEC))
+def test_spec_with_mistakes(tmp_path: Path, text: str) -> None:
+    loads(tmp_path, text.encode("utf-8", "surrogatepass"))
+
+
+@quickly
+@given(section=st.sampled_from(["model", "dataset", "noise", "estimators", "run", "model.path", "noise.sigma", "run.seed"]), value=values)
+def test_spec_with_any_value(tmp_path: Path, section: str, value: Any) -> None:
+    document: dict[str, Any] = yaml.safe_load(SPEC)
+    *outer, last = section.split(".")
+    (document[outer[0]] if outer else document)[last] = value
+    loads(tmp_path, yaml.safe_dump(document, allow_unicode=True).encode("utf-8", "surrogatepass"))
+
+
+@quickly
+@given(document=values)
+def test_spec_of_any_document(tmp_path: Path, document: Any) -> None:
+    loads(tmp_path, yaml.safe_dump(document).encode("utf-8", "surrogatepass"))
+
+
+@quickly
+@given(
+    setting=st.text(max_size=30)
+    | st.builds("{}={}".format, st.sampled_from(["model.mean", "mc.samples", "run.seed", "noise"]), st.text(max_size=30))
+)
+def test_any_setting(tmp_path: Path, setting: str) -> None:
+    loads(tmp_path, SPEC.encode(), settings=[setting])
+
+
+rows = st.builds(
+    Row,
+    sample_id=st.text(st.characters(exclude_categories=["Cs"]), max_size=10),
+    label=st.none() | st.integers(0, 99),
+    predicted=st.integers(0, 99),
+    correct=st.none() | st.booleans(),
+    noise=st.just("gaussian"),
+    sigma=st.floats(0.001, 10),
+    estimator=st.sampled_from(["mc", "mc2"]),
+    quantity=st.just("p_robust"),
+    value=NUMBER,
+    lower=st.none() | NUMBER,
+    upper=st.none() | NUMBER,
+    std_error=st.none() | NUMBER,
+    flips_to=st.none() | st.integers(0, 99),
+    forwards=st.integers(0, 10**6),
+    backwards=st.integers(0, 10**6),
+    note=st.text(st.characters(exclude_categories=["Cs"]), max_size=10),
+    interval=st.just("clopper-pearson"),
+    votes=st.none() | st.lists(st.integers(0, 99), max_size=3).map(tuple),
+    details=st.none() | st.dictionaries(st.text(max_size=3), NUMBER, max_size=2),
+)
+
+
+@quickly
+@given(written=st.lists(rows, max_size=3))
+def test_results_read_back(written: list[Row]) -> None:
+    assert read_rows_json(rows_json(written)) == written
+    assert read_rows(rows_csv(written)) == [replace(row, votes=None, details=None) for row in written]
+
+
+ROWS = [
+    Row("a,b", 0, 0, True, "gaussian", 0.1, "mc", "p_robust", 0.8, 0.7, 0.9, 0.05, 1, 11, 0, "", "clopper-pearson", (8, 2)),
+    Row("c", None, 3, None, "gaussian", 0.1, "mc", "p_robust", 1.0, None, None, None, None, 11, 0, "note", "none", None, {"x": 0.5}),
+]
+
+
+@quickly
+@given(text=mutated(rows_csv(ROWS)) | st.text(max_size=200))
+def test_damaged_csv(text: str) -> None:
+    try:
+        read_rows(text)
+    except RobauditError as error:
+        in_one_line(error)
+
+
+@quickly
+@given(text=mutated(rows_json(ROWS)) | st.text(max_size=200))
+def test_damaged_json(text: str) -> None:
+    try:
+        found = read_rows_json(text)
+    except RobauditError as error:
+        in_one_line(error)
+    else:
+        rows_json(found)
+        rows_csv(found).encode()
+
+
+@quickly
+@given(column=st.sampled_from([*json.loads(rows_json(ROWS))["columns"], "votes", "details"]), value=values)
+def test_json_with_any_value(column: str, value: Any) -> None:
+    document = json.loads(rows_json(ROWS))
+    document["rows"][0][column] = value
+    try:
+        found = read_rows_json(json.dumps(document, default=str))
+    except RobauditError as error:
+        in_one_line(error)
+    else:
+        rows_csv(found).encode()
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("finished")
+    audit(load_spec(write(folder, digits(limit=3))), out=folder / "run")
+    return folder / "run"
+
+
+def shows(run: Path, name: str, text: str) -> None:
+    """Show a copy of a run with one file changed (and, of samples.json, its checksum put right)."""
+    copy = run.with_name("copy")
+    shutil.rmtree(copy, ignore_errors=True)
+    copy.mkdir()
+    for file in ("run.json", "samples.json"):
+        shutil.copy(run / file, copy / file)
+    content = text.encode("utf-8", "surrogatepass")
+    (copy / name).write_bytes(content)
+    if name == "samples.json":
+        info = json.loads((copy / "run.json").read_text())
+        info["files"][name] = hashlib.sha256(content).hexdigest()
+        (copy / "run.json").write_text(json.dumps(info))
+    try:
+        print_run(read_run(copy))
+    except RobauditError as error:
+        in_one_line(error)
+
+
+@quickly
+@given(data=st.data(), name=st.sampled_from(["run.json", "samples.json"]))
+def test_damaged_run(finished: Path, data: st.DataObject, name: str) -> None:
+    shows(finished, name, data.draw(mutated((finished / name).read_text())))
+
+
+@quickly
+@given(data=st.data(), value=values)
+def test_run_with_any_value(finished: Path, data: st.DataObject, value: Any) -> None:
+    document: dict[str, Any] = json.loads((finished / "run.json").read_text())
+    place: Any = document
+    key: Any = data.draw(st.sampled_from(sorted(document)))
+    while isinstance(place[key], dict | list) and place[key] and data.draw(st.booleans()):
+        place = place[key]
+        key = data.draw(st.sampled_from(sorted(place) if isinstance(place, dict) else range(len(place))))
+    place[key] = value
+    shows(finished, "run.json", json.dumps(document, default=str))
