@@ -17,7 +17,7 @@ class Setting:
     options: dict[str, Any]
 
 
-def settings(draws: int, linear: Sequence[int] = (5, 10, 50)) -> list[Setting]:
+def settings(draws: int, linear: Sequence[int] = (5, 10)) -> list[Setting]:
     """What is tried: mc with at most so many draws, mmse with those of ``linear``."""
     found = [Setting("mc", f"mc {n:,}", "mc", {"samples": n}) for n in (64, 128, 256, 512, 1024, 2048, 4096) if n <= draws]
     line = "logit_gaussian, samples"

@@ -36,7 +36,7 @@ class Trial:
     draws: int
     seeds: Sequence[int]
     say: Callable[[str], None]
-    linear: Sequence[int] = (5, 10, 50)
+    linear: Sequence[int] = (5, 10)
 
     def points(self) -> list[Point]:
         """Error and cost of every setting."""
