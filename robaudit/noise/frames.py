@@ -64,15 +64,25 @@ def orthogonal_frame(shape: tuple[int, int, int], generator: torch.Generator) ->
     lengths = torch.randn(patches, FRAME, FRAME, generator=generator, device=device).square().sum(2, keepdim=True).sqrt()
     draws = (_haar(patches, generator).float() * lengths).view(groups, down, across, FRAME, per, tall, wide)
     canvas = draws.permute(3, 0, 4, 1, 5, 2, 6).reshape(FRAME, groups * per, down * tall, across * wide)
-    top, left = (int(torch.randint(side, (1,), generator=generator, device=device)) for side in (tall, wide))
+    top, left = _offset(generator, tall, wide)
     return canvas[:, :channels, top : top + height, left : left + width].contiguous()
 
 
+def _offset(generator: torch.Generator, tall: int, wide: int) -> tuple[int, int]:
+    """Where the grid of patches begins. On CUDA it is taken from the generator's seed: to read a draw would wait for the device."""
+    if generator.device.type == "cpu":
+        top, left = (int(torch.randint(side, (1,), generator=generator)) for side in (tall, wide))
+        return top, left
+    seed = generator.initial_seed()
+    return seed % tall, (seed // 2**16) % wide
+
+
 def _haar(count: int, generator: torch.Generator) -> Tensor:
-    """Haar-distributed orthogonal matrices (count, 48, 48), float64: L^-1 G of normal G with G G^T = L L^T."""
+    """Haar-distributed orthogonal matrices (count, 48, 48), float64: L^-1 G of normal G with G G^T = L L^T.
+
+    Where G is singular to float64 (a probability of about 1e-13) its rows are only normalised: of uniform direction still.
+    """
     normal = torch.randn(count, FRAME, FRAME, generator=generator, device=generator.device).double()
     factor, failed = torch.linalg.cholesky_ex(normal @ normal.transpose(1, 2))
-    if bool(failed.any()):  # G is singular to float64: a probability of about 1e-13
-        return _haar(count, generator)
-    rows: Tensor = torch.linalg.solve_triangular(factor, normal, upper=False)
-    return rows
+    rows = torch.linalg.solve_triangular(factor, normal, upper=False)
+    return torch.where(failed[:, None, None] == 0, rows, torch.nn.functional.normalize(normal, dim=2))

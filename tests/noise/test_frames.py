@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import cast
 
 import pytest
 import torch
@@ -11,7 +12,8 @@ from hypothesis import strategies as st
 from scipy.stats import kstest
 
 from robaudit.noise import GaussianNoise
-from robaudit.noise.frames import FRAME, _haar, orthogonal_frame, patch_of
+from robaudit.noise.frames import FRAME, _haar, _offset, orthogonal_frame, patch_of
+from robaudit.noise.stream import block_seed, stream_key
 
 CPU = torch.device("cpu")
 SHAPES = [(3, 8, 8), (1, 9, 7), (2, 3, 4), (4, 5, 5), (5, 6, 3), (6, 4, 4), (12, 3, 2), (1, 1, 1)]
@@ -38,6 +40,33 @@ def test_directions_are_orthogonal() -> None:
     assert torch.allclose(rows @ rows.transpose(1, 2), identity, atol=1e-6)
     entries = rows[:, 5, 7] * math.sqrt(FRAME)
     assert abs(float(entries.mean())) < 5 / math.sqrt(200)
+
+
+class OnCuda:
+    """What a generator on a CUDA device says of itself."""
+
+    device = torch.device("cuda")
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+
+    def initial_seed(self) -> int:
+        return self.seed
+
+
+def test_the_grid_begins_anywhere() -> None:
+    """On CUDA by the seed alone, which the host knows."""
+    for seeds in ([generator(i) for i in range(300)], [OnCuda(block_seed(stream_key(0, "gaussian frames", "a"), i)) for i in range(300)]):
+        found = [_offset(cast(torch.Generator, seed), 4, 3) for seed in seeds]
+        counts = [found.count((top, left)) for top in range(4) for left in range(3)]
+        assert sum(counts) == 300
+        assert min(counts) > 5
+
+
+def test_singular_matrices_give_uniform_directions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.linalg, "cholesky_ex", lambda a: (torch.full_like(a, torch.nan), torch.ones(len(a), dtype=torch.int32)))
+    rows = _haar(3, generator())
+    assert torch.allclose(rows.norm(dim=2), torch.ones(3, FRAME, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("shape", SHAPES)
