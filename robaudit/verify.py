@@ -110,15 +110,14 @@ def verify(
     spec = AuditSpec.model_validate(run.info["spec"]).located(Path(run.info["spec_folder"]), run.info["name"])
     dataset = open_dataset(spec.dataset, base_dir=spec.base_dir, trust=trust)
     ids = list(dict.fromkeys(row.sample_id for row in run.rows))
-    if samples is not None and samples < len(ids):
+    ears = listener or Silent()
+    if samples is not None and any(BATCH_DEPENDENT in text for text in run.info["warnings"]):
+        ears.note("its model looks at all the images of a batch, so all samples are computed anew")
+    elif samples is not None and samples < len(ids):
         ids = random.Random(seed).sample(ids, samples)  # noqa: S311  no secret: any rows will do
     drawn = set(ids)
     rows = [row for row in run.rows if row.sample_id in drawn]
-    if samples is not None and any(BATCH_DEPENDENT in text for text in run.info["warnings"]):
-        (listener or Silent()).note("its model looks at all the images of a batch, so all samples are computed anew")
-        ids = list(dict.fromkeys(row.sample_id for row in run.rows))
-        drawn, rows = set(ids), list(run.rows)
-    found = _computed(run, spec, _subset(run, dataset, drawn), str(chosen), trust=trust, listener=listener or Silent())
+    found = _computed(run, spec, _subset(run, dataset, drawn), str(chosen), trust=trust, listener=ears)
     differences = [difference for row in rows for difference in _differences(run, row, found[row.key])]
     altered = [name for name in OUTPUTS if file_sha256(run.path / name) != run.info["files"].get(name)]
     return Verification(len(drawn), len(rows), tuple(differences), tuple(altered))
@@ -132,7 +131,7 @@ def _subset(run: Run, dataset: Dataset, ids: set[str]) -> Selected:
     before = {name: digest for part in RunFolder(run.path).parts() for name, digest in part.images.items()}
     for i in indices:
         sample = dataset[i]
-        if before.get(sample.id, image_digest(sample)) != image_digest(sample):
+        if sample.id in before and before[sample.id] != image_digest(sample):
             raise RunError(f"{dataset.where}: {sample.id}", "this image has changed since the run", "restore the data of the run")
     return Selected(dataset, indices)
 

@@ -7,7 +7,6 @@ import json
 import os
 import pickle
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from torch import nn
 
 from robaudit.errors import ModelError
 from robaudit.models.exported_graph import check_graph
+from tests.hostile.archives import rewrite
 from tests.models.conftest import load, pixels, refusal, small_net
 from tests.models.test_files import SMALL, script
 
@@ -43,20 +43,6 @@ def zipped_pickle(value: object) -> bytes:
     stream = io.BytesIO()
     torch.save(value, stream)
     return stream.getvalue()
-
-
-def rewrite(path: Path, change: Callable[[str, bytes], bytes | None], more: dict[str, bytes] | None = None) -> None:
-    """Write a zip archive again with members changed, dropped (None) or added."""
-    with zipfile.ZipFile(path) as archive:
-        members = {name: archive.read(name) for name in archive.namelist()}
-    root = next(iter(members)).partition("/")[0]
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, content in members.items():
-            changed = change(name, content)
-            if changed is not None:
-                archive.writestr(name, changed)
-        for name, content in (more or {}).items():
-            archive.writestr(f"{root}/{name}", content)
 
 
 @pytest.fixture
