@@ -8,7 +8,7 @@ from typing import Any
 
 from robaudit.errors import RunError
 from robaudit.identity import base_identity, identity
-from robaudit.runs import PartRecord, RunFolder
+from robaudit.runs import PartRecord, RunFolder, label_of
 from robaudit.spec import AuditSpec
 
 
@@ -86,13 +86,15 @@ def extended(spec: AuditSpec, info: Mapping[str, Any], where: str) -> AuditSpec:
     """
     old, new = info["spec"], spec.document()
     estimators = list(old["estimators"])
-    by_label = {_label(entry): entry for entry in estimators}
+    by_label = {label_of(entry): entry for entry in estimators}
     for entry in new["estimators"]:
-        same = by_label.setdefault(_label(entry), entry)
+        same = by_label.setdefault(label_of(entry), entry)
         if same is entry:
             estimators.append(entry)
         elif same != entry:
-            raise RunError(where, f"has run {_label(entry)} with other options ({same['options']})", "give the new one a label of its own")
+            raise RunError(
+                where, f"has run {label_of(entry)} with other options ({same['options']})", "give the new one a label of its own"
+            )
     limits = (old["dataset"]["limit"], new["dataset"]["limit"])
     document = {
         **new,
@@ -107,7 +109,3 @@ def _larger(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any] | 
     """The larger of two random subsets of the same seed, which contains the smaller."""
     samples = [document["dataset"]["sample"] for document in (old, new)]
     return None if None in samples else max(samples, key=lambda sample: int(sample["size"]))
-
-
-def _label(entry: Mapping[str, Any]) -> str:
-    return str(entry["options"].get("label") or entry["name"])

@@ -124,6 +124,11 @@ def quantity_document(quantity: Quantity) -> dict[str, Any]:
     return {key: None if isinstance(value, float) and math.isinf(value) else value for key, value in asdict(quantity).items()}
 
 
+def label_of(entry: Mapping[str, Any]) -> str:
+    """The name in the results of an estimator of a spec's document."""
+    return str(entry["options"].get("label") or entry["name"])
+
+
 def _quantity(values: Mapping[str, Any]) -> Quantity:
     low, high = (end if values[key] is None else values[key] for key, end in (("low", -math.inf), ("high", math.inf)))
     return Quantity(**{**values, "low": low, "high": high})
@@ -209,7 +214,7 @@ class RunFolder:
     def rows_so_far(self) -> list[Row]:
         """The rows of the parts, each once: samples as they came, noise levels and estimators as in the spec."""
         spec = self.info()["spec"]
-        labels = [entry["options"].get("label") or entry["name"] for entry in spec["estimators"]]
+        labels = [label_of(entry) for entry in spec["estimators"]]
         tasks = {task: i for i, task in enumerate((sigma, label) for sigma in spec["noise"]["sigma"] for label in labels)}
         rows = {row.key: row for part in self.parts() for row in part.rows}
         samples = {sample_id: i for i, sample_id in enumerate(dict.fromkeys(row.sample_id for row in rows.values()))}
