@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-_SPEED_ONLY = ("device", "batch_size")
+_SPEED_ONLY = ("device", "batch_size", "workers", "memory", "deterministic")
 
 
 def digest(document: object) -> str:
@@ -20,7 +20,7 @@ def identity(spec_document: Mapping[str, Any]) -> str:
     """sha256 of what a run computes: the spec without what changes only its speed."""
     document = json.loads(json.dumps(spec_document))
     for key in _SPEED_ONLY:
-        document["run"].pop(key)
+        document["run"].pop(key, None)
     return digest(document)
 
 

@@ -6,48 +6,14 @@ import math
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, field_validator, model_validator
+from pydantic import BeforeValidator, Field, PrivateAttr, field_validator, model_validator
 
-DATASET_KINDS = ("npz", "images", "manifest", "torchvision", "digits", "python")
+from robaudit.spec_datasets import DatasetSpec
+from robaudit.spec_fields import Bytes, Number, Part, Positive, as_tuple, no_bool
+
 SMALLEST_SIGMA, LARGEST_SIGMA = 1e-6, 1e3
+MOST_ROWS, MOST_WORKERS = 2**20, 64
 MODEL_FORMATS = ("torchscript", "pt2", "safetensors", "onnx", "python")
-
-
-def as_number(value: object) -> object:
-    """Read ``8/255`` as a number; leave everything else to the type check."""
-    if isinstance(value, str) and value.count("/") == 1:
-        over, under = value.split("/")
-        try:
-            return float(over) / float(under)
-        except (ValueError, ZeroDivisionError):
-            return value
-    return value
-
-
-def no_bool(value: object) -> object:
-    """Refuse YAML's true, false, yes and no where a number is meant (Python takes them for 1 and 0)."""
-    if isinstance(value, bool):
-        raise ValueError("must be a number")  # noqa: TRY004  pydantic reports a ValueError
-    return value
-
-
-def as_tuple(value: object) -> object:
-    """Let a single value stand for a list of one."""
-    if value is None or isinstance(value, list | tuple):
-        return value
-    return (value,)
-
-
-Number = Annotated[float, Field(allow_inf_nan=False), BeforeValidator(as_number), BeforeValidator(no_bool)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False), BeforeValidator(as_number), BeforeValidator(no_bool)]
-Whole = Annotated[int, BeforeValidator(no_bool)]
-Count = Annotated[int, Field(gt=0), BeforeValidator(no_bool)]
-
-
-class Part(BaseModel):
-    """A section of the spec: frozen, unknown keys are errors."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
 
 
 class ModelSpec(Part):
@@ -73,90 +39,6 @@ class ModelSpec(Part):
         if self.path is None and self.architecture is None:
             raise ValueError("needs a path (or, for format python, an architecture package.module:function)")
         return self
-
-
-class SampleSpec(Part):
-    """A seeded random subset, in the order of the data set."""
-
-    size: Count
-    seed: Whole = 0
-
-
-class BaseDatasetSpec(Part):
-    """What all kinds of data sets share."""
-
-    limit: Count | None = Field(None, description="audit the first N samples")
-    sample: SampleSpec | None = Field(None, description="audit a random subset instead: {size: 1000, seed: 0}")
-    class_names: tuple[str, ...] | None = Field(None, description="names by class index; class folders map by these, else sorted")
-
-    @model_validator(mode="after")
-    def _one_selection(self) -> BaseDatasetSpec:
-        if self.limit is not None and self.sample is not None:
-            raise ValueError("limit and sample exclude each other; keep one")
-        return self
-
-
-class NpzSpec(BaseDatasetSpec):
-    """Arrays in a NumPy .npz file."""
-
-    kind: Literal["npz"]
-    path: str
-    images_key: str = "images"
-    labels_key: str | None = Field("labels", description="null: no labels")
-    layout: Literal["nchw", "nhwc", "nhw"] | None = Field(None, description="guessed from the shape when absent")
-    scale: Positive | None = Field(None, description="pixels are divided by it; uint8: 255 when absent, float: 1")
-
-
-class ImageOptions(BaseDatasetSpec):
-    """How image files become tensors."""
-
-    resize: Count | tuple[Count, Count] | None = Field(None, description="shorter side, or [height, width]")
-    crop: Count | tuple[Count, Count] | None = Field(None, description="centre crop, after the resize")
-    channels: Literal[1, 3] = 3
-
-
-class ImagesSpec(ImageOptions):
-    """A folder with one folder of images for each class."""
-
-    kind: Literal["images"]
-    path: str
-
-
-class ManifestSpec(ImageOptions):
-    """A CSV file with columns path, label and optionally id; paths are relative to the CSV file."""
-
-    kind: Literal["manifest"]
-    path: str
-
-
-class TorchvisionSpec(ImageOptions):
-    """A data set of torchvision.datasets by its name."""
-
-    kind: Literal["torchvision"]
-    name: str = Field(description="class name in torchvision.datasets, for example CIFAR10")
-    root: str
-    split: str | None = Field("test", description="test or train (or what the data set's own split option takes)")
-    download: bool = False
-    options: dict[str, Any] = Field(default_factory=dict, description="further keyword arguments of the data set")
-    channels: Literal[1, 3] | None = None  # type: ignore[assignment]
-
-
-class DigitsSpec(BaseDatasetSpec):
-    """scikit-learn's handwritten digits, 1 x 8 x 8, 10 classes: embedded, needs no file."""
-
-    kind: Literal["digits"]
-    split: Literal["train", "test", "all"] = "test"
-
-
-class PythonDatasetSpec(BaseDatasetSpec):
-    """A Python function that returns an indexable collection of (pixels, label) or (pixels, label, id); needs --trust."""
-
-    kind: Literal["python"]
-    target: str = Field(description="package.module:function")
-    options: dict[str, Any] = Field(default_factory=dict)
-
-
-DatasetSpec = Annotated[NpzSpec | ImagesSpec | ManifestSpec | TorchvisionSpec | DigitsSpec | PythonDatasetSpec, Field(discriminator="kind")]
 
 
 class NoiseSpec(Part):
@@ -208,15 +90,22 @@ Precision = Literal["fp32", "tf32", "bf16", "fp64"]
 
 
 class RunSpec(Part):
-    """How to run it; only seed and precision can change a number."""
+    """How to run it; only seed and precision can change a number (device and deterministic its last digits)."""
 
     seed: Annotated[int, Field(ge=0, lt=2**63), BeforeValidator(no_bool)] = 0
     device: str = Field("auto", description="cpu, cuda, cuda:1 or auto")
-    batch_size: Literal["auto"] | Count = "auto"
+    batch_size: Literal["auto"] | Annotated[int, Field(gt=0, le=MOST_ROWS), BeforeValidator(no_bool)] = "auto"
     precision: Precision = Field(
         "fp32",
         description="of the network: tf32 (CUDA) and bf16 (noisy passes without gradients) are faster; probabilities are always float64",
     )
+    workers: Literal["auto"] | Annotated[int, Field(ge=0, le=MOST_WORKERS), BeforeValidator(no_bool)] = Field(
+        "auto", description="threads that read and decode images ahead of the network; 0: none; auto: 4 with CUDA, 0 on the CPU"
+    )
+    memory: Literal["auto"] | Bytes = Field(
+        "auto", description="memory to stay within, as 4GB or 512MiB (main memory; CUDA's is measured); auto: what the machine leaves free"
+    )
+    deterministic: bool = Field(False, description="the same bits from every run on one kind of CUDA device, at some cost in speed")
 
 
 class AuditSpec(Part):

@@ -9,7 +9,7 @@ from typing import get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from robaudit import spec
+from robaudit import spec_datasets
 from robaudit.errors import SpecError, did_you_mean
 
 Location = tuple[int | str, ...]
@@ -49,7 +49,7 @@ def explain(error: ValidationError, model: type[BaseModel], where: str, lines: M
     if kind == "missing":
         return SpecError(place, f"the key {key!r} is missing", _description(model, first["loc"]))
     if kind in ("union_tag_invalid", "union_tag_not_found"):
-        choices = spec.DATASET_KINDS
+        choices = spec_datasets.DATASET_KINDS
         named = given.get("kind") if isinstance(given, dict) else None
         remedy = did_you_mean(str(named), choices) if named else "kind: " + " | ".join(choices)
         return SpecError(place, f"{key}.kind: " + (f"{named!r} is no known kind" if named else "is missing"), remedy)
@@ -84,8 +84,15 @@ def _is_tag(location: Sequence[int | str], i: int) -> bool:
 
 
 def _kinds() -> dict[str, type[BaseModel]]:
-    classes = (spec.NpzSpec, spec.ImagesSpec, spec.ManifestSpec, spec.TorchvisionSpec, spec.DigitsSpec, spec.PythonDatasetSpec)
-    return dict(zip(spec.DATASET_KINDS, classes, strict=True))
+    classes = (
+        spec_datasets.NpzSpec,
+        spec_datasets.ImagesSpec,
+        spec_datasets.ManifestSpec,
+        spec_datasets.TorchvisionSpec,
+        spec_datasets.DigitsSpec,
+        spec_datasets.PythonDatasetSpec,
+    )
+    return dict(zip(spec_datasets.DATASET_KINDS, classes, strict=True))
 
 
 def _owner(model: type[BaseModel], location: Sequence[int | str]) -> type[BaseModel] | None:

@@ -29,6 +29,13 @@ def estimate(
     device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1 or auto.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Audit the first N samples.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of the noise.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=0, help="Threads that read and decode images ahead. Default: 4 with CUDA, 0 on the CPU.")
+    ] = None,
+    memory: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Main memory to stay within, as 4GB. Default: what the machine leaves.")
+    ] = None,
+    deterministic: Annotated[bool, typer.Option("--deterministic", help="CUDA: the same bits from every run.")] = False,
     trust: Annotated[bool, typer.Option("--trust", help="Allow Python code that the spec names (module:function).")] = False,
     on_error: Annotated[OnError, typer.Option(help="At an unusable sample: stop, or skip and list it.")] = OnError.STOP,
     extend: Annotated[bool, typer.Option("--extend", help="Add a larger limit, another sigma or estimator to an existing run.")] = False,
@@ -48,6 +55,9 @@ def estimate(
         ("dataset", "limit"): limit,
         ("run", "seed"): seed,
         ("run", "device"): device,
+        ("run", "workers"): workers,
+        ("run", "memory"): memory,
+        ("run", "deterministic"): deterministic or None,
     }
     asked = load_spec(
         spec,

@@ -25,7 +25,7 @@ from torch import Tensor
 from robaudit.datasets.files import reason
 from robaudit.datasets.pixels import as_pixels
 from robaudit.errors import SampleError
-from robaudit.spec import ImageOptions
+from robaudit.spec_datasets import ImageOptions
 
 FORMATS = ("BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
 """What Pillow may decode: plain rasters. Others (EPS) start programs of the machine."""

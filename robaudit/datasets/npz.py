@@ -14,7 +14,7 @@ from robaudit.datasets.files import find
 from robaudit.datasets.npz_file import Member, member
 from robaudit.datasets.pixels import as_pixels, known_scale
 from robaudit.errors import DataError
-from robaudit.spec import NpzSpec
+from robaudit.spec_datasets import NpzSpec
 
 _MOST_VALUES, _MOST_LABELS = 3 * 2**24, 2**25
 _FIRST_BYTES = 64 << 20  # of a compressed array, read at the first access; then twice as much each time

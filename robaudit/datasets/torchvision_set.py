@@ -19,7 +19,7 @@ from robaudit.datasets.files import name_text, reason
 from robaudit.datasets.pixels import as_label, as_pixels
 from robaudit.errors import DataError, SampleError, did_you_mean
 from robaudit.files import expanded
-from robaudit.spec import TorchvisionSpec
+from robaudit.spec_datasets import TorchvisionSpec
 
 _OURS = {"root": "root", "download": "download", "transform": "resize, crop and channels", "transforms": "resize, crop and channels"}
 

@@ -25,7 +25,7 @@ from PIL import Image
 
 from robaudit.datasets import open_dataset
 from robaudit.errors import SampleError
-from robaudit.spec import TorchvisionSpec
+from robaudit.spec_datasets import TorchvisionSpec
 from tests.hostile.case import USUAL, Case
 from tests.hostile.client import ROOT, Answer, Server, homes, shown, snapshot
 from tests.hostile.data import DATA, image_contents, ten_folders

@@ -21,7 +21,8 @@ from robaudit.estimators.work import CleanPass, Work
 from robaudit.models import LogitModel, load_model
 from robaudit.models.architectures import ARCHITECTURES
 from robaudit.noise import GaussianNoise
-from robaudit.spec import ModelSpec, NpzSpec
+from robaudit.spec import ModelSpec
+from robaudit.spec_datasets import NpzSpec
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from robaudit.datasets import open_dataset
 from robaudit.datasets.base import Dataset
 from robaudit.datasets.manifest_scan import scan
 from robaudit.errors import DataError, SampleError
-from robaudit.spec import ManifestSpec
+from robaudit.spec_datasets import ManifestSpec
 
 
 def opened(folder: Path, text: str | bytes, **options: Any) -> Dataset:

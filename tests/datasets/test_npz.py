@@ -20,7 +20,7 @@ from robaudit.datasets import open_dataset
 from robaudit.datasets.base import Dataset
 from robaudit.datasets.npz import NpzDataset
 from robaudit.errors import DataError, SampleError
-from robaudit.spec import NpzSpec
+from robaudit.spec_datasets import NpzSpec
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "data"
 IMAGES = np.arange(4 * 3 * 5 * 6, dtype=np.uint8).reshape(4, 3, 5, 6)

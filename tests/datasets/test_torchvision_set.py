@@ -20,7 +20,7 @@ from torchvision import datasets
 from robaudit.datasets import open_dataset
 from robaudit.datasets.base import Dataset
 from robaudit.errors import DataError, SampleError
-from robaudit.spec import TorchvisionSpec
+from robaudit.spec_datasets import TorchvisionSpec
 
 RNG = np.random.default_rng(5)
 

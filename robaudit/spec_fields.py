@@ -1,0 +1,57 @@
+"""What kinds of values does a spec hold: numbers that may be written 8/255, counts, sizes, frozen sections (imports no torch)?"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+
+def as_number(value: object) -> object:
+    """Read ``8/255`` as a number; leave everything else to the type check."""
+    if isinstance(value, str) and value.count("/") == 1:
+        over, under = value.split("/")
+        try:
+            return float(over) / float(under)
+        except (ValueError, ZeroDivisionError):
+            return value
+    return value
+
+
+def as_bytes(value: object) -> object:
+    """Read ``4GB``, ``512 MiB`` or ``1.5g`` as a number of bytes; refuse other text; leave everything else to the type check."""
+    if not isinstance(value, str):
+        return value
+    match = re.fullmatch(r"\s*(\d{1,15}(?:\.\d{1,6})?)\s*([kmgt]?)(i?)b?\s*", value, re.ASCII | re.IGNORECASE)
+    if match is None:
+        raise ValueError("must be an amount of memory such as 4GB or 512MiB")
+    return round(float(match[1]) * (1024 if match[3] else 1000) ** " kmgt".index(match[2].lower() or " "))
+
+
+def no_bool(value: object) -> object:
+    """Refuse YAML's true, false, yes and no where a number is meant (Python takes them for 1 and 0)."""
+    if isinstance(value, bool):
+        raise ValueError("must be a number")  # noqa: TRY004  pydantic reports a ValueError
+    return value
+
+
+def as_tuple(value: object) -> object:
+    """Let a single value stand for a list of one."""
+    if value is None or isinstance(value, list | tuple):
+        return value
+    return (value,)
+
+
+Number = Annotated[float, Field(allow_inf_nan=False), BeforeValidator(as_number), BeforeValidator(no_bool)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False), BeforeValidator(as_number), BeforeValidator(no_bool)]
+Whole = Annotated[int, BeforeValidator(no_bool)]
+Count = Annotated[int, Field(gt=0), BeforeValidator(no_bool)]
+Bytes = Annotated[int, Field(gt=0, lt=2**63), BeforeValidator(as_bytes), BeforeValidator(no_bool)]
+"""A size in bytes; 4GB (10^9) and 4GiB (2^30) are understood."""
+
+
+class Part(BaseModel):
+    """A section of the spec: frozen, unknown keys are errors."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
