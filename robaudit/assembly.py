@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import nn
 
-from robaudit.estimators.engine import Engine
-from robaudit.estimators.memory import measured_rows
+from robaudit import registry
+from robaudit.budget import chunk_images, memory_limit, room
+from robaudit.checks import BATCH_DEPENDENT
+from robaudit.estimators.engine import Engine, Fitting
+from robaudit.estimators.memory import free_bytes, measured_rows
+from robaudit.estimators.pilot import fitting_passes
 from robaudit.files import expanded
 from robaudit.models import LogitModel, from_module, load_model
 from robaudit.models.precision import PIXELS
 from robaudit.noise import GaussianNoise
+from robaudit.pace import Pace
+from robaudit.plan import Task
 from robaudit.spec import AuditSpec
+
+_STEADY_BYTES = 2**29  # for a chunk whose size is not to depend on what is free, unless that is less
 
 
 def make_model(spec: AuditSpec, given: nn.Module | None, device: torch.device, *, trust: bool) -> LogitModel:
@@ -19,28 +29,51 @@ def make_model(spec: AuditSpec, given: nn.Module | None, device: torch.device, *
 
     Raises:
         ModelError: it cannot be made.
+        RobauditError: with it, the process holds as much memory as it may.
     """
     dtype = PIXELS[spec.run.precision]
     options = spec.model
     if given is not None:
-        return from_module(
+        network = from_module(
             given, mean=options.mean, std=options.std, output=options.output, dtype=dtype, device=device, clip=spec.noise.clip, name="model"
         )
-    path = None if options.path is None else spec.base_dir / expanded(options.path)
-    return load_model(options, path, base_dir=spec.base_dir, device=device, dtype=dtype, trust=trust, clip=spec.noise.clip)
+    else:
+        path = None if options.path is None else spec.base_dir / expanded(options.path)
+        network = load_model(options, path, base_dir=spec.base_dir, device=device, dtype=dtype, trust=trust, clip=spec.noise.clip)
+    memory_limit(spec.run.memory)  # say at once if there is none left
+    return network
 
 
 def make_engine(spec: AuditSpec, model: LogitModel, noisy: LogitModel, classes: int, image: torch.Tensor) -> Engine:
-    """Where the passes of the spec's run go.
+    """Where the passes of the spec's run go: as many rows at once as the rule says, or as fit into memory.
 
     Args:
-        spec: seed, precision and batch size.
+        spec: seed, precision, batch size, memory and estimators.
         model: for clean passes and gradients.
         noisy: for noisy passes without gradients.
         classes: number of logits.
         image: one image, for its shape.
     """
     noise = GaussianNoise(spec.run.seed, model.device, model.dtype)
-    batch_size = None if spec.run.batch_size == "auto" else spec.run.batch_size
-    most_rows = measured_rows(noisy, image) if batch_size is None else None
-    return Engine(model, noise, classes, batch_size, noisy=noisy, most_rows=most_rows)
+    if spec.run.batch_size != "auto":
+        return Engine(model, noise, classes, spec.run.batch_size, noisy=noisy)
+    if model.device.type == "cuda":  # what is free differs from run to run
+        fits = None if spec.run.deterministic else Fitting(measured_rows(noisy, image))
+        return Engine(model, noise, classes, noisy=noisy, fitting=fits)
+    gradients = any("gradients" in chosen.estimator.needs for chosen in registry.build(spec.estimators))
+    fit = fitting_passes(noisy, model if gradients else None, image, classes, room(memory_limit(spec.run.memory)))
+    return Engine(model, noise, classes, noisy=noisy, fitting=fit)
+
+
+def make_pace(spec: AuditSpec, engine: Engine, tasks: Sequence[Task], image: torch.Tensor, warnings: Sequence[str]) -> Pace:
+    """How many images the spec's run computes at once.
+
+    As many as fit into memory beside the passes and take about a second. The number may follow the time that chunks take, unless rows
+    depend on the rest of their chunk: where the model looks at the whole batch, and on CUDA (in the last digits) if it shall be
+    deterministic.
+    """
+    device, dtype = engine.model.device, engine.model.dtype
+    timed = not (spec.run.deterministic and device.type == "cuda") and not any(BATCH_DEPENDENT in text for text in warnings)
+    free = room(memory_limit(spec.run.memory)) - engine.pass_bytes if device.type == "cpu" else free_bytes(device)
+    most = chunk_images(free if timed else min(free, _STEADY_BYTES), tasks, engine.classes, image.numel() * dtype.itemsize // 4)
+    return Pace(tasks, engine.classes, image.numel(), most=most, timed=timed)

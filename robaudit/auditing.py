@@ -2,35 +2,41 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from robaudit import registry
-from robaudit.assembly import make_engine, make_model
+from robaudit.assembly import make_engine, make_model, make_pace
 from robaudit.checks import InputCheck, check_input
 from robaudit.datasets import open_dataset
+from robaudit.datasets.ahead import default_workers
 from robaudit.datasets.base import Dataset
 from robaudit.datasets.first import first_samples
-from robaudit.errors import ModelError, NothingLeftError, RunError
+from robaudit.deterministic import deterministic
+from robaudit.errors import ModelError, NothingLeftError
 from robaudit.estimators.engine import Engine
-from robaudit.files import locked
 from robaudit.finish import finish
 from robaudit.identity import base_identity, identity
+from robaudit.ledger import Ledger
+from robaudit.locks import Lock, locked
 from robaudit.loop import Loop, OnError
 from robaudit.models import LogitModel
 from robaudit.models.precision import for_noisy_passes, rounded_products
-from robaudit.plan import tasks_of
+from robaudit.plan import Task, tasks_of
 from robaudit.precision_check import precision_effects
 from robaudit.progress import Listener, Silent
-from robaudit.provenance import device_name, pick_device, versions
-from robaudit.resume import default_out, existing_info, extended, refuse_changed_data
+from robaudit.provenance import device_name, pick_device, plugins, versions
+from robaudit.results import results
+from robaudit.resume import default_out, existing_info, extended, refuse_another_machine, refuse_changed_data
+from robaudit.run_folder import SCHEMA_VERSION, RunFolder
 from robaudit.runlog import Logged
-from robaudit.runs import SCHEMA_VERSION, Run, RunFolder, read_run
+from robaudit.runs import Run, read_run
 from robaudit.spec import AuditSpec
 from robaudit.spec_file import load_spec
 
@@ -45,6 +51,7 @@ def audit(
     model: nn.Module | None = None,
     dataset: Dataset | None = None,
     listener: Listener | None = None,
+    command: str | None = None,
 ) -> Run:
     """Estimate every sample's robustness and write (or resume) a run folder.
 
@@ -57,6 +64,7 @@ def audit(
         model: audit this network instead of loading the one the spec names (mean, std and output still apply).
         dataset: audit these samples instead of opening the data set the spec names.
         listener: hears notes, warnings and progress.
+        command: what the user typed, for run.json.
 
     Returns:
         The finished run.
@@ -72,16 +80,63 @@ def audit(
     old = existing_info(folder, asked, extend=extend)
     if old is not None:
         asked = extended(asked, old, str(folder.path))
-    estimators = registry.build(asked.estimators)
     device = pick_device(asked.run.device)
-    samples = dataset if dataset is not None else open_dataset(asked.dataset, base_dir=asked.base_dir, trust=trust)
+    with deterministic(asked.run.deterministic, device), rounded_products(asked.run.precision == "tf32"):
+        ready = _prepare(asked, old, folder, model, dataset, device, ears, trust=trust, skip_bad=on_error == "skip")
+        folder.create()
+        with locked(folder.path) as lock:
+            _carry_out(ready, folder, old, on_error, ears, command, lock)
+    run = read_run(folder.path)
+    for text in run.info["warnings"][len(ready.check.warnings) :]:
+        ears.warn(text)
+    return run
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """An audit whose parts fit each other.
+
+    Attributes:
+        spec: with what an existing run holds.
+        tasks: every estimator at every noise level.
+        samples: the data set.
+        workers: threads that read it ahead.
+        engine: model and noise.
+        image: one image, for its shape.
+        check: what the first images say.
+        effects: what a lower precision changes, for run.json.
+    """
+
+    spec: AuditSpec
+    tasks: tuple[Task, ...]
+    samples: Dataset
+    workers: int
+    engine: Engine
+    image: Tensor
+    check: InputCheck
+    effects: Mapping[str, Any]
+
+
+def _prepare(
+    spec: AuditSpec,
+    old: Mapping[str, Any] | None,
+    folder: RunFolder,
+    model: nn.Module | None,
+    dataset: Dataset | None,
+    device: torch.device,
+    ears: Listener,
+    *,
+    trust: bool,
+    skip_bad: bool,
+) -> _Ready:
+    """Load and check everything before anything dear is computed or written."""
+    estimators = registry.build(spec.estimators)
+    samples = dataset if dataset is not None else open_dataset(spec.dataset, base_dir=spec.base_dir, trust=trust)
     if len(samples) == 0:
         raise NothingLeftError(samples.where, "the data set is empty", "give it samples")
-    network = make_model(asked, model, device, trust=trust)
-    if old is not None and old["model"]["sha256"] != network.sha256:
-        raise RunError(str(folder.path), "was made with other weights", "choose another --out")
-    if old is not None and old["device"].partition(" ")[0].partition(":")[0] != device.type:
-        raise RunError(str(folder.path), f"was begun on {old['device']}, where the noise is another", "choose another --out")
+    network = make_model(spec, model, device, trust=trust)
+    if old is not None:
+        refuse_another_machine(old, network, device, str(folder.path), ears)
     for text in network.notes:
         ears.note(text)
     needs_gradients = [chosen.label for chosen in estimators if "gradients" in chosen.estimator.needs]
@@ -89,40 +144,67 @@ def audit(
         raise ModelError(
             network.name, f"has no gradients, and {needs_gradients[0]} needs them", "use mc or softmax, or another format of the model"
         )
-    noisy = for_noisy_passes(network, asked.run.precision)
-    rounded, skip_bad = asked.run.precision == "tf32", on_error == "skip"
-    with rounded_products(rounded):
-        check = check_input(network, samples, gradients=bool(needs_gradients), skip_bad=skip_bad)
-        _say(check, ears)
-        image = next(first_samples(samples, 1, skip_bad=skip_bad)).pixels
-        engine = make_engine(asked, network, noisy, check.classes, image)
-        effects = _effects(asked, engine, samples, ears, skip_bad=skip_bad)
-    folder.create()
-    with rounded_products(rounded), locked(folder.path):
-        parts = folder.parts()
-        refuse_changed_data(parts, check.seen, samples.where)
-        info = {
-            **_info(asked, network, samples, device, check),
-            "batch_rows": engine.rows(image.shape),
-            **effects,
-            "started": old["started"] if old else _now(),
-        }
-        if old is None or old["identity"] != info["identity"]:
-            folder.write_info(info)
-        finished = old is not None and old["status"] == "complete" and old["identity"] == info["identity"] and folder.whole(old)
-        if not finished:
-            ears.open(folder.path)
-        tasks = tasks_of(asked.noise.sigma, estimators)
-        with ears.until_interrupted():
-            new = Loop(folder, samples, engine, tasks, on_error, ears).run(parts)
-        if new or not finished:
-            finish(folder, info, samples, tasks, [*parts, *new])
-        else:
-            ears.note(f"{folder.path}: this run is complete; nothing was recomputed")
-    run = read_run(folder.path)
-    for text in run.info["warnings"][len(check.warnings) :]:
-        ears.warn(text)
-    return run
+    noisy = for_noisy_passes(network, spec.run.precision)
+    check = check_input(network, samples, gradients=bool(needs_gradients), skip_bad=skip_bad)
+    _say(check, ears)
+    image = next(first_samples(samples, 1, skip_bad=skip_bad)).pixels
+    engine = make_engine(spec, network, noisy, check.classes, image)
+    return _Ready(
+        spec=spec,
+        tasks=tasks_of(spec.noise.sigma, estimators),
+        samples=samples,
+        workers=default_workers(spec.run.workers, device, spec.dataset.kind if dataset is None else "python"),
+        engine=engine,
+        image=image,
+        check=check,
+        effects=_effects(spec, engine, samples, ears, skip_bad=skip_bad),
+    )
+
+
+def _carry_out(
+    ready: _Ready, folder: RunFolder, old: Mapping[str, Any] | None, on_error: OnError, ears: Logged, command: str | None, lock: Lock
+) -> None:
+    """Compute what the run folder, which is locked, lacks, and write its outputs.
+
+    The run.json of a complete run stays as it is until the outputs of its extension are there.
+    """
+    spec, samples, tasks, engine = ready.spec, ready.samples, ready.tasks, ready.engine
+    folder.clean()
+    ledger = Ledger(samples, tasks)
+    for number in folder.parts.numbers():
+        part = folder.parts.read(number)
+        refuse_changed_data(part, ready.check.seen, samples.where)
+        ledger.take(number, part)
+    device = engine.model.device
+    info = {
+        **_info(spec, engine.model, samples, device, ready.check),
+        "batch_rows": engine.rows(ready.image.shape),
+        **ready.effects,
+        "plugins": plugins([task.chosen for task in tasks]),
+        **_history(old, command, device),
+    }
+    complete = old is not None and old["status"] == "complete"
+    finished = old is not None and complete and old["identity"] == info["identity"] and folder.whole(old)
+    if not complete:
+        folder.write_info(info)
+    if not finished:
+        ears.open(folder.path)
+    pace = make_pace(spec, engine, tasks, ready.image, ready.check.warnings)
+    with ears.until_interrupted():
+        new = Loop(folder.parts, samples, engine, ledger, pace, on_error, ears, ready.workers, still_ours=lock.check).run()
+    if finished and not new:
+        ears.note(f"{folder.path}: this run is complete; nothing was recomputed")
+        return
+    lock.check()
+    finish(folder, info, results(samples, tasks, ledger, folder.parts), tasks, ledger.seconds)
+
+
+def _history(old: Mapping[str, Any] | None, command: str | None, device: torch.device) -> dict[str, Any]:
+    """When the run began, and all its sessions, this one included."""
+    now = _now()
+    session = {"started": now, "command": command, "device": device_name(device), "robaudit": versions()["robaudit"]}
+    before = [] if old is None else old.get("sessions", [])
+    return {"started": now if old is None else old["started"], "command": command, "sessions": [*before, session]}
 
 
 def _effects(spec: AuditSpec, engine: Engine, dataset: Dataset, ears: Listener, *, skip_bad: bool) -> dict[str, Any]:

@@ -3,46 +3,121 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
+import re
+import secrets
 import stat
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from robaudit.errors import RunError
 
+_LEFTOVER = re.compile(r"\..+\.[0-9a-f]{16}\.tmp", re.DOTALL)
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write to a temporary neighbour, fsync, rename over ``path``, fsync the folder.
+
+class Sink:
+    """Takes what a file is to hold, piece by piece."""
+
+    def __init__(self, path: Path, file: BinaryIO) -> None:
+        self._path, self._file, self._digest = path, file, hashlib.sha256()
+
+    def write(self, data: bytes) -> None:
+        """Add these bytes.
+
+        Raises:
+            RunError: the file system refuses.
+        """
+        with _refusals(self._path):
+            self._file.write(data)
+        self._digest.update(data)
+
+    @property
+    def sha256(self) -> str:
+        """Of all that was written so far (hex)."""
+        return self._digest.hexdigest()
+
+
+@contextlib.contextmanager
+def writing(path: Path, check: Callable[[], None] | None = None) -> Iterator[Sink]:
+    """Write to a temporary neighbour; at the end fsync it, rename it over ``path`` and fsync the folder.
+
+    Whatever is raised before the rename, the old file is untouched and the temporary one removed. A killed process leaves the
+    temporary one behind: see :func:`remove_leftovers`.
+
+    Args:
+        path: the file.
+        check: raises if the folder is not the right one (as :meth:`robaudit.locks.Lock.check`). It is asked when the folder is
+            open, and all that follows goes into that one, even if another gets its name meanwhile.
 
     Raises:
-        RunError: the file system refuses (full, read-only, gone); the old file is untouched.
+        RunError: the file system refuses (full, read-only, gone).
     """
-    temporary: str | None = None
+    with _refusals(path):
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
+        if check is not None:
+            check()
+        with _writing_in(folder, path) as sink:
+            yield sink
+    finally:
+        os.close(folder)
+
+
+@contextlib.contextmanager
+def _writing_in(folder: int, path: Path) -> Iterator[Sink]:
+    name = f".{path.name[:50]}.{secrets.token_hex(8)}.tmp"  # no longer than a file's name may be
+    with _refusals(path):
+        handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder)
+    file = os.fdopen(handle, "wb")
+    try:
+        yield Sink(path, file)
+        with _refusals(path):
             file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
-        temporary = None
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
+            os.fchmod(handle, 0o644)
+            os.fsync(handle)
+            file.close()
+            os.replace(name, path.name, src_dir_fd=folder, dst_dir_fd=folder)
             os.fsync(folder)
-        finally:
-            os.close(folder)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            file.close()
+        with contextlib.suppress(OSError):
+            os.unlink(name, dir_fd=folder)
+        raise
+
+
+def write_atomically(path: Path, data: bytes, check: Callable[[], None] | None = None) -> None:
+    """Write a whole file as :func:`writing` does.
+
+    Raises:
+        RunError: the file system refuses (full, read-only, gone).
+    """
+    with writing(path, check) as sink:
+        sink.write(data)
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove the temporary files that killed processes left in a folder; nobody else may be writing there.
+
+    Raises:
+        RunError: the file system refuses.
+    """
+    with _refusals(folder):
+        for path in folder.iterdir():
+            if _LEFTOVER.fullmatch(path.name) and path.is_file() and not path.is_symlink():
+                path.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _refusals(path: Path) -> Iterator[None]:
+    """What the file system refuses, as a user reads it."""
+    try:
+        yield
     except OSError as error:
         raise RunError(str(path), f"cannot be written: {error.strerror or error}", "free the disk or choose another folder") from error
-    finally:
-        if temporary is not None:
-            with contextlib.suppress(OSError):
-                Path(temporary).unlink()
 
 
 def expanded(written: str) -> Path:
@@ -111,8 +186,8 @@ def read_with_checksum(path: Path) -> Any:
         digest, _, rest = _content(path).partition(b"\n")
     except OSError as error:
         raise RunError(str(path), f"cannot be read: {error.strerror or error}") from error
-    body = rest.removesuffix(b"\n")
-    if hashlib.sha256(body).hexdigest().encode() != digest:
+    body = rest[:-1]
+    if not rest.endswith(b"\n") or hashlib.sha256(body).hexdigest().encode() != digest:
         raise RunError(
             str(path), "is damaged (its checksum does not match)", "delete this file and run the same command: its samples are redone"
         )
@@ -122,24 +197,3 @@ def read_with_checksum(path: Path) -> Any:
         raise RunError(
             str(path), "is damaged (not valid JSON)", "delete this file and run the same command: its samples are redone"
         ) from error
-
-
-@contextlib.contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock; it dies with the process.
-
-    Raises:
-        RunError: another process holds it, or the folder cannot be written.
-    """
-    try:
-        handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        raise RunError(str(folder), f"cannot be written: {error.strerror or error}", "choose another --out") from error
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise RunError(str(folder), "another robaudit is writing here", "wait for it, or choose another --out") from error
-        yield
-    finally:
-        os.close(handle)

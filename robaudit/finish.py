@@ -3,100 +3,133 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from typing import Any
 
-from robaudit.datasets.base import Dataset
 from robaudit.errors import NothingLeftError
+from robaudit.files import writing
+from robaudit.parts import Skip
 from robaudit.plan import Task
-from robaudit.provenance import data_digest
 from robaudit.reports.csv_text import rows_csv
-from robaudit.reports.json_text import rows_json, summary_json
+from robaudit.reports.json_text import rows_json_chunks, summary_json
+from robaudit.results import SampleResults
 from robaudit.rows import Row
-from robaudit.runs import PartRecord, RunFolder, Skip, quantity_document
-from robaudit.summary.overall import summarise
+from robaudit.run_folder import RunFolder
+from robaudit.runs import quantity_document
+from robaudit.summary.overall import Overview
 
 
-def finish(folder: RunFolder, info: Mapping[str, Any], dataset: Dataset, tasks: Sequence[Task], parts: Sequence[PartRecord]) -> None:
-    """Join the parts, in the order of the data set and the spec, and mark the run complete.
+class _Tally:
+    """Sees every sample of a run once, and knows at the end what there is to say of all of them."""
+
+    def __init__(self, tasks: Sequence[Task]) -> None:
+        self.quantities = {task.chosen.estimator.quantity.name: task.chosen.estimator.quantity for task in tasks}
+        self.overview = Overview(self.quantities)
+        self.reviews = {(t.sigma, t.chosen.label): review for t in tasks if (review := t.chosen.estimator.review()) is not None}
+        self.skipped: list[Skip] = []
+        self.samples = self.labelled = self.rows = self.forwards = self.backwards = 0
+        self.digest = hashlib.sha256()
+
+    def rows_of(self, found: Iterable[SampleResults]) -> Iterator[Row]:
+        """The rows, each seen when it is taken."""
+        for sample in found:
+            if sample.skip is not None:
+                self.skipped.append(sample.skip)
+            if sample.rows:
+                first = sample.rows[0]
+                self.samples += 1
+                self.labelled += first.label is not None
+                self.digest.update(f"{first.sample_id}\x1f{sample.digest}\x1f{first.label}\x1e".encode())
+            for row in sample.rows:
+                self._add(row)
+                yield row
+
+    def listed(self) -> list[dict[str, str]]:
+        """The skipped samples, for run.json."""
+        return [{"sample_id": skip.sample_id, "reason": skip.reason} for skip in self.skipped]
+
+    def warnings(self) -> list[str]:
+        """What the estimators have to say about all their rows of a noise level."""
+        return [text for review in self.reviews.values() for text in review.warnings()]
+
+    def _add(self, row: Row) -> None:
+        self.rows += 1
+        self.forwards += row.forwards
+        self.backwards += row.backwards
+        self.overview.add(row)
+        if (review := self.reviews.get((row.sigma, row.estimator))) is not None:
+            review.add(row)
+
+
+def finish(
+    folder: RunFolder,
+    info: Mapping[str, Any],
+    found: Iterable[SampleResults],
+    tasks: Sequence[Task],
+    seconds: Mapping[str, float],
+) -> None:
+    """Write the outputs from the results, sample by sample, and mark the run complete; few rows are in memory at a time.
+
+    Args:
+        folder: the run's.
+        info: run.json as far as it is known.
+        found: every sample's results, in order.
+        tasks: every estimator at every noise level.
+        seconds: by ``estimator@sigma``, the clean pass by itself, over all sessions of the run.
 
     Raises:
         NothingLeftError: every sample was skipped.
     """
-    ids = [dataset.sample_id(i) for i in range(len(dataset))]
-    by_key = {row.key: row for part in parts for row in part.rows}
-    rows = [by_key[key] for i in ids for task in tasks if (key := (i, task.sigma, task.chosen.label)) in by_key]
-    skipped = list({skip.sample_id: skip for part in parts for skip in part.skipped}.values())
-    listed = [{"sample_id": skip.sample_id, "reason": skip.reason} for skip in skipped]
-    if not rows:
-        folder.write_info({**info, "skipped": listed})
-        raise NothingLeftError(
-            dataset.where, f"all {len(skipped)} samples were skipped", f"the first: {skipped[0].reason}" if skipped else ""
-        )
-    quantities = {task.chosen.estimator.quantity.name: task.chosen.estimator.quantity for task in tasks}
-    summaries = summarise(rows, quantities)
-    outputs = {
-        "samples.csv": rows_csv(rows).encode(),
-        "samples.json": rows_json(rows).encode(),
-        "summary.json": summary_json(summaries).encode(),
-    }
-    for name, data in outputs.items():
-        folder.write(name, data)
-    images = {sample_id: digest for part in parts for sample_id, digest in part.images.items()}
+    tally, held = _Tally(tasks), list[Row]()
+
+    def rows() -> Iterator[Row]:
+        for row in tally.rows_of(found):
+            held.append(row)
+            yield row
+
+    header = rows_csv(())
+    with ExitStack() as files:
+        csv, json, summary = (files.enter_context(writing(folder.path / name)) for name in ("samples.csv", "samples.json", "summary.json"))
+        csv.write(header.encode())
+        for text in rows_json_chunks(rows()):
+            json.write(text.encode())
+            csv.write(rows_csv(held)[len(header) :].encode())
+            held.clear()
+        if not tally.rows:
+            if folder.info()["status"] != "complete":
+                folder.write_info({**info, "skipped": tally.listed()})
+            raise NothingLeftError(
+                str(info["data"]["where"]),
+                f"all {len(tally.skipped)} samples were skipped",
+                f"the first: {tally.skipped[0].reason}" if tally.skipped else "",
+            )
+        summaries = tally.overview.summaries()
+        summary.write(summary_json(summaries).encode())
+        digests = {"samples.csv": csv.sha256, "samples.json": json.sha256, "summary.json": summary.sha256}
     folder.write_info(
         {
             **info,
             "status": "complete",
             "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-            "data": {**info["data"], **_data(rows, images)},
-            "quantities": [quantity_document(quantity) for quantity in quantities.values()],
+            "data": {**info["data"], "samples": tally.samples, "labelled": tally.labelled, "sha256": tally.digest.hexdigest()},
+            "quantities": [quantity_document(quantity) for quantity in tally.quantities.values()],
             "clean_accuracy": next((s.clean_accuracy.document() for s in summaries if s.clean_accuracy), None),
             "noisy_accuracy": [
                 {"estimator": s.key.estimator, "sigma": s.key.sigma, **s.noisy_accuracy.document()} for s in summaries if s.noisy_accuracy
             ],
-            "totals": _totals(rows, skipped, parts),
-            "seconds": _seconds(parts),
-            "skipped": listed,
-            "warnings": [*info["warnings"], *_reviews(tasks, rows)],
-            "files": {name: hashlib.sha256(data).hexdigest() for name, data in outputs.items()},
+            "totals": {
+                "samples": tally.samples,
+                "skipped": len(tally.skipped),
+                "rows": tally.rows,
+                "forwards": tally.forwards,
+                "backwards": tally.backwards,
+                "seconds": round(sum(seconds.values()), 3),
+            },
+            "seconds": {key: round(spent, 3) for key, spent in seconds.items()},
+            "skipped": tally.listed(),
+            "warnings": [*info["warnings"], *tally.warnings()],
+            "files": digests,
         }
     )
-
-
-def _reviews(tasks: Sequence[Task], rows: Sequence[Row]) -> list[str]:
-    """What the estimators have to say about all their rows of a noise level."""
-    return [
-        text
-        for task in tasks
-        for text in task.chosen.estimator.review([r for r in rows if (r.sigma, r.estimator) == (task.sigma, task.chosen.label)])
-    ]
-
-
-def _data(rows: Sequence[Row], images: Mapping[str, str]) -> dict[str, Any]:
-    labels = {row.sample_id: row.label for row in rows}
-    return {
-        "samples": len(labels),
-        "labelled": sum(label is not None for label in labels.values()),
-        "sha256": data_digest(labels, images, labels),
-    }
-
-
-def _totals(rows: Sequence[Row], skipped: Sequence[Skip], parts: Sequence[PartRecord]) -> dict[str, Any]:
-    return {
-        "samples": len({row.sample_id for row in rows}),
-        "skipped": len(skipped),
-        "rows": len(rows),
-        "forwards": sum(row.forwards for row in rows),
-        "backwards": sum(row.backwards for row in rows),
-        "seconds": round(sum(sum(part.seconds.values()) for part in parts), 3),
-    }
-
-
-def _seconds(parts: Sequence[PartRecord]) -> dict[str, float]:
-    """Seconds by ``estimator@sigma`` over all sessions of the run, the clean pass by itself."""
-    total: dict[str, float] = {}
-    for part in parts:
-        for key, seconds in part.seconds.items():
-            total[key] = total.get(key, 0.0) + seconds
-    return {key: round(seconds, 3) for key, seconds in total.items()}

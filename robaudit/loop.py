@@ -1,214 +1,266 @@
-"""How are the missing results computed, chunk by chunk, each on disk before the next?"""
+"""How is what is missing computed, chunk by chunk, each step on disk before the next?"""
 
 from __future__ import annotations
 
-import math
 import time
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 import torch
 
+from robaudit.budget import is_out_of_memory
+from robaudit.chunk import Chunk, Refused, Step, steps
+from robaudit.datasets.ahead import read_ahead
 from robaudit.datasets.base import Dataset, Sample
-from robaudit.errors import DataError, RunError, SampleError
-from robaudit.estimators.base import Estimate
+from robaudit.errors import ModelError, RobauditError, RunError, SampleError
 from robaudit.estimators.engine import Engine
-from robaudit.estimators.work import CleanPass, Work
-from robaudit.plan import Chunk, Task, chunk_size, chunks
+from robaudit.ledger import Ledger
+from robaudit.pace import Pace
+from robaudit.parts import HeldPart, PartRecord, Skip
 from robaudit.progress import Listener
 from robaudit.provenance import image_digest
 from robaudit.rows import Row
-from robaudit.runs import PartRecord, Skip
 
 OnError = Literal["stop", "skip"]
+_MOST_SKIPS = 1024
 
 
 class Parts(Protocol):
-    """Takes what a loop computes, part by part."""
+    """Takes what a loop computes, part by part, and gives it back."""
 
-    def write_part(self, record: PartRecord) -> None:
-        """Add a part."""
+    def write(self, record: PartRecord) -> int:
+        """Add a part; returns its number."""
+        ...
+
+    def held(self, number: int) -> HeldPart:
+        """A part with what it knows of each sample."""
         ...
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
+class _Unwritten:
+    """What is computed and not on disk yet."""
+
+    rows: list[Row] = field(default_factory=list)
+    skipped: list[Skip] = field(default_factory=list)
+    images: dict[str, str] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    since: float = field(default_factory=time.perf_counter)
+
+    def record(self) -> PartRecord:
+        """As a part."""
+        known = {row.sample_id for row in self.rows}
+        return PartRecord(self.rows, self.skipped, {key: digest for key, digest in self.images.items() if key in known}, self.seconds)
+
+
+@dataclass
 class Loop:
-    """Computes what the parts of a run folder lack.
+    """Computes what the parts of a run lack.
 
     Attributes:
-        folder: where parts go.
+        parts: where results go.
         dataset: ordered samples.
         engine: model and noise.
-        tasks: every estimator at every noise level.
+        ledger: what there is already; kept up to date.
+        pace: how many images at once.
         on_error: stop at an unusable sample, or skip and list it.
         listener: hears the progress.
+        workers: threads that read ahead.
+        still_ours: raises if the run folder is no longer ours to write.
     """
 
-    folder: Parts
+    parts: Parts
     dataset: Dataset
     engine: Engine
-    tasks: Sequence[Task]
+    ledger: Ledger
+    pace: Pace
     on_error: OnError
     listener: Listener
+    workers: int = 0
+    still_ours: Callable[[], None] = lambda: None
+    written: int = field(default=0, init=False)
+    _new: _Unwritten = field(default_factory=_Unwritten, init=False)
+    _cost: float = field(default=0.0, init=False)
+    _paid: float = field(default=0.0, init=False)
 
-    def run(self, parts: Sequence[PartRecord]) -> list[PartRecord]:
-        """Compute and write the missing parts; returns them."""
-        ids = [self.dataset.sample_id(i) for i in range(len(self.dataset))]
-        if len(set(ids)) < len(ids):
-            twice = next(sample_id for sample_id, count in Counter(ids).items() if count > 1)
-            raise DataError(self.dataset.where, f"the id {twice!r} stands twice", "give every sample an id of its own")
-        before = {row.sample_id: (row.label, row.predicted) for part in parts for row in part.rows}
-        digests = {sample_id: digest for part in parts for sample_id, digest in part.images.items()}
-        done = self._done(parts)
-        complete = sum(len(done.get(sample_id, ())) == len(self.tasks) for sample_id in ids)
-        self.listener.begin(len(ids), complete)
-        size: int | None = None
-        written = []
+    def run(self) -> int:
+        """Compute and write what is missing; returns how many parts that took.
+
+        Raises:
+            KeyboardInterrupt: the listener asked to stop, and something is left to do.
+            SampleError: a sample cannot be used, and shall stop the run.
+            ModelError: a single image does not fit into memory.
+            RunError: data or model have changed since the run began, or the disk refuses.
+        """
+        classes = self.engine.classes
+        self._cost = float(sum(n * sum(1 + task.cost(classes) for task in tasks) for n, tasks in self.ledger.lacking()))
+        self.listener.begin(len(self.dataset), self.ledger.complete)
         try:
-            if complete < len(ids):
-                size = chunk_size(self.tasks, self.engine.classes, self._shape())
-                left = len(ids) - complete
-                for chunk in chunks(ids, self.tasks, done, size):
-                    record = self._chunk(chunk, digests, before)
-                    self.folder.write_part(record)
-                    written.append(record)
-                    self.listener.advance(len(chunk.indices))
-                    left -= len(chunk.indices)
-                    if left > 0 and self.listener.stop_asked():
-                        raise KeyboardInterrupt
+            with closing(self._chunks()) as chunks:
+                for chunk in chunks:
+                    self._compute(chunk)
+            self._flush()
+        except RunError:
+            raise  # the folder is not ours, or refuses
+        except (KeyboardInterrupt, RobauditError):
+            self._write()  # what is computed is not lost
+            raise
         finally:
             self.listener.end()
-        return written
+        return self.written
 
-    def _done(self, parts: Sequence[PartRecord]) -> dict[str, set[tuple[float, str]]]:
-        done: dict[str, set[tuple[float, str]]] = {}
-        for part in parts:
-            for row in part.rows:
-                done.setdefault(row.sample_id, set()).add((row.sigma, row.estimator))
-            for skip in part.skipped:
-                done[skip.sample_id] = {(task.sigma, task.chosen.label) for task in self.tasks}
-        return done
+    def _chunks(self) -> Generator[Chunk]:
+        """Consecutive images that lack the same tasks, as many at a time as the pace says."""
+        current = Chunk([], [])
+        with closing(read_ahead(self.dataset, self.ledger.unfinished(), self.workers, 4 * self.workers)) as samples:
+            for index, found in samples:
+                sample = self._usable(index, found)
+                if sample is None:
+                    continue
+                tasks = list(self.ledger.missing(index))
+                if current.samples and (tasks != current.tasks or len(current.samples) >= self.pace.images):
+                    yield current
+                    current = Chunk([], [])
+                current.samples.append(sample)
+                current.tasks = tasks
+        if current.samples:
+            yield current
 
-    def _shape(self) -> torch.Size:
-        for i in range(len(self.dataset)):
-            try:
-                return self.dataset[i].pixels.shape
-            except SampleError:
-                if self.on_error == "stop":
-                    raise
-        return torch.Size((1,))
+    def _compute(self, chunk: Chunk) -> None:
+        """All tasks of a chunk; what does not fit into memory in smaller chunks."""
+        waiting, started, longest = [chunk], time.perf_counter(), 0.0
+        images = len(chunk.samples)
+        while waiting:
+            now = waiting.pop(0)
+            if len(now.samples) > self.pace.most:
+                waiting[:0] = now.split(self.pace.most)
+                continue
+            longest = max(longest, self._attempt(now))
+            if now.samples and now.tasks:
+                self._shrink(now)
+                waiting.insert(0, now)
+        self.pace.took(images, time.perf_counter() - started, longest)
+        if self._due():
+            self._flush()
 
-    def _chunk(self, chunk: Chunk, digests: Mapping[str, str], before: Mapping[str, tuple[int | None, int]]) -> PartRecord:
-        skipped: list[Skip] = []
-        samples = list(self._samples(chunk, skipped, digests))
-        if not samples:
-            return PartRecord(skipped=skipped)
-        started = time.perf_counter()
-        model = self.engine.model
-        x = torch.stack([sample.pixels.to(model.dtype) for sample in samples]).to(model.device)
-        clean = CleanPass.of(self.engine, x, gradients=any(task.chosen.estimator.linearises_clean for task in chunk.tasks))
-        finite = clean.logits.isfinite().all(1).tolist()
-        for sample in (s for s, ok in zip(samples, finite, strict=True) if not ok):
-            self._refuse(
-                SampleError(
-                    f"{self.dataset.where}: {sample.id}", "its clean logits are not finite", "look for NaN weights or extreme pixels"
-                ),
-                sample.id,
-                skipped,
+    def _attempt(self, chunk: Chunk) -> float:
+        """Do the tasks of a chunk, as far as memory goes; what is done leaves the chunk. Returns the longest step's seconds."""
+        longest = 0.0
+        try:
+            for step in steps(self.engine, list(chunk.samples), list(chunk.tasks), self.dataset.where):
+                self._take(step, chunk)
+                longest = max(longest, step.seconds)
+                if step.task is not None:
+                    chunk.tasks.remove(step.task)
+                if chunk.tasks and self._new.rows and self._due():
+                    self._flush(chunk)
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+        else:
+            chunk.tasks.clear()
+        return longest  # only here the failure's tensors are gone: the traceback held them
+
+    def _shrink(self, chunk: Chunk) -> None:
+        """After a chunk that did not fit into memory: fewer images from now on, or fewer rows in a pass if it was a single one."""
+        images, shape = len(chunk.samples), chunk.samples[0].pixels.shape
+        if self.engine.model.device.type == "cuda":
+            torch.cuda.empty_cache()
+        if images > 1:
+            self.pace.shrink(images)
+            self.listener.note(f"out of memory with {images} images at once: going on with {self.pace.most}")
+            return
+        rows = self.engine.halve(shape)
+        if rows is None:
+            task = chunk.tasks[0]
+            raise ModelError(
+                self.engine.model.name,
+                f"{task.chosen.label} at sigma {task.sigma:g} does not fit into memory with a single image of {'x'.join(map(str, shape))}",
+                "give it more memory, or another estimator",
             )
-        if not all(finite):
-            keep = torch.tensor(finite, device=x.device)
-            samples = [s for s, ok in zip(samples, finite, strict=True) if ok]
-            x, clean = x[keep], clean.select(keep)
-        self._refuse_another_model(samples, clean, before)
-        seconds = {"clean": time.perf_counter() - started}
-        rows = self._rows(samples, x, clean, chunk.tasks, seconds) if samples else []
-        broken = {row.sample_id: row for row in rows if not math.isfinite(row.value)}
-        for sample_id, row in broken.items():
-            what = f"{row.estimator} gave {row.value} at sigma {row.sigma:g}"
-            remedy = "logits or gradients are not finite under noise, or the estimator is broken"
-            self._refuse(SampleError(f"{self.dataset.where}: {sample_id}", what, remedy), sample_id, skipped)
-        images = {sample.id: image_digest(sample) for sample in samples if sample.id not in broken}
-        return PartRecord([row for row in rows if row.sample_id not in broken], skipped, images, seconds)
+        self.listener.note(f"out of memory with one image: going on with {rows} {'row' if rows == 1 else 'rows'} in a pass")
 
-    def _refuse_another_model(self, samples: Sequence[Sample], clean: CleanPass, before: Mapping[str, tuple[int | None, int]]) -> None:
+    def _take(self, step: Step, chunk: Chunk) -> None:
+        for one in step.refused:
+            self._refuse(one.error, one.sample.id, one)
+        if step.refused:
+            gone = {one.sample.id for one in step.refused}
+            self._new.rows = [row for row in self._new.rows if row.sample_id not in gone]
+            chunk.samples = [sample for sample in chunk.samples if sample.id not in gone]
+        if step.task is None:
+            self._refuse_another_model(chunk.samples, step.predicted)
+            self._new.images.update((sample.id, image_digest(sample)) for sample in chunk.samples)
+        self._new.rows += step.rows
+        self._new.seconds[step.key] = self._new.seconds.get(step.key, 0.0) + step.seconds
+        if step.task is not None and self._cost:
+            self._paid += (len(chunk.samples) + len(step.refused)) * (1 + step.task.cost(self.engine.classes))
+            self.listener.working(min(1.0, self._paid / self._cost))
+
+    def _flush(self, chunk: Chunk | None = None) -> None:
+        """Put on disk what there is, in the middle of a chunk or after one; then stop if that is asked."""
+        images = {sample.id: self._new.images[sample.id] for sample in (chunk.samples if chunk else ())}
+        self._write()
+        self._new.images = images
+        if self.listener.stop_asked() and self.ledger.complete < len(self.dataset):
+            raise KeyboardInterrupt
+
+    def _due(self) -> bool:
+        return self.pace.due(time.perf_counter() - self._new.since, len(self._new.rows))
+
+    def _write(self) -> None:
+        if self._new.rows or self._new.skipped:
+            record = self._new.record()
+            self.still_ours()
+            before = self.ledger.complete
+            self.ledger.take(self.parts.write(record), record)
+            self.written += 1
+            self.listener.advance(self.ledger.complete - before)
+        self._new = _Unwritten()
+
+    def _usable(self, index: int, found: Sample | SampleError) -> Sample | None:
+        """The sample, unless it is skipped.
+
+        Raises:
+            SampleError: it is unusable, and shall stop the run.
+            RunError: its image has changed since its first part was written.
+        """
+        if isinstance(found, Sample) and found.label is not None and not 0 <= found.label < self.engine.classes:
+            found = SampleError(
+                f"{self.dataset.where}: {found.id}",
+                f"label {found.label} is out of range: the model has {self.engine.classes} classes",
+                f"labels run from 0 to {self.engine.classes - 1}",
+            )
+        if isinstance(found, SampleError):
+            self._refuse(found, self.dataset.sample_id(index))
+            return None
+        for number in self.ledger.parts_of(index)[:1]:
+            digest = self.parts.held(number).record.images.get(found.id)
+            if digest is not None and digest != image_digest(found):
+                raise RunError(f"{self.dataset.where}: {found.id}", "this image has changed since the run began", "choose another --out")
+        return found
+
+    def _refuse_another_model(self, samples: Sequence[Sample], predicted: Sequence[int]) -> None:
         """A sample that has rows already must have the label and the prediction they were made with.
 
         Raises:
             RunError: it has not: the data, the model's code or what it runs on has changed.
         """
-        for sample, predicted in zip(samples, clean.predicted.tolist(), strict=True):
-            label, then = before.get(sample.id, (sample.label, predicted))
-            if (label, then) != (sample.label, predicted):
-                what = (
-                    f"the label was {label} and is {sample.label}" if label != sample.label else f"was predicted {then} and is {predicted}"
-                )
-                remedy = "data, the model's code or the machine has changed since: choose another --out"
-                raise RunError(f"{self.dataset.where}: {sample.id}", what, remedy)
+        for sample, now in zip(samples, predicted, strict=True):
+            index = self.ledger.index(sample.id)
+            for number in [] if index is None else self.ledger.parts_of(index)[:1]:
+                rows = self.parts.held(number).rows.get(sample.id, ())
+                for label, then in {(row.label, row.predicted) for row in rows} - {(sample.label, now)}:
+                    what = f"the label was {label} and is {sample.label}" if label != sample.label else f"was predicted {then} and is {now}"
+                    remedy = "data, the model's code or the machine has changed since: choose another --out"
+                    raise RunError(f"{self.dataset.where}: {sample.id}", what, remedy)
 
-    def _rows(
-        self, samples: Sequence[Sample], x: torch.Tensor, clean: CleanPass, tasks: Sequence[Task], seconds: dict[str, float]
-    ) -> list[Row]:
-        labels = torch.tensor([-1 if s.label is None else s.label for s in samples], device=x.device)
-        ids = [s.id for s in samples]
-        predicted = clean.predicted.tolist()
-        rows: list[Row] = []
-        work: Work | None = None
-        for task in tasks:
-            if work is None or work.sigma != task.sigma:
-                work = Work(ids, x, labels, task.sigma, clean, self.engine)
-            started = time.perf_counter()
-            estimates = task.chosen.estimator.estimate(work)
-            key = f"{task.chosen.label}@{task.sigma!r}"
-            seconds[key] = seconds.get(key, 0.0) + time.perf_counter() - started
-            rows += [_row(s, t, e, task, self.engine.noise.kind) for s, t, e in zip(samples, predicted, estimates, strict=True)]
-        return rows
-
-    def _samples(self, chunk: Chunk, skipped: list[Skip], digests: Mapping[str, str]) -> Iterator[Sample]:
-        for i in chunk.indices:
-            try:
-                sample = self.dataset[i]
-                if sample.label is not None and not 0 <= sample.label < self.engine.classes:
-                    raise SampleError(
-                        f"{self.dataset.where}: {sample.id}",
-                        f"label {sample.label} is out of range: the model has {self.engine.classes} classes",
-                        f"labels run from 0 to {self.engine.classes - 1}",
-                    )
-            except SampleError as error:
-                self._refuse(error, self.dataset.sample_id(i), skipped)
-                continue
-            if sample.id in digests and digests[sample.id] != image_digest(sample):
-                raise RunError(f"{self.dataset.where}: {sample.id}", "this image has changed since the run began", "choose another --out")
-            yield sample
-
-    def _refuse(self, error: SampleError, sample_id: str, skipped: list[Skip]) -> None:
+    def _refuse(self, error: SampleError, sample_id: str, at: Refused | None = None) -> None:
         if self.on_error == "stop":
             raise error.or_skip()
         self.listener.warn(f"skipped {error}")
-        skipped.append(Skip(sample_id, str(error)))
-
-
-def _row(sample: Sample, predicted: int, estimate: Estimate, task: Task, noise: str) -> Row:
-    return Row(
-        sample_id=sample.id,
-        label=sample.label,
-        predicted=predicted,
-        correct=None if sample.label is None else predicted == sample.label,
-        noise=noise,
-        sigma=task.sigma,
-        estimator=task.chosen.label,
-        quantity=task.chosen.estimator.quantity.name,
-        value=estimate.value,
-        lower=estimate.lower,
-        upper=estimate.upper,
-        std_error=estimate.std_error,
-        flips_to=estimate.flips_to,
-        forwards=estimate.forwards,
-        backwards=estimate.backwards,
-        note=estimate.note,
-        interval=estimate.interval,
-        votes=estimate.votes,
-        details=estimate.details,
-    )
+        task = None if at is None or at.task is None else (at.task.sigma, at.task.chosen.label)
+        self._new.skipped.append(Skip(sample_id, str(error), task))
+        if len(self._new.skipped) >= _MOST_SKIPS and not self._new.rows:
+            self._flush()

@@ -17,6 +17,9 @@ class Listener(Protocol):
     def begin(self, total: int, done: int) -> None:
         """The audit of ``total`` samples starts; ``done`` of them are on disk already."""
 
+    def working(self, share: float) -> None:
+        """So much of this session's work is done, in [0, 1], by what it was expected to cost; told often, also between writes."""
+
     def advance(self, samples: int) -> None:
         """So many more samples are on disk."""
 
@@ -38,6 +41,9 @@ class Silent:
         """Nothing."""
 
     def begin(self, total: int, done: int) -> None:
+        """Nothing."""
+
+    def working(self, share: float) -> None:
         """Nothing."""
 
     def advance(self, samples: int) -> None:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from robaudit.errors import RunError
 from robaudit.identity import base_identity, identity
-from robaudit.runs import PartRecord, RunFolder, label_of
+from robaudit.models import LogitModel
+from robaudit.parts import PartRecord
+from robaudit.progress import Listener
+from robaudit.provenance import device_name, versions
+from robaudit.run_folder import RunFolder, label_of
 from robaudit.spec import AuditSpec
+
+if TYPE_CHECKING:
+    import torch
 
 
 def default_out(spec: AuditSpec, *, extend: bool = False) -> Path:
@@ -59,23 +66,56 @@ def existing_info(folder: RunFolder, spec: AuditSpec, *, extend: bool) -> dict[s
     return info
 
 
-def refuse_changed_data(parts: Sequence[PartRecord], seen: Mapping[str, tuple[str, int | None]], where: str) -> None:
-    """Refuse to go on with images or labels that are not those of the run's parts.
+def refuse_another_machine(old: Mapping[str, Any], model: LogitModel, device: torch.device, where: str, ears: Listener) -> None:
+    """Refuse to go on where the weights or the noise would be others; warn where rounding may be.
 
     Args:
-        parts: what the run has computed.
+        old: run.json of the run so far.
+        model, device: of this session.
+        where: the run folder.
+        ears: hears the warning.
+
+    Raises:
+        RunError: other weights, or another kind of device.
+    """
+    if old["model"]["sha256"] != model.sha256:
+        raise RunError(where, "was made with other weights", "choose another --out")
+    if _kind(old["device"]) != _kind(device_name(device)):
+        raise RunError(where, f"was begun on {old['device']}, where the noise is another", "choose another --out")
+    now, then = versions(), old.get("versions", {})
+    changed = [
+        f"{name} {then[name]} (now {now[name]})"
+        for name in ("robaudit", "torch", "numpy", "scipy")
+        if then.get(name) not in (None, now[name])
+    ]
+    if changed:
+        ears.warn(f"{where}: was begun with {', '.join(changed)}: its rows may differ in their last digits from those made now")
+
+
+def _kind(device: str) -> str:
+    """cpu, or cuda and the model: what the noise depends on."""
+    name, _, model = device.partition(" ")
+    kind = name.partition(":")[0]
+    return kind if kind == "cpu" else f"{kind} {model}"
+
+
+def refuse_changed_data(part: PartRecord, seen: Mapping[str, tuple[str, int | None]], where: str) -> None:
+    """Refuse to go on with images or labels that are not those of a part of the run.
+
+    Args:
+        part: what the run has computed.
         seen: digest of the pixels and label by sample id, of the images looked at now.
         where: what messages call the data set.
 
     Raises:
         RunError: one differs.
     """
-    for part in parts:
-        before = {row.sample_id: (part.images[row.sample_id], row.label) for row in part.rows}
-        for sample_id, found in before.items():
-            if seen.get(sample_id, found) != found:
-                what = "image" if seen[sample_id][0] != found[0] else "label"
-                raise RunError(f"{where}: {sample_id}", f"this {what} has changed since the run began", "choose another --out")
+    for row in part.rows:
+        before = (part.images[row.sample_id], row.label)
+        now = seen.get(row.sample_id, before)
+        if now != before:
+            what = "image" if now[0] != before[0] else "label"
+            raise RunError(f"{where}: {row.sample_id}", f"this {what} has changed since the run began", "choose another --out")
 
 
 def extended(spec: AuditSpec, info: Mapping[str, Any], where: str) -> AuditSpec:

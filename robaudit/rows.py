@@ -25,6 +25,8 @@ COLUMNS = (
     "note",
     "interval",
 )
+LARGEST = 1e150
+"""All numbers of a result are smaller: they can be squared and summed without becoming infinite."""
 
 
 @dataclass(frozen=True, slots=True)

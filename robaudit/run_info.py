@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from robaudit.errors import RunError
-from robaudit.rows import Row
+from robaudit.rows import LARGEST, Row
 from robaudit.text import printable
 
 
@@ -27,7 +27,7 @@ def _group(text: str) -> str:
 
 
 Plain = Annotated[str, AfterValidator(_plain)]
-Number = Annotated[float, Field(allow_inf_nan=False)]
+Number = Annotated[float, Field(gt=-LARGEST, lt=LARGEST)]
 Whole = Annotated[int, Field(ge=0, lt=2**63)]
 
 
@@ -85,6 +85,19 @@ class _Skip(_Part):
     reason: str
 
 
+class _Plugin(_Part):
+    package: Plain
+    version: Plain
+    entry_point: Plain
+
+
+class _Session(_Part):
+    started: Plain
+    command: Plain | None
+    device: Plain
+    robaudit: Plain
+
+
 class _Run(_Part):
     """What every run.json has."""
 
@@ -99,6 +112,10 @@ class _Run(_Part):
     data: _Data
     noise: Plain
     warnings: list[str]
+    versions: dict[Plain, Plain | None] = Field(default_factory=dict)
+    plugins: dict[Plain, _Plugin] = Field(default_factory=dict)
+    command: Plain | None = None
+    sessions: list[_Session] = Field(default_factory=list)
 
 
 class _CompleteRun(_Run):
@@ -114,8 +131,8 @@ class _CompleteRun(_Run):
     files: dict[str, str]
 
 
-def check_rows(rows: Iterable[Row], info: Mapping[str, Any], where: str) -> None:
-    """Check that the results are of quantities that the run.json of a complete run describes.
+def check_rows(rows: Iterable[Row], info: Mapping[str, Any], where: str) -> Iterator[Row]:
+    """The results, each checked to be of a quantity that the run.json of a complete run describes.
 
     Raises:
         RunError: one is not.
@@ -126,6 +143,7 @@ def check_rows(rows: Iterable[Row], info: Mapping[str, Any], where: str) -> None
             raise RunError(
                 where, f"has results of {row.quantity!r}, which run.json does not describe", "run the audit again in another folder"
             )
+        yield row
 
 
 def check_info(info: Mapping[str, Any], where: str) -> None:

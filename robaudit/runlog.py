@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
 from robaudit.progress import Listener
+from robaudit.remaining import Clock, Standing
 from robaudit.text import printable
 
 NAME = "log.txt"
+_SECONDS_BETWEEN_LINES = 60.0  # about a part that is still being computed
 
 
 class Logged:
@@ -20,13 +23,15 @@ class Logged:
 
     Args:
         listener: who else hears it.
+        clock: seconds.
     """
 
-    def __init__(self, listener: Listener) -> None:
-        self._listener = listener
+    def __init__(self, listener: Listener, clock: Clock = time.monotonic) -> None:
+        self._listener, self._clock = listener, clock
         self._path: Path | None = None
         self._waiting: list[str] = []
-        self._total = self._done = 0
+        self._standing = Standing(0, 0, clock)
+        self._last = clock()
 
     def open(self, folder: Path) -> None:
         """Begin to write into a run folder, what was said before included."""
@@ -44,11 +49,11 @@ class Logged:
 
     @contextmanager
     def until_interrupted(self) -> Iterator[None]:
-        """Keep in the log that Ctrl-C ended what is within."""
+        """Keep in the log that Ctrl-C, or a request to end, ended what is within."""
         try:
             yield
-        except KeyboardInterrupt:
-            self.write("interrupted")
+        except (KeyboardInterrupt, SystemExit) as error:
+            self.write("interrupted" if isinstance(error, KeyboardInterrupt) else "terminated")
             raise
 
     def note(self, text: str) -> None:
@@ -63,14 +68,22 @@ class Logged:
 
     def begin(self, total: int, done: int) -> None:
         """The audit starts."""
-        self._total, self._done = total, done
+        self._standing, self._last = Standing(total, done, self._clock), self._clock()
         self.write(f"auditing {total} samples, {done} on disk already")
         self._listener.begin(total, done)
 
+    def working(self, share: float) -> None:
+        """So much of this session's work is done; a line a minute, while nothing gets to the disk."""
+        self._standing.working(share)
+        if self._clock() - self._last >= _SECONDS_BETWEEN_LINES:
+            self._tell(self._standing.line())
+        self._listener.working(share)
+
     def advance(self, samples: int) -> None:
-        """So many more samples are on disk."""
-        self._done += samples
-        self.write(f"{self._done} of {self._total} samples")
+        """So many more samples are on disk: a line, if it is any."""
+        self._standing.advance(samples)
+        if samples:
+            self._tell(f"{self._standing.done} of {self._standing.total} samples")
         self._listener.advance(samples)
 
     def end(self) -> None:
@@ -80,6 +93,10 @@ class Logged:
     def stop_asked(self) -> bool:
         """Whether to stop after this part."""
         return self._listener.stop_asked()
+
+    def _tell(self, text: str) -> None:
+        self._last = self._clock()
+        self.write(text)
 
     def _append(self, lines: list[str]) -> None:
         if self._path is None or not lines:

@@ -1,68 +1,72 @@
-"""What is on disk: a run folder of checksummed parts, and the samples, summary and provenance made from them."""
+"""What does a finished run say: its rows, their groups and summaries?"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from robaudit.errors import RunError
 from robaudit.estimators.base import Quantity
-from robaudit.files import file_sha256, json_bytes, read_json, read_with_checksum, with_checksum, write_atomically
-from robaudit.reports.json_text import checked_row, read_rows_json
+from robaudit.files import file_sha256
+from robaudit.reports.json_text import read_rows_json, stream_rows_json
 from robaudit.rows import Row
-from robaudit.run_info import check_info, check_rows
+from robaudit.run_folder import RunFolder
+from robaudit.run_info import check_rows
 
 if TYPE_CHECKING:
     from robaudit.summary.overall import GroupSummary
 
-SCHEMA_VERSION = 1
-OUTPUTS = ("samples.csv", "samples.json", "summary.json")
-_ALWAYS = ("status", "name", "spec", "spec_folder", "identity", "base_identity", "model", "data", "noise")
-_COMPLETE = ("quantities", "totals", "seconds", "skipped", "files")
+_SMALL = 2**24  # bytes of a samples.json whose rows are held
 
 
-@dataclass(frozen=True, slots=True)
-class Skip:
-    """A sample that could not be used, and why."""
+class StoredRows(Sequence[Row]):
+    """The rows of a samples.json too large to be held for nothing: going through them reads the file again and keeps none.
 
-    sample_id: str
-    reason: str
+    Length and index read all of them and keep them.
 
+    Args:
+        path: of the file.
+        info: the run's run.json.
+    """
 
-@dataclass(frozen=True, slots=True)
-class PartRecord:
-    """What one step of the audit computed: rows, skips, image digests by id, and seconds by estimator."""
+    def __init__(self, path: Path, info: Mapping[str, Any]) -> None:
+        self._path, self._info = path, info
+        self._file = self._which()
+        self._rows: tuple[Row, ...] | None = None
 
-    rows: Sequence[Row] = ()
-    skipped: Sequence[Skip] = ()
-    images: Mapping[str, str] = field(default_factory=dict)
-    seconds: Mapping[str, float] = field(default_factory=dict)
+    def __iter__(self) -> Iterator[Row]:
+        return self._stream() if self._rows is None else iter(self._rows)
 
-    def document(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {
-            "rows": [row.document() for row in self.rows],
-            "skipped": [[skip.sample_id, skip.reason] for skip in self.skipped],
-            "images": dict(self.images),
-            "seconds": dict(self.seconds),
-        }
+    def __len__(self) -> int:
+        return len(self._all())
 
-    @classmethod
-    def from_document(cls, values: Mapping[str, Any]) -> PartRecord:
-        """The inverse of :meth:`document`.
+    @overload
+    def __getitem__(self, index: int) -> Row: ...
 
-        Raises:
-            LookupError, TypeError, ValueError: they are no such document.
-        """
-        return cls(
-            rows=[checked_row(row) for row in values["rows"]],
-            skipped=[Skip(str(sample_id), str(reason)) for sample_id, reason in values["skipped"]],
-            images={str(key): str(digest) for key, digest in values["images"].items()},
-            seconds={str(key): float(seconds) for key, seconds in values["seconds"].items()},
-        )
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Row, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> Row | tuple[Row, ...]:
+        return self._all()[index]
+
+    def _all(self) -> tuple[Row, ...]:
+        if self._rows is None:
+            self._rows = tuple(self._stream())
+        return self._rows
+
+    def _stream(self) -> Iterator[Row]:
+        where = str(self._path)
+        if self._which() != self._file:
+            raise RunError(where, "has changed since it was opened", "read the run again")
+        with self._path.open("rb") as file:
+            yield from check_rows(stream_rows_json(file, where), self._info, where)
+
+    def _which(self) -> tuple[int, int]:
+        about = self._path.stat()
+        return about.st_ino, about.st_mtime_ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +81,7 @@ class Run:
 
     path: Path
     info: Mapping[str, Any]
-    rows: tuple[Row, ...]
+    rows: Sequence[Row]
 
     @property
     def class_names(self) -> tuple[str, ...] | None:
@@ -105,12 +109,20 @@ class Run:
         found: dict[tuple[str, float], list[Row]] = {}
         for row in self.rows:
             found.setdefault((row.estimator, row.sigma), []).append(row)
-        _known(self.path, "estimator", estimators, dict.fromkeys(name for name, _ in found))
-        levels = dict.fromkeys(sigma for _, sigma in found)
+        return {key: found[key] for key in self.chosen(found, estimators, sigmas)}
+
+    def chosen(self, keys: Iterable[tuple[str, float]], estimators: Sequence[str], sigmas: Sequence[float]) -> list[tuple[str, float]]:
+        """Of the groups of the run, those that the arguments name, in the run's order; all without arguments.
+
+        Raises:
+            RunError: the run has no such estimator or sigma.
+        """
+        keys = list(keys)
+        _known(self.path, "estimator", estimators, dict.fromkeys(name for name, _ in keys))
+        levels = dict.fromkeys(sigma for _, sigma in keys)
         sigmas = [_level(sigma, list(levels)) for sigma in sigmas]
         _known(self.path, "sigma", sigmas, levels)
-        keys = [key for key in found if (not estimators or key[0] in estimators) and (not sigmas or key[1] in sigmas)]
-        return {key: found[key] for key in sorted(keys, key=list(found).index)}
+        return [key for key in keys if (not estimators or key[0] in estimators) and (not sigmas or key[1] in sigmas)]
 
     def summary(self) -> tuple[GroupSummary, ...]:
         """Mean, quantiles and shares for each estimator and noise level."""
@@ -122,11 +134,6 @@ class Run:
 def quantity_document(quantity: Quantity) -> dict[str, Any]:
     """A quantity as JSON values; an end of its range that is infinite is null."""
     return {key: None if isinstance(value, float) and math.isinf(value) else value for key, value in asdict(quantity).items()}
-
-
-def label_of(entry: Mapping[str, Any]) -> str:
-    """The name in the results of an estimator of a spec's document."""
-    return str(entry["options"].get("label") or entry["name"])
 
 
 def _quantity(values: Mapping[str, Any]) -> Quantity:
@@ -146,109 +153,8 @@ def _known(path: Path, what: str, wanted: Sequence[Any], present: Mapping[Any, N
             raise RunError(str(path), f"has no {what} {value}", "it has " + ", ".join(str(p) for p in present))
 
 
-class RunFolder:
-    """Reads and writes one run folder; every write is an atomic rename."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._next_part: int | None = None
-
-    @property
-    def exists(self) -> bool:
-        """Whether a run was begun here."""
-        try:
-            return (self.path / "run.json").exists()
-        except OSError:  # no name the file system takes: create() says so
-            return False
-
-    def check(self) -> None:
-        """Refuse a path that can be no run folder, before anything dear is done and without making anything.
-
-        Raises:
-            RunError: it is a file, or a folder with files that are no run's.
-        """
-        try:
-            if not self.path.exists():
-                return
-            strangers = [p.name for p in self.path.iterdir() if not p.name.startswith(".")]
-        except OSError as error:
-            raise RunError(str(self.path), f"cannot be made a run folder: {error.strerror or error}", "choose another --out") from error
-        if strangers and not self.exists:
-            raise RunError(str(self.path), f"is no run folder and is not empty ({strangers[0]} is in it)", "choose another --out")
-
-    def create(self) -> None:
-        """Make the folder.
-
-        Raises:
-            RunError: it cannot be made or written.
-        """
-        try:
-            (self.path / "parts").mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise RunError(str(self.path), f"cannot be made a run folder: {error.strerror or error}", "choose another --out") from error
-
-    def info(self) -> dict[str, Any]:
-        """run.json, checked for its version and its keys.
-
-        Raises:
-            RunError: it is missing, damaged or of another version.
-        """
-        where = str(self.path / "run.json")
-        info = read_json(self.path / "run.json")
-        if not isinstance(info, dict) or info.get("schema_version") != SCHEMA_VERSION:
-            raise RunError(where, f"is not of schema version {SCHEMA_VERSION}", "read it with the robaudit that wrote it")
-        lacking = [key for key in (*_ALWAYS, *(_COMPLETE if info.get("status") == "complete" else ())) if key not in info]
-        if lacking:
-            raise RunError(where, f"is damaged (it lacks {lacking[0]!r})", "run the audit again in another folder")
-        check_info(info, where)
-        return info
-
-    def whole(self, info: Mapping[str, Any]) -> bool:
-        """Whether the outputs of a complete run are those that its run.json describes."""
-        return all(file_sha256(self.path / name) == info["files"].get(name) for name in OUTPUTS)
-
-    def parts(self) -> list[PartRecord]:
-        """All parts in the order they were written."""
-        return [_part(p) for p in sorted((self.path / "parts").glob("part-*.json"))]
-
-    def rows_so_far(self) -> list[Row]:
-        """The rows of the parts, each once: samples as they came, noise levels and estimators as in the spec."""
-        spec = self.info()["spec"]
-        labels = [label_of(entry) for entry in spec["estimators"]]
-        tasks = {task: i for i, task in enumerate((sigma, label) for sigma in spec["noise"]["sigma"] for label in labels)}
-        rows = {row.key: row for part in self.parts() for row in part.rows}
-        samples = {sample_id: i for i, sample_id in enumerate(dict.fromkeys(row.sample_id for row in rows.values()))}
-        return sorted(rows.values(), key=lambda row: (samples[row.sample_id], tasks.get((row.sigma, row.estimator), len(tasks))))
-
-    def write_part(self, record: PartRecord) -> None:
-        """Add a part."""
-        if self._next_part is None:
-            numbers = [int(p.stem.removeprefix("part-")) for p in (self.path / "parts").glob("part-*.json")]
-            self._next_part = max(numbers, default=-1) + 1
-        write_atomically(self.path / "parts" / f"part-{self._next_part:06d}.json", with_checksum(record.document()))
-        self._next_part += 1
-
-    def write(self, name: str, data: bytes) -> None:
-        """Write one of the run's files."""
-        write_atomically(self.path / name, data)
-
-    def write_info(self, info: Mapping[str, Any]) -> None:
-        """Write run.json."""
-        self.write("run.json", json_bytes(info))
-
-
-def _part(path: Path) -> PartRecord:
-    document = read_with_checksum(path)
-    try:
-        return PartRecord.from_document(document)
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise RunError(
-            str(path), f"is no part of a run ({error})", "delete this file and run the same command: its samples are redone"
-        ) from error
-
-
 def read_run(path: Path) -> Run:
-    """Open a finished run.
+    """Open a finished run; the rows of a large one are read when they are asked for.
 
     Raises:
         RunError: it is missing, damaged or unfinished.
@@ -265,6 +171,7 @@ def read_run(path: Path) -> Run:
             "is missing or not as it was written",
             "run the same robaudit estimate command again: it is made anew from the parts",
         )
-    rows = read_rows_json((path / "samples.json").read_bytes(), str(path / "samples.json"))
-    check_rows(rows, info, str(path / "samples.json"))
-    return Run(path, info, tuple(rows))
+    samples = path / "samples.json"
+    if samples.stat().st_size > _SMALL:
+        return Run(path, info, StoredRows(samples, info))
+    return Run(path, info, tuple(check_rows(read_rows_json(samples.read_bytes(), str(samples)), info, str(samples))))

@@ -9,22 +9,27 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from robaudit import registry
-from robaudit.assembly import make_engine, make_model
+from robaudit.assembly import make_engine, make_model, make_pace
 from robaudit.checks import BATCH_DEPENDENT
 from robaudit.datasets import open_dataset
 from robaudit.datasets.base import Dataset
 from robaudit.datasets.select import Selected
+from robaudit.deterministic import deterministic
 from robaudit.errors import RunError
 from robaudit.files import file_sha256
+from robaudit.ledger import Ledger
 from robaudit.loop import Loop
+from robaudit.models import LogitModel
 from robaudit.models.precision import for_noisy_passes, rounded_products
+from robaudit.parts import HeldPart, PartRecord
 from robaudit.plan import tasks_of
 from robaudit.progress import Listener, Silent
 from robaudit.provenance import image_digest, pick_device
 from robaudit.rows import Row
-from robaudit.runs import OUTPUTS, PartRecord, Run, RunFolder
+from robaudit.run_folder import OUTPUTS, RunFolder
+from robaudit.runs import Run
 from robaudit.spec import AuditSpec
-from robaudit.summary.accuracy import draws_of
+from robaudit.summary.columns import draws_of
 
 RELATIVE, ABSOLUTE = 5e-4, 1e-7
 _VOTES = 2
@@ -74,8 +79,12 @@ class _Parts:
 
     records: list[PartRecord] = field(default_factory=list)
 
-    def write_part(self, record: PartRecord) -> None:
+    def write(self, record: PartRecord) -> int:
         self.records.append(record)
+        return len(self.records) - 1
+
+    def held(self, number: int) -> HeldPart:
+        return HeldPart(self.records[number])
 
 
 def verify(
@@ -128,7 +137,7 @@ def _subset(run: Run, dataset: Dataset, ids: set[str]) -> Selected:
     if len(indices) < len(ids):
         lost = next(iter(ids - {dataset.sample_id(i) for i in indices}))
         raise RunError(str(run.path), f"its data set has no sample {lost!r} any more", "restore the data set the run was made on")
-    before = {name: digest for part in RunFolder(run.path).parts() for name, digest in part.images.items()}
+    before = {name: digest for part in RunFolder(run.path).parts for name, digest in part.images.items()}
     for i in indices:
         sample = dataset[i]
         if sample.id in before and before[sample.id] != image_digest(sample):
@@ -140,16 +149,22 @@ def _computed(
     run: Run, spec: AuditSpec, dataset: Dataset, device: str, *, trust: bool, listener: Listener
 ) -> Mapping[tuple[str, float, str], Row]:
     """The rows of a data set, computed as a run would."""
-    network = make_model(spec, None, pick_device(device), trust=trust)
+    with deterministic(spec.run.deterministic, pick_device(device)), rounded_products(spec.run.precision == "tf32"):
+        return _rows(run, spec, dataset, make_model(spec, None, pick_device(device), trust=trust), listener)
+
+
+def _rows(run: Run, spec: AuditSpec, dataset: Dataset, network: LogitModel, listener: Listener) -> Mapping[tuple[str, float, str], Row]:
     if network.sha256 != run.info["model"]["sha256"]:
         raise RunError(
             str(run.path), f"was made with other weights than {network.name} holds now", "restore the model the run was made with"
         )
     parts = _Parts()
-    with rounded_products(spec.run.precision == "tf32"):
-        noisy = for_noisy_passes(network, spec.run.precision)
-        engine = make_engine(spec, network, noisy, run.info["model"]["classes"], dataset[0].pixels)
-        Loop(parts, dataset, engine, tasks_of(spec.noise.sigma, registry.build(spec.estimators)), "stop", listener).run([])
+    noisy = for_noisy_passes(network, spec.run.precision)
+    image = dataset[0].pixels
+    engine = make_engine(spec, network, noisy, run.info["model"]["classes"], image)
+    tasks = tasks_of(spec.noise.sigma, registry.build(spec.estimators))
+    pace = make_pace(spec, engine, tasks, image, run.info["warnings"])
+    Loop(parts, dataset, engine, Ledger(dataset, tasks), pace, "stop", listener).run()
     return {row.key: row for part in parts.records for row in part.rows}
 
 

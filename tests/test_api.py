@@ -25,6 +25,7 @@ class Listener:
         self.notes: list[str] = []
         self.warnings: list[str] = []
         self.progress: list[int] = []
+        self.shares: list[float] = []
         self.ended = 0
 
     def note(self, text: str) -> None:
@@ -35,6 +36,9 @@ class Listener:
 
     def begin(self, total: int, done: int) -> None:
         self.progress += [total, done]
+
+    def working(self, share: float) -> None:
+        self.shares.append(share)
 
     def advance(self, samples: int) -> None:
         self.progress.append(samples)

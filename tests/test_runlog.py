@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 import robaudit
 from robaudit.progress import Silent
 from robaudit.runlog import Logged
+from tests.clock import Clock
 from tests.conftest import RunCli
 from tests.specs import digits, write
 
@@ -20,7 +23,8 @@ def lines(run: Path) -> list[str]:
     return [line.partition(" ")[2] for line in found]
 
 
-def test_a_run_is_logged_and_a_finished_one_left_alone(tmp_path: Path, run_cli: RunCli) -> None:
+def test_a_run_is_logged_and_a_finished_one_left_alone(tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("robaudit.pace._DUE", 0.0)  # every step is a part
     spec = write(tmp_path, digits(limit=70))
     assert run_cli("estimate", spec, "--out", "run").code == 0
     said = lines(tmp_path / "run")
@@ -49,3 +53,62 @@ def test_a_log_that_cannot_be_written_costs_only_the_log(tmp_path: Path) -> None
     log.note("lost, too")
     run = robaudit.audit(spec, out=tmp_path / "other")
     assert len(run.rows) == 2
+
+
+def test_a_long_part_gets_a_line_a_minute(tmp_path: Path) -> None:
+    clock = Clock()
+    log = Logged(Silent(), clock)
+    log.open(tmp_path)
+    log.begin(1000, 400)
+    for _ in range(1000):
+        clock.now += 0.2
+        log.working((clock.now - 1000) / 2000)
+    log.advance(60)
+    log.advance(0)  # a part that completes no sample
+    clock.now += 59.0
+    log.working(0.1295)
+    clock.now += 1.0
+    log.working(0.13)
+    assert lines(tmp_path) == [
+        "auditing 1000 samples, 400 on disk already",
+        "400 of 1000 samples, about 32 min left",
+        "400 of 1000 samples, about 31 min left",
+        "400 of 1000 samples, about 30 min left",
+        "460 of 1000 samples",
+        "460 of 1000 samples, 18/min, 29 min left",
+    ]
+
+
+class Heard(Silent):
+    """A listener that keeps what it hears of the progress."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, object]] = []
+
+    def begin(self, total: int, done: int) -> None:
+        self.calls.append(("begin", (total, done)))
+
+    def working(self, share: float) -> None:
+        self.calls.append(("working", share))
+
+    def advance(self, samples: int) -> None:
+        self.calls.append(("advance", samples))
+
+
+def test_everything_is_passed_on(tmp_path: Path) -> None:
+    heard = Heard()
+    log = Logged(heard)
+    log.begin(10, 2)
+    log.working(0.25)
+    log.working(0.5)
+    log.advance(4)
+    assert heard.calls == [("begin", (10, 2)), ("working", 0.25), ("working", 0.5), ("advance", 4)]
+
+
+@pytest.mark.parametrize(("raised", "word"), [(KeyboardInterrupt(), "interrupted"), (SystemExit(143), "terminated")], ids=str)
+def test_how_it_ended_is_kept(raised: BaseException, word: str, tmp_path: Path) -> None:
+    log = Logged(Silent())
+    log.open(tmp_path)
+    with pytest.raises(type(raised)), log.until_interrupted():
+        raise raised
+    assert lines(tmp_path) == [word]

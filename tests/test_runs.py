@@ -16,11 +16,14 @@ from hypothesis import strategies as st
 
 from robaudit.errors import RunError
 from robaudit.estimators.base import P_ROBUST, Quantity
-from robaudit.files import json_bytes, locked, read_with_checksum, with_checksum, write_atomically
-from robaudit.rows import COLUMNS, Row
-from robaudit.runs import PartRecord, Run, RunFolder, Skip, quantity_document, read_run
+from robaudit.files import json_bytes, read_with_checksum, with_checksum, write_atomically
+from robaudit.locks import locked
+from robaudit.parts import PartRecord, Skip
+from robaudit.rows import COLUMNS, LARGEST, Row
+from robaudit.run_folder import RunFolder
+from robaudit.runs import Run, quantity_document, read_run
 
-REAL = st.floats(allow_nan=False, allow_infinity=False)
+REAL = st.floats(-LARGEST, LARGEST, exclude_min=True, exclude_max=True)
 ROWS = st.builds(
     Row,
     sample_id=st.text(),
@@ -68,18 +71,18 @@ def test_parts_are_numbered_and_read_in_order(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
     folder.create()
     for number in range(3):
-        folder.write_part(PartRecord([row(str(number))]))
-    assert [part.rows[0].sample_id for part in folder.parts()] == ["0", "1", "2"]
+        folder.parts.write(PartRecord([row(str(number))]))
+    assert [part.rows[0].sample_id for part in folder.parts] == ["0", "1", "2"]
     (tmp_path / "parts" / "part-000000.json").unlink()
-    folder.write_part(PartRecord([row("3")]))
-    assert [part.rows[0].sample_id for part in folder.parts()] == ["1", "2", "3"], "a number is never used again"
+    folder.parts.write(PartRecord([row("3")]))
+    assert [part.rows[0].sample_id for part in folder.parts] == ["1", "2", "3"], "a number is never used again"
 
 
 def test_a_temporary_file_left_by_a_crash_is_no_part(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
     folder.create()
     (tmp_path / "parts" / ".part-000000.json.abc").write_text("half of i")
-    assert folder.parts() == []
+    assert list(folder.parts) == []
 
 
 @given(st.integers(0, 10**6), st.integers(0, 7))
@@ -112,7 +115,7 @@ def test_write_leaves_the_old_file_or_the_new_one(tmp_path: Path, monkeypatch: p
 
 
 def test_lock_dies_with_its_process(tmp_path: Path) -> None:
-    code = "import os, sys, pathlib\nfrom robaudit.files import locked\nlocked(pathlib.Path(sys.argv[1])).__enter__()\nos._exit(9)\n"
+    code = "import os, sys, pathlib\nfrom robaudit.locks import locked\nwith locked(pathlib.Path(sys.argv[1])):\n    os._exit(9)\n"
     assert subprocess.run([sys.executable, "-c", code, tmp_path], check=False, timeout=60).returncode == 9
     assert (tmp_path / ".lock").exists()
     with locked(tmp_path), pytest.raises(RunError, match="another robaudit is writing here"), locked(tmp_path):

@@ -6,12 +6,22 @@ import os
 import sys
 from typing import Any, NoReturn
 
+_GOES_ON = "; the finished parts are on disk: the same command goes on from there"
+
 
 def main() -> NoReturn:
-    """Run the command line and exit with the code the design gives: 0, 2, 3, 5 or 130 (1 and 4 belong to gates)."""
+    """Run the command line and exit with the code the design gives: 0, 2, 3, 5, 130 or 143 (1 and 4 belong to gates)."""
+    from robaudit.cli.ending import ends_when_asked
+
+    with ends_when_asked():
+        _main()
+
+
+def _main() -> NoReturn:
     import typer
 
     from robaudit.cli.app import app
+    from robaudit.cli.ending import TERMINATED
     from robaudit.errors import RobauditError
 
     try:
@@ -20,8 +30,15 @@ def main() -> NoReturn:
         _fail(f"error: {error}", error.exit_code)
     except (KeyboardInterrupt, typer.Abort):
         code = 130
-    except SystemExit as exit_:  # typer and rich leave like this when the reader of a pipe has gone: no mistake of anyone
-        code = 0 if isinstance(exit_.__context__, BrokenPipeError) else exit_.code
+    except SystemExit as exit_:
+        if exit_.code == TERMINATED:
+            _fail("terminated" + _resumable(), TERMINATED)
+        if isinstance(exit_.__context__, BrokenPipeError):  # typer and rich leave like this when the reader of a pipe has gone
+            sys.exit(0)
+        if not _completes():
+            what = "code of the model or the data set has called sys.exit, and the command is not done"
+            _fail(f"error: {what}; let it return or raise", 2)
+        code = exit_.code
     except OSError as error:
         if error.filename is not None and not os.environ.get("ROBAUDIT_TRACEBACK"):
             _fail(f"error: {error.filename}: {error.strerror}", 2)
@@ -31,9 +48,17 @@ def main() -> NoReturn:
             _fail(f"error: {_usage(error)}", 2)
         _internal(error)
     if code == 130:  # typer turns an interrupt into this code
-        resumable = sys.argv[1:2] in (["estimate"], ["demo"])
-        _fail("interrupted" + ("; the finished parts are on disk: the same command goes on from there" if resumable else ""), 130)
+        _fail("interrupted" + _resumable(), 130)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _completes() -> bool:
+    """Whether the shell asks for completions: typer answers and calls sys.exit."""
+    return "_ROBAUDIT_COMPLETE" in os.environ or any(argument.endswith("-completion") for argument in sys.argv[1:])
+
+
+def _resumable() -> str:
+    return _GOES_ON if sys.argv[1:2] in (["estimate"], ["demo"]) else ""
 
 
 def _usage(error: Any) -> str:
@@ -52,6 +77,9 @@ def _internal(error: Exception) -> NoReturn:
 
 
 def _fail(line: str, code: int) -> NoReturn:
-    sys.stderr.write(line + "\n")
-    sys.stderr.flush()
+    from robaudit.cli.standard_error import StandardError
+
+    stream = StandardError()
+    stream.write(line + "\n")
+    stream.flush()
     sys.exit(code)

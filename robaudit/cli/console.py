@@ -8,12 +8,14 @@ import sys
 import threading
 import time
 from types import TracebackType
-from typing import Any
+from typing import IO, Any, cast
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from robaudit.cli.bar import Bar
+from robaudit.cli.standard_error import StandardError
+from robaudit.remaining import Clock, Standing
 from robaudit.text import printable
 
 _PIPED_WIDTH = 120
@@ -27,8 +29,8 @@ def output() -> Console:
 
 
 def messages() -> Console:
-    """Standard error: notes, warnings and progress."""
-    return Console(stderr=True, highlight=False, soft_wrap=True)
+    """Standard error: notes, warnings and progress. Where nobody reads it any more, they are dropped."""
+    return Console(file=cast("IO[str]", StandardError()), highlight=False, soft_wrap=True)
 
 
 class Reporter:
@@ -39,14 +41,14 @@ class Reporter:
     Args:
         quiet: say warnings only.
         patient: let the first Ctrl-C wait for the part at hand; else every one interrupts at once.
+        clock: seconds.
     """
 
-    def __init__(self, *, quiet: bool = False, patient: bool = True) -> None:
-        self._console, self._quiet, self._patient = messages(), quiet, patient
-        self._progress: Progress | None = None
-        self._task: TaskID | None = None
-        self._total = self._done = self._before = 0
-        self._started = self._last = time.monotonic()
+    def __init__(self, *, quiet: bool = False, patient: bool = True, clock: Clock = time.monotonic) -> None:
+        self._console, self._quiet, self._patient, self._clock = messages(), quiet, patient, clock
+        self._standing = Standing(0, 0, clock)
+        self._bar: Bar | None = None
+        self._last = clock()
         self._stop = False
         self._before_us: Any = None
 
@@ -67,41 +69,28 @@ class Reporter:
 
     def begin(self, total: int, done: int) -> None:
         """Start the progress display."""
-        self._total, self._done, self._before = total, done, done
-        self._started = self._last = time.monotonic()
+        self._standing, self._last = Standing(total, done, self._clock), self._clock()
         self._listen()
         if done and done < total:
             self.note(f"resuming: {done} of {total} samples are on disk already")
-        if self._quiet or done == total or not self._console.is_terminal:
-            return
-        self._progress = Progress(
-            TextColumn("auditing"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("samples"),
-            TextColumn("{task.fields[rate]}"),
-            TimeRemainingColumn(),
-            TextColumn("left"),
-            console=self._console,
-            transient=True,
-        )
-        self._progress.start()
-        self._task = self._progress.add_task("", total=total, completed=done, rate="")
+        if not self._quiet and done < total and self._terminal():
+            self._bar = Bar(self._console, self._standing)
+
+    def working(self, share: float) -> None:
+        """So much of the work is done."""
+        self._standing.working(share)
+        self._line()
 
     def advance(self, samples: int) -> None:
         """So many more samples are done."""
-        self._done += samples
-        if self._progress is not None and self._task is not None:
-            self._progress.update(self._task, completed=self._done, rate=self._rate())
-        elif not self._quiet and not self._console.is_terminal and time.monotonic() - self._last >= _SECONDS_BETWEEN_LINES:
-            self._last = time.monotonic()
-            self._console.print(f"auditing: {self._done} of {self._total} samples, {self._rate()}, {self._left()} left")
+        self._standing.advance(samples)
+        self._line()
 
     def end(self) -> None:
         """Take the progress display down."""
-        if self._progress is not None:
-            self._progress.stop()
-            self._progress = None
+        bar, self._bar = self._bar, None
+        if bar is not None:
+            bar.stop()
         if self._before_us is not None:
             signal.signal(signal.SIGINT, self._before_us)
             self._before_us = None
@@ -109,6 +98,15 @@ class Reporter:
     def stop_asked(self) -> bool:
         """Whether Ctrl-C was pressed."""
         return self._stop
+
+    def _terminal(self) -> bool:
+        """Whether there is a terminal that a bar can be drawn on; one that is only said to be there (FORCE_COLOR) is none."""
+        return self._console.is_interactive and self._console.file.isatty()
+
+    def _line(self) -> None:
+        if self._bar is None and not self._quiet and not self._terminal() and self._clock() - self._last >= _SECONDS_BETWEEN_LINES:
+            self._last = self._clock()
+            self._console.print(f"auditing: {self._standing.line()}")
 
     def _listen(self) -> None:
         if self._patient and threading.current_thread() is threading.main_thread() and self._before_us is None:
@@ -119,12 +117,3 @@ class Reporter:
             raise KeyboardInterrupt
         self._stop = True
         self._console.print("finishing this part; Ctrl-C again stops at once")
-
-    def _rate(self) -> str:
-        rate = (self._done - self._before) / max(1e-9, time.monotonic() - self._started)
-        return f"{rate:.3g}/s" if rate < 1000 else f"{rate:,.0f}/s"
-
-    def _left(self) -> str:
-        done = self._done - self._before
-        seconds = (self._total - self._done) * (time.monotonic() - self._started) / max(1, done)
-        return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

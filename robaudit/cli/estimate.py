@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -68,11 +69,12 @@ def estimate(
     )
     from robaudit.auditing import audit
     from robaudit.cli.process import keep_freed_memory
+    from robaudit.provenance import command_line
 
     keep_freed_memory()
-
+    command = command_line(sys.argv[1:])
     with Reporter(quiet=quiet) as reporter:
-        run = audit(asked, out=out, trust=trust, on_error=on_error.value, extend=extend, listener=reporter)
+        run = audit(asked, out=out, trust=trust, on_error=on_error.value, extend=extend, listener=reporter, command=command)
     if not quiet:
         from robaudit.cli.show import print_run
 

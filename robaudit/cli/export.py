@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from robaudit.cli.options import OutputOption, RunArgument, write_output
+from robaudit.cli.options import OutputOption, RunArgument, write_texts
 
 
 class RowsFormat(StrEnum):
@@ -26,17 +26,19 @@ def export(
 
     Example: robaudit export runs/spec-1a2b3c4d --format json -o rows.json
     """
-    from robaudit.reports.csv_text import rows_csv
-    from robaudit.reports.json_text import rows_json
-    from robaudit.runs import RunFolder, read_run
+    from robaudit.cli.printing import put
+    from robaudit.reports.csv_text import rows_csv_chunks
+    from robaudit.reports.json_text import rows_json_chunks
+    from robaudit.run_folder import RunFolder
+    from robaudit.runs import read_run
 
     folder = RunFolder(run)
     finished = folder.info()["status"] == "complete"
     rows = read_run(run).rows if finished else folder.rows_so_far()
-    text = rows_csv(rows) if format_ is RowsFormat.CSV else rows_json(rows)
+    texts = (rows_csv_chunks if format_ is RowsFormat.CSV else rows_json_chunks)(rows)
     if output is None:
-        typer.echo(text, nl=False)
+        put(texts)
     else:
-        write_output(output, text)
+        write_texts(output, texts)
     if not finished:
         typer.echo(f"note: {run} is unfinished: these are the {len(rows)} rows it has so far", err=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -59,10 +60,21 @@ def write_output(path: Path, text: str) -> None:
     Raises:
         RobauditError: it cannot be written; an old file is untouched.
     """
-    from robaudit.files import write_atomically
+    write_texts(path, [text])
+
+
+def write_texts(path: Path, texts: Iterable[str]) -> None:
+    """Write the pieces of a text to the file of ``-o``, as they come.
+
+    Raises:
+        RobauditError: it cannot be written; an old file is untouched.
+    """
+    from robaudit.files import writing
 
     if path.is_dir():
         raise RobauditError(str(path), "is a folder", "name a file")
     if not path.absolute().parent.is_dir():
         raise RobauditError(str(path), "its folder does not exist", "make it first, or name another file")
-    write_atomically(path, text.encode())
+    with writing(path) as sink:
+        for text in texts:
+            sink.write(text.encode())

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import typer
 from rich.console import Console, RenderableType
 
 from robaudit.cli.console import output
 from robaudit.cli.options import TextFormat
 from robaudit.reports.json_text import document_json
+from robaudit.text import printable
 
 
 def emit(
@@ -45,9 +46,23 @@ def emit(
         return
     text = document_json({"groups": list(documents)}) if format_ is TextFormat.JSON else _joined(csv)
     if to is None:
-        typer.echo(text, nl=False)
+        put([text])
     else:
         write(to, text)
+
+
+def put(texts: Iterable[str]) -> None:
+    """Write to standard output: as it is to a file or a pipe; on a terminal, what could steer it is written as escapes."""
+    terminal, encoding = sys.stdout.isatty(), sys.stdout.encoding or "utf-8"
+    sys.stdout.flush()
+    for text in texts:
+        data = _visible(text).encode(encoding, "backslashreplace") if terminal else text.encode()
+        sys.stdout.buffer.write(data)
+    sys.stdout.flush()
+
+
+def _visible(text: str) -> str:
+    return "\n".join(map(printable, text.split("\n")))
 
 
 def _joined(texts: Sequence[str]) -> str:

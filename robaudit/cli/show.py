@@ -31,8 +31,8 @@ def print_run(run: Run, estimators: Sequence[str] = (), levels: Sequence[float] 
     from robaudit.reports.tables import overall_tables
 
     console = output()
-    keys = run.groups(estimators, levels)
-    groups = [group for group in run.summary() if (group.key.estimator, group.key.sigma) in keys]
+    found = {(group.key.estimator, group.key.sigma): group for group in run.summary()}
+    groups = [found[key] for key in run.chosen(found, estimators, levels)]
     for line in headline(run.info):
         console.print(escape(line))
     console.print()

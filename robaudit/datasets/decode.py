@@ -12,17 +12,15 @@ Conventions, chosen to agree with torchvision's own loaders where those have a g
 
 from __future__ import annotations
 
-import contextlib
 import stat
-import warnings
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from PIL import EpsImagePlugin, Image, UnidentifiedImageError
+from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
 from robaudit.datasets.files import reason
+from robaudit.datasets.pillow import MOST_PIXELS, hush
 from robaudit.datasets.pixels import as_pixels
 from robaudit.errors import SampleError
 from robaudit.spec_datasets import ImageOptions
@@ -31,7 +29,6 @@ FORMATS = ("BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
 """What Pillow may decode: plain rasters. Others (EPS) start programs of the machine."""
 
 _SIXTEEN_BITS = 65535.0
-_MOST_PIXELS = 89_478_485  # Pillow's own limit against decompression bombs
 _MOST_AUDITED = 2**24  # of an image as the network gets it: 400 MB as float64 with three channels
 _MOST_BYTES = 2**29  # of a file: some of Pillow's decoders read it whole
 
@@ -52,32 +49,17 @@ def read_image(path: Path, where: str, options: ImageOptions) -> Tensor:
     """
     try:
         _refuse_special(path, where)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about metadata and size: what matters is refused
-            return _decoded(path, where, options)
+        hush()
+        return _decoded(path, where, options)
     except SampleError:
         raise
     except FileNotFoundError:
         raise SampleError(where, "no such file", "correct the path or leave it out") from None
-    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
-        raise SampleError(where, f"has more than {_MOST_PIXELS} pixels", "make it smaller before the audit") from None
+    except Image.DecompressionBombError:
+        raise SampleError(where, f"has more than {MOST_PIXELS} pixels", "make it smaller before the audit") from None
     except Exception as error:  # noqa: BLE001  Pillow's decoders raise nearly anything on damaged files
         what = "is not an image that Pillow can read" if isinstance(error, UnidentifiedImageError) else _damage(error)
         raise SampleError(where, what, "repair or leave out this file") from None
-
-
-@contextlib.contextmanager
-def plain_pillow() -> Iterator[None]:
-    """For readers that open images themselves: no program of the machine (Ghostscript) is started, and bombs are errors."""
-    before = EpsImagePlugin.gs_binary
-    EpsImagePlugin.gs_binary = False
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            warnings.simplefilter("error", Image.DecompressionBombWarning)
-            yield
-    finally:
-        EpsImagePlugin.gs_binary = before
 
 
 def _decoded(path: Path, where: str, options: ImageOptions) -> Tensor:
@@ -154,8 +136,8 @@ def _refuse_special(path: Path, where: str) -> None:
 
 
 def _refuse_bomb(size: tuple[int, int], where: str) -> None:
-    if size[0] * size[1] > _MOST_PIXELS:
-        raise SampleError(where, f"has {size[1]} x {size[0]} pixels, more than {_MOST_PIXELS}", "make it smaller before the audit")
+    if size[0] * size[1] > MOST_PIXELS:
+        raise SampleError(where, f"has {size[1]} x {size[0]} pixels, more than {MOST_PIXELS}", "make it smaller before the audit")
 
 
 def _refuse_giant(size: tuple[int, int], where: str) -> None:

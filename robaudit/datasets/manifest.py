@@ -19,7 +19,7 @@ class ManifestDataset:
     """Rows of a CSV file (UTF-8, commas) with the columns path and, if wanted, label and id; others are left alone.
 
     Paths are relative to the CSV file or absolute, and may lead anywhere, but only to regular files. A sample's id is its id,
-    or its path as written. An empty label is none. Every row is found in the file anew: a million rows need about 25 MB.
+    or its path as written. An empty label is none. Every row is found in the file anew: a million rows need about 12 MB.
     """
 
     def __init__(self, spec: ManifestSpec, *, base_dir: Path) -> None:
@@ -30,18 +30,18 @@ class ManifestDataset:
         indices, names = class_indices(self._table.labels, self.where, spec.class_names)
         self.class_names: tuple[str, ...] | None = names
         by_code = np.array([*(indices[text] for text in self._table.labels), -1], dtype=np.int64)  # code -1 is the last entry
-        self._labels = by_code[np.asarray(self._table.codes, dtype=np.int64)] if "label" in self._table.places else None
+        self._by_code = by_code if "label" in self._table.places else None
 
     def __len__(self) -> int:
-        return len(self._table.starts)
+        return len(self._table)
 
     def sample_id(self, index: int) -> str:
         """The row's id, or its path as written."""
         return self._table.row(index)[1]
 
     def labels(self) -> Labels | None:
-        """The class of every row (-1: none), or None without a label column."""
-        return self._labels
+        """The class of every row (-1: none), looked up anew, or None without a label column."""
+        return None if self._by_code is None else self._by_code[np.frombuffer(self._table.codes, dtype=np.int32)]
 
     def __getitem__(self, index: int) -> Sample:
         """Decode the image of one row.
@@ -51,5 +51,5 @@ class ManifestDataset:
         """
         path, sample_id = self._table.row(index)
         pixels = read_image(self._folder / expanded(path), f"{self.where}, {path}", self._spec)
-        label = -1 if self._labels is None else int(self._labels[index])
+        label = -1 if self._by_code is None else int(self._by_code[self._table.codes[index]])
         return Sample(sample_id, pixels, None if label < 0 else label)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +13,19 @@ from numpy.typing import NDArray
 from robaudit.datasets.base import Labels, Sample
 from robaudit.datasets.files import find
 from robaudit.datasets.npz_file import Member, member
+from robaudit.datasets.npz_rows import Rows
 from robaudit.datasets.pixels import as_pixels, known_scale
 from robaudit.errors import DataError
 from robaudit.spec_datasets import NpzSpec
 
 _MOST_VALUES, _MOST_LABELS = 3 * 2**24, 2**25
-_FIRST_BYTES = 64 << 20  # of a compressed array, read at the first access; then twice as much each time
 
 
 class NpzDataset:
     """Images and labels of a .npz file; a sample's id is its index in the file.
 
-    Uncompressed arrays are mapped into memory; of a compressed one only the beginning is held, as far as it was asked for,
-    in the file's own type. Only the sample asked for becomes float64.
+    Uncompressed arrays are mapped into memory; a compressed one is expanded as far as it was asked for, in the file's own type,
+    into a temporary file where it is large. Only the sample asked for becomes float64.
     """
 
     class_names: tuple[str, ...] | None = None
@@ -39,13 +40,13 @@ class NpzDataset:
             remedy = "set scale (the value of full intensity)" if self._images.dtype.kind in "iu" else "images are uint8 or floats"
             raise DataError(self.where, kind, remedy)
         self._labels = None if spec.labels_key is None else read_labels(member(path, self.where, spec.labels_key, "labels_key"), len(self))
-        self._head: NDArray[Any] | None = None
+        self._rows: dict[int, Rows] = {}  # by process: each reads for itself
 
     def __len__(self) -> int:
         return self._images.shape[0]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_head": None}  # every process reads for itself
+        return {**self.__dict__, "_rows": {}}
 
     def sample_id(self, index: int) -> str:
         """The index in the file as text."""
@@ -69,14 +70,10 @@ class NpzDataset:
         return Sample(self.sample_id(index), pixels, None if self._labels is None else int(self._labels[index]))
 
     def _row(self, index: int) -> NDArray[Any]:
-        """One image as stored; reads further into the file where it must."""
-        head = self._head
-        if head is None or index >= len(head):
-            row_bytes = max(1, self._images.dtype.itemsize * int(np.prod(self._images.shape[1:])))
-            wanted = max(index + 1, _FIRST_BYTES // row_bytes, 0 if head is None else 2 * len(head))
-            self._head = head = self._images.rows(min(wanted, len(self)))
-        row: NDArray[Any] = head[index]
-        return row
+        """One image as stored."""
+        process = os.getpid()
+        rows = self._rows.get(process) or self._rows.setdefault(process, Rows(self._images))
+        return rows[index]
 
 
 def layout_of(images: Member, wanted: str | None) -> str:

@@ -20,7 +20,8 @@ _DEFLATE_RATIO = 1032  # deflate cannot compress better than this
 _CHUNK = 1 << 20
 _MOST_WHOLE = 1 << 30  # bytes of a compressed array that can only be read whole
 _LISTED = 20
-_UNREADABLE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError, struct.error)
+DAMAGES = (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError, struct.error)
+"""What reading a damaged archive may raise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,8 @@ class Member:
     """One array of the file, known by its header: nothing of its content is read yet.
 
     Attributes:
-        offset: where its bytes start in the file, when they are stored uncompressed (else None).
+        start: where its numbers begin in the archive's member, after its header.
+        offset: where they begin in the file, when they are stored uncompressed (else None).
     """
 
     path: Path
@@ -37,6 +39,7 @@ class Member:
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     fortran: bool
+    start: int
     offset: int | None
 
     def rows(self, count: int) -> NDArray[Any]:
@@ -58,7 +61,7 @@ class Member:
                     at += len(chunk)
         except MemoryError:
             raise DataError(self.where, f"array {self.name!r} does not fit into memory", "split the file") from None
-        except _UNREADABLE as error:
+        except DAMAGES as error:
             raise DataError(self.where, f"array {self.name!r} is damaged ({reason(error)})", "copy or save the file again") from None
         return values.view(self.dtype).reshape(shape, order=order)[:count]
 
@@ -82,7 +85,7 @@ def member(path: Path, where: str, key: str, option: str) -> Member:
                 held = ", ".join(sorted(members)[:_LISTED]) + (", ..." if len(members) > _LISTED else "") or "none"
                 raise DataError(where, f"has no array {key!r} (it has: {held})", f"set {option}; {did_you_mean(key, members)}")
             return _checked(path, where, archive, archive.getinfo(members[key]))
-    except _UNREADABLE as error:
+    except DAMAGES as error:
         what = "is not a .npz file (a zip archive)" if isinstance(error, zipfile.BadZipFile) else "cannot be read"
         raise DataError(where, f"{what}: {reason(error)}", "it may be truncated; save it again with numpy.savez_compressed") from None
 
@@ -102,7 +105,7 @@ def _checked(path: Path, where: str, archive: zipfile.ZipFile, info: zipfile.Zip
             start = stream.tell()
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError) as error:
         raise refuse(f"has no valid header ({reason(error)})") from None
-    except _UNREADABLE as error:
+    except DAMAGES as error:
         raise refuse(f"is damaged ({reason(error)})") from None
     if dtype.hasobject:
         raise refuse("holds Python objects (pickle), which are never loaded")
@@ -116,7 +119,7 @@ def _checked(path: Path, where: str, archive: zipfile.ZipFile, info: zipfile.Zip
     stored = info.compress_type == zipfile.ZIP_STORED
     if fortran and not stored and claimed > _MOST_WHOLE:
         raise refuse(f"is compressed and in Fortran order, so all its {claimed} bytes would be read at once")
-    return Member(path, where, info.filename, shape, dtype, fortran, _data_offset(path, info) + start if stored else None)
+    return Member(path, where, info.filename, shape, dtype, fortran, start, _data_offset(path, info) + start if stored else None)
 
 
 def _read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from robaudit.errors import DataError, SampleError, did_you_mean
 from robaudit.spec_datasets import PythonDatasetSpec
 from robaudit.trusted_code import importable
 
+_ONE_BY_ONE = threading.RLock()
+
 
 class PythonDataset:
     """What ``package.module:function(**options)`` returns: ``len`` and items (pixels, label) or (pixels, label, id).
@@ -24,6 +27,8 @@ class PythonDataset:
     Pixels are uint8, or floats in [0, 1], of shape (channels, height, width); labels are class indices or None.
     Either all items have an id of their own or none has, and then their ids are their indices; where they have, opening reads
     the chosen items once. The collection's attribute ``class_names`` is used where there is one.
+
+    The user's code need know nothing of threads: it is called by one at a time.
     """
 
     def __init__(self, spec: PythonDatasetSpec, *, base_dir: Path, trust: bool) -> None:
@@ -86,7 +91,8 @@ class PythonDataset:
     def _item(self, index: int) -> tuple[Any, ...]:
         where = f"{self.where}, item {index}"
         try:
-            item = self._items[index]
+            with _ONE_BY_ONE:
+                item = self._items[index]
         except Exception as error:  # noqa: BLE001  the user's code may raise anything
             raise SampleError(where, f"raised {describe(error)}", "repair the function or the data") from None
         if not isinstance(item, tuple | list) or len(item) not in (2, 3):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from array import array
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,7 +13,7 @@ from robaudit.errors import DataError, SampleError
 from robaudit.spec_datasets import BaseDatasetSpec
 
 
-def random_subset(total: int, size: int, seed: int) -> list[int]:
+def random_subset(total: int, size: int, seed: int) -> array[int]:
     """``size`` of ``range(total)`` without replacement, in increasing order.
 
     The subset of a smaller size is part of the subset of a larger one with the same seed. It uses NumPy's legacy generator,
@@ -20,7 +21,8 @@ def random_subset(total: int, size: int, seed: int) -> list[int]:
     """
     words = np.frombuffer(hashlib.sha256(f"sample {seed}".encode()).digest(), dtype="<u4")
     order = np.random.RandomState(words.astype(np.uint32)).permutation(total)
-    return [int(index) for index in np.sort(order[:size])]
+    kind = "i" if total <= 2**31 else "q"  # four bytes each where they do
+    return array(kind, np.sort(order[:size]).astype(kind).tobytes())
 
 
 def choose(dataset: Dataset, spec: BaseDatasetSpec) -> Sequence[int]:
@@ -77,7 +79,9 @@ class Selected:
     def labels(self) -> Labels | None:
         """The labels of the chosen samples, where they are known without reading pixels."""
         labels = self._whole.labels()
-        return None if labels is None else labels[np.asarray(self._indices, dtype=np.int64)]
+        if labels is None or not isinstance(self._indices, range):
+            return None if labels is None else labels[np.asarray(self._indices)]
+        return labels[self._indices.start : self._indices.stop : self._indices.step]
 
     def __getitem__(self, index: int) -> Sample:
         """Read one sample.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import sys
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,15 @@ from PIL import Image
 from torch import Tensor
 
 from robaudit.datasets.base import Labels, Sample
-from robaudit.datasets.decode import image_pixels, plain_pillow
+from robaudit.datasets.decode import image_pixels
 from robaudit.datasets.files import name_text, reason
+from robaudit.datasets.pillow import plain_pillow
 from robaudit.datasets.pixels import as_label, as_pixels
 from robaudit.errors import DataError, SampleError, did_you_mean
 from robaudit.files import expanded
 from robaudit.spec_datasets import TorchvisionSpec
 
+_ONE_BY_ONE = threading.RLock()
 _OURS = {"root": "root", "download": "download", "transform": "resize, crop and channels", "transforms": "resize, crop and channels"}
 
 
@@ -29,6 +32,8 @@ class TorchvisionDataset:
 
     ``split`` becomes ``split=`` where the class takes one (SVHN, ImageNet) and ``train=`` where it takes that (MNIST, CIFAR10);
     the default is left out where it takes neither. EMNIST takes both: ``split: letters`` with ``options: {train: false}``.
+
+    Threads read files of class folders at once; other data sets may keep something between reads, so these go one by one.
     """
 
     def __init__(self, spec: TorchvisionSpec, *, base_dir: Path) -> None:
@@ -36,6 +41,12 @@ class TorchvisionDataset:
         self._items = _build(spec, self.where, base_dir)
         self.class_names: tuple[str, ...] | None = _names(getattr(self._items, "classes", None))
         self._labels = _known_labels(self._items)
+
+    def _turn(self) -> contextlib.AbstractContextManager[object]:
+        """When this thread may read an item."""
+        from torchvision.datasets import DatasetFolder
+
+        return contextlib.nullcontext() if isinstance(self._items, DatasetFolder) else _ONE_BY_ONE
 
     def __len__(self) -> int:
         return len(self._items)
@@ -57,7 +68,7 @@ class TorchvisionDataset:
         sample_id = self.sample_id(index)
         where = f"{self.where}, sample {sample_id}"
         try:
-            with plain_pillow():
+            with self._turn(), plain_pillow():
                 image, target = self._items[int(sample_id)]
         except Exception as error:  # noqa: BLE001  every data set and every decoder raises its own
             raise SampleError(where, f"cannot be read ({reason(error)})", "repair or leave out this sample") from None

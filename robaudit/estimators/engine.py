@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -15,7 +15,8 @@ from robaudit.models import LogitModel
 _CPU_VALUES, _CUDA_VALUES = 3 * 2**16, 3 * 2**20
 _CPU_ROWS, _CUDA_ROWS, _FEWEST_ROWS = 128, 4096, 8
 _TAIL = 8
-_GRADIENT_BYTES = 2**28
+GRADIENT_BYTES = 2**28
+"""Gradients in one pass, at most."""
 
 
 class Noise(Protocol):
@@ -56,6 +57,22 @@ class NoisyBatch:
     padded: Tensor
 
 
+class Fitting(NamedTuple):
+    """How large passes may be.
+
+    Attributes:
+        rows: the most rows in a forward pass; None: as many as the rule says.
+        gradient_rows: the most rows in a pass that is differentiated; likewise.
+        gradient_bytes: the most bytes of gradients in one pass.
+        bytes: what the larger of the passes takes at its peak.
+    """
+
+    rows: int | None = None
+    gradient_rows: int | None = None
+    gradient_bytes: int = GRADIENT_BYTES
+    bytes: int = 0
+
+
 class Engine:
     """Runs a network over clean and noisy images in batches of a fixed size.
 
@@ -68,7 +85,10 @@ class Engine:
         classes: how many logits the model has.
         batch_size: rows in one pass, or None for the rule.
         noisy: the model that noisy forward passes without gradients go through, in a lower precision; default: the model.
-        most_rows: the most rows in one pass that memory allows, for the rule.
+        fitting: what memory allows, for the rule.
+
+    Attributes:
+        pass_bytes: what the larger passes take at their peak; 0 where it was not measured.
     """
 
     def __init__(
@@ -79,28 +99,40 @@ class Engine:
         batch_size: int | None = None,
         *,
         noisy: LogitModel | None = None,
-        most_rows: int | None = None,
+        fitting: Fitting | None = None,
     ) -> None:
         self.model, self.noise, self.classes = model, noise, classes
-        self._noisy, self._batch_size, self._most_rows = noisy or model, batch_size, most_rows
+        self._noisy, self._batch_size, self._fitting = noisy or model, batch_size, fitting or Fitting()
+        self.pass_bytes = self._fitting.bytes
 
     def rows(self, shape: Sequence[int]) -> int:
         """Rows in one forward pass for images of this shape."""
         if self._batch_size is not None:
             return self._batch_size
-        return rows_by_rule(shape, self.model.device, self._most_rows)
+        return rows_by_rule(shape, self.model.device, self._fitting.rows)
+
+    def halve(self, shape: Sequence[int]) -> int | None:
+        """Half as many rows in a pass from now on, for want of memory; returns how many, or None when there is one already."""
+        rows = self.rows(shape)
+        if rows == 1:
+            return None
+        self._batch_size = rows // 2
+        return self._batch_size
 
     def gradient_rows(self, shape: Sequence[int], margins: int) -> int:
         """Rows in one pass of which so many margins are differentiated: a quarter as many, and their gradients stay under 256 MB."""
         row = math.prod(shape) * margins * torch.finfo(self.model.dtype).bits // 8
-        return max(1, min(max(1, self.rows(shape) // 4), _GRADIENT_BYTES // row))
+        rows = min(max(1, self.rows(shape) // 4), self._fitting.gradient_bytes // row)
+        return max(1, rows if self._fitting.gradient_rows is None else min(rows, self._fitting.gradient_rows))
 
     def logits(self, x: Tensor) -> Tensor:
         """Logits of images (n, channels, height, width), batched; float64 (n, classes)."""
         rows = self.rows(x.shape[1:])
-        with torch.inference_mode():
-            parts = [self.model(padded(part, rows))[: len(part)].double() for part in x.split(rows)]
-        return torch.cat(parts).clone()
+        logits = torch.empty((len(x), self.classes), dtype=torch.float64, device=x.device)  # first: see `CleanPass.of`
+        for out, part in zip(logits.split(rows), x.split(rows), strict=True):
+            with torch.inference_mode():
+                out.copy_(self.model(padded(part, rows))[: len(part)])
+        return logits
 
     def noisy_logits(
         self, x: Tensor, ids: Sequence[str], sigma: float, draws: int, *, start: int = 0, pairs: bool = False, frames: bool = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from statistics import fmean, stdev
@@ -12,8 +13,9 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
+from robaudit.estimators import sizes
 from robaudit.estimators.base import P_ROBUST, Estimate, Estimator, Need, Quantity
-from robaudit.estimators.normal_margins import NormalMargins, least_error, normal_margins
+from robaudit.estimators.normal_margins import COMPETITIVE, GROUPS, NormalMargins, least_error, normal_margins
 from robaudit.estimators.votes import Votes, mc_instead
 from robaudit.estimators.work import Work
 from robaudit.numerics.jacobian import margins
@@ -60,12 +62,12 @@ class LogitGaussian(Estimator):
     interval: ClassVar[str] = "jackknife:sampling-only"
 
     draws: Literal["frames", "pairs"] = Field("frames", description="noise coupled in frames of 48 antithetic pairs, or independent pairs")
-    samples: int = Field(64, ge=16, multiple_of=16, description="noisy copies of each image, a multiple of 16")
+    samples: int = Field(64, ge=16, le=10**6, multiple_of=16, description="noisy copies of each image, a multiple of 16")
     tolerance: float | None = Field(
         None, gt=0, lt=1, description="standard error at which an image stops, instead of a fixed number of copies"
     )
     allocate: Literal["each", "mean"] = Field("each", description="tolerance for each image, or for the root mean square over images")
-    max_samples: int = Field(1024, ge=32, multiple_of=16, description="with a tolerance: the most copies of an image")
+    max_samples: int = Field(1024, ge=32, le=10**6, multiple_of=16, description="with a tolerance: the most copies of an image")
 
     @model_validator(mode="after")
     def _sensible(self) -> Self:
@@ -76,6 +78,16 @@ class LogitGaussian(Estimator):
     def passes(self, classes: int) -> tuple[int, int]:
         """One clean pass and the draws; with a tolerance the number is not known beforehand: about a quarter of the most."""
         return 1 + (self.samples if self.tolerance is None else max(_FIRST, self.max_samples // 4)), 0
+
+    def held(self, classes: int, values: int) -> int:
+        """The margins of all draws, and a normal CDF for each group of the jackknife: with a tolerance, those of the most draws."""
+        draws = self.samples if self.tolerance is None else self.max_samples
+        competing = min(classes - 1, COMPETITIVE)
+        return sizes.RECORD + sizes.votes(classes, draws) + sizes.logits(draws, classes) + GROUPS * sizes.normal_cdf(competing)
+
+    def held_once(self, classes: int, values: int) -> int:
+        """With frames, also the one that is made, and those kept."""
+        return sizes.WORK_SPACE + (sizes.frames(values) if self.draws == "frames" else 0)
 
     def estimate(self, work: Work) -> Sequence[Estimate]:
         """Draw, fit and, with a tolerance, go on with the images that are still open, packed into full batches."""
@@ -92,13 +104,9 @@ class LogitGaussian(Estimator):
                     found[b] = estimate if self._done(estimate) else _undecided(estimate)
         return [found[b] for b in range(len(work.x))]
 
-    def review(self, rows: Sequence[Row]) -> list[str]:
-        """Whether the margins are skewed over the images together (of those that noise ever flips)."""
-        doubtful = [row for row in rows if row.details is not None and 0.001 < row.value < 0.999]
-        if not doubtful:
-            return []
-        skewness = [row.details["skewness"] for row in doubtful if row.details is not None]
-        return skew_warning(skewness, doubtful[0].sigma, doubtful[0].estimator)
+    def review(self) -> SkewReview:
+        """Whether the margins are skewed over the images together."""
+        return SkewReview()
 
     def _rounds(self, work: Work, found: dict[int, Estimate]) -> Iterator[tuple[list[int], Tensor, Tensor]]:
         """Images still open, with all their margins (open, draws, k) and winning classes (open, draws) so far."""
@@ -141,6 +149,24 @@ class LogitGaussian(Estimator):
         if fit.normal[row]:
             return fit.estimate(row, flips_to=int(work.others[image, fit.deciding[row]]), votes=votes, interval=self.interval)
         return mc_instead(votes, predicted, fit.details(row))
+
+
+class SkewReview:
+    """Collects how skewed the deciding margins are, of the images that noise ever flips."""
+
+    def __init__(self) -> None:
+        self._skewness = array("d")
+        self._row: Row | None = None
+
+    def add(self, row: Row) -> None:
+        """Take one more row."""
+        if row.details is not None and 0.001 < row.value < 0.999:
+            self._row = row
+            self._skewness.append(row.details["skewness"])
+
+    def warnings(self) -> list[str]:
+        """See :func:`skew_warning`."""
+        return [] if self._row is None else skew_warning(self._skewness, self._row.sigma, self._row.estimator)
 
 
 def skew_warning(skewness: Sequence[float], sigma: float, label: str) -> list[str]:

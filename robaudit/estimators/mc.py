@@ -9,6 +9,7 @@ from typing import ClassVar
 import torch
 from pydantic import Field
 
+from robaudit.estimators import sizes
 from robaudit.estimators.base import P_ROBUST, Estimate, Estimator, Need, Quantity
 from robaudit.estimators.votes import flip_by_votes
 from robaudit.estimators.work import Work
@@ -34,11 +35,15 @@ class MonteCarlo(Estimator):
     source: ClassVar[str] = "Han et al., p_mc"
     interval: ClassVar[str] = "clopper-pearson"
 
-    samples: int = Field(10_000, ge=1, description="noisy copies of each image")
+    samples: int = Field(10_000, ge=1, le=10**8, description="noisy copies of each image")
 
     def passes(self, classes: int) -> tuple[int, int]:
         """One clean pass and one for each draw."""
         return 1 + self.samples, 0
+
+    def held(self, classes: int, values: int) -> int:
+        """The votes."""
+        return sizes.RECORD + sizes.votes(classes, self.samples)
 
     def estimate(self, work: Work) -> Sequence[Estimate]:
         """Count the votes of each image's noisy copies."""

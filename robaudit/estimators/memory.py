@@ -27,6 +27,12 @@ def most_rows(free: int, few: int, more: int) -> int:
     return max(1, int(_SHARE * free - fixed) // each)
 
 
+def free_bytes(device: torch.device) -> int:
+    """Bytes of a CUDA device that a chunk may take beside the passes through the network: a quarter of what is free."""
+    free, _ = torch.cuda.mem_get_info(device)
+    return (free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)) // 4
+
+
 def measured_rows(model: LogitModel, image: Tensor) -> int | None:
     """Rows of images like this one that a forward pass may take on the model's CUDA device; None on the CPU, where the rule is fixed.
 

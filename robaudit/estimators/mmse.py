@@ -9,6 +9,7 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
+from robaudit.estimators import sizes
 from robaudit.estimators.base import P_ROBUST, Estimate, Need, Quantity
 from robaudit.estimators.gaussian import cdf_notes
 from robaudit.estimators.jackknife import Spread, jackknife, probit, probit_inverse
@@ -18,6 +19,8 @@ from robaudit.numerics.moments import standardise
 from robaudit.numerics.mvn import mvn_cdf
 
 _GROUPS = 8
+AT_ONCE = 2**20
+"""Gradient values of so many are averaged at once."""
 
 
 class NoisyLinearOptions(FewClasses):
@@ -33,7 +36,7 @@ class NoisyLinearOptions(FewClasses):
     needs: ClassVar[frozenset[Need]] = frozenset({"logits", "gradients"})
     interval: ClassVar[str] = "jackknife:sampling-only"
 
-    samples: int = Field(10, ge=1, description="noisy copies of each image")
+    samples: int = Field(10, ge=1, le=10**6, description="noisy copies of each image")
     pairs: bool = Field(True, description="antithetic pairs (+eps, -eps); false is the published form")
 
     @model_validator(mode="after")
@@ -47,10 +50,28 @@ class NoisyLinearOptions(FewClasses):
         most = self.most(classes)
         return 1 + (0 if most is None else SELECTING_FORWARDS) + self.samples, self.samples * (most or classes - 1)
 
+    def held(self, classes: int, values: int) -> int:
+        """What selects the margins, then the fit's gradients in groups and a normal CDF (one group after the other)."""
+        most = self.most(classes)
+        margins = most or classes - 1
+        selected = 0 if most is None else sizes.selection(classes)
+        return sizes.RECORD + max(selected, sizes.linear_fit(self._groups, margins, values) + sizes.normal_cdf(margins))
+
+    def held_once(self, classes: int, values: int) -> int:
+        """The mean gradients of a few images, with copies."""
+        return sizes.WORK_SPACE + 16 * max(AT_ONCE, (self.most(classes) or classes - 1) * values)
+
     def linear(self, work: Work) -> Linear:
         """The fit of each image in at most 8 groups of draws (pairs stay together)."""
-        units = self.samples // 2 if self.pairs else self.samples
-        return work.noisy_linear(self.samples, pairs=self.pairs, groups=min(_GROUPS, units), most=self.most(work.classes))
+        return work.noisy_linear(self.samples, pairs=self.pairs, groups=self._groups, most=self.most(work.classes))
+
+    def leave_out(self) -> range:
+        """The groups that the jackknife leaves out in turn; none if there is a single one."""
+        return range(self._groups if self._groups > 1 else 0)
+
+    @property
+    def _groups(self) -> int:
+        return min(_GROUPS, self.samples // 2 if self.pairs else self.samples)
 
     def estimates(self, work: Work, linear: Linear, spread: Spread, z: Tensor, notes: Sequence[str]) -> list[Estimate]:
         """Rows from values and their jackknife spread."""
@@ -74,14 +95,29 @@ class NoisyLinearOptions(FewClasses):
 
 
 def fitted_limits(work: Work, linear: Linear, without: int | None = None) -> tuple[Tensor, Tensor]:
-    """z and R of the mean fit over the groups, leaving out one group if asked (spec 1, estimator 4)."""
-    weights = linear.counts.double()
-    if without is not None:
-        weights = torch.where(torch.arange(len(weights), device=weights.device) == without, 0.0, weights)
-    weights = weights / weights.sum()
-    mean = torch.einsum("ngk,g->nk", linear.mean, weights)
-    gradients = torch.einsum("ngkd,g->nkd", linear.gradients, weights.to(linear.gradients.dtype))
-    return standardise(mean, work.sigma**2 * work.engine.noise.gram(gradients))
+    """z and R of the mean fit over the groups, leaving out one group if asked (spec 1, estimator 4).
+
+    The gradients' covariances are taken a few images at a time: nothing of the size of all gradients is held but they themselves.
+    """
+    counts = [0 if g == without else count for g, count in enumerate(linear.counts.tolist())]
+    mean = _weighted(linear.mean, counts)
+    n, k = mean.shape
+    covariance = torch.empty((n, k, k), dtype=torch.float64, device=mean.device)
+    few = max(1, AT_ONCE // max(1, linear.gradients[0, 0].numel()))
+    for gradients, out in zip(linear.gradients.split(few), covariance.split(few), strict=True):
+        out.copy_(work.engine.noise.gram(_weighted(gradients, counts)))
+    return standardise(mean, work.sigma**2 * covariance)
+
+
+def _weighted(values: Tensor, counts: Sequence[int]) -> Tensor:
+    """Mean over the groups (dimension 1), weighted by their counts. Element by element, so that an image's result is its own
+    whatever the number of images: matrix products would add in another order.
+    """
+    weights = [count / sum(counts) for count in counts]
+    total = values[:, 0] * weights[0]
+    for group, weight in enumerate(weights[1:], 1):
+        total += values[:, group] * weight
+    return total
 
 
 class Mmse(NoisyLinearOptions):
@@ -103,7 +139,7 @@ class Mmse(NoisyLinearOptions):
         linear = self.linear(work)
         z, r = fitted_limits(work, linear)
         p, error = mvn_cdf(z, r)
-        left_out = [mvn_cdf(*fitted_limits(work, linear, g))[0] for g in range(len(linear.counts))]
+        left_out = [mvn_cdf(*fitted_limits(work, linear, g))[0] for g in self.leave_out()]
         p = p.clamp(0, 1)
         spread = jackknife(p, left_out, probit, probit_inverse).widened(error)
         missing = None if linear.kept is None else torch.minimum(linear.kept.failure, p)

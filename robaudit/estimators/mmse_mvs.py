@@ -32,7 +32,7 @@ class MmseMvSigmoid(NoisyLinearOptions):
         """Fit, evaluate the mv-sigmoid, and repeat without each group for the interval."""
         linear = self.linear(work)
         z, _ = fitted_limits(work, linear)
-        left_out = [mv_sigmoid(fitted_limits(work, linear, g)[0]) for g in range(len(linear.counts))]
+        left_out = [mv_sigmoid(fitted_limits(work, linear, g)[0]) for g in self.leave_out()]
         p = mv_sigmoid(z)
         spread = jackknife(p, left_out, torch.logit, torch.sigmoid)
         missing = None if linear.kept is None else linear.kept.odds_effect(p)

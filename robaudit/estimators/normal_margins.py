@@ -18,7 +18,7 @@ from robaudit.numerics.pair_moments import halves, pair_moments, without_group
 
 GROUPS = 8
 FALSE_ALARMS = 0.01
-_COMPETITIVE = 64
+COMPETITIVE = 64
 _EDGE = 1e-15
 _VISIBLE = 2e-3
 
@@ -95,7 +95,7 @@ class _Fit:
         mean, variance = even.mean(1), even.var(1) + odd.square().mean(1)
         z = torch.where(variance > 0, mean / variance.sqrt(), torch.where(mean > 0, torch.inf, -torch.inf))
         order = z.argsort(dim=1, stable=True)
-        chosen, left = order[:, :_COMPETITIVE, None].transpose(1, 2), z.gather(1, order[:, _COMPETITIVE:])
+        chosen, left = order[:, :COMPETITIVE, None].transpose(1, 2), z.gather(1, order[:, COMPETITIVE:])
         even, odd = (part.gather(2, chosen.expand(-1, even.shape[1], -1)) for part in (even, odd))
         moments = pair_moments(even, odd)
         value, error = _probability(moments.mean, moments.covariance)

@@ -74,12 +74,15 @@ class CleanPass:
             logits = engine.logits(x)
             predicted = logits.argmax(1)
             return cls(logits, predicted, margins(logits, predicted), None)
-        parts = []
         rows = engine.gradient_rows(x.shape[1:], engine.classes - 1)
-        for part in x.split(rows):
-            logits, g, u = (found[: len(part)] for found in margin_gradients(engine.model, padded(part, rows)))
-            parts.append((logits.double(), g.double(), engine.noise.gram(u)))
-        logits, g, gram = (torch.cat(pieces) for pieces in zip(*parts, strict=True))
+        # What stays is allocated before what goes: with results between them, the C library (glibc below 2.38) would use none of the
+        # freed blocks again, and hold as much as all passes together.
+        k = engine.classes - 1
+        logits, g, gram = (torch.empty((len(x), *shape), dtype=torch.float64, device=x.device) for shape in ((k + 1,), (k,), (k, k)))
+        for first in range(0, len(x), rows):
+            part, here = x[first : first + rows], slice(first, first + rows)
+            found, margin, u = (out[: len(part)] for out in margin_gradients(engine.model, padded(part, rows)))
+            logits[here], g[here], gram[here] = found, margin, engine.noise.gram(u)
         return cls(logits, logits.argmax(1), g, gram)
 
     def select(self, keep: Tensor) -> CleanPass:
@@ -158,8 +161,9 @@ class Work:
         mean = torch.empty((len(self.x), k), dtype=torch.float64, device=self.x.device)
         gram = torch.empty((len(self.x), k, k), dtype=torch.float64, device=self.x.device)
         for part in _alike(kept, len(self.x), self.x.device).split(rows):
-            wanted = others[part] if kept else None
-            _, g, u = margin_gradients(self.engine.model, self.x[part], self.clean.predicted[part], wanted)
+            full = padded(part, rows)
+            found = margin_gradients(self.engine.model, self.x[full], self.clean.predicted[full], others[full] if kept else None)
+            g, u = (out[: len(part)] for out in found[1:])
             mean[part], gram[part] = g.double(), self.engine.noise.gram(u)
         return Tangent(mean, gram, others, kept)
 
@@ -194,8 +198,9 @@ class Work:
         order = _alike(kept, n, self.x.device)
         x, ids = self.x[order], [self.ids[b] for b in order.tolist()]
         for batch in self.engine.noisy_batches(x, ids, self.sigma, draws, rows, pairs=pairs):
-            image = order[batch.image]
-            _, g, u = margin_gradients(self.engine.model, batch.x, self.clean.predicted[image], others[image] if kept else None)
+            image, full = order[batch.image], order[padded(batch.image, rows)]
+            found = margin_gradients(self.engine.model, batch.padded, self.clean.predicted[full], others[full] if kept else None)
+            g, u = (out[: len(image)] for out in found[1:])
             slot = image * groups + (batch.draw // per_unit) * groups // units
             mean.index_add_(0, slot, g.double())
             gradients.index_add_(0, slot, u)

@@ -19,7 +19,7 @@ class LoadedNetwork:
     Attributes:
         network: maps normalised images (n, channels, height, width) to its raw output.
         format: torchscript, pt2, safetensors, onnx or python.
-        sha256: of the weights file (hex); of the state dict's bytes where there is no file.
+        sha256: of the weights file (hex), or of all of them where an ONNX model has several; of the state dict's bytes where there is none.
         differentiable: whether gradients with respect to the input exist (not for onnx).
         fixed_batch: the only batch size it accepts, where the format fixes one.
         least_batch: the smallest batch it accepts.

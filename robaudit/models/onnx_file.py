@@ -9,7 +9,8 @@ import torch
 from torch import nn
 
 from robaudit.errors import ModelError
-from robaudit.models.base import LoadedNetwork, Source, file_sha256
+from robaudit.models.base import LoadedNetwork, Source
+from robaudit.models.onnx_external import weights_sha256
 
 NOTE = "onnx: no gradients; estimators that need them refuse"
 
@@ -58,11 +59,14 @@ def load_onnx(source: Source) -> LoadedNetwork:
         session = onnxruntime.InferenceSession(str(source.file), options, providers=providers)
     except Exception as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        if "external data" in reason.lower():
+            what = "onnxruntime cannot load it: a file with some of its weights is missing or not as it says"
+            raise ModelError(source.where, what, "keep all the files that were exported together in one folder") from error
         raise ModelError(source.where, f"onnxruntime cannot load it: {reason[:200]}", "check the file with onnx.checker") from error
     batch = _check_input(session, source.where)
     notes = (NOTE,) if batch is None else (NOTE, f"onnx: the batch size is fixed at {batch}, so batches are split and padded (slow)")
     network = OnnxNetwork(session, source.device).eval()
-    return LoadedNetwork(network, "onnx", file_sha256(source.file), differentiable=False, fixed_batch=batch, notes=notes)
+    return LoadedNetwork(network, "onnx", weights_sha256(source.file, source.where), differentiable=False, fixed_batch=batch, notes=notes)
 
 
 def _providers(source: Source, available: list[str]) -> list[Any]:

@@ -5,8 +5,6 @@ scipy.special only (scipy.stats costs most of a second to import, and the readin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -89,18 +87,19 @@ def mean_interval(values: ArrayLike, low: float, high: float, confidence: float 
     return max(low, end(low, -1.0)), min(high, end(high, +1.0))
 
 
-def pooled_measurement_error(std_errors: Sequence[float | None]) -> float | None:
+def pooled_measurement_error(std_errors: ArrayLike) -> float:
     """The standard error of a mean of n independent measurements: sqrt(sum se_i^2)/n. It says nothing about other images.
 
     Args:
-        std_errors: (n,), one a measurement.
+        std_errors: (n,), one a measurement, n >= 1.
 
-    Returns:
-        The error of the mean; None when there is no measurement, or one came without its error.
+    Raises:
+        ValueError: no measurements.
     """
-    if not std_errors or any(error is None for error in std_errors):
-        return None
-    return float(np.linalg.norm(np.array(std_errors, dtype=np.float64)) / len(std_errors))
+    errors = np.asarray(std_errors, dtype=np.float64)
+    if not errors.size:
+        raise ValueError("no measurements")
+    return float(np.linalg.norm(errors) / errors.size)
 
 
 def pooled_measurement_interval(values: ArrayLike, lowers: ArrayLike, uppers: ArrayLike) -> tuple[float, float]:

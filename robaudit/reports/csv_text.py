@@ -10,22 +10,36 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from numbers import Integral
+from operator import attrgetter
+from types import NoneType
 from typing import Any
 
 from robaudit.errors import RunError
+from robaudit.reports.pieces import pieces
 from robaudit.rows import COLUMNS, Row
 
 
 def rows_csv(rows: Iterable[Row]) -> str:
     """The text of samples.csv: the columns of :data:`robaudit.rows.COLUMNS`, in order (votes are in samples.json)."""
-    return table_csv(COLUMNS, ([getattr(row, name) for name in COLUMNS] for row in rows))
+    return "".join(rows_csv_chunks(rows))
+
+
+def rows_csv_chunks(rows: Iterable[Row]) -> Iterator[str]:
+    """The text of :func:`rows_csv` piece by piece: of the rows, few are held at a time."""
+    return pieces(_lines(itertools.chain([COLUMNS], map(attrgetter(*COLUMNS), rows))))
 
 
 def table_csv(columns: Sequence[str], lines: Iterable[Sequence[Any]]) -> str:
     """A header and lines of None, bool, int, float or str as CSV text."""
-    return "".join(",".join(map(_field, line)) + "\n" for line in ([*columns], *lines))
+    return "".join(_lines(itertools.chain([columns], lines)))
+
+
+def _lines(lines: Iterable[Sequence[Any]]) -> Iterator[str]:
+    for line in lines:
+        yield ",".join([_WRITE.get(type(value), _other)(value) for value in line]) + "\n"
 
 
 def read_rows(text: str, where: str = "samples.csv") -> list[Row]:
@@ -48,15 +62,17 @@ def read_rows(text: str, where: str = "samples.csv") -> list[Row]:
     return rows
 
 
-def _field(value: object) -> str:
-    """One value as a field."""
-    if value is None:
-        return ""
+def _text(value: str) -> str:
+    """Text as a field, quoted where it has to be."""
+    if "," in value or '"' in value or "\n" in value or "\r" in value or value != value.strip():
+        return '"' + value.replace('"', '""') + '"'
+    return value
+
+
+def _other(value: object) -> str:
+    """A value whose type is none of the usual ones: NumPy's numbers, or a subclass."""
     if isinstance(value, str):
-        special = any(c in value for c in ',"\r\n') or value != value.strip()
-        return '"' + value.replace('"', '""') + '"' if special else value
-    if isinstance(value, bool):
-        return "true" if value else "false"
+        return _text(value)
     return str(int(value)) if isinstance(value, Integral) else repr(float(value))  # type: ignore[arg-type]
 
 
@@ -64,6 +80,13 @@ def _or_none(read: Callable[[str], Any]) -> Callable[[str], Any]:
     return lambda field: None if field == "" else read(field)
 
 
+_WRITE: dict[type, Callable[[Any], str]] = {
+    NoneType: lambda _: "",
+    str: _text,
+    bool: {True: "true", False: "false"}.__getitem__,
+    int: str,
+    float: repr,
+}
 _READ: dict[str, Callable[[str], Any]] = {
     **dict.fromkeys(COLUMNS, str),
     **dict.fromkeys(("predicted", "forwards", "backwards"), int),

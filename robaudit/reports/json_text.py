@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from operator import itemgetter
+from typing import IO, Any
 
 from robaudit.errors import RunError
-from robaudit.rows import COLUMNS, Row
+from robaudit.reports.pieces import pieces
+from robaudit.rows import COLUMNS, LARGEST, Row
 from robaudit.summary.groups import json_values
 from robaudit.summary.overall import GroupSummary
 from robaudit.text import clipped
@@ -25,9 +29,21 @@ def rows_json(rows: Iterable[Row]) -> str:
 
     A value that is no finite number becomes null with an ``error`` beside it; an infinite bound becomes null: no bound.
     """
-    lines = ",\n".join(_dump(_row_document(row)) for row in rows)
-    head = f'{{"schema_version": {SCHEMA_VERSION},\n"columns": {_dump(list(COLUMNS))},\n"rows": ['
-    return head + (f"\n{lines}\n" if lines else "") + "]}\n"
+    return "".join(rows_json_chunks(rows))
+
+
+def rows_json_chunks(rows: Iterable[Row]) -> Iterator[str]:
+    """The text of :func:`rows_json` piece by piece: of the rows, few are held at a time."""
+    return pieces(_texts(rows))
+
+
+def _texts(rows: Iterable[Row]) -> Iterator[str]:
+    yield f'{{"schema_version": {SCHEMA_VERSION},\n"columns": {_encode(list(COLUMNS))},\n"rows": ['
+    before = "\n"
+    for row in rows:
+        yield before + _row_text(row)
+        before = ",\n"
+    yield "\n]}\n" if before == ",\n" else "]}\n"
 
 
 def summary_json(groups: Sequence[GroupSummary], **more: Any) -> str:
@@ -41,19 +57,69 @@ def document_json(document: dict[str, Any]) -> str:
 
 
 def read_rows_json(text: str | bytes, where: str = "samples.json") -> list[Row]:
-    """The inverse of :func:`rows_json`, votes included; a null value reads as NaN.
+    """The inverse of :func:`rows_json`, votes included, in whatever lines the document stands; a null value reads as NaN.
 
     Raises:
         RunError: not such a document, or of a newer schema.
     """
     try:
         document = json.loads(text)
-        version = document["schema_version"]
-        if version != SCHEMA_VERSION:
-            raise RunError(where, f"schema version {version!r}", f"this robaudit reads version {SCHEMA_VERSION}")
+        _check_version(document["schema_version"], where)
         return [checked_row(values) for values in document["rows"]]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise RunError(where, f"not a list of results ({error})", "restore the file, or run the audit again") from error
+        raise RunError(where, f"not a list of results ({error})", _REMEDY) from error
+
+
+def stream_rows_json(file: IO[bytes], where: str = "samples.json") -> Iterator[Row]:
+    """The inverse of :func:`rows_json` row by row, of a file in the lines that it writes: one row a line.
+
+    Of a file of any length, one line is held at a time.
+
+    Raises:
+        RunError: not such a file, or of a newer schema; the rows before the fault have been given by then.
+    """
+    number = 0
+
+    def line() -> bytes:
+        nonlocal number
+        number += 1
+        found = file.readline(_LONGEST_LINE + 1)
+        if len(found) > _LONGEST_LINE:
+            raise ValueError(f"has more than {_LONGEST_LINE} bytes")
+        return found
+
+    try:
+        head = _HEAD.fullmatch(line())
+        if head is None:
+            raise ValueError('does not begin with {"schema_version": ')
+        _check_version(json.loads(head[1]), where)
+        if not _COLUMNS_LINE.fullmatch(line()):
+            raise ValueError('does not begin with "columns": ')
+        begin = line()
+        if begin not in (b'"rows": [\n', b'"rows": []}\n'):
+            raise ValueError('is not "rows": [')
+        more = begin.endswith(b"[\n")
+        while more:
+            text = line()
+            more = text.endswith(b",\n")
+            yield checked_row(_decode(text[: -2 if more else -1].decode()))
+        if begin.endswith(b"[\n") and line() != b"]}\n":
+            raise ValueError("does not end the list")
+        if line():
+            raise ValueError("follows the end")
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise RunError(where, f"not a list of results (line {number}: {_said(error)})", _REMEDY) from error
+
+
+def _check_version(version: object, where: str) -> None:
+    if version != SCHEMA_VERSION:
+        raise RunError(where, f"schema version {_shown(version)}", f"this robaudit reads version {SCHEMA_VERSION}")
+
+
+def _said(error: Exception) -> str:
+    if isinstance(error, json.JSONDecodeError):
+        return f"{error.msg}, column {error.colno}"
+    return f"it lacks {error}" if isinstance(error, KeyError) else clipped(str(error), 200)
 
 
 def checked_row(values: Any) -> Row:
@@ -69,11 +135,22 @@ def checked_row(values: Any) -> Row:
         if not fits(values[name]):
             raise ValueError(f"{name}: {_shown(values[name])}")
     votes, details = values.get("votes"), values.get("details")
-    if not (votes is None or (isinstance(votes, list) and all(map(_is_count, votes)))):
+    if not (votes is None or (isinstance(votes, list) and _are_counts(votes))):
         raise ValueError(f"votes: {_shown(votes)}")
     if not (details is None or (isinstance(details, dict) and all(map(_is_number, details.values())))):
         raise ValueError(f"details: {_shown(details)}")
-    return Row.from_document({**values, "value": math.nan if values["value"] is None else values["value"]})
+    fields: list[Any] = [*_columns(values), None if votes is None else tuple(votes), details]
+    for place in _REPEATED:
+        fields[place] = _shared(fields[place])
+    row = Row(*fields)
+    return row if row.value is not None else replace(row, value=math.nan)
+
+
+def _shared(text: str) -> str:
+    """The same text as one object for all rows that have it: half the memory of many rows."""
+    if len(_SHARED) > _MOST_SHARED:
+        _SHARED.clear()
+    return _SHARED.setdefault(text, text) if len(text) < _LONGEST_SHARED else text
 
 
 def _shown(value: object) -> str:
@@ -84,13 +161,19 @@ def _is_count(value: object) -> bool:
     return type(value) is int and 0 <= value < _MOST
 
 
+def _are_counts(values: list[object]) -> bool:
+    """:func:`_is_count` of each; quick, for there may be thousands of classes."""
+    return not values or (set(map(type, values)) == {int} and min(values) >= 0 and max(values) < _MOST)  # type: ignore[type-var, operator]
+
+
 def _is_number(value: object) -> bool:
-    return type(value) is float or (type(value) is int and -_MOST < value < _MOST)
+    """A number that can be squared and summed; NaN is none."""
+    return (type(value) is float and -LARGEST < value < LARGEST) or (type(value) is int and -_MOST < value < _MOST)
 
 
 def _is_text(value: object) -> bool:
     """Text that can be written: whole characters."""
-    return isinstance(value, str) and not any("\ud800" <= c <= "\udfff" for c in value)
+    return isinstance(value, str) and (value.isascii() or not any("\ud800" <= c <= "\udfff" for c in value))
 
 
 def _or_none(fits: Callable[[object], bool]) -> Callable[[object], bool]:
@@ -108,10 +191,22 @@ _FITS: dict[str, Callable[[object], bool]] = {
 }
 
 
-def _row_document(row: Row) -> dict[str, Any]:
-    document = json_values(row.document())
-    return document if math.isfinite(row.value) else {**document, "error": f"value is {float(row.value)!r}"}
+def _row_text(row: Row) -> str:
+    document = row.document()
+    try:
+        return _encode(document)
+    except ValueError:  # a number that is none
+        document = json_values(document)
+    return _encode(document if math.isfinite(row.value) else {**document, "error": f"value is {float(row.value)!r}"})
 
 
-def _dump(value: Any) -> str:
-    return json.dumps(value, allow_nan=False, separators=(", ", ": "))
+_encode = json.JSONEncoder(allow_nan=False, separators=(", ", ": ")).encode
+_decode = json.JSONDecoder().decode
+_columns = itemgetter(*COLUMNS)
+_REPEATED = [COLUMNS.index(name) for name in ("noise", "estimator", "quantity", "note", "interval")]
+_SHARED: dict[str, str] = {}
+_MOST_SHARED, _LONGEST_SHARED = 1000, 200
+_LONGEST_LINE = 2**24
+_HEAD = re.compile(rb'\{"schema_version": (.{1,20}),\n')
+_COLUMNS_LINE = re.compile(rb'"columns": \[.*\],\n')
+_REMEDY = "restore the file, or run the audit again"

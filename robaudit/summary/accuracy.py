@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from robaudit.numerics.intervals import clopper_pearson, mean_interval
-from robaudit.rows import Row
+from robaudit.summary.columns import Columns
 from robaudit.summary.groups import json_values
 
 
@@ -39,32 +38,14 @@ class NoisyAccuracy:
         return json_values(asdict(self))
 
 
-def noisy_accuracy(rows: Sequence[Row], confidence: float = 0.95) -> NoisyAccuracy | None:
+def noisy_accuracy(rows: Columns, confidence: float = 0.95) -> NoisyAccuracy | None:
     """Accuracy under noise of the rows that have a label; None when there is no such row, or one of them has no votes."""
-    labelled = [row for row in rows if row.label is not None]
-    if not labelled or not all(row.votes and draws_of(row) for row in labelled):
+    if not rows.labelled or rows.voted < rows.labelled:
         return None
-    hits, draws, worth = np.array(
-        [(_votes_for(row.votes or (), row.label or 0), draws_of(row), worth_of(row)) for row in labelled], dtype=np.float64
-    ).T
-    p = hits / draws
+    p, draws, worth = (column.numbers() for column in (rows.label_shares, rows.label_draws, rows.label_worths))
     measured: tuple[float | None, float | None] = None, None
     if np.all(draws == draws[0]) and np.all(draws == worth):
-        lower, upper = clopper_pearson(hits.sum(), draws.sum(), confidence)
+        lower, upper = clopper_pearson(rows.hits, int(draws.sum()), confidence)
         measured = float(lower), float(upper)
     error = float(np.sqrt(np.sum(p * (1.0 - p) / worth)) / p.size)
     return NoisyAccuracy(p.size, float(p.mean()), *mean_interval(p, 0.0, 1.0, confidence), error, *measured)
-
-
-def draws_of(row: Row) -> int:
-    """Noisy copies behind a row with votes: those whose logits were not finite voted for nobody, and count."""
-    return sum(row.votes or ()) + int((row.details or {}).get("not_finite", 0))
-
-
-def worth_of(row: Row) -> float:
-    """How many independent copies the votes are worth: all of them, unless the row says otherwise (antithetic pairs)."""
-    return float((row.details or {}).get("votes_worth", draws_of(row)))
-
-
-def _votes_for(votes: tuple[int, ...], label: int) -> int:
-    return votes[label] if 0 <= label < len(votes) else 0

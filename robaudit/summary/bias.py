@@ -13,7 +13,8 @@ from robaudit.errors import NothingLeftError, RobauditError
 from robaudit.numerics.intervals import mean_interval
 from robaudit.rows import Row
 from robaudit.summary.bias_result import By, ClassBias, ClassStats, Gap
-from robaudit.summary.estimates import mean_of_rows, quantile_of_rows, share
+from robaudit.summary.columns import Columns
+from robaudit.summary.estimates import mean_of, quantile_of, share
 from robaudit.summary.groups import QuantityLike, one_group, quantity_of, with_values
 from robaudit.summary.permutation import Null, holm, permutation_null
 from robaudit.summary.verdict import verdict_on
@@ -113,10 +114,10 @@ def _tests(tested: Mapping[int, Sequence[Row]], null: Null, quantity: QuantityLi
 
 def _class_stats(rows: Sequence[Row], threshold: float, quantity: QuantityLike, alpha: float) -> ClassStats:
     """What describes one class by itself; it has no index yet."""
-    values = np.array([row.value for row in rows])
-    q25, median, q75 = (quantile_of_rows(rows, q, quantity, 1.0 - alpha) for q in (0.25, 0.5, 0.75))
-    mean = mean_of_rows(rows, quantity, 1.0 - alpha)
-    return ClassStats(-1, None, len(rows), mean, q25, median, q75, share(int((values < threshold).sum()), len(rows), 1.0 - alpha))
+    columns = Columns.of(rows)
+    q25, median, q75 = (quantile_of(columns, q, quantity, 1.0 - alpha) for q in (0.25, 0.5, 0.75))
+    mean, below = mean_of(columns, quantity, 1.0 - alpha), int((columns.values < threshold).sum())
+    return ClassStats(-1, None, len(rows), mean, q25, median, q75, share(below, len(rows), 1.0 - alpha))
 
 
 def _name(index: int, names: Sequence[str] | None) -> str | None:

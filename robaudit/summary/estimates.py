@@ -6,7 +6,6 @@ of the same kind), ``measured_*`` cover the *measurement* of these very images (
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -19,8 +18,7 @@ from robaudit.numerics.intervals import (
     pooled_measurement_interval,
     quantile_ranks,
 )
-from robaudit.rows import Row
-from robaudit.summary.accuracy import draws_of, worth_of
+from robaudit.summary.columns import Columns
 from robaudit.summary.groups import QuantityLike, json_values
 
 
@@ -93,46 +91,31 @@ def share(count: int, total: int, confidence: float = 0.95) -> Share:
     return Share(count, total, count / total, float(lower), float(upper))
 
 
-def mean_of_rows(rows: Sequence[Row], quantity: QuantityLike, confidence: float = 0.95) -> Mean:
+def mean_of(rows: Columns, quantity: QuantityLike, confidence: float = 0.95) -> Mean:
     """The mean value of rows of one group, with both uncertainties.
 
     The measurement interval is, in this order: Clopper-Pearson on the pooled votes where every image has as many draws as the
     others and its value is the share of them (the sum of unequal binomials varies less than the pooled binomial: conservative);
     else MOVER on the rows' own 95 % intervals; else none.
     """
-    values = np.array([row.value for row in rows])
-    interval = mean_interval(values, quantity.low, quantity.high, confidence)
-    error = pooled_measurement_error([row.std_error for row in rows])
-    votes = [pair for pair in map(_successes, rows) if pair is not None]
-    if len(votes) == len(rows) and len({total for _, total in votes}) == 1:
-        lower, upper = clopper_pearson(sum(k for k, _ in votes), sum(total for _, total in votes), confidence)
-        return Mean(float(values.mean()), *interval, error, float(lower), float(upper), "clopper-pearson:pooled")
-    if all(row.lower is not None and row.upper is not None for row in rows):
-        return Mean(float(values.mean()), *interval, error, *pooled_measurement_interval(values, *_bounds(rows)), "mover")
-    return Mean(float(values.mean()), *interval, error, None, None, "none")
+    values, errors = rows.values, rows.errors
+    mean, interval = float(values.mean()), mean_interval(values, quantity.low, quantity.high, confidence)
+    error = None if errors is None else pooled_measurement_error(errors)
+    if rows.pooled_draws is not None:
+        lower, upper = clopper_pearson(rows.successes, rows.pooled_draws * len(rows), confidence)
+        return Mean(mean, *interval, error, float(lower), float(upper), "clopper-pearson:pooled")
+    if rows.bounded == len(rows):
+        return Mean(mean, *interval, error, *pooled_measurement_interval(values, rows.lowers, rows.uppers), "mover")
+    return Mean(mean, *interval, error, None, None, "none")
 
 
-def quantile_of_rows(rows: Sequence[Row], q: float, quantity: QuantityLike, confidence: float = 0.95) -> Quantile:
+def quantile_of(rows: Columns, q: float, quantity: QuantityLike, confidence: float = 0.95) -> Quantile:
     """The q-quantile of the values, with both uncertainties."""
     first, last = quantile_ranks(len(rows), q, confidence)
-    lowers, uppers = (np.sort(end) for end in _bounds(rows))
+    lowers, uppers = np.sort(rows.lowers), np.sort(rows.uppers)
     lower = float(lowers[first - 1]) if first >= 1 else quantity.low
     upper = float(uppers[last - 1]) if last <= len(rows) else quantity.high
     measured: tuple[float | None, float | None] = None, None
-    if all(row.lower is not None and row.upper is not None for row in rows):
+    if rows.bounded == len(rows):
         measured = float(np.quantile(lowers, q)), float(np.quantile(uppers, q))
-    return Quantile(float(np.quantile([row.value for row in rows], q)), lower, upper, *measured)
-
-
-def _bounds(rows: Sequence[Row]) -> tuple[np.ndarray[Any, np.dtype[np.float64]], np.ndarray[Any, np.dtype[np.float64]]]:
-    """The rows' lower and upper bounds; the value itself where there is none."""
-    lowers = np.array([row.value if row.lower is None else row.lower for row in rows])
-    return lowers, np.array([row.value if row.upper is None else row.upper for row in rows])
-
-
-def _successes(row: Row) -> tuple[int, int] | None:
-    """(votes for the predicted class, all votes), where the value is their ratio and the draws are independent."""
-    if row.votes is None or row.predicted >= len(row.votes) or not (total := draws_of(row)) or worth_of(row) != total:
-        return None
-    successes = row.votes[row.predicted]
-    return (successes, total) if abs(successes / total - row.value) < 1e-9 else None
+    return Quantile(float(np.quantile(rows.values, q)), lower, upper, *measured)

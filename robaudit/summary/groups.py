@@ -82,9 +82,18 @@ def with_values(rows: Sequence[Row], where: str) -> list[Row]:
         NothingLeftError: there is none.
     """
     kept = [row for row in rows if math.isfinite(row.value)]
-    if not kept:
-        raise NothingLeftError(where, f"none of the {len(rows)} results is a finite number", "read the notes in samples.csv")
+    refuse_no_values(len(kept), len(rows) - len(kept), where)
     return kept
+
+
+def refuse_no_values(finite: int, others: int, where: str) -> None:
+    """Refuse a group without values.
+
+    Raises:
+        NothingLeftError: none of its results is a finite number.
+    """
+    if not finite:
+        raise NothingLeftError(where, f"none of the {others} results is a finite number", "read the notes in samples.csv")
 
 
 def quantity_of(name: str, quantities: Mapping[str, QuantityLike] | None) -> QuantityLike:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from robaudit.rows import Row
 from robaudit.summary.accuracy import NoisyAccuracy, noisy_accuracy
-from robaudit.summary.estimates import Mean, Quantile, Share, mean_of_rows, quantile_of_rows, share
-from robaudit.summary.groups import GroupKey, QuantityLike, group_rows, json_number, quantity_of, with_values
+from robaudit.summary.columns import Columns
+from robaudit.summary.estimates import Mean, Quantile, Share, mean_of, quantile_of, share
+from robaudit.summary.groups import GroupKey, QuantityLike, json_number, quantity_of, refuse_no_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,43 +77,66 @@ class GroupSummary:
         }
 
 
-def summarise(
-    rows: Sequence[Row], quantities: Mapping[str, QuantityLike] | None = None, confidence: float = 0.95
-) -> tuple[GroupSummary, ...]:
-    """One summary per (estimator, sigma), in the rows' order; estimators, sigmas and quantities are never pooled.
+class Overview:
+    """Takes the rows of a run one by one and summarises them at the end; keeps a few numbers of each.
 
     Args:
-        rows: results of one run.
         quantities: range and direction by quantity name; ours are known without it.
         confidence: of the intervals over images. Rows carry 95 % intervals: leave it at .95 for a mixed measurement interval.
-
-    Raises:
-        NothingLeftError: a group without one finite value.
-        RunError: a quantity nobody describes.
     """
-    return tuple(_summary(key, members, quantity_of(key.quantity, quantities), confidence) for key, members in group_rows(rows).items())
+
+    def __init__(self, quantities: Mapping[str, QuantityLike] | None = None, confidence: float = 0.95) -> None:
+        self._quantities, self._confidence = quantities, confidence
+        self._groups: dict[GroupKey, Columns] = {}
+
+    def add(self, row: Row) -> None:
+        """Take one more row."""
+        key = GroupKey(row.estimator, row.sigma, row.noise, row.quantity)
+        if key not in self._groups:
+            self._groups[key] = Columns()
+        self._groups[key].add(row)
+
+    def summaries(self) -> tuple[GroupSummary, ...]:
+        """One summary per (estimator, sigma), in the rows' order; estimators, sigmas and quantities are never pooled.
+
+        Raises:
+            NothingLeftError: a group without one finite value.
+            RunError: a quantity nobody describes.
+        """
+        return tuple(
+            _summary(key, rows, quantity_of(key.quantity, self._quantities), self._confidence) for key, rows in self._groups.items()
+        )
 
 
-def _summary(key: GroupKey, members: Sequence[Row], quantity: QuantityLike, confidence: float) -> GroupSummary:
-    rows = with_values(members, str(key))
-    values = np.array([row.value for row in rows])
-    judged = [row.correct for row in rows if row.correct is not None]
+def summarise(
+    rows: Iterable[Row], quantities: Mapping[str, QuantityLike] | None = None, confidence: float = 0.95
+) -> tuple[GroupSummary, ...]:
+    """The summaries of an :class:`Overview` of these rows; they may be an iterator."""
+    overview = Overview(quantities, confidence)
+    for row in rows:
+        overview.add(row)
+    return overview.summaries()
+
+
+def _summary(key: GroupKey, rows: Columns, quantity: QuantityLike, confidence: float) -> GroupSummary:
+    refuse_no_values(len(rows), rows.not_finite, str(key))
+    values = rows.values
     return GroupSummary(
         key=key,
         unit=quantity.unit,
         higher_is_better=quantity.higher_is_better,
         images=len(rows),
-        not_finite=len(members) - len(rows),
-        sampling_only=sum(row.interval.endswith(":sampling-only") for row in rows),
-        with_interval=sum(row.lower is not None and row.upper is not None for row in rows),
-        mean=mean_of_rows(rows, quantity, confidence),
-        median=quantile_of_rows(rows, 0.5, quantity, confidence),
-        p05=quantile_of_rows(rows, 0.05, quantity, confidence),
+        not_finite=rows.not_finite,
+        sampling_only=rows.sampling_only,
+        with_interval=rows.bounded,
+        mean=mean_of(rows, quantity, confidence),
+        median=quantile_of(rows, 0.5, quantity, confidence),
+        p05=quantile_of(rows, 0.05, quantity, confidence),
         minimum=float(values.min()),
         below_half=share(int((values < 0.5).sum()), len(rows), confidence),
         below_ninety=share(int((values < 0.9).sum()), len(rows), confidence),
-        noted=sum(bool(row.note) for row in rows),
-        clean_accuracy=share(sum(judged), len(judged), confidence) if judged else None,
+        noted=rows.noted,
+        clean_accuracy=share(rows.correct, rows.judged, confidence) if rows.judged else None,
         noisy_accuracy=noisy_accuracy(rows, confidence),
         confidence=confidence,
     )

@@ -10,10 +10,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from robaudit.budget import chunk_images
 from robaudit.estimators.base import Estimate
 from robaudit.estimators.selection import FewClasses, keep_margins
 from robaudit.numerics.jacobian import margin_gradients
-from robaudit.plan import Task, chunk_size
+from robaudit.plan import Task
 from robaudit.registry import Chosen
 from tests.estimators.tools import Counter, build, curved, linear, work_on
 
@@ -144,10 +145,11 @@ def test_gradients_of_chosen_classes() -> None:
 
 def test_chunks_are_sized_by_the_classes_kept() -> None:
     def size(most: int) -> int:
-        return chunk_size([Task(0.1, Chosen("taylor", "taylor", build("taylor", classes=most)))], 1000, (3, 64, 64))
+        tasks = [Task(0.1, Chosen("mmse", "mmse", build("mmse", samples=10, classes=most)))]
+        return chunk_images(2 * 10**9, tasks, 1000, 3 * 64 * 64)
 
-    assert size(999) == 1
-    assert size(32) == 36
+    assert size(999) == 4
+    assert 100 < size(32) < 200
     estimator = build("mmse")
     assert isinstance(estimator, FewClasses)
     assert [estimator.differentiated(c) for c in (2, 33, 34, 1000)] == [1, 32, 32, 32]

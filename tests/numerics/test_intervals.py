@@ -109,8 +109,8 @@ def test_coverage_for_beta_and_mixtures_with_ones(n: int, ones: float, a: float,
 
 def test_measurement_errors_add_in_quadrature() -> None:
     assert pooled_measurement_error([0.3, 0.4]) == pytest.approx(0.25)
-    assert pooled_measurement_error([0.3, None]) is None
-    assert pooled_measurement_error([]) is None
+    with pytest.raises(ValueError, match="no measurements"):
+        pooled_measurement_error([])
 
 
 def test_measurement_intervals_add_in_quadrature_side_by_side() -> None:

@@ -1,0 +1,180 @@
+"""SIGTERM and readers that leave: the process ends (or goes on) in good order, and says how with its exit code."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from robaudit.cli.ending import TERMINATED, ends_when_asked
+from tests.cli.test_entry import plain, read_all
+from tests.conftest import RunCli
+from tests.specs import digits, tree, write
+
+LONG = digits(limit=150, estimators=[{"mc": {"samples": 600}}])
+OUTPUTS = ("samples.csv", "samples.json", "summary.json")
+PROGRAM = (sys.executable, "-m", "robaudit")
+LAST = "terminated; the finished parts are on disk: the same command goes on from there\n"
+
+
+@contextlib.contextmanager
+def estimating(tmp_path: Path, *, until: str, stderr: int = subprocess.PIPE) -> Iterator[subprocess.Popen[str]]:
+    """An audit in a process of its own, once its log says this."""
+    spec = write(tmp_path, LONG)
+    command = [*PROGRAM, "estimate", str(spec), "--out", "run"]
+    environment = plain({"TERM": "xterm"})
+    with subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=stderr, text=True) as process:
+        log = tmp_path / "run" / "log.txt"
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and not (log.exists() and until in log.read_text()):
+            time.sleep(0.005)
+        yield process
+        process.kill()
+
+
+def test_sigterm_ends_an_audit_in_good_order(tmp_path: Path, run_cli: RunCli) -> None:
+    with estimating(tmp_path, until=" of 150 samples") as process:
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (143, "")
+    assert err.endswith(LAST)
+    assert "Traceback" not in err
+    assert (tmp_path / "run" / "log.txt").read_text().endswith(" terminated\n")
+    left = tree(tmp_path / "run")
+    assert not [name for name in left if name.endswith(".tmp")]
+    assert "samples.csv" not in left
+    assert run_cli("estimate", "spec.yaml", "--out", "run").code == 0
+    assert run_cli("estimate", "spec.yaml", "--out", "undisturbed").code == 0
+    for name in OUTPUTS:
+        assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "undisturbed" / name).read_bytes()
+
+
+def test_sigterm_does_not_wait_for_the_part(tmp_path: Path) -> None:
+    """Ctrl-C lets the part at hand finish; SIGTERM does not, not even after a Ctrl-C."""
+    with estimating(tmp_path, until=" of 150 samples") as process:
+        for number in (signal.SIGSTOP, signal.SIGINT, signal.SIGTERM, signal.SIGCONT):
+            process.send_signal(number)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 143
+    assert err.endswith(LAST)
+
+
+def test_sigterm_gives_the_terminal_back(tmp_path: Path) -> None:
+    controller, terminal = pty.openpty()
+    with estimating(tmp_path, until=" of 150 samples", stderr=terminal) as process:
+        os.close(terminal)
+        process.send_signal(signal.SIGTERM)
+        text = read_all(controller)
+        assert process.wait(timeout=60) == 143
+    assert "\x1b[?25l" in text
+    assert text.rfind("\x1b[?25h") > text.rfind("\x1b[?25l"), "the cursor is shown again"
+    assert text.replace("\r\n", "\n").endswith(LAST)
+
+
+def test_sigterm_before_anything_is_loaded(tmp_path: Path) -> None:
+    code = (
+        "import os, signal, sys\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'torch':\n"
+        "            os.kill(os.getpid(), signal.SIGTERM)\n"
+        "sys.meta_path.insert(0, Finder())\n"
+        "from robaudit.cli import main\n"
+        "main()\n"
+    )
+    write(tmp_path, LONG)
+    command = [sys.executable, "-c", code, "estimate", "spec.yaml", "--out", "run"]
+    done = subprocess.run(command, cwd=tmp_path, env=plain({}), capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (143, "", LAST)
+    assert not (tmp_path / "run").exists()
+
+
+def test_other_commands_end_with_a_word(tmp_path: Path) -> None:
+    code = (
+        "import os, signal\n"
+        "from robaudit.cli import main\n"
+        "import robaudit.spec_schema\n"
+        "robaudit.spec_schema.spec_schema = lambda classes: os.kill(os.getpid(), signal.SIGTERM)\n"
+        "import sys\n"
+        "sys.argv = ['robaudit', 'schema']\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], env=plain({}), capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (143, "", "terminated\n")
+
+
+def test_the_handler_is_there_only_while_a_command_runs(run_cli: RunCli) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    assert run_cli("--version").code == 0
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_it_raises_once_and_then_leaves_it_to_the_system() -> None:
+    def end() -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(10)
+        finally:
+            assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+    with pytest.raises(SystemExit) as ended, ends_when_asked():
+        end()
+    assert ended.value.code == TERMINATED == 143
+
+
+def test_what_is_ignored_stays_ignored() -> None:
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        with ends_when_asked():
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.parametrize("closed", ["stdout", "stderr", "both"])
+def test_an_audit_goes_on_when_its_reader_leaves(closed: str, tmp_path: Path) -> None:
+    write(tmp_path, digits())
+    ours, theirs = os.pipe()
+    os.close(ours)
+    out, err = (theirs if closed in (name, "both") else subprocess.DEVNULL for name in ("stdout", "stderr"))
+    command = [*PROGRAM, "estimate", "spec.yaml", "--out", "run"]
+    done = subprocess.run(command, cwd=tmp_path, env=plain({}), timeout=120, check=False, stdout=out, stderr=err)
+    os.close(theirs)
+    assert done.returncode == 0
+    assert (tmp_path / "run" / "samples.csv").exists()
+
+
+@pytest.mark.parametrize("code", ["0", "None", "'done'", "1"])
+def test_code_of_the_user_cannot_pass_for_the_end(code: str, tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.dont_write_bytecode", True)
+    name = f"leaving_{ord(code[0])}"
+    (tmp_path / f"{name}.py").write_text(f"import sys\ndef make(): sys.exit({code})\n")
+    spec = write(tmp_path, digits(dataset={"kind": "python", "target": f"{name}:make"}))
+    line = "error: code of the model or the data set has called sys.exit, and the command is not done; let it return or raise\n"
+    assert run_cli("estimate", spec, "--out", "run", "--trust") == (2, "", line)
+
+
+def test_completions_still_work() -> None:
+    environment = plain({"_ROBAUDIT_COMPLETE": "complete_bash", "COMP_WORDS": "robaudit est", "COMP_CWORD": "1"})
+    done = subprocess.run([*PROGRAM], env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout.split(), done.stderr) == (0, ["estimate", "estimators"], "")
+    shown = subprocess.run([*PROGRAM, "--show-completion"], env=plain({}), capture_output=True, text=True, timeout=120, check=False)
+    assert "sys.exit" not in shown.stderr
+
+
+def test_an_error_keeps_its_code_when_nobody_reads_it(tmp_path: Path) -> None:
+    ours, theirs = os.pipe()
+    os.close(ours)
+    command = [*PROGRAM, "show", "nothing"]
+    done = subprocess.run(command, cwd=tmp_path, env=plain({}), timeout=120, check=False, stdout=subprocess.DEVNULL, stderr=theirs)
+    os.close(theirs)
+    assert done.returncode == 2

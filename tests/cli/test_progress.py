@@ -1,0 +1,185 @@
+"""What a user sees of an audit that computes: lines without a terminal, a bar on one, and nothing that a gone reader could break."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from robaudit.cli.bar import words
+from robaudit.cli.console import Reporter
+from robaudit.remaining import Standing
+from tests.cli.test_entry import plain, read_all
+from tests.clock import Clock
+
+SCRIPT = """
+import os, time
+from robaudit.cli.console import Reporter
+with Reporter() as told:
+    told.begin(1000, 400)
+    step_time = float(os.environ.get("STEP", "0.01"))
+    time.sleep(2 * step_time)
+    for step in range(1, 7):
+        time.sleep(step_time)
+        told.working(step / 6)
+        if step % 3 == 0:
+            told.advance(300)
+        if step == 4:
+            told.warn("one is damaged")
+"""
+
+
+@pytest.fixture
+def lines(capsys: pytest.CaptureFixture[str]) -> Callable[[], list[str]]:
+    """What was printed to standard error since the last time."""
+
+    def read() -> list[str]:
+        out, err = capsys.readouterr()
+        assert out == ""
+        return err.splitlines()
+
+    return read
+
+
+def test_lines_without_a_terminal(lines: Callable[[], list[str]]) -> None:
+    clock = Clock()
+    told = Reporter(clock=clock)
+    told.begin(1000, 0)
+    for _ in range(60):  # a long first part
+        clock.now += 1
+        told.working((clock.now - 1000) / 6000)
+    first = lines()
+    assert len(first) == 12
+    assert (first[0], first[-1]) == (
+        "auditing: 0 of 1000 samples, about 1 h 40 min left",
+        "auditing: 0 of 1000 samples, about 99 min left",
+    )
+    told.advance(10)
+    clock.now += 5
+    told.working(65 / 6000)
+    assert lines() == ["auditing: 10 of 1000 samples, 10/min, 99 min left"]
+    for _ in range(40):  # short parts
+        clock.now += 0.5
+        told.working((clock.now - 1000) / 6000)
+        told.advance(1)
+    assert len(lines()) == 4
+    told.end()
+
+
+def test_a_resumed_audit_starts_where_it_stood(lines: Callable[[], list[str]]) -> None:
+    clock = Clock()
+    told = Reporter(clock=clock)
+    told.begin(1000, 640)
+    clock.now += 6
+    told.working(0.25)
+    told.end()
+    assert lines() == ["note: resuming: 640 of 1000 samples are on disk already", "auditing: 640 of 1000 samples, about 18 s left"]
+
+
+def test_quiet(lines: Callable[[], list[str]]) -> None:
+    clock = Clock()
+    told = Reporter(quiet=True, clock=clock)
+    told.begin(10, 5)
+    clock.now += 60
+    told.working(0.5)
+    told.advance(1)
+    told.end()
+    assert lines() == []
+
+
+def on_terminal(tmp_path: Path, **environment: str) -> str:
+    """What the script writes to a terminal, escape codes and all."""
+    controller, terminal = pty.openpty()
+    settings = plain({"TERM": "xterm", "COLORTERM": "", "COLUMNS": "80", **environment})
+    with subprocess.Popen([sys.executable, "-c", SCRIPT], cwd=tmp_path, env=settings, stderr=terminal):
+        os.close(terminal)
+        return read_all(controller)
+
+
+def frames(text: str) -> list[tuple[float, str]]:
+    """Every drawing of the bar: how full it is, and the words beside it."""
+    drawn = re.findall(r"auditing (.*?)(?=\r|\x1b\[\?25h|$)", text)
+    found = []
+    for line in drawn:
+        bar, rest = re.fullmatch(r"((?:\x1b\[[\d;]*m|[━╸╺])*) *(.*?) *", line).groups()  # type: ignore[union-attr]
+        full = re.sub(r"\x1b\[90m[━╺]*", "", bar)  # what is not reached yet is grey
+        found.append((full.count("━") + 0.5 * full.count("╸"), rest))
+    return found
+
+
+def test_the_bar_on_a_terminal(tmp_path: Path) -> None:
+    text = on_terminal(tmp_path, STEP="0.3")
+    drawn = frames(text)
+    assert len(drawn) > 5, "drawn anew while nothing gets to the disk"
+    said = [words for _, words in drawn]
+    assert said[0] == "400/1000 samples ... left", "a resumed audit starts where it stood"
+    assert any(re.fullmatch(r"400/1000 samples about \d+ s left", line) for line in said)
+    assert any(re.fullmatch(r"700/1000 samples [\d.]+/s \d+ s left", line) for line in said)
+    assert said[-1].startswith("1000/1000 samples ")
+    assert "left" not in said[-1]
+    full = [reached for reached, _ in drawn[:-1]]  # the last is of another colour
+    assert full == sorted(full)
+    assert full[0] == pytest.approx(0.4 * 40, abs=1)
+    assert len(set(full)) >= 4, "it moves with the work, not with the disk alone"
+    assert "warning:\x1b[0m one is damaged" in text
+    assert text.rfind("\x1b[?25h") > text.rfind("\x1b[?25l") > -1, "the cursor is shown again"
+
+
+@pytest.mark.parametrize("environment", [{"TERM": "dumb"}, {"TTY_COMPATIBLE": "0"}], ids=str)
+def test_no_bar_where_none_can_be_drawn(environment: dict[str, str], tmp_path: Path) -> None:
+    text = on_terminal(tmp_path, **environment)
+    assert "\x1b" not in text
+    assert "━" not in text
+
+
+def test_no_bar_in_a_file_with_colours(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT], cwd=tmp_path, env=plain({"FORCE_COLOR": "1"}), capture_output=True, text=True, check=True
+    )
+    assert "━" not in done.stderr
+    assert "\x1b[2K" not in done.stderr
+    assert "\x1b[33mwarning:" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("width", "text"),
+    [(60, "128/1000 samples 12.8/s 68 s left"), (30, "128/1000 samples 68 s left"), (20, "128/1000 68 s left"), (5, "68 s left")],
+)
+def test_a_narrow_terminal_gets_the_time_left(width: int, text: str) -> None:
+    clock = Clock()
+    standing = Standing(1000, 0, clock)
+    clock.now += 10
+    standing.working(0.128)
+    standing.advance(128)
+    assert words(standing, width) == text
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_reader_that_is_gone_does_not_end_the_work(terminal: bool, tmp_path: Path) -> None:
+    ours, theirs = pty.openpty() if terminal else os.pipe()
+    code = SCRIPT + 'print("done")\n'
+    with subprocess.Popen(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=plain({"TERM": "xterm", "STEP": "0.1"}),
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        text=True,
+    ) as process:
+        os.close(theirs)
+        assert os.read(ours, 10)
+        os.close(ours)
+        out, _ = process.communicate(timeout=60)
+    assert (process.returncode, out) == (0, "done\n")
+
+
+def test_a_process_without_standard_error(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", SCRIPT + 'print("done")\n']
+    done = subprocess.run(["sh", "-c", 'exec "$@" 2>&-', "sh", *command], cwd=tmp_path, env=plain({}), capture_output=True, check=False)
+    assert (done.returncode, done.stdout) == (0, b"done\n")
