@@ -19,7 +19,7 @@ from robaudit.cli.show import print_run
 from robaudit.errors import RobauditError
 from robaudit.reports.csv_text import read_rows, rows_csv
 from robaudit.reports.json_text import read_rows_json, rows_json
-from robaudit.rows import Row
+from robaudit.rows import LARGEST, Row
 from robaudit.runs import read_run
 from tests.specs import digits, write
 
@@ -43,7 +43,7 @@ keys = st.sampled_from(
 values = st.recursive(
     scalars, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(keys | st.text(max_size=5), inner, max_size=4), max_leaves=12
 )
-NUMBER = st.floats(allow_nan=False, allow_infinity=False)
+NUMBER = st.floats(-LARGEST, LARGEST, exclude_min=True, exclude_max=True)
 
 
 def in_one_line(error: BaseException) -> None:

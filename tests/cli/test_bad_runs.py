@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from robaudit import audit, load_spec
-from robaudit.files import locked
+from robaudit.locks import locked
 from tests.cli.conftest import Refuse
 from tests.specs import digits, write
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import csv
+import os
 import pickle
 import tracemalloc
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -17,7 +19,8 @@ from robaudit.datasets import open_dataset
 from robaudit.datasets.base import Dataset
 from robaudit.datasets.manifest_scan import scan
 from robaudit.errors import DataError, SampleError
-from robaudit.spec_datasets import ManifestSpec
+from robaudit.spec_datasets import ManifestSpec, SampleSpec
+from tests.datasets.tools import open_below
 
 
 def opened(folder: Path, text: str | bytes, **options: Any) -> Dataset:
@@ -186,17 +189,68 @@ def test_every_row_is_found_again(tmp_path_factory: pytest.TempPathFactory, path
     assert [table.row(index)[0] for index in range(len(table.starts))] == [text.strip() for text in paths]
 
 
-def test_many_rows_are_cheap(tmp_path: Path) -> None:
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_empty_lines_between_rows(tmp_path: Path, end: str) -> None:
+    rows = ["path,id", "", "a.png,1", "", "", '"b', '.png","', '2"', *[""] * 5000, "c.png,3", ""]
+    dataset = opened(tmp_path, end.join(rows))
+    assert ids(dataset) == ["1", "2", "3"]
+    table = scan(tmp_path / "list.csv", "list.csv")
+    with patch("os.pread", wraps=os.pread) as pread:
+        assert table.row(1)[0] == f"b{end}.png"
+    assert pread.call_args.args[1] == table.longest, "however many empty lines follow"
+    assert table.longest == len(f'"b{end}.png","{end}2"{end}')
+
+
+def test_places_that_there_are_not(tmp_path: Path) -> None:
+    opened(tmp_path, "path\na\nb\n")
+    table = scan(tmp_path / "list.csv", "list.csv")
+    assert table.row(-1) == ("b", "b")
+    assert table.row(-2) == ("a", "a")
+    for index in (2, -3):
+        with pytest.raises(IndexError):
+            table.row(index)
+
+
+def test_equal_hashes_of_different_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("robaudit.datasets.manifest_scan.hash", len, raising=False)
+    assert ids(opened(tmp_path, "path\na\nbb\nc\ndd\n")) == ["a", "bb", "c", "dd"]
+    assert "lines 3 and 5 have the same id 'bb'" in message(tmp_path, "path\na\nbb\nc\nbb\nc\n")
+
+
+def test_the_file_is_open_as_long_as_its_table(tmp_path: Path) -> None:
+    dataset = opened(tmp_path, "path\na\nb\n")
+    assert open_below(tmp_path) == [str(tmp_path / "list.csv")]
+    (tmp_path / "list.csv").unlink()
+    assert ids(dataset) == ["a", "b"]
+    del dataset
+    assert not open_below(tmp_path)
+
+
+def test_a_table_whose_file_is_gone_cannot_be_pickled_back(tmp_path: Path) -> None:
+    data = pickle.dumps(opened(tmp_path, "path\na\nb\n"))
+    assert ids(pickle.loads(data)) == ["a", "b"]
+    (tmp_path / "list.csv").unlink()
+    with pytest.raises(DataError, match=r"^list\.csv: cannot be read \(No such file or directory\); "):
+        pickle.loads(data)
+
+
+@pytest.mark.parametrize("options", [{}, {"class_names": tuple(f"class {i}" for i in range(7))}, {"sample": SampleSpec(size=20_000)}])
+def test_many_rows_are_cheap(tmp_path: Path, options: dict[str, Any]) -> None:
     rows = 30_000
     text = "path,label,id\n" + "".join(f"some/rather/long/folder/name/{row}.png,class {row % 7},id{row}\n" for row in range(rows))
     (tmp_path / "list.csv").write_text(text)
     tracemalloc.start()
     try:
-        dataset = open_dataset(ManifestSpec(kind="manifest", path="list.csv"), base_dir=tmp_path, trust=False)
+        dataset = open_dataset(ManifestSpec(kind="manifest", path="list.csv", **options), base_dir=tmp_path, trust=False)
         held, peak = tracemalloc.get_traced_memory()
+        tracemalloc.reset_peak()
+        assert dataset.labels() is not None
+        after, peak_of_labels = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert len(dataset) == rows
-    assert dataset.sample_id(rows - 1) == f"id{rows - 1}"
-    assert held < 50 * rows
-    assert peak < 120 * rows
+    fixed = 60_000  # of any small table
+    assert dataset.sample_id(len(dataset) - 1) == (f"id{rows - 1}" if "sample" not in options else dataset.sample_id(-1))
+    assert held < 13 * rows + fixed + 4 * ("sample" in options) * len(dataset)
+    assert peak < held + 16 * rows
+    assert after < held + 1000
+    assert peak_of_labels < held + 16 * rows

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import io
+import os
 import pickle
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -19,8 +22,10 @@ from numpy.typing import NDArray
 from robaudit.datasets import open_dataset
 from robaudit.datasets.base import Dataset
 from robaudit.datasets.npz import NpzDataset
+from robaudit.datasets.npz_rows import Expanded
 from robaudit.errors import DataError, SampleError
 from robaudit.spec_datasets import NpzSpec
+from tests.datasets.tools import open_below
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "data"
 IMAGES = np.arange(4 * 3 * 5 * 6, dtype=np.uint8).reshape(4, 3, 5, 6)
@@ -110,23 +115,88 @@ def test_labels_may_be_a_column_or_absent(tmp_path: Path) -> None:
     assert opened(tmp_path, labels_key="y")[1].label == 0
 
 
-def test_only_the_beginning_of_a_compressed_array_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def expanded(dataset: NpzDataset) -> Expanded:
+    """What is expanded of a compressed array by this process."""
+    (rows,) = dataset._rows.values()
+    assert rows._expanded is not None
+    return rows._expanded
+
+
+def test_a_compressed_array_is_expanded_once_and_as_far_as_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     images = np.random.default_rng(0).integers(0, 256, (50, 1, 4, 4), dtype=np.uint8)
     np.savez_compressed(tmp_path / "data.npz", images=images)
-    monkeypatch.setattr("robaudit.datasets.npz._FIRST_BYTES", 16 * 4)
+    monkeypatch.setattr("robaudit.datasets.npz_rows._CHUNK", 64)
+    monkeypatch.setattr("robaudit.datasets.npz_rows._IN_MEMORY", 500)
     dataset = NpzDataset(NpzSpec(kind="npz", path="data.npz", labels_key=None), base_dir=tmp_path)
-    assert dataset._head is None
-    for index, held in ((1, 4), (3, 4), (5, 8), (30, 31), (49, 50), (0, 50)):
+    header = 128
+    for index, rows, in_memory in ((1, 4, True), (3, 4, True), (5, 8, True), (30, 32, False), (49, 50, False), (0, 50, False)):
         assert (dataset[index].pixels * 255).round().byte().equal(torch.from_numpy(images[index]))
-        assert dataset._head is not None
-        assert len(dataset._head) == held
+        kept = expanded(dataset)
+        assert kept._length == header + 16 * rows
+        assert kept._kept._rolled is not in_memory  # type: ignore[attr-defined]
+
+
+def test_expanded_arrays_leave_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    monkeypatch.setattr("robaudit.datasets.npz_rows._IN_MEMORY", 100)
+    np.savez_compressed(tmp_path / "data.npz", images=IMAGES)
+    dataset = opened(tmp_path, labels_key=None)
+    dataset[3]
+    assert len(open_below(tmp_path / "temporary")) == 1
+    assert not list((tmp_path / "temporary").iterdir()), "it has no name"
+    del dataset
+    assert not open_below(tmp_path)
+
+
+def test_no_room_to_expand_an_array(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("robaudit.datasets.npz_rows._IN_MEMORY", 100)
+    monkeypatch.setattr("robaudit.datasets.npz_rows._CHUNK", 64)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=300))
+    np.savez_compressed(tmp_path / "data.npz", images=IMAGES)
+    dataset = opened(tmp_path, labels_key=None)
+    with pytest.raises(
+        DataError, match=r"data\.npz: array 'images\.npy' cannot be expanded \(398 bytes are needed in .*, which has 300\); "
+    ):
+        dataset[2]
+    assert dataset[0].pixels.equal(torch.from_numpy(IMAGES[0]).double() / 255)
+
+
+def test_a_full_disk_loses_no_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("robaudit.datasets.npz_rows._CHUNK", 64)
+    np.savez_compressed(tmp_path / "data.npz", images=IMAGES)
+    dataset = NpzDataset(NpzSpec(kind="npz", path="data.npz", labels_key=None), base_dir=tmp_path)
+    dataset[0]
+    kept = expanded(dataset)._kept
+    with monkeypatch.context() as full:
+        full.setattr(kept, "write", Mock(side_effect=OSError(28, "No space left on device")))
+        with pytest.raises(DataError, match="No space left on device"):
+            dataset[3]
+    for index in (3, 0):
+        assert dataset[index].pixels.equal(torch.from_numpy(IMAGES[index]).double() / 255)
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # that it has threads
+def test_a_child_process_reads_for_itself(tmp_path: Path) -> None:
+    """It shares the place in the open files with its parent, which would read what it does not expect."""
+    images = np.random.default_rng(0).integers(0, 256, (3000, 1, 32, 32), dtype=np.uint8)
+    np.savez_compressed(tmp_path / "data.npz", images=images)
+    dataset = opened(tmp_path, labels_key=None)
+    dataset[0]
+    child = os.fork()
+    if not child:
+        os._exit(not (dataset[2999].pixels * 255).round().byte().equal(torch.from_numpy(images[2999])))
+    assert os.waitpid(child, 0)[1] == 0
+    for index in (1500, 2999):
+        assert (dataset[index].pixels * 255).round().byte().equal(torch.from_numpy(images[index]))
 
 
 def test_uncompressed_arrays_are_mapped(tmp_path: Path) -> None:
     np.savez(tmp_path / "data.npz", images=IMAGES)
     dataset = NpzDataset(NpzSpec(kind="npz", path="data.npz", labels_key=None), base_dir=tmp_path)
     dataset[0]
-    assert isinstance(dataset._head, np.memmap)
+    (rows,) = dataset._rows.values()
+    assert isinstance(rows._whole, np.memmap)
 
 
 def test_pickled_without_its_pixels(tmp_path: Path) -> None:

@@ -37,28 +37,35 @@ class Answer:
 
 
 class Server:
-    """A process that has imported everything and forks for each command."""
+    """A process that has imported everything and forks for each command; it is still importing when this returns.
 
-    def __init__(self) -> None:
+    Args:
+        modules: what else it is to import, for hooks.
+    """
+
+    def __init__(self, *modules: str) -> None:
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
         for name in ("COLUMNS", "FORCE_COLOR", "ROBAUDIT_TRACEBACK", "TTY_COMPATIBLE"):
             environment.pop(name, None)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.hostile.server"],
+            [sys.executable, "-m", "tests.hostile.server", *modules],
             cwd=ROOT,
             env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         )
-        if self._read() != "ready\n":
-            raise RuntimeError("the server did not start")
+        self._ready = False
 
-    def run(self, *args: str, folder: Path, outputs: Path, seconds: float) -> Answer:
-        """Run ``robaudit ARGS`` in ``folder`` with its own HOME and TMPDIR beside it."""
-        request = {"args": args, "folder": str(folder), "outputs": str(outputs), "environment": homes(outputs), "seconds": seconds}
+    def run(self, *args: str, folder: Path, outputs: Path, seconds: float, hook: tuple[str, dict[str, Any]] | None = None) -> Answer:
+        """Run ``robaudit ARGS`` in ``folder`` with its own HOME and TMPDIR beside it, after a hook: ``module:function`` and arguments."""
+        places = {"folder": str(folder), "outputs": str(outputs), "environment": homes(outputs)}
+        request = {"args": args, **places, "seconds": seconds, "hook": hook}
         if self._process.stdin is None:
             raise RuntimeError("the server has no input")
+        if not self._ready and self._read() != "ready\n":
+            raise RuntimeError("the server did not start")
+        self._ready = True
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
         found: dict[str, Any] = json.loads(self._read())

@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from robaudit import audit, load_spec
+from robaudit.rows import COLUMNS
 from tests.hostile.case import Case
 from tests.hostile.data import SPECIAL, place
 from tests.specs import digits, write
 
+HEAD = f'{{"schema_version": 1,\n"columns": {json.dumps(COLUMNS)},\n"rows": [\n'.encode()
 READERS = ("show", "bias-report", "flag-samples")
 ESCAPE = "\x1b[2J\x07\x1b]0;x\x07"
 
@@ -60,18 +62,32 @@ def info_text(text: str | bytes) -> Callable[[Path], None]:
     return make
 
 
+def laid_out(document: dict[str, Any]) -> bytes:
+    """A samples.json as robaudit lays it out, one row a line: it must be refused for what it says, not for how it looks."""
+    found = document.get("rows")
+    lines = ",\n".join(json.dumps(row) for row in found) if isinstance(found, list) else ""
+    rows = f"[\n{lines}\n]" if lines else json.dumps(found)
+    columns = json.dumps(document.get("columns", list(COLUMNS)))
+    return f'{{"schema_version": {document.get("schema_version")},\n"columns": {columns},\n"rows": {rows}}}\n'.encode()
+
+
 def samples(content: object) -> Callable[[Path], None]:
     """samples.json with this content, and its checksum in run.json."""
 
     def make(folder: Path) -> None:
         run = run_folder(folder)
-        data = content if isinstance(content, bytes) else json.dumps(content).encode()
+        data = content if isinstance(content, bytes) else laid_out(content) if isinstance(content, dict) else json.dumps(content).encode()
         (run / "samples.json").write_bytes(data)
         document = json.loads((run / "run.json").read_text())
         document["files"]["samples.json"] = hashlib.sha256(data).hexdigest()
         (run / "run.json").write_text(json.dumps(document))
 
     return make
+
+
+def one_line(folder: Path) -> None:
+    """A samples.json that says what the run says, otherwise laid out."""
+    samples(json.dumps(json.loads(finished()["samples.json"])).encode())(folder)
 
 
 def rows(change: Callable[[list[dict[str, Any]]], object]) -> Callable[[Path], None]:
@@ -128,6 +144,9 @@ def wrong_values() -> dict[str, Callable[[Path], None]]:
         "class names in a mapping": lambda d: d["data"].update(class_names={"0": "x"}),
         "a quantity without a name": lambda d: d["quantities"][0].pop("name"),
         "a quantity of another kind": lambda d: d["quantities"][0].update(low="x", high=[]),
+        "a quantity without an end": lambda d: d["quantities"][0].update(high=1e308),
+        "a quantity without a beginning": lambda d: d["quantities"][0].update(low=-1e308),
+        "an accuracy of 1e308": lambda d: d["clean_accuracy"].update(upper=1e308),
         "a quantity with more": lambda d: d["quantities"][0].update(code="x"),
         "a checksum of a list": lambda d: d["files"].update({"samples.json": []}),
         "seconds of text": lambda d: d.update(seconds={"mc@x": "y"}),
@@ -156,10 +175,14 @@ def wrong_rows() -> dict[str, Callable[[Path], None]]:
         "no row": samples({"schema_version": 1, "rows": []}),
         "another version": samples({"schema_version": 2, "rows": []}),
         "NaN": each(value=math.nan),
-        "a number of 10^5 digits": samples(b'{"rows": [' + b"9" * 10**5 + b"]}"),
+        "a number of 10^5 digits": samples(HEAD + b"9" * 10**5 + b"\n]}\n"),
+        "a version of 10^5 digits": samples(b'{"schema_version": ' + b"9" * 10**5 + b",\n"),
         "1e999": each(value=1e999),
-        "100,000 lists deep": samples(b"[" * 100_000 + b"]" * 100_000),
-        "text that is none": samples(b'{"rows": ["\xff\xfe"]}'),
+        "100,000 lists deep": samples(HEAD + b"[" * 100_000 + b"]" * 100_000 + b"\n]}\n"),
+        "100,000 lists deep instead": samples(b"[" * 100_000 + b"]" * 100_000),
+        "a line of 20 MB": samples(HEAD + b" " * 20_000_000 + b"\n]}\n"),
+        "one line for all": one_line,
+        "text that is none": samples(HEAD + b'"\xff\xfe"\n]}\n'),
         "a row less one column": rows(lambda r: r[0].pop("sigma")),
         "a row with one column more": rows(lambda r: r[0].update(code="x")),
         "one row twice": rows(lambda r: r.append(dict(r[0]))),
@@ -173,19 +196,19 @@ def wrong_rows() -> dict[str, Callable[[Path], None]]:
         "estimator": [3, None, [], {}],
         "quantity": ["unknown", 3, [], None],
         "noise": [3, [], None],
-        "value": ["x", [], {}, 10**400, -5],
-        "lower": ["x", [], 7],
-        "upper": ["x", {}, -7],
-        "std_error": ["x", [], -1],
+        "value": ["x", [], {}, 10**400, -5, 1e308, -1e200],
+        "lower": ["x", [], 7, 1e308],
+        "upper": ["x", {}, -7, -1e308],
+        "std_error": ["x", [], -1, 1e308],
         "flips_to": ["x", -1, 10**30],
         "forwards": ["x", None, 10**30, -1],
         "note": [3, None, []],
         "interval": [3, None, []],
         "votes": ["x", 3, ["x"], [-1], [[1]], [10**30], {}],
-        "details": ["x", 3, [1], {"a": "x"}],
+        "details": ["x", 3, [1], {"a": "x"}, {"votes_worth": 1e308}, {"not_finite": math.inf}],
     }
     for key, odd in values.items():
-        found |= {f"{key} is {str(value)[:12]} ({type(value).__name__})": each(**{key: value}) for value in odd}
+        found |= {f"{key} is {str(value)[:20]} ({type(value).__name__})": each(**{key: value}) for value in odd}
     return found
 
 

@@ -1,7 +1,8 @@
 """Run commands of robaudit in processes of their own, under limits of memory and time, without importing torch each time.
 
 ``python -m tests.hostile.server`` imports everything once; each line on standard input is then a request (JSON), answered by a
-line on standard output: the process is forked, limits itself, and runs the command line as a user's would.
+line on standard output: the process is forked, limits itself, and runs the command line as a user's would. A request may name a
+function of a test (``module:function``) that the process calls just before; modules given as arguments are imported before all others.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ PRELOADED = (
 
 def main() -> None:
     """Answer requests until the input ends."""
-    for name in PRELOADED:
+    for name in (*sys.argv[1:], *PRELOADED):
         try:
             importlib.import_module(name)
         except ImportError:  # absent in some versions of torch
@@ -51,12 +52,14 @@ def main() -> None:
         print(json.dumps(answer(**json.loads(line))), flush=True)  # noqa: T201
 
 
-def answer(args: list[str], folder: str, outputs: str, environment: dict[str, str], seconds: float) -> dict[str, Any]:
+def answer(
+    args: list[str], folder: str, outputs: str, environment: dict[str, str], seconds: float, hook: tuple[str, dict[str, Any]] | None = None
+) -> dict[str, Any]:
     """Run ``robaudit ARGS`` in a folder; what it prints goes to the files ``out`` and ``err`` in ``outputs``."""
     began = time.monotonic()
     child = os.fork()
     if child == 0:
-        run(args, folder, Path(outputs), environment)
+        run(args, folder, Path(outputs), environment, hook)
     late = False
     while True:
         done, status, usage = os.wait4(child, os.WNOHANG)
@@ -74,7 +77,7 @@ def answer(args: list[str], folder: str, outputs: str, environment: dict[str, st
     }
 
 
-def run(args: list[str], folder: str, outputs: Path, environment: dict[str, str]) -> NoReturn:
+def run(args: list[str], folder: str, outputs: Path, environment: dict[str, str], hook: tuple[str, dict[str, Any]] | None) -> NoReturn:
     """Become the command: never returns."""
     code = 99
     try:
@@ -90,6 +93,9 @@ def run(args: list[str], folder: str, outputs: Path, environment: dict[str, str]
         sys.argv = ["robaudit", *args]
         from robaudit.cli import main as command
 
+        if hook is not None:
+            (module, _, name), values = hook[0].partition(":"), hook[1]
+            getattr(importlib.import_module(module), name)(**values)
         command()
     except SystemExit as exit_:
         code = exit_.code if isinstance(exit_.code, int) else 98

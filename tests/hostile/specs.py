@@ -221,6 +221,10 @@ def value_cases() -> dict[str, Case]:
         "value: an unknown key with escapes": Case(with_line('"\\e[2J\\a": 1'), "x1b"),
         "value: an unknown key of 10^5 characters": Case(with_line("x" * 100_000 + ": 1"), SPEC),
         "value: an unknown key in another script": Case(with_line('"\\u202emodel": 1'), "u202e"),
+        "value: 10^15 copies": Case(value("estimators", "[{mc: {samples: 1000000000000000}}]"), "mc: samples: "),
+        "value: 10^15 copies of a tolerance": Case(
+            value("estimators", "[{logit_gaussian: {tolerance: 1.0e-9, max_samples: 1600000000000000}}]"), "logit_gaussian: max_samples: "
+        ),
         "value: options in a list of lists": Case(value("estimators", "[[[[[[mc]]]]]]"), SPEC),
         "value: the same estimator 1,000 times": Case(value("estimators", "[" + "mc, " * 1_000 + "mc]"), "two estimators"),
     }

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from robaudit.errors import RunError
 from robaudit.reports.csv_text import read_rows, rows_csv
 from robaudit.reports.json_text import document_json, read_rows_json, rows_json, summary_json
-from robaudit.rows import COLUMNS, Row
+from robaudit.rows import COLUMNS, LARGEST, Row
 from robaudit.summary.overall import summarise
 
 ROW = Row("a", 0, 0, True, "gaussian", 0.1, "mc", "p_robust", 0.8, 0.7, 0.9, 0.05, 1, 11, 0, "", "clopper-pearson", (8, 2))
@@ -24,7 +24,7 @@ text = st.text(max_size=20) | st.sampled_from(
     ["a,b", 'say "hi"', "two\nlines", "carriage\rreturn", "=1+1", " padded ", "Katze 猫", "", "\x00", "'"]
 )
 maybe_int = st.none() | st.integers(0, 999)
-number = st.floats(allow_nan=False, allow_infinity=False)
+number = st.floats(-LARGEST, LARGEST, exclude_min=True, exclude_max=True)
 rows = st.builds(
     Row,
     sample_id=text,

@@ -1,0 +1,155 @@
+"""Files of a run folder that are not what was written: a line that names them, or the right results, never silently others."""
+
+from __future__ import annotations
+
+import functools
+import operator
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.faults.fault import KILL, Fault
+from tests.faults.judge import chosen, every, finished, refusal
+from tests.faults.rig import OUTPUTS, Outcome, Rig
+from tests.faults.scenarios import FIRST
+
+Damage = tuple[str, Callable[[bytes], bytes]]
+SEED, FLIPS = 7, 40
+
+
+def truncations(size: int) -> list[Damage]:
+    """Every class of lengths: nothing, within the checksum and around its end, within the rows, and without the end."""
+    lengths = (0, 1, 63, 64, 65, 66, size // 2, size - 2, size - 1)
+    return [(f"{length} of {size} bytes", operator.itemgetter(slice(length))) for length in lengths]
+
+
+def replaced(size: int) -> list[Damage]:
+    """What a file system may hand out after a crash, and what people do to files."""
+    return [
+        ("zeros", lambda data: bytes(len(data))),
+        ("zeros at the end", lambda data: data[: size // 2] + bytes(size - size // 2)),
+        ("a byte too many", lambda data: data + b"\n"),
+        ("twice", lambda data: data + data),
+        ("other ends of lines", lambda data: data.replace(b"\n", b"\r\n")),
+    ]
+
+
+def flips(size: int, count: int) -> list[Damage]:
+    """Single bytes changed at random places."""
+    draw = random.Random(SEED)
+    found = [(draw.randrange(size), draw.randrange(1, 256)) for _ in range(count)]
+    return [(f"byte {place} ^ {change}", functools.partial(flipped, place, change)) for place, change in found]
+
+
+def other_digits(data: bytes, count: int) -> list[Damage]:
+    """Single digits changed to the next at random places: still text that can be read."""
+    places = random.Random(SEED).sample([i for i, byte in enumerate(data) if chr(byte).isdigit()], count)
+    return [
+        (f"digit {place}", functools.partial(flipped, place, data[place] ^ (ord("0") + (data[place] - ord("0") + 1) % 10)))
+        for place in places
+    ]
+
+
+def flipped(place: int, change: int, data: bytes) -> bytes:
+    return data[:place] + bytes([data[place] ^ change]) + data[place + 1 :]
+
+
+@pytest.fixture(scope="module")
+def unfinished(rig: Rig) -> str:
+    """A run that was killed when all its parts were there and no output: its results come from the parts alone."""
+    events = rig.events[FIRST.whole]
+    number = next(i for i, event in enumerate(events, 1) if "samples.csv" in event.paths[0])
+    rig.begin()
+    assert rig.run(*FIRST.command, fault=Fault(number, "before", KILL)).answer.code < 0
+    rig.run_folder.rename(rig.kept("unfinished"))
+    return "unfinished"
+
+
+def damaged(rig: Rig, name: str, damage: Callable[[bytes], bytes]) -> Path:
+    """Change a file of the run in place."""
+    path = rig.run_folder / name
+    path.write_bytes(damage(path.read_bytes()))
+    return path
+
+
+@every(33)
+def test_a_damaged_part(step: int, unfinished: str, rig: Rig) -> None:
+    parts = sorted(path.name for path in (rig.kept(unfinished) / "parts").iterdir())
+    wrong = []
+    for name in (parts[0], parts[-1]):
+        where = f"parts/{name}"
+        size = (rig.kept(unfinished) / where).stat().st_size
+        for what, damage in chosen([*truncations(size), *replaced(size), *flips(size, FLIPS)], step):
+            rig.begin(run=unfinished)
+            path = damaged(rig, where, damage)
+            for command in (FIRST.command, ("export", "run")):
+                found = refusal(rig.run(*command), f"error: run/{where}: is damaged", "delete this file and run the same command")
+                wrong += [f"{where}, {what}: {problem}" for problem in found]
+            path.unlink()
+        wrong += mended(rig)
+    assert wrong == []
+
+
+def mended(rig: Rig) -> list[str]:
+    """What is wrong after the same command: it must end as an undisturbed run."""
+    again = rig.run(*FIRST.command)
+    return finished(rig, FIRST) if again.answer.code == 0 else [f"it ends with {again.answer.code}: {again.answer.err!r}"]
+
+
+@every(33)
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_a_damaged_output(name: str, step: int, rig: Rig) -> None:
+    """Readers refuse what they read, and estimate makes it anew."""
+    size = (rig.kept(FIRST.whole) / name).stat().st_size
+    wrong = []
+    for what, damage in chosen([*truncations(size), *flips(size, FLIPS)], step):
+        rig.begin(run=FIRST.whole)
+        damaged(rig, name, damage)
+        shown = rig.run("show", "run")
+        found = refusal(shown, f"error: run/{name}: is missing or not as it was written") if name == "samples.json" else same(rig, shown)
+        wrong += [f"{name}, {what}: {problem}" for problem in found + mended(rig)]
+    assert wrong == []
+
+
+def same(rig: Rig, shown: Outcome) -> list[str]:
+    """What is wrong with a reader of a file that is whole: it must print what it always prints."""
+    return [] if (shown.answer.code, shown.answer.out) == (0, rig.shown[FIRST.whole]) else [f"it prints {shown.answer.err!r}"]
+
+
+@every(33)
+def test_a_damaged_part_of_a_complete_run(step: int, rig: Rig) -> None:
+    """Its results are there already: they are shown, and nothing is silently made from the damaged part."""
+    parts = sorted(path.name for path in (rig.kept(FIRST.whole) / "parts").iterdir())
+    size = (rig.kept(FIRST.whole) / "parts" / parts[0]).stat().st_size
+    wrong = []
+    for what, damage in chosen(flips(size, FLIPS), step):
+        rig.begin(run=FIRST.whole)
+        damaged(rig, f"parts/{parts[0]}", damage)
+        found = same(rig, rig.run("show", "run"))
+        again = rig.run(*FIRST.command)
+        found += finished(rig, FIRST) if again.answer.code == 0 else refusal(again, f"error: run/parts/{parts[0]}: is damaged")
+        wrong += [f"{what}: {problem}" for problem in found]
+    assert wrong == []
+
+
+@every(33)
+def test_a_damaged_run_json(step: int, rig: Rig) -> None:
+    """It has no checksum; but rows are never others, and nothing ends in a traceback."""
+    data = (rig.kept(FIRST.whole) / "run.json").read_bytes()
+    rows = (rig.kept(FIRST.whole) / "samples.csv").read_text()
+    wrong, silent = [], []
+    for what, damage in chosen(flips(len(data), FLIPS) + other_digits(data, FLIPS), step):
+        rig.begin(run=FIRST.whole)
+        damaged(rig, "run.json", damage)
+        for command in (("show", "run"), ("export", "run"), FIRST.command):
+            outcome = rig.run(*command)
+            if outcome.answer.code != 0:
+                wrong += [f"{what}, {command[0]}: {problem}" for problem in refusal(outcome, "error: run")]
+            elif command[0] == "export" and outcome.answer.out != rows:
+                wrong.append(f"{what}: export prints other rows")
+            elif command[0] != "export" and outcome.answer.out != rig.shown[FIRST.whole]:
+                silent.append(f"{what}, {command[0]}")
+    print(f"printed without a word: {silent}")  # noqa: T201
+    assert wrong == []

@@ -1,0 +1,184 @@
+"""What the user gets does not depend on how the work was cut: parts, chunks, threads, order, memory that ran out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import robaudit
+from robaudit.datasets import open_dataset
+from robaudit.datasets.select import Selected
+from robaudit.estimators.base import Estimate
+from robaudit.estimators.mc import MonteCarlo
+from robaudit.estimators.work import Work
+from robaudit.rows import Row
+from tests.conftest import RunCli
+from tests.specs import digits, write
+
+OUTPUTS = ("samples.csv", "samples.json", "summary.json")
+ALL = [
+    {"mc": {"samples": 40}},
+    {"logit_gaussian": {"samples": 32}},
+    {"logit_gaussian": {"label": "adaptive", "tolerance": 0.02, "max_samples": 64}},
+    {"mmse": {"samples": 4}},
+    "taylor",
+    "taylor_mvs",
+    "softmax",
+]
+
+
+def outputs(run: Path) -> dict[str, bytes]:
+    return {name: (run / name).read_bytes() for name in OUTPUTS}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of all estimators at two noise levels over 24 samples."""
+    folder = tmp_path_factory.mktemp("whole")
+    spec = write(folder, digits(limit=24, estimators=ALL, noise={"sigma": [0.1, 0.3]}))
+    robaudit.audit(spec, out=folder / "run")
+    return folder
+
+
+WAYS: dict[str, dict[str, Any]] = {
+    "a part for each step": {"robaudit.pace._DUE": 0.0},
+    "a part for all": {"robaudit.pace._DUE": 1e9},
+    "one image at a time": {"robaudit.pace._STEADY_IMAGES": 1, "robaudit.pace._SHORT": 0.0},
+    "seven images at a time": {"robaudit.pace._STEADY_IMAGES": 7, "robaudit.pace._SHORT": 0.0},
+    "growing chunks": {"robaudit.pace._STEADY_IMAGES": 2, "robaudit.pace._SHORT": 1e9},
+}
+
+
+@pytest.mark.parametrize("settings", WAYS.values(), ids=list(WAYS))
+def test_the_same_bytes_however_it_is_cut(settings: dict[str, Any], whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in settings.items():
+        monkeypatch.setattr(name, value)
+    robaudit.audit(whole / "spec.yaml", out=tmp_path / "run")
+    assert outputs(tmp_path / "run") == outputs(whole / "run")
+    if "robaudit.pace._DUE" in settings:
+        count = len(list((tmp_path / "run" / "parts").iterdir()))
+        assert count == 1 if settings["robaudit.pace._DUE"] else count >= 14
+
+
+@pytest.mark.parametrize("workers", ["1", "3", "8"])
+def test_the_same_bytes_with_any_number_of_workers(workers: str, whole: Path, tmp_path: Path, run_cli: RunCli) -> None:
+    assert run_cli("estimate", whole / "spec.yaml", "--out", "run", "--workers", workers).code == 0
+    assert outputs(tmp_path / "run") == outputs(whole / "run")
+
+
+@pytest.mark.parametrize("rows", [8, 16, 64, 256])
+def test_the_same_bytes_with_any_batch_size_of_whole_eights(rows: int, whole: Path, tmp_path: Path, run_cli: RunCli) -> None:
+    assert run_cli("estimate", whole / "spec.yaml", "--out", "run", "--set", f"run.batch_size={rows}").code == 0
+    assert outputs(tmp_path / "run") == outputs(whole / "run")
+
+
+def test_limit_gives_the_first_rows(whole: Path, tmp_path: Path, run_cli: RunCli) -> None:
+    assert run_cli("estimate", whole / "spec.yaml", "--out", "run", "--limit", "10").code == 0
+    lines = (tmp_path / "run" / "samples.csv").read_text().splitlines()
+    assert lines == (whole / "run" / "samples.csv").read_text().splitlines()[: len(lines)]
+    assert len(lines) == 1 + 10 * 2 * len(ALL)
+
+
+def rows_by_key(rows: Sequence[Row]) -> dict[tuple[str, float, str], Row]:
+    return {row.key: row for row in rows}
+
+
+def test_any_order_gives_each_sample_the_same_rows(whole: Path, tmp_path: Path) -> None:
+    spec = robaudit.load_spec(whole / "spec.yaml")
+    dataset = open_dataset(spec.dataset, base_dir=whole, trust=False)
+    order: list[int] = torch.randperm(24, generator=torch.Generator().manual_seed(5)).tolist()
+    shuffled = robaudit.audit(spec, out=tmp_path / "run", dataset=Selected(dataset, order[:17]))
+    expected = rows_by_key(robaudit.read_run(whole / "run").rows)
+    assert {key: expected[key] for key in rows_by_key(shuffled.rows)} == rows_by_key(shuffled.rows)
+    assert list(dict.fromkeys(row.sample_id for row in shuffled.rows)) == [dataset.sample_id(i) for i in order[:17]]
+
+
+@pytest.mark.parametrize("entry", ALL, ids=str)
+def test_an_estimator_alone_gives_the_same_rows(entry: Any, whole: Path, tmp_path: Path) -> None:
+    spec = write(tmp_path, digits(limit=24, estimators=[entry], noise={"sigma": [0.3]}))
+    alone = robaudit.audit(spec, out=tmp_path / "run").rows
+    expected = rows_by_key(robaudit.read_run(whole / "run").rows)
+    assert {row.key: row for row in alone} == {row.key: expected[row.key] for row in alone}
+
+
+def limited(images: int, real: Callable[[MonteCarlo, Work], Sequence[Estimate]]) -> Callable[[MonteCarlo, Work], Sequence[Estimate]]:
+    """mc on a machine whose memory holds so many images."""
+
+    def estimate(self: MonteCarlo, work: Work) -> Sequence[Estimate]:
+        if len(work.x) > images:
+            raise RuntimeError(
+                "[enforce fail at alloc_cpu.cpp:121] . DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"
+            )
+        return real(self, work)
+
+    return estimate
+
+
+@pytest.mark.parametrize("images", [1, 5])
+def test_memory_that_runs_out_halves_the_chunk(
+    images: int, whole: Path, tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(MonteCarlo, "estimate", limited(images, MonteCarlo.estimate))
+    code, _, err = run_cli("estimate", whole / "spec.yaml", "--out", "run")
+    assert code == 0
+    assert "note: out of memory with 24 images at once: going on with 12\n" in err
+    assert err.count("out of memory") == (4 if images == 1 else 3), "once learnt, it is not tried again"
+    assert outputs(tmp_path / "run") == outputs(whole / "run")
+
+
+def test_a_single_image_too_large_for_the_memory_is_one_line(tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MonteCarlo, "estimate", limited(0, MonteCarlo.estimate))
+    spec = write(tmp_path, digits(limit=3, estimators=["softmax", {"mc": {"samples": 10}}]))
+    code, out, err = run_cli("estimate", spec, "--out", "run", "--set", "run.batch_size=2")
+    assert (code, out) == (2, "")
+    assert "note: out of memory with one image: going on with 1 row in a pass\n" in err
+    last = err.splitlines()[-1]
+    assert last.startswith("error: ")
+    assert "mc at sigma 0.2 does not fit into memory with a single image of 1x8x8; give it more memory, or another estimator" in last
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    robaudit.audit(spec, out=tmp_path / "run")
+    robaudit.audit(spec, out=tmp_path / "undisturbed")
+    assert outputs(tmp_path / "run") == outputs(tmp_path / "undisturbed")
+
+
+def test_other_failures_are_not_taken_for_memory(tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("something else")
+
+    monkeypatch.setattr(MonteCarlo, "estimate", fail)
+    assert run_cli("estimate", write(tmp_path, digits(limit=3)), "--out", "run").code == 3
+
+
+def test_an_extension_leaves_the_old_run_readable_until_it_is_done(
+    tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("robaudit.pace._DUE", 0.0)
+    spec = write(tmp_path, digits(limit=6))
+    assert run_cli("estimate", spec, "--out", "run").code == 0
+    shown, before = run_cli("show", "run").out, outputs(tmp_path / "run")
+    real = MonteCarlo.estimate
+
+    def interrupted(self: MonteCarlo, work: Work) -> Sequence[Estimate]:
+        if work.sigma == 0.4:
+            raise KeyboardInterrupt
+        return real(self, work)
+
+    wide = ("estimate", spec, "--out", "run", "--extend", "--sigma", "0.3", "--sigma", "0.4")
+    with monkeypatch.context() as patch:
+        patch.setattr(MonteCarlo, "estimate", interrupted)
+        assert run_cli(*wide).code == 130
+    assert run_cli("show", "run").out == shown
+    assert run_cli("estimate", spec, "--out", "run").out == shown
+    assert outputs(tmp_path / "run") == before
+    assert run_cli(*wide).code == 0
+    once = run_cli("estimate", spec, "--out", "once", *("--sigma", "0.2", "--sigma", "0.3", "--sigma", "0.4"))
+    assert once.code == 0
+    assert outputs(tmp_path / "run") == outputs(tmp_path / "once")
+    sessions = json.loads((tmp_path / "run" / "run.json").read_text())["sessions"]
+    assert len(sessions) == 2

@@ -1,0 +1,83 @@
+"""Ids and names from strangers: on a terminal what could steer it is escaped; a file or a pipe gets them exactly as they are."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from robaudit import audit, load_spec
+from robaudit.cli.printing import put
+from tests.conftest import RunCli
+from tests.specs import digits, write
+
+IDS = ("\x1b[2J\x07", "\x1b[31mred\x1b[0m", "\x9b2J", "carriage\rreturn", "Katze 猫, é", "plain")
+COMMANDS = (("export",), ("flag-samples", "--below", "2", "--format", "csv"), ("bias-report", "--format", "csv"))
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Images and classes with such names."""
+    folder = tmp_path_factory.mktemp("terminal")
+    Image.new("L", (8, 8)).save(folder / "a.png")
+    lines = "".join(f'a.png,{i},"{name}"\n' for i, name in enumerate(IDS))
+    (folder / "list.csv").write_bytes(("path,label,id\n" + lines).encode())
+    names = [f"\x1b[{i}m" for i in range(10)]
+    spec = digits(dataset={"kind": "manifest", "path": "list.csv", "channels": 1, "class_names": names})
+    return audit(load_spec(write(folder, spec)), out=folder / "run").path
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_terminal_is_not_steered(run: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]) -> None:
+    piped = run_cli(command[0], run, *command[1:]).out
+    assert "\x1b" in piped
+    monkeypatch.setattr(type(sys.stdout), "isatty", lambda _: True)
+    shown = run_cli(command[0], run, *command[1:]).out
+    assert [c for c in shown if not c.isprintable() and c != "\n"] == []
+    assert shown == "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in piped)
+    assert "\\x1b[" in shown
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_file_and_a_pipe_get_the_same_bytes(run: Path, run_cli: RunCli, command: tuple[str, ...], tmp_path: Path) -> None:
+    printed = run_cli(command[0], run, *command[1:]).out
+    assert run_cli(command[0], run, *command[1:], "-o", tmp_path / "report").out == ""
+    assert (tmp_path / "report").read_bytes() == printed.encode()
+
+
+def test_export_is_exact(run: Path, run_cli: RunCli) -> None:
+    for form in ("csv", "json"):
+        assert run_cli("export", run, "--format", form).out.encode() == (run / f"samples.{form}").read_bytes()
+    assert [row["sample_id"] for row in json.loads(run_cli("export", run, "--format", "json").out)["rows"]] == list(IDS)
+
+
+def test_a_real_terminal(run: Path) -> None:
+    leader, follower = pty.openpty()
+    try:
+        environment = {**os.environ, "PYTHONIOENCODING": "utf-8"}
+        command = [sys.executable, "-m", "robaudit", "export", str(run)]
+        assert subprocess.run(command, stdout=follower, env=environment, check=False).returncode == 0
+        shown = os.read(leader, 10_000).decode()
+    finally:
+        os.close(leader)
+        os.close(follower)
+    assert [c for c in shown if not c.isprintable() and c not in "\r\n"] == []
+    assert "\\x1b[2J\\x07" in shown
+    assert "Katze 猫, é" in shown
+    assert shown.count("\r\n") == shown.count("\r") == len(IDS) + 1
+
+
+@pytest.mark.parametrize(("terminal", "expected"), [(True, b"a\\x1b\n\\u732b\n"), (False, "a\x1b\n猫\n".encode())])
+def test_an_output_that_knows_ascii_only(monkeypatch: pytest.MonkeyPatch, terminal: bool, expected: bytes) -> None:
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(stream, "isatty", lambda: terminal)
+    monkeypatch.setattr(sys, "stdout", stream)
+    put(["a\x1b", "\n猫\n"])
+    assert stream.buffer.getvalue() == expected

@@ -1,0 +1,53 @@
+"""Did a disturbed command do what it must: say one clear line, and end as if undisturbed when it is given again?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeVar
+
+import pytest
+
+from tests.faults.rig import Outcome, Rig, results, temporaries
+from tests.faults.scenarios import SCENARIOS, Scenario
+
+Moment = TypeVar("Moment")
+each_scenario = pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=list(SCENARIOS))
+
+
+def every(some: int) -> pytest.MarkDecorator:
+    """All moments in the slow suite, one of ``some`` in the default one."""
+    return pytest.mark.parametrize("step", [pytest.param(1, id="all", marks=pytest.mark.slow), pytest.param(some, id="some")])
+
+
+def chosen(moments: Iterable[Moment], step: int) -> list[Moment]:
+    """One of ``step`` moments, from the middle of the first ones."""
+    return list(moments)[step // 2 :: step]
+
+
+def refusal(outcome: Outcome, *says: str) -> list[str]:
+    """What is wrong with a refusal: it must be one line that says all of this, and exit code 2."""
+    answer, lines = outcome.answer, outcome.lines
+    right = answer.code == 2 and len(lines) == 1 and lines[0].startswith("error: ") and not answer.out
+    return [] if right and all(text in lines[0] for text in says) else [f"it ends with {answer.code} and says {answer.err!r}"]
+
+
+def reader(rig: Rig, scenario: Scenario) -> list[str]:
+    """What is wrong with ``show`` of a run whose process has died: it must print a whole run, old or new, or one line."""
+    found = rig.run("show", "run")
+    if found.answer.code != 0:
+        return [f"show: {problem}" for problem in refusal(found, "error: run")]
+    whole = found.answer.out in [rig.shown[name] for name in (scenario.base, scenario.whole) if name]
+    return [] if whole else ["show prints what is neither the old run nor the new one"]
+
+
+def finished(rig: Rig, scenario: Scenario) -> list[str]:
+    """What is wrong with a finished run: its results must be those of the undisturbed one, and nothing else may be left."""
+    expected, found = results(rig.kept(scenario.whole)), results(rig.run_folder)
+    wrong = [f"{name} is another" for name, value in expected.items() if found[name] != value]
+    return wrong + [f"{name} is left" for name in temporaries(rig.run_folder)]
+
+
+def resumed(rig: Rig, scenario: Scenario) -> list[str]:
+    """What is wrong when the same command is given again: it must end well, as if undisturbed."""
+    again = rig.run(*scenario.command)
+    return finished(rig, scenario) if again.answer.code == 0 else [f"resumed, it ends with {again.answer.code}: {again.answer.err}"]

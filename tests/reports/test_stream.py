@@ -1,0 +1,142 @@
+"""Rows written and read piece by piece: the same text, the same rows, the same refusals, and never all of them at once."""
+
+from __future__ import annotations
+
+import io
+import math
+import tracemalloc
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from robaudit.errors import RunError
+from robaudit.reports.csv_text import rows_csv, rows_csv_chunks
+from robaudit.reports.json_text import read_rows_json, rows_json, rows_json_chunks, stream_rows_json
+from robaudit.reports.pieces import pieces
+from robaudit.rows import Row
+from tests.reports.test_text import BARE, ROW, rows
+
+MEGABYTE = 2**20
+
+
+def streamed(text: str | bytes) -> list[Row]:
+    return list(stream_rows_json(io.BytesIO(text if isinstance(text, bytes) else text.encode())))
+
+
+def many(count: int) -> Iterator[Row]:
+    """Rows of which no two are the same object."""
+    return (replace(ROW, sample_id=f"folder/{i}.png", votes=tuple(range(i, i + 20))) for i in range(count))
+
+
+@given(st.lists(st.text(max_size=9)), st.integers(1, 20))
+def test_pieces_are_the_text(texts: list[str], size: int) -> None:
+    found = list(pieces(texts, size))
+    assert "".join(found) == "".join(texts)
+    assert all(size <= len(piece) < size + 9 for piece in found[:-1])
+
+
+@given(st.lists(rows, max_size=5))
+def test_a_stream_reads_back(written: list[Row]) -> None:
+    assert streamed(rows_json(written)) == written
+
+
+def test_pieces_of_many_rows_are_the_whole_text() -> None:
+    written = list(many(2000))
+    for chunks, text in ((rows_csv_chunks(iter(written)), rows_csv(written)), (rows_json_chunks(iter(written)), rows_json(written))):
+        found = list(chunks)
+        assert len(found) > 1
+        assert max(map(len, found)) < MEGABYTE
+        assert "".join(found) == text
+
+
+def test_memory_does_not_grow_with_the_rows(tmp_path: Path) -> None:
+    peaks = []
+    for count in (600, 2400):
+        tracemalloc.start()
+        try:
+            for name, chunks in (("samples.csv", rows_csv_chunks), ("samples.json", rows_json_chunks)):
+                with (tmp_path / name).open("w") as file:
+                    file.writelines(chunks(many(count)))
+            with (tmp_path / "samples.json").open("rb") as stream:
+                assert sum(1 for _ in stream_rows_json(stream)) == count
+            peaks.append(tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+    assert (tmp_path / "samples.json").stat().st_size > 0.9 * MEGABYTE
+    assert peaks[1] < MEGABYTE
+    assert peaks[1] < 1.2 * peaks[0]
+
+
+def test_values_that_are_no_number_read_as_nan() -> None:
+    found = streamed(rows_json([replace(ROW, value=math.nan), replace(BARE, upper=math.inf)]))
+    assert math.isnan(found[0].value)
+    assert found[1].upper is None
+
+
+GOOD = rows_json([ROW, BARE])
+HEAD, COLUMNS_LINE, BEGIN, FIRST, SECOND, END, _ = [*GOOD.splitlines(keepends=True), ""]
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "says"),
+    [
+        ("", 1, "does not begin"),
+        ("[]", 1, "does not begin"),
+        (GOOD.encode("utf-16"), 1, "does not begin"),
+        (HEAD, 2, "columns"),
+        (HEAD + FIRST, 2, "columns"),
+        (HEAD + COLUMNS_LINE, 3, "rows"),
+        (HEAD + COLUMNS_LINE + '"rows": 3}\n', 3, "rows"),
+        (HEAD + COLUMNS_LINE + BEGIN, 4, "Expecting value"),
+        (HEAD + COLUMNS_LINE + BEGIN + END, 4, "Expecting value"),
+        (HEAD + COLUMNS_LINE + BEGIN + FIRST, 5, "Expecting value"),
+        (HEAD + COLUMNS_LINE + BEGIN + FIRST + END, 5, "Expecting value"),
+        (HEAD + COLUMNS_LINE + BEGIN + SECOND, 5, "end the list"),
+        (HEAD + COLUMNS_LINE + BEGIN + SECOND + SECOND + END, 5, "end the list"),
+        (GOOD[:-1], 6, "end the list"),
+        (GOOD[:-40], 5, "Unterminated string"),
+        (GOOD + "\n", 7, "follows"),
+        (GOOD.replace('"correct": true', '"correct": 3'), 4, "correct: 3"),
+        (GOOD.replace('"value": 0.8', '"value": 1e308'), 4, "value: 1e\\+308"),
+        (GOOD.replace('"std_error": 0.05', '"std_error": -1e150'), 4, "std_error: -1e\\+150"),
+        (GOOD.replace('"upper": 0.9', '"upper": Infinity'), 4, "upper: inf"),
+        (GOOD.replace('"value": 0.8', '"value": NaN'), 4, "value: nan"),
+        (GOOD.replace('"votes": [8, 2]', '"votes": [8, 2], "details": {"skewness": 1e200}'), 4, "details: "),
+        (GOOD.replace('"predicted": 0, ', ""), 4, "'predicted'"),
+        (GOOD.replace(FIRST, "[],\n"), 4, "is no result"),
+        (GOOD.replace(FIRST, FIRST.replace("},\n", "}, {},\n")), 4, "Extra data"),
+        (GOOD.replace(FIRST, "[" * 100_000 + "\n"), 4, "recursion"),
+        (GOOD.replace('"forwards": 11', '"forwards": ' + "9" * 10_000), 4, "digit"),
+        (GOOD.encode().replace(b'"a"', b'"\xff"'), 4, "utf-8"),
+        (GOOD.replace(FIRST, " " * 2**24 + FIRST), 4, "more than"),
+    ],
+)
+def test_a_damaged_stream_says_in_which_line(text: str | bytes, line: int, says: str) -> None:
+    with pytest.raises(RunError, match=rf"samples\.json: not a list of results \(line {line}: .*{says}"):
+        streamed(text)
+
+
+@pytest.mark.parametrize("version", ["2", '"1"', "99", "9" * 30, "[1]"])
+@pytest.mark.parametrize("read", [streamed, read_rows_json])
+def test_another_version_is_refused(read: Callable[[str], object], version: str) -> None:
+    with pytest.raises(RunError, match=r"schema version|does not begin"):
+        read(GOOD.replace('"schema_version": 1', f'"schema_version": {version}'))
+
+
+def test_the_rows_before_a_fault_are_given() -> None:
+    stream = stream_rows_json(io.BytesIO(GOOD[:-10].encode()))
+    assert next(stream) == ROW
+    with pytest.raises(RunError):
+        next(stream)
+
+
+def test_texts_that_repeat_are_held_once() -> None:
+    """Half of the memory of many rows."""
+    first, second = streamed(rows_json([ROW, replace(ROW, sample_id="c")]))
+    assert (first.interval, first.noise) == ("clopper-pearson", "gaussian")
+    assert first.interval is second.interval
+    assert first.noise is second.noise
