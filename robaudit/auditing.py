@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +20,7 @@ from robaudit.datasets.ahead import default_workers
 from robaudit.datasets.base import Dataset
 from robaudit.datasets.first import first_samples
 from robaudit.deterministic import deterministic
-from robaudit.errors import ModelError, NothingLeftError
+from robaudit.errors import ModelError, NothingLeftError, RunError
 from robaudit.estimators.engine import Engine
 from robaudit.finish import finish
 from robaudit.identity import base_identity, identity
@@ -33,8 +34,8 @@ from robaudit.precision_check import precision_effects
 from robaudit.progress import Listener, Silent
 from robaudit.provenance import device_name, pick_device, plugins, versions
 from robaudit.results import results
-from robaudit.resume import default_out, existing_info, extended, refuse_another_machine, refuse_changed_data
-from robaudit.run_folder import SCHEMA_VERSION, RunFolder
+from robaudit.resume import default_out, existing_info, extended, refuse_another_machine, refuse_changed_data, refuse_other_options
+from robaudit.run_folder import SCHEMA_VERSION, RunFolder, label_of
 from robaudit.runlog import Logged
 from robaudit.runs import Run, read_run
 from robaudit.spec import AuditSpec
@@ -75,21 +76,23 @@ def audit(
     """
     asked = load_spec(Path(spec)) if isinstance(spec, str | Path) else spec
     ears = Logged(listener or Silent())
-    folder = RunFolder(Path(out) if out is not None else default_out(asked, extend=extend))
-    folder.check()
-    old = existing_info(folder, asked, extend=extend)
-    if old is not None:
-        asked = extended(asked, old, str(folder.path))
-    device = pick_device(asked.run.device)
-    with deterministic(asked.run.deterministic, device), rounded_products(asked.run.precision == "tf32"):
-        ready = _prepare(asked, old, folder, model, dataset, device, ears, trust=trust, skip_bad=on_error == "skip")
-        folder.create()
-        with locked(folder.path) as lock:
-            _carry_out(ready, folder, old, on_error, ears, command, lock)
-    run = read_run(folder.path)
-    for text in run.info["warnings"][len(ready.check.warnings) :]:
-        ears.warn(text)
-    return run
+    with closing(ears):
+        folder = RunFolder(Path(out) if out is not None else default_out(asked, extend=extend))
+        folder.check()
+        old = existing_info(folder, asked, extend=extend)
+        if old is not None:
+            asked = extended(asked, old, str(folder.path))
+        device = pick_device(asked.run.device)
+        with deterministic(asked.run.deterministic, device), rounded_products(asked.run.precision == "tf32"):
+            ready = _prepare(asked, old, folder, model, dataset, device, ears, trust=trust, skip_bad=on_error == "skip")
+            folder.create()
+            with locked(folder.path) as lock:
+                _carry_out(ready, folder, old, on_error, ears, command, lock)
+                run = read_run(folder.path)
+                lock.check()
+        for text in run.info["warnings"][len(ready.check.warnings) :]:
+            ears.warn(text)
+        return run
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,10 +172,15 @@ def _carry_out(
     The run.json of a complete run stays as it is until the outputs of its extension are there.
     """
     spec, samples, tasks, engine = ready.spec, ready.samples, ready.tasks, ready.engine
+    if (folder.info() if folder.exists else None) != old:
+        raise RunError(str(folder.path), "was changed by another robaudit while this one was starting", "give the command again")
     folder.clean()
     ledger = Ledger(samples, tasks)
+    folder.parts.guard = lock.check
+    folder.parts.estimators = {label_of(entry): entry for entry in spec.document()["estimators"]}
     for number in folder.parts.numbers():
         part = folder.parts.read(number)
+        refuse_other_options(part, folder.parts.estimators, str(folder.path))
         refuse_changed_data(part, ready.check.seen, samples.where)
         ledger.take(number, part)
     device = engine.model.device
@@ -188,14 +196,14 @@ def _carry_out(
     if not complete:
         folder.write_info(info)
     if not finished:
+        lock.check()
         ears.open(folder.path)
     pace = make_pace(spec, engine, tasks, ready.image, ready.check.warnings)
     with ears.until_interrupted():
-        new = Loop(folder.parts, samples, engine, ledger, pace, on_error, ears, ready.workers, still_ours=lock.check).run()
+        new = Loop(folder.parts, samples, engine, ledger, pace, on_error, ears, ready.workers).run()
     if finished and not new:
         ears.note(f"{folder.path}: this run is complete; nothing was recomputed")
         return
-    lock.check()
     finish(folder, info, results(samples, tasks, ledger, folder.parts), tasks, ledger.seconds)
 
 

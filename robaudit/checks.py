@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from robaudit.budget import is_out_of_memory
 from robaudit.datasets.base import Dataset, Sample
 from robaudit.datasets.first import first_samples
 from robaudit.errors import DataError, ModelError
+from robaudit.estimators.engine import rows_by_rule
 from robaudit.models import LogitModel
 from robaudit.numerics.jacobian import margin_gradients
 from robaudit.provenance import image_digest
@@ -93,9 +95,13 @@ def check_input(model: LogitModel, dataset: Dataset, *, gradients: bool, skip_ba
 
 def _forward(model: LogitModel, x: Tensor, what: str) -> Tensor:
     shape = "x".join(str(n) for n in x.shape[1:])
-    try:
+
+    def logits(rows: int) -> Tensor:
         with torch.inference_mode():
-            return torch.cat([model(part).double().cpu() for part in x.split(_ROWS)]).clone()
+            return torch.cat([model(part).double().cpu() for part in x.split(rows)]).clone()
+
+    try:
+        return _in_passes(logits, min(_ROWS, rows_by_rule(x.shape[1:], model.device)), model.name)
     except (RuntimeError, ValueError, TypeError, IndexError) as error:
         reason = next((line for line in reversed(str(error).strip().splitlines()) if line.strip()), type(error).__name__)
         raise ModelError(
@@ -103,6 +109,23 @@ def _forward(model: LogitModel, x: Tensor, what: str) -> Tensor:
             f"does not accept {what} of shape {shape} ({reason.strip()[:200]})",
             "check channels, resize and crop in the data set",
         ) from error
+
+
+def _in_passes(work: Callable[[int], Tensor], rows: int, where: str) -> Tensor:
+    """What ``work`` gives with so many images in a pass, or with half as many as often as memory does not suffice.
+
+    Raises:
+        ModelError: a single image is too much.
+    """
+    while True:
+        try:
+            return work(rows)
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+            if rows == 1:
+                raise ModelError(where, "a single image does not fit into memory", "give it more memory") from error
+        rows //= 2
 
 
 def _check_labels(model: LogitModel, dataset: Dataset, first: Tensor, classes: int) -> None:
@@ -200,11 +223,14 @@ def _normalise(mean: Sequence[float], std: Sequence[float]) -> Callable[[Tensor]
 
 
 def _gradient_warnings(model: LogitModel, x: Tensor) -> Iterator[str]:
+    nearest = _forward(model, x, "the images").topk(2, dim=1).indices.to(x.device)  # one margin: cheap for any number of classes
+
+    def gradients(rows: int) -> Tensor:
+        parts = zip(x.split(rows), nearest.split(rows), strict=True)
+        return torch.cat([margin_gradients(model, part, classes[:, 0], classes[:, 1:])[2] for part, classes in parts])
+
     try:
-        nearest = (
-            _forward(model, x, "the images").topk(2, dim=1).indices.to(x.device)
-        )  # one margin an image: cheap for any number of classes
-        _, _, u = margin_gradients(model, x, nearest[:, 0], nearest[:, 1:])
+        u = _in_passes(gradients, len(x), model.name)
     except (ValueError, RuntimeError) as error:
         raise ModelError(model.name, f"gives no gradients ({str(error).strip().splitlines()[0][:200]})", "use mc or softmax") from error
     dead = int((u.square().sum((1, 2)) == 0).sum())

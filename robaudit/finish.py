@@ -91,7 +91,9 @@ def finish(
 
     header = rows_csv(())
     with ExitStack() as files:
-        csv, json, summary = (files.enter_context(writing(folder.path / name)) for name in ("samples.csv", "samples.json", "summary.json"))
+        csv, json, summary = (
+            files.enter_context(writing(folder.path / name, folder.parts.guard)) for name in ("samples.csv", "samples.json", "summary.json")
+        )
         csv.write(header.encode())
         for text in rows_json_chunks(rows()):
             json.write(text.encode())

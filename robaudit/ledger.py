@@ -27,14 +27,14 @@ class Ledger:
         tasks: every estimator at every noise level.
 
     Raises:
-        DataError: an id stands twice.
+        DataError: an id stands twice, or is no text that can be written.
     """
 
     def __init__(self, dataset: Dataset, tasks: Sequence[Task]) -> None:
         self._dataset, self._tasks = dataset, tuple(tasks)
         self._names = {(task.sigma, task.chosen.label): i for i, task in enumerate(tasks)}
         n = len(dataset)
-        hashes = np.fromiter((hash(dataset.sample_id(i)) for i in range(n)), dtype=np.int64, count=n)
+        hashes = np.fromiter((hash(_checked(dataset.sample_id(i), dataset.where)) for i in range(n)), dtype=np.int64, count=n)
         self._order = np.argsort(hashes, kind="stable").astype(np.int32)
         hashes.sort()
         self._hashes = hashes
@@ -115,3 +115,9 @@ class Ledger:
             first, second = (self._dataset.sample_id(int(self._order[place])) for place in (k, k + 1))
             if first == second:
                 raise DataError(self._dataset.where, f"the id {first!r} stands twice", "give every sample an id of its own")
+
+
+def _checked(sample_id: object, where: str) -> str:
+    if not isinstance(sample_id, str) or not (sample_id.isascii() or not any("\ud800" <= c <= "\udfff" for c in sample_id)):
+        raise DataError(where, f"the id {sample_id!a} is no text that can be written", "give every sample an id of whole characters")
+    return sample_id

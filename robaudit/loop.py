@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
@@ -14,7 +14,7 @@ from robaudit.budget import is_out_of_memory
 from robaudit.chunk import Chunk, Refused, Step, steps
 from robaudit.datasets.ahead import read_ahead
 from robaudit.datasets.base import Dataset, Sample
-from robaudit.errors import ModelError, RobauditError, RunError, SampleError
+from robaudit.errors import DataError, ModelError, RobauditError, RunError, SampleError
 from robaudit.estimators.engine import Engine
 from robaudit.ledger import Ledger
 from robaudit.pace import Pace
@@ -68,7 +68,6 @@ class Loop:
         on_error: stop at an unusable sample, or skip and list it.
         listener: hears the progress.
         workers: threads that read ahead.
-        still_ours: raises if the run folder is no longer ours to write.
     """
 
     parts: Parts
@@ -79,7 +78,6 @@ class Loop:
     on_error: OnError
     listener: Listener
     workers: int = 0
-    still_ours: Callable[[], None] = lambda: None
     written: int = field(default=0, init=False)
     _new: _Unwritten = field(default_factory=_Unwritten, init=False)
     _cost: float = field(default=0.0, init=False)
@@ -130,7 +128,7 @@ class Loop:
 
     def _compute(self, chunk: Chunk) -> None:
         """All tasks of a chunk; what does not fit into memory in smaller chunks."""
-        waiting, started, longest = [chunk], time.perf_counter(), 0.0
+        waiting, longest = [chunk], 0.0
         images = len(chunk.samples)
         while waiting:
             now = waiting.pop(0)
@@ -141,7 +139,7 @@ class Loop:
             if now.samples and now.tasks:
                 self._shrink(now)
                 waiting.insert(0, now)
-        self.pace.took(images, time.perf_counter() - started, longest)
+        self.pace.took(images, longest)
         if self._due():
             self._flush()
 
@@ -212,7 +210,6 @@ class Loop:
     def _write(self) -> None:
         if self._new.rows or self._new.skipped:
             record = self._new.record()
-            self.still_ours()
             before = self.ledger.complete
             self.ledger.take(self.parts.write(record), record)
             self.written += 1
@@ -234,7 +231,11 @@ class Loop:
             )
         if isinstance(found, SampleError):
             self._refuse(found, self.dataset.sample_id(index))
+            if len(self._new.skipped) >= _MOST_SKIPS or self._due():  # no chunk is being computed here
+                self._flush()
             return None
+        if found.id != self.dataset.sample_id(index):
+            raise DataError(self.dataset.where, f"sample {index} is {found.id!r} and {self.dataset.sample_id(index)!r}", "give it one id")
         for number in self.ledger.parts_of(index)[:1]:
             digest = self.parts.held(number).record.images.get(found.id)
             if digest is not None and digest != image_digest(found):
@@ -262,5 +263,3 @@ class Loop:
         self.listener.warn(f"skipped {error}")
         task = None if at is None or at.task is None else (at.task.sigma, at.task.chosen.label)
         self._new.skipped.append(Skip(sample_id, str(error), task))
-        if len(self._new.skipped) >= _MOST_SKIPS and not self._new.rows:
-            self._flush()

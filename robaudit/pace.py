@@ -32,7 +32,7 @@ class Pace:
     """
 
     def __init__(self, tasks: Sequence[Task], classes: int, values: int, *, most: int = MOST_IMAGES, timed: bool = True) -> None:
-        passes = sum(task.cost(classes) for task in tasks)
+        passes = max((task.cost(classes) for task in tasks), default=1)
         wanted = (_FIRST_VALUES if timed else _STEADY_VALUES) // (max(1, passes) * max(1, values))
         self.most = max(1, min(most, MOST_IMAGES, _MOST_ROWS // max(1, len(tasks))))
         self._timed = timed
@@ -42,20 +42,19 @@ class Pace:
         """Whether the rows that were computed in so many seconds should go to disk now."""
         return seconds >= _DUE or rows >= _MOST_ROWS
 
-    def took(self, images: int, seconds: float, longest: float) -> None:
+    def took(self, images: int, longest: float) -> None:
         """Learn from a chunk.
 
         Args:
             images: how many it had.
-            seconds: how long it took.
-            longest: how long its longest step took, between two writes to the disk.
+            longest: how long the longest of its steps took, between two of which results can go to disk.
         """
         if not self._timed:
             return
         if longest > _LONG and images > 1:
             self.images = max(1, min(self.images, images // 2))
-        elif seconds < _SHORT and images == self.images:
-            self.images = min(self.most, images * (8 if seconds < _SHORT / 8 else 2))
+        elif longest < _SHORT and images == self.images:
+            self.images = min(self.most, images * (8 if longest < _SHORT / 8 else 2))
 
     def shrink(self, images: int) -> None:
         """So many images were too much for the memory: half as many from now on."""

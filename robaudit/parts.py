@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +31,17 @@ class Skip:
 
 @dataclass(frozen=True, slots=True)
 class PartRecord:
-    """What one step of the audit computed: rows, skips, image digests by id, and seconds by estimator."""
+    """What one step of the audit computed: rows, skips, image digests by id, and seconds by estimator.
+
+    Attributes:
+        estimators: the spec's entries by their names in the results: what the rows were made with.
+    """
 
     rows: Sequence[Row] = ()
     skipped: Sequence[Skip] = ()
     images: Mapping[str, str] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
+    estimators: Mapping[str, Any] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
         """As JSON values."""
@@ -45,6 +50,7 @@ class PartRecord:
             "skipped": [[skip.sample_id, skip.reason, *([list(skip.task)] if skip.task else [])] for skip in self.skipped],
             "images": dict(self.images),
             "seconds": dict(self.seconds),
+            "estimators": dict(self.estimators),
         }
 
     @classmethod
@@ -59,6 +65,7 @@ class PartRecord:
             skipped=[_skip(*entry) for entry in values["skipped"]],
             images={str(key): str(digest) for key, digest in values["images"].items()},
             seconds={str(key): float(seconds) for key, seconds in values["seconds"].items()},
+            estimators=dict(values["estimators"]),
         )
 
 
@@ -73,7 +80,7 @@ class HeldPart:
     """A part in memory, with what it knows of each sample."""
 
     def __init__(self, record: PartRecord) -> None:
-        self.record = record
+        self.record, self.size = record, len(record.rows) + len(record.skipped)
         self.rows: dict[str, list[Row]] = {}
         for row in record.rows:
             self.rows.setdefault(row.sample_id, []).append(row)
@@ -83,10 +90,18 @@ class HeldPart:
 
 
 class PartFiles:
-    """The parts in a folder, by number; the last ones read stay in memory, some thousand rows in all."""
+    """The parts in a folder, by number; the last ones read stay in memory, some thousand rows in all.
+
+    Attributes:
+        estimators: what new parts are made with: the spec's entries by their names in the results.
+        guard: raises if the folder is no longer ours to write.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self.estimators: Mapping[str, Any] = {}
+        self.guard: Callable[[], None] | None = None
+        self._together = 2  # parts that a sample is in, and those that its neighbour is in
         self._next: int | None = None
         self._held: OrderedDict[int, HeldPart] = OrderedDict()
 
@@ -119,11 +134,15 @@ class PartFiles:
             self._held.move_to_end(number)
         else:
             self._held[number] = HeldPart(self.read(number))
-            total = sum(len(held.record.rows) for held in self._held.values())
-            while total > _HELD_ROWS and len(self._held) > 2:
-                _, oldest = self._held.popitem(last=False)
-                total -= len(oldest.record.rows)
+            total = sum(held.size for held in self._held.values())
+            while total > _HELD_ROWS and len(self._held) > self._together:
+                total -= self._held.popitem(last=False)[1].size
         return self._held[number]
+
+    def of_sample(self, numbers: Sequence[int]) -> list[HeldPart]:
+        """All parts that know a sample; they stay in memory for its neighbours, however many they are."""
+        self._together = max(self._together, 2 * len(numbers))
+        return [self.held(number) for number in numbers]
 
     def write(self, record: PartRecord) -> int:
         """Add a part; returns its number, which is never used again.
@@ -134,7 +153,7 @@ class PartFiles:
         if self._next is None:
             self._next = max(self.numbers(), default=-1) + 1
         number, self._next = self._next, self._next + 1
-        write_atomically(self._path(number), with_checksum(record.document()))
+        write_atomically(self._path(number), with_checksum(replace(record, estimators=self.estimators).document()), self.guard)
         return number
 
     def _path(self, number: int) -> Path:

@@ -33,7 +33,7 @@ def results(dataset: Dataset, tasks: Sequence[Task], ledger: Ledger, parts: Part
     for index in range(len(dataset)):
         numbers = ledger.parts_of(index)
         if numbers:
-            yield _of_sample(dataset.sample_id(index), names, [parts.held(number) for number in numbers])
+            yield _of_sample(dataset.sample_id(index), names, parts.of_sample(numbers))
 
 
 def _of_sample(sample_id: str, names: Mapping[tuple[float, str], int], parts: Sequence[HeldPart]) -> SampleResults:

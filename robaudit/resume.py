@@ -99,6 +99,22 @@ def _kind(device: str) -> str:
     return kind if kind == "cpu" else f"{kind} {model}"
 
 
+def refuse_other_options(part: PartRecord, estimators: Mapping[str, Any], where: str) -> None:
+    """Refuse to take rows of an extension that was never finished for those of an estimator that has its name and other options.
+
+    Args:
+        part: what the run has computed.
+        estimators: the spec's entries by their names in the results.
+        where: the run folder.
+
+    Raises:
+        RunError: the part was made with other options.
+    """
+    for label, entry in part.estimators.items():
+        if estimators.get(label, entry) != entry:
+            raise RunError(where, f"has run {label} with other options ({entry['options']})", "give the new one a label of its own")
+
+
 def refuse_changed_data(part: PartRecord, seen: Mapping[str, tuple[str, int | None]], where: str) -> None:
     """Refuse to go on with images or labels that are not those of a part of the run.
 
@@ -111,8 +127,9 @@ def refuse_changed_data(part: PartRecord, seen: Mapping[str, tuple[str, int | No
         RunError: one differs.
     """
     for row in part.rows:
-        before = (part.images[row.sample_id], row.label)
-        now = seen.get(row.sample_id, before)
+        if row.sample_id not in seen:
+            continue
+        before, now = (part.images.get(row.sample_id), row.label), seen[row.sample_id]
         if now != before:
             what = "image" if now[0] != before[0] else "label"
             raise RunError(f"{where}: {row.sample_id}", f"this {what} has changed since the run began", "choose another --out")

@@ -42,7 +42,7 @@ class RunFolder:
         try:
             if not self.path.exists():
                 return
-            strangers = [p.name for p in self.path.iterdir() if not p.name.startswith(".")]
+            strangers = [p.name for p in self.path.iterdir() if not p.name.startswith(".") and not _is_begun(p)]
         except OSError as error:
             raise RunError(str(self.path), f"cannot be made a run folder: {error.strerror or error}", "choose another --out") from error
         if strangers and not self.exists:
@@ -84,7 +84,8 @@ class RunFolder:
         spec = self.info()["spec"]
         labels = [label_of(entry) for entry in spec["estimators"]]
         tasks = {task: i for i, task in enumerate((sigma, label) for sigma in spec["noise"]["sigma"] for label in labels)}
-        rows = {row.key: row for part in self.parts for row in part.rows}
+        skipped = {skip.sample_id for part in self.parts for skip in part.skipped}
+        rows = {row.key: row for part in self.parts for row in part.rows if row.sample_id not in skipped}
         samples = {sample_id: i for i, sample_id in enumerate(dict.fromkeys(row.sample_id for row in rows.values()))}
         return sorted(rows.values(), key=lambda row: (samples[row.sample_id], tasks.get((row.sigma, row.estimator), len(tasks))))
 
@@ -95,7 +96,12 @@ class RunFolder:
 
     def write_info(self, info: Mapping[str, Any]) -> None:
         """Write run.json."""
-        write_atomically(self.path / "run.json", json_bytes(info))
+        write_atomically(self.path / "run.json", json_bytes(info), self.parts.guard)
+
+
+def _is_begun(path: Path) -> bool:
+    """Whether it is the empty folder of parts of a run that was killed before it wrote anything."""
+    return path.name == "parts" and path.is_dir() and not any(path.iterdir())
 
 
 def label_of(entry: Mapping[str, Any]) -> str:

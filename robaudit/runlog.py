@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +15,7 @@ from robaudit.remaining import Clock, Standing
 from robaudit.text import printable
 
 NAME = "log.txt"
+_HOW = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _SECONDS_BETWEEN_LINES = 60.0  # about a part that is still being computed
 
 
@@ -28,21 +31,32 @@ class Logged:
 
     def __init__(self, listener: Listener, clock: Clock = time.monotonic) -> None:
         self._listener, self._clock = listener, clock
-        self._path: Path | None = None
+        self._file: int | None = None  # a descriptor, kept: should the folder be replaced, the log of another is not written to
+        self._opened = False
         self._waiting: list[str] = []
         self._standing = Standing(0, 0, clock)
         self._last = clock()
 
     def open(self, folder: Path) -> None:
         """Begin to write into a run folder, what was said before included."""
-        self._path = folder / NAME
+        self.close()
+        self._opened = True
+        with contextlib.suppress(OSError):
+            self._file = os.open(folder / NAME, _HOW, 0o644)
         waiting, self._waiting = self._waiting, []
         self._append(waiting)
+
+    def close(self) -> None:
+        """Write into no run folder any more."""
+        if self._file is not None:
+            with contextlib.suppress(OSError):
+                os.close(self._file)
+            self._file = None
 
     def write(self, text: str) -> None:
         """A line for the log alone."""
         line = f"{datetime.now(UTC).isoformat(timespec='seconds')} {printable(text)}\n"
-        if self._path is None:
+        if not self._opened:
             self._waiting.append(line)
         else:
             self._append([line])
@@ -99,11 +113,8 @@ class Logged:
         self.write(text)
 
     def _append(self, lines: list[str]) -> None:
-        if self._path is None or not lines:
-            return
-        try:
-            with self._path.open("a", encoding="utf-8", errors="backslashreplace") as file:
-                file.writelines(lines)
-        except OSError:
-            self._path = None
-            self._waiting = []
+        if self._file is not None and lines:
+            try:
+                os.write(self._file, "".join(lines).encode("utf-8", "backslashreplace"))
+            except OSError:
+                self.close()

@@ -52,6 +52,26 @@ def only_warning(found: InputCheck) -> str:
     return line
 
 
+class Modest(nn.Module):
+    """Finds memory for so many images at once."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self.most = most
+
+    def forward(self, x: Tensor) -> Tensor:
+        if len(x) > self.most:
+            raise MemoryError
+        return x
+
+
+def test_smaller_passes_where_memory_fails() -> None:
+    plain = check(spec("fashion_logistic"))
+    assert check(spec("fashion_logistic"), Modest(5), nn.Identity()) == plain
+    with pytest.raises(ModelError, match="a single image does not fit into memory; give it more memory"):
+        check(spec("fashion_logistic"), Modest(0), nn.Identity())
+
+
 @pytest.mark.parametrize("model", MODELS)
 def test_right_settings_are_silent(model: str) -> None:
     found = check(spec(model))

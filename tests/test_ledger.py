@@ -56,6 +56,24 @@ class Held(PartFiles):
         return HeldPart(self.records[number])
 
 
+def test_a_sample_in_many_parts_does_not_make_each_be_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("robaudit.parts._HELD_ROWS", 1)
+    files, read = PartFiles(tmp_path), list[int]()
+    for task in NAMES:
+        files.write(PartRecord([one(name, task) for name in "abcd"]))
+    real = PartFiles.read
+
+    def counted(self: PartFiles, number: int) -> PartRecord:
+        read.append(number)
+        return real(self, number)
+
+    monkeypatch.setattr(PartFiles, "read", counted)
+    ledger = ledger_of(list("abcd"), [real(files, number) for number in files.numbers()])
+    found = list(results(Ids(list("abcd")), TASKS, ledger, files))  # type: ignore[arg-type]
+    assert [len(sample.rows) for sample in found] == [4, 4, 4, 4]
+    assert read == [0, 1, 2, 3]
+
+
 def one(sample: str, task: tuple[float, str]) -> Row:
     return row(sample, task[0], task[1], value=hash((sample, task)) % 1000 / 1000)
 
@@ -141,4 +159,4 @@ def test_seconds_add_up() -> None:
 
 def test_tasks_cost_what_their_passes_do() -> None:
     mc, taylor = (Task(0.1, chosen) for chosen in build([EstimatorSpec(name="mc", options={"samples": 99}), EstimatorSpec(name="taylor")]))
-    assert (mc.cost(10), taylor.cost(10)) == (100, 1 + 2 * 9)
+    assert (mc.cost(10), taylor.cost(10)) == (100, 2 + 2 * 9)

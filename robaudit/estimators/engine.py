@@ -104,6 +104,7 @@ class Engine:
         self.model, self.noise, self.classes = model, noise, classes
         self._noisy, self._batch_size, self._fitting = noisy or model, batch_size, fitting or Fitting()
         self.pass_bytes = self._fitting.bytes
+        self._halved = False
 
     def rows(self, shape: Sequence[int]) -> int:
         """Rows in one forward pass for images of this shape."""
@@ -116,13 +117,20 @@ class Engine:
         rows = self.rows(shape)
         if rows == 1:
             return None
-        self._batch_size = rows // 2
+        self._batch_size, self._halved = rows // 2, True
         return self._batch_size
 
     def gradient_rows(self, shape: Sequence[int], margins: int) -> int:
-        """Rows in one pass of which so many margins are differentiated: a quarter as many, and their gradients stay under 256 MB."""
+        """Rows in one pass of which so many margins are differentiated: a quarter as many, and their gradients stay under 256 MB.
+
+        On the CPU it is a quarter of what the rule says, as far as the batch size goes: a quarter of a small batch would be so few
+        rows that a network rounds them otherwise, and no batch size is to change a byte.
+        """
         row = math.prod(shape) * margins * torch.finfo(self.model.dtype).bits // 8
-        rows = min(max(1, self.rows(shape) // 4), self._fitting.gradient_bytes // row)
+        rows = self.rows(shape)
+        if self.model.device.type == "cpu" and not self._halved:
+            rows = min(4 * rows, rows_by_rule(shape, self.model.device, self._fitting.rows))
+        rows = min(max(1, rows // 4), self._fitting.gradient_bytes // row)
         return max(1, rows if self._fitting.gradient_rows is None else min(rows, self._fitting.gradient_rows))
 
     def logits(self, x: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from robaudit.numerics.normal import normal_cdf
+from robaudit.numerics.rowwise import hypot, variance_over
 
 _EDGE = 1e-15
 
@@ -27,7 +28,7 @@ class Spread:
         if self.lower is None or self.upper is None or self.std_error is None:
             return self
         lower, upper = (self.lower - error).clamp_min(0), (self.upper + error).clamp_max(1)
-        return Spread(self.value, lower, upper, torch.hypot(self.std_error, error / 3))
+        return Spread(self.value, lower, upper, hypot(self.std_error, error / 3))
 
     def lists(self) -> tuple[list[float], list[float | None], list[float | None], list[float | None]]:
         """value, lower, upper and std_error as lists, one entry an image."""
@@ -45,6 +46,16 @@ def probit(p: Tensor) -> Tensor:
 def probit_inverse(y: Tensor) -> Tensor:
     """Phi(y)."""
     return normal_cdf(y)
+
+
+def logit(p: Tensor) -> Tensor:
+    """log(p / (1 - p))."""
+    return torch.log(p / (1 - p))
+
+
+def logit_inverse(y: Tensor) -> Tensor:
+    """1 / (1 + exp(-y)); not torch.sigmoid, whose last bits depend on the place in a batch."""
+    return 1 / (1 + torch.exp(-y))
 
 
 def jackknife(
@@ -78,8 +89,7 @@ def jackknife(
     p = torch.stack([p.clamp(_EDGE, 1 - _EDGE) for p in left_out])
     y = scale(p)
     factor = (groups - 1) / groups
-    se_y = (factor * (y - y.mean(0)).square().sum(0)).sqrt()
-    se_p = (factor * (p - p.mean(0)).square().sum(0)).sqrt()
+    se_y, se_p = ((factor * (groups - 1) * variance_over(x, 0)).sqrt() for x in (y, p))
     centre = scale(value.clamp(_EDGE, 1 - _EDGE))
     lower, upper = inverse(centre - quantile * se_y), inverse(centre + quantile * se_y)
     return Spread(value, torch.minimum(lower, value), torch.maximum(upper, value), se_p)

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-import torch
-
 from robaudit.estimators.base import Estimate
-from robaudit.estimators.jackknife import jackknife
+from robaudit.estimators.jackknife import jackknife, logit, logit_inverse
 from robaudit.estimators.mmse import NoisyLinearOptions, fitted_limits
 from robaudit.estimators.selection import left_out_notes
 from robaudit.estimators.work import Work
@@ -34,6 +32,6 @@ class MmseMvSigmoid(NoisyLinearOptions):
         z, _ = fitted_limits(work, linear)
         left_out = [mv_sigmoid(fitted_limits(work, linear, g)[0]) for g in self.leave_out()]
         p = mv_sigmoid(z)
-        spread = jackknife(p, left_out, torch.logit, torch.sigmoid)
+        spread = jackknife(p, left_out, logit, logit_inverse)
         missing = None if linear.kept is None else linear.kept.odds_effect(p)
         return self.estimates(work, linear, spread, z, left_out_notes(missing, [""] * len(z)))

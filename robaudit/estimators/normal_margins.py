@@ -15,6 +15,7 @@ from robaudit.numerics.mvn import mvn_cdf
 from robaudit.numerics.normal import normal_cdf
 from robaudit.numerics.normality import shape_of_pairs
 from robaudit.numerics.pair_moments import halves, pair_moments, without_group
+from robaudit.numerics.rowwise import hypot, mean_over, total, variance_over
 
 GROUPS = 8
 FALSE_ALARMS = 0.01
@@ -92,7 +93,7 @@ class _Fit:
     @classmethod
     def of(cls, g: Tensor) -> _Fit:
         even, odd = halves(torch.nan_to_num(g, nan=-1e30, posinf=1e30, neginf=-1e30))
-        mean, variance = even.mean(1), even.var(1) + odd.square().mean(1)
+        mean, variance = mean_over(even, 1), variance_over(even, 1) + mean_over(odd.square(), 1)
         z = torch.where(variance > 0, mean / variance.sqrt(), torch.where(mean > 0, torch.inf, -torch.inf))
         order = z.argsort(dim=1, stable=True)
         chosen, left = order[:, :COMPETITIVE, None].transpose(1, 2), z.gather(1, order[:, COMPETITIVE:])
@@ -100,7 +101,16 @@ class _Fit:
         moments = pair_moments(even, odd)
         value, error = _probability(moments.mean, moments.covariance)
         centre = _probit(value)
-        return cls(even, odd, order[:, 0], value, error, normal_cdf(-left).sum(1), centre, _delta(even, odd, centre))
+        return cls(
+            even,
+            odd,
+            order[:, 0],
+            value,
+            error,
+            total(normal_cdf(-left)) if left.shape[1] else torch.zeros_like(value),
+            centre,
+            _delta(even, odd, centre),
+        )
 
 
 def least_error(g: Tensor) -> Tensor:
@@ -113,7 +123,7 @@ def least_error(g: Tensor) -> Tensor:
         (batch,).
     """
     fit = _Fit.of(g)
-    return torch.hypot(_density(fit.centre) * fit.delta, (fit.error + fit.omitted) / 3)
+    return hypot(_density(fit.centre) * fit.delta, (fit.error + fit.omitted) / 3)
 
 
 def normal_margins(g: Tensor) -> NormalMargins:
@@ -133,7 +143,7 @@ def normal_margins(g: Tensor) -> NormalMargins:
     left_out = [pair_moments(*(without_group(p, i, groups) for p in (fit.even, fit.odd))) for i in range(groups)]
     mean, covariance = (torch.cat([getattr(m, name) for m in left_out]) for name in ("mean", "covariance"))
     y = _probit(_probability(mean, covariance)[0]).view(groups, -1)
-    jackknife = ((groups - 1) / groups * (y - y.mean(0)).square().sum(0)).sqrt()
+    jackknife = ((groups - 1) ** 2 / groups * variance_over(y, 0)).sqrt()
     spread = torch.maximum(jackknife, fit.delta)
     reach = float(student.ppf(0.975, groups - 1)) * spread
     error = fit.error + fit.omitted
@@ -143,7 +153,7 @@ def normal_margins(g: Tensor) -> NormalMargins:
         value=fit.value,
         lower=torch.minimum(lower, fit.value).clamp_min(0),
         upper=torch.maximum(upper, fit.value).clamp_max(1),
-        std_error=torch.hypot(_density(fit.centre) * spread, error / 3),
+        std_error=hypot(_density(fit.centre) * spread, error / 3),
         error=error,
         deciding=fit.deciding,
         skewness=shape.skewness,
@@ -169,7 +179,7 @@ def _density(y: Tensor) -> Tensor:
 def _delta(even: Tensor, odd: Tensor, centre: Tensor) -> Tensor:
     """Standard error on the probit scale that h pairs of normal draws leave, from the deciding margin (the first)."""
     pairs = even.shape[1]
-    v_even = even[:, :, 0].var(1)
-    total = v_even + odd[:, :, 0].square().mean(1)
-    share = torch.where(total > 0, v_even / torch.where(total > 0, total, 1.0), 0.0)
+    v_even = variance_over(even[:, :, 0], 1)
+    both = v_even + mean_over(odd[:, :, 0].square(), 1)
+    share = torch.where(both > 0, v_even / torch.where(both > 0, both, 1.0), 0.0)
     return (share / pairs + centre.square() / (4 * pairs)).sqrt()

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from robaudit.estimators.base import Estimator
 from robaudit.numerics.normal import normal_cdf
+from robaudit.numerics.rowwise import total
 
 ALL = 32
 """A model with no more margins than this has all of them differentiated, always."""
@@ -67,7 +68,7 @@ def keep_margins(mean: Tensor, variance: Tensor, others: Tensor, most: int) -> K
         others=chosen,
         counts=counts,
         failure=_left_out(z).gather(1, counts[:, None])[:, 0],
-        odds=torch.where(beyond, torch.exp(-z.clamp_min(-700)), 0.0).sum(1),
+        odds=total(torch.where(beyond, torch.exp(-z.clamp_min(-700)), 0.0)),
     )
 
 

@@ -37,8 +37,8 @@ def normal_cdf(k: int) -> int:
 
 
 def frames(values: int) -> int:
-    """Coupled noise of an image: the frame that is made, in float64, and those that are kept."""
-    return 3072 * values + 2**26
+    """Coupled noise of an image: the frame that is made with copies, and those that are kept."""
+    return 1024 * values + 2**26 + 2**25
 
 
 def selection(classes: int) -> int:

@@ -11,7 +11,7 @@ from torch import Tensor
 from robaudit.estimators import sizes
 from robaudit.estimators.base import P_ROBUST, Estimate, Need, Quantity
 from robaudit.estimators.gaussian import cdf_notes
-from robaudit.estimators.selection import ALL, SELECTING_FORWARDS, FewClasses, left_out_notes
+from robaudit.estimators.selection import SELECTING_FORWARDS, FewClasses, left_out_notes
 from robaudit.estimators.work import Tangent, Work
 from robaudit.numerics.moments import standardise
 from robaudit.numerics.mvn import mvn_cdf
@@ -29,10 +29,9 @@ class TangentOptions(FewClasses):
     linearises_clean: ClassVar[bool] = True
 
     def passes(self, classes: int) -> tuple[int, int]:
-        """The clean pass and one backward pass for each margin; beyond 33 classes a second clean pass and those that select."""
+        """The clean pass, one that is differentiated, and one backward pass for each margin; beyond 33 classes those that select."""
         most = self.most(classes)
-        forwards = 1 + (classes - 1 > ALL) + (0 if most is None else SELECTING_FORWARDS)
-        return forwards, most or classes - 1
+        return 2 + (0 if most is None else SELECTING_FORWARDS), most or classes - 1
 
     def held(self, classes: int, values: int) -> int:
         """What selects the margins, then the covariance of their tangents: the gradients themselves do not stay."""
@@ -57,7 +56,7 @@ class Taylor(TangentOptions):
     """Phi_R(z) with z_i = g_i(x) / (sigma ||u_i||), u_i = grad g_i(x), R the correlations of the u_i . eps.
 
     Exact for linear models. For others it sees only the slope at the clean image and is usually far too optimistic; it claims no
-    interval. Prefer `mmse`, or `mc` where it can be afforded. Cost: one forward and classes - 1 backward passes, for all sigmas; with
+    interval. Prefer `mmse`, or `mc` where it can be afforded. Cost: two forward and classes - 1 backward passes, for all sigmas; with
     more than 33 classes 10 forward and 8 to ``classes`` backward passes, at each sigma.
 
     Source: spec 1, estimators 2 and 3 (Han et al., Taylor estimator).

@@ -13,6 +13,7 @@ from robaudit.estimators.engine import Engine, padded
 from robaudit.estimators.selection import ALL, SELECTING_FORWARDS, Kept, keep_margins
 from robaudit.numerics.jacobian import margin_gradients, margins, other_classes
 from robaudit.numerics.pair_moments import halves
+from robaudit.numerics.rowwise import mean_over, variance_over
 
 _STEP = 1 / 64
 _ALIKE_ROWS = 8  # on the CPU as fast as more (measured), and fewer images wait for the one that keeps most
@@ -68,22 +69,21 @@ class CleanPass:
     def of(cls, engine: Engine, x: Tensor, *, gradients: bool) -> CleanPass:
         """Pass the clean images through the network once; with ``gradients`` one Jacobian serves all who linearise there.
 
-        With more than 33 classes no gradients are recorded: :meth:`Work.tangent` takes those that matter at its sigma.
+        The Jacobian has a pass of its own: a network may round otherwise where gradients are recorded, and no row is to depend on
+        which estimators stand beside. With more than 33 classes none is taken: :meth:`Work.tangent` does, where it matters at its sigma.
         """
-        if not gradients or engine.classes - 1 > ALL:
-            logits = engine.logits(x)
-            predicted = logits.argmax(1)
-            return cls(logits, predicted, margins(logits, predicted), None)
-        rows = engine.gradient_rows(x.shape[1:], engine.classes - 1)
         # What stays is allocated before what goes: with results between them, the C library (glibc below 2.38) would use none of the
         # freed blocks again, and hold as much as all passes together.
         k = engine.classes - 1
-        logits, g, gram = (torch.empty((len(x), *shape), dtype=torch.float64, device=x.device) for shape in ((k + 1,), (k,), (k, k)))
-        for first in range(0, len(x), rows):
-            part, here = x[first : first + rows], slice(first, first + rows)
-            found, margin, u = (out[: len(part)] for out in margin_gradients(engine.model, padded(part, rows)))
-            logits[here], g[here], gram[here] = found, margin, engine.noise.gram(u)
-        return cls(logits, logits.argmax(1), g, gram)
+        gram = torch.empty((len(x), k, k), dtype=torch.float64, device=x.device) if gradients and k <= ALL else None
+        logits = engine.logits(x)
+        predicted = logits.argmax(1)
+        if gram is not None:
+            rows = engine.gradient_rows(x.shape[1:], k)
+            for part, target, out in zip(x.split(rows), predicted.split(rows), gram.split(rows), strict=True):
+                _, _, u = margin_gradients(engine.model, padded(part, rows), padded(target, rows))
+                out.copy_(engine.noise.gram(u[: len(part)]))
+        return cls(logits, predicted, margins(logits, predicted), gram)
 
     def select(self, keep: Tensor) -> CleanPass:
         """The clean pass of some of the images."""
@@ -170,7 +170,7 @@ class Work:
     def _slopes(self) -> Tensor:
         """Estimated variance of each margin's tangent, (n, classes - 1): differences over a short step along each of 8 draws."""
         g = self._few_margins(_STEP * self.sigma, pairs=False) - self.clean.margins[:, None]
-        return g.square().mean(1) / _STEP**2
+        return mean_over(g.square(), 1) / _STEP**2
 
     def _few_margins(self, sigma: float, *, pairs: bool) -> Tensor:
         """Margins of the first 8 noisy copies (n, 8, classes - 1), float64."""
@@ -184,7 +184,7 @@ class Work:
     def _moments(self) -> tuple[Tensor, Tensor]:
         """Estimated mean and variance of each margin under the noise (n, classes - 1), from 4 antithetic pairs."""
         even, odd = halves(self._few_margins(self.sigma, pairs=True))
-        return even.mean(1), even.var(1) + odd.square().mean(1)
+        return mean_over(even, 1), variance_over(even, 1) + mean_over(odd.square(), 1)
 
     def _noisy_linear(self, draws: int, pairs: bool, groups: int, most: int | None) -> Linear:
         kept = None if most is None else keep_margins(*self._moments, self.others, most)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
+from robaudit.budget import is_out_of_memory
 from robaudit.errors import ModelError
 from robaudit.models.base import LoadedNetwork
 from robaudit.models.outputs import as_logits, pick_output
@@ -145,10 +146,10 @@ class LogitModel(nn.Module):
         """Like `_logits`, but find out whether the network takes the memory format, and the images at all."""
         try:
             return self._logits(inputs)
-        except (ModelError, torch.OutOfMemoryError):
+        except ModelError:
             raise
         except Exception as error:
-            if _out_of_memory(error):
+            if is_out_of_memory(error) and "primitive" not in str(error):  # oneDNN may have none for this memory format
                 raise
             if self.memory_format is torch.contiguous_format:
                 raise self._refusal(inputs, error) from error
@@ -169,8 +170,3 @@ class LogitModel(nn.Module):
             remedy = "its graph may hold float32 constants, which do not go with bfloat16: use run.precision fp32"
         shape = " x ".join(map(str, inputs.shape[1:]))
         return ModelError(self.name, f"the network does not take images of {shape} ({reason[:200]})", remedy)
-
-
-def _out_of_memory(error: Exception) -> bool:
-    text = str(error).lower()
-    return "out of memory" in text or "can't allocate memory" in text

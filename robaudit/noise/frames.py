@@ -21,6 +21,7 @@ _PATCHES = {
     24: (24, 2, 1),
     48: (48, 1, 1),
 }
+_AT_ONCE = 512  # patches: on the CPU faster than all at once, and the float64 copies stay small
 _LARGEST = 3 * 2**17  # values of an image: a frame is 48 of them
 
 
@@ -62,7 +63,7 @@ def orthogonal_frame(shape: tuple[int, int, int], generator: torch.Generator) ->
     groups, down, across = -(-channels // per), -(-height // tall) + 1, -(-width // wide) + 1
     patches = groups * down * across
     lengths = torch.randn(patches, FRAME, FRAME, generator=generator, device=device).square().sum(2, keepdim=True).sqrt()
-    draws = (_haar(patches, generator).float() * lengths).view(groups, down, across, FRAME, per, tall, wide)
+    draws = (_haar(patches, generator) * lengths).view(groups, down, across, FRAME, per, tall, wide)
     canvas = draws.permute(3, 0, 4, 1, 5, 2, 6).reshape(FRAME, groups * per, down * tall, across * wide)
     top, left = _offset(generator, tall, wide)
     return canvas[:, :channels, top : top + height, left : left + width].contiguous()
@@ -78,11 +79,14 @@ def _offset(generator: torch.Generator, tall: int, wide: int) -> tuple[int, int]
 
 
 def _haar(count: int, generator: torch.Generator) -> Tensor:
-    """Haar-distributed orthogonal matrices (count, 48, 48), float64: L^-1 G of normal G with G G^T = L L^T.
+    """Haar-distributed orthogonal matrices (count, 48, 48), float32: L^-1 G of normal G with G G^T = L L^T, in float64.
 
     Where G is singular to float64 (a probability of about 1e-13) its rows are only normalised: of uniform direction still.
     """
-    normal = torch.randn(count, FRAME, FRAME, generator=generator, device=generator.device).double()
-    factor, failed = torch.linalg.cholesky_ex(normal @ normal.transpose(1, 2))
-    rows = torch.linalg.solve_triangular(factor, normal, upper=False)
-    return torch.where(failed[:, None, None] == 0, rows, torch.nn.functional.normalize(normal, dim=2))
+    matrices = torch.randn(count, FRAME, FRAME, generator=generator, device=generator.device)
+    for part in matrices.split(_AT_ONCE if generator.device.type == "cpu" else count):
+        normal = part.double()
+        factor, failed = torch.linalg.cholesky_ex(normal @ normal.transpose(1, 2))
+        rows = torch.linalg.solve_triangular(factor, normal, upper=False)
+        part.copy_(torch.where(failed[:, None, None] == 0, rows, torch.nn.functional.normalize(normal, dim=2)))
+    return matrices

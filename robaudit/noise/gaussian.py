@@ -10,6 +10,7 @@ from torch import Tensor
 
 from robaudit.noise.frames import FRAME, orthogonal_frame, patch_of
 from robaudit.noise.stream import block_seed, block_size, generator, stream_key
+from robaudit.numerics.rowwise import gram
 
 _KEPT_BYTES = 2**26
 
@@ -71,5 +72,4 @@ class GaussianNoise:
     @staticmethod
     def gram(gradients: Tensor) -> Tensor:
         """Covariance of u_i . z under z ~ N(0, I): U U^T in float64, for gradients (batch, margins, pixels)."""
-        u = gradients.double()
-        return u @ u.transpose(1, 2)
+        return torch.cat([gram(image.double()) for image in gradients.split(1 if gradients.device.type == "cpu" else len(gradients))])

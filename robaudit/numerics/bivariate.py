@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from robaudit.numerics.normal import normal_cdf
+from robaudit.numerics.rowwise import total
 
 _NODES = 24
 _SWITCH = 0.925  # |rho| above which the integral is taken from +-1 inwards instead of from 0 outwards
@@ -56,7 +57,7 @@ def _from_independence(a: Tensor, b: Tensor, rho: Tensor) -> Tensor:
     sine = torch.sin(angle.unsqueeze(-1) * node)  # (pairs, nodes)
     half_squares = (0.5 * (a * a + b * b)).unsqueeze(-1)
     integrand = torch.exp(((a * b).unsqueeze(-1) * sine - half_squares) / (1.0 - sine * sine))
-    return normal_cdf(a) * normal_cdf(b) + angle / (2.0 * math.pi) * (integrand @ weight)
+    return normal_cdf(a) * normal_cdf(b) + angle / (2.0 * math.pi) * total(integrand * weight)
 
 
 def _from_degeneracy(a: Tensor, b: Tensor, rho: Tensor) -> Tensor:
@@ -78,8 +79,9 @@ def _missing_mass(a: Tensor, b: Tensor, rho: Tensor) -> Tensor:
     safe = edge.clamp_min(1e-100)
     damp = torch.exp(-0.5 * (gap / safe) ** 2)
     zeroth_moment = edge * damp - gap * math.sqrt(2.0 * math.pi) * normal_cdf(-gap / safe)
-    second_moment = (edge**3 * damp - gap * gap * zeroth_moment) / 3.0
-    fourth_moment = (edge**5 * damp - gap * gap * second_moment) / 5.0
+    cube = edge * edge * edge
+    second_moment = (cube * damp - gap * gap * zeroth_moment) / 3.0
+    fourth_moment = (cube * edge * edge * damp - gap * gap * second_moment) / 5.0
     series = zeroth_moment + second * second_moment + fourth * fourth_moment
     # The rest, g minus its series, is O(x^6) and smooth enough for Gauss-Legendre.
     node, weight = _legendre(a.device)
@@ -89,7 +91,7 @@ def _missing_mass(a: Tensor, b: Tensor, rho: Tensor) -> Tensor:
     half_product = 0.5 * product.unsqueeze(-1)
     exact = torch.exp(log_damp - 2.0 * half_product / (1.0 + cosine)) / cosine
     expansion = torch.exp(log_damp - half_product) * (1.0 + square * (second.unsqueeze(-1) + square * fourth.unsqueeze(-1)))
-    rest = edge * ((exact - expansion) @ weight)
+    rest = edge * total((exact - expansion) * weight)
     # exp(-ab/2) overflows only where damp has long made every moment zero.
     scaled = torch.where(series == 0, torch.zeros_like(series), torch.exp(-0.5 * product) * series)
     return ((scaled + rest) / (2.0 * math.pi)).clamp_min(0.0)

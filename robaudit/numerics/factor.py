@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from robaudit.numerics.ordering import Pivoting
 
+NO_TIE = 1 << 31  # the level where there is no tie
 _WORTH = 0.5  # rare failures are estimated apart where at most this share of the pivots is then left
 
 
@@ -23,7 +26,7 @@ class OrderedFactor(NamedTuple):
     slope: Tensor  # (rows, width, width), strictly lower triangular
     tie_limit: Tensor  # (rows, ties)
     tie_slope: Tensor  # (rows, ties, width), zero from the level on
-    tie_level: Tensor  # (rows, ties), int64; k where there is no tie
+    tie_level: Tensor  # (rows, ties), int64; NO_TIE where there is none
     tie_side: Tensor  # (rows, ties), +-1
     rank: Tensor  # (rows,), int64: number of variables with variance of their own
     single: Tensor  # (rows,), bool: single precision is enough; never with ties
@@ -59,17 +62,16 @@ def split_rare(pivoting: Pivoting, tolerance: float, limit: Tensor) -> tuple[Ten
 
 
 def _tie_levels(pivoting: Pivoting, tie: Tensor, tolerance: float) -> Tensor:
-    """Last pivot step a tie depends on: (rows, k); k where there is no tie."""
-    k = pivoting.step.shape[1]
+    """Last pivot step a tie depends on: (rows, k); NO_TIE where there is none."""
     steps = torch.arange(pivoting.columns.shape[1], device=pivoting.step.device).unsqueeze(-1)
-    level = torch.full_like(pivoting.step, k)
+    level = torch.full_like(pivoting.step, NO_TIE)
     some = tie.any(-1).nonzero().squeeze(-1)
     if not len(some):
         return level
     reached = torch.zeros_like(pivoting.step[some])
     if len(steps):
         reached = ((pivoting.columns[some].abs() > tolerance**0.5) * steps).amax(1)
-    level[some] = torch.where(tie[some], reached, k)
+    level[some] = torch.where(tie[some], reached, NO_TIE)
     return level
 
 
@@ -101,7 +103,7 @@ def arrange(upper: Tensor, pivoting: Pivoting, rank: Tensor, tie: Tensor, single
     level = _tie_levels(pivoting, tie, tolerance)
     tie_level, tie_order = level.sort(dim=-1, stable=True)
     tie_level, tie_order = tie_level[:, :ties], tie_order[:, :ties]
-    real = (tie_level < k).unsqueeze(-1)
+    real = (tie_level < NO_TIE).unsqueeze(-1)
     tie_factor = columns.gather(2, tie_order.unsqueeze(1).expand(-1, width, -1)).transpose(1, 2)  # (rows, ties, pivot)
     last = tie_factor.new_ones(len(upper), ties, 1)
     if ties:
@@ -110,3 +112,23 @@ def arrange(upper: Tensor, pivoting: Pivoting, rank: Tensor, tie: Tensor, single
     tie_slope = torch.where(before & real, tie_factor / last, 0.0)
     tie_limit = torch.take_along_dim(upper, tie_order, dim=1) / last.squeeze(-1)
     return OrderedFactor(limit, slope, tie_limit, tie_slope, tie_level, last.squeeze(-1).sign(), rank, single & ~tie.any(-1))
+
+
+def joined(factors: Sequence[OrderedFactor]) -> OrderedFactor:
+    """The rows of all, one after the other, each padded to the widest and to the most ties."""
+    if len(factors) == 1:
+        return factors[0]
+    width, ties = max(f.limit.shape[1] for f in factors), max(f.tie_level.shape[1] for f in factors)
+
+    def padded(f: OrderedFactor) -> OrderedFactor:
+        more, tied = width - f.limit.shape[1], ties - f.tie_level.shape[1]
+        return f._replace(
+            limit=pad(f.limit, (0, more), value=torch.inf),
+            slope=pad(f.slope, (0, more, 0, more)),
+            tie_limit=pad(f.tie_limit, (0, tied)),
+            tie_slope=pad(f.tie_slope, (0, more, 0, tied)),
+            tie_level=pad(f.tie_level, (0, tied), value=NO_TIE),
+            tie_side=pad(f.tie_side, (0, tied), value=1.0),
+        )
+
+    return OrderedFactor(*(torch.cat(fields) for fields in zip(*map(padded, factors), strict=True)))

@@ -7,12 +7,12 @@ import math
 import torch
 from torch import Tensor
 
-from robaudit.numerics.factor import OrderedFactor
-from robaudit.numerics.lattice import random_shifts
-from robaudit.numerics.summation import pieces, some_rows, sorting, sums
+from robaudit.numerics.factor import NO_TIE, OrderedFactor
+from robaudit.numerics.lattice import SHIFTS, mean_and_error
+from robaudit.numerics.rowwise import hypot
+from robaudit.numerics.summation import some_rows, sorting, sums
 from robaudit.numerics.tilting import minimax_tilt
 
-SHIFTS = 16  # independent randomisations; the standard error comes from their spread
 WIDENED_THREE = 3.586  # Student's t for 16 shifts at the level of three standard deviations
 _FIRST = 16  # points a shift in the first round
 _STEEP, _FIRST_STEEP = 6.0, 64  # rows with a slope beyond this nearly jump somewhere, and need more to see it
@@ -45,8 +45,6 @@ def integrate(
     Returns:
         The difference and its standard error, (rows,) each.
     """
-    width = factor.limit.shape[1]
-    shifts = random_shifts(width, SHIFTS, seed, factor.limit.device)
     most = max(points // SHIFTS, 1)
     order = sorting(factor)
     factor, correction, estimate = some_rows(factor, order), correction[order], estimate[order]
@@ -54,10 +52,11 @@ def integrate(
     open_ = factor.rank > 0
     value, error = (~open_).to(estimate.dtype) - correction[:, 0], correction[:, 1].clone()
     plain = torch.zeros(len(order), SHIFTS, dtype=torch.float64, device=value.device)  # zero has infinite doubt
-    tried = (open_ & (steep | (factor.tie_side.shape[1] > 0) | (estimate > _COMMON))).nonzero().squeeze(-1)
+    tied = (factor.tie_level < NO_TIE).any(-1)
+    tried = (open_ & (steep | tied | (estimate > _COMMON))).nonzero().squeeze(-1)
     stop = min(_FIRST, most)
     if len(tried):
-        plain[tried] = sums(some_rows(factor, tried), None, shifts, 0, stop)
+        plain[tried] = sums(some_rows(factor, tried), None, seed, 0, stop)
         now, spread = _summarise(plain[tried], stop, correction[tried], factor.single[tried])
         value[tried], error[tried] = now, spread
         good = _precise(now, spread, absolute, relative) & (now > _COMMON) & ~steep[tried]
@@ -67,9 +66,9 @@ def integrate(
     while left.numel() and start < stop:
         part = some_rows(factor, left)
         if start == 0:
-            tilt = torch.cat([_pad(minimax_tilt(piece), width) for piece in pieces(part, width * width)])
+            tilt = minimax_tilt(part)
             total = torch.zeros_like(plain[left])
-        total = total + sums(part, tilt, shifts, start, stop)
+        total = total + sums(part, tilt, seed, start, stop)
         if start == 0:
             worse = (value[left] > _SEEN) & (_doubt(total, stop) > _WORSE * _doubt(plain[left], stop))
             worse = worse.nonzero().squeeze(-1)
@@ -86,9 +85,8 @@ def integrate(
 
 def _doubt(total: Tensor, points: int) -> Tensor:
     """Relative standard error; infinite where nothing was found."""
-    means = total / points
-    value = means.mean(-1)
-    return torch.where(value > 0, means.std(-1) / SHIFTS**0.5 / value, torch.inf)
+    value, error = mean_and_error(total, points)
+    return torch.where(value > 0, error / value, torch.inf)
 
 
 def _steep(factor: OrderedFactor) -> Tensor:
@@ -99,15 +97,10 @@ def _steep(factor: OrderedFactor) -> Tensor:
     return steepest > _STEEP
 
 
-def _pad(tilt: Tensor, width: int) -> Tensor:
-    return torch.nn.functional.pad(tilt, (0, width - tilt.shape[1]))
-
-
 def _summarise(total: Tensor, points: int, correction: Tensor, single: Tensor) -> tuple[Tensor, Tensor]:
-    means = total / points
-    value = means.mean(-1)
+    value, error = mean_and_error(total, points)
     rounding = single * value * (_ROUNDED / WIDENED_THREE)
-    return value - correction[:, 0], torch.hypot(means.std(-1) / SHIFTS**0.5, correction[:, 1]) + rounding
+    return value - correction[:, 0], hypot(error, correction[:, 1]) + rounding
 
 
 def _precise(value: Tensor, error: Tensor, absolute: float, relative: float) -> Tensor:

@@ -7,6 +7,12 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from robaudit.numerics.rowwise import total
+
+SHIFTS = 16  # independent randomisations; the standard error comes from their spread
+
+_CACHED = 1 << 16  # numbers of one set of points that is kept for the next call
+
 # Generating vector for 2^4 to 2^13 points, found component by component: each entry minimises the largest ratio, over
 # the sizes, of the worst-case error to the best one in the Korobov space with product weights 1/j (Cools, Kuo and
 # Nuyens 2006, SIAM J. Sci. Comput. 28). Later coordinates continue with odd numbers from the golden ratio.
@@ -40,6 +46,27 @@ def shifted_lattice(dimension: int, start: int, stop: int, shifts: Tensor) -> Te
     multiple = (_reversed_bits(bits, device)[start:stop] * _generator(dimension, device).unsqueeze(-1)) & ((1 << bits) - 1)  # (d, points)
     x = multiple.unsqueeze(1).to(shifts.dtype) / (1 << bits) + shifts[:, :dimension].T.unsqueeze(-1)
     return (1.0 - (2.0 * x.frac() - 1.0).abs()).clamp(1e-15, 1.0 - 1e-15)
+
+
+def lattice_points(dimension: int, start: int, stop: int, seed: int, device: torch.device) -> Tensor:
+    """Points `start` to `stop` of each of the `SHIFTS` shifts of a seed, (d, shifts * points); not to be changed."""
+    small = dimension * (stop - start) * SHIFTS <= _CACHED
+    return _kept_points(dimension, start, stop, seed, device) if small else _points(dimension, start, stop, seed, device)
+
+
+def _points(dimension: int, start: int, stop: int, seed: int, device: torch.device) -> Tensor:
+    return shifted_lattice(dimension, start, stop, random_shifts(dimension, SHIFTS, seed, device)).flatten(1)
+
+
+_kept_points = lru_cache(maxsize=16)(_points)
+
+
+def mean_and_error(sums: Tensor, points: int) -> tuple[Tensor, Tensor]:
+    """Mean over so many points of each shift and over the shifts, and its standard error: (rows, shifts) -> (rows,) each."""
+    means = sums / points
+    value = total(means) / SHIFTS
+    spread = total((means - value.unsqueeze(-1)).square()) / (SHIFTS - 1)
+    return value, (spread / SHIFTS).sqrt()
 
 
 def random_shifts(dimension: int, count: int, seed: int, device: torch.device) -> Tensor:

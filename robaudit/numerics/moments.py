@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from robaudit.numerics.rowwise import total
+
 
 def standardise(mean: Tensor, covariance: Tensor) -> tuple[Tensor, Tensor]:
     """z_i = c_i / s_i and R_ij = S_ij / (s_i s_j), so that P[N(c, S) > 0] = Phi_R(z).
@@ -38,6 +40,7 @@ def mv_sigmoid(z: Tensor) -> Tensor:
 
     Source: spec 1, estimator 5 (Han et al., mv-sigmoid).
     """
-    z = z.double()
-    zero = torch.zeros_like(z[..., :1])
-    return torch.exp(-torch.logsumexp(torch.cat([zero, -z], dim=-1), dim=-1))
+    exponents = torch.nn.functional.pad(-z.double(), (1, 0))
+    most = exponents.amax(-1, keepdim=True)
+    most = torch.where(most == torch.inf, 0.0, most)
+    return torch.exp(-most.squeeze(-1) - total(torch.exp(exponents - most)).log())

@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 
 from robaudit.numerics.bivariate import bivariate_cdf
+from robaudit.numerics.complement import orthant_complement
 from robaudit.numerics.normal import normal_cdf
-from robaudit.numerics.orthant import Settings, orthant, orthant_complement
+from robaudit.numerics.orthant import Settings, orthant
 from robaudit.numerics.plackett import correlation_gradient, limit_gradient
 
 _ROUNDING = 1e-4  # a correlation may leave [-1, 1], and the diagonal 1, by this much (float32 products)
@@ -32,8 +33,8 @@ def mvn_cdf(
     subtracted, or, when negligible, bounded by sum Phi(-z_i). The matrix may be singular, with duplicate (+1) and
     opposite (-1) rows: what has no variance of its own narrows the interval of the variable it depends on, and nothing
     is added to the diagonal. The integrand is computed in single precision, and its rounding counted into the error,
-    except for ties, p below about 1e-14 and tolerances below 1e-4. All rows see the same random points, so a row's value
-    does not depend on the others (beyond that rounding), and the errors of different rows are *not* independent.
+    except for ties, p below about 1e-14 and tolerances below 1e-4. All rows see the same random points, so the errors of
+    different rows are *not* independent. On the CPU a row has the same bits whatever the others are, and however many.
 
     Differentiable (once) with respect to `upper` and `correlation`, by Plackett's identities:
 
@@ -102,8 +103,8 @@ def evaluate(upper: Tensor, correlation: Tensor, settings: Settings, complement:
     if k == 0 or rows == 0:
         return (zero if complement else zero + 1.0), zero
     broken = upper.isnan().any(-1) | correlation.isnan().flatten(1).any(-1)
-    z = upper.masked_fill(broken.unsqueeze(-1), torch.inf)
-    r = torch.where(broken[:, None, None], torch.eye(k, dtype=upper.dtype, device=upper.device), correlation)
+    z = upper.masked_fill(broken.unsqueeze(-1), torch.inf).contiguous()
+    r = torch.where(broken[:, None, None], torch.eye(k, dtype=upper.dtype, device=upper.device), correlation).contiguous()
     if k == 1:
         value, error = normal_cdf(-z[:, 0] if complement else z[:, 0]), zero
     elif k == 2:

@@ -9,17 +9,19 @@ from torch import Tensor
 
 from robaudit.numerics.normal import normal_cdf, normal_hazard
 from robaudit.numerics.pivots import PivotState, one_by_one, restriction
+from robaudit.numerics.rowwise import cholesky, gram, product_of, total
 from robaudit.numerics.selection import submatrix
 
 _CHOSEN = 16  # pivots taken one by one; the order of the others is settled at once
 _CAREFUL = 0.5  # of the truncation is used, because the guess of the probability is rough
 _SWEEPS = 4  # of the equation for the truncated means of these others
+_STEP = 16  # their number is padded to a multiple of this
 
 
 class Pivoting(NamedTuple):
     """A pivoted Cholesky factor Z = columns' y in the original order of the variables, with the order of its pivots."""
 
-    columns: Tensor  # (rows, pivots, k)
+    columns: Tensor  # (rows, k, k), zero where there is no pivot left
     step: Tensor  # (rows, k), int64: step at which a variable was the pivot; k where it never was
     tie: Tensor  # (rows, k), bool: no variance of its own, a function of the pivots
     failure: Tensor  # (rows, k): Phi(-upper) of the variables kept, 0 of those left out
@@ -56,69 +58,70 @@ def pivot_by_restriction(upper: Tensor, correlation: Tensor, *, truncation: floa
     rows, k = upper.shape
     failure = normal_cdf(-upper)
     state = PivotState(
-        torch.zeros(rows, k, k, dtype=upper.dtype, device=upper.device),
+        torch.zeros(k, rows, k, dtype=upper.dtype, device=upper.device),
         (failure > 0).to(upper.dtype),
         torch.zeros_like(upper),
         torch.full((rows, k), k, dtype=torch.int64, device=upper.device),
         torch.ones_like(upper[:, 0]),
     )
-    state, pivots = one_by_one(state, upper, correlation, 0, min(k, _CHOSEN), tolerance)
+    state = one_by_one(state, upper, correlation, 0, min(k, _CHOSEN), tolerance)
     omitted = torch.zeros_like(upper[:, 0])
-    if pivots == _CHOSEN < k:
+    if k > _CHOSEN:
         out = _negligible(state, upper, failure, truncation, tolerance)
-        omitted = (failure * out).sum(-1)
+        omitted = total(failure * out)
         failure = failure.masked_fill(out, 0.0)
         state = state._replace(variance=state.variance.masked_fill(out, 0.0))
-        state, pivots = _all_others(state, upper, correlation, tolerance)
+        _add_all_others(state, upper, correlation, tolerance)
     tie = (failure > 0) & (state.step == k)
-    return Pivoting(state.columns[:, :pivots], state.step, tie, failure, state.estimate, omitted)
+    return Pivoting(state.columns.transpose(0, 1), state.step, tie, failure, state.estimate, omitted)
 
 
 def _negligible(state: PivotState, upper: Tensor, failure: Tensor, truncation: float, tolerance: float) -> Tensor:
     """The last variables that, together, hardly ever fail: (rows, k), bool."""
-    low = state.estimate * normal_cdf(restriction(state, upper, tolerance)).prod(-1)  # the rest as if independent
+    low = state.estimate * product_of(normal_cdf(restriction(state, upper, tolerance)))  # the rest as if independent
     left = (state.step == upper.shape[1]) & (failure > 0)
     return left & ((failure * left).flip(-1).cumsum(-1).flip(-1) <= (_CAREFUL * truncation * low).unsqueeze(-1))
 
 
-def _all_others(state: PivotState, upper: Tensor, correlation: Tensor, tolerance: float) -> tuple[PivotState, int]:
-    """Every pivot after the first `_CHOSEN`, by the restriction they have now; and the number of pivots then."""
-    rows, k = upper.shape
+def _add_all_others(state: PivotState, upper: Tensor, correlation: Tensor, tolerance: float) -> None:
+    """Every pivot after the first `_CHOSEN`, by the restriction they have now; `state` is overwritten."""
+    k = upper.shape[1]
     t, order = restriction(state, upper, tolerance).sort(dim=-1, stable=True)
-    real = t < torch.inf
-    m = int(real.sum(-1).max())
-    if m == 0:
-        return state, _CHOSEN
-    order, real = order[:, :m], real[:, :m]
-    known = state.columns[:, :_CHOSEN].gather(2, order.unsqueeze(1).expand(-1, _CHOSEN, -1))
-    given = submatrix(correlation, torch.arange(rows, device=upper.device), order)
-    rest = torch.baddbmm(given, known.transpose(1, 2), known, alpha=-1.0)
+    size = (-(-(t < torch.inf).sum(-1) // _STEP) * _STEP).clamp_max(k - _CHOSEN)
+    singular = torch.zeros_like(size, dtype=torch.bool)
+    for m in sorted(set(size.tolist()) - {0}):
+        rows = (size == m).nonzero().squeeze(-1)
+        singular[rows] = _add_others(state, rows, order[rows, :m], t[rows, :m] < torch.inf, upper, correlation, tolerance)
+    again = singular.nonzero().squeeze(-1)
+    if again.shape[0]:
+        part = one_by_one(state.rows(again), upper[again], correlation[again], _CHOSEN, k, tolerance)
+        state.columns[:, again] = part.columns
+        for field, new in zip(state[1:], part[1:], strict=True):
+            field[again] = new
+
+
+def _add_others(
+    state: PivotState, rows: Tensor, order: Tensor, real: Tensor, upper: Tensor, correlation: Tensor, tolerance: float
+) -> Tensor:
+    """The same for rows that have about as many others: the variables `order` (rows, m) that are `real`; where that fails, nothing."""
+    m = order.shape[1]
+    known = state.columns[:_CHOSEN, rows].gather(2, order.expand(_CHOSEN, -1, -1))  # (chosen, rows, m)
+    rest = submatrix(correlation, rows, order) - gram(known.permute(1, 2, 0))
     rest.masked_fill_(~(real.unsqueeze(1) & real.unsqueeze(2)), 0.0)
     rest.diagonal(dim1=1, dim2=2).masked_fill_(~real, 1.0)
-    lower, failed = torch.linalg.cholesky_ex(rest)
+    lower, failed = cholesky(rest)
     deviation = lower.diagonal(dim1=1, dim2=2)
     singular = (failed != 0) | ~(deviation * deviation > tolerance).all(-1)
 
-    limit = ((upper - state.mean).gather(1, order) / deviation).masked_fill_(~real, torch.inf)
+    limit = ((upper - state.mean)[rows].gather(1, order) / deviation).masked_fill_(~real, torch.inf)
     coupling = (lower / deviation.unsqueeze(-1)).tril_(-1)
     t = limit
     for _ in range(_SWEEPS):
-        t = torch.baddbmm(limit.unsqueeze(-1), coupling, normal_hazard(t).unsqueeze(-1)).squeeze(-1)
-    pivots = torch.arange(_CHOSEN, _CHOSEN + m, device=upper.device).expand(rows, m)
-    done = state._replace(
-        step=state.step.scatter(1, order, torch.where(real, pivots, state.step.gather(1, order))),
-        estimate=state.estimate * normal_cdf(t).prod(-1),
-    )
-    where = order.unsqueeze(1).expand(rows, m, m)
-    lower.masked_fill_(~real.unsqueeze(-1), 0.0)
-    state.columns[:, _CHOSEN : _CHOSEN + m].scatter_(2, where, lower.transpose(1, 2))
-    total = _CHOSEN + m
-    again = singular.nonzero().squeeze(-1)
-    if len(again):
-        part = PivotState(*(field[again] for field in state))
-        part.columns[:, _CHOSEN:] = 0.0
-        part, reached = one_by_one(part, upper[again], correlation[again], _CHOSEN, k, tolerance)
-        total = max(total, reached)
-        for field, new in zip(done, part, strict=True):
-            field[again] = new
-    return done, total
+        t = limit + (coupling * normal_hazard(t).unsqueeze(1)).sum(-1)
+    state.estimate[rows] *= torch.where(singular, 1.0, product_of(normal_cdf(t)))
+    real = real & ~singular.unsqueeze(-1)
+    pivots = torch.arange(_CHOSEN, _CHOSEN + m, device=upper.device)
+    state.step[rows] = state.step[rows].scatter(1, order, torch.where(real, pivots, state.step[rows].gather(1, order)))
+    columns = torch.where(real.unsqueeze(-1), lower, 0.0).permute(2, 0, 1)  # (pivots, rows, variables in order)
+    state.columns[_CHOSEN : _CHOSEN + m, rows] = torch.zeros_like(state.columns[:m, rows]).scatter_(2, order.expand(m, -1, -1), columns)
+    return singular

@@ -7,6 +7,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from robaudit.numerics.rowwise import gram, mean_over
+
 
 class PairMoments(NamedTuple):
     """Moments of g(x + eps) from pairs g(x + eps), g(x - eps).
@@ -39,10 +41,10 @@ def pair_moments(even: Tensor, odd: Tensor) -> PairMoments:
         even, odd: (batch, h, k), h >= 2.
     """
     h = even.shape[1]
-    mean = even.mean(1)
+    mean = mean_over(even, 1)
     centred = even - mean[:, None]
-    even_covariance = centred.transpose(1, 2) @ centred / (h - 1)
-    covariance = even_covariance + odd.transpose(1, 2) @ odd / h
+    even_covariance = gram(centred.transpose(1, 2)) / (h - 1)
+    covariance = even_covariance + gram(odd.transpose(1, 2)) / h
     return PairMoments(mean, covariance, even_covariance.diagonal(dim1=1, dim2=2))
 
 

@@ -8,16 +8,21 @@ import torch
 from torch import Tensor
 
 from robaudit.numerics.normal import normal_cdf, normal_hazard
+from robaudit.numerics.rowwise import fold
 
 
 class PivotState(NamedTuple):
     """What pivoting has found so far. A variable that is a pivot or left out has variance 0."""
 
-    columns: Tensor  # (rows, k, k)
+    columns: Tensor  # (k, rows, k): the factor's columns, by pivot
     variance: Tensor  # (rows, k), given the pivots
     mean: Tensor  # (rows, k), with the pivots at their truncated means
     step: Tensor  # (rows, k)
     estimate: Tensor  # (rows,)
+
+    def rows(self, index: Tensor) -> PivotState:
+        """The same for some of the rows."""
+        return PivotState(self.columns[:, index], *(field[index] for field in self[1:]))
 
 
 def restriction(state: PivotState, upper: Tensor, tolerance: float) -> Tensor:
@@ -26,8 +31,8 @@ def restriction(state: PivotState, upper: Tensor, tolerance: float) -> Tensor:
     return limit.masked_fill_(state.variance <= tolerance, torch.inf)
 
 
-def one_by_one(state: PivotState, upper: Tensor, correlation: Tensor, first: int, last: int, tolerance: float) -> tuple[PivotState, int]:
-    """Pivots `first` to `last`, fewer where no row has variance left; and the number of pivots now."""
+def one_by_one(state: PivotState, upper: Tensor, correlation: Tensor, first: int, last: int, tolerance: float) -> PivotState:
+    """Pivots `first` to `last`, fewer where no row has variance left."""
     k = upper.shape[1]
     index = torch.arange(len(upper), device=upper.device)
     step = torch.nn.functional.pad(state.step, (0, 1))  # the last place is for rows without a pivot left
@@ -35,22 +40,20 @@ def one_by_one(state: PivotState, upper: Tensor, correlation: Tensor, first: int
         t, pivot = restriction(state, upper, tolerance).min(-1)
         none = t == torch.inf
         if bool(none.all()):
-            last = pivots
             break
         at = pivot.unsqueeze(-1)
         column = correlation[index, pivot]
-        known = state.columns[:, :pivots]
         if pivots:
-            here = known.gather(2, at.unsqueeze(-1).expand(-1, pivots, 1))
-            column = torch.baddbmm(column.unsqueeze(1), here.transpose(1, 2), known, alpha=-1.0).squeeze(1)
+            known = state.columns[:pivots]
+            column = column - fold(known * known.gather(2, at.expand(pivots, -1, -1)))
         deviation = state.variance.gather(1, at).clamp_min_(tolerance).sqrt_()
         column = (column / deviation).masked_fill_(state.variance <= tolerance, 0.0)
         column.scatter_(1, at, deviation.masked_fill_(none.unsqueeze(-1), 0.0))
-        state.columns[:, pivots] = column
+        state.columns[pivots] = column
         step.scatter_(1, torch.where(none, k, pivot).unsqueeze(-1), pivots)
         state = state._replace(
-            variance=torch.addcmul(state.variance, column, column, value=-1.0).scatter_(1, at, 0.0),
-            mean=torch.addcmul(state.mean, column, normal_hazard(t).unsqueeze(-1), value=-1.0),
+            variance=(state.variance - column * column).scatter_(1, at, 0.0),
+            mean=state.mean - column * normal_hazard(t).unsqueeze(-1),
             estimate=state.estimate * normal_cdf(t),
         )
-    return state._replace(step=step[:, :k]), last
+    return state._replace(step=step[:, :k])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor
 from robaudit.numerics.normal import normal_cdf
 
 _HELD = 1 << 24  # correlation entries worked on at once
-_NARROWER, _NARROW = 0.7, 16  # a row this much narrower than the widest of its group, and by this many, starts another
+_NARROW, _STEPS = 16, 4  # widths are multiples of 16 up to 64, and from there grow by sqrt 2
 
 
 class Selection(NamedTuple):
@@ -46,24 +47,30 @@ def competitive(upper: Tensor, budget: Tensor, keep: int | None) -> Selection:
     return Selection(limit, order, count, dropped)
 
 
-def groups(selection: Selection) -> list[Tensor]:
-    """Indices of rows with similar numbers of competing variables, so that little is computed for padding."""
-    count, order = selection.kept.clamp_min(1).sort(descending=True, stable=True)
-    sizes, widest = count.tolist(), 0
-    parts: list[int] = []  # the first place of each group
-    for place, size in enumerate(sizes):
-        full = bool(parts) and (place - parts[-1] + 1) * widest * widest > _HELD
-        if not parts or full or size < min(_NARROWER * widest, widest - _NARROW):
-            parts.append(place)
-            widest = size
-    return [order[first:last] for first, last in zip(parts, [*parts[1:], len(sizes)], strict=True)]
+def groups(selection: Selection) -> list[tuple[Tensor, int]]:
+    """Indices of rows of one :func:`width_of`, and that width: so a row is padded alike whatever the others are, and never by much."""
+    k = selection.limit.shape[1]
+    by_width: dict[int, list[int]] = {}
+    for row, kept in enumerate(selection.kept.tolist()):
+        by_width.setdefault(min(width_of(kept), k), []).append(row)
+    found = []
+    for width, rows in sorted(by_width.items(), reverse=True):
+        index = torch.tensor(rows, device=selection.limit.device)
+        found += [(part, width) for part in index.split(max(1, _HELD // (width * width)))]
+    return found
 
 
-def competing(selection: Selection, correlation: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Limits (rows, n) and correlations (rows, n, n) of the competing variables of some rows, n being the most of any."""
-    width = max(int(selection.kept[rows].max()), 1)
-    order = selection.order[rows, :width]
-    return selection.limit[rows, :width], submatrix(correlation, rows, order)
+def width_of(kept: int) -> int:
+    """The number of variables, rounded up to one of 16, 32, 48, 64, 90, 128, 181, 256, ..."""
+    if kept <= _STEPS * _NARROW:
+        return max(1, -(-kept // _NARROW)) * _NARROW
+    doublings = 0.5 * math.ceil(2 * math.log2(kept / (_STEPS * _NARROW)))
+    return int(_STEPS * _NARROW * 2**doublings)
+
+
+def competing(selection: Selection, correlation: Tensor, rows: Tensor, width: int) -> tuple[Tensor, Tensor]:
+    """The `width` lowest limits (rows, width) of some rows, and their correlations (rows, width, width)."""
+    return selection.limit[rows, :width], submatrix(correlation, rows, selection.order[rows, :width])
 
 
 def submatrix(matrix: Tensor, rows: Tensor, order: Tensor) -> Tensor:

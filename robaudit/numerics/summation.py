@@ -6,42 +6,43 @@ import torch
 from torch import Tensor
 
 from robaudit.numerics.factor import OrderedFactor
-from robaudit.numerics.lattice import shifted_lattice
+from robaudit.numerics.lattice import SHIFTS, lattice_points
 from robaudit.numerics.separation import separated_values
 
 _ELEMENTS = {"cpu": 1 << 16, "other": 1 << 22}  # rows x points of one operation
 _HELD = 64  # at most this many times as many values of y are kept
 _STARTING = {"cpu": 1 << 12, "other": 1 << 18}  # padded elements that cost as much as a variable of another piece
+_POINTS = {"cpu": 1 << 8, "other": 1 << 12}  # most points of a shift in one operation
 _BELOW_ONE = 1.0 - 2.0**-24  # the largest number below one in single precision
 
 
-def sums(factor: OrderedFactor, tilt: Tensor | None, shifts: Tensor, start: int, stop: int) -> Tensor:
+def sums(factor: OrderedFactor, tilt: Tensor | None, seed: int, start: int, stop: int) -> Tensor:
     """Sum of the integrand over points `start` to `stop` of every shift.
 
     Args:
         factor: rows in the order of `sorting`.
         tilt: (rows, width); None for the plain transformation.
-        shifts: (shifts, width or more), float64.
+        seed: of the shifts.
         start: first lattice point.
         stop: one after the last.
 
     Returns:
         (rows, shifts), float64.
     """
-    budget = _ELEMENTS["cpu" if factor.limit.device.type == "cpu" else "other"]
-    count, width = len(shifts), factor.limit.shape[1]
-    step = max(1, min(stop - start, budget // count, budget * _HELD // (count * max(width, 1))))
-    total = torch.zeros(len(factor.limit), count, dtype=torch.float64, device=shifts.device)
+    count, width = factor.limit.shape
+    device = factor.limit.device
+    step = _POINTS["cpu" if device.type == "cpu" else "other"]
+    total = torch.zeros(count, SHIFTS, dtype=torch.float64, device=device)
     for low in range(start, stop, step):
         high = min(low + step, stop)
-        exact = shifted_lattice(width, low, high, shifts).flatten(1)  # (width, shifts * points)
+        exact = lattice_points(width, low, high, seed, device)  # (width, shifts * points)
         row = 0
         for piece in pieces(factor, exact.shape[1]):
             rows, rank = piece.limit.shape
             kind = torch.float32 if bool(piece.single[0]) else torch.float64
             u = exact[:rank].to(kind) if kind == torch.float64 else exact[:rank].to(kind).clamp_max_(_BELOW_ONE)
             values = separated_values(piece, None if tilt is None else tilt[row : row + rows, :rank], u)
-            total[row : row + rows] += values.unflatten(1, (count, high - low)).sum(-1)
+            total[row : row + rows] += values.unflatten(1, (SHIFTS, high - low)).sum(-1)
             row += rows
     return total
 

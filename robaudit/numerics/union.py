@@ -5,11 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from robaudit.numerics.lattice import random_shifts, shifted_lattice
+from robaudit.numerics.lattice import SHIFTS, lattice_points, mean_and_error
 from robaudit.numerics.normal import normal_quantile
 from robaudit.numerics.ordering import Pivoting
+from robaudit.numerics.rowwise import hypot, product, total
 
-SHIFTS = 16
+RARE_POINTS = 16  # points a shift, where rare failures only correct a probability
+_STEP = 16  # the number of a row's pivots is padded to a multiple of this
 _ELEMENTS = {"cpu": 1 << 17, "other": 1 << 23}  # rows x variables x points of one operation
 
 
@@ -40,29 +42,47 @@ def union_failure(
     """
     rows, k = upper.shape
     device = upper.device
-    pivots = pivoting.columns.shape[1]
-    shifts = random_shifts(pivots + 1, SHIFTS, seed, device)
-    u = shifted_lattice(pivots + 1, start, stop, shifts).flatten(1)  # (1 + pivots, points)
-    normal = normal_quantile(u[1:]).T.to(kind)  # (points, pivots)
+    count = (pivoting.step < k).sum(-1)
+    padded = (-(-count // _STEP) * _STEP).clamp(1, k)
+    u = lattice_points(int(padded.max()) + 1, start, stop, seed, device)  # (1 + pivots, points)
     points = u.shape[1]
-    weight = torch.where(rare, pivoting.failure, 0.0)
-    watched = (pivoting.failure > 0) & ~rare
-    roles = torch.stack([rare, watched], -1).to(kind)
-    limit = upper.to(kind).unsqueeze(1)
     step = max(1, _ELEMENTS["cpu" if device.type == "cpu" else "other"] // (k * points))
-    sums = []
-    for first in range(0, rows, step):
-        part = slice(first, min(first + step, rows))
-        height, chosen = _choose(weight[part], u[0])
-        z = torch.matmul(normal, pivoting.columns[part].to(kind))  # (rows, points, k)
-        excess = height.to(kind).unsqueeze(-1) - z.gather(2, chosen.unsqueeze(-1))
-        index = torch.arange(len(z), device=device).unsqueeze(-1)
-        z.addcmul_(correlation[part].to(kind)[index, chosen], excess)  # the others follow
-        failures = torch.matmul(torch.gt(z, limit[part], out=z), roles[part])  # (rows, points, rare and watched)
-        holds = failures[..., 1] == 0
-        value = weight[part].sum(-1, keepdim=True) * holds / failures[..., 0].clamp_min(1.0).to(u.dtype)
-        sums.append(value.unflatten(1, (SHIFTS, -1)).sum(-1))
-    return torch.cat(sums)
+    sums = torch.empty(rows, SHIFTS, dtype=u.dtype, device=device)
+    for pivots in sorted(set(padded.tolist())):
+        normal = normal_quantile(u[1 : 1 + pivots]).T.to(kind).contiguous()  # (points, pivots)
+        for part in (padded == pivots).nonzero().squeeze(-1).split(step):
+            columns = pivoting.columns[part, :pivots].to(kind)
+            value = _values(upper[part], correlation[part].to(kind), pivoting.failure[part], rare[part], columns, normal, u[0])
+            sums[part] = value.unflatten(1, (SHIFTS, -1)).sum(-1)
+    return sums
+
+
+def union_and_error(found: Tensor, points: int, mass: Tensor) -> tuple[Tensor, Tensor]:
+    """What :func:`union_failure` found in so many points of each shift, as a probability with its standard error: (rows,) each.
+
+    Args:
+        found: (rows, shifts).
+        points: of each shift.
+        mass: (rows,), sum of Phi(-upper) over the rare limits.
+    """
+    value, error = mean_and_error(found, points)
+    # What happens in less than one point of all goes unseen: count it into the error.
+    return value, hypot(error, mass / (SHIFTS * points))
+
+
+def _values(upper: Tensor, correlation: Tensor, failure: Tensor, rare: Tensor, columns: Tensor, normal: Tensor, u: Tensor) -> Tensor:
+    """The estimate at each point, (rows, points), from normal draws (points, pivots) and uniform ones (points,)."""
+    kind = normal.dtype
+    weight = torch.where(rare, failure, 0.0)
+    roles = torch.stack([rare, (failure > 0) & ~rare], -1).to(kind)
+    height, chosen = _choose(weight, u)
+    z = product(normal, columns)  # (rows, points, k)
+    excess = height.to(kind).unsqueeze(-1) - z.gather(2, chosen.unsqueeze(-1))
+    index = torch.arange(len(z), device=z.device).unsqueeze(-1)
+    z.addcmul_(correlation[index, chosen], excess)  # the others follow
+    failures = torch.matmul(torch.gt(z, upper.to(kind).unsqueeze(1), out=z), roles)  # counts, exact: (rows, points, rare and watched)
+    holds = failures[..., 1] == 0
+    return total(weight).unsqueeze(-1) * holds / failures[..., 0].clamp_min(1.0).to(u.dtype)
 
 
 def _choose(weight: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:

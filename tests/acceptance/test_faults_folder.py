@@ -31,7 +31,7 @@ def test_removed_after_an_operation(step: int, scenario: Scenario, rig: Rig) -> 
         outcome = rig.run(*scenario.command, fault=Fault(number, "after", REMOVE))
         assert outcome.struck
         wrong += [f"removed after {event}: {problem}" for problem in removed(rig, scenario, outcome)]
-    assert wrong == []
+    assert not wrong, "\n".join(wrong)
 
 
 def removed(rig: Rig, scenario: Scenario, outcome: Outcome) -> list[str]:
@@ -55,7 +55,7 @@ def test_replaced_after_an_operation(step: int, scenario: Scenario, rig: Rig) ->
         if content(rig.run_folder) != untouched:
             found.append("it wrote into the folder of somebody else")
         wrong += [f"replaced after {event}: {problem}" for problem in found]
-    assert wrong == []
+    assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.parametrize(("scenario", "other"), [(FIRST, "another"), (EXTEND, OTHER_OPTIONS.whole)], ids=list(SCENARIOS))

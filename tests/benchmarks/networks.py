@@ -15,7 +15,7 @@ from torch import Tensor
 from robaudit import registry
 from robaudit.datasets import open_dataset
 from robaudit.estimators.base import Estimator
-from robaudit.estimators.engine import Engine
+from robaudit.estimators.engine import Engine, Fitting
 from robaudit.estimators.memory import measured_rows
 from robaudit.estimators.work import CleanPass, Work
 from robaudit.models import LogitModel, load_model
@@ -56,7 +56,7 @@ class Network:
     def engine(self, seed: int = 0) -> Engine:
         """The engine of an audit with this seed."""
         noise = GaussianNoise(seed, self.model.device, self.model.dtype)
-        return Engine(self.model, noise, self.classes, most_rows=measured_rows(self.model, self.x[0]))
+        return Engine(self.model, noise, self.classes, fitting=Fitting(measured_rows(self.model, self.x[0])))
 
     def work(self, sigma: float, engine: Engine | None = None, *, gradients: bool = False, clean: CleanPass | None = None) -> Work:
         """All images as one chunk."""

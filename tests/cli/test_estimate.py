@@ -48,7 +48,7 @@ def test_folder_of_a_finished_run(tmp_path: Path, run_cli: RunCli) -> None:
     assert about["model"]["sha256"] == hashlib.sha256(WEIGHTS.read_bytes()).hexdigest()
     assert about["clean_accuracy"]["value"] == 1.0
     assert [entry["sigma"] for entry in about["noisy_accuracy"]] == [0.1, 0.2]
-    assert about["totals"]["forwards"] == sum(int(row["forwards"]) for row in found) == 8 * 2 * (21 + 1 + 1)
+    assert about["totals"]["forwards"] == sum(int(row["forwards"]) for row in found) == 8 * 2 * (21 + 2 + 1)
     assert about["totals"]["backwards"] == 8 * 2 * 9
     assert set(about["seconds"]) == {"clean", *(f"{name}@{sigma}" for name in ("mc", "taylor_mvs", "softmax") for sigma in (0.1, 0.2))}
     assert about["versions"]["torch"]

@@ -109,12 +109,33 @@ def test_images_of_another_size_or_channels() -> None:
     assert "does not take images of 3 x 8 x 8" in fails(from_module(small_net()), pixels(channels=3))
 
 
-def test_out_of_memory_passes_through() -> None:
-    def exhausted(_: torch.Tensor) -> torch.Tensor:
-        raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 bytes")
+class Exhausted(nn.Module):
+    """Never finds the memory that it needs."""
 
-    with pytest.raises(RuntimeError, match="can't allocate"):
-        from_module(exhausted)(pixels())
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.conv, self.error = nn.Conv2d(3, 4, 3), error
+
+    def forward(self, _: torch.Tensor) -> torch.Tensor:
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 bytes"),
+        RuntimeError("[enforce fail] DefaultCPUAllocator: not enough memory: you tried to allocate 1 bytes"),
+        torch.OutOfMemoryError("CUDA out of memory"),
+        MemoryError(),
+    ],
+    ids=lambda error: str(error)[-30:],
+)
+def test_out_of_memory_passes_through(error: Exception) -> None:
+    model = from_module(Exhausted(error))
+    with pytest.raises(type(error)) as raised:
+        model(pixels(channels=3))
+    assert str(raised.value) == str(error)
+    assert model.memory_format is torch.channels_last, "it says nothing of the memory format"
 
 
 def test_less_precision_than_asked_for() -> None:

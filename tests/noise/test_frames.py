@@ -35,7 +35,7 @@ def draws(seed: int, sample: str, count: int, start: int = 0, shape: tuple[int, 
 
 
 def test_directions_are_orthogonal() -> None:
-    rows = _haar(200, generator())
+    rows = _haar(200, generator()).double()
     identity = torch.eye(FRAME, dtype=torch.float64).expand(200, FRAME, FRAME)
     assert torch.allclose(rows @ rows.transpose(1, 2), identity, atol=1e-6)
     entries = rows[:, 5, 7] * math.sqrt(FRAME)
@@ -65,7 +65,7 @@ def test_the_grid_begins_anywhere() -> None:
 
 def test_singular_matrices_give_uniform_directions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.linalg, "cholesky_ex", lambda a: (torch.full_like(a, torch.nan), torch.ones(len(a), dtype=torch.int32)))
-    rows = _haar(3, generator())
+    rows = _haar(3, generator()).double()
     assert torch.allclose(rows.norm(dim=2), torch.ones(3, FRAME, dtype=torch.float64))
 
 

@@ -55,7 +55,7 @@ def test_what_is_left_out_is_within_the_truncation() -> None:
 def test_groups_hold_every_row_once_and_like_with_like() -> None:
     z = torch.cat([limits(4, 200, seed, mean) for seed, mean in enumerate((0.0, 2.5, 4.0, 9.0))])
     selection = competitive(z, torch.full((len(z),), 1e-6, dtype=torch.float64), None)
-    parts = groups(selection)
+    parts = [rows for rows, _ in groups(selection)]
     assert torch.cat(parts).sort().values.tolist() == list(range(len(z)))
     assert len(parts) > 1
     for part in parts:

@@ -1,0 +1,127 @@
+"""How are sums, products and solutions computed so that a row has the same bits whatever stands beside it?
+
+On the CPU the libraries pick their kernels by the number of rows, by alignment and by place, and each kernel adds up in an order of
+its own. Here a row's numbers are a function of that row, of the versions and of the number of threads alone: additions happen in a
+fixed order, between elements (which is rounded the same everywhere), and a matrix goes to BLAS or LAPACK by itself. Elementary functions
+of torch treat each element alike, except `pow`, `sigmoid`, `logaddexp` and `hypot`, whose last bits depend on the place. On CUDA, where
+a call costs more than the work, batches stay together.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+_LINE = 64  # bytes of a cache line: what BLAS does may depend on where in a line a matrix begins
+
+
+def total(x: Tensor, dim: int = -1) -> Tensor:
+    """Sum over a dimension that is not empty, from the first element to the last: zeros at the end change nothing."""
+    return x.cumsum(dim).select(dim, -1)
+
+
+def product_of(x: Tensor) -> Tensor:
+    """Product over the last dimension, which is not empty, from the first element to the last: ones at the end change nothing."""
+    return x.cumprod(-1).select(-1, -1)
+
+
+def fold(x: Tensor) -> Tensor:
+    """Sum over the first dimension, which is not empty, by adding its second half to its first until one is left; x is overwritten."""
+    n = x.shape[0]
+    while n > 1:
+        kept = (n + 1) // 2
+        x[: n - kept].add_(x[kept:n])
+        n = kept
+    return x[0]
+
+
+def mean_over(x: Tensor, dim: int) -> Tensor:
+    """Mean over a dimension."""
+    return fold(_first(x, dim)) / x.shape[dim]
+
+
+def variance_over(x: Tensor, dim: int) -> Tensor:
+    """Variance over a dimension of n >= 2, with n - 1 degrees of freedom."""
+    parts = _first(x, dim)
+    centred = parts - fold(parts.clone()) / len(parts)
+    return fold(centred.square_()) / (len(parts) - 1)
+
+
+def _first(x: Tensor, dim: int) -> Tensor:
+    """A copy with this dimension first."""
+    return x.movedim(dim, 0).clone(memory_format=torch.contiguous_format)
+
+
+def hypot(a: Tensor, b: Tensor) -> Tensor:
+    """sqrt(a^2 + b^2) without underflow, for a, b >= 0."""
+    larger = torch.maximum(a, b)
+    ratio = torch.where(larger > 0, torch.minimum(a, b) / larger, 0.0)
+    return larger * (1.0 + ratio * ratio).sqrt()
+
+
+def product(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
+    """a_i b_i of every row i.
+
+    A row's bits depend on the shapes as well: zeros that pad a matrix must be as many whatever stands beside it.
+
+    Args:
+        a: (rows, n, m), or (n, m) for all rows.
+        b: (rows, m, p), of the same type.
+        out: where the result goes; on the CPU :func:`aligned`.
+
+    Returns:
+        (rows, n, p).
+    """
+    if a.device.type != "cpu":
+        return torch.matmul(a, b, out=out)
+    rows, _, p = b.shape
+    out = aligned(rows, a.shape[-2], p, b) if out is None else out
+    first = [a.clone(memory_format=torch.contiguous_format)] * rows if a.ndim == 2 else _each(a)
+    for x, y, z in zip(first, _each(b), out.unbind(), strict=True):
+        torch.mm(x, y, out=z)
+    return out
+
+
+def gram(a: Tensor) -> Tensor:
+    """a_i a_i' of every row i: (rows, n, m) -> (rows, n, n)."""
+    if a.device.type != "cpu":
+        return a @ a.transpose(1, 2)
+    out = aligned(len(a), a.shape[1], a.shape[1], a)
+    for x, z in zip(_each(a), out.unbind(), strict=True):
+        torch.mm(x, x.T, out=z)
+    return out
+
+
+def cholesky(a: Tensor) -> tuple[Tensor, Tensor]:
+    """Lower factors (rows, n, n) of symmetric matrices, and where it failed: (rows,), not zero."""
+    if a.device.type != "cpu":
+        lower, failed = torch.linalg.cholesky_ex(a)
+        return lower, failed
+    lower, failed = (torch.stack(found) for found in zip(*map(torch.linalg.cholesky_ex, a.unbind()), strict=True))
+    return lower, failed
+
+
+def cholesky_solve(b: Tensor, lower: Tensor) -> Tensor:
+    """x with L_i L_i' x_i = b_i of every row i: (rows, n) and (rows, n, n) -> (rows, n)."""
+    column = b.unsqueeze(-1)
+    if b.device.type != "cpu":
+        solved: Tensor = torch.cholesky_solve(column, lower)
+        return solved.squeeze(-1)
+    found: list[Tensor] = [torch.cholesky_solve(x, factor) for x, factor in zip(column.unbind(), lower.unbind(), strict=True)]
+    return torch.stack(found).squeeze(-1)
+
+
+def aligned(rows: int, n: int, m: int, like: Tensor) -> Tensor:
+    """An empty (rows, n, m) in which every row is contiguous and begins a cache line."""
+    line = _LINE // like.element_size()
+    matrices: Tensor = like.new_empty(rows, -(-n * m // line) * line)[:, : n * m].unflatten(1, (n, m))
+    return matrices
+
+
+def _each(a: Tensor) -> tuple[Tensor, ...]:
+    """The rows, each contiguous (to the letter: the stride of a dimension of one counts as well) from the beginning of a cache line."""
+    apart = a.stride(0) * a.element_size() if a.shape[0] > 1 else 0
+    if a.stride()[1:] != (a.shape[2], 1) or (apart | a.data_ptr()) % _LINE:
+        rows, n, m = a.shape
+        a = aligned(rows, n, m, a).copy_(a)
+    return a.unbind()

@@ -1,0 +1,126 @@
+"""A run stays within the memory it is given, and goes on with less where an allocation fails: the results are the same bytes."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from robaudit.models.architectures import Linear
+from tests.conftest import RunCli
+from tests.specs import digits, save_npz, write
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the system does not tell what a process holds")
+SIDE, IMAGES = 128, 48
+
+CHILD = """
+import resource, sys
+from robaudit import assembly, pace
+from robaudit.cli import main
+from robaudit.machine_memory import used
+pace._SHORT = pace._LONG = 1e9  # chunks grow as far as memory goes, however slow the machine
+megabytes, *sys.argv[1:] = sys.argv[1:]
+
+def hopeful(*_):
+    # As if the rule were far too hopeful; and from now on no more than so much is to be had.
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (used("VmData") + int(megabytes) * 10**6, hard))
+    return 1024
+
+if megabytes != "free":
+    assembly.chunk_images = hopeful
+main()
+"""
+
+
+class Ended(NamedTuple):
+    """A command in a process of its own: exit code, standard error, and the most memory it held."""
+
+    code: int
+    err: str
+    peak: int
+
+
+def run(folder: Path, megabytes: str, *args: str) -> Ended:
+    """``robaudit ARGS``, watched; see CHILD for the number of megabytes."""
+    command = [sys.executable, "-c", CHILD, megabytes, *args, "--quiet"]
+    peak = 0
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        while process.poll() is None:  # asked again and again, because a measurement of its own may reset the number
+            found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{process.pid}/status").read_text())
+            peak = max(peak, int(found[1]) * 1024 if found else 0)
+            time.sleep(0.002)
+        assert process.stderr is not None
+        return Ended(process.returncode, process.stderr.read(), peak)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A spec of images whose gradients take 14 MB each: 8 groups of 9 margins at 3 x 128 x 128."""
+    path = tmp_path_factory.mktemp("memory")
+    torch.manual_seed(0)
+    save_file(Linear(3 * SIDE * SIDE, 10).state_dict(), path / "linear.safetensors")
+    save_npz(path / "data.npz", count=IMAGES, shape=(3, SIDE, SIDE))
+    options = {"in_features": 3 * SIDE * SIDE}
+    write(
+        path,
+        {
+            "model": {"path": "linear.safetensors", "architecture": "robaudit:linear", "architecture_options": options},
+            "dataset": {"kind": "npz", "path": "data.npz"},
+            "noise": {"sigma": [0.5]},
+            "estimators": [{"mmse_mvs": {"samples": 8, "pairs": False}}, {"mc": {"samples": 8}}],
+        },
+    )
+    return path
+
+
+@pytest.fixture(scope="module")
+def unlimited(folder: Path) -> tuple[bytes, int]:
+    """Results and peak of a run with all the memory of the machine."""
+    ended = run(folder, "free", "estimate", "spec.yaml", "--out", "unlimited")
+    assert ended.code == 0, ended.err
+    return (folder / "unlimited" / "samples.csv").read_bytes(), ended.peak
+
+
+def test_a_failed_allocation_halves_the_chunk(folder: Path, run_cli: RunCli) -> None:
+    assert run_cli("estimate", folder / "spec.yaml", "--out", folder / "calm", "--limit", "24").code == 0
+    command = [sys.executable, "-c", CHILD, "180", "estimate", "spec.yaml", "--out", "failing", "--limit", "24"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "note: out of memory with 15 images at once: going on with 7\n" in done.stderr
+    assert (folder / "failing" / "samples.csv").read_bytes() == (folder / "calm" / "samples.csv").read_bytes()
+
+
+@pytest.mark.slow
+def test_a_run_stays_within_its_memory(folder: Path, unlimited: tuple[bytes, int]) -> None:
+    refused = run(folder, "free", "estimate", "spec.yaml", "--out", "refused", "--memory", "1MB")
+    assert refused.code == 2
+    found = re.search(r"error: --memory 1MB: the process alone holds (\d+)MB; give at least ", refused.err)
+    assert found, refused.err
+    alone = int(found[1]) * 10**6
+    limit = int(alone + 0.7 * (unlimited[1] - alone))
+    ended = run(folder, "free", "estimate", "spec.yaml", "--out", "limited", "--memory", str(limit))
+    assert ended.code == 0, ended.err
+    assert alone < ended.peak < limit < unlimited[1]
+    assert (folder / "limited" / "samples.csv").read_bytes() == unlimited[0]
+
+
+def test_too_little_memory_is_refused_at_once(tmp_path: Path, run_cli: RunCli) -> None:
+    code, out, err = run_cli("estimate", write(tmp_path, digits()), "--out", "run", "--memory", "10MB")
+    assert (code, out) == (2, "")
+    assert re.fullmatch(r"error: --memory 10MB: the process alone holds [\d.]+[MG]B; give at least [\d.]+[MG]B\n", err), err
+    assert not (tmp_path / "run").exists()
+
+
+def test_any_amount_that_is_enough_gives_the_same_results(tmp_path: Path, run_cli: RunCli) -> None:
+    spec = write(tmp_path, digits(limit=20, estimators=[{"mc": {"samples": 50}}, "mmse_mvs", "softmax"]))
+    assert run_cli("estimate", spec, "--out", "free").code == 0
+    assert run_cli("estimate", spec, "--out", "ample", "--memory", "1TB").code == 0
+    assert (tmp_path / "free" / "samples.csv").read_bytes() == (tmp_path / "ample" / "samples.csv").read_bytes()

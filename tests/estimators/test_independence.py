@@ -1,0 +1,176 @@
+"""Is a result the same, to the last bit, whatever is computed beside it: other images, estimators and noise levels, in any cut?"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+import robaudit.demo
+from robaudit.datasets import open_dataset
+from robaudit.estimators.base import Estimate, Estimator
+from robaudit.estimators.engine import Engine
+from robaudit.estimators.work import CleanPass, Work
+from robaudit.models import LogitModel, from_module, load_model
+from robaudit.models.architectures import digits_cnn
+from robaudit.models.precision import for_noisy_passes
+from robaudit.noise import GaussianNoise
+from robaudit.spec import ModelSpec
+from robaudit.spec_datasets import DigitsSpec, NpzSpec
+from tests.estimators.test_selection import spread
+from tests.estimators.tools import SHAPE, build, curved, installed_estimators
+from tests.shared import MODELS, SHARED, card, needs_shared
+
+CPU = torch.device("cpu")
+VARIANTS: dict[str, list[dict[str, Any]]] = {
+    "logit_gaussian": [
+        {"samples": 32},
+        {"samples": 48, "draws": "pairs"},
+        {"tolerance": 0.03, "max_samples": 80},
+        {"tolerance": 0.03, "max_samples": 80, "allocate": "mean"},
+    ],
+    "mc": [{"samples": 30}],
+    "mmse": [{"samples": 6}, {"samples": 5, "pairs": False}],
+    "mmse_mvs": [{"samples": 6}],
+}
+CASES = {
+    f"{name} {options}" if options else name: build(name, **options)
+    for name in sorted(installed_estimators())
+    for options in VARIANTS.get(name, [{}])
+}
+
+
+class Setting:
+    """A network with its images; each has the same name in every chunk."""
+
+    def __init__(self, model: LogitModel, x: Tensor, classes: int, sigma: float, *, noisy: LogitModel | None = None) -> None:
+        self.model, self.x, self.classes, self.sigma, self.noisy = model, x.to(model.dtype), classes, sigma, noisy
+
+    def work(self, index: Sequence[int], *, sigma: float | None = None, batch_size: int | None = None, gradients: bool = True) -> Work:
+        """Those images as a chunk."""
+        engine = Engine(self.model, GaussianNoise(3, CPU, self.model.dtype), self.classes, batch_size, noisy=self.noisy)
+        x = self.x[list(index)]
+        clean = CleanPass.of(engine, x, gradients=gradients)
+        return Work([f"image {i}" for i in index], x, torch.zeros(len(x), dtype=torch.int64), sigma or self.sigma, clean, engine)
+
+    def all(self, estimator: Estimator) -> list[Estimate]:
+        """All images in one chunk."""
+        return list(estimator.estimate(self.work(range(len(self.x)))))
+
+
+@cache
+def demo(dtype: torch.dtype = torch.float32, *, bf16: bool = False) -> Setting:
+    """The embedded convolutional network."""
+    network = digits_cnn()
+    network.load_state_dict(load_file(Path(robaudit.demo.__path__[0]) / "digits_cnn.safetensors"))
+    model = from_module(network, dtype=dtype)
+    data = open_dataset(DigitsSpec(kind="digits", split="test"), base_dir=Path(), trust=False)
+    x = torch.stack([data[i].pixels for i in range(14)])
+    return Setting(model, x, 10, 0.4, noisy=for_noisy_passes(model, "bf16") if bf16 else None)
+
+
+@cache
+def many_classes() -> Setting:
+    """80 classes, of which few compete; images differ in how many."""
+    x = torch.rand(14, *SHAPE, generator=torch.Generator().manual_seed(7))
+    return Setting(from_module(spread(curved(80), 3.0)), x, 80, 0.3)
+
+
+SETTINGS = {"demo": demo, "many classes": many_classes}
+
+
+def cuts(images: int, sizes: Sequence[int]) -> list[list[int]]:
+    """The images in random order, cut into chunks whose sizes are these in turn."""
+    order: list[int] = torch.randperm(images, generator=torch.Generator().manual_seed(images + sum(sizes))).tolist()
+    found, turn = [], 0
+    while order:
+        size = sizes[turn % len(sizes)]
+        found.append(order[:size])
+        order, turn = order[size:], turn + 1
+    return found
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.parametrize("case", CASES)
+def test_in_any_chunk(case: str, setting: str) -> None:
+    here, estimator = SETTINGS[setting](), CASES[case]
+    together = here.all(estimator)
+    for sizes in ((1,), (9, 2)):
+        for index in cuts(len(together), sizes):
+            assert list(estimator.estimate(here.work(index))) == [together[i] for i in index], f"chunk {index}"
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("settings", [{"dtype": torch.float64}, {"bf16": True}], ids=["fp64", "bf16"])
+def test_in_any_precision(case: str, settings: dict[str, Any]) -> None:
+    here, estimator = demo(**settings), CASES[case]
+    together = here.all(estimator)
+    for index in cuts(len(together), (1, 4, 7)):
+        assert list(estimator.estimate(here.work(index))) == [together[i] for i in index]
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.parametrize("case", CASES)
+def test_with_any_batch_size_of_whole_eights(case: str, setting: str) -> None:
+    here, estimator = SETTINGS[setting](), CASES[case]
+    expected = here.all(estimator)
+    for batch_size in (8, 16, 64):
+        assert list(estimator.estimate(here.work(range(14), batch_size=batch_size))) == expected, f"batch size {batch_size}"
+
+
+class RoundsOtherwise(nn.Module):
+    """A network whose last bits depend on whether gradients may be asked for, as frozen graphs have it."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits."""
+        out: Tensor = self.network(x)
+        return out if torch.is_inference_mode_enabled() else out * (1 + 1e-6)
+
+
+@cache
+def crowd() -> tuple[Setting, dict[str, list[Estimate]]]:
+    """All estimators on one chunk, last ones first, each after all of them at another noise level."""
+    plain = demo()
+    here = Setting(from_module(RoundsOtherwise(plain.model.network)), plain.x, 10, plain.sigma)
+    work, other = here.work(range(14)), here.work(range(14), sigma=0.1)
+    found = {}
+    for case, estimator in reversed(CASES.items()):
+        estimator.estimate(other)
+        found[case] = list(estimator.estimate(work))
+    return here, found
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_whatever_other_estimators_and_noise_levels_there_are(case: str) -> None:
+    here, together = crowd()
+    estimator = CASES[case]
+    assert list(estimator.estimate(here.work(range(14), gradients=estimator.linearises_clean))) == together[case]
+
+
+@needs_shared
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MODELS)
+def test_real_networks(name: str) -> None:
+    about = card(name)
+    path = SHARED / "models" / name / "model.torchscript.pt"
+    spec = ModelSpec(path=str(path), mean=about["mean"], std=about["std"])
+    model = load_model(spec, path, base_dir=path.parent, device=CPU, dtype=torch.float32, trust=False)
+    data = open_dataset(NpzSpec(kind="npz", path=str(SHARED / "data" / f"{about['dataset']}.npz"), limit=14), base_dir=SHARED, trust=False)
+    here = Setting(model, torch.stack([data[i].pixels for i in range(14)]), int(about["num_classes"]), 0.15)
+    for case, estimator in CASES.items():
+        together = here.all(estimator)
+        for batch_size, sizes in ((None, (1,)), (None, (5, 2)), (8, (9, 5)), (16, (14,))):
+            for index in cuts(14, sizes):
+                part = list(estimator.estimate(here.work(index, batch_size=batch_size)))
+                assert part == [together[i] for i in index], f"{case}: batch size {batch_size}, chunk {json.dumps(index)}"
