@@ -204,6 +204,7 @@ def _carry_out(
     if finished and not new:
         ears.note(f"{folder.path}: this run is complete; nothing was recomputed")
         return
+    ledger.settle()
     finish(folder, info, results(samples, tasks, ledger, folder.parts), tasks, ledger.seconds)
 
 

@@ -91,6 +91,10 @@ class Ledger:
         """The samples that lack something, in order."""
         return (i for i in range(len(self._state)) if len(self._sets[self._state[i]]) < len(self._tasks))
 
+    def settle(self) -> None:
+        """Drop what only the work needs: from now on it can say in which parts a sample is, and nothing else."""
+        self._hashes, self._order, self._state = self._hashes[:0], self._order[:0], self._state[:0]
+
     def parts_of(self, index: int) -> list[int]:
         """The numbers of the parts that know a sample, in the order they were written."""
         found: list[int] = []

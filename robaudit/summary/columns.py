@@ -139,7 +139,8 @@ class Columns:
 
     def _or_value(self, column: Column) -> Floats:
         ends = column.numbers()
-        return np.where(np.isnan(ends), self.values, ends)
+        missing = np.isnan(ends)
+        return np.where(missing, self.values, ends) if missing.any() else ends
 
 
 def draws_of(row: Row) -> int:

@@ -18,7 +18,7 @@ from robaudit.numerics.intervals import (
     pooled_measurement_interval,
     quantile_ranks,
 )
-from robaudit.summary.columns import Columns
+from robaudit.summary.columns import Columns, Floats
 from robaudit.summary.groups import QuantityLike, json_values
 
 
@@ -112,10 +112,15 @@ def mean_of(rows: Columns, quantity: QuantityLike, confidence: float = 0.95) -> 
 def quantile_of(rows: Columns, q: float, quantity: QuantityLike, confidence: float = 0.95) -> Quantile:
     """The q-quantile of the values, with both uncertainties."""
     first, last = quantile_ranks(len(rows), q, confidence)
-    lowers, uppers = np.sort(rows.lowers), np.sort(rows.uppers)
-    lower = float(lowers[first - 1]) if first >= 1 else quantity.low
-    upper = float(uppers[last - 1]) if last <= len(rows) else quantity.high
-    measured: tuple[float | None, float | None] = None, None
-    if rows.bounded == len(rows):
-        measured = float(np.quantile(lowers, q)), float(np.quantile(uppers, q))
-    return Quantile(float(np.quantile(rows.values, q)), lower, upper, *measured)
+    below, lower = _ordered(rows.lowers, q, first - 1)
+    above, upper = _ordered(rows.uppers, q, last - 1)
+    measured = (below, above) if rows.bounded == len(rows) else (None, None)
+    ends = quantity.low if lower is None else lower, quantity.high if upper is None else upper
+    return Quantile(float(np.quantile(rows.values, q)), *ends, *measured)
+
+
+def _ordered(numbers: Floats, q: float, place: int) -> tuple[float, float | None]:
+    """The q-quantile of numbers, and the one at a place in their order (None where there is no such place)."""
+    ranked = np.sort(numbers)
+    there = float(ranked[place]) if 0 <= place < len(ranked) else None
+    return float(np.quantile(ranked, q, overwrite_input=True)), there
