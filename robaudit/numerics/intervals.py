@@ -10,6 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
 
+_BLOCK = 2**16  # values at a time: a million need no second copy
+
 
 def clopper_pearson(successes: ArrayLike, trials: ArrayLike, confidence: float = 0.95) -> tuple[Floats, Floats]:
     """The exact (conservative) interval of a binomial proportion: each tail holds at most (1 - confidence)/2, for every p and n.
@@ -79,10 +81,15 @@ def mean_interval(values: ArrayLike, low: float, high: float, confidence: float 
     if x.size == 1:
         return low, high
 
+    inner = float(x.mean())
+    squares = sum(float(np.square(x[i : i + _BLOCK] - inner).sum()) for i in range(0, x.size, _BLOCK))  # about the mean
+
     def end(edge: float, sign: float) -> float:
-        sample = np.append(x, edge) if np.isfinite(edge) else x
-        t = float(stdtrit(sample.size - 1, 0.5 + confidence / 2.0))
-        return float(sample.mean() + sign * t * sample.std(ddof=1) / np.sqrt(sample.size))
+        n, mean, around = x.size, inner, squares
+        if np.isfinite(edge):  # one more value
+            n, mean, around = n + 1, inner + (edge - inner) / (n + 1), squares + (edge - inner) ** 2 * n / (n + 1)
+        t = float(stdtrit(n - 1, 0.5 + confidence / 2.0))
+        return mean + sign * t * float(np.sqrt(around / (n - 1) / n))
 
     return max(low, end(low, -1.0)), min(high, end(high, +1.0))
 

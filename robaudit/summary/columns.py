@@ -12,36 +12,40 @@ from numpy.typing import NDArray
 from robaudit.rows import Row
 
 Floats = NDArray[np.float64]
+_MOST_CODES = 4096  # different numbers
 
 
 class Column:
-    """Numbers in order; 8 bytes each, or nothing as long as all are alike."""
+    """Numbers in order: 2 bytes each as long as they are few different ones, as shares of some thousand votes are, else 8."""
 
     def __init__(self) -> None:
-        self._first, self._count = math.nan, 0
+        self._codes: dict[float, int] = {}
+        self._places = array("H")
         self._all: array[float] | None = None
 
     def __len__(self) -> int:
-        return self._count
+        return len(self._places if self._all is None else self._all)
 
     def append(self, value: float) -> None:
-        """Add one."""
-        if self._count == 0:
-            self._first = value
-        elif self._all is None and value != self._first and not (math.isnan(value) and math.isnan(self._first)):
-            self._all = array("d", [self._first]) * self._count
-        if self._all is not None:
+        """Add one; NaN as :data:`math.nan`."""
+        if self._all is None:
+            self._places.append(self._codes.setdefault(value, len(self._codes)))
+            if len(self._codes) > _MOST_CODES:
+                self._all = array("d", self.numbers().tobytes())
+                self._codes, self._places = {}, array("H")
+        else:
             self._all.append(value)
-        self._count += 1
 
     @property
     def alike(self) -> bool:
         """Whether all are the same number."""
-        return self._all is None
+        return self._all is None and len(self._codes) <= 1
 
     def numbers(self) -> Floats:
-        """All of them; a view where they are stored."""
-        return np.full(self._count, self._first) if self._all is None else np.frombuffer(self._all, dtype=np.float64)
+        """All of them; a view where they are stored as they are."""
+        if self._all is not None:
+            return np.frombuffer(self._all, dtype=np.float64)
+        return np.array(list(self._codes), dtype=np.float64)[np.frombuffer(self._places, dtype=np.uint16)]
 
 
 class Columns:
