@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from robaudit import registry
-from robaudit.budget import chunk_images, memory_limit, room
+from robaudit.budget import chunk_images, memory_limit, needs, room
 from robaudit.checks import BATCH_DEPENDENT
 from robaudit.estimators.engine import Engine, Fitting
 from robaudit.estimators.memory import free_bytes, measured_rows
@@ -18,9 +18,10 @@ from robaudit.models import LogitModel, from_module, load_model
 from robaudit.models.precision import PIXELS
 from robaudit.noise import GaussianNoise
 from robaudit.pace import Pace
-from robaudit.plan import Task
+from robaudit.plan import Task, tasks_of
 from robaudit.spec import AuditSpec
 
+_TIGHT = 2**31  # with less room freed memory is given back while the run goes on, at a cost of some percent of its time
 _STEADY_BYTES = 2**29  # for a chunk whose size is not to depend on what is free, unless that is less
 
 
@@ -60,9 +61,12 @@ def make_engine(spec: AuditSpec, model: LogitModel, noisy: LogitModel, classes: 
     if model.device.type == "cuda":  # what is free differs from run to run
         fits = None if spec.run.deterministic else Fitting(measured_rows(noisy, image))
         return Engine(model, noise, classes, noisy=noisy, fitting=fits)
-    gradients = any("gradients" in chosen.estimator.needs for chosen in registry.build(spec.estimators))
-    fit = fitting_passes(noisy, model if gradients else None, image, classes, room(memory_limit(spec.run.memory)))
-    return Engine(model, noise, classes, noisy=noisy, fitting=fit)
+    estimators = registry.build(spec.estimators)
+    gradients = any("gradients" in chosen.estimator.needs for chosen in estimators)
+    free = room(memory_limit(spec.run.memory))
+    one_image = sum(needs(tasks_of(spec.noise.sigma, estimators), classes, _values(image, model)))
+    fit = fitting_passes(noisy, model if gradients else None, image, classes, max(free - one_image, free // 4))
+    return Engine(model, noise, classes, noisy=noisy, fitting=fit._replace(tight=free < _TIGHT))
 
 
 def make_pace(spec: AuditSpec, engine: Engine, tasks: Sequence[Task], image: torch.Tensor, warnings: Sequence[str]) -> Pace:
@@ -72,8 +76,13 @@ def make_pace(spec: AuditSpec, engine: Engine, tasks: Sequence[Task], image: tor
     depend on the rest of their chunk: where the model looks at the whole batch, and on CUDA (in the last digits) if it shall be
     deterministic.
     """
-    device, dtype = engine.model.device, engine.model.dtype
+    device = engine.model.device
     timed = not (spec.run.deterministic and device.type == "cuda") and not any(BATCH_DEPENDENT in text for text in warnings)
     free = room(memory_limit(spec.run.memory)) - engine.pass_bytes if device.type == "cpu" else free_bytes(device)
-    most = chunk_images(free if timed else min(free, _STEADY_BYTES), tasks, engine.classes, image.numel() * dtype.itemsize // 4)
+    most = chunk_images(free if timed else min(free, _STEADY_BYTES), tasks, engine.classes, _values(image, engine.model))
     return Pace(tasks, engine.classes, image.numel(), most=most, timed=timed)
+
+
+def _values(image: torch.Tensor, model: LogitModel) -> int:
+    """Values of an image, counted as float32."""
+    return image.numel() * model.dtype.itemsize // 4

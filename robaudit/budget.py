@@ -18,7 +18,7 @@ from robaudit.machine_memory import Limit, give_back, limits, used
 if TYPE_CHECKING:
     from robaudit.plan import Task
 
-__all__ = ["Limit", "chunk_images", "is_out_of_memory", "memory_limit", "memory_used", "room"]
+__all__ = ["Limit", "chunk_images", "is_out_of_memory", "memory_limit", "memory_used", "needs", "room"]
 
 _FREE_SHARE = 0.8  # of what is free now, unless the user names an amount: the machine has other work, too
 # Of the room under a limit. The rule counts tensors. What it does not see: the libraries' work space (oneDNN, BLAS), the C library's gaps
@@ -67,13 +67,12 @@ def room(limit: Limit) -> int:
     return max(0, int(_SAFE_SHARE * (limit.bytes - memory_used(limit))))
 
 
-def chunk_images(free: int, tasks: Sequence[Task], classes: int, values: int) -> int:
-    """Images that can be computed at once, 1 at least: a rule of its arguments.
+def needs(tasks: Sequence[Task], classes: int, values: int) -> tuple[int, int]:
+    """Bytes that a chunk takes once, and for each of its images; passes through the network not counted.
 
     Estimators of one noise level share what they hold until the level is done, so their needs add up.
 
     Args:
-        free: bytes for the chunk, passes through the network not counted.
         tasks: every estimator at every noise level.
         classes: number of logits.
         values: of one image: channels * height * width; with float64 pixels twice as many.
@@ -84,7 +83,12 @@ def chunk_images(free: int, tasks: Sequence[Task], classes: int, values: int) ->
         estimator = task.chosen.estimator
         levels[task.sigma] += estimator.held(classes, values)
         once = max(once, estimator.held_once(classes, values))
-    each = max(levels.values(), default=0) + _PIXEL_BYTES * values + _CLEAN_BYTES * classes
+    return once, max(levels.values(), default=0) + _PIXEL_BYTES * values + _CLEAN_BYTES * classes
+
+
+def chunk_images(free: int, tasks: Sequence[Task], classes: int, values: int) -> int:
+    """Images that can be computed at once in so many free bytes, 1 at least: a rule of its arguments, which are those of `needs`."""
+    once, each = needs(tasks, classes, values)
     return max(1, (free - once) // each)
 
 

@@ -230,7 +230,7 @@ def _gradient_warnings(model: LogitModel, x: Tensor) -> Iterator[str]:
         return torch.cat([margin_gradients(model, part, classes[:, 0], classes[:, 1:])[2] for part, classes in parts])
 
     try:
-        u = _in_passes(gradients, len(x), model.name)
+        u = _in_passes(gradients, max(1, min(len(x), rows_by_rule(x.shape[1:], model.device) // 4)), model.name)
     except (ValueError, RuntimeError) as error:
         raise ModelError(model.name, f"gives no gradients ({str(error).strip().splitlines()[0][:200]})", "use mc or softmax") from error
     dead = int((u.square().sum((1, 2)) == 0).sum())

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from robaudit import budget, machine_memory
-from robaudit.budget import chunk_images, is_out_of_memory, memory_limit, memory_used, room, size_text
+from robaudit.budget import chunk_images, is_out_of_memory, memory_limit, memory_used, needs, room, size_text
 from robaudit.control_groups import cached, groups, limit_in
 from robaudit.errors import ModelError, RobauditError, SpecError
 from robaudit.estimators.base import Estimator
@@ -237,6 +237,7 @@ def task(sigma: float, each: int, once: int = 0) -> Task:
 
 def test_images_by_rule() -> None:
     pixels = 24 * 100 + 64 * 10
+    assert needs([task(0.1, 1000, 7), task(0.1, 500, 9), task(0.2, 1200)], 10, 100) == (9, 1500 + pixels)
     assert chunk_images(10 * (1000 + pixels), [task(0.1, 1000)], 10, 100) == 10
     assert chunk_images(10 * (1000 + pixels) - 1, [task(0.1, 1000)], 10, 100) == 9
     assert chunk_images(10 * (3000 + pixels), [task(0.1, 1000), task(0.1, 2000), task(0.2, 2500)], 10, 100) == 10

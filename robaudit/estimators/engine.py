@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
@@ -10,11 +11,13 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from robaudit.machine_memory import give_back
 from robaudit.models import LogitModel
 
 _CPU_VALUES, _CUDA_VALUES = 3 * 2**16, 3 * 2**20
 _CPU_ROWS, _CUDA_ROWS, _FEWEST_ROWS = 128, 4096, 8
 _TAIL = 8
+_TIDY_SECONDS = 0.5
 GRADIENT_BYTES = 2**28
 """Gradients in one pass, at most."""
 
@@ -65,12 +68,14 @@ class Fitting(NamedTuple):
         gradient_rows: the most rows in a pass that is differentiated; likewise.
         gradient_bytes: the most bytes of gradients in one pass.
         bytes: what the larger of the passes takes at its peak.
+        tight: whether memory is so short that freed blocks are to be given back instead of kept.
     """
 
     rows: int | None = None
     gradient_rows: int | None = None
     gradient_bytes: int = GRADIENT_BYTES
     bytes: int = 0
+    tight: bool = False
 
 
 class Engine:
@@ -105,6 +110,7 @@ class Engine:
         self._noisy, self._batch_size, self._fitting = noisy or model, batch_size, fitting or Fitting()
         self.pass_bytes = self._fitting.bytes
         self._halved = False
+        self._tidied = -math.inf
 
     def rows(self, shape: Sequence[int]) -> int:
         """Rows in one forward pass for images of this shape."""
@@ -135,6 +141,7 @@ class Engine:
 
     def logits(self, x: Tensor) -> Tensor:
         """Logits of images (n, channels, height, width), batched; float64 (n, classes)."""
+        self._tidy()
         rows = self.rows(x.shape[1:])
         logits = torch.empty((len(x), self.classes), dtype=torch.float64, device=x.device)  # first: see `CleanPass.of`
         for out, part in zip(logits.split(rows), x.split(rows), strict=True):
@@ -169,6 +176,7 @@ class Engine:
         ``start`` leaves out the first draws (with pairs: an even number of them); :attr:`NoisyBatch.draw` counts from 0 all the same.
         With frames the z_i are coupled.
         """
+        self._tidy()
         standard = self.noise.frames if frames else self.noise.blocks
         per_unit = 2 if pairs else 1
         shape = tuple(x.shape[1:])
@@ -187,6 +195,12 @@ class Engine:
                         buffer[filled:full] = buffer[filled - 1]
                         yield NoisyBatch(buffer[:filled], index // draws, index % draws, buffer[:full])
                         done, filled = done + filled, 0
+
+    def _tidy(self) -> None:
+        """Where memory is short, give back what was freed: the C library keeps it, and its gaps add up (about 10 ms, twice a second)."""
+        if self._fitting.tight and time.monotonic() - self._tidied >= _TIDY_SECONDS:
+            give_back()
+            self._tidied = time.monotonic()
 
 
 def padded(x: Tensor, most: int) -> Tensor:

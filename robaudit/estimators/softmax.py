@@ -40,7 +40,7 @@ class Softmax(Estimator):
 
     def held(self, classes: int, values: int) -> int:
         """Some copies of the margins."""
-        return sizes.RECORD + sizes.logits(1, classes)
+        return sizes.RECORD + 2 * sizes.logits(1, classes)
 
     def estimate(self, work: Work) -> Sequence[Estimate]:
         """softmax_t(f / T) = mv-sigmoid(g / T)."""

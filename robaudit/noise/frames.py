@@ -21,7 +21,7 @@ _PATCHES = {
     24: (24, 2, 1),
     48: (48, 1, 1),
 }
-_AT_ONCE = 512  # patches: on the CPU faster than all at once, and the float64 copies stay small
+_AT_ONCE = 128  # patches: on the CPU faster than all at once, and the float64 copies stay small
 _LARGEST = 3 * 2**17  # values of an image: a frame is 48 of them
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from robaudit.rows import Row
 from robaudit.summary.accuracy import NoisyAccuracy, noisy_accuracy
-from robaudit.summary.columns import Columns
+from robaudit.summary.columns import Columns, Floats
 from robaudit.summary.estimates import Mean, Quantile, Share, mean_of, quantile_of, share
 from robaudit.summary.groups import GroupKey, QuantityLike, json_number, quantity_of, refuse_no_values
 
@@ -120,7 +120,7 @@ def summarise(
 
 def _summary(key: GroupKey, rows: Columns, quantity: QuantityLike, confidence: float) -> GroupSummary:
     refuse_no_values(len(rows), rows.not_finite, str(key))
-    values = rows.values
+    minimum, half, ninety = _least(rows.values)
     return GroupSummary(
         key=key,
         unit=quantity.unit,
@@ -132,11 +132,16 @@ def _summary(key: GroupKey, rows: Columns, quantity: QuantityLike, confidence: f
         mean=mean_of(rows, quantity, confidence),
         median=quantile_of(rows, 0.5, quantity, confidence),
         p05=quantile_of(rows, 0.05, quantity, confidence),
-        minimum=float(values.min()),
-        below_half=share(int((values < 0.5).sum()), len(rows), confidence),
-        below_ninety=share(int((values < 0.9).sum()), len(rows), confidence),
+        minimum=minimum,
+        below_half=share(half, len(rows), confidence),
+        below_ninety=share(ninety, len(rows), confidence),
         noted=rows.noted,
         clean_accuracy=share(rows.correct, rows.judged, confidence) if rows.judged else None,
         noisy_accuracy=noisy_accuracy(rows, confidence),
         confidence=confidence,
     )
+
+
+def _least(values: Floats) -> tuple[float, int, int]:
+    """The smallest value, and how many are below 0.5 and 0.9."""
+    return float(values.min()), int((values < 0.5).sum()), int((values < 0.9).sum())

@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from robaudit.estimators import engine
 from robaudit.estimators.base import Estimate, Estimator
 from robaudit.estimators.engine import Engine, Fitting, rows_by_rule
 from robaudit.estimators.pilot import _fitting, fitting_passes, pass_bytes
@@ -21,7 +22,7 @@ from robaudit.machine_memory import extra_peak
 from robaudit.models import from_module
 from robaudit.noise import GaussianNoise
 from robaudit.noise.frames import orthogonal_frame
-from tests.estimators.tools import build, curved, installed_estimators, work_on
+from tests.estimators.tools import SHAPE, build, curved, installed_estimators, work_on
 
 CPU = torch.device("cpu")
 MB = 10**6
@@ -185,6 +186,19 @@ def test_gradients_of_a_pass_are_bounded() -> None:
     assert plain.gradient_rows((3, 32, 32), 9) == 16
     assert short.gradient_rows((3, 32, 32), 9) == 9
     assert short.gradient_rows((3, 224, 224), 9) == 1
+
+
+@pytest.mark.parametrize(("tight", "times"), [(True, [1, 1, 2]), (False, [0, 0, 0])])
+def test_freed_memory_is_given_back_now_and_then_where_it_is_short(tight: bool, times: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    given, now, found = [], [100.0], []
+    monkeypatch.setattr(engine, "give_back", lambda: given.append(now[0]))
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    asked = Engine(from_module(curved()), GaussianNoise(0, CPU), 4, fitting=Fitting(tight=tight))
+    for seconds in (0.0, 0.1, 1.0):
+        now[0] += seconds
+        asked.logits(torch.zeros(1, *SHAPE))
+        found.append(len(given))
+    assert found == times
 
 
 def line(fixed: int, each: int, log: list[int] | None = None) -> Callable[[int], int]:
