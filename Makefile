@@ -32,10 +32,10 @@ demo: $(VENV)/installed
 	$(BIN)/robaudit demo
 
 test: $(VENV)/installed-test
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
 slow: $(VENV)/installed-test
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal -m slow
 
 check: $(VENV)/installed-test
 	$(BIN)/ruff format --check .

@@ -201,11 +201,11 @@ def _carry_out(
     pace = make_pace(spec, engine, tasks, ready.image, ready.check.warnings)
     with ears.until_interrupted():
         new = Loop(folder.parts, samples, engine, ledger, pace, on_error, ears, ready.workers).run()
-    if finished and not new:
-        ears.note(f"{folder.path}: this run is complete; nothing was recomputed")
-        return
-    ledger.settle()
-    finish(folder, info, results(samples, tasks, ledger, folder.parts), tasks, ledger.seconds)
+        if new or not finished:
+            ledger.settle()
+            finish(folder, info, results(samples, tasks, ledger, folder.parts), tasks, ledger.seconds)
+            return
+    ears.note(f"{folder.path}: this run is complete; nothing was recomputed")
 
 
 def _history(old: Mapping[str, Any] | None, command: str | None, device: torch.device) -> dict[str, Any]:
