@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,19 +22,18 @@ from robaudit.deterministic import deterministic
 from robaudit.errors import ModelError, NothingLeftError, RunError
 from robaudit.estimators.engine import Engine
 from robaudit.finish import finish
-from robaudit.identity import base_identity, identity
 from robaudit.ledger import Ledger
 from robaudit.locks import Lock, locked
 from robaudit.loop import Loop, OnError
-from robaudit.models import LogitModel
 from robaudit.models.precision import for_noisy_passes, rounded_products
 from robaudit.plan import Task, tasks_of
 from robaudit.precision_check import precision_effects
 from robaudit.progress import Listener, Silent
-from robaudit.provenance import device_name, pick_device, plugins, versions
+from robaudit.provenance import pick_device, plugins
 from robaudit.results import results
 from robaudit.resume import default_out, existing_info, extended, refuse_another_machine, refuse_changed_data, refuse_other_options
-from robaudit.run_folder import SCHEMA_VERSION, RunFolder, label_of
+from robaudit.run_document import first_info, history
+from robaudit.run_folder import RunFolder, label_of
 from robaudit.runlog import Logged
 from robaudit.runs import Run, read_run
 from robaudit.spec import AuditSpec
@@ -74,6 +72,8 @@ def audit(
         RobauditError: spec, model, data or run folder are not usable (see its children).
         NothingLeftError: every sample was skipped.
     """
+    if on_error not in ("stop", "skip"):
+        raise RunError(f"on_error={on_error!r}", "is neither 'stop' nor 'skip'", "give one of them")
     asked = load_spec(Path(spec)) if isinstance(spec, str | Path) else spec
     ears = Logged(listener or Silent())
     with closing(ears):
@@ -185,11 +185,11 @@ def _carry_out(
         ledger.take(number, part)
     device = engine.model.device
     info = {
-        **_info(spec, engine.model, samples, device, ready.check),
+        **first_info(spec, engine.model, samples, device, ready.check),
         "batch_rows": engine.rows(ready.image.shape),
         **ready.effects,
         "plugins": plugins([task.chosen for task in tasks]),
-        **_history(old, command, device),
+        **history(old, command, device),
     }
     complete = old is not None and old["status"] == "complete"
     finished = old is not None and complete and old["identity"] == info["identity"] and folder.whole(old)
@@ -206,14 +206,6 @@ def _carry_out(
             finish(folder, info, results(samples, tasks, ledger, folder.parts), tasks, ledger.seconds)
             return
     ears.note(f"{folder.path}: this run is complete; nothing was recomputed")
-
-
-def _history(old: Mapping[str, Any] | None, command: str | None, device: torch.device) -> dict[str, Any]:
-    """When the run began, and all its sessions, this one included."""
-    now = _now()
-    session = {"started": now, "command": command, "device": device_name(device), "robaudit": versions()["robaudit"]}
-    before = [] if old is None else old.get("sessions", [])
-    return {"started": now if old is None else old["started"], "command": command, "sessions": [*before, session]}
 
 
 def _effects(spec: AuditSpec, engine: Engine, dataset: Dataset, ears: Listener, *, skip_bad: bool) -> dict[str, Any]:
@@ -237,44 +229,3 @@ def _say(check: InputCheck, ears: Listener) -> None:
         ears.note("no labels: accuracy is not measured")
     for text in check.warnings:
         ears.warn(text)
-
-
-def _info(spec: AuditSpec, model: LogitModel, dataset: Dataset, device: torch.device, check: InputCheck) -> dict[str, Any]:
-    document = spec.document()
-    names = dataset.class_names
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "status": "running",
-        "name": spec.name,
-        "spec": document,
-        "spec_folder": str(spec.base_dir),
-        "identity": identity(document),
-        "base_identity": base_identity(document),
-        "seed": spec.run.seed,
-        "device": device_name(device),
-        "versions": versions(),
-        "model": {"name": model.name, "format": model.format, "sha256": model.sha256, "classes": check.classes, "notes": list(model.notes)},
-        "data": {"where": dataset.where, "class_names": None if names is None else list(names)},
-        "noise": _noise_words(spec),
-        "warnings": list(check.warnings),
-    }
-
-
-def _noise_words(spec: AuditSpec) -> str:
-    """How noise and normalisation are applied, in the words every report prints."""
-    model = spec.model
-    clip = "then clipped to [0, 1]" if spec.noise.clip else "not clipped"
-    normal = (
-        f"mean {_listed(model.mean)} and std {_listed(model.std)} applied after it"
-        if model.mean or model.std
-        else "no mean/std applied after it"
-    )
-    return f"{spec.noise.kind} noise added to pixels in [0, 1], {clip}; {normal}"
-
-
-def _listed(values: tuple[float, ...]) -> str:
-    return "[" + ", ".join(f"{v:.4g}" for v in values) + "]" if values else "none"
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -9,12 +9,13 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from robaudit.errors import RunError
 
+SEAL = "checksum"
 _LEFTOVER = re.compile(r"\..+\.[0-9a-f]{16}\.tmp", re.DOTALL)
 
 
@@ -131,6 +132,29 @@ def expanded(written: str) -> Path:
 def json_bytes(document: object) -> bytes:
     """JSON as we write it: indented, UTF-8, newline at the end, no NaN."""
     return (json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+
+def sealed(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The document with a checksum of all the rest as its last key."""
+    return {**document, SEAL: _digest(document)}
+
+
+def unsealed(document: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """The inverse of :func:`sealed`; one without a checksum is taken as it is.
+
+    Raises:
+        RunError: it is not as it was written.
+    """
+    rest = {key: value for key, value in document.items() if key != SEAL}
+    if SEAL in document and document[SEAL] != _digest(rest):
+        remedy = f"restore it or run the audit again in another folder (who edits it by hand removes the key {SEAL!r})"
+        raise RunError(str(path), "is damaged (its checksum does not match)", remedy)
+    return rest
+
+
+def _digest(document: Mapping[str, Any]) -> str:
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def read_json(path: Path) -> Any:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 import torch
 
+from robaudit.before import Before, KnownParts
 from robaudit.budget import is_out_of_memory
 from robaudit.chunk import Chunk, Refused, Step, steps
 from robaudit.datasets.ahead import read_ahead
@@ -18,7 +19,7 @@ from robaudit.errors import DataError, ModelError, RobauditError, RunError, Samp
 from robaudit.estimators.engine import Engine
 from robaudit.ledger import Ledger
 from robaudit.pace import Pace
-from robaudit.parts import HeldPart, PartRecord, Skip
+from robaudit.parts import PartRecord, Skip
 from robaudit.progress import Listener
 from robaudit.provenance import image_digest
 from robaudit.rows import Row
@@ -27,15 +28,11 @@ OnError = Literal["stop", "skip"]
 _MOST_SKIPS = 1024
 
 
-class Parts(Protocol):
+class Parts(KnownParts, Protocol):
     """Takes what a loop computes, part by part, and gives it back."""
 
     def write(self, record: PartRecord) -> int:
         """Add a part; returns its number."""
-        ...
-
-    def held(self, number: int) -> HeldPart:
-        """A part with what it knows of each sample."""
         ...
 
 
@@ -82,6 +79,9 @@ class Loop:
     _new: _Unwritten = field(default_factory=_Unwritten, init=False)
     _cost: float = field(default=0.0, init=False)
     _paid: float = field(default=0.0, init=False)
+
+    def __post_init__(self) -> None:
+        self._before = Before(self.ledger, self.parts, self.dataset.where)
 
     def run(self) -> int:
         """Compute and write what is missing; returns how many parts that took.
@@ -188,7 +188,7 @@ class Loop:
             self._new.rows = [row for row in self._new.rows if row.sample_id not in gone]
             chunk.samples = [sample for sample in chunk.samples if sample.id not in gone]
         if step.task is None:
-            self._refuse_another_model(chunk.samples, step.predicted)
+            self._before.refuse_another_model(chunk.samples, step.predicted)
             self._new.images.update((sample.id, image_digest(sample)) for sample in chunk.samples)
         self._new.rows += step.rows
         self._new.seconds[step.key] = self._new.seconds.get(step.key, 0.0) + step.seconds
@@ -236,26 +236,8 @@ class Loop:
             return None
         if found.id != self.dataset.sample_id(index):
             raise DataError(self.dataset.where, f"sample {index} is {found.id!r} and {self.dataset.sample_id(index)!r}", "give it one id")
-        for number in self.ledger.parts_of(index)[:1]:
-            digest = self.parts.held(number).record.images.get(found.id)
-            if digest is not None and digest != image_digest(found):
-                raise RunError(f"{self.dataset.where}: {found.id}", "this image has changed since the run began", "choose another --out")
+        self._before.refuse_another_image(index, found)
         return found
-
-    def _refuse_another_model(self, samples: Sequence[Sample], predicted: Sequence[int]) -> None:
-        """A sample that has rows already must have the label and the prediction they were made with.
-
-        Raises:
-            RunError: it has not: the data, the model's code or what it runs on has changed.
-        """
-        for sample, now in zip(samples, predicted, strict=True):
-            index = self.ledger.index(sample.id)
-            for number in [] if index is None else self.ledger.parts_of(index)[:1]:
-                rows = self.parts.held(number).rows.get(sample.id, ())
-                for label, then in {(row.label, row.predicted) for row in rows} - {(sample.label, now)}:
-                    what = f"the label was {label} and is {sample.label}" if label != sample.label else f"was predicted {then} and is {now}"
-                    remedy = "data, the model's code or the machine has changed since: choose another --out"
-                    raise RunError(f"{self.dataset.where}: {sample.id}", what, remedy)
 
     def _refuse(self, error: SampleError, sample_id: str, at: Refused | None = None) -> None:
         if self.on_error == "stop":

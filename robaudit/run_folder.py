@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from robaudit.errors import RunError
-from robaudit.files import file_sha256, json_bytes, read_json, remove_leftovers, write_atomically
+from robaudit.files import file_sha256, json_bytes, read_json, remove_leftovers, sealed, unsealed, write_atomically
 from robaudit.parts import PartFiles
 from robaudit.rows import Row
 from robaudit.run_info import check_info
@@ -60,7 +60,7 @@ class RunFolder:
             raise RunError(str(self.path), f"cannot be made a run folder: {error.strerror or error}", "choose another --out") from error
 
     def info(self) -> dict[str, Any]:
-        """run.json, checked for its version and its keys.
+        """run.json without its checksum, checked for that, its version and its keys.
 
         Raises:
             RunError: it is missing, damaged or of another version.
@@ -69,6 +69,7 @@ class RunFolder:
         info = read_json(self.path / "run.json")
         if not isinstance(info, dict) or info.get("schema_version") != SCHEMA_VERSION:
             raise RunError(where, f"is not of schema version {SCHEMA_VERSION}", "read it with the robaudit that wrote it")
+        info = unsealed(info, self.path / "run.json")
         lacking = [key for key in (*_ALWAYS, *(_COMPLETE if info.get("status") == "complete" else ())) if key not in info]
         if lacking:
             raise RunError(where, f"is damaged (it lacks {lacking[0]!r})", "run the audit again in another folder")
@@ -96,7 +97,7 @@ class RunFolder:
 
     def write_info(self, info: Mapping[str, Any]) -> None:
         """Write run.json."""
-        write_atomically(self.path / "run.json", json_bytes(info), self.parts.guard)
+        write_atomically(self.path / "run.json", json_bytes(sealed(info)), self.parts.guard)
 
 
 def _is_begun(path: Path) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,12 @@ def save_npz(path: Path, *, count: int = 4, shape: tuple[int, ...] = (1, 8, 8), 
     found = np.arange(count) % 10 if labels is None else np.asarray(labels)
     np.savez(path, **{"images": images, "labels": found, **arrays})
     return path
+
+
+def read_info(run: Path) -> dict[str, Any]:
+    """run.json without its checksum, to be changed and written by hand."""
+    info = json.loads((run / "run.json").read_text(encoding="utf-8"))
+    return {key: value for key, value in info.items() if key != "checksum"}
 
 
 def tree(folder: Path) -> dict[str, bytes | None]:

@@ -189,3 +189,9 @@ IMPORTS = {
 def test_imports(code: str) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120)
     assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+def test_what_to_do_at_an_unusable_sample_is_one_of_two(tmp_path: Path) -> None:
+    with pytest.raises(robaudit.RobauditError, match="on_error='foo': is neither 'stop' nor 'skip'"):
+        robaudit.audit(write(tmp_path, digits()), out=tmp_path / "run", on_error="foo")  # type: ignore[arg-type]
+    assert not (tmp_path / "run").exists()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import json
 import os
 import shutil
 import signal
@@ -12,13 +13,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from robaudit.errors import RunError
-from robaudit.files import read_with_checksum, remove_leftovers, with_checksum, write_atomically, writing
+from robaudit.files import read_with_checksum, remove_leftovers, sealed, unsealed, with_checksum, write_atomically, writing
 from robaudit.locks import locked
 
 REPLACED = r"was removed or replaced while robaudit was writing here; choose another --out"
@@ -304,3 +306,12 @@ def test_a_child_that_leaves_the_block_does_not_unlock(tmp_path: Path) -> None:
         os.waitpid(child, 0)
         with pytest.raises(RunError, match="another robaudit is writing here"), locked(tmp_path):
             pytest.fail("this process holds it")
+
+
+@given(st.dictionaries(st.text(), st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()))
+def test_a_sealed_document_comes_back_and_a_changed_one_does_not(document: dict[str, Any]) -> None:
+    document.pop("checksum", None)
+    written = json.loads(json.dumps(sealed(document)))
+    assert unsealed(written, Path("run.json")) == document
+    with pytest.raises(RunError, match="checksum does not match"):
+        unsealed({**written, "another": 1 if "another" not in document else [document["another"]]}, Path("run.json"))

@@ -21,7 +21,7 @@ from robaudit.reports.csv_text import read_rows, rows_csv
 from robaudit.reports.json_text import read_rows_json, rows_json
 from robaudit.rows import LARGEST, Row
 from robaudit.runs import read_run
-from tests.specs import digits, write
+from tests.specs import digits, read_info, write
 
 quickly = settings(max_examples=40, deadline=5_000, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -205,7 +205,7 @@ def shows(run: Path, name: str, text: str) -> None:
     content = text.encode("utf-8", "surrogatepass")
     (copy / name).write_bytes(content)
     if name == "samples.json":
-        info = json.loads((copy / "run.json").read_text())
+        info = read_info(copy)
         info["files"][name] = hashlib.sha256(content).hexdigest()
         (copy / "run.json").write_text(json.dumps(info))
     try:

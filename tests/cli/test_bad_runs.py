@@ -13,7 +13,7 @@ import pytest
 from robaudit import audit, load_spec
 from robaudit.locks import locked
 from tests.cli.conftest import Refuse
-from tests.specs import digits, write
+from tests.specs import digits, read_info, write
 
 READERS = ("show", "bias-report", "flag-samples")
 
@@ -34,7 +34,7 @@ def run(finished: Path, tmp_path: Path) -> Path:
 
 
 def change_info(run: Path, **values: Any) -> None:
-    info = json.loads((run / "run.json").read_text()) | values
+    info = read_info(run) | values
     (run / "run.json").write_text(json.dumps({key: value for key, value in info.items() if value is not None}))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import RunCli
-from tests.specs import digits, write
+from tests.specs import digits, read_info, write
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_an_interrupted_extension_goes_on(run: Path, run_cli: RunCli, monkeypatc
     assert len(parts) > 3
     parts[-1].unlink()
     (run / "samples.csv").unlink()
-    info = json.loads((run / "run.json").read_text())
+    info = read_info(run)
     (run / "run.json").write_text(json.dumps({**info, "status": "running"}))
     code, _, err = run_cli(*wide)
     assert code == 0

@@ -13,7 +13,7 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from tests.conftest import RunCli
-from tests.specs import WEIGHTS, digits, save_npz, write
+from tests.specs import WEIGHTS, digits, read_info, save_npz, write
 
 ESTIMATORS = [{"mc": {"samples": 50}}, "logit_gaussian", "taylor", {"mmse": {"samples": 4}}]
 
@@ -33,7 +33,7 @@ def change(run: Path, index: int, **values: Any) -> str:
     row = document["rows"][index]
     row.update({key: value(row[key]) if callable(value) else value for key, value in values.items()})
     path.write_text(json.dumps(document))
-    about = json.loads((run / "run.json").read_text())
+    about = read_info(run)
     about["files"]["samples.json"] = hashlib.sha256(path.read_bytes()).hexdigest()
     (run / "run.json").write_text(json.dumps(about))
     return str(row["sample_id"])
@@ -148,7 +148,7 @@ def test_export_gives_the_same_bytes(run: Path, run_cli: RunCli) -> None:
 
 
 def test_export_of_an_unfinished_run_gives_what_there_is(run: Path, run_cli: RunCli) -> None:
-    about = json.loads((run / "run.json").read_text())
+    about = read_info(run)
     (run / "run.json").write_text(json.dumps({**about, "status": "running"}))
     whole = (run / "samples.csv").read_text()
     code, out, err = run_cli("export", run)

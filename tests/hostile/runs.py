@@ -17,7 +17,7 @@ from robaudit import audit, load_spec
 from robaudit.rows import COLUMNS
 from tests.hostile.case import Case
 from tests.hostile.data import SPECIAL, place
-from tests.specs import digits, write
+from tests.specs import digits, read_info, write
 
 HEAD = f'{{"schema_version": 1,\n"columns": {json.dumps(COLUMNS)},\n"rows": [\n'.encode()
 READERS = ("show", "bias-report", "flag-samples")
@@ -48,7 +48,7 @@ def info(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], None]:
 
     def make(folder: Path) -> None:
         path = run_folder(folder) / "run.json"
-        document = json.loads(path.read_text())
+        document = read_info(path.parent)
         change(document)
         path.write_text(json.dumps(document))
 
@@ -78,7 +78,7 @@ def samples(content: object) -> Callable[[Path], None]:
         run = run_folder(folder)
         data = content if isinstance(content, bytes) else laid_out(content) if isinstance(content, dict) else json.dumps(content).encode()
         (run / "samples.json").write_bytes(data)
-        document = json.loads((run / "run.json").read_text())
+        document = read_info(run)
         document["files"]["samples.json"] = hashlib.sha256(data).hexdigest()
         (run / "run.json").write_text(json.dumps(document))
 
