@@ -56,15 +56,23 @@ def writing(path: Path, check: Callable[[], None] | None = None) -> Iterator[Sin
     Raises:
         RunError: the file system refuses (full, read-only, gone).
     """
-    with _refusals(path):
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    check = check or _nothing
     try:
-        if check is not None:
+        with _refusals(path):
+            folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
             check()
-        with _writing_in(folder, path) as sink:
-            yield sink
-    finally:
-        os.close(folder)
+            with _writing_in(folder, path) as sink:
+                yield sink
+        finally:
+            os.close(folder)
+    except RunError:
+        check()  # a folder that is gone is the reason, whatever was refused
+        raise
+
+
+def _nothing() -> None:
+    """Ask for nothing."""
 
 
 @contextlib.contextmanager

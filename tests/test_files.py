@@ -315,3 +315,12 @@ def test_a_sealed_document_comes_back_and_a_changed_one_does_not(document: dict[
     assert unsealed(written, Path("run.json")) == document
     with pytest.raises(RunError, match="checksum does not match"):
         unsealed({**written, "another": 1 if "another" not in document else [document["another"]]}, Path("run.json"))
+
+
+def test_a_folder_that_goes_in_the_middle_of_a_write(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    with locked(folder) as lock, pytest.raises(RunError, match=REPLACED), writing(folder / "part", lock.check) as sink:
+        sink.write(b"rows")
+        shutil.rmtree(folder)
+    assert not folder.exists()
