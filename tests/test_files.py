@@ -320,7 +320,12 @@ def test_a_sealed_document_comes_back_and_a_changed_one_does_not(document: dict[
 def test_a_folder_that_goes_in_the_middle_of_a_write(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     folder.mkdir()
-    with locked(folder) as lock, pytest.raises(RunError, match=REPLACED), writing(folder / "part", lock.check) as sink:
-        sink.write(b"rows")
-        shutil.rmtree(folder)
+
+    def write(lock: Lock) -> None:
+        with writing(folder / "part", lock.check) as sink:
+            sink.write(b"rows")
+            shutil.rmtree(folder)
+
+    with locked(folder) as lock, pytest.raises(RunError, match=REPLACED):
+        write(lock)
     assert not folder.exists()

@@ -110,7 +110,7 @@ class Rig:
 def results(run: Path) -> dict[str, Any]:
     """What must be the same in every run of a spec; its times and its history are left out."""
     info = json.loads((run / "run.json").read_text())
-    for key in ("started", "finished", "seconds", "command", "sessions"):
+    for key in ("started", "finished", "seconds", "command", "sessions", "checksum"):
         info.pop(key)
     info["totals"].pop("seconds")
     return {**{name: (run / name).read_bytes() for name in OUTPUTS}, "run.json": info}
