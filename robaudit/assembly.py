@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 
 import torch
 from torch import nn
@@ -67,6 +68,19 @@ def make_engine(spec: AuditSpec, model: LogitModel, noisy: LogitModel, classes: 
     one_image = sum(needs(tasks_of(spec.noise.sigma, estimators), classes, _values(image, model)))
     fit = fitting_passes(noisy, model if gradients else None, image, classes, max(free - one_image, free // 4))
     return Engine(model, noise, classes, noisy=noisy, fitting=fit._replace(tight=free < _TIGHT))
+
+
+def on_stream(engine: Engine, seed: int, stream: str) -> Engine:
+    """The same engine with noise of its own: independent of that of the run, and of other streams.
+
+    Args:
+        engine: model, noise and sizes of the run.
+        seed: the run's seed.
+        stream: the name of the stream.
+    """
+    other = copy(engine)
+    other.noise = GaussianNoise(seed, engine.model.device, engine.model.dtype, stream=stream)
+    return other
 
 
 def make_pace(spec: AuditSpec, engine: Engine, tasks: Sequence[Task], image: torch.Tensor, warnings: Sequence[str]) -> Pace:

@@ -84,7 +84,7 @@ def audit(
             asked = extended(asked, old, str(folder.path))
         device = pick_device(asked.run.device)
         with deterministic(asked.run.deterministic, device), rounded_products(asked.run.precision == "tf32"):
-            ready = _prepare(asked, old, folder, model, dataset, device, ears, trust=trust, skip_bad=on_error == "skip")
+            ready = prepare(asked, old, str(folder.path), model, dataset, device, ears, trust=trust, skip_bad=on_error == "skip")
             folder.create()
             with locked(folder.path) as lock:
                 _carry_out(ready, folder, old, on_error, ears, command, lock)
@@ -96,7 +96,7 @@ def audit(
 
 
 @dataclass(frozen=True, slots=True)
-class _Ready:
+class Ready:
     """An audit whose parts fit each other.
 
     Attributes:
@@ -120,10 +120,10 @@ class _Ready:
     effects: Mapping[str, Any]
 
 
-def _prepare(
+def prepare(
     spec: AuditSpec,
     old: Mapping[str, Any] | None,
-    folder: RunFolder,
+    where: str,
     model: nn.Module | None,
     dataset: Dataset | None,
     device: torch.device,
@@ -131,15 +131,29 @@ def _prepare(
     *,
     trust: bool,
     skip_bad: bool,
-) -> _Ready:
-    """Load and check everything before anything dear is computed or written."""
+) -> Ready:
+    """Load and check everything before anything dear is computed or written.
+
+    Args:
+        spec: what is asked.
+        old: run.json of the run that goes on, if one does.
+        where: its folder, for messages.
+        model, dataset: in place of those the spec names, if given.
+        device: where to compute.
+        ears: hears notes and warnings.
+        trust: allow Python code that the spec names.
+        skip_bad: look past unusable samples.
+
+    Raises:
+        RobauditError: they are missing, damaged, or do not fit each other.
+    """
     estimators = registry.build(spec.estimators)
     samples = dataset if dataset is not None else open_dataset(spec.dataset, base_dir=spec.base_dir, trust=trust)
     if len(samples) == 0:
         raise NothingLeftError(samples.where, "the data set is empty", "give it samples")
     network = make_model(spec, model, device, trust=trust)
     if old is not None:
-        refuse_another_machine(old, network, device, str(folder.path), ears)
+        refuse_another_machine(old, network, device, where, ears)
     for text in network.notes:
         ears.note(text)
     needs_gradients = [chosen.label for chosen in estimators if "gradients" in chosen.estimator.needs]
@@ -152,7 +166,7 @@ def _prepare(
     _say(check, ears)
     image = next(first_samples(samples, 1, skip_bad=skip_bad)).pixels
     engine = make_engine(spec, network, noisy, check.classes, image)
-    return _Ready(
+    return Ready(
         spec=spec,
         tasks=tasks_of(spec.noise.sigma, estimators),
         samples=samples,
@@ -165,7 +179,7 @@ def _prepare(
 
 
 def _carry_out(
-    ready: _Ready, folder: RunFolder, old: Mapping[str, Any] | None, on_error: OnError, ears: Logged, command: str | None, lock: Lock
+    ready: Ready, folder: RunFolder, old: Mapping[str, Any] | None, on_error: OnError, ears: Logged, command: str | None, lock: Lock
 ) -> None:
     """Compute what the run folder, which is locked, lacks, and write its outputs.
 

@@ -176,7 +176,7 @@ def _differences(run: Run, row: Row, now: Row) -> Iterator[Difference]:
     moved = _moved(row.votes, now.votes)
     if moved > _VOTES:
         yield Difference(row, "votes", row.votes, now.votes)
-    if row.votes is not None and row.interval == "clopper-pearson" and row.predicted < len(row.votes):
+    if row.votes is not None and row.interval in ("clopper-pearson", "confidence-sequence") and row.predicted < len(row.votes):
         slack = moved / max(1, draws_of(row))  # a value made of votes moves with them
         if abs(row.value - row.votes[row.predicted] / max(1, draws_of(row))) > ABSOLUTE:
             yield Difference(row, "value", row.value, row.votes[row.predicted] / max(1, draws_of(row)))

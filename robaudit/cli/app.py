@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from robaudit.cli import bias_report, demo, estimate, estimators, export, flag_samples, schema, show, verify
+from robaudit.cli import bias_report, demo, estimate, estimators, export, flag_samples, plan, schema, show, validate, verify
 
 app = typer.Typer(
     name="robaudit",
@@ -40,5 +40,7 @@ app.command("bias-report")(bias_report.bias_report)
 app.command("flag-samples")(flag_samples.flag_samples)
 app.command("export")(export.export)
 app.command("verify")(verify.verify)
+app.command("validate")(validate.validate)
+app.command("plan")(plan.plan)
 app.command("estimators")(estimators.estimators)
 app.command("schema")(schema.schema)

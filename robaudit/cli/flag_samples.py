@@ -20,7 +20,12 @@ class Only(StrEnum):
 
 def flag_samples(
     run: RunArgument,
-    below: Annotated[float, typer.Option(help="Flag the samples whose value is below it.")] = 0.5,
+    below: Annotated[
+        float | None,
+        typer.Option(
+            help="Flag the samples whose value is below it (log10_p_fail: above it). Default: 0.5; log10_p_fail: -0.3.", show_default=False
+        ),
+    ] = None,
     bottom: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="List the N least robust samples instead, below it or not.")
     ] = None,
@@ -43,14 +48,14 @@ def flag_samples(
     from robaudit.cli.printing import emit
     from robaudit.reports.flags_table import flags_csv, flags_table
     from robaudit.runs import read_run
-    from robaudit.summary.flags import flag
+    from robaudit.summary.flags import flag, usual_threshold
 
     opened = read_run(run)
     groups = opened.groups(estimator or (), sigmas(sigma))
     found = [
         flag(
             rows,
-            below=below,
+            below=usual_threshold(opened.quantities[rows[0].quantity]) if below is None else below,
             bottom=bottom,
             top=top,
             per_class=per_class,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -41,6 +42,9 @@ P_ROBUST = Quantity("p_robust", "probability", 0.0, 1.0)
 
 CONFIDENCE = Quantity("confidence", "score", 0.0, 1.0)
 """A softmax score of the clean image: no noise enters it, so it is no probability of robustness."""
+
+LOG10_P_FAIL = Quantity("log10_p_fail", "log10 of a probability", -math.inf, 0.0, higher_is_better=False)
+"""log10 P[argmax f(x + eps) != argmax f(x)] = log10(1 - p_robust): -6 is one failure in a million noisy images."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from robaudit.numerics.normal import normal_cdf
-from robaudit.numerics.rowwise import hypot, variance_over
+from robaudit.numerics.rowwise import hypot, mean_over, variance_over
 
 _EDGE = 1e-15
 
@@ -65,11 +65,15 @@ def jackknife(
     inverse: Callable[[Tensor], Tensor],
     confidence: float = 0.95,
 ) -> Spread:
-    """Delete-one-group jackknife with Student's t on a transformed scale.
+    """Delete-one-group jackknife with Student's t on a transformed scale, wide enough for the bias it sees.
 
-    With g groups and y_j the transformed estimate without group j: se_y^2 = (g - 1)/g sum_j (y_j - mean y)^2, interval
-    inverse(y +- t_{g-1} se_y), and std_error the same formula on the plain scale. The groups are taken as equal in size
-    (they differ by at most one draw or pair).
+    With g groups, the transformed estimate y and y_j, that without group j: se_y^2 = (g - 1)/g sum_j (y_j - mean y)^2, and
+    (g - 1)(mean y - y) estimates the bias of so few draws, y less the value at infinitely many, up to order 1/n^2. The interval holds both
+    Tukey's, whose centre has that bias taken out, and the one around the estimate itself:
+
+        inverse([min(y, y') - t_{g-1} se_y, max(y, y') + t_{g-1} se_y]),   y' = y - (g - 1)(mean y - y)
+
+    std_error is the formula for se on the plain scale. The groups are taken as equal in size (they differ by at most one draw or pair).
 
     Args:
         value: estimates in [0, 1] (n,).
@@ -78,7 +82,9 @@ def jackknife(
         confidence: of the two-sided interval.
 
     Returns:
-        value clamped into its own interval's range, bounds and standard error; no bounds with fewer than two groups.
+        value, bounds that hold it and standard error; no bounds with fewer than two groups.
+
+    Source: Quenouille, Biometrika 43 (1956) for the bias; Tukey, Annals of Mathematical Statistics 29 (1958) for the interval.
     """
     groups = len(left_out)
     if groups < 2:
@@ -91,5 +97,7 @@ def jackknife(
     factor = (groups - 1) / groups
     se_y, se_p = ((factor * (groups - 1) * variance_over(x, 0)).sqrt() for x in (y, p))
     centre = scale(value.clamp(_EDGE, 1 - _EDGE))
-    lower, upper = inverse(centre - quantile * se_y), inverse(centre + quantile * se_y)
+    corrected = centre - (groups - 1) * (mean_over(y, 0) - centre)
+    lower = inverse(torch.minimum(centre, corrected) - quantile * se_y)
+    upper = inverse(torch.maximum(centre, corrected) + quantile * se_y)
     return Spread(value, torch.minimum(lower, value), torch.maximum(upper, value), se_p)

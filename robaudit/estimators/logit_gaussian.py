@@ -160,7 +160,7 @@ class SkewReview:
 
     def add(self, row: Row) -> None:
         """Take one more row."""
-        if row.details is not None and 0.001 < row.value < 0.999:
+        if row.details is not None and "skewness" in row.details and 0.001 < row.value < 0.999:
             self._row = row
             self._skewness.append(row.details["skewness"])
 

@@ -24,12 +24,14 @@ class GaussianNoise:
         seed: the run's seed.
         device: where the draws are made; CPU and CUDA streams differ from each other.
         dtype: of the draws.
+        stream: a name for draws that are independent of those without one, whatever the seed: what checks a run must not share its noise.
     """
 
     kind = "gaussian"
 
-    def __init__(self, seed: int, device: torch.device, dtype: torch.dtype = torch.float32) -> None:
+    def __init__(self, seed: int, device: torch.device, dtype: torch.dtype = torch.float32, *, stream: str = "") -> None:
         self._seed, self._device, self._dtype = seed, device, dtype
+        self._name = f"{self.kind} {stream} stream" if stream else self.kind
         self._generator = generator(device)
         self._frames: OrderedDict[tuple[str, int, tuple[int, ...]], Tensor] = OrderedDict()
 
@@ -38,7 +40,7 @@ class GaussianNoise:
 
         Draws are made in float32 whatever the dtype, so that fp32 and fp64 runs see the same noise.
         """
-        key = stream_key(self._seed, self.kind, sample_id)
+        key = stream_key(self._seed, self._name, sample_id)
         size = block_size(torch.Size(shape).numel())
         for block in range(start // size, -(-(start + draws) // size)):
             self._generator.manual_seed(block_seed(key, block))
@@ -62,7 +64,7 @@ class GaussianNoise:
         name = sample_id, number, shape
         if name not in self._frames:
             channels, height, width = shape
-            self._generator.manual_seed(block_seed(stream_key(self._seed, f"{self.kind} frames", sample_id), number))
+            self._generator.manual_seed(block_seed(stream_key(self._seed, f"{self._name} frames", sample_id), number))
             self._frames[name] = orthogonal_frame((channels, height, width), self._generator)
             while len(self._frames) > 1 and sum(frame.nbytes for frame in self._frames.values()) > _KEPT_BYTES:
                 self._frames.popitem(last=False)

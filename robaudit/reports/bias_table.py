@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import fields
 from typing import Any
@@ -64,18 +65,19 @@ def _build(bias: ClassBias, quantity: QuantityLike, narrow: bool) -> Iterable[Re
     yield from heading(bias.key, bias.unit, bias.higher_is_better, str(bias.key), f"by {classes}")
     table = base_table(narrow)
     table.add_column("class", no_wrap=True)
-    for name in ("n", "mean [95% interval]", "error", "25%", "50%", "75%", f"< {bias.threshold:g}", "p", ""):
+    share = (f"< {bias.threshold:g}",) if bias.threshold <= quantity.high else ()
+    for name in ("n", "mean [95% interval]", "error", "25%", "50%", "75%", *share, "p", ""):
         table.add_column(name, justify="right" if name else "left", no_wrap=not name.startswith("mean"))
     for one in sorted(bias.classes, key=lambda one: one.mean.value if bias.higher_is_better else -one.mean.value):
         differs = one.differs if one.differs in ("lower", "higher") else ""
-        table.add_row(*map(plain, _cells(one, quantity, narrow)), Text(differs, style="yellow"))
+        table.add_row(*map(plain, _cells(one, quantity, narrow, share=bool(share))), Text(differs, style="yellow"))
     yield table
     yield from _gap_lines(bias)
     yield plain(bias.explanation, VERDICT_STYLE[bias.verdict])
-    yield from legend(_legend(bias))
+    yield from legend(_legend(bias, share=bool(share)))
 
 
-def _cells(one: ClassStats, quantity: QuantityLike, narrow: bool) -> Iterable[str]:
+def _cells(one: ClassStats, quantity: QuantityLike, narrow: bool, *, share: bool) -> Iterable[str]:
     ends = quantity.low, quantity.high
     yield label_of(one, NAME_WIDTHS[narrow])
     yield f"{one.images:,}"
@@ -83,11 +85,13 @@ def _cells(one: ClassStats, quantity: QuantityLike, narrow: bool) -> Iterable[st
         yield f"({numbers.estimate(one.mean.value, one.mean.measured_lower, one.mean.measured_upper, *ends)})"
     else:
         mark = numbers.NO_INTERVAL if one.mean.measured_lower is None else ""
-        yield mark + numbers.with_interval(one.mean.value, one.mean.lower, one.mean.upper, *ends, tight=narrow)
+        lower = -math.inf if one.mean.measured_lower == -math.inf else one.mean.lower  # a mean of bounds is one
+        yield mark + numbers.with_interval(one.mean.value, lower, one.mean.upper, *ends, tight=narrow)
     yield "" if one.mean.measurement_error is None else f"{one.mean.measurement_error:.3f}"
     for quartile in (one.q25, one.median, one.q75):
         yield numbers.short(quartile.value, quartile.measured_lower, *ends) if one.images > 1 else ""
-    yield numbers.percent(one.below.count, one.below.total, one.below.lower, one.below.upper, tight=narrow) if one.images > 1 else ""
+    if share:
+        yield numbers.percent(one.below.count, one.below.total, one.below.lower, one.below.upper, tight=narrow) if one.images > 1 else ""
     yield "" if one.p_holm is None else numbers.p_value(one.p_holm)
 
 
@@ -99,10 +103,11 @@ def _gap_lines(bias: ClassBias) -> Iterable[Text]:
         yield plain(f"Least robust: {least}. Most robust: {most}. Gap {bias.gap.value:.3f} {reach}, simultaneous over all classes.")
 
 
-def _legend(bias: ClassBias) -> list[str]:
+def _legend(bias: ClassBias, *, share: bool) -> list[str]:
+    below = f"< {bias.threshold:g}: share of images below. " if share else ""
     lines = [
         f"[ ] interval over images, each class by itself. error: of the mean, from measuring these images. 25%, 50%, 75%: quartiles. "
-        f"< {bias.threshold:g}: share of images below. p: this class against the rest, by shuffling, Holm-adjusted for the number of "
+        f"{below}p: this class against the rest, by shuffling, Holm-adjusted for the number of "
         f"classes; lower, higher: p <= {bias.alpha:g}."
     ]
     if any(one.images == 1 for one in bias.classes):

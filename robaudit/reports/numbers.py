@@ -1,7 +1,8 @@
 """How is a number printed so that it never claims more than was measured?
 
 Three rules. A value at the end of its range whose interval ends there too prints as a bound: 10,000 of 10,000 is ">= 0.9996",
-never "1.0". Digits follow the width of the interval, whose ends round outwards. A value without an interval carries a "~".
+never "1.0"; so does one whose interval is open to one side. Digits follow the width of the interval, whose ends round outwards.
+A value without an interval carries a "~".
 """
 
 from __future__ import annotations
@@ -15,10 +16,13 @@ MOST_DIGITS = 6
 
 def estimate(value: float, lower: float | None, upper: float | None, low: float = 0.0, high: float = 1.0) -> str:
     """The value alone: a bound at the ends of [low, high], "~0.873" without an interval, else "0.873"."""
-    if lower is None or upper is None:
+    if lower is None and upper is None:
         at_end = {high: f">{high - 0.001:.3f}", low: f"<{low + 0.001:.3f}"}.get(value) if math.isfinite(value) else None
         return NO_INTERVAL + (at_end or plain(value, low, high))
+    lower, upper = -math.inf if lower is None else lower, math.inf if upper is None else upper
     digits = _digits(upper - lower)
+    if math.isinf(upper - lower):
+        return f"<= {_towards(upper, digits, math.ceil)}" if math.isinf(lower) else f">= {_towards(lower, digits, math.floor)}"
     if value >= high and upper >= high:
         return ">= " + _inside(_towards(lower, digits, math.floor), lower < high, high, -(10**-MOST_DIGITS))
     if value <= low and lower <= low:
@@ -31,7 +35,7 @@ def with_interval(
 ) -> str:
     """The value and its interval: "0.873 [0.791, 0.930]" (``tight``: "[0.791,0.930]"); a bound stands alone: it says the same."""
     text = estimate(value, lower, upper, low, high)
-    if lower is None or upper is None or "=" in text:
+    if lower is None or upper is None or text.startswith(("<=", ">=")):
         return text
     digits = _digits(upper - lower)
     return f"{text} [{_towards(lower, digits, math.floor)},{'' if tight else ' '}{_towards(upper, digits, math.ceil)}]"
@@ -40,7 +44,9 @@ def with_interval(
 def short(value: float, lower: float | None, low: float = 0.0, high: float = 1.0) -> str:
     """Two digits for a narrow column, without the leading zero: ".58"; ">.99" at the upper end (or where rounding would reach it)."""
     text = f"{value:.2f}"
-    if value < high and float(text) >= high:
+    if lower == -math.inf:
+        text = f"<{text}"
+    elif value < high and float(text) >= high:
         text = ">" + _inside(_towards(value, 2, math.floor), True, high, -0.01)
     elif value >= high and lower is not None:
         text = ">" + _towards(min(lower, math.nextafter(high, low)), 2, math.floor)

@@ -5,6 +5,7 @@ Colour is sparing and repeats what the text says. All text is :class:`rich.text.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -21,6 +22,7 @@ from robaudit.text import printable
 WIDE = 100
 MEANINGS = {
     "p_robust": "probability that noise leaves the prediction unchanged",
+    "log10_p_fail": "probability that noise changes the prediction, as a power of ten: -6 is one in a million",
     "confidence": "softmax score of the clean image (no noise enters it)",
 }
 APPROXIMATE = "~ no interval of its own: each image's value is an approximation of unknown error; [ ] covers the choice of images only."
@@ -87,7 +89,8 @@ def _overall(
     table = base_table(narrow)
     for name in ("estimator", "sigma"):
         table.add_column(name, no_wrap=True)
-    for name in ("mean [95% interval]", *(["images"] if not facts else []), "median", "5th %ile", "< 0.5", "< 0.9", "seconds"):
+    shares = ("< 0.5", "< 0.9") if _reaches(quantity) else ()
+    for name in ("mean [95% interval]", *(["images"] if not facts else []), "median", "5th %ile", *shares, "seconds"):
         table.add_column(name, justify="right", no_wrap=not name.startswith("mean"))
     sigma_text = numbers.sigmas(group.key.sigma for group in groups)
     for group in groups:
@@ -95,25 +98,31 @@ def _overall(
         cells = (group.key.estimator, sigma_text[group.key.sigma], *_cells(group, quantity, not facts, narrow), time)
         table.add_row(*map(plain, cells))
     yield table
-    yield from legend(_legend(groups))
+    yield from legend(_legend(groups, shares=_reaches(quantity)))
+
+
+def _reaches(quantity: QuantityLike) -> bool:
+    """Whether it reaches .5 and .9, so that the shares below say something."""
+    return quantity.high > 0.9
 
 
 def _cells(group: GroupSummary, quantity: QuantityLike, with_count: bool, narrow: bool) -> Iterable[str]:
     """The cells from the mean to the shares."""
     ends = quantity.low, quantity.high
-    mean = numbers.with_interval(group.mean.value, group.mean.lower, group.mean.upper, *ends, tight=narrow)
+    bound = group.mean.measured_lower == -math.inf  # a mean of bounds is one
+    mean = numbers.with_interval(group.mean.value, -math.inf if bound else group.mean.lower, group.mean.upper, *ends, tight=narrow)
     yield ("" if group.with_interval == group.images else numbers.NO_INTERVAL) + mean
     if with_count:
         yield f"{group.images:,}"
     for quantile in (group.median, group.p05):
         yield numbers.estimate(quantile.value, quantile.measured_lower, quantile.measured_upper, *ends)
-    for share in (group.below_half, group.below_ninety):
+    for share in (group.below_half, group.below_ninety) if _reaches(quantity) else ():
         yield numbers.percent(share.count, share.total, share.lower, share.upper, tight=narrow)
 
 
-def _legend(groups: Sequence[GroupSummary]) -> list[str]:
+def _legend(groups: Sequence[GroupSummary], *, shares: bool) -> list[str]:
     lines = [
-        "[ ] 95 % interval of the mean over images of this kind. < 0.5, < 0.9: share of images below.",
+        "[ ] 95 % interval of the mean over images of this kind." + (" < 0.5, < 0.9: share of images below." if shares else ""),
         "5th %ile: 95 % of the images have at least this value.",
     ]
     if any(group.with_interval < group.images for group in groups):

@@ -44,7 +44,7 @@ def noisy_accuracy(rows: Columns, confidence: float = 0.95) -> NoisyAccuracy | N
         return None
     p, draws, worth = (column.numbers() for column in (rows.label_shares, rows.label_draws, rows.label_worths))
     measured: tuple[float | None, float | None] = None, None
-    if np.all(draws == draws[0]) and np.all(draws == worth):
+    if not rows.adaptive and np.all(draws == draws[0]) and np.all(draws == worth):
         lower, upper = clopper_pearson(rows.hits, int(draws.sum()), confidence)
         measured = float(lower), float(upper)
     error = float(np.sqrt(np.sum(p * (1.0 - p) / worth)) / p.size)

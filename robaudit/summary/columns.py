@@ -53,18 +53,19 @@ class Columns:
 
     Attributes:
         not_finite: rows that were left out, as their value is no finite number.
-        bounded: rows with both ends of an interval.
+        bounded: rows with an interval, be it open to one side.
         sampling_only: rows whose interval covers the draws only.
         noted: rows with a note.
         judged, correct: rows with a label; of those, classified right on the clean image.
         labelled: rows with a label; ``voted``: of those, with votes.
+        adaptive: rows whose number of votes depended on them.
         counted: rows whose value is the share of independent votes for the predicted class; ``successes``: all those votes.
         hits: votes for the labels, of all rows with both.
     """
 
     def __init__(self) -> None:
         self.not_finite = self.bounded = self.sampling_only = self.noted = self.judged = self.correct = 0
-        self.labelled = self.voted = self.counted = self.successes = self.hits = 0
+        self.labelled = self.voted = self.counted = self.adaptive = self.successes = self.hits = 0
         self._values, self._lowers, self._uppers, self._errors = Column(), Column(), Column(), Column()
         self._draws, self.label_shares, self.label_draws, self.label_worths = Column(), Column(), Column(), Column()
 
@@ -85,10 +86,11 @@ class Columns:
             self.not_finite += 1
             return
         self._values.append(row.value)
-        self._lowers.append(math.nan if row.lower is None else row.lower)
-        self._uppers.append(math.nan if row.upper is None else row.upper)
+        bounded = row.lower is not None or row.upper is not None
+        self._lowers.append(row.lower if row.lower is not None else -math.inf if bounded else math.nan)
+        self._uppers.append(row.upper if row.upper is not None else math.inf if bounded else math.nan)
         self._errors.append(math.nan if row.std_error is None else row.std_error)
-        self.bounded += row.lower is not None and row.upper is not None
+        self.bounded += bounded
         self.sampling_only += row.interval.endswith(":sampling-only")
         self.noted += bool(row.note)
         self.judged += row.correct is not None
@@ -129,7 +131,9 @@ class Columns:
     def _count(self, row: Row, votes: tuple[int, ...], draws: int) -> None:
         worth = worth_of(row)
         for_predicted = votes[row.predicted] if row.predicted < len(votes) else None
-        if for_predicted is not None and worth == draws and abs(for_predicted / draws - row.value) < 1e-9:
+        fixed = row.interval != "confidence-sequence"  # else it stopped when it had seen enough
+        self.adaptive += not fixed
+        if fixed and for_predicted is not None and worth == draws and abs(for_predicted / draws - row.value) < 1e-9:
             self.counted += 1
             self.successes += for_predicted
             self._draws.append(draws)

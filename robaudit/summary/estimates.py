@@ -6,6 +6,7 @@ of the same kind), ``measured_*`` cover the *measurement* of these very images (
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -20,6 +21,8 @@ from robaudit.numerics.intervals import (
 )
 from robaudit.summary.columns import Columns, Floats
 from robaudit.summary.groups import QuantityLike, json_values
+
+_ENDLESS = 1e300
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,4 +126,7 @@ def _ordered(numbers: Floats, q: float, place: int) -> tuple[float, float | None
     """The q-quantile of numbers, and the one at a place in their order (None where there is no such place)."""
     ranked = np.sort(numbers)
     there = float(ranked[place]) if 0 <= place < len(ranked) else None
-    return float(np.quantile(ranked, q, overwrite_input=True)), there
+    if np.isfinite(ranked[[0, -1]]).all():
+        return float(np.quantile(ranked, q, overwrite_input=True)), there
+    found = float(np.quantile(ranked.clip(-_ENDLESS, _ENDLESS), q))  # infinite ends of intervals have no differences
+    return math.copysign(math.inf, found) if abs(found) > _ENDLESS / len(ranked) / 1e9 else found, there

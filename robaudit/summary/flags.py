@@ -7,11 +7,17 @@ from collections.abc import Sequence
 from typing import Literal
 
 from robaudit.errors import NothingLeftError, RobauditError
+from robaudit.estimators.base import LOG10_P_FAIL
 from robaudit.rows import Row
 from robaudit.summary.flags_result import Certainty, Flag, Flagged
 from robaudit.summary.groups import QuantityLike, one_group, quantity_of, with_values
 
 __all__ = ["Certainty", "Flag", "Flagged", "flag"]
+
+
+def usual_threshold(quantity: QuantityLike) -> float:
+    """Where more than half of the noisy copies flip: .5, or log10 of it for the failure probability."""
+    return math.log10(0.5) if quantity.name == LOG10_P_FAIL.name else 0.5
 
 
 def flag(
@@ -101,9 +107,10 @@ def _flag(row: Row, below: float, sign: float) -> Flag:
 
 
 def _certainty(row: Row, below: float, sign: float) -> Certainty:
-    worst, best = (row.lower, row.upper) if sign > 0 else (row.upper, row.lower)
-    if worst is None or best is None:
+    if row.lower is None and row.upper is None:
         return "no interval"
+    lower, upper = -math.inf if row.lower is None else row.lower, math.inf if row.upper is None else row.upper  # open to one side
+    worst, best = (lower, upper) if sign > 0 else (upper, lower)
     if sign * best < sign * below:
         return "likely" if row.interval.endswith(":sampling-only") else "surely"
     return "maybe" if sign * worst < sign * below else "no"

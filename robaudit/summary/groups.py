@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from robaudit.errors import NothingLeftError, RunError, did_you_mean
-from robaudit.estimators.base import CONFIDENCE, P_ROBUST
+from robaudit.estimators.base import CONFIDENCE, LOG10_P_FAIL, P_ROBUST
 from robaudit.rows import Row
 
 
@@ -36,7 +36,7 @@ class QuantityLike(Protocol):
         """Whether a larger value is more robust."""
 
 
-BUILT_IN: Mapping[str, QuantityLike] = {quantity.name: quantity for quantity in (P_ROBUST, CONFIDENCE)}
+BUILT_IN: Mapping[str, QuantityLike] = {quantity.name: quantity for quantity in (P_ROBUST, CONFIDENCE, LOG10_P_FAIL)}
 
 
 @dataclass(frozen=True, slots=True)

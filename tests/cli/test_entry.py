@@ -18,7 +18,7 @@ from typer.main import get_command
 from robaudit.cli.app import app
 from tests.specs import digits, write
 
-COMMANDS = ("demo", "estimate", "show", "bias-report", "flag-samples", "estimators", "export", "verify", "schema")
+COMMANDS = ("demo", "estimate", "show", "bias-report", "flag-samples", "estimators", "export", "verify", "validate", "plan", "schema")
 PROGRAM = Path(sys.executable).with_name("robaudit")
 HEAVY = ("torch", "torchvision", "numpy", "scipy", "sklearn", "PIL", "yaml")
 

@@ -60,9 +60,9 @@ def test_counts_the_passes_it_makes(name: str) -> None:
     work = work_on(network, images=8, gradients=estimator.linearises_clean)  # eight: no batch is padded
     network.images -= 1  # work_on asks once for the number of classes
     estimates = estimator.estimate(work)
-    forwards, _ = estimator.passes(work.classes)
-    assert network.images == forwards * 8
-    assert {(e.forwards, e.backwards) for e in estimates} == {estimator.passes(work.classes)}
+    assert network.images == sum(e.forwards for e in estimates)
+    if "p_min" not in type(estimator).model_fields:  # rare failures take as many passes as they are rare
+        assert {(e.forwards, e.backwards) for e in estimates} == {estimator.passes(work.classes)}
 
 
 def test_the_same_again(name: str) -> None:
@@ -90,8 +90,8 @@ def test_a_chunk_equals_its_images_alone(name: str) -> None:
 
 
 def test_two_classes(name: str) -> None:
-    estimates = build(name).estimate(work_on(linear(2)))
-    assert all(0 <= e.value <= 1 for e in estimates)
+    estimator = build(name)
+    assert all(estimator.quantity.low <= e.value <= estimator.quantity.high for e in estimator.estimate(work_on(linear(2))))
 
 
 def test_a_constant_classifier_never_flips(name: str) -> None:
@@ -100,8 +100,14 @@ def test_a_constant_classifier_never_flips(name: str) -> None:
     def constant(x: torch.Tensor) -> torch.Tensor:
         return x.flatten(1)[:, :3] * 0 + torch.tensor([0.0, 30.0, 1.0])
 
-    for estimate in build(name).estimate(work_on(constant)):
-        assert estimate.value == pytest.approx(1.0, abs=1e-9)
+    estimator = build(name)
+    for estimate in estimator.estimate(work_on(constant)):
+        if estimator.quantity.higher_is_better:
+            assert estimate.value == pytest.approx(1.0, abs=1e-9)
+        else:  # no failure: a bound, from the draws there were
+            assert (estimate.value, estimate.lower) == (estimate.upper, -math.inf)
+            assert estimate.value < -1.9
+            assert estimate.note
         assert math.isfinite(estimate.std_error or 0.0)
 
 

@@ -37,9 +37,12 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"tolerance": 0.03, "max_samples": 80},
         {"tolerance": 0.03, "max_samples": 80, "allocate": "mean"},
     ],
-    "mc": [{"samples": 30}],
+    "mc": [{"samples": 30}, {"decide": 0.9, "max_samples": 200}, {"tolerance": 0.03, "max_samples": 200}],
     "mmse": [{"samples": 6}, {"samples": 5, "pairs": False}],
     "mmse_mvs": [{"samples": 6}],
+    "splitting": [{"particles": 40, "moves": 3}],
+    "importance": [{"particles": 20, "moves": 3, "samples": 40, "steps": 4}],
+    "auto": [{"samples": 32, "decide": 0.8, "max_samples": 200}, {"samples": 16, "rare": True, "rare_below": 0.1, "p_min": 0.01}],
 }
 CASES = {
     f"{name} {options}" if options else name: build(name, **options)

@@ -89,4 +89,6 @@ def build(name: str, **options: Any) -> Estimator:
     cls = installed_estimators()[name]
     if "samples" in cls.model_fields:
         options = {"samples": 64, **options}
+    if "particles" in cls.model_fields:
+        options = {"particles": 80, **options}
     return cls.model_validate(options)

@@ -89,6 +89,15 @@ def test_unequal_numbers_of_draws_are_not_pooled() -> None:
     assert group.noisy_accuracy.measured_lower is None
 
 
+def test_votes_that_stopped_when_they_had_seen_enough_are_not_pooled() -> None:
+    """Even where all stopped at the same number: it depended on what they saw."""
+    rows = [replace(counted((16, 0), 0, 0, name), interval="confidence-sequence") for name in "abc"]
+    (group,) = summarise(rows)
+    assert group.mean.measured_by == "mover"
+    assert group.noisy_accuracy is not None
+    assert group.noisy_accuracy.measured_lower is None
+
+
 def test_antithetic_votes_are_not_pooled_as_independent_draws() -> None:
     """32 pairs that agree are worth 32 draws: the accuracy's error says so, and nothing pools them as 64."""
     paired = replace(counted((48, 16), 0, 0), interval="jackknife:sampling-only", details={"votes_worth": 32.0})

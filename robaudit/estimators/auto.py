@@ -1,0 +1,134 @@
+"""`auto`: which estimator does each image deserve?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+import torch
+from pydantic import Field
+
+from robaudit.estimators.base import P_ROBUST, Estimate, Estimator, Need, Quantity
+from robaudit.estimators.logit_gaussian import LogitGaussian, SkewReview
+from robaudit.estimators.mc import MonteCarlo
+from robaudit.estimators.splitting import Splitting
+from robaudit.estimators.work import Work
+
+
+class Auto(Estimator):
+    """P[argmax f(x + eps) = argmax f(x)], each image by the estimator it deserves; every row says in ``note`` which that was.
+
+    All images begin with ``logit_gaussian``. Then
+
+    - an image whose interval straddles ``decide`` is *near the threshold*: ``mc`` with fresh draws until its confidence sequence lies
+      on one side (or ``max_samples``);
+    - with ``rare``, one whose failure probability is below ``rare_below`` by the normal fit, and of whose copies none flipped, is *too
+      robust to see*: ``splitting`` measures it, and value = 1 - p_fail (``details.log10_p_fail`` holds what a float near 1 cannot);
+    - the others are *easy* and stop.
+
+    Fewer passes than ``mc`` for all, and exact intervals where a decision hangs on them. An easy image's interval covers sampling only,
+    and that it does not straddle was looked at before it was called easy: where all images matter alike, ``mc`` is the proof.
+
+    Args:
+        samples: copies for the first look (a multiple of 16).
+        decide: the threshold that matters.
+        max_samples: the most copies that ``mc`` spends on an image near it.
+        rare: measure the failure probability of very robust images (thousands of passes each).
+        rare_below: failure probability from which on an image is too robust to see.
+        p_min: with ``rare``: smaller ones are bounded, not measured.
+
+    Source: robaudit; the three estimators name theirs.
+    """
+
+    quantity: ClassVar[Quantity] = P_ROBUST
+    needs: ClassVar[frozenset[Need]] = frozenset({"logits"})
+    summary: ClassVar[str] = "per image: logit_gaussian, mc near a threshold, splitting where nothing fails"
+    prefer: ClassVar[str] = "each image is to be decided against a threshold, at few passes; its rows say which estimator was used"
+    source: ClassVar[str] = "robaudit"
+    interval: ClassVar[str] = "by the estimator used"
+
+    samples: int = Field(64, ge=16, le=10**6, multiple_of=16, description="noisy copies of each image for the first look, a multiple of 16")
+    decide: float = Field(0.9, gt=0, lt=1, description="threshold: images whose interval straddles it are decided by mc")
+    max_samples: int = Field(10_000, ge=16, le=10**8, description="the most copies that mc spends on an image near the threshold")
+    rare: bool = Field(False, description="measure the failure probability of very robust images by splitting")
+    rare_below: float = Field(1e-4, gt=0, le=0.1, description="with rare: failure probability below which splitting measures")
+    p_min: float = Field(1e-12, ge=1e-100, le=1e-2, description="with rare: smaller probabilities are bounded, not measured")
+
+    def passes(self, classes: int) -> tuple[int, int]:
+        """The first look, and mc for a tenth of the images (the number is not known beforehand); with rare, splitting for a half."""
+        near = (self._near.passes(classes)[0] - 1) // 10
+        return 1 + self.samples + near + (self._rare.passes(classes)[0] // 2 if self.rare else 0), 0
+
+    def held(self, classes: int, values: int) -> int:
+        """The most that any of them holds, and a copy of the images it is given."""
+        return max(one.held(classes, values) for one in self._all) + 4 * values
+
+    def held_once(self, classes: int, values: int) -> int:
+        """The most of any of them."""
+        return max(one.held_once(classes, values) for one in self._all)
+
+    def review(self) -> SkewReview:
+        """Whether the margins of the images that stopped at the first look are skewed."""
+        return SkewReview()
+
+    def estimate(self, work: Work) -> Sequence[Estimate]:
+        """A first look at all images, and what it says they deserve."""
+        first = list(self._first.estimate(work))
+        predicted: list[int] = work.clean.predicted.tolist()
+        rare = [b for b, (one, target) in enumerate(zip(first, predicted, strict=True)) if self._too_robust(one, target)]
+        near = [b for b, one in enumerate(first) if b not in rare and self._straddles(one)]
+        found = {b: _by("logit_gaussian", one) for b, one in enumerate(first)}
+        for images, estimator, name in ((near, self._near, "mc"), (rare, self._rare, "splitting")):
+            if images:
+                then = estimator.estimate(_some(work, images))
+                found |= {b: self._after(first[b], one, name) for b, one in zip(images, then, strict=True)}
+        return [found[b] for b in range(len(first))]
+
+    @property
+    def _first(self) -> LogitGaussian:
+        return LogitGaussian(samples=self.samples)
+
+    @property
+    def _near(self) -> MonteCarlo:
+        return MonteCarlo(decide=self.decide, max_samples=self.max_samples)
+
+    @property
+    def _rare(self) -> Splitting:
+        return Splitting(p_min=self.p_min)
+
+    @property
+    def _all(self) -> tuple[Estimator, ...]:
+        return (self._first, self._near, self._rare) if self.rare else (self._first, self._near)
+
+    def _straddles(self, one: Estimate) -> bool:
+        return one.lower is None or one.upper is None or one.lower < self.decide <= one.upper
+
+    def _too_robust(self, one: Estimate, predicted: int) -> bool:
+        return self.rare and 1 - one.value < self.rare_below and one.votes is not None and one.votes[predicted] == self.samples
+
+    def _after(self, first: Estimate, then: Estimate, name: str) -> Estimate:
+        """What the second estimator says, with the passes of both."""
+        if name == "splitting":
+            then = _kept(then)
+        return _by(name, replace(then, forwards=then.forwards + first.forwards - 1))
+
+
+def _kept(rare: Estimate) -> Estimate:
+    """A failure probability on the scale log10 as the probability to keep the prediction."""
+    failed = 10.0**rare.value
+    error = None if rare.std_error is None else failed * rare.std_error * math.log(10)
+    details: Mapping[str, float] = {**(rare.details or {}), "log10_p_fail": rare.value}
+    ends = [None if end is None else 1 - min(1.0, 10.0**end) for end in (rare.upper, rare.lower)]
+    return replace(rare, value=1 - failed, lower=ends[0], upper=ends[1], std_error=error, details=details)
+
+
+def _by(name: str, estimate: Estimate) -> Estimate:
+    return replace(estimate, note="; ".join(filter(None, [f"by {name}", estimate.note])))
+
+
+def _some(work: Work, images: Sequence[int]) -> Work:
+    """These images of a chunk as a chunk of their own."""
+    keep = torch.tensor(images, device=work.x.device)
+    return Work([work.ids[b] for b in images], work.x[keep], work.labels[keep], work.sigma, work.clean.select(keep), work.engine)

@@ -1,0 +1,221 @@
+"""Which probabilities are still possible after so many successes and failures, however often one has looked?
+
+scipy.special and scalar loops only: a bound depends on its own counts to the last bit, whatever stands beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+
+_NEAR = 0.9  # weight of the prior on the side where the evidence decides
+_HALVINGS = 200  # the most; a root is found to the last bit after 55 to 90
+
+
+class Prior(NamedTuple):
+    """A mixture of beta distributions over the probability: what the mixture martingale bets on.
+
+    The coverage holds for *any* prior that is fixed before the draws it is used on; a prior near the truth makes it narrower.
+
+    Attributes:
+        weights: positive, with sum 1, one a component.
+        a, b: parameters of each component, > 0: numbers, or arrays that broadcast against the counts.
+    """
+
+    weights: Sequence[float]
+    a: Sequence[ArrayLike]
+    b: Sequence[ArrayLike]
+
+
+JEFFREYS = Prior((1.0,), (0.5,), (0.5,))
+"""Beta(1/2, 1/2): symmetric, and what it loses against the best p in hindsight is at most log(n)/2 + log 2 wherever p lies (Krichevsky and
+Trofimov 1981); Beta(1, 1) loses log(n) at 0 and 1, where most images are."""
+
+
+def prior_around(threshold: float, concentrations: Sequence[float] = (30.0, 300.0, 3000.0)) -> Prior:
+    """A prior for deciding on which side of ``threshold`` a probability lies: Jeffreys' and betas centred on the threshold, weighted alike.
+
+    A beta of concentration c, Beta(c threshold, c (1 - threshold)), loses about log(1 + n/c)/2 for not knowing p and 1/(1 + n/c) of
+    the evidence, Jeffreys' about log(n)/2: at n = 3 c to 100 c draws it is ahead. The three serve probabilities so near the threshold
+    that 100 to 300,000 draws are needed, Jeffreys' all others. Each pays log 4 for the company.
+
+    Args:
+        threshold: in (0, 1).
+        concentrations: c of each beta.
+
+    Source: mixtures over the size of the effect: Robbins 1970; Howard et al. 2021, section 3.
+    """
+    share = 1.0 / (1 + len(concentrations))
+    return Prior(
+        (share,) * (1 + len(concentrations)),
+        (0.5, *(c * threshold for c in concentrations)),
+        (0.5, *(c * (1.0 - threshold) for c in concentrations)),
+    )
+
+
+def log_marginal(successes: ArrayLike, failures: ArrayLike, prior: Prior = JEFFREYS) -> Floats:
+    """log of the prior's probability of one sequence with so many successes and failures: log sum_k w_k B(a_k + S, b_k + F) / B(a_k, b_k).
+
+    Args:
+        successes, failures: S and F, any shapes that broadcast.
+        prior: over the probability of a success.
+
+    Returns:
+        float64 of the broadcast shape.
+    """
+    from scipy.special import betaln
+
+    s, f = np.broadcast_arrays(np.asarray(successes, dtype=np.float64), np.asarray(failures, dtype=np.float64))
+    found: Floats = np.full(s.shape, -np.inf)
+    for weight, a, b in zip(prior.weights, prior.a, prior.b, strict=True):
+        found = np.logaddexp(found, np.log(weight) + betaln(np.add(a, s), np.add(b, f)) - betaln(a, b))
+    return found
+
+
+def log_martingale(successes: ArrayLike, failures: ArrayLike, p: ArrayLike, prior: Prior = JEFFREYS) -> Floats:
+    """log M_t(p) = log_marginal - S log p - F log(1 - p).
+
+    Under p, M_t is a martingale that starts at 1 and never negative: the chance that it ever reaches 1/a is at most a (Ville).
+
+    Args:
+        successes, failures: S and F, any shapes that broadcast.
+        p: the probability tested, in [0, 1].
+        prior: over the probability of a success.
+
+    Returns:
+        float64 of the broadcast shape; inf where p = 0 or 1 is impossible.
+    """
+    return log_marginal(successes, failures, prior) - _log_likelihood(np.asarray(successes), np.asarray(failures), np.asarray(p))
+
+
+def confidence_sequence(
+    successes: ArrayLike, failures: ArrayLike, confidence: float = 0.95, prior: Prior = JEFFREYS
+) -> tuple[Floats, Floats]:
+    """The interval {p : M_t(p) < 1/(1 - confidence)}: it holds the truth *at all times t at once* with at least this probability.
+
+    So one may look after every draw and stop when one likes, by any rule. log M_t is convex in p with its least value, at most 0,
+    at S/(S + F): the set is an interval around it; each end is bisected to the last bit and rounded outwards. The bounds use the
+    counts of this look alone; intersecting those of several looks would cover, too, but could lose the value itself.
+
+    Args:
+        successes, failures: S and F >= 0, any shapes that broadcast. Neither: [0, 1].
+        confidence: in (0, 1).
+        prior: over the probability of a success, chosen before these draws.
+
+    Returns:
+        (lower, upper), float64, of the broadcast shape; exactly 0 without successes and 1 without failures.
+
+    Raises:
+        ValueError: negative counts, or confidence outside (0, 1).
+
+    Source: Ville 1939; Robbins, Annals of Mathematical Statistics 41 (1970); Howard, Ramdas, McAuliffe and Sekhon, Annals of
+        Statistics 49 (2021), beta-binomial mixture.
+    """
+    s, f = _checked(successes, failures, confidence)
+    return _ends(s, f, log_marginal(s, f, prior) + np.log1p(-confidence))
+
+
+def deciding_sequence(successes: ArrayLike, failures: ArrayLike, threshold: float, confidence: float = 0.95) -> tuple[Floats, Floats]:
+    """A confidence sequence that is fast to lie wholly on one side of ``threshold``.
+
+    Any family of martingales, one for each p, makes a confidence sequence. Here the p below the threshold share a prior with nine
+    tenths of its weight above it, and those from the threshold on one with nine tenths below: evidence is sought where it decides.
+    Both are :func:`prior_around`, each component cut in two at the threshold. The price is a wider far end. An interval that lies
+    wholly above begins, as a rule, at the threshold itself; one that lies wholly below ends one float before it.
+
+    Args:
+        successes, failures: S and F >= 0, any shapes that broadcast.
+        threshold: in (0, 1).
+        confidence: in (0, 1).
+
+    Returns:
+        (lower, upper), float64, of the broadcast shape, the smallest interval that holds every p not rejected.
+
+    Raises:
+        ValueError: negative counts, or confidence outside (0, 1).
+
+    Source: as :func:`confidence_sequence`; one-sided mixtures: Darling and Robbins 1968; Howard et al. 2021.
+    """
+    s, f = _checked(successes, failures, confidence)
+    below, above = (marginal + np.log1p(-confidence) for marginal in _deciding_marginals(s, f, threshold))
+    low_ends, high_ends = _ends(s, f, below), _ends(s, f, above)
+    lower = np.where(low_ends[0] < threshold, low_ends[0], np.maximum(high_ends[0], threshold))
+    upper = np.where(high_ends[1] >= threshold, high_ends[1], np.minimum(low_ends[1], np.nextafter(threshold, 0.0)))
+    return lower, upper
+
+
+def deciding_log_martingale(successes: ArrayLike, failures: ArrayLike, p: float, threshold: float) -> Floats:
+    """log M_t(p) of :func:`deciding_sequence`: it rejects p once this reaches -log(1 - confidence).
+
+    Args:
+        successes, failures: S and F, any shapes that broadcast.
+        p: the probability tested, in [0, 1].
+        threshold: in (0, 1).
+
+    Returns:
+        float64 of the broadcast shape.
+    """
+    s, f = _checked(successes, failures, 0.5)
+    below, above = _deciding_marginals(s, f, threshold)
+    return (below if p < threshold else above) - _log_likelihood(s, f, p)
+
+
+def _deciding_marginals(s: Floats, f: Floats, threshold: float) -> tuple[Floats, Floats]:
+    """log_marginal under the prior for the p below the threshold, and under that for the others."""
+    from scipy.special import betainc, betaincc, betaln
+
+    over, under = np.full(s.shape, -np.inf), np.full(s.shape, -np.inf)  # every component cut at the threshold, each part with mass 1
+    prior = prior_around(threshold)
+    for weight, a, b in zip(prior.weights, prior.a, prior.b, strict=True):
+        whole = np.log(weight) + betaln(np.add(a, s), np.add(b, f)) - betaln(a, b)
+        over = np.logaddexp(over, whole + _log(betaincc(np.add(a, s), np.add(b, f), threshold) / betaincc(a, b, threshold)))
+        under = np.logaddexp(under, whole + _log(betainc(np.add(a, s), np.add(b, f), threshold) / betainc(a, b, threshold)))
+    near, far = np.log(_NEAR), np.log1p(-_NEAR)
+    return np.logaddexp(near + over, far + under), np.logaddexp(far + over, near + under)
+
+
+def _log(x: Floats) -> Floats:
+    """log x of each number by itself (NumPy's own may treat neighbours together); -inf below 1e-300."""
+    from scipy.special import xlogy
+
+    found: Floats = np.where(x > 1e-300, xlogy(1.0, np.maximum(x, 1e-300)), -np.inf)
+    return found
+
+
+def _checked(successes: ArrayLike, failures: ArrayLike, confidence: float) -> tuple[Floats, Floats]:
+    if not 0.0 < confidence < 1.0:
+        raise ValueError(f"confidence must lie between 0 and 1, not {confidence}")
+    s, f = np.broadcast_arrays(np.asarray(successes, dtype=np.float64), np.asarray(failures, dtype=np.float64))
+    if not (np.all(s >= 0) and np.all(f >= 0)):
+        raise ValueError("a confidence sequence needs counts that are not negative")
+    return s, f
+
+
+def _ends(s: Floats, f: Floats, least: Floats) -> tuple[Floats, Floats]:
+    """Where the log-likelihood falls to ``least``, on both sides of S/(S + F)."""
+    upper = 1.0 - _lower_end(f, s, least)
+    return _lower_end(s, f, least), np.where(f == 0, 1.0, np.minimum(np.nextafter(upper, 2.0), 1.0))
+
+
+def _lower_end(s: Floats, f: Floats, least: Floats) -> Floats:
+    """The largest p found below s/(s + f) whose log-likelihood is at most ``least``."""
+    outside, inside = np.zeros(s.shape), np.divide(s, s + f, out=np.zeros(s.shape), where=s + f > 0)
+    for _ in range(_HALVINGS):
+        middle = 0.5 * (outside + inside)
+        if np.all((middle <= outside) | (middle >= inside)):
+            break
+        rejected = _log_likelihood(s, f, middle) <= least
+        outside, inside = np.where(rejected, middle, outside), np.where(rejected, inside, middle)
+    return np.where(s == 0, 0.0, outside)
+
+
+def _log_likelihood(s: ArrayLike, f: ArrayLike, p: ArrayLike) -> Floats:
+    from scipy.special import xlog1py, xlogy
+
+    found: Floats = xlogy(s, p) + xlog1py(f, np.negative(p))
+    return found

@@ -1,0 +1,22 @@
+"""Pictures, where matplotlib is installed: the extra ``plot``."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from robaudit.errors import RobauditError
+
+
+def can_draw(*, required: bool = False) -> bool:
+    """Whether matplotlib is installed; it is not imported.
+
+    Args:
+        required: a picture was asked for.
+
+    Raises:
+        RobauditError: it is required and missing.
+    """
+    found = find_spec("matplotlib") is not None
+    if required and not found:
+        raise RobauditError("--picture", "matplotlib is not installed", "pip install 'robaudit[plot]'")
+    return found

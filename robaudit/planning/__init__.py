@@ -1,0 +1,1 @@
+"""What fits a budget: which estimator, how many draws, how many images?"""

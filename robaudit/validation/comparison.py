@@ -1,0 +1,215 @@
+"""How far are an estimator's values from the reference: bias, RMSE, worst case, rank correlation, coverage?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from robaudit.estimators.base import P_ROBUST
+from robaudit.numerics.intervals import clopper_pearson
+from robaudit.rows import Row
+from robaudit.summary.groups import QuantityLike
+from robaudit.validation.reference import Truth
+
+_TWO_SIDED = 1.96
+
+
+@dataclass(frozen=True, slots=True)
+class Error:
+    """How far the values are from the reference.
+
+    Attributes:
+        bias: mean of value - reference.
+        bias_error: its standard error over the images.
+        rmse: root mean square error, the reference's own variance taken out.
+        rmse_lower, rmse_upper: 95 % bounds by the spread of the squared errors over the images.
+        reference: root mean square standard error of the reference.
+        sampling: root mean square of the standard errors that the estimator states; None where it states none.
+        worst: the sample with the largest difference.
+        worst_value, worst_reference: its two values.
+    """
+
+    bias: float
+    bias_error: float | None
+    rmse: float
+    rmse_lower: float
+    rmse_upper: float | None
+    reference: float
+    sampling: float | None
+    worst: str
+    worst_value: float
+    worst_reference: float
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """How many intervals hold the reference, its own uncertainty taken into account (:func:`covers`).
+
+    Attributes:
+        held, total: intervals that do, and all.
+        lower, upper: 95 % Clopper-Pearson interval of the share.
+    """
+
+    held: int
+    total: int
+    lower: float
+    upper: float
+
+    @property
+    def share(self) -> float:
+        """held / total."""
+        return self.held / self.total
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One estimator at one noise level beside the reference.
+
+    Attributes:
+        estimator, sigma, quantity: which.
+        images: how many were compared.
+        mean, reference_mean: over the images; the mean is in the units of the quantity.
+        error: None where the quantity is no probability of robustness.
+        rank: Spearman's rank correlation with the reference, +1 where the more robust of two images always has the better value;
+            None where either is the same for all images.
+        coverage: None where no interval is claimed, or the quantity is another.
+        forwards, backwards, seconds: of an image, on average.
+    """
+
+    estimator: str
+    sigma: float
+    quantity: str
+    images: int
+    mean: float
+    reference_mean: float
+    error: Error | None
+    rank: float | None
+    coverage: Coverage | None
+    forwards: float
+    backwards: float
+    seconds: float
+
+    def document(self) -> dict[str, Any]:
+        """As JSON values."""
+        return asdict(self)
+
+
+def compare(rows: Sequence[Row], truths: Sequence[Truth], quantity: QuantityLike, seconds: float) -> Comparison:
+    """Compare an estimator's rows at one noise level with the reference of the same samples.
+
+    Args:
+        rows: of one estimator and noise level; at least one.
+        truths: the reference, in the same order.
+        quantity: what the values mean.
+        seconds: that all rows took.
+    """
+    first, n = rows[0], len(rows)
+    values = np.array([row.value for row in rows])
+    known = np.array([truth.value for truth in truths])
+    alike = quantity.name == P_ROBUST.name
+    rank = spearman(values, known)
+    intervals = [(row, truth) for row, truth in zip(rows, truths, strict=True) if row.lower is not None and row.upper is not None]
+    return Comparison(
+        estimator=first.estimator,
+        sigma=first.sigma,
+        quantity=quantity.name,
+        images=n,
+        mean=float(values.mean()),
+        reference_mean=float(known.mean()),
+        error=_error(rows, truths) if alike else None,
+        rank=rank if rank is None or quantity.higher_is_better else -rank,
+        coverage=_coverage(intervals) if alike and intervals else None,
+        forwards=sum(row.forwards for row in rows) / n,
+        backwards=sum(row.backwards for row in rows) / n,
+        seconds=seconds / n,
+    )
+
+
+def spearman(a: ArrayLike, b: ArrayLike) -> float | None:
+    """Pearson's correlation of the ranks, equal values sharing their mean rank; pairs that are no finite numbers are left out.
+
+    Returns:
+        In [-1, 1]; None with fewer than two pairs, or where either side is the same throughout.
+
+    Source: Spearman, American Journal of Psychology 15 (1904).
+    """
+    from scipy.stats import rankdata
+
+    x, y = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+    both = np.isfinite(x) & np.isfinite(y)
+    if both.sum() < 2:
+        return None
+    ranks = [rankdata(side[both]) for side in (x, y)]
+    u, v = (side - side.mean() for side in ranks)
+    scale = math.sqrt(float(u @ u) * float(v @ v))
+    return None if scale == 0 else max(-1.0, min(1.0, float(u @ v) / scale))
+
+
+def root_mean_square(squares: ArrayLike, correction: float) -> tuple[float, float, float | None]:
+    """sqrt(mean(squares) - correction), at least 0, with 95 % bounds by the spread of the squares.
+
+    The reference errs independently of what is compared with it, so mean((value - reference)^2) is too large by the reference's mean
+    variance on average: that is the correction, p (1 - p) / (draws - 1) averaged over the images.
+
+    Args:
+        squares: squared differences (images,).
+        correction: mean variance of the reference.
+
+    Returns:
+        (rmse, lower, upper); upper is None with a single image.
+    """
+    d2 = np.asarray(squares, dtype=np.float64)
+    corrected = float(d2.mean()) - correction
+    if len(d2) < 2:
+        return math.sqrt(max(0.0, corrected)), 0.0, None
+    spread = _TWO_SIDED * float(d2.std(ddof=1)) / math.sqrt(len(d2))
+    return tuple(math.sqrt(max(0.0, x)) for x in (corrected, corrected - spread, corrected + spread))  # type: ignore[return-value]
+
+
+def covers(value: float, interval: tuple[float, float], reference: float, uncertainty: tuple[float, float]) -> bool:
+    """Whether an interval agrees with a reference that has an interval itself.
+
+    The difference of the two has the half width sqrt(own^2 + reference's^2), each taken on the side that faces the other: zero lies in
+    the interval of the difference. For a reference without error this is lower <= reference <= upper. To ask for the reference's value
+    itself would count its error against the estimator; to accept every overlap would let intervals pass that are too narrow.
+
+    Source: Newcombe, Statistics in Medicine 17 (1998) 873, method 10; Zou and Donner, Statistics in Medicine 27 (2008) 1693 (MOVER).
+    """
+    if reference >= value:
+        return reference - value <= math.hypot(interval[1] - value, reference - uncertainty[0])
+    return value - reference <= math.hypot(value - interval[0], uncertainty[1] - reference)
+
+
+def _error(rows: Sequence[Row], truths: Sequence[Truth]) -> Error:
+    d = np.array([row.value - truth.value for row, truth in zip(rows, truths, strict=True)])
+    noise = sum(truth.variance for truth in truths) / len(truths)
+    rmse, lower, upper = root_mean_square(d**2, noise)
+    worst = int(np.abs(d).argmax())
+    stated = [row.std_error for row in rows if row.std_error is not None]
+    return Error(
+        bias=float(d.mean()),
+        bias_error=float(d.std(ddof=1)) / math.sqrt(len(d)) if len(d) > 1 else None,
+        rmse=rmse,
+        rmse_lower=lower,
+        rmse_upper=upper,
+        reference=math.sqrt(noise),
+        sampling=math.sqrt(sum(se**2 for se in stated) / len(stated)) if len(stated) == len(rows) else None,
+        worst=rows[worst].sample_id,
+        worst_value=rows[worst].value,
+        worst_reference=truths[worst].value,
+    )
+
+
+def _coverage(pairs: Sequence[tuple[Row, Truth]]) -> Coverage:
+    held = 0
+    for row, truth in pairs:
+        lower = row.value if row.lower is None else row.lower
+        upper = row.value if row.upper is None else row.upper
+        held += covers(row.value, (lower, upper), truth.value, truth.interval())
+    low, high = clopper_pearson(held, len(pairs))
+    return Coverage(held, len(pairs), float(low), float(high))

@@ -1,0 +1,150 @@
+"""What does a comparison with the reference mean for who has to choose an estimator?
+
+The rules, in this order. CLOSE, USABLE: an RMSE of at most .01, .03. Biased: a mean difference of at least .01 that is beyond two of its
+standard errors. Chance: the stated standard errors explain at least 70 % of the RMSE; no chance: at most half of it. Intervals are called
+too narrow when the whole 95 % interval of their coverage is below 90 %. Fewer than 10 images: no verdict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+
+from robaudit.estimators.base import P_ROBUST
+from robaudit.validation.comparison import Comparison, Error
+
+CLOSE, USABLE = 0.01, 0.03
+FEWEST_IMAGES = 10
+_BIASED, _CHANCE, _NO_CHANCE, _NARROW, _RANKED = 0.01, 0.7, 0.5, 0.9, 0.95
+_OPEN = 0.001, 0.999
+
+
+class Grade(StrEnum):
+    """What the values of an estimator are good for, by their RMSE."""
+
+    CLOSE = "close"
+    USABLE = "usable"
+    OFF = "off"
+    OTHER = "other quantity"
+    UNKNOWN = "too few images"
+
+
+def grade(one: Comparison) -> Grade:
+    """By the RMSE, for a probability of robustness on at least 10 images."""
+    if one.error is None:
+        return Grade.OTHER
+    if one.images < FEWEST_IMAGES:
+        return Grade.UNKNOWN
+    return Grade.CLOSE if one.error.rmse <= CLOSE else Grade.USABLE if one.error.rmse <= USABLE else Grade.OFF
+
+
+def biased(error: Error) -> bool:
+    """Whether the values are off on average, by more than chance."""
+    return abs(error.bias) >= _BIASED and error.bias_error is not None and abs(error.bias) > 2 * error.bias_error
+
+
+def verdict(one: Comparison) -> str:
+    """One line about one estimator at one noise level."""
+    rank = "unknown" if one.rank is None else short(one.rank)
+    if one.error is None:
+        return f"is no {P_ROBUST.name} but {one.quantity}: only its order is compared (rank correlation {rank})"
+    found = grade(one)
+    if found is Grade.UNKNOWN:
+        return f"{one.images} images are too few to judge by (at least {FEWEST_IMAGES})"
+    parts = [_how_far(one, one.error, found), *_why(one.error, found)]
+    if one.coverage is not None and one.coverage.total >= FEWEST_IMAGES and one.coverage.upper < _NARROW:
+        parts.append(f"its intervals are too narrow: {one.coverage.share:.0%} hold the reference")
+    return "; ".join(parts)
+
+
+def _how_far(one: Comparison, error: Error, found: Grade) -> str:
+    if biased(error):
+        side = "too robust" if error.bias > 0 else "not robust enough"
+        ranks = "; it still ranks the images" if one.rank is not None and one.rank >= _RANKED else ""
+        return f"is off by {short(abs(error.bias))} on average ({side}){ranks}"
+    if found is Grade.CLOSE:
+        return "is close: good for each image"
+    if found is Grade.USABLE:
+        return f"is good for means and rankings; one image is off by {short(error.rmse)} (RMSE)"
+    return f"is off by {short(error.rmse)} for one image (RMSE), not on average"
+
+
+def _why(error: Error, found: Grade) -> list[str]:
+    if found is Grade.CLOSE or error.sampling is None:
+        return []
+    if error.sampling >= _CHANCE * error.rmse:
+        return ["mostly chance: more draws would help"]
+    if error.sampling <= _NO_CHANCE * error.rmse:
+        return ["not chance: more draws would hardly help"]
+    return []
+
+
+def advice(group: Sequence[Comparison]) -> list[str]:
+    """What to use at one noise level, and what not: the cheapest estimator that is close, else the cheapest usable one.
+
+    Args:
+        group: all estimators at that noise level.
+    """
+    judged = [one for one in group if grade(one) in (Grade.CLOSE, Grade.USABLE, Grade.OFF)]
+    if not judged:
+        return []
+    honest = [one for one in judged if one.error is not None and not biased(one.error)]
+    good = [one for one in honest if grade(one) is Grade.CLOSE] or [one for one in honest if grade(one) is Grade.USABLE]
+    best = min(good, key=lambda one: one.seconds) if good else None
+    use = "use mc" if best is None else f"use {best.estimator}"
+    lines = [f"{one.estimator} {off}: {use}" for one in judged if one is not best and (off := _off(one))]
+    if best is not None and best.error is not None:
+        lines.append(
+            f"{use}: RMSE {short(best.error.rmse)}, the cheapest that is {grade(best).value} ({milliseconds(best.seconds)} an image)"
+        )
+        cheap = [one for one in honest if grade(one) is Grade.USABLE and one.seconds < best.seconds / 2]
+        if grade(best) is Grade.CLOSE and cheap:
+            other = min(cheap, key=lambda one: one.seconds)
+            lines.append(f"for means and rankings {other.estimator} will do ({milliseconds(other.seconds)} an image)")
+    elif not lines:
+        lines.append(f"none is within {short(USABLE)} (RMSE): {use}")
+    return lines
+
+
+def _off(one: Comparison) -> str:
+    if one.error is None:
+        return ""
+    if biased(one.error):
+        return f"is off by {short(abs(one.error.bias))} on average"
+    return f"is off by {short(one.error.rmse)} for one image" if grade(one) is Grade.OFF else ""
+
+
+def remarks(group: Sequence[Comparison], truths: Sequence[float]) -> list[str]:
+    """What limits the comparison at one noise level: a reference too coarse, or images that noise hardly touches.
+
+    Args:
+        group: all estimators at that noise level.
+        truths: the reference of each image.
+    """
+    found = []
+    coarse = [one for one in group if one.error is not None and one.error.reference > max(CLOSE / 2, one.error.rmse)]
+    if coarse and coarse[0].error is not None:
+        names, error = ", ".join(one.estimator for one in coarse), coarse[0].error.reference
+        found.append(f"the reference itself is off by {short(error)}: too coarse to tell how good {names} is; give it more draws")
+    undecided = sum(_OPEN[0] < p < _OPEN[1] for p in truths)
+    if undecided < max(3, len(truths) / 20):
+        found.append(f"only {undecided} of {len(truths)} images are touched by this noise: a larger sigma or more images would tell more")
+    return found
+
+
+def short(value: float) -> str:
+    """Two significant digits or three decimals, without a leading zero: .08, .003, -.12, 1."""
+    text = f"{value:.2f}" if abs(value) >= 0.095 else f"{value:.3f}".rstrip("0").rstrip(".") or "0"
+    text = "0" if text in ("-0", "-0.00") else text
+    return text.replace("0.", ".", 1) if abs(value) < 0.995 and text not in ("0",) else text
+
+
+def signed(value: float) -> str:
+    """As :func:`short`, with a plus sign for what is above zero and not printed as zero."""
+    text = short(value)
+    return f"+{text}" if value > 0 and text != "0" else text
+
+
+def milliseconds(seconds: float) -> str:
+    """A time an image takes: 0.4 ms, 33 ms, 4.9 s."""
+    return f"{seconds:.1f} s" if seconds >= 1 else f"{1000 * seconds:.0f} ms" if seconds >= 0.01 else f"{1000 * seconds:.1f} ms"

@@ -1,0 +1,175 @@
+"""`robaudit validate`."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.cli.conftest import Refuse
+from tests.conftest import RunCli
+from tests.specs import digits, save_npz, tree, write
+
+ESTIMATORS = [{"mc": {"samples": 100}}, "logit_gaussian", "taylor", "softmax"]
+FEW = ("--samples", "12", "--reference-draws", "200")
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> Path:
+    return write(tmp_path, digits(limit=40, noise={"sigma": [0.25]}, estimators=ESTIMATORS))
+
+
+def table(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_validation(spec: Path, run_cli: RunCli, tmp_path: Path) -> None:
+    code, out, err = run_cli("validate", spec, *FEW, "--out", "found")
+    assert code == 0
+    assert "12 images against mc with 200 draws of noise of its own" in out
+    assert "softmax is no p_robust but confidence: only its order is compared" in out
+    assert "-> " in out
+    assert "note: the reference: mc with 200 draws of its own noise" in err
+    found = tmp_path / "found"
+    assert {p.name for p in found.iterdir()} == {".lock", "validation.csv", "validation.json", "scatter.png", "scatter.svg"}
+    rows = table(found / "validation.csv")
+    assert len(rows) == 12 * 4
+    assert {row["reference_draws"] for row in rows} == {"200"}
+    for row in rows:
+        value, reference = float(row["value"]), float(row["reference"])
+        assert float(row["reference_lower"]) <= reference <= float(row["reference_upper"])
+        assert row["difference"] == ("" if row["estimator"] == "softmax" else str(value - reference))
+    document = json.loads((found / "validation.json").read_text())
+    assert (document["schema_version"], document["status"], document["samples"], document["reference"]["draws"]) == (1, "complete", 12, 200)
+    assert {"spec", "versions", "device", "seed", "model", "data", "noise", "command", "started"} <= set(document)
+    assert set(document["files"]) == {"validation.csv", "scatter.png", "scatter.svg"}
+    mc = next(one for one in document["comparisons"] if one["estimator"] == "mc")
+    bias = np.mean([float(row["difference"]) for row in rows if row["estimator"] == "mc"])
+    assert mc["error"]["bias"] == pytest.approx(bias)
+    assert mc["forwards"] == 101
+
+
+def test_the_reference_is_not_the_runs_own_noise(spec: Path, run_cli: RunCli, tmp_path: Path) -> None:
+    """mc with as many draws as the reference would be the reference itself."""
+    run_cli("validate", spec, "--samples", "12", "--reference-draws", "100", "--out", "found", "--set", "mc.samples=100", "--no-picture")
+    rows = [row for row in table(tmp_path / "found" / "validation.csv") if row["estimator"] == "mc"]
+    touched = [row for row in rows if 0.02 < float(row["reference"]) < 0.98]
+    assert any(row["value"] != row["reference"] for row in touched)
+
+
+def test_json_and_the_same_again(spec: Path, run_cli: RunCli, tmp_path: Path) -> None:
+    first = run_cli("validate", spec, *FEW, "--out", "found", "--format", "json", "--no-picture", "-q")
+    assert (first.code, first.err) == (0, "")
+    before = (tmp_path / "found" / "validation.csv").read_bytes()
+    again = run_cli("validate", spec, *FEW, "--out", "found", "--format", "json", "--no-picture", "-q")
+    assert (tmp_path / "found" / "validation.csv").read_bytes() == before
+    one, two = (json.loads(outcome.out) for outcome in (first, again))
+    assert one["words"][0]["verdicts"].keys() == {"mc", "logit_gaussian", "taylor", "softmax"}
+    drop = ("started", "seconds", "sessions", "comparisons", "words")
+    assert {k: v for k, v in one.items() if k not in drop} == {k: v for k, v in two.items() if k not in drop}
+
+
+def test_the_default_folder_and_the_random_subset(spec: Path, run_cli: RunCli, tmp_path: Path) -> None:
+    assert run_cli("validate", spec, *FEW, "--no-picture").code == 0
+    (folder,) = (tmp_path / "runs").glob("spec-validation-*")
+    ids = {row["sample_id"] for row in table(folder / "validation.csv")}
+    assert run_cli("validate", spec, *FEW, "--no-picture", "--set", "run.seed=1").code == 0
+    (other,) = set((tmp_path / "runs").glob("spec-validation-*")) - {folder}
+    assert len(ids) == 12
+    assert {row["sample_id"] for row in table(other / "validation.csv")} != ids
+
+
+def test_convergence(spec: Path, run_cli: RunCli, tmp_path: Path) -> None:
+    outcome = run_cli("validate", spec, "--samples", "10", "--reference-draws", "256", "--out", "found", "--convergence")
+    assert outcome.code == 0
+    rows = table(tmp_path / "found" / "convergence.csv")
+    assert [int(row["n"]) for row in rows if row["estimator"] == "mc"] == [1, 2, 4, 8, 16, 32]
+    assert [int(row["n"]) for row in rows if row["estimator"] == "logit_gaussian"] == [16, 32]
+    assert (tmp_path / "found" / "convergence.svg").stat().st_size > 1000
+    assert (tmp_path / "found" / "convergence.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_budget_sets_the_draws(spec: Path, run_cli: RunCli, tmp_path: Path) -> None:
+    started = time.monotonic()
+    assert run_cli("validate", spec, "--samples", "4", "--budget", "1s", "--out", "found", "--no-picture").code == 0
+    assert time.monotonic() - started < 30
+    assert json.loads((tmp_path / "found" / "validation.json").read_text())["reference"]["draws"] >= 256
+
+
+def test_a_foreign_folder_is_never_written_into(spec: Path, refuse: Refuse, run_cli: RunCli, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("years of work")
+    refuse("validate", spec, "--out", "mine", says="mine: is not empty and holds no validation (thesis.txt is in it)")
+    (tmp_path / "file").write_text("")
+    refuse("validate", spec, "--out", "file", says="file: cannot be made a folder")
+    assert run_cli("estimate", spec, "--out", "run", "--limit", "2").code == 0
+    refuse("validate", spec, "--out", "run", says="is not empty and holds no validation")
+    assert run_cli("validate", spec, *FEW, "--out", "found", "--no-picture").code == 0
+    refuse("validate", spec, *FEW, "--out", "found", "--set", "run.seed=5", says="found: holds a validation of something else")
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (("--budget", "soon"), "--budget soon: is no duration; give one such as 90s, 10m, 2h or 1h30m"),
+        (("--samples", "1"), "Invalid value for '--samples'"),
+        (("--reference-draws", "10"), "Invalid value for '--reference-draws'"),
+        (("--set", "mc.samples=no"), "estimators[0].mc: samples: got False"),
+    ],
+)
+def test_bad_options(args: tuple[str, ...], says: str, spec: Path, refuse: Refuse) -> None:
+    assert says in refuse("validate", spec, *args)
+
+
+def test_no_spec(refuse: Refuse) -> None:
+    refuse("validate", "nowhere.yaml", says="nowhere.yaml: no such file")
+
+
+def test_without_matplotlib(spec: Path, refuse: Refuse, run_cli: RunCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = importlib.util.find_spec
+    monkeypatch.setattr("robaudit.pictures.find_spec", lambda name: None if name == "matplotlib" else real(name))
+    refuse("validate", spec, "--picture", says="--picture: matplotlib is not installed; pip install 'robaudit[plot]'")
+    code, _, err = run_cli("validate", spec, *FEW, "--out", "found")
+    assert code == 0
+    assert "note: no pictures: matplotlib is not installed" in err
+    assert not (tmp_path / "found" / "scatter.png").exists()
+
+
+def test_bad_samples_stop_it_or_are_left_out(tmp_path: Path, run_cli: RunCli) -> None:
+    save_npz(tmp_path / "x.npz", count=12, labels=[0, 1, 2, 3, 99, 5, 6, 7, 8, 9, 0, 1])
+    spec = write(tmp_path, digits(dataset={"kind": "npz", "path": "x.npz"}, estimators=[{"mc": {"samples": 10}}]))
+    assert run_cli("validate", spec, "--reference-draws", "100", "--no-picture").code == 2
+    code, _, err = run_cli("validate", spec, "--reference-draws", "100", "--no-picture", "--on-error", "skip", "--out", "found")
+    assert code == 0
+    assert "warning: skipped" in err
+    document: dict[str, Any] = json.loads((tmp_path / "found" / "validation.json").read_text())
+    assert document["samples"] == 11
+    assert [one["sample_id"] for one in document["skipped"]] == ["4"]
+
+
+def test_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
+    spec = write(tmp_path, digits(limit=40, estimators=[{"mc": {"samples": 10_000}}]))
+    program = Path(sys.executable).with_name("robaudit")
+    before = tree(tmp_path)
+    with subprocess.Popen([program, "validate", spec, "--out", "found"], cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "the estimators on" in line:
+                break
+        time.sleep(0.3)
+        os.kill(process.pid, signal.SIGINT)
+        rest = process.stderr.read()
+        assert process.wait(timeout=60) == 130
+    assert rest.splitlines()[-1] == "interrupted"
+    assert tree(tmp_path) == before

@@ -1,0 +1,195 @@
+"""`splitting` and `importance` on small networks whose failure probability is known, and where it is a trap, a tie or nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from pydantic import ValidationError
+from scipy.stats import chi2, norm
+from torch import Tensor
+
+from robaudit.estimators.base import Estimate
+from robaudit.estimators.importance import Importance
+from robaudit.estimators.splitting import Splitting
+from robaudit.estimators.work import Work
+from tests.estimators.tools import SHAPE, curved, linear, weights, work_on
+
+SIGMA = 0.3
+BETA, BETA_TWO, BALL = float(norm.isf(1e-6)), float(norm.isf(5e-7)), float(chi2.isf(1e-6, 24))
+
+
+def clean(first: int = 0) -> Tensor:
+    """The image that :func:`work_on` makes."""
+    return torch.rand(first + 1, *SHAPE, generator=torch.Generator().manual_seed(7))[first]
+
+
+def around(score: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """Three classes; the noise z (n, 24) of the first image fails to class 2 where score(z) >= 0."""
+    centre = clean()
+
+    def logits(x: Tensor) -> Tensor:
+        s = score(((x - centre) / SIGMA).flatten(1))
+        return torch.stack([torch.zeros_like(s), torch.full_like(s, -50.0), s], dim=1)
+
+    return logits
+
+
+HALF = around(lambda z: z[:, 3] - BETA)
+TWO_SIDED = around(lambda z: z[:, 3].abs() - BETA_TWO)
+OUTSIDE = around(lambda z: (z + 0.01).square().sum(1) - BALL)  # the gradient at the clean image is not zero: FORM finds a point
+
+
+def one(estimator: Splitting | Importance, network: Callable[[Tensor], Tensor], *, seed: int = 0, sigma: float = SIGMA) -> Estimate:
+    (estimate,) = estimator.estimate(work_on(network, images=1, sigma=sigma, seed=seed))
+    return estimate
+
+
+def near(estimate: Estimate, p: float, errors: float = 3.0) -> bool:
+    assert estimate.std_error is not None
+    return abs(estimate.value - math.log10(p)) < errors * estimate.std_error
+
+
+@pytest.mark.parametrize("network", [HALF, TWO_SIDED, OUTSIDE])
+def test_splitting_measures_one_in_a_million(network: Callable[[Tensor], Tensor]) -> None:
+    found = one(Splitting(particles=200), network)
+    assert near(found, 1e-6)
+    assert found.lower is not None
+    assert found.upper is not None
+    assert found.lower < -6 < found.upper < found.lower + 1.5
+    assert (found.flips_to, found.backwards, found.note, found.interval) == (2, 0, "", "student-t:4 repeats")
+    assert found.details is not None
+    assert 0.2 < found.details["acceptance"] < 0.4
+    assert {f"log10_p_{i}" for i in range(4)} < set(found.details)
+
+
+def test_a_linear_network() -> None:
+    """p by the closed form, on images whose failures are rare and on others."""
+    network, sigma = linear(2), 0.15
+    u = weights(network)[0] - weights(network)[1]
+    work = work_on(network, images=5, sigma=sigma)
+    expected = norm.sf((work.clean.margins[:, 0] / (sigma * u.norm())).numpy())
+    assert min(expected) < 1e-4 < 0.01 < max(expected)
+    for estimator in (Splitting(particles=100, p_min=1e-30), Importance(samples=1000, p_min=1e-30)):
+        for estimate, p in zip(estimator.estimate(work), expected, strict=True):
+            assert near(estimate, p, 3.5)
+
+
+def test_what_is_not_rare_has_the_binomial_interval() -> None:
+    found = one(Splitting(particles=1000), around(lambda z: z[:, 3] - 0.5))
+    assert found.interval == "clopper-pearson"
+    assert near(found, float(norm.sf(0.5)))
+    assert found.forwards == 4001
+
+
+def test_importance_is_tight_where_design_points_tell_all() -> None:
+    found = one(Importance(), HALF)
+    assert near(found, 1e-6)
+    assert found.std_error is not None
+    assert found.std_error < 0.03
+    assert (found.flips_to, found.interval, found.note) == (2, "weights:sampling-only", "")
+    assert found.details is not None
+    assert found.details["ess"] > 1000
+    assert found.details["beta"] == pytest.approx(BETA, abs=0.1)
+
+
+def test_splitting_finds_the_second_side_for_importance() -> None:
+    """At the clean image the gradient points to one side, or nowhere; failing copies are on both."""
+    found = one(Importance(), TWO_SIDED)
+    assert near(found, 1e-6)
+    assert found.interval == "weights:sampling-only"
+    assert found.details is not None
+    assert found.details["points"] >= 2
+
+
+def test_importance_is_refused_outside_a_ball() -> None:
+    found = one(Importance(), OUTSIDE)
+    assert "refused" in found.note
+    assert found.interval == "student-t:4 repeats"
+    assert near(found, 1e-6, 4.0)
+    assert found.details is not None
+    assert found.details["refused"] == 1
+    assert found.details["error_foretold"] > 10 * found.details["error_claimed"]
+
+
+@pytest.mark.parametrize("network", [around(lambda z: (z[:, 3] + 1e-4).abs() - BETA_TWO), OUTSIDE])
+def test_without_the_check_the_traps_are_flagged(network: Callable[[Tensor], Tensor]) -> None:
+    """A tight interval about a wrong number: so every row says that nobody has looked."""
+    found = one(Importance(check=False), network, seed=1)  # seed 0 has a lucky one: a failure among its 1,000 draws of N(0, I)
+    assert found.upper is not None
+    assert found.upper < -6.2
+    assert found.note.startswith("unchecked")
+
+
+def test_unchecked_and_nothing_failed_is_a_bound() -> None:
+    found = one(Importance(check=False, samples=1000), lambda x: x.flatten(1)[:, :3] * 0 + torch.tensor([0.0, 30.0, 1.0]))
+    assert (found.value, found.lower) == (found.upper, -math.inf)
+    assert found.value == pytest.approx(math.log10(1 - 0.05**0.01))
+    assert "bound" in found.note
+
+
+@pytest.mark.parametrize("estimator", [Splitting(particles=50, p_min=1e-4), Importance(particles=50, p_min=1e-4)])
+def test_below_p_min_is_a_bound(estimator: Splitting | Importance) -> None:
+    found = one(estimator, around(lambda z: z[:, 3] - 12))
+    assert (found.value, found.upper, found.lower, found.std_error) == (-4.0, -4.0, -math.inf, None)
+    assert found.note.startswith("p < 0.0001 in all 4 repeats: an upper bound")
+    assert found.flips_to is None
+
+
+def test_equal_scores_are_told() -> None:
+    """A network in whole numbers."""
+    found = one(Splitting(particles=200), around(lambda z: (2 * (z[:, 3] - 4)).floor() / 2))
+    assert near(found, float(norm.sf(4.0)), 4.0)
+    assert "equal scores" in found.note
+    assert found.details is not None
+    assert found.details["tied_levels"] > 0
+
+
+def test_logits_that_are_not_finite_are_failures() -> None:
+    found = one(Splitting(particles=1000), around(lambda z: torch.where(z[:, 3] > 0.5, math.nan, z[:, 2] - 9.0)))
+    assert near(found, float(norm.sf(0.5)))
+    assert found.flips_to is None
+
+
+@pytest.mark.parametrize("estimator", [Splitting(particles=40, moves=3), Importance(particles=40, moves=3, samples=100)])
+def test_rare_failures_are_the_same_in_any_chunk(estimator: Splitting | Importance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Levels deep, in other chunks, with other batches, and with fewer runs in lock-step."""
+
+    def estimates(first: int, images: int, batch_size: int | None = None) -> list[Estimate]:
+        return list(estimator.estimate(work_on(curved(), images=images, first=first, sigma=0.03, batch_size=batch_size)))
+
+    whole = estimates(0, 6)
+    assert min(e.value for e in whole) < -4
+    assert [*estimates(0, 2), *estimates(2, 3), *estimates(5, 1)] == whole
+    assert estimates(0, 6, 64) == whole
+    monkeypatch.setattr("robaudit.estimators.rare.HELD_BYTES", 4 * 40 * 24 * 3)
+    assert estimates(0, 6) == whole
+
+
+def test_repeats_and_images_have_draws_of_their_own() -> None:
+    found = one(Splitting(particles=100), HALF)
+    assert found.details is not None
+    assert len({found.details[f"log10_p_{i}"] for i in range(4)}) > 1
+    assert one(Splitting(particles=100), HALF, seed=1).value != found.value
+
+
+def test_forwards_are_counted_with_the_levels_and_the_searches() -> None:
+    calls = [0]
+
+    def counting(x: Tensor) -> Tensor:
+        calls[0] += len(x)
+        return HALF(x)
+
+    for estimator in (Splitting(particles=40), Importance(particles=40, samples=80, steps=4)):
+        work: Work = work_on(counting, images=8)  # the other images are far away and fail at once
+        calls[0] = 8
+        assert sum(e.forwards for e in estimator.estimate(work)) == calls[0]
+
+
+@pytest.mark.parametrize("options", [{"particles": 55}, {"repeats": 3}, {"p_min": 0.5}, {"moves": 0}])
+def test_options_are_checked(options: dict[str, float]) -> None:
+    for cls in (Splitting, Importance):
+        with pytest.raises(ValidationError):
+            cls.model_validate(options)

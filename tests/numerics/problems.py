@@ -1,0 +1,59 @@
+"""Rare failures whose probability is known, in 100 standard normal variables: scores, labels and gradients without a network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from scipy.stats import chi2, norm
+from torch import Tensor
+
+D = 100
+BETA, BETA_TWO, BALL = float(norm.isf(1e-6)), float(norm.isf(5e-7)), float(chi2.isf(1e-6, D))
+
+
+@dataclass(frozen=True)
+class Problem:
+    """P[score(z) >= 0] = p."""
+
+    score: Callable[[Tensor], Tensor]
+    p: float
+
+    def judge(self, z: Tensor, lane: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Scores, and the side of the first coordinate as label."""
+        return self.score(z.double()), (z[:, 0] > 0).long()
+
+    def slope(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        """The limit state -score and its gradient."""
+        u = z.double().requires_grad_(True)
+        g = -self.score(u)
+        (slopes,) = torch.autograd.grad(g.sum(), u)
+        return g.detach(), slopes.to(z.dtype)
+
+
+PROBLEMS = {
+    "half-space": Problem(lambda z: z[:, 0] - BETA, 1e-6),
+    "two-sided": Problem(lambda z: z[:, 0].abs() - BETA_TWO, 1e-6),
+    "outside a ball": Problem(lambda z: z.square().sum(1) - BALL, 1e-6),
+    "uniform": Problem(lambda z: (2 * torch.special.ndtr(z[:, :12]) - 1).sum(1) - 9, 2.7086e-7),  # Irwin-Hall, exact
+}
+
+
+def drawer(seed: int) -> Callable[[int, int, int], Iterator[Tensor]]:
+    """Independent draws of each lane; a range of numbers holds the same draws however it is asked for."""
+
+    def draw(lane: int, number: int, start: int) -> Iterator[Tensor]:
+        block = 50
+        for i in range(start // block, -(-(start + number) // block)):
+            z = torch.randn(block, D, generator=torch.Generator().manual_seed((seed * 1009 + lane) * 2**20 + i))
+            yield z[max(0, start - i * block) : start + number - i * block]
+
+    return draw
+
+
+def normals(number: int, seed: int) -> Iterator[Tensor]:
+    """So many draws, in blocks of 100."""
+    generator = torch.Generator().manual_seed(seed)
+    for first in range(0, number, 100):
+        yield torch.randn(min(100, number - first), D, generator=generator)

@@ -1,0 +1,68 @@
+"""Is the reference's noise another than the run's, and are runs paired across models and noise levels?"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from robaudit.assembly import on_stream
+from robaudit.estimators.mc import MonteCarlo
+from robaudit.noise import GaussianNoise
+from robaudit.validation.reference import STREAM, Truth
+from tests.estimators.tools import SHAPE, curved, linear, work_on
+
+CPU = torch.device("cpu")
+
+
+def draws(seed: int, stream: str, *, frames: bool = False, count: int = 96) -> torch.Tensor:
+    noise = GaussianNoise(seed, CPU, stream=stream)
+    make = noise.frames if frames else noise.blocks
+    return torch.cat(list(make("a", count, (1, 8, 8))))
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(0, 2**31))
+def test_no_seed_of_a_run_gives_the_references_noise(seed: int) -> None:
+    """Not the seed itself, nor its neighbours, nor the draws in frames."""
+    reference = [draws(seed, STREAM), draws(seed, STREAM, frames=True)]
+    for other in (seed, seed + 1, max(0, seed - 1)):
+        for run in (draws(other, ""), draws(other, "", frames=True)):
+            assert not any((z == w).any() for w in reference for z in (run,))
+
+
+def test_the_reference_is_uncorrelated_with_the_run() -> None:
+    a, b = draws(3, "", count=2000).double(), draws(3, STREAM, count=2000).double()
+    assert abs(float((a * b).mean())) < 5 / math.sqrt(a.numel())
+    assert abs(float(b.mean())) < 5 / math.sqrt(b.numel())
+
+
+def test_an_engine_on_a_stream_leaves_the_runs_engine_alone() -> None:
+    work = work_on(curved(), seed=4)
+    before = MonteCarlo(samples=200).estimate(work)
+    other = on_stream(work.engine, 4, STREAM)
+    assert other.noise is not work.engine.noise
+    assert MonteCarlo(samples=200).estimate(work) == before
+
+
+def test_two_models_and_all_sigmas_get_the_same_standard_noise() -> None:
+    """Common random numbers: what reaches the network is x + sigma z with one z, whichever the model and the sigma."""
+    found = []
+    for network, sigma in ((curved(), 0.25), (linear(3), 0.25), (curved(), 0.5)):
+        work = work_on(network, images=2, sigma=sigma)
+        batches = [b.x - work.x[b.image] for b in work.engine.noisy_batches(work.x, work.ids, sigma, 32, 8)]
+        found.append(torch.cat([b.clone() for b in batches]) / sigma)
+    assert found[0].shape == (64, *SHAPE)
+    assert torch.allclose(found[0], found[1], atol=0)
+    assert torch.allclose(found[0], found[2], atol=1e-5)
+
+
+def test_a_truth_knows_its_uncertainty() -> None:
+    truth = Truth(9000, 10_000)
+    assert truth.value == 0.9
+    assert math.isclose(truth.variance, 0.09 / 9999)
+    lower, upper = truth.interval()
+    assert lower < 0.9 < upper
+    assert math.isclose(upper - lower, 4 * 0.003, rel_tol=0.05)

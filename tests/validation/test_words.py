@@ -1,0 +1,97 @@
+"""Do the recommendations follow their rules?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from robaudit.validation.comparison import Comparison, Coverage, Error
+from robaudit.validation.words import advice, milliseconds, remarks, short, signed, verdict
+
+ERROR = Error(0.0, 0.001, 0.005, 0.003, 0.007, 0.002, None, "7", 0.9, 0.95)
+GOOD = Comparison("good", 0.1, "p_robust", 50, 0.9, 0.9, ERROR, 0.99, None, 65, 0, 0.03)
+
+
+def one(
+    name: str = "good", *, seconds: float = 0.03, rank: float | None = 0.99, coverage: Coverage | None = None, **error: object
+) -> Comparison:
+    return replace(GOOD, estimator=name, seconds=seconds, rank=rank, coverage=coverage, error=replace(ERROR, **error))  # type: ignore[arg-type]
+
+
+TAYLOR = one("taylor", seconds=0.001, rank=0.6, bias=0.08, bias_error=0.01, rmse=0.1)
+
+
+def test_the_issues_example() -> None:
+    assert advice([TAYLOR, one("logit_gaussian"), one("mc", seconds=5.0)]) == [
+        "taylor is off by .08 on average: use logit_gaussian",
+        "use logit_gaussian: RMSE .005, the cheapest that is close (30 ms an image)",
+    ]
+
+
+def test_a_cheaper_one_that_does_for_means_is_named() -> None:
+    lines = advice([one("mc", seconds=1.0), one("rough", seconds=0.1, rmse=0.02)])
+    assert lines == [
+        "use mc: RMSE .005, the cheapest that is close (1.0 s an image)",
+        "for means and rankings rough will do (100 ms an image)",
+    ]
+
+
+def test_where_nothing_is_good_mc_is_the_answer() -> None:
+    assert advice([TAYLOR]) == ["taylor is off by .08 on average: use mc"]
+    assert advice([one("coarse", rmse=0.2)]) == ["coarse is off by .20 for one image: use mc"]
+
+
+def test_other_quantities_have_no_part_in_the_choice() -> None:
+    softmax = replace(GOOD, estimator="softmax", quantity="confidence", error=None, seconds=1e-5, rank=0.5)
+    assert verdict(softmax) == "is no p_robust but confidence: only its order is compared (rank correlation .50)"
+    assert advice([softmax]) == []
+    assert advice([softmax, GOOD])[0].startswith("use good")
+
+
+@pytest.mark.parametrize(
+    ("comparison", "says"),
+    [
+        (one(), "is close: good for each image"),
+        (
+            one(rmse=0.02, sampling=0.019),
+            "is good for means and rankings; one image is off by .02 (RMSE); mostly chance: more draws would help",
+        ),
+        (
+            one(rmse=0.02, sampling=0.001),
+            "is good for means and rankings; one image is off by .02 (RMSE); not chance: more draws would hardly help",
+        ),
+        (one(rmse=0.06), "is off by .06 for one image (RMSE), not on average"),
+        (TAYLOR, "is off by .08 on average (too robust)"),
+        (one(bias=-0.08, bias_error=0.01, rmse=0.1), "is off by .08 on average (not robust enough); it still ranks the images"),
+        (one(bias=0.08, bias_error=0.05, rmse=0.1), "is off by .10 for one image (RMSE), not on average"),
+        (one(coverage=Coverage(30, 50, 0.45, 0.74)), "is close: good for each image; its intervals are too narrow: 60% hold the reference"),
+        (one(coverage=Coverage(46, 50, 0.81, 0.98)), "is close: good for each image"),
+        (replace(GOOD, images=9), "9 images are too few to judge by (at least 10)"),
+    ],
+)
+def test_verdicts(comparison: Comparison, says: str) -> None:
+    assert verdict(comparison) == says
+
+
+def test_what_limits_the_comparison_is_said() -> None:
+    open_ = [0.5] * 40
+    assert remarks([GOOD], open_) == []
+    (text,) = remarks([one(reference=0.008, rmse=0.001)], open_)
+    assert text == "the reference itself is off by .008: too coarse to tell how good good is; give it more draws"
+    assert remarks([GOOD], [1.0] * 48 + [0.5, 0.6])[0].startswith("only 2 of 50 images are touched by this noise")
+
+
+def test_numbers_are_short() -> None:
+    assert [short(x) for x in (0.08, 0.0031, -0.123, 1.0, 0.0, 0.9, 0.02, -0.0001)] == [
+        ".08",
+        ".003",
+        "-.12",
+        "1.00",
+        "0",
+        ".90",
+        ".02",
+        "0",
+    ]
+    assert [signed(x) for x in (0.08, -0.08, 0.0001)] == ["+.08", "-.08", "0"]
+    assert [milliseconds(x) for x in (0.0004, 0.033, 4.94)] == ["0.4 ms", "33 ms", "4.9 s"]
