@@ -18,6 +18,7 @@ from robaudit.models.precision import rounded_products
 from robaudit.planning.choice import Plan, Question, best, plans
 from robaudit.planning.durations import text as duration
 from robaudit.planning.pilot import pilot
+from robaudit.planning.precisions import Offer, precision_offers
 from robaudit.progress import Listener, Silent
 from robaudit.provenance import device_name, pick_device
 from robaudit.spec import AuditSpec
@@ -38,6 +39,7 @@ class Proposal:
         start: seconds before the first image.
         chosen: the plan to take.
         alternatives: the best of each estimator, the chosen one included, by error.
+        precisions: what a lower precision of the noisy passes would bring; the times above are those of the spec's own.
         snippet: YAML for the spec.
         device: where it was tried.
         sigmas: noise levels.
@@ -52,6 +54,7 @@ class Proposal:
     start: float
     chosen: Plan
     alternatives: Sequence[Plan]
+    precisions: Sequence[Offer]
     snippet: str
     device: str
     sigmas: Sequence[float]
@@ -68,6 +71,7 @@ class Proposal:
             "start_seconds": self.start,
             "recommended": self.chosen.document(),
             "alternatives": [plan.document() for plan in self.alternatives],
+            "precisions": [offer.document() for offer in self.precisions],
             "snippet": self.snippet,
         }
 
@@ -109,17 +113,18 @@ def propose(
         allowed = min(LONGEST, max(SHORTEST, SHARE * budget))
         ears.note(f"trying the estimators for about {duration(allowed)}")
         tried = pilot(ready, allowed, skip_bad=skip_bad)
+        offers = precision_offers(ready, skip_bad=skip_bad)
     count = len(ready.samples)
     if tried.touched < max(3, tried.images / 20):
         ears.warn(
             f"only {tried.touched} of the pilot's {tried.images} images are touched by this noise: the predicted errors are uncertain"
         )
-    offers = [best(plans(family, count, budget, start), question, count) for family in tried.families]
+    bests = [best(plans(family, count, budget, start), question, count) for family in tried.families]
     everything = [plan for family in tried.families for plan in plans(family, count, budget, start)]
     chosen = best(everything, question, count)
     if chosen is None:
         raise RobauditError(f"--budget {duration(budget)}", f"is too short: the start alone takes {start:.0f} s", "give it more time")
-    alternatives = {(plan.kind, plan.draws, plan.images): plan for plan in [chosen, *offers] if plan is not None}
+    alternatives = {(plan.kind, plan.draws, plan.images): plan for plan in [chosen, *bests] if plan is not None}
     return Proposal(
         question=question,
         budget=budget,
@@ -130,13 +135,14 @@ def propose(
         start=start,
         chosen=chosen,
         alternatives=sorted(alternatives.values(), key=lambda plan: (-plan.images, plan.answers(question))),
-        snippet=snippet(spec, chosen, count),
+        precisions=offers,
+        snippet=snippet(spec, chosen, count, offers),
         device=device_name(device),
         sigmas=spec.noise.sigma,
     )
 
 
-def snippet(spec: AuditSpec, plan: Plan, available: int) -> str:
+def snippet(spec: AuditSpec, plan: Plan, available: int, offers: Sequence[Offer] = ()) -> str:
     """The sections of the spec that change, as YAML."""
     options = dict(plan.options)
     entry: Any = {plan.estimator: options} if options else plan.estimator
@@ -149,6 +155,9 @@ def snippet(spec: AuditSpec, plan: Plan, available: int) -> str:
             else {"sample": {"size": plan.images, "seed": sample.seed if sample else 0}}
         )
         text += "dataset:  # the rest of this section stays as it is\n" + "".join(f"  {line}\n" for line in _yaml(less).splitlines())
+    faster = max((offer for offer in offers if offer.recommended), key=lambda offer: offer.speed, default=None)
+    if faster is not None:
+        text += f"run:  # likewise\n  precision: {faster.precision}\n"
     return text
 
 

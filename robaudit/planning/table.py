@@ -27,6 +27,7 @@ def tables(found: Proposal) -> Iterator[RenderableType]:
         table.add_row(*map(plain, _cells(plan, plan == found.chosen)), style="bold" if plan == found.chosen else "")
     yield table
     yield from legend(_LEGEND)
+    yield from (plain(offer.text) for offer in found.precisions)
     yield plain("Paste into the spec:", "bold")
     yield from map(plain, found.snippet.splitlines())
 

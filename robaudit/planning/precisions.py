@@ -1,0 +1,103 @@
+"""Would noisy passes in a lower precision be faster here, and what would they change?"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from robaudit.auditing import Ready
+from robaudit.errors import ModelError
+from robaudit.estimators.engine import Engine
+from robaudit.models import LogitModel
+from robaudit.models.precision import for_noisy_passes, rounded_products
+from robaudit.planning.chance import KNOWN_BIAS
+from robaudit.precision_check import precision_effects
+from robaudit.spec import Precision
+
+WORTH = 1.25
+"""A precision is worth its change when noisy passes are so many times as fast."""
+
+_REPEATS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A lower precision of the noisy passes.
+
+    Attributes:
+        precision: bf16 or tf32.
+        speed: how many times as fast noisy passes are.
+        changed: share of noisy copies that change class; None where it was not measured, as the speed is not worth it.
+        shift: largest change of the share that keeps the clean class, over the noise levels; likewise.
+        recommended: fast enough, and what it shifts is less than the errors known of the estimators.
+    """
+
+    precision: Precision
+    speed: float
+    changed: float | None
+    shift: float | None
+    recommended: bool
+
+    @property
+    def text(self) -> str:
+        """One line for the user."""
+        speed = f"precision {self.precision}: noisy passes {self.speed:.2g} times as fast"
+        if self.changed is None or self.shift is None:
+            return f"{speed}: not worth it here"
+        return f"{speed}, {self.changed:.1%} of the noisy copies change class, the share that keeps it by {self.shift:.4f} at most"
+
+    def document(self) -> dict[str, Any]:
+        """As JSON values."""
+        return asdict(self)
+
+
+def precision_offers(ready: Ready, *, skip_bad: bool = False) -> list[Offer]:
+    """Time a full noisy pass in each precision, and look at what those worth their while change. Only where the spec asks for fp32.
+
+    Args:
+        ready: the audit.
+        skip_bad: leave unusable samples out.
+    """
+    return list(_offers(ready, skip_bad)) if ready.spec.run.precision == "fp32" else []
+
+
+def _offers(ready: Ready, skip_bad: bool) -> Iterator[Offer]:
+    engine = ready.engine
+    candidates: tuple[Precision, ...] = ("tf32", "bf16") if engine.model.device.type == "cuda" else ("bf16",)
+    for precision in candidates:
+        try:
+            lower = for_noisy_passes(engine.model, precision)
+            speed = _speed(engine, lower, ready.image, precision)
+        except (ModelError, RuntimeError):  # an operator that bfloat16 lacks
+            continue
+        if speed < WORTH:
+            yield Offer(precision, speed, None, None, recommended=False)
+            continue
+        other = Engine(engine.model, engine.noise, engine.classes, engine.rows(ready.image.shape), noisy=lower)
+        effects = precision_effects(other, ready.samples, ready.spec.noise.sigma, precision, skip_bad=skip_bad)
+        changed = sum(one.changed for one in effects) / sum(one.copies for one in effects)
+        shift = max(abs(one.kept - one.kept_fp32) / one.copies for one in effects)
+        yield Offer(precision, speed, changed, shift, recommended=shift <= KNOWN_BIAS)
+
+
+def _speed(engine: Engine, lower: LogitModel, image: Tensor, precision: Precision) -> float:
+    """Least time of a full pass in fp32 over that in the lower precision, passes in turns; one of each where it is clearly slower."""
+    model = engine.model
+    x = image.to(model.device, model.dtype).expand(engine.rows(image.shape), *image.shape)
+    x = x.contiguous(memory_format=model.memory_format)
+    best = [float("inf"), float("inf")]
+    for repeat in range(1 + _REPEATS):
+        for i, (network, rounded) in enumerate(((model, False), (lower, precision == "tf32"))):
+            started = time.perf_counter()
+            with rounded_products(rounded), torch.inference_mode():
+                float(network(x).sum())  # waits for the device
+            if repeat:
+                best[i] = min(best[i], time.perf_counter() - started)
+        if repeat == 1 and best[1] > 2 * best[0]:
+            break
+    return best[0] / best[1]
