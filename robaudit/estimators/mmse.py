@@ -23,6 +23,13 @@ AT_ONCE = 2**20
 """Gradient values of so many are averaged at once."""
 
 
+FEW_DRAWS = "jackknife:few-draws:sampling-only"
+"""Interval of so few draws that it covers .90 to .97 instead of .95 where gradients vary strongly (docs/coverage.md)."""
+
+SETTLED = 64
+"""Draws from which on it was found to cover."""
+
+
 class NoisyLinearOptions(FewClasses):
     """What `mmse` and `mmse_mvs` share: their options, their cost and their grouped draws.
 
@@ -87,7 +94,7 @@ class NoisyLinearOptions(FewClasses):
                 flips_to=flip,
                 forwards=forwards,
                 backwards=backward,
-                interval="none" if lower is None else self.interval,
+                interval="none" if lower is None else self.interval if self.samples >= SETTLED else FEW_DRAWS,
                 note=note,
             )
             for p, lower, upper, error, flip, backward, note in rows
@@ -126,7 +133,7 @@ class Mmse(NoisyLinearOptions):
     t stays the class of the clean image. Exact for linear models (with pairs at once; iid draws leave an error of sd
     1/sqrt(samples) in z). The interval is a delete-one-group jackknife over the draws on the probit scale: it covers sampling and, to
     first order, the bias of few draws (noise in the mean gradients lengthens them), not the bias of linearising. With 10 draws of
-    strongly varying gradients it covers .90 instead of .95 at worst (docs/coverage.md). Prefer it to `taylor` for
+    strongly varying gradients it covers .90 instead of .95 at worst (docs/coverage.md): rows of fewer than 64 draws say "few-draws". Prefer it to `taylor` for
     networks, and `mc` to both where it can be afforded.
 
     Source: spec 1, estimator 4 (Han et al., p_mmse; Stein's lemma).

@@ -89,7 +89,7 @@ LINEAR = Curve("linear margin", 0.0, 0.0)
 GENTLE = Curve("gently curved (.10 quadratic, .05 cubic)", 0.10, 0.05)
 STRONG = Curve("strongly curved (.3 quadratic, .3 cubic)", 0.3, 0.3)
 SKEWED = Curve("purely quadratic in 4 pixels", 1.0, 0.0, (1, 2, 2))
-FEW = "Few draws of strongly varying gradients: what the jackknife sees of the bias is its first order alone."
+FEW = "Few draws of strongly varying gradients: what the jackknife sees of the bias is its first order alone; those rows say `few-draws`."
 FEW_FLOOR = 0.9
 """What is documented there (docs/coverage.md), instead of the nominal coverage."""
 SETTINGS: dict[str, tuple[str, dict[str, object], tuple[Curve, ...]]] = {
@@ -106,7 +106,11 @@ def jackknife(setting: str, curve: Curve, p: float, cases: int = CASES) -> Itera
     name, options, _ = SETTINGS[setting]
     offset = curve.mean_shift + curve.limit(name) * float(norm.ppf(p))
     if offset > 0:
-        rows = [row for row in build(name, **options).estimate(curve.work(offset, cases, round(1000 * p))) if row.interval == JACKKNIFE]
+        rows = [
+            row
+            for row in build(name, **options).estimate(curve.work(offset, cases, round(1000 * p)))
+            if row.interval.startswith("jackknife:")
+        ]
         yield _line(JACKKNIFE, f"{setting}; {curve.name}", p, rows, FEW if name == "mmse" and curve is STRONG else "")
 
 
