@@ -133,8 +133,8 @@ class Mmse(NoisyLinearOptions):
     t stays the class of the clean image. Exact for linear models (with pairs at once; iid draws leave an error of sd
     1/sqrt(samples) in z). The interval is a delete-one-group jackknife over the draws on the probit scale: it covers sampling and, to
     first order, the bias of few draws (noise in the mean gradients lengthens them), not the bias of linearising. With 10 draws of
-    strongly varying gradients it covers .90 instead of .95 at worst (docs/coverage.md): rows of fewer than 64 draws say "few-draws". Prefer it to `taylor` for
-    networks, and `mc` to both where it can be afforded.
+    strongly varying gradients it covers .90 instead of .95 at worst (docs/coverage.md): rows of
+    fewer than 64 draws say "few-draws". Prefer it to `taylor` for networks, and `mc` to both where it can be afforded.
 
     Source: spec 1, estimator 4 (Han et al., p_mmse; Stein's lemma).
     """
