@@ -19,7 +19,7 @@ from robaudit.estimators.base import P_ROBUST, Estimator
 from robaudit.estimators.logit_gaussian import LogitGaussian
 from robaudit.estimators.mc import MonteCarlo
 from robaudit.estimators.mmse import Mmse
-from robaudit.planning.chance import KNOWN_BIAS, KNOWN_ERROR, beyond, doubted, significant
+from robaudit.planning.chance import KNOWN_BIAS, KNOWN_ERROR, beyond, doubted, honest, significant
 from robaudit.planning.families import Family, Law, by_tolerance, doubling, fixed
 from robaudit.planning.levels import DRAWS, FEW, LONG, Level, binomial, few, mc_times, measure_level, quarter, times
 from robaudit.planning.trials import Trial, trial
@@ -105,12 +105,13 @@ def _sampled(levels: dict[float, Level]) -> list[Family]:
         off = level.value - level.votes.values
         squared = beyond(off**2, binomial(level.votes.values, DRAWS) + level.noise / 2, KNOWN_ERROR**2)
         bias = significant(off, KNOWN_BIAS)
-        gaussian[sigma] = Law(once, each, level.noise * level.scale * DRAWS, squared, bias, level.between)
+        stated = (np.nan_to_num(level.a.variances) + np.nan_to_num(level.b.variances)) / 2
+        honesty[sigma] = honest(level.noise / max(1e-12, float(stated.mean())), len(stated))
+        noise = honesty[sigma] * float(stated.mean())
+        gaussian[sigma] = Law(once, each, noise * level.scale * DRAWS, squared, bias, level.between)
         each, once = mc_times(level)
         monte_carlo[sigma] = Law(once, each, level.flips, 0.0, 0.0, level.between)
-        stated = (np.nan_to_num(level.a.variances) + np.nan_to_num(level.b.variances)) / 2
         spreads[sigma] = stated * DRAWS * level.scale
-        honesty[sigma] = float(np.clip(level.noise / max(1e-12, float(stated.mean())), 0.3, 1.5))
     return [
         doubling("logit_gaussian", gaussian, 16, 4096, 16),
         by_tolerance(gaussian, spreads, honesty),

@@ -16,15 +16,17 @@ from robaudit.deterministic import deterministic
 from robaudit.errors import RobauditError
 from robaudit.models.precision import rounded_products
 from robaudit.planning.choice import Plan, Question, best, plans
+from robaudit.planning.confirm import confirmed, seconds_of
 from robaudit.planning.durations import text as duration
+from robaudit.planning.families import Family
 from robaudit.planning.pilot import pilot
 from robaudit.planning.precisions import Offer, precision_offers
 from robaudit.progress import Listener, Silent
 from robaudit.provenance import device_name, pick_device
 from robaudit.spec import AuditSpec
 
-SHARE, SHORTEST, LONGEST = 0.1, 1.0, 60.0
-"""The pilot takes about a tenth of the budget, from one second to one minute."""
+SHARE, SHORTEST, LONGEST, CONFIRMING = 0.1, 1.0, 60.0, 0.4
+"""The pilot takes about a tenth of the budget, from one second to one minute, and a trial of what it chooses four tenths of that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,16 +114,22 @@ def propose(
         start = already + time.perf_counter() - started
         allowed = min(LONGEST, max(SHORTEST, SHARE * budget))
         ears.note(f"trying the estimators for about {duration(allowed)}")
-        tried = pilot(ready, allowed, skip_bad=skip_bad)
+        tried, count = pilot(ready, allowed, skip_bad=skip_bad), len(ready.samples)
+
+        def choose(families: Sequence[Family]) -> Plan | None:
+            return best([plan for family in families for plan in plans(family, count, budget, start)], question, count)
+
+        def measure(plan: Plan) -> float:
+            return seconds_of(ready, plan, start, CONFIRMING * allowed, skip_bad=skip_bad)
+
+        families = confirmed(tried.families, choose, measure, start)
         offers = precision_offers(ready, skip_bad=skip_bad)
-    count = len(ready.samples)
     if tried.touched < max(3, tried.images / 20):
         ears.warn(
             f"only {tried.touched} of the pilot's {tried.images} images are touched by this noise: the predicted errors are uncertain"
         )
-    bests = [best(plans(family, count, budget, start), question, count) for family in tried.families]
-    everything = [plan for family in tried.families for plan in plans(family, count, budget, start)]
-    chosen = best(everything, question, count)
+    bests = [best(plans(family, count, budget, start), question, count) for family in families]
+    chosen = choose(families)
     if chosen is None:
         raise RobauditError(f"--budget {duration(budget)}", f"is too short: the start alone takes {start:.0f} s", "give it more time")
     alternatives = {(plan.kind, plan.draws, plan.images): plan for plan in [chosen, *bests] if plan is not None}

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from robaudit.planning.chance import KNOWN_ERROR, beyond, doubted, significant
+from robaudit.planning.chance import KNOWN_ERROR, beyond, doubted, honest, significant
 from robaudit.planning.choice import ENOUGH, SPARE, Plan, best, plans
-from robaudit.planning.families import Law, by_tolerance, doubling, fixed
+from robaudit.planning.confirm import confirmed
+from robaudit.planning.families import Family, Law, by_tolerance, doubling, fixed
 
 PASS = 0.001
 """Seconds."""
@@ -105,3 +108,32 @@ def test_an_approximation_is_doubted() -> None:
     assert doubted(np.zeros(8), 0.001) == KNOWN_ERROR**2
     squares = np.array([0.0, 0.01, 0.04, 0.01])
     assert doubted(squares, 0.0) == pytest.approx(0.015 + squares.std(ddof=1) / 2)
+
+
+def test_few_images_do_not_overrule_what_is_known() -> None:
+    assert honest(0.43, 10) == pytest.approx(0.43)
+    assert 0.43 < honest(1.5, 10) < 0.9
+    assert honest(1.2, 10_000) == pytest.approx(1.2, abs=0.01)
+    assert (honest(0.0, 10_000), honest(9.0, 10_000)) == (0.25, 1.5)
+
+
+def test_times_are_corrected_until_the_chosen_setting_was_tried() -> None:
+    """logit_gaussian is said to be three times as fast as it is: after a trial mc is chosen, and tried, too."""
+    truth = {"a": Law(0.0, 0.003, 0.1, 0.0, 0.0, 0.04), "b": Law(0.0, 0.002, 0.1, 0.0, 0.0, 0.04)}
+    said = {**truth, "a": replace(truth["a"], each=0.001)}
+    families = [doubling(name, {0.1: law}, 16, 4096, 16) for name, law in said.items()]
+    tried = []
+
+    def choose(found: Sequence[Family]) -> Plan | None:
+        return best([plan for family in found for plan in plans(family, 100, 60.0, 1.0)], "images", 100)
+
+    def measure(plan: Plan) -> float:
+        tried.append(plan.estimator)
+        return truth[plan.estimator].seconds(plan.draws)
+
+    found = confirmed(families, choose, measure, 1.0)
+    assert tried == ["a", "b"]
+    assert [family.laws[0.1].each for family in found] == pytest.approx([0.003, 0.002])
+    chosen = choose(found)
+    assert chosen is not None
+    assert chosen.estimator == "b"
