@@ -23,7 +23,7 @@ CASES: tuple[tuple[str, float, int, int, int, int], ...] = (
     # model, sigma, budget in seconds, images of the data set, images and draws of the reference
     ("fashion_logistic", 0.2, 20, 1000, 200, 5000),
     ("mnist_cnn_a_adv", 0.3, 30, 500, 200, 1500),
-    ("cifar10_resnet20", 0.05, 60, 100, 40, 1000),
+    ("cifar10_resnet20", 0.05, 60, 100, 100, 2000),
 )
 
 
