@@ -129,6 +129,10 @@ def _legend(groups: Sequence[GroupSummary], *, shares: bool) -> list[str]:
         lines.append(APPROXIMATE)
     if biased := list(dict.fromkeys(group.key.estimator for group in groups if group.sampling_only)):
         lines.append(f"{', '.join(biased)}: the interval of an image covers its noise draws only, not the bias of the approximation.")
+    if leaning := list(dict.fromkeys(group.key.estimator for group in groups if group.adaptive)):
+        lines.append(
+            f"{', '.join(leaning)}: images that stopped by themselves lean to that side, and their mean with them; [ ] allows for it."
+        )
     if dropped := sum(group.not_finite for group in groups):
         lines.append(f"{dropped:,} result(s) left out: not a finite number.")
     if noted := sum(group.noted for group in groups):

@@ -39,12 +39,13 @@ class NoisyAccuracy:
 
 
 def noisy_accuracy(rows: Columns, confidence: float = 0.95) -> NoisyAccuracy | None:
-    """Accuracy under noise of the rows that have a label; None when there is no such row, or one of them has no votes."""
-    if not rows.labelled or rows.voted < rows.labelled:
+    """Accuracy under noise of the rows that have a label; None when there is no such row, or one of them has no votes or as many
+    as it took to decide about it: those lean."""
+    if not rows.labelled or rows.voted < rows.labelled or rows.adaptive:
         return None
     p, draws, worth = (column.numbers() for column in (rows.label_shares, rows.label_draws, rows.label_worths))
     measured: tuple[float | None, float | None] = None, None
-    if not rows.adaptive and np.all(draws == draws[0]) and np.all(draws == worth):
+    if np.all(draws == draws[0]) and np.all(draws == worth):
         lower, upper = clopper_pearson(rows.hits, int(draws.sum()), confidence)
         measured = float(lower), float(upper)
     error = float(np.sqrt(np.sum(p * (1.0 - p) / worth)) / p.size)

@@ -49,7 +49,7 @@ class Mean:
         lower, upper: interval over images (:func:`robaudit.numerics.intervals.mean_interval`).
         measurement_error: standard error from the measurement of each image; None where an image has none.
         measured_lower, measured_upper: interval of the mean over these very images; None where an image has none.
-        measured_by: how that interval was made: clopper-pearson:pooled, mover, none.
+        measured_by: how that interval was made: clopper-pearson:pooled, mover, mean of intervals, none.
     """
 
     value: float
@@ -99,10 +99,19 @@ def mean_of(rows: Columns, quantity: QuantityLike, confidence: float = 0.95) -> 
 
     The measurement interval is, in this order: Clopper-Pearson on the pooled votes where every image has as many draws as the
     others and its value is the share of them (the sum of unequal binomials varies less than the pooled binomial: conservative);
-    else MOVER on the rows' own 95 % intervals; else none.
+    else MOVER on the rows' own 95 % intervals; else none. Images that stopped by themselves lean to the side where they stopped, all
+    alike, and so does their mean: there both intervals are those of the images' lower ends below and of their upper ends above.
+    Where an image is only bounded on one side, so is the mean.
     """
     values, errors = rows.values, rows.errors
     mean, interval = float(values.mean()), mean_interval(values, quantity.low, quantity.high, confidence)
+    if rows.bounded == len(rows) and rows.adaptive:
+        lows, highs = rows.lowers, rows.uppers
+        ends = (mean_interval(side.clip(quantity.low, quantity.high), quantity.low, quantity.high, confidence) for side in (lows, highs))
+        return Mean(mean, next(ends)[0], next(ends)[1], None, float(lows.mean()), float(highs.mean()), "mean of intervals")
+    if rows.bounded == len(rows) and not np.isfinite([rows.lowers.min(), rows.uppers.max()]).all():
+        open_below, open_above = np.isneginf(rows.lowers.min()), np.isposinf(rows.uppers.max())
+        interval = (-math.inf if open_below else interval[0], math.inf if open_above else interval[1])
     error = None if errors is None else pooled_measurement_error(errors)
     if rows.pooled_draws is not None:
         lower, upper = clopper_pearson(rows.successes, rows.pooled_draws * len(rows), confidence)

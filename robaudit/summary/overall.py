@@ -24,6 +24,7 @@ class GroupSummary:
         not_finite: rows left out because their value is no finite number.
         with_interval: how many rows have an interval of their own.
         sampling_only: how many of those intervals cover the draws only, not the estimator's bias.
+        adaptive: how many stopped when they had seen enough: their values lean to the side where they stopped.
         mean, median, p05: over images. ``p05`` is the 5th percentile of the values, whichever direction is better.
         minimum: the smallest value.
         below_half, below_ninety: share of images with a value below 0.5 and 0.9.
@@ -40,6 +41,7 @@ class GroupSummary:
     not_finite: int
     with_interval: int
     sampling_only: int
+    adaptive: int
     mean: Mean
     median: Quantile
     p05: Quantile
@@ -65,6 +67,7 @@ class GroupSummary:
             "not_finite": self.not_finite,
             "with_interval": self.with_interval,
             "sampling_only": self.sampling_only,
+            "adaptive": self.adaptive,
             "noted": self.noted,
             "mean": self.mean.document(),
             "median": self.median.document(),
@@ -128,6 +131,7 @@ def _summary(key: GroupKey, rows: Columns, quantity: QuantityLike, confidence: f
         images=len(rows),
         not_finite=rows.not_finite,
         sampling_only=rows.sampling_only,
+        adaptive=rows.adaptive,
         with_interval=rows.bounded,
         mean=mean_of(rows, quantity, confidence),
         median=quantile_of(rows, 0.5, quantity, confidence),

@@ -78,7 +78,11 @@ def test_a_failure_that_is_only_bounded() -> None:
     found = list(Auto(rare=True, p_min=1e-2).estimate(work_on(half_space, sigma=0.1, images=2, gradients=False)))
     for one in found:
         assert (one.value, one.lower, one.upper) == (1 - 1e-2, 1 - 1e-2, 1.0)
+        assert one.interval == "lower bound"
+        assert one.interval == "lower bound"
         assert one.note.startswith("by splitting; p < 0.01")
+        assert "the value is a lower bound" in one.note
+        assert "the value is a lower bound" in one.note
 
 
 def test_nothing_easy_straddles_whatever_its_interval_is() -> None:
