@@ -66,6 +66,7 @@ def count_line(flagged: Flagged) -> str:
         return f"{text}; none surely, for these estimates have no interval."
     if flagged.likely:
         whole = f"{flagged.likely:,} of them likely (their whole interval, which leaves out the estimator's bias)"
+        whole += f", {flagged.surely:,} surely" if flagged.surely else ""
     else:
         whole = f"{flagged.surely:,} of them by their whole interval"
     return f"{text}, {whole}; for {flagged.maybe:,} the interval straddles {flagged.threshold:g}."
