@@ -9,6 +9,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
+from robaudit.estimators.adaptive import LABEL as ADAPTIVE
 from robaudit.rows import Row
 
 Floats = NDArray[np.float64]
@@ -58,7 +59,7 @@ class Columns:
         noted: rows with a note.
         judged, correct: rows with a label; of those, classified right on the clean image.
         labelled: rows with a label; ``voted``: of those, with votes.
-        adaptive: rows whose number of votes depended on them.
+        adaptive: rows that stopped when they had seen enough.
         counted: rows whose value is the share of independent votes for the predicted class; ``successes``: all those votes.
         hits: votes for the labels, of all rows with both.
     """
@@ -93,6 +94,7 @@ class Columns:
         self.bounded += bounded
         self.sampling_only += row.interval.endswith(":sampling-only")
         self.noted += bool(row.note)
+        self.adaptive += row.interval == ADAPTIVE
         self.judged += row.correct is not None
         self.correct += bool(row.correct)
         self.labelled += row.label is not None
@@ -131,9 +133,7 @@ class Columns:
     def _count(self, row: Row, votes: tuple[int, ...], draws: int) -> None:
         worth = worth_of(row)
         for_predicted = votes[row.predicted] if row.predicted < len(votes) else None
-        fixed = row.interval != "confidence-sequence"  # else it stopped when it had seen enough
-        self.adaptive += not fixed
-        if fixed and for_predicted is not None and worth == draws and abs(for_predicted / draws - row.value) < 1e-9:
+        if row.interval != ADAPTIVE and for_predicted is not None and worth == draws and abs(for_predicted / draws - row.value) < 1e-9:
             self.counted += 1
             self.successes += for_predicted
             self._draws.append(draws)

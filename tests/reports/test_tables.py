@@ -132,3 +132,22 @@ def test_csv_of_bias_and_flags() -> None:
     flags = list(csv.DictReader(io.StringIO(flags_csv(flagged))))
     assert [line["list"] for line in flags] == ["flagged"] * flagged.beyond + ["robust"] * 2
     assert flags[0]["id"] == flagged.samples[0].id
+
+
+def test_sure_and_likely_ones_are_both_counted() -> None:
+    """As rows of auto are: some by an exact interval, some by one that leaves out the bias."""
+    low = replace(ROW, value=0.3, lower=0.2, upper=0.4)
+    rows = [
+        low,
+        replace(low, sample_id="b", interval="jackknife:sampling-only"),
+        replace(ROW, sample_id="c", value=0.95, lower=0.92, upper=0.98),
+    ]
+    text = " ".join(shown(flags_table(flag(rows, below=0.9)), 160))
+    assert "2 of 3 samples are below 0.9, 1 of them likely" in text
+    assert ", 1 surely; for 0 the interval straddles 0.9." in text
+
+
+def test_a_mean_that_leans_is_explained() -> None:
+    rows = [replace(row, interval="confidence-sequence") for row in mc(12)]
+    assert any("stopped by themselves" in line for line in shown(overall_tables(summarise(rows)), 140))
+    assert not any("stopped by themselves" in line for line in shown(overall_tables(summarise(mc(12))), 140))
