@@ -22,7 +22,7 @@ from robaudit.numerics.levels import Lane, Schedule
 from robaudit.numerics.repeats import LN10
 
 PARTICLE_STARTS = 8
-_FEW_EFFECTIVE = 100
+_FEW_EFFECTIVE, _TOO_FEW_EFFECTIVE = 100, 10
 _SURPRISE = 3.0
 
 
@@ -43,8 +43,13 @@ class Importance(Estimator):
     The u_k are design points: the nearest point where each class wins (Hasofer-Lind iteration from the clean image), and the nearest
     ones about failing copies that a small splitting of its own has found. Unbiased for any u_k; but a region of failures that no u_k is
     near hardly enters the sample, its standard error included. So that splitting also judges the sample: the weights of its failing
-    copies foretell the standard error (:func:`robaudit.numerics.design_points.relative_error_at`). Where that is more than three times
-    what the sample says, or the two intervals do not overlap, the sample is refused: the row is the splitting's, and its note says so.
+    copies foretell the standard error (:func:`robaudit.numerics.design_points.relative_error_at`). The sample is refused, so that the row
+    is the splitting's and its note says so, where
+
+    1. no draw failed, or the failing ones are worth fewer than 10 (effective sample size);
+    2. the error foretold is more than three times what the sample says;
+    3. the larger of the two exceeds the splitting's own, which is then the better estimate;
+    4. the two intervals do not overlap.
 
     Args:
         samples: draws of the mixture.
@@ -64,7 +69,7 @@ class Importance(Estimator):
     summary: ClassVar[str] = "probability of a rare failure, by sampling around the likeliest failures"
     prefer: ClassVar[str] = "smooth networks with gradients: tighter than splitting at fewer passes; checked by a small splitting"
     source: ClassVar[str] = "Schueller and Stix 1987; robaudit for the check"
-    interval: ClassVar[str] = "weights:sampling-only"
+    interval: ClassVar[str] = "weighted sample"
 
     samples: int = Field(10_000, ge=10, le=10**8, description="draws around the design points")
     particles: int = Field(100, ge=20, le=10**5, multiple_of=10, description="noisy copies in each run of the splitting that checks")
@@ -162,7 +167,7 @@ class Importance(Estimator):
             return _of_splitting(checked, checked.note, {}, forwards, backwards)
         details = _details(sampled, checked)
         own = _interval(sampled)
-        why = _refusal(sampled, checked, own)
+        why = "" if checked is None else _refusal(sampled, checked, own)
         if checked is not None and why:
             note = f"importance sampling refused ({why}): this is its own splitting" + (f"; {checked.note}" if checked.note else "")
             return _of_splitting(checked, note, details | {"refused": 1.0}, forwards, backwards)
@@ -183,7 +188,7 @@ class Importance(Estimator):
             flips_to=max(classes, key=lambda label: classes[label]) if classes else None,
             forwards=forwards,
             backwards=backwards,
-            interval=self.interval,
+            interval=self.interval if checked is not None else f"{self.interval}:unchecked",
             note="; ".join(notes),
             details=details,
         )
@@ -198,15 +203,17 @@ def _interval(sampled: _Found) -> tuple[float, float, float, float] | None:
     return value, value - 1.96 * error, min(0.0, value + 1.96 * error), error
 
 
-def _refusal(sampled: _Found, checked: Verdict | None, own: tuple[float, float, float, float] | None) -> str:
-    """Why the sample is not to be trusted beside the splitting, or nothing."""
-    if checked is None:
-        return ""
-    if own is None or sampled.foretold is None:
+def _refusal(sampled: _Found, checked: Verdict, own: tuple[float, float, float, float] | None) -> str:
+    """Why the sample is not to be trusted beside the splitting, or nothing: the rules of :class:`Importance`."""
+    if own is None or sampled.foretold is None or checked.std_error is None:
         return "none of its draws failed"
+    if sampled.result.ess < _TOO_FEW_EFFECTIVE:
+        return f"effective sample size {sampled.result.ess:.1f}"
     claimed = sampled.result.std_error / sampled.result.p
     if sampled.foretold > _SURPRISE * max(claimed, 1 / math.sqrt(sampled.result.failed)):
         return f"its design points miss failures: relative error {claimed:.2g} claimed, {sampled.foretold:.2g} foretold by splitting"
+    if own[3] > checked.std_error:
+        return f"relative error {own[3] * LN10:.2g}, that of splitting {checked.std_error * LN10:.2g}"
     if own[1] > checked.upper or own[2] < checked.lower:
         return f"its interval [{own[1]:.2f}, {own[2]:.2f}] and that of splitting do not overlap"
     return ""

@@ -18,6 +18,9 @@ from robaudit.numerics.repeats import LN10, log_mean
 HELD_BYTES = 2**27
 """Particles held at once, unless those of a single run take more."""
 
+FAR_APART = 0.7
+"""Standard deviation of ln p over repeats above which the row says that they differ."""
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -129,8 +132,11 @@ def verdict(lanes: Sequence[Lane], schedule: Schedule) -> Verdict:
         lower, upper = (math.log10(end) for end in clopper_pearson(failed, draws))
         error = math.sqrt((1 - failed / draws) / failed) / LN10
         return _verdict(lanes, (math.log10(failed / draws), lower, upper, error), "clopper-pearson", "; ".join(notes))
-    mean = log_mean([lane.log_p for lane in lanes], [lane.variance for lane in lanes])
-    return _verdict(lanes, mean, f"student-t:{len(lanes)} repeats", "; ".join(notes))
+    logs = [lane.log_p for lane in lanes]
+    mean = log_mean(logs, [lane.variance for lane in lanes])
+    if mean.spread > FAR_APART:
+        notes.append(f"repeats differ by a factor of {math.exp(max(logs) - min(logs)):.2g}: more repeats or particles would help")
+    return _verdict(lanes, mean[:4], f"lognormal:{len(lanes)} repeats", "; ".join(notes))
 
 
 def _verdict(lanes: Sequence[Lane], numbers: tuple[float, float, float, float | None], interval: str, note: str) -> Verdict:

@@ -21,7 +21,7 @@ class Splitting(Estimator):
     A rare failure is a product of shares that are not rare: of N noisy copies the tenth with the highest scores survives, is cloned and
     moved by pCN steps that keep the noise normal and the score above the level, and so on until a tenth fails
     (:func:`robaudit.numerics.levels.split`). ``repeats`` independent runs give p (their mean, which is unbiased when the copies at a
-    level are independent) and Student's interval on log p. An image that fails in a tenth of its copies at once gets plain Monte Carlo.
+    level are independent) and an interval for lognormal p. An image that fails in a tenth of its copies at once gets plain Monte Carlo.
 
     The interval covers sampling and how the moves mix, as far as the repeats differ; not a failure region that none of them found.
 
@@ -39,7 +39,7 @@ class Splitting(Estimator):
     summary: ClassVar[str] = "probability of a rare failure, as a product of probabilities that are not rare"
     prefer: ClassVar[str] = "very robust images (p_fail below 1e-4), where mc sees no failure; thousands of passes for each factor of ten"
     source: ClassVar[str] = "Webb et al. 2019; Cerou et al. 2012"
-    interval: ClassVar[str] = "student-t:repeats"
+    interval: ClassVar[str] = "lognormal:repeats"
 
     particles: int = Field(500, ge=20, le=10**5, multiple_of=10, description="noisy copies in each run")
     repeats: int = Field(4, ge=4, le=100, description="independent runs of each image, for the interval")

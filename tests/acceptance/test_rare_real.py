@@ -18,6 +18,7 @@ from robaudit.estimators.splitting import Splitting
 from robaudit.estimators.work import CleanPass, Work
 from robaudit.models import LogitModel, load_model
 from robaudit.noise import GaussianNoise
+from robaudit.numerics.repeats import LN10, log_mean
 from robaudit.spec import ModelSpec
 from robaudit.spec_datasets import NpzSpec
 from tests.shared import SHARED, card, needs_shared
@@ -59,7 +60,9 @@ def test_below_one_in_a_hundred_thousand_and_ten_repeats_agree() -> None:
         assert -8 < pooled < -5
         inside = [one.lower is not None and one.upper is not None and one.lower <= pooled <= one.upper for one in runs]
         assert sum(inside) >= 9
-        assert sum(one.upper is not None and one.upper < -5 for one in runs) >= 8
+        logs = [value * LN10 for one in runs for key, value in (one.details or {}).items() if key.startswith("log10_p_")]
+        assert len(logs) == 4 * len(SEEDS)
+        assert log_mean(logs, [0.0] * len(logs)).upper < -5  # all repeats together; four alone say less where they differ
         assert len({one.flips_to for one in runs}) == 1
     for one in estimates(MonteCarlo(samples=max(e.forwards for e in found[0]) - 1)):
         assert one.value == 1.0

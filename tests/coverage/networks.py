@@ -95,6 +95,7 @@ FEW_FLOOR = 0.9
 SETTINGS: dict[str, tuple[str, dict[str, object], tuple[Curve, ...]]] = {
     "logit_gaussian, frames": ("logit_gaussian", {"samples": 64}, (LINEAR, GENTLE, STRONG)),
     "logit_gaussian, pairs": ("logit_gaussian", {"samples": 64, "draws": "pairs"}, (GENTLE, STRONG)),
+    "logit_gaussian, tolerance .03": ("logit_gaussian", {"tolerance": 0.03}, (LINEAR, GENTLE, STRONG)),
     "mmse in pairs": ("mmse", {"samples": 10}, (GENTLE, STRONG)),
     "mmse in more pairs": ("mmse", {"samples": 64}, (STRONG,)),
     "mmse without pairs": ("mmse", {"samples": 10, "pairs": False}, (LINEAR, GENTLE, STRONG)),

@@ -7,8 +7,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from torch import Tensor
 
 from robaudit.numerics.levels import Lane, Schedule, split
@@ -133,18 +131,3 @@ def test_a_top_score_shared_by_many() -> None:
         assert lane.state == "stuck"
         assert lane.log_p == pytest.approx(math.log(0.5), abs=0.15)
         assert lane.ties == 1
-
-
-@given(logs=st.lists(st.floats(-60, 0), min_size=2, max_size=8), variance=st.floats(0, 0.5))
-def test_the_mean_of_repeats(logs: list[float], variance: float) -> None:
-    found = log_mean(logs, [variance] * len(logs))
-    assert 10**found.value == pytest.approx(np.exp(logs).mean(), rel=1e-9)
-    assert found.lower <= found.value <= found.upper + 1e-12
-    assert found.upper <= 0
-    ideal = 1.959963984540054 * math.sqrt(variance / len(logs)) / math.log(10)
-    assert found.value - found.lower >= ideal - 1e-9
-
-
-def test_one_repeat_says_nothing_about_spread() -> None:
-    with pytest.raises(ValueError, match="two"):
-        log_mean([-3.0], [0.1])

@@ -21,7 +21,7 @@ from robaudit.summary.overall import summarise
 
 
 def row(name: str, value: float, lower: float | None, upper: float, label: int = 0) -> Row:
-    interval = "upper bound" if lower is None else "student-t:4 repeats"
+    interval = "upper bound" if lower is None else "lognormal:4 repeats"
     error = None if lower is None else 0.1
     return Row(name, label, label, True, "gaussian", 0.1, "splitting", "log10_p_fail", value, lower, upper, error, 1, 9, 0, "", interval)
 

@@ -126,7 +126,7 @@ def test_the_mean_of_images_that_stopped_by_themselves_is_inside_its_interval() 
 
 def test_a_mean_of_bounds_is_a_bound() -> None:
     """Also in summary.json, where an end that is infinite is null."""
-    row = replace(ROW, quantity=LOG10_P_FAIL.name, votes=None, interval="student-t:4 repeats")
+    row = replace(ROW, quantity=LOG10_P_FAIL.name, votes=None, interval="lognormal:4 repeats")
     rows = [
         replace(row, sample_id="a", value=-3.0, lower=-3.2, upper=-2.8),
         replace(row, sample_id="b", value=-4.0, lower=None, upper=-4.0, interval="upper bound"),
