@@ -38,7 +38,8 @@ class Row:
         correct: predicted == label; None without a label.
         value: the estimate, in the units of ``quantity``; ``lower`` and ``upper`` bound it (95 %) or are None.
         forwards, backwards: network passes behind this row, the clean one included, shared or not.
-        interval: how the interval was made: clopper-pearson, confidence-sequence, lognormal:4 repeats, weighted sample, jackknife:sampling-only, none.
+        interval: how the interval was made: clopper-pearson, confidence-sequence, jackknife:sampling-only, lognormal:4 repeats,
+            weighted sample, upper bound, none.
         votes: how many noisy copies went to each class (mc), by class index.
         details: further numbers of the estimator, by name.
     """

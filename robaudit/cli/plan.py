@@ -55,7 +55,14 @@ def plan(
     loading = time.perf_counter() - started
     with Reporter(quiet=quiet, patient=False) as reporter:
         found = propose(
-            asked, limit, question=for_.value, trust=trust, skip_bad=on_error is OnError.SKIP, listener=reporter, already=loading
+            asked,
+            limit,
+            question=for_.value,
+            trust=trust,
+            skip_bad=on_error is OnError.SKIP,
+            listener=reporter,
+            already=loading,
+            typed=budget,
         )
     if format_ is Form.JSON:
         put([document_json(found.document())])

@@ -26,7 +26,11 @@ def validate(
         int, typer.Option(min=100, max=10**8, metavar="N", help="Draws of the reference, for each image and noise level.")
     ] = 10_000,
     budget: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="Time for all of it, as 5m: the reference gets the draws that fit.")
+        str | None,
+        typer.Option(
+            metavar="DURATION",
+            help="Time for estimators and reference, as 5m: it gets the draws that they leave time for. --convergence is extra.",
+        ),
     ] = None,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder to write. Default: runs/<spec name>-validation-<hash8>.")] = None,
     convergence: Annotated[

@@ -97,7 +97,11 @@ def _convergence(figure: Figure, found: Validation) -> None:
     width, height = figure.get_size_inches()
     grid = figure.subplots(1, len(found.sigmas), squeeze=False, sharey=True)[0]
     figure.subplots_adjust(left=0.62 / width, right=1 - 1.2 / width, top=1 - 1.0 / height, bottom=0.5 / height, wspace=0.3)
-    _title(figure, "Error against draws", f"RMSE over {found.points[0].images} images against mc with {found.draws:,} draws; band: 95 %.")
+    _title(
+        figure,
+        "Error against draws",
+        f"RMSE over {found.points[0].images} images against mc with {found.draws:,} draws; band: one standard error.",
+    )
     labels = list(dict.fromkeys(point.estimator for point in found.points))
     for ax, sigma in zip(grid, found.sigmas, strict=True):
         quiet(ax)
@@ -117,8 +121,8 @@ def _curve(ax: Axes, points: Sequence[Point], ink: str) -> None:
     n = [point.n for point in points]
     seen = [point.rmse if point.rmse > _LOWEST else math.nan for point in points]  # below it, the reference's own error is all there is
     ax.plot(n, seen, color=ink, linewidth=1.6, marker="o", markersize=3)
-    upper = [point.rmse if point.rmse_upper is None else point.rmse_upper for point in points]
-    lower = [max(_LOWEST, point.rmse_lower, point.rmse / math.e**2) for point in points]
+    upper = [point.rmse + (point.rmse_error or 0.0) for point in points]
+    lower = [max(_LOWEST, math.sqrt(max(0.0, 2 * p.rmse**2 - high**2)), p.rmse / math.e**2) for p, high in zip(points, upper, strict=True)]
     ax.fill_between(n, lower, [max(_LOWEST, value) for value in upper], color=ink, alpha=0.12, linewidth=0)
 
 

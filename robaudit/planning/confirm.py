@@ -51,7 +51,7 @@ def _slower(family: Family, factor: float) -> Family:
 
 
 def seconds_of(ready: Ready, plan: Plan, start: float, allowed: float, *, skip_bad: bool = False) -> float:
-    """Seconds of one image with a plan, at all noise levels: tried on as many images as fit, four at least.
+    """Seconds of one image with a plan, at all noise levels: tried on as many images as fit, four at least unless they are too dear.
 
     Args:
         ready: the audit.
@@ -62,6 +62,7 @@ def seconds_of(ready: Ready, plan: Plan, start: float, allowed: float, *, skip_b
     """
     estimator = registry.load(plan.estimator).model_validate(dict(plan.options))
     one = max(1e-9, (plan.seconds - start) / plan.images)
-    images = few(ready, max(FEW, min(plan.images, int(allowed / one))))
+    least = FEW if FEW * one <= 2 * allowed else 1
+    images = few(ready, max(least, min(plan.images, int(allowed / one))))
     sigmas = ready.spec.noise.sigma
     return sum(trial(ready, images, estimator, sigma, "confirm", skip_bad=skip_bad).seconds for sigma in sigmas)

@@ -25,7 +25,9 @@ def seconds(text: str, where: str = "--budget") -> float:
 
 
 def text(total: float) -> str:
-    """The inverse of :func:`seconds` for whole seconds of at least one: 5400 is 1h30m."""
+    """The inverse of :func:`seconds` for whole seconds: 5400 is 1h30m; below one second two digits: 0.25s."""
+    if 0 < total < 1:
+        return f"{float(f'{total:.2g}'):.10f}".rstrip("0").rstrip(".") + "s"
     rest, parts = round(total), []
     for unit, size in _SECONDS.items():
         number, rest = divmod(rest, int(size))

@@ -9,6 +9,7 @@ import numpy as np
 
 from robaudit.auditing import Ready
 from robaudit.datasets.select import Selected, random_subset
+from robaudit.errors import RobauditError
 from robaudit.estimators.base import Estimator
 from robaudit.estimators.logit_gaussian import LogitGaussian
 from robaudit.estimators.mc import MonteCarlo
@@ -78,12 +79,16 @@ def measure_level(ready: Ready, try_: Callable[..., Trial], images: Selected, si
         images: the few.
         sigma: the noise level.
         seconds: for the votes on more images.
+
+    Raises:
+        RobauditError: fewer than two of the images are usable.
     """
 
     def run(estimator: Estimator, stream: str, on: Selected = images) -> Trial:
         return try_(on, estimator, sigma, stream)
 
     some, votes = quarter(images), run(MonteCarlo(samples=DRAWS), "votes")
+    refuse_too_few(ready, len(votes.values))
     more = int(max(len(images), min(_MOST_WIDE, seconds / max(1e-6, votes.seconds))))
     return Level(
         wide=run(MonteCarlo(samples=DRAWS), "wide", few(ready, more)),
@@ -93,6 +98,16 @@ def measure_level(ready: Ready, try_: Callable[..., Trial], images: Selected, si
         votes=votes,
         mc_slow=run(MonteCarlo(samples=LONG), "slow", some) if votes.seconds < _DEAR else None,
     )
+
+
+def refuse_too_few(ready: Ready, images: int) -> None:
+    """One image does not say how much images differ.
+
+    Raises:
+        RobauditError: there are fewer than two.
+    """
+    if images < 2:
+        raise RobauditError(ready.samples.where, f"a plan needs 2 usable images, and there is {images or 'none'}", "give it more")
 
 
 def few(ready: Ready, count: int) -> Selected:

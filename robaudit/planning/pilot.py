@@ -8,29 +8,28 @@ errors that were measured on seven networks (docs/estimators.md) stand for what 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from robaudit.auditing import Ready
 from robaudit.datasets.select import Selected
-from robaudit.estimators.base import P_ROBUST, Estimator
+from robaudit.estimators.base import Estimator
 from robaudit.estimators.logit_gaussian import LogitGaussian
 from robaudit.estimators.mc import MonteCarlo
-from robaudit.estimators.mmse import Mmse
-from robaudit.planning.chance import KNOWN_BIAS, KNOWN_ERROR, beyond, doubted, honest, significant
-from robaudit.planning.families import Family, Law, by_tolerance, doubling, fixed
-from robaudit.planning.levels import DRAWS, FEW, LONG, Level, binomial, few, mc_times, measure_level, quarter, times
+from robaudit.planning.chance import KNOWN_BIAS, KNOWN_ERROR, beyond, honest, significant
+from robaudit.planning.families import Family, Law, by_tolerance, doubling
+from robaudit.planning.levels import DRAWS, FEW, LONG, Level, binomial, few, mc_times, measure_level, refuse_too_few, times
+from robaudit.planning.others import others_of, try_others
 from robaudit.planning.trials import Trial, trial
 
-_SHORT_MMSE, _LONG_MMSE = 4, 12
 _FEWEST, _MOST = 8, 256
 _WIDE, _LEAST_WIDE = 0.4, 0.15  # of the pilot, for votes on more images
 _QUICK = 0.25  # seconds
 _LOOK = 0.3  # of the pilot, for a look at the time
 _TRIALS = 5.0  # in units of logit_gaussian with 32 draws: what an image of the pilot costs
-_MMSE_TRIALS = 20.0
+_OTHERS, _LEAST_OTHERS = 0.3, 1.0  # of the pilot, and seconds at least, for what else the spec names
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +41,14 @@ class Pilot:
         images: how many it looked at.
         touched: of them, those whose value is strictly between .001 and .999 at some noise level.
         seconds: how long it took.
+        notes: which estimators of the spec were left out, and why.
     """
 
     families: Sequence[Family]
     images: int
     touched: int
     seconds: float
+    notes: Sequence[str] = ()
 
 
 def pilot(ready: Ready, seconds: float, *, skip_bad: bool = False) -> Pilot:
@@ -57,7 +58,11 @@ def pilot(ready: Ready, seconds: float, *, skip_bad: bool = False) -> Pilot:
         ready: the audit.
         seconds: about how long it may take.
         skip_bad: leave unusable samples out.
+
+    Raises:
+        RobauditError: fewer than two images, or usable ones: nothing says how much they differ.
     """
+    refuse_too_few(ready, len(ready.samples))
     started, spec = time.perf_counter(), ready.spec
     sigmas = spec.noise.sigma
     look = LogitGaussian(samples=DRAWS)
@@ -69,15 +74,15 @@ def pilot(ready: Ready, seconds: float, *, skip_bad: bool = False) -> Pilot:
         constant = of_mc if type(estimator) is MonteCarlo else overhead
         return trial(ready, on, estimator, sigma, stream, overhead=constant, skip_bad=skip_bad)
 
-    mmse = any(type(task.chosen.estimator) is Mmse for task in ready.tasks)
-    cost = once * len(sigmas) * (_TRIALS + _MMSE_TRIALS * mmse / 4)
-    left = seconds - (time.perf_counter() - started)
+    reserved = max(_OTHERS * seconds, _LEAST_OTHERS) if others_of(ready) else 0.0
+    left = seconds - min(reserved, _OTHERS * seconds) - (time.perf_counter() - started)
+    cost = once * len(sigmas) * _TRIALS
     images = few(ready, int(max(_FEWEST, min(_MOST, (1 - _WIDE) * left / cost))))
     levels = {sigma: measure_level(ready, try_, images, sigma, max(_WIDE * left, _LEAST_WIDE * seconds) / len(sigmas)) for sigma in sigmas}
     values = np.stack([level.value for level in levels.values()])
-    families = [*_sampled(levels), *_others(ready, try_, images, levels)]
+    others = try_others(ready, try_, images, levels, reserved)
     touched = int(((values > 0.001) & (values < 0.999)).any(0).sum())
-    return Pilot(families, values.shape[1], touched, time.perf_counter() - started)
+    return Pilot([*_sampled(levels), *others.families], values.shape[1], touched, time.perf_counter() - started, others.notes)
 
 
 def _first_times(ready: Ready, look: Estimator, sigma: float, seconds: float, skip_bad: bool) -> tuple[float, float]:
@@ -105,6 +110,7 @@ def _sampled(levels: dict[float, Level]) -> list[Family]:
         off = level.value - level.votes.values
         squared = beyond(off**2, binomial(level.votes.values, DRAWS) + level.noise / 2, KNOWN_ERROR**2)
         bias = significant(off, KNOWN_BIAS)
+        squared = max(squared, bias**2)  # no image errs less than their mean
         stated = (np.nan_to_num(level.a.variances) + np.nan_to_num(level.b.variances)) / 2
         honesty[sigma] = honest(level.noise / max(1e-12, float(stated.mean())), len(stated))
         noise = honesty[sigma] * float(stated.mean())
@@ -117,40 +123,3 @@ def _sampled(levels: dict[float, Level]) -> list[Family]:
         by_tolerance(gaussian, spreads, honesty),
         doubling("mc", monte_carlo, 16, 10**6, 1),
     ]
-
-
-def _others(ready: Ready, try_: Callable[..., Trial], images: Selected, levels: dict[float, Level]) -> list[Family]:
-    """What else the spec names: mmse with its draws, the others as they are."""
-    chosen = dict.fromkeys(task.chosen for task in ready.tasks)
-    entries = {one.label: entry for one, entry in zip(chosen, ready.spec.estimators, strict=True)}
-    some = quarter(images)
-    found = []
-    for one in chosen:
-        estimator = one.estimator
-        if estimator.quantity.name != P_ROBUST.name or type(estimator) in (MonteCarlo, LogitGaussian):
-            continue
-
-        def run(sigma: float, stream: str, which: Estimator = estimator) -> Trial:
-            return try_(some, which, sigma, stream)
-
-        if type(estimator) is Mmse:
-            found.append(doubling(one.name, {sigma: _mmse(run, level, sigma) for sigma, level in levels.items()}, 2, 1024, 2))
-            continue
-        laws = {}
-        for sigma, level in levels.items():
-            t = run(sigma, "a")
-            off = t.values - level.value[: len(t.values)]
-            squared = doubted(off**2, level.noise / 2)
-            laws[sigma] = Law(t.seconds, 0.0, 0.0, squared, float(off.mean()), level.between)
-        found.append(fixed(one.name, one.label, laws, entries[one.label].options))
-    return found
-
-
-def _mmse(run: Callable[..., Trial], level: Level, sigma: float) -> Law:
-    short, long = (run(sigma, "a", Mmse(samples=n)) for n in (_SHORT_MMSE, _LONG_MMSE))
-    each, once = times(short.seconds, long.seconds, _SHORT_MMSE, _LONG_MMSE)
-    again = run(sigma, "b", Mmse(samples=_SHORT_MMSE))
-    noise = float(np.mean((short.values - again.values) ** 2)) / 2
-    off = (short.values + again.values) / 2 - level.value[: len(short.values)]
-    squared = doubted(off**2, (noise + level.noise) / 2)
-    return Law(once, each, noise * _SHORT_MMSE, squared, significant(off, KNOWN_BIAS), level.between)

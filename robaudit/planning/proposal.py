@@ -89,6 +89,7 @@ def propose(
     dataset: Dataset | None = None,
     listener: Listener | None = None,
     already: float = 0.0,
+    typed: str | None = None,
 ) -> Proposal:
     """Try every estimator for a moment, and say which setting of which one fits the budget best.
 
@@ -103,6 +104,7 @@ def propose(
         model, dataset: in place of those the spec names.
         listener: hears notes and warnings.
         already: seconds that loading the program took, which its run will take, too.
+        typed: the budget as the user wrote it.
 
     Raises:
         RobauditError: spec, model or data are not usable, or nothing fits.
@@ -115,6 +117,8 @@ def propose(
         allowed = min(LONGEST, max(SHORTEST, SHARE * budget))
         ears.note(f"trying the estimators for about {duration(allowed)}")
         tried, count = pilot(ready, allowed, skip_bad=skip_bad), len(ready.samples)
+        for text in tried.notes:
+            ears.note(text)
 
         def choose(families: Sequence[Family]) -> Plan | None:
             return best([plan for family in families for plan in plans(family, count, budget, start)], question, count)
@@ -131,7 +135,9 @@ def propose(
     bests = [best(plans(family, count, budget, start), question, count) for family in families]
     chosen = choose(families)
     if chosen is None:
-        raise RobauditError(f"--budget {duration(budget)}", f"is too short: the start alone takes {start:.0f} s", "give it more time")
+        raise RobauditError(
+            f"--budget {typed or duration(budget)}", f"is too short: the start alone takes {start:.0f} s", "give it more time"
+        )
     alternatives = {(plan.kind, plan.draws, plan.images): plan for plan in [chosen, *bests] if plan is not None}
     return Proposal(
         question=question,

@@ -29,12 +29,14 @@ class Trial:
         variances: squares of the standard errors it states; nan where it states none (images,).
         passes: forward passes of an image, the clean one not included, on average.
         seconds: of an image, with reading it and its clean pass.
+        ids: of the images; those that are unusable have no values.
     """
 
     values: Floats
     variances: Floats
     passes: float
     seconds: float
+    ids: tuple[str, ...] = ()
 
 
 def trial(
@@ -62,6 +64,7 @@ def trial(
         variances=np.array([np.nan if row.std_error is None else row.std_error**2 for row in rows]),
         passes=sum(row.forwards - 1 for row in rows) / max(1, len(rows)),
         seconds=max(0.2 * spent, spent - overhead) / max(1, len(rows)),
+        ids=tuple(row.sample_id for row in rows),
     )
 
 

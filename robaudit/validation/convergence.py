@@ -35,7 +35,7 @@ class Point:
         estimator, sigma, n: which, and its draws of each image.
         images: over how many.
         forwards, backwards: passes of an image.
-        rmse, rmse_lower, rmse_upper, bias, bias_error: as in :class:`robaudit.validation.comparison.Error`.
+        rmse, rmse_error, bias, bias_error: as in :class:`robaudit.validation.comparison.Error`.
     """
 
     estimator: str
@@ -45,8 +45,7 @@ class Point:
     forwards: float
     backwards: float
     rmse: float
-    rmse_lower: float
-    rmse_upper: float | None
+    rmse_error: float | None
     bias: float
     bias_error: float | None
 
@@ -114,5 +113,5 @@ def _point(label: str, n: int, one: Comparison) -> Point:
         raise ValueError(f"{label} is no probability of robustness")
     return Point(
         label, one.sigma, n, one.images, one.forwards, one.backwards,
-        error.rmse, error.rmse_lower, error.rmse_upper, error.bias, error.bias_error,
+        error.rmse, error.rmse_error, error.bias, error.bias_error,
     )  # fmt: skip

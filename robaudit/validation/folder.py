@@ -24,7 +24,7 @@ _COLUMNS = (
     "reference", "reference_lower", "reference_upper", "reference_draws", "difference", "forwards", "backwards", "note",
 )  # fmt: skip
 _POINTS = (
-    "estimator", "sigma", "n", "images", "forwards", "backwards", "rmse", "rmse_lower", "rmse_upper", "bias", "bias_error",
+    "estimator", "sigma", "n", "images", "forwards", "backwards", "rmse", "rmse_error", "bias", "bias_error",
 )  # fmt: skip
 
 
@@ -103,6 +103,7 @@ def document(found: Validation) -> dict[str, Any]:
         "samples": len({name for name, _ in found.truths}),
         "reference": {"estimator": "mc", "draws": found.draws, "stream": "reference"},
         "correction": "rmse = sqrt(mean((value - reference)^2) - mean(reference variance)), variance = p (1 - p) / (draws - 1)",
+        "errors": "bias_error, rmse_error: one standard error over the images (of the RMSE: upwards); no confidence interval",
         "comparisons": [one.document() for one in found.comparisons],
         "words": found.words(),
         "convergence": [point.document() for point in found.points],

@@ -29,6 +29,7 @@ from robaudit.validation.reference import Truths, draws_within, measure
 from robaudit.validation.words import advice, remarks, verdict
 
 SAMPLES, DRAWS = 50, 10_000
+_OVERRUN = 1.1
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,8 @@ def validate(
         spec: what to validate.
         samples: how many images; all, if there are fewer.
         draws: of the reference, an image and noise level.
-        budget: seconds for everything but loading; the reference gets the draws that the estimators leave time for (at least 256).
+        budget: seconds for the estimators and the reference, which gets the draws that they leave time for (at least 256); neither loading
+            nor the convergence study counts. A note says by how much it was overrun.
         convergence: also measure the error of mc, mmse and logit_gaussian as a function of their draws.
         trust: allow Python code that the spec names.
         on_error: at an unusable sample: stop, or leave it out.
@@ -116,16 +118,20 @@ def validate(
     subset = Selected(whole, random_subset(len(whole), samples, spec.run.seed))
     with deterministic(spec.run.deterministic, device), rounded_products(spec.run.precision == "tf32"):
         ready = prepare(spec, None, "", model, subset, device, ears, trust=trust, skip_bad=on_error == "skip")
-        started = time.perf_counter()
+        started, alone = time.perf_counter(), 0.0
         ears.note(f"the estimators on {len(subset)} of {len(whole)} images")
         found = compute(ready, ready.engine, subset, ready.tasks, ears, on_error=on_error)
         kept = _without(subset, {skip.sample_id for skip in found.skipped})
         if not found.rows:
             raise NothingLeftError(whole.where, "every sample was skipped", f"the first: {found.skipped[0].reason}")
         if budget is not None:
-            draws = draws_within(ready, kept, budget - (time.perf_counter() - started))
+            alone = time.perf_counter() - started
+            draws = draws_within(ready, kept, budget - alone)
         ears.note(f"the reference: mc with {draws:,} draws of its own noise")
         truths, seconds = measure(ready, kept, draws, ears)
+        if budget is not None and (spent := time.perf_counter() - started) > _OVERRUN * budget:
+            parts = f"the estimators {alone:.2g} s, the reference with {draws:,} draws {spent - alone:.2g} s"
+            ears.note(f"--budget: it took {spent:.2g} s, not {budget:.2g} s: {parts}")
         points = converge(ready, kept, truths, ears) if convergence else ()
     info = {
         **{
@@ -156,5 +162,5 @@ def _comparisons(ready: Ready, found: Computed, truths: Truths) -> list[Comparis
         label, sigma = task.chosen.label, task.sigma
         rows = [row for row in found.rows.values() if (row.estimator, row.sigma) == (label, sigma)]
         known = [truths[row.sample_id, sigma] for row in rows]
-        result.append(compare(rows, known, task.chosen.estimator.quantity, found.seconds[label, sigma]))
+        result.append(compare(rows, known, task.chosen.estimator.quantity, found.seconds[label, sigma], task.chosen.name))
     return result

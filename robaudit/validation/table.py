@@ -20,8 +20,8 @@ def tables(found: Validation) -> Iterator[RenderableType]:
     table = base_table(narrow=False)
     for name in ("estimator", "sigma"):
         table.add_column(name, no_wrap=True)
-    for name in ("bias +- error", "RMSE [95%]", "worst (sample)", "rank", "coverage", "forward", "backward", "an image"):
-        table.add_column(name, justify="right", no_wrap=name not in ("worst (sample)", "RMSE [95%]"))
+    for name in ("bias +- error", "RMSE +- error", "worst (sample)", "rank", "coverage", "forward", "backward", "an image"):
+        table.add_column(name, justify="right", no_wrap=name not in ("worst (sample)", "RMSE +- error"))
     sigmas = numbers.sigmas(found.sigmas)
     for one in found.comparisons:
         table.add_row(*map(plain, (one.estimator, sigmas[one.sigma], *_cells(one))))
@@ -39,6 +39,7 @@ def tables(found: Validation) -> Iterator[RenderableType]:
 
 _LEGEND = (
     "bias: mean of estimate - reference. RMSE: the reference's own variance is taken out. rank: Spearman's correlation.",
+    "+-: one standard error over the images; no 95 % interval: what rare large errors would add, few images do not show.",
     "coverage: share of the 95 % intervals that agree with the reference and its interval. -: does not apply.",
 )
 
@@ -48,9 +49,8 @@ def _cells(one: Comparison) -> Iterator[str]:
     if error is None:
         yield from ("-", "-", "-")
     else:
-        spread = "" if error.bias_error is None else f" +- {short(error.bias_error)}"
-        yield signed(error.bias) + spread
-        yield short(error.rmse) + ("" if error.rmse_upper is None else f" [{short(error.rmse_lower)}, {short(error.rmse_upper)}]")
+        yield signed(error.bias) + _spread(one, error.bias_error)
+        yield short(error.rmse) + _spread(one, error.rmse_error)
         difference = error.worst_value - error.worst_reference
         yield f"{signed(difference)} ({error.worst})"
     yield "-" if one.rank is None else short(one.rank)
@@ -58,3 +58,8 @@ def _cells(one: Comparison) -> Iterator[str]:
     yield f"{one.forwards:,.0f}"
     yield f"{one.backwards:,.0f}"
     yield milliseconds(one.seconds)
+
+
+def _spread(one: Comparison, error: float | None) -> str:
+    """Where noise touches no image, what it does to others is unknown, and not nothing."""
+    return "" if error is None or not one.touched else f" +- {short(error)}"

@@ -2,7 +2,8 @@
 
 The rules, in this order. CLOSE, USABLE: an RMSE of at most .01, .03. Biased: a mean difference of at least .01 that is beyond two of its
 standard errors. Chance: the stated standard errors explain at least 70 % of the RMSE; no chance: at most half of it. Intervals are called
-too narrow when the whole 95 % interval of their coverage is below 90 %. Fewer than 10 images: no verdict.
+too narrow when the whole 95 % interval of their coverage is below 90 %. No verdict: fewer than 10 images; and, unless it is biased, where
+the reference errs more than the estimator seems to (and by more than .005), or an estimator agrees on images of which noise touches none.
 """
 
 from __future__ import annotations
@@ -27,15 +28,26 @@ class Grade(StrEnum):
     OFF = "off"
     OTHER = "other quantity"
     UNKNOWN = "too few images"
+    COARSE = "reference too coarse"
+    UNTOUCHED = "no image touched"
 
 
 def grade(one: Comparison) -> Grade:
-    """By the RMSE, for a probability of robustness on at least 10 images."""
+    """By the RMSE, for a probability of robustness on at least 10 images, where the reference can tell."""
     if one.error is None:
         return Grade.OTHER
     if one.images < FEWEST_IMAGES:
         return Grade.UNKNOWN
+    if not biased(one.error):
+        if _coarse(one.error):
+            return Grade.COARSE
+        if not one.touched and one.error.rmse <= USABLE:
+            return Grade.UNTOUCHED
     return Grade.CLOSE if one.error.rmse <= CLOSE else Grade.USABLE if one.error.rmse <= USABLE else Grade.OFF
+
+
+def _coarse(error: Error) -> bool:
+    return error.reference > max(CLOSE / 2, error.rmse)
 
 
 def biased(error: Error) -> bool:
@@ -51,6 +63,8 @@ def verdict(one: Comparison) -> str:
     found = grade(one)
     if found is Grade.UNKNOWN:
         return f"{one.images} images are too few to judge by (at least {FEWEST_IMAGES})"
+    if found is Grade.UNTOUCHED:
+        return "cannot be judged: the noise touches none of these images: nothing can be compared"
     parts = [_how_far(one, one.error, found), *_why(one.error, found)]
     if one.coverage is not None and one.coverage.total >= FEWEST_IMAGES and one.coverage.upper < _NARROW:
         parts.append(f"its intervals are too narrow: {one.coverage.share:.0%} hold the reference")
@@ -62,6 +76,8 @@ def _how_far(one: Comparison, error: Error, found: Grade) -> str:
         side = "too robust" if error.bias > 0 else "not robust enough"
         ranks = "; it still ranks the images" if one.rank is not None and one.rank >= _RANKED else ""
         return f"is off by {short(abs(error.bias))} on average ({side}){ranks}"
+    if found is Grade.COARSE:
+        return "cannot be judged: the reference is too coarse"
     if found is Grade.CLOSE:
         return "is close: good for each image"
     if found is Grade.USABLE:
@@ -70,7 +86,7 @@ def _how_far(one: Comparison, error: Error, found: Grade) -> str:
 
 
 def _why(error: Error, found: Grade) -> list[str]:
-    if found is Grade.CLOSE or error.sampling is None:
+    if found in (Grade.CLOSE, Grade.COARSE) or error.sampling is None:
         return []
     if error.sampling >= _CHANCE * error.rmse:
         return ["mostly chance: more draws would help"]
@@ -91,7 +107,8 @@ def advice(group: Sequence[Comparison]) -> list[str]:
     honest = [one for one in judged if one.error is not None and not biased(one.error)]
     good = [one for one in honest if grade(one) is Grade.CLOSE] or [one for one in honest if grade(one) is Grade.USABLE]
     best = min(good, key=lambda one: one.seconds) if good else None
-    use = "use mc" if best is None else f"use {best.estimator}"
+    tried = any(one.kind == "mc" for one in group)
+    use = f"use {best.estimator}" if best else "use mc with more draws" if tried else "use mc"
     lines = [f"{one.estimator} {off}: {use}" for one in judged if one is not best and (off := _off(one))]
     if best is not None and best.error is not None:
         lines.append(
@@ -122,12 +139,14 @@ def remarks(group: Sequence[Comparison], truths: Sequence[float]) -> list[str]:
         truths: the reference of each image.
     """
     found = []
-    coarse = [one for one in group if one.error is not None and one.error.reference > max(CLOSE / 2, one.error.rmse)]
+    coarse = [one for one in group if one.error is not None and _coarse(one.error)]
     if coarse and coarse[0].error is not None:
         names, error = ", ".join(one.estimator for one in coarse), coarse[0].error.reference
         found.append(f"the reference itself is off by {short(error)}: too coarse to tell how good {names} is; give it more draws")
     undecided = sum(_OPEN[0] < p < _OPEN[1] for p in truths)
-    if undecided < max(3, len(truths) / 20):
+    if not any(one.touched for one in group):
+        found.append(f"the noise touches none of the {len(truths)} images: a larger sigma or more images would tell more")
+    elif undecided < max(3, len(truths) / 20):
         found.append(f"only {undecided} of {len(truths)} images are touched by this noise: a larger sigma or more images would tell more")
     return found
 

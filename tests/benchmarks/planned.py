@@ -71,7 +71,7 @@ def main() -> None:
             print(
                 f"{case[0]} sigma {case[1]}, {case[2]} s, {question}: {plan.kind} {dict(plan.options)}, {plan.images} images; "
                 f"time {plan.seconds:.1f} -> {kept.seconds:.1f} (x {kept.seconds / plan.seconds:.2f}); "
-                f"RMSE {plan.error:.4f} -> {error.rmse:.4f} [{error.rmse_lower:.4f}, {error.rmse_upper or 0:.4f}] "
+                f"RMSE {plan.error:.4f} -> {error.rmse:.4f} +- {error.rmse_error or 0:.4f} "
                 f"(x {error.rmse / plan.error:.2f}); "
                 f"error of the mean {plan.error_of_mean:.4f}",
                 flush=True,

@@ -57,7 +57,9 @@ def test_a_validation(spec: Path, run_cli: RunCli, tmp_path: Path) -> None:
     mc = next(one for one in document["comparisons"] if one["estimator"] == "mc")
     bias = np.mean([float(row["difference"]) for row in rows if row["estimator"] == "mc"])
     assert mc["error"]["bias"] == pytest.approx(bias)
-    assert mc["forwards"] == 101
+    assert (mc["forwards"], mc["kind"]) == (101, "mc")
+    assert 0 < mc["error"]["rmse_error"] < 0.2
+    assert "rmse_upper" not in mc["error"]
 
 
 def test_the_reference_is_not_the_runs_own_noise(spec: Path, run_cli: RunCli, tmp_path: Path) -> None:
@@ -105,6 +107,24 @@ def test_a_budget_sets_the_draws(spec: Path, run_cli: RunCli, tmp_path: Path) ->
     assert run_cli("validate", spec, "--samples", "4", "--budget", "1s", "--out", "found", "--no-picture").code == 0
     assert time.monotonic() - started < 30
     assert json.loads((tmp_path / "found" / "validation.json").read_text())["reference"]["draws"] >= 256
+
+
+def test_an_overrun_budget_is_said_and_untouched_images_have_no_verdict(
+    spec: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, out, err = run_cli("validate", spec, "--samples", "12", "--budget", "0.001s", "--no-picture", "--set", "noise.sigma=[1e-6]")
+    assert code == 0
+    assert "note: --budget: it took " in err
+    assert "the reference with 256 draws" in err
+    assert "RMSE +- error" in out
+    for name in ("mc", "logit_gaussian", "taylor"):
+        assert f"  {name} cannot be judged: the noise touches none of these images: nothing can be compared." in out
+        (line,) = [line for line in out.splitlines() if line.startswith(f"{name} ") and "1e-06" in line]
+        assert "+-" not in line
+    assert "is close" not in out
+    assert "-> " not in out
+    monkeypatch.setattr("robaudit.validation.reference.MOST_DRAWS", 300)
+    assert "--budget" not in run_cli("validate", spec, "--samples", "4", "--budget", "60s", "--no-picture").err
 
 
 def test_a_foreign_folder_is_never_written_into(spec: Path, refuse: Refuse, run_cli: RunCli, tmp_path: Path) -> None:

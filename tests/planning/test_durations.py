@@ -35,6 +35,11 @@ def test_what_is_written_is_read_again(total: int) -> None:
     assert seconds(text(total)) == total
 
 
+@pytest.mark.parametrize(("total", "written"), [(0.1, "0.1s"), (0.25, "0.25s"), (0.001, "0.001s"), (0.999, "1s"), (1.6, "2s")])
+def test_below_a_second_it_is_not_zero(total: float, written: str) -> None:
+    assert text(total) == written
+
+
 @given(st.integers(0, 999), st.integers(0, 999), st.integers(1, 999))
 def test_parts_add_up(hours: int, minutes: int, rest: int) -> None:
     assert seconds(f"{hours}h{minutes}m{rest}s") == 3600 * hours + 60 * minutes + rest

@@ -61,11 +61,25 @@ def test_the_references_own_noise_is_taken_out() -> None:
     assert root_mean_square(squares, correction)[0] < math.sqrt(4 * error)
 
 
-def test_rmse_has_bounds_and_never_a_root_of_a_negative_number() -> None:
-    assert root_mean_square([0.01, 0.03], 0.0)[0] == pytest.approx(math.sqrt(0.02))
-    low, lower, upper = root_mean_square([1e-6, 1e-6], 1.0)
-    assert (low, lower, upper) == (0, 0, 0)
-    assert root_mean_square([0.25], 0.0) == (0.5, 0.0, None)
+def test_rmse_has_an_error_and_is_never_a_root_of_a_negative_number() -> None:
+    rmse, error = root_mean_square([0.01, 0.03], 0.0)
+    assert rmse == pytest.approx(math.sqrt(0.02))
+    assert error == pytest.approx(math.sqrt(0.02 + 0.01) - math.sqrt(0.02))
+    assert root_mean_square([1e-6, 1e-6], 1.0) == (0, 0)
+    assert root_mean_square([0.25], 0.0) == (0.5, None)
+
+
+def test_the_error_of_the_rmse_is_one_standard_error() -> None:
+    """Of normal differences the RMSE scatters by 1 / sqrt(2 n)."""
+    d2 = np.random.default_rng(3).normal(0, 0.1, (2000, 200)) ** 2
+    rmse, error = np.array([root_mean_square(row, 0.0) for row in d2]).T
+    scatter = float(rmse.std(ddof=1))
+    assert scatter == pytest.approx(0.1 / math.sqrt(400), rel=4 / math.sqrt(2 * 2000))
+    assert float(error.mean()) == pytest.approx(scatter, rel=0.1)
+
+
+def test_images_are_touched_if_the_reference_kept_some_and_lost_some() -> None:
+    assert compare(rows([1.0, 1.0, 0.0, 0.5]), truths([1.0, 0.9999, 0.0, 0.5]), P_ROBUST, 1.0).touched == 2
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=2, max_size=30))

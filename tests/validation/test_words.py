@@ -9,8 +9,8 @@ import pytest
 from robaudit.validation.comparison import Comparison, Coverage, Error
 from robaudit.validation.words import advice, milliseconds, remarks, short, signed, verdict
 
-ERROR = Error(0.0, 0.001, 0.005, 0.003, 0.007, 0.002, None, "7", 0.9, 0.95)
-GOOD = Comparison("good", 0.1, "p_robust", 50, 0.9, 0.9, ERROR, 0.99, None, 65, 0, 0.03)
+ERROR = Error(0.0, 0.001, 0.005, 0.001, 0.002, None, "7", 0.9, 0.95)
+GOOD = Comparison("good", 0.1, "p_robust", 50, 50, 0.9, 0.9, ERROR, 0.99, None, 65, 0, 0.03)
 
 
 def one(
@@ -39,6 +39,7 @@ def test_a_cheaper_one_that_does_for_means_is_named() -> None:
 
 def test_where_nothing_is_good_mc_is_the_answer() -> None:
     assert advice([TAYLOR]) == ["taylor is off by .08 on average: use mc"]
+    assert advice([replace(one("mine", rmse=0.2), kind="mc")]) == ["mine is off by .20 for one image: use mc with more draws"]
     assert advice([one("coarse", rmse=0.2)]) == ["coarse is off by .20 for one image: use mc"]
 
 
@@ -67,6 +68,10 @@ def test_other_quantities_have_no_part_in_the_choice() -> None:
         (one(bias=0.08, bias_error=0.05, rmse=0.1), "is off by .10 for one image (RMSE), not on average"),
         (one(coverage=Coverage(30, 50, 0.45, 0.74)), "is close: good for each image; its intervals are too narrow: 60% hold the reference"),
         (one(coverage=Coverage(46, 50, 0.81, 0.98)), "is close: good for each image"),
+        (replace(GOOD, touched=0), "cannot be judged: the noise touches none of these images: nothing can be compared"),
+        (replace(TAYLOR, touched=0), "is off by .08 on average (too robust)"),
+        (one(reference=0.008, rmse=0.001), "cannot be judged: the reference is too coarse"),
+        (one(reference=0.05, rmse=0.04), "cannot be judged: the reference is too coarse"),
         (replace(GOOD, images=9), "9 images are too few to judge by (at least 10)"),
     ],
 )
@@ -79,6 +84,10 @@ def test_what_limits_the_comparison_is_said() -> None:
     assert remarks([GOOD], open_) == []
     (text,) = remarks([one(reference=0.008, rmse=0.001)], open_)
     assert text == "the reference itself is off by .008: too coarse to tell how good good is; give it more draws"
+    assert advice([one(reference=0.008, rmse=0.001)]) == []
+    untouched = replace(GOOD, touched=0)
+    assert advice([untouched]) == []
+    assert remarks([untouched], [1.0] * 50) == ["the noise touches none of the 50 images: a larger sigma or more images would tell more"]
     assert remarks([GOOD], [1.0] * 48 + [0.5, 0.6])[0].startswith("only 2 of 50 images are touched by this noise")
 
 
