@@ -29,6 +29,14 @@ def spec(tmp_path: Path) -> Path:
     return write(tmp_path, digits(limit=40, noise={"sigma": [0.25]}, estimators=ESTIMATORS))
 
 
+INTERRUPTIBLE = """
+import signal
+from robaudit.cli import main
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+main()
+"""
+
+
 def table(path: Path) -> list[dict[str, str]]:
     with path.open(encoding="utf-8") as file:
         return list(csv.DictReader(file))
@@ -180,9 +188,9 @@ def test_bad_samples_stop_it_or_are_left_out(tmp_path: Path, run_cli: RunCli) ->
 
 def test_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
     spec = write(tmp_path, digits(limit=40, estimators=[{"mc": {"samples": 10_000}}]))
-    program = Path(sys.executable).with_name("robaudit")
+    program = [sys.executable, "-c", INTERRUPTIBLE]
     before = tree(tmp_path)
-    with subprocess.Popen([program, "validate", spec, "--out", "found"], cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen([*program, "validate", str(spec), "--out", "found"], cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         for line in process.stderr:
             if "the estimators on" in line:

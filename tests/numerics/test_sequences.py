@@ -47,7 +47,9 @@ def test_the_interval_is_where_the_martingale_is_small(s: int, f: int, name: str
 def test_the_ends_are_exact(s: int, f: int, name: str) -> None:
     prior = PRIORS[name]
     lower, upper = (float(end) for end in confidence_sequence(s, f, prior=prior))
-    assert (lower == 0.0) == (s == 0)
+    if s == 0 or lower == 0.0:  # with a success only where a prior far from the truth leaves hardly anything out
+        assert lower == 0.0
+        assert s == 0 or log_martingale(s, f, 1e-60, prior) < math.log(20)
     assert (upper == 1.0) >= (f == 0)
     for end, inner in ((lower, lower * (1 + 1e-6)), (upper, upper - 1e-6 * (1 - upper))):
         if 1e-9 < end < 1 - 1e-9:
