@@ -71,7 +71,7 @@ def test_interrupted_while_reading(tmp_path: Path, run_cli: RunCli) -> None:
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130)], ids=["kill -9", "Ctrl-C"])
 def test_killed_after_the_first_part(number: signal.Signals, code: int, tmp_path: Path, run_cli: RunCli) -> None:
-    spec = write(tmp_path, digits(limit=150, estimators=[{"mc": {"samples": 1200}}]))
+    spec = write(tmp_path, digits(limit=150, estimators=[{"mc": {"samples": 2500}}]))
     command = [sys.executable, "-m", "robaudit", "estimate", str(spec), "--out", "run"]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         deadline = time.monotonic() + 60
