@@ -89,6 +89,22 @@ class HeldPart:
             self.skips.setdefault(skip.sample_id, []).append(skip)
 
 
+@dataclass(slots=True)
+class KeptParts:
+    """Parts that are kept in memory and go to no disk."""
+
+    records: list[PartRecord] = field(default_factory=list)
+
+    def write(self, record: PartRecord) -> int:
+        """Add a part; returns its number."""
+        self.records.append(record)
+        return len(self.records) - 1
+
+    def held(self, number: int) -> HeldPart:
+        """A part with what it knows of each sample."""
+        return HeldPart(self.records[number])
+
+
 class PartFiles:
     """The parts in a folder, by number; the last ones read stay in memory, some thousand rows in all.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from robaudit import registry
@@ -21,7 +21,7 @@ from robaudit.ledger import Ledger
 from robaudit.loop import Loop
 from robaudit.models import LogitModel
 from robaudit.models.precision import for_noisy_passes, rounded_products
-from robaudit.parts import HeldPart, PartRecord
+from robaudit.parts import KeptParts
 from robaudit.plan import tasks_of
 from robaudit.progress import Listener, Silent
 from robaudit.provenance import image_digest, pick_device
@@ -71,20 +71,6 @@ class Verification:
     def good(self) -> bool:
         """Whether all is as written."""
         return not self.differences and not self.altered
-
-
-@dataclass(slots=True)
-class _Parts:
-    """Takes the parts of a loop and keeps them in memory."""
-
-    records: list[PartRecord] = field(default_factory=list)
-
-    def write(self, record: PartRecord) -> int:
-        self.records.append(record)
-        return len(self.records) - 1
-
-    def held(self, number: int) -> HeldPart:
-        return HeldPart(self.records[number])
 
 
 def verify(
@@ -158,7 +144,7 @@ def _rows(run: Run, spec: AuditSpec, dataset: Dataset, network: LogitModel, list
         raise RunError(
             str(run.path), f"was made with other weights than {network.name} holds now", "restore the model the run was made with"
         )
-    parts = _Parts()
+    parts = KeptParts()
     noisy = for_noisy_passes(network, spec.run.precision)
     image = dataset[0].pixels
     engine = make_engine(spec, network, noisy, run.info["model"]["classes"], image)

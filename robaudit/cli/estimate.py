@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from robaudit.cli.options import sigmas
+from robaudit.cli.options import TrustOption, sigmas
 
 
 class OnError(StrEnum):
@@ -37,7 +37,7 @@ def estimate(
         str | None, typer.Option(metavar="SIZE", help="Main memory to stay within, as 4GB. Default: what the machine leaves.")
     ] = None,
     deterministic: Annotated[bool, typer.Option("--deterministic", help="CUDA: the same bits from every run.")] = False,
-    trust: Annotated[bool, typer.Option("--trust", help="Allow Python code that the spec names (module:function).")] = False,
+    trust: TrustOption = False,
     on_error: Annotated[OnError, typer.Option(help="At an unusable sample: stop, or skip and list it.")] = OnError.STOP,
     extend: Annotated[bool, typer.Option("--extend", help="Add a larger limit, another sigma or estimator to an existing run.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only warnings and errors, on standard error.")] = False,

@@ -32,6 +32,7 @@ EstimatorFilter = Annotated[list[str] | None, typer.Option("--estimator", help="
 SigmaFilter = Annotated[list[str] | None, typer.Option("--sigma", help="Only this noise level, as 0.05 or 8/255 (repeatable).")]
 FormatOption = Annotated[TextFormat, typer.Option("--format", help="How to print it.")]
 OutputOption = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to this file instead of standard output.")]
+TrustOption = Annotated[bool, typer.Option("--trust", help="Allow Python code that the spec names (module:function).")]
 
 
 def sigmas(texts: list[str] | None) -> list[float]:

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from robaudit.cli.estimate import OnError
+from robaudit.cli.options import TrustOption
 from robaudit.cli.validate import Form
 
 
@@ -28,7 +29,7 @@ def plan(
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any spec value: model.mean=[0.5], dataset.limit=1000.")
     ] = None,
-    trust: Annotated[bool, typer.Option("--trust", help="Allow Python code that the spec names (module:function).")] = False,
+    trust: TrustOption = False,
     on_error: Annotated[OnError, typer.Option(help="At an unusable sample: stop, or leave it out.")] = OnError.STOP,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the proposal, warnings and errors.")] = False,
 ) -> None:

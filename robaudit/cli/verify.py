@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from robaudit.cli.options import RunArgument
+from robaudit.cli.options import RunArgument, TrustOption
 from robaudit.errors import RobauditError
 
 _MOST = 20
@@ -17,7 +17,7 @@ def verify(
     samples: Annotated[str, typer.Option(metavar="N|all", help="How many samples to compute anew, drawn at random; or all.")] = "20",
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of the draw. Default: another one each time.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda or cuda:1. Default: the kind the run was made on.")] = None,
-    trust: Annotated[bool, typer.Option("--trust", help="Allow Python code that the spec names (module:function).")] = False,
+    trust: TrustOption = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only differences, warnings and errors.")] = False,
 ) -> None:
     """Compute rows of a run anew, from its weights and data, and compare: exit 0 when all agree, 1 when one differs.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import fields
 from typing import Any
@@ -85,8 +84,7 @@ def _cells(one: ClassStats, quantity: QuantityLike, narrow: bool, *, share: bool
         yield f"({numbers.estimate(one.mean.value, one.mean.measured_lower, one.mean.measured_upper, *ends)})"
     else:
         mark = numbers.NO_INTERVAL if one.mean.measured_lower is None else ""
-        lower = -math.inf if one.mean.measured_lower == -math.inf else one.mean.lower  # a mean of bounds is one
-        yield mark + numbers.with_interval(one.mean.value, lower, one.mean.upper, *ends, tight=narrow)
+        yield mark + numbers.with_interval(one.mean.value, one.mean.lower, one.mean.upper, *ends, tight=narrow)
     yield "" if one.mean.measurement_error is None else f"{one.mean.measurement_error:.3f}"
     for quartile in (one.q25, one.median, one.q75):
         yield numbers.short(quartile.value, quartile.measured_lower, *ends) if one.images > 1 else ""

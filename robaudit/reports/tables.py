@@ -5,7 +5,6 @@ Colour is sparing and repeats what the text says. All text is :class:`rich.text.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -109,8 +108,7 @@ def _reaches(quantity: QuantityLike) -> bool:
 def _cells(group: GroupSummary, quantity: QuantityLike, with_count: bool, narrow: bool) -> Iterable[str]:
     """The cells from the mean to the shares."""
     ends = quantity.low, quantity.high
-    bound = group.mean.measured_lower == -math.inf  # a mean of bounds is one
-    mean = numbers.with_interval(group.mean.value, -math.inf if bound else group.mean.lower, group.mean.upper, *ends, tight=narrow)
+    mean = numbers.with_interval(group.mean.value, group.mean.lower, group.mean.upper, *ends, tight=narrow)
     yield ("" if group.with_interval == group.images else numbers.NO_INTERVAL) + mean
     if with_count:
         yield f"{group.images:,}"

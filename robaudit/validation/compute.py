@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from robaudit.assembly import make_pace
 from robaudit.auditing import Ready
@@ -11,24 +11,10 @@ from robaudit.datasets.base import Dataset
 from robaudit.estimators.engine import Engine
 from robaudit.ledger import Ledger
 from robaudit.loop import Loop, OnError
-from robaudit.parts import HeldPart, PartRecord, Skip
+from robaudit.parts import KeptParts, Skip
 from robaudit.plan import Task
 from robaudit.progress import Listener
 from robaudit.rows import Row
-
-
-@dataclass(slots=True)
-class _Parts:
-    """Takes the parts of a loop and keeps them."""
-
-    records: list[PartRecord] = field(default_factory=list)
-
-    def write(self, record: PartRecord) -> int:
-        self.records.append(record)
-        return len(self.records) - 1
-
-    def held(self, number: int) -> HeldPart:
-        return HeldPart(self.records[number])
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +49,7 @@ def compute(
         SampleError: a sample cannot be used.
         KeyboardInterrupt: the listener asked to stop.
     """
-    parts, ledger = _Parts(), Ledger(samples, tasks)
+    parts, ledger = KeptParts(), Ledger(samples, tasks)
     pace = make_pace(ready.spec, engine, tasks, ready.image, ready.check.warnings)
     Loop(parts, samples, engine, ledger, pace, on_error, ears, ready.workers).run()
     rows = {row.key: row for record in parts.records for row in record.rows}
