@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +48,29 @@ class Interrupted:
         return self.dataset[index]
 
 
+HELD = """
+import os, time
+from pathlib import Path
+def model():
+    def forward(x):
+        while "HELD" in os.environ:
+            time.sleep(0.05)
+            if not (Path("hold").exists() and Path("run/parts/part-000000.json").exists()):
+                break
+        return x.flatten(1)[:, 10:50:4]
+    return forward
+"""  # a network that takes its time, so that there are several parts, and waits behind the first for as long as there is a file
+
+
 def parts(run: Path) -> list[str]:
     return sorted(path.name for path in (run / "parts").glob("part-*.json"))
+
+
+def wait_until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
 
 
 def test_interrupted_while_reading(tmp_path: Path, run_cli: RunCli) -> None:
@@ -71,26 +94,38 @@ def test_interrupted_while_reading(tmp_path: Path, run_cli: RunCli) -> None:
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130)], ids=["kill -9", "Ctrl-C"])
 def test_killed_after_the_first_part(number: signal.Signals, code: int, tmp_path: Path, run_cli: RunCli) -> None:
-    spec = write(tmp_path, digits(limit=150, estimators=[{"mc": {"samples": 2500}}]))
-    command = [sys.executable, "-m", "robaudit", "estimate", str(spec), "--out", "run"]
-    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        deadline = time.monotonic() + 60
-        while not (tmp_path / "run" / "parts" / "part-000000.json").exists() and time.monotonic() < deadline:
-            time.sleep(0.005)
-        process.send_signal(signal.SIGSTOP)
-        other = run_cli("estimate", spec, "--out", "run")
-        assert other.code == 2
-        assert other.err.endswith("error: run: another robaudit is writing here; wait for it, or choose another --out\n")
-        process.send_signal(number)
-        process.send_signal(signal.SIGCONT)
-        out, err = process.communicate(timeout=60)
-    assert (process.returncode, out) == (code, "")
-    assert "Traceback" not in err
-    assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == "running"
-    assert run_cli("estimate", spec, "--out", "run").code == 0
-    assert run_cli("estimate", spec, "--out", "undisturbed").code == 0
+    run, hold, log = tmp_path / "run", tmp_path / "hold", tmp_path / "stderr.txt"
+    (tmp_path / f"held_{number.name}.py").write_text(HELD, encoding="utf-8")
+    hold.touch()
+    spec = write(
+        tmp_path,
+        digits(limit=150, model={"format": "python", "architecture": f"held_{number.name}:model"}, estimators=[{"mc": {"samples": 50}}]),
+    )
+    command = [sys.executable, "-m", "robaudit", "estimate", str(spec), "--out", "run", "--trust"]
+    environment = {**os.environ, "HELD": "1"}
+    with log.open("w") as err, subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=err, env=environment) as process:
+        try:
+            wait_until((run / "parts" / "part-000000.json").exists)
+            process.send_signal(signal.SIGSTOP)
+            other = run_cli("estimate", spec, "--out", "run", "--trust")
+            assert other.code == 2
+            assert other.err.endswith("error: run: another robaudit is writing here; wait for it, or choose another --out\n")
+            process.send_signal(number)
+            process.send_signal(signal.SIGCONT)
+            wait_until(lambda: number == signal.SIGKILL or "finishing this part" in log.read_text())
+        except BaseException:
+            process.kill()
+            raise
+        hold.unlink()
+        out, _ = process.communicate(timeout=60)
+    assert (process.returncode, out) == (code, b"")
+    assert "Traceback" not in log.read_text()
+    assert len(parts(run)) in ([1] if number == signal.SIGKILL else [1, 2])
+    assert json.loads((run / "run.json").read_text())["status"] == "running"
+    assert run_cli("estimate", spec, "--out", "run", "--trust").code == 0
+    assert run_cli("estimate", spec, "--out", "undisturbed", "--trust").code == 0
     for name in OUTPUTS:
-        assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "undisturbed" / name).read_bytes()
+        assert (run / name).read_bytes() == (tmp_path / "undisturbed" / name).read_bytes()
 
 
 def test_damaged_part_is_redone_once_it_is_deleted(tmp_path: Path, run_cli: RunCli) -> None:

@@ -45,6 +45,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("auto", {"max_samples": 24}),
 ]
 MOST = {"splitting": 200}  # images: each takes so many passes
+SEEN = 16 * MB  # the kernel counts a process's pages apart on each core and adds them up later: a MB or two is no measurement
 
 
 def test_every_estimator_of_ours_is_measured() -> None:
@@ -55,8 +56,8 @@ def test_every_estimator_of_ours_is_measured() -> None:
 def check(cases: list[tuple[str, dict[str, Any]]], shape: tuple[int, ...], classes: int, *, size: int, most: int, strict: bool) -> None:
     """Measure few images (``size`` bytes by the rule, ``most`` at most) and four times as many.
 
-    Each image more takes a fifth at least of what is said, all together no more than is said. If strict each takes no more, either:
-    that needs so many that what is taken once does not grow any more.
+    Each image more takes a fifth at least of what is said, where that is enough to be seen or if strict; all together take no more.
+    If strict each takes no more, either: that needs so many that what is taken once does not grow any more.
     """
     asked, said, counts = [], [], []
     for name, options in cases:
@@ -73,7 +74,7 @@ def check(cases: list[tuple[str, dict[str, Any]]], shape: tuple[int, ...], class
     assert done.returncode == 0, done.stderr[-2000:]
     for case, few, (held, once), (low, high) in zip(asked, counts, said, json.loads(done.stdout), strict=True):
         grown = (high - low) / (3 * few)
-        assert held / 5 <= grown, (case, grown, held)
+        assert held / 5 <= grown or (not strict and 3 * few * held < SEEN), (case, grown, held)
         assert grown <= held or not strict, (case, grown, held)
         assert high <= 4 * few * held + once, (case, high, held, once)
 
