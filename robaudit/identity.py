@@ -17,8 +17,9 @@ def digest(document: object) -> str:
 
 
 def identity(spec_document: Mapping[str, Any]) -> str:
-    """sha256 of what a run computes: the spec without what changes only its speed."""
+    """sha256 of what a run computes: the spec without what changes only its speed, and without gates, which change nothing."""
     document = json.loads(json.dumps(spec_document))
+    document.pop("gates", None)
     for key in _SPEED_ONLY:
         document["run"].pop(key, None)
     return digest(document)

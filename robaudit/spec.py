@@ -6,13 +6,16 @@ import math
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, PrivateAttr, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, field_validator, model_validator
 
+from robaudit.errors import SpecError
+from robaudit.gates.grammar import parse_gate
+from robaudit.gates.quantities import QUANTITIES
 from robaudit.spec_datasets import DatasetSpec
 from robaudit.spec_fields import Bytes, Number, Part, Positive, as_tuple, no_bool
 
 SMALLEST_SIGMA, LARGEST_SIGMA = 1e-6, 1e3
-MOST_ROWS, MOST_WORKERS = 2**20, 64
+MOST_ROWS, MOST_WORKERS, MOST_GATES = 2**20, 64, 1000
 MODEL_FORMATS = ("torchscript", "pt2", "safetensors", "onnx", "python")
 
 
@@ -108,6 +111,16 @@ class RunSpec(Part):
     deterministic: bool = Field(False, description="the same bits from every run on one kind of CUDA device, at some cost in speed")
 
 
+def _gate(text: str) -> str:
+    if text.count("(") != text.count(")"):
+        raise ValueError("is half a gate: within [ ] a comma ends it unless it is quoted")
+    try:
+        parse_gate(text, QUANTITIES, "gates")
+    except SpecError as error:
+        raise ValueError(f"{error.what}; {error.remedy}") from error
+    return text
+
+
 class AuditSpec(Part):
     """A whole audit: model, data, noise, estimators and how to run them."""
 
@@ -116,6 +129,9 @@ class AuditSpec(Part):
     noise: NoiseSpec = Field(description="what is added to the pixels, for example {sigma: [0.05, 8/255]}")
     estimators: Annotated[tuple[EstimatorSpec, ...], Field(min_length=1)] = (EstimatorSpec(name=DEFAULT_ESTIMATOR),)
     run: RunSpec = RunSpec()
+    gates: Annotated[tuple[Annotated[str, AfterValidator(_gate)], ...], BeforeValidator(as_tuple)] = Field(
+        (), max_length=MOST_GATES, description="what robaudit gate requires of the results, for example [mean >= 0.9]; computes nothing"
+    )
 
     _base_dir: Path = PrivateAttr(default_factory=Path.cwd)
     _name: str = PrivateAttr(default="audit")

@@ -10,11 +10,17 @@ _GOES_ON = "; the finished parts are on disk: the same command goes on from ther
 
 
 def main() -> NoReturn:
-    """Run the command line and exit with the code the design gives: 0, 2, 3, 5, 130 or 143 (1 and 4 belong to gates)."""
-    from robaudit.cli.ending import ends_when_asked
+    """Run the command line and exit with the code the design gives: 0, 2, 3, 5, 130 or 143; 1 and 4 only where gates or `verify` say so.
 
-    with ends_when_asked():
-        _main()
+    Whatever goes wrong, and an installation that cannot be imported, is 3: no pipeline takes it for a failed gate.
+    """
+    try:
+        from robaudit.cli.ending import ends_when_asked
+
+        with ends_when_asked():
+            _main()
+    except Exception as error:  # noqa: BLE001  the interpreter's own code for it is 1
+        _internal(error)
 
 
 def _main() -> NoReturn:
@@ -71,7 +77,9 @@ def _usage(error: Any) -> str:
 
 def _internal(error: Exception) -> NoReturn:
     if os.environ.get("ROBAUDIT_TRACEBACK"):
-        raise error
+        import traceback
+
+        traceback.print_exception(error)
     text = " ".join(f"{type(error).__name__}: {error}".split())
     _fail(f"internal error: {text}; this is a bug in robaudit (ROBAUDIT_TRACEBACK=1 shows where)", 3)
 

@@ -5,11 +5,16 @@ from __future__ import annotations
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from robaudit.cli.gate import ConfidenceOption, GatesOption, InconclusiveOption, PointOption
 from robaudit.cli.options import TrustOption, sigmas
+
+if TYPE_CHECKING:
+    from robaudit.runs import Run
+    from robaudit.spec import AuditSpec
 
 
 class OnError(StrEnum):
@@ -40,17 +45,36 @@ def estimate(
     trust: TrustOption = False,
     on_error: Annotated[OnError, typer.Option(help="At an unusable sample: stop, or skip and list it.")] = OnError.STOP,
     extend: Annotated[bool, typer.Option("--extend", help="Add a larger limit, another sigma or estimator to an existing run.")] = False,
+    gates: GatesOption = None,
+    until_decided: Annotated[
+        bool, typer.Option("--until-decided", help="Sample until the gates of the spec (or of --gate, which implies it) are decided.")
+    ] = False,
+    max_samples: Annotated[
+        int | None, typer.Option(min=1, help="With gates: the most noisy copies of an image. Default: the spec's samples of mc.")
+    ] = None,
+    population: Annotated[bool, typer.Option("--population", help="With gates: all draws at once, then intervals over images.")] = False,
+    point: PointOption = False,
+    inconclusive: InconclusiveOption = None,
+    confidence: ConfidenceOption = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only warnings and errors, on standard error.")] = False,
 ) -> None:
     """Estimate every sample's robustness to noise and write a run folder.
 
-    An interrupted run goes on where it stopped: give the same command again.
+    An interrupted run goes on where it stopped: give the same command again. With --gate it draws until the gates are decided, and
+    exits as robaudit gate does: 0 all pass, 1 one fails, 4 one cannot be told.
 
     Example: robaudit estimate spec.yaml --sigma 0.05 --sigma 8/255 --limit 100
     """
-    from robaudit.cli.console import Reporter
+    from robaudit.cli.console import Reporter, messages
+    from robaudit.cli.looking import Looking, decide_by_sampling
+    from robaudit.errors import SpecError
     from robaudit.spec_file import load_spec
 
+    looking = Looking(gates or (), max_samples, population, point, inconclusive, confidence)
+    if extend and (gates or until_decided):
+        raise SpecError("--extend", "an extension is not sampled until gates are decided", "extend first, then robaudit gate RUN")
+    if not gates and not until_decided:
+        looking.refuse_alone()
     sigmas(sigma)  # its messages name the option; those of the spec would name a line
     overrides: dict[tuple[int | str, ...], Any] = {
         ("dataset", "limit"): limit,
@@ -73,9 +97,18 @@ def estimate(
 
     keep_freed_memory()
     command = command_line(sys.argv[1:])
-    with Reporter(quiet=quiet) as reporter:
-        run = audit(asked, out=out, trust=trust, on_error=on_error.value, extend=extend, listener=reporter, command=command)
+
+    def audited(wanted: AuditSpec, folder: Path | None) -> Run:
+        with Reporter(quiet=quiet) as reporter:
+            return audit(wanted, out=folder, trust=trust, on_error=on_error.value, extend=extend, listener=reporter, command=command)
+
+    if gates or until_decided:
+        raise typer.Exit(decide_by_sampling(asked, out, audited, looking, quiet=quiet))
+    run = audited(asked, out)
     if not quiet:
         from robaudit.cli.show import print_run
 
         print_run(run)
+    if (many := len(asked.gates)) and not quiet:
+        other = "" if run.info["spec"].get("gates") == list(asked.gates) else f" --spec {spec}"  # a run that was complete keeps its own
+        messages().print(f"the spec has {many} gate{'s' * (many > 1)}: robaudit gate {run.path}{other} decides them", markup=False)

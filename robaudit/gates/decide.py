@@ -1,0 +1,148 @@
+"""Does a run pass its gates?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from robaudit.errors import SpecError
+from robaudit.gates.evidence import Evidence, gather, meant, refuse_accuracy_of, without_interval
+from robaudit.gates.grammar import Gate
+from robaudit.gates.measuring import Measured, measure
+from robaudit.gates.quantities import OF_CLASSES, check_range, meaning
+from robaudit.gates.result import Decision, Verdict, judge
+from robaudit.reports.names import class_name
+from robaudit.runs import Run
+from robaudit.summary.groups import QuantityLike
+
+_MOST = 2.0**24  # times as many draws or images
+
+
+def decide(
+    run: Run, gates: Sequence[Gate], *, population: bool = False, point: bool = False, confidence: float = 0.95
+) -> tuple[Decision, ...]:
+    """Decide gates on a finished run, each by its interval at the confidence asked for (no correction for their number).
+
+    Args:
+        run: the run; its rows are gone through once.
+        gates: what it must meet.
+        population: the interval also covers the choice of the images; else it covers the measurement of these images only.
+        point: values without an interval decide by themselves.
+        confidence: of the intervals, above .5 and below 1.
+
+    Returns:
+        The decisions, in the order of the gates.
+
+    Raises:
+        SpecError: a gate says not which results it means, means some the run has not, or has a threshold that none can reach; or its
+            results have no interval and ``point`` is False.
+        NothingLeftError: a group has no finite value.
+    """
+    check_confidence(confidence)
+    groups = gather(run, gates)
+    decisions = []
+    for gate in gates:
+        if gate.quantity == "accuracy":
+            refuse_accuracy_of(gate)
+            found, full = next(iter(groups.values())), gate
+        else:
+            found = meant(gate, run, groups)
+            full = replace(gate, estimator=found.key.estimator, sigma=found.key.sigma)
+        scale = found.scale(run.quantities)
+        check_range(full, scale)
+        measured = measure(full, found, scale, confidence, population=population, names=run.class_names)
+        if not measured.bounded and not point:
+            raise without_interval(full, found.key.estimator)
+        decisions.append(_decision(full, measured, found, scale, confidence, population=population))
+    return tuple(decisions)
+
+
+def check_confidence(confidence: float) -> None:
+    """Refuse a confidence that is none.
+
+    Raises:
+        SpecError: it is not above .5 and below 1.
+    """
+    if not 0.5 < confidence < 1.0:
+        raise SpecError(f"confidence {confidence:g}", "is not above 0.5 and below 1", "for example 0.95")
+
+
+def _decision(gate: Gate, measured: Measured, found: Evidence, scale: QuantityLike, confidence: float, *, population: bool) -> Decision:
+    said = [meaning(gate, scale), _worst_class(gate, measured)]
+    if not measured.bounded:
+        said.append(f"by the value alone: {found.key.estimator} has no interval; its error is not known")
+        return Decision(
+            gate, measured.value, None, None, "none", "nothing", confidence, _verdict_of(gate, measured.value, measured.value),
+            "; ".join(filter(None, said)), None, measured.classes,
+        )  # fmt: skip
+    lower, upper = measured.ends(1.0)
+    verdict = _verdict_of(gate, lower, upper)
+    if gate.quantity != "accuracy":
+        said += _doubts(gate, found)
+    more = None
+    if verdict == "inconclusive":
+        more, words = _more(gate, measured, found, population=population)
+        said.append(words)
+    return Decision(
+        gate=gate,
+        value=measured.value,
+        lower=lower,
+        upper=upper,
+        method=measured.method,
+        covers="images of this kind" if population else "these images",
+        confidence=confidence,
+        verdict=verdict,
+        evidence="; ".join(filter(None, said)),
+        more=more,
+        classes=measured.classes,
+    )
+
+
+def _verdict_of(gate: Gate, lower: float, upper: float) -> Verdict:
+    return judge(gate.relation, gate.threshold, lower, upper)
+
+
+def _worst_class(gate: Gate, measured: Measured) -> str:
+    """Which classes it comes from."""
+    known = [one for one in measured.classes if not math.isnan(one.value)]
+    if gate.quantity not in OF_CLASSES or not known:
+        return ""
+    first, last = (f"{class_name(one.index, None if one.name is None else {one.index: one.name})}" for one in (known[0], known[-1]))
+    return f"class {first}, {known[0].images} images" if gate.quantity == "worst_class" else f"classes {first} and {last}"
+
+
+def _doubts(gate: Gate, found: Evidence) -> list[str]:
+    """What the interval does not cover, or counts in."""
+    rows, said = found.columns, []
+    if rows.sampling_only and gate.quantity != "noisy_accuracy":
+        said.append(f"covers the draws of {found.key.estimator} only, not its bias")
+    if rows.not_finite:
+        said.append(f"{rows.not_finite} of {found.size} images have no finite value: the interval holds whatever they may be")
+    return said
+
+
+def _more(gate: Gate, measured: Measured, found: Evidence, *, population: bool) -> tuple[int | None, str]:
+    """How many further draws or images would decide it if the value stayed, in a number and in words."""
+    unit, now = ("images", found.size) if population else ("draws an image", measured.draws)
+    factor = None if not now else _enough(lambda n: _verdict_of(gate, *measured.ends(n)) != "inconclusive")
+    if factor is not None:
+        more = max(1, math.ceil(now * (factor - 1.0)))
+        return more, f"about {more:,} more {unit} would decide it if the value stayed"
+    if not now:
+        return None, "its images stop by themselves: give mc a fixed number of samples, or a smaller tolerance"
+    return None, f"no number of {unit} would decide it if the value stayed"
+
+
+def _enough(decided: Callable[[float], bool]) -> float | None:
+    """The smallest factor that decides, to a percent; None: none does up to 2^24."""
+    high = 2.0
+    while not decided(high):
+        high *= 2.0
+        if high > _MOST:
+            return None
+    low = high / 2.0
+    while high - low > 0.01 * low:
+        middle = (low + high) / 2.0
+        low, high = (low, middle) if decided(middle) else (middle, high)
+    return high

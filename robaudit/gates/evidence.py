@@ -1,0 +1,183 @@
+"""What do gates need of a run: a few numbers of each row, gathered in one pass over the rows?"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robaudit.errors import RunError, SpecError
+from robaudit.gates.grammar import Gate
+from robaudit.gates.images import Images
+from robaudit.rows import Row
+from robaudit.runs import Run
+from robaudit.summary.columns import Columns
+from robaudit.summary.groups import GroupKey, QuantityLike, quantity_of, refuse_no_values
+
+Group = tuple[str, float]
+_NO_CLASS = -1
+
+
+@dataclass
+class Evidence:
+    """The rows of one estimator at one noise level.
+
+    Attributes:
+        key: what they share.
+        by_label: whether classes are labels; else predictions.
+        columns: the rows with a finite value; ``classes``: their classes, -1 where unknown.
+        unknown: rows without a finite value, by class.
+        judged, correct: rows with a label, the others included; those classified right on the clean image.
+        forwards: passes of all rows.
+    """
+
+    key: GroupKey
+    by_label: bool
+    columns: Columns = field(default_factory=Columns)
+    classes: array[int] = field(default_factory=lambda: array("i"))
+    unknown: Counter[int] = field(default_factory=Counter)
+    judged: int = 0
+    correct: int = 0
+    forwards: int = 0
+
+    def add(self, row: Row) -> None:
+        """Take one more row."""
+        index = row.label if self.by_label else row.predicted
+        before = len(self.columns)
+        self.columns.add(row)
+        if len(self.columns) > before:
+            self.classes.append(_NO_CLASS if index is None else index)
+        else:
+            self.unknown[_NO_CLASS if index is None else index] += 1
+        self.judged += row.correct is not None
+        self.correct += bool(row.correct)
+        self.forwards += row.forwards
+
+    @property
+    def size(self) -> int:
+        """How many rows, those without a finite value included."""
+        return len(self.columns) + self.columns.not_finite
+
+    @property
+    def draws(self) -> int:
+        """Noisy copies of an image, on average: forward passes less the clean one."""
+        return max(1, round(self.forwards / self.size) - 1)
+
+    def scale(self, quantities: Mapping[str, QuantityLike]) -> QuantityLike:
+        """The description of what the rows measure."""
+        return quantity_of(self.key.quantity, quantities)
+
+    def images(self, scale: QuantityLike) -> Images:
+        """All images of the group as arrays.
+
+        Raises:
+            NothingLeftError: none has a finite value.
+        """
+        rows = self.columns
+        refuse_no_values(len(rows), rows.not_finite, str(self.key))
+        return Images(
+            values=rows.values,
+            lowers=rows.lowers,
+            uppers=rows.uppers,
+            low=scale.low,
+            high=scale.high,
+            unknown=rows.not_finite,
+            draws=rows.pooled_draws,
+            adaptive=bool(rows.adaptive),
+        )
+
+    def by_class(self, images: Images) -> dict[int, Images]:
+        """The images of each class, by its index; a class of which nothing is known has no values."""
+        classes: NDArray[np.int32] = np.frombuffer(self.classes, dtype=np.int32)
+        order = np.argsort(classes, kind="stable")
+        found, starts = np.unique(classes[order], return_index=True)
+        parts = dict(zip(found.tolist(), np.split(order, starts[1:]), strict=True))
+        nothing = np.empty(0, dtype=np.int64)
+        indices = sorted(index for index in {*parts, *self.unknown} if index != _NO_CLASS)
+        return {index: images.chosen(parts.get(index, nothing), self.unknown[index]) for index in indices}
+
+
+def gather(run: Run, gates: Sequence[Gate]) -> dict[Group, Evidence]:
+    """The evidence of every group of the run, in its order; rows of groups that no gate can mean are only counted as there."""
+    by_label = bool(run.info["data"].get("labelled"))
+    found: dict[Group, Evidence] = {}
+    wanted = {gate.estimator for gate in gates}
+    everything = None in wanted
+    first: Group | None = None
+    for row in run.rows:
+        group = (row.estimator, row.sigma)
+        first = first or group
+        if group not in found:
+            found[group] = Evidence(GroupKey(row.estimator, row.sigma, row.noise, row.quantity), by_label)
+        if everything or row.estimator in wanted or group == first:  # it holds the clean accuracy
+            found[group].add(row)
+    return found
+
+
+def meant(gate: Gate, run: Run, groups: Mapping[Group, Evidence]) -> Evidence:
+    """The group that a gate is about.
+
+    Raises:
+        SpecError: the run has no such one, or several.
+    """
+    keys = which(gate, run, groups, one=gate.quantity != "noisy_accuracy")
+    if gate.quantity == "noisy_accuracy":
+        keys = [key for key in keys if _has_votes(groups[key])]
+        if not keys:
+            what = "there are no results with labels and a fixed number of votes"
+            raise SpecError(f"gate {str(gate)!r}", what, "audit labelled images with mc")
+        _refuse_several(gate, keys)
+    return groups[keys[0]]
+
+
+def which(gate: Gate, run: Run, keys: Iterable[Group], *, one: bool) -> list[Group]:
+    """The groups that a gate can mean; with ``one``, exactly one.
+
+    Raises:
+        SpecError: there is none, or there are several.
+    """
+    where, keys = f"gate {str(gate)!r}", list(keys)
+    try:
+        found = run.chosen(keys, [] if gate.estimator is None else [gate.estimator], [] if gate.sigma is None else [gate.sigma])
+    except RunError as error:
+        raise SpecError(where, f"the run {error.what}", error.remedy) from error
+    if not found:
+        raise SpecError(where, "the run has no such results", "it has " + ", ".join(f"{name} at sigma {sigma:g}" for name, sigma in keys))
+    if one:
+        _refuse_several(gate, found)
+    return found
+
+
+def refuse_accuracy_of(gate: Gate) -> None:
+    """Refuse an accuracy without noise that names an estimator or a noise level.
+
+    Raises:
+        SpecError: it does.
+    """
+    if gate.estimator is not None or gate.sigma is not None:
+        raise SpecError(
+            f"gate {str(gate)!r}", "accuracy is that on the clean images", "leave estimator and sigma out, or use noisy_accuracy"
+        )
+
+
+def without_interval(gate: Gate, estimator: str) -> SpecError:
+    """What is said of a gate on values whose errors are not known."""
+    what = f"{estimator} gives no interval, so that no error of its values is known"
+    return SpecError(f"gate {str(gate)!r}", what, "use another estimator, or add --point to decide by the value alone")
+
+
+def _refuse_several(gate: Gate, keys: Sequence[Group]) -> None:
+    if len(keys) > 1:
+        estimators, sigmas = dict.fromkeys(name for name, _ in keys), dict.fromkeys(sigma for _, sigma in keys)
+        choices = [f"estimator={' | '.join(estimators)}"] if len(estimators) > 1 else []
+        choices += [f"sigma={' | '.join(f'{sigma:g}' for sigma in sigmas)}"] if len(sigmas) > 1 else []
+        raise SpecError(f"gate {str(gate)!r}", "does not say which results it means", "say " + " and ".join(choices))
+
+
+def _has_votes(evidence: Evidence) -> bool:
+    rows = evidence.columns
+    return bool(rows.labelled) and rows.voted == rows.labelled and not rows.adaptive

@@ -1,0 +1,57 @@
+"""How is a decided gate said in one line of plain text?"""
+
+from __future__ import annotations
+
+import math
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, InvalidOperation
+
+from robaudit.gates.result import ClassPart, Decision
+from robaudit.gates.text import number, numbers
+from robaudit.text import clipped, printable
+
+LONGEST = 2000
+"""Characters of one line, at most."""
+
+
+def found(decision: Decision) -> str:
+    """The value and its interval: ``0.8731 [0.8612, 0.8850]``; ``~0.8731`` without one."""
+    try:
+        return numbers(decision)
+    except InvalidOperation:  # more digits than decimals have
+        return f"{decision.value:.6g}" + ("" if decision.lower is None or decision.upper is None else _ends(decision.lower, decision.upper))
+
+
+def found_of_class(part: ClassPart, threshold: float) -> str:
+    """The same of a class."""
+    if math.isnan(part.value):
+        return "no finite value"
+    try:
+        value = number(part.value, threshold, ROUND_HALF_EVEN)
+        if part.lower is None or part.upper is None:
+            return f"~{value}"
+        return f"{value} [{number(part.lower, threshold, ROUND_FLOOR)}, {number(part.upper, threshold, ROUND_CEILING)}]"
+    except InvalidOperation:
+        return f"{part.value:.6g}" + ("" if part.lower is None or part.upper is None else _ends(part.lower, part.upper))
+
+
+def sentence(decision: Decision) -> str:
+    """The gate, its verdict, what was found, what the interval covers, and what there is to add; on one line."""
+    added = f"; {decision.evidence}" if decision.evidence else ""
+    return clipped(printable(f"{decision.gate}: {decision.verdict}, {found(decision)} ({covered(decision)}){added}"), LONGEST)
+
+
+def covered(decision: Decision) -> str:
+    """What the interval covers, and how it was made."""
+    if decision.covers == "nothing":
+        return "no interval"
+    return f"{decision.covers}; {100 * decision.confidence:.4g} % interval, {decision.method}"
+
+
+def class_words(part: ClassPart) -> str:
+    """``class 3 (cat)``."""
+    name = "" if part.name is None or part.name == str(part.index) else f" ({part.name})"
+    return f"class {part.index}{name}"
+
+
+def _ends(lower: float, upper: float) -> str:
+    return f" [{lower:.6g}, {upper:.6g}]"

@@ -1,0 +1,66 @@
+"""How are decided gates printed: a line each, with as many digits as it takes to tell which side of the threshold a number is on?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
+
+from robaudit.gates.result import Decision, Verdict, overall
+from robaudit.text import printable
+
+_FEWEST, _MOST = 4, 25
+
+
+def lines(decisions: Sequence[Decision], inconclusive: Verdict = "inconclusive") -> list[tuple[Verdict, str]]:
+    """A verdict and a line for each gate, aligned, and the same for all of them together, last."""
+    cells = [(one.verdict, printable(str(one.gate)), numbers(one), _how(one)) for one in decisions]
+    widths = [max(len(row[i]) for row in cells) for i in range(3)]
+    found = [(row[0], "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[3]])) for row in cells]
+    return [*found, (overall(decisions, inconclusive), _total(decisions, inconclusive))]
+
+
+def numbers(decision: Decision) -> str:
+    """The value and its interval, whose ends round outwards; no digit hides on which side of the threshold a number is."""
+    threshold = decision.gate.threshold
+    if decision.lower is None or decision.upper is None:
+        return "~" + number(decision.value, threshold, ROUND_HALF_EVEN)
+    value = number(decision.value, threshold, ROUND_HALF_EVEN)
+    if decision.lower == decision.value == decision.upper:
+        return value
+    return f"{value} [{number(decision.lower, threshold, ROUND_FLOOR)}, {number(decision.upper, threshold, ROUND_CEILING)}]"
+
+
+def number(value: float, threshold: float, rounding: str) -> str:
+    """Four decimals, and more as long as rounding would move it onto or across the threshold."""
+    if not math.isfinite(value):
+        return str(value)
+    exact, limit = Decimal(repr(value)), Decimal(repr(threshold))
+    for digits in range(_FEWEST, _MOST):
+        rounded = exact.quantize(Decimal(1).scaleb(-digits), rounding=rounding)
+        if rounded.compare(limit) == exact.compare(limit):
+            return f"{rounded:f}"
+    return repr(value)
+
+
+def _how(decision: Decision) -> str:
+    about = {
+        "these images": "measurement",
+        "images of this kind": "population",
+        "nothing": "no interval",
+    }[decision.covers]
+    if decision.method == "exact":
+        about = "exact for these images"
+    elif decision.covers != "nothing":
+        about += f", {decision.method}"
+    return f"{about}; {printable(decision.evidence)}" if decision.evidence else about
+
+
+def _total(decisions: Sequence[Decision], inconclusive: Verdict) -> str:
+    counts = {verdict: sum(one.verdict == verdict for one in decisions) for verdict in ("pass", "fail", "inconclusive")}
+    words = {"pass": "passed", "fail": "failed", "inconclusive": "inconclusive"}
+    counted = ", ".join(f"{count} {words[verdict]}" for verdict, count in counts.items() if count)
+    taken = f" (inconclusive counts as {inconclusive})" if counts["inconclusive"] and inconclusive != "inconclusive" else ""
+    confidences = dict.fromkeys(f"{100 * one.confidence:.6g}" for one in decisions if one.covers != "nothing" and one.method != "exact")
+    each = f"; intervals {' and '.join(confidences)} %, each gate by itself" if confidences else ""
+    return f"{overall(decisions, inconclusive)}: of {len(decisions)} gate{'s' * (len(decisions) > 1)} {counted}{taken}{each}"

@@ -1,0 +1,111 @@
+"""What is a gate: every way to write one, every line that refuses one, and no traceback whatever is written."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.main import get_command
+
+from robaudit.cli.app import app
+from robaudit.errors import SpecError
+from robaudit.gates.grammar import Gate, parse_gate
+from robaudit.gates.quantities import QUANTITIES
+from tests.gates.tools import gate
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("mean >= 0.9", Gate("mean", ">=", 0.9)),
+        ("  worst_class(sigma = 8/255)<=.7 ", Gate("worst_class", "<=", 0.7, sigma=8 / 255)),
+        ("share_below(t=0.5, estimator='mc') <= 1/20", Gate("share_below", "<=", 0.05, estimator="mc", t=0.5)),
+        ("mean() >= -3e-1", Gate("mean", ">=", -0.3)),
+        ("p05(estimator=mc-2.x) >= 1", Gate("p05", ">=", 1.0, estimator="mc-2.x")),
+    ],
+)
+def test_gates_that_are(text: str, expected: Gate) -> None:
+    assert gate(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "is not of the form"),
+        ("mean", "is not of the form"),
+        ("0.9 <= mean", "is not of the form"),
+        ("mean(estimator=mc >= 0.9", "is not of the form"),
+        ("mean(f(x)=1) >= 0.9", "is not of the form"),
+        ("mean " * 100 + ">= 1", "is not of the form"),
+        ("maen >= 0.9", "unknown quantity 'maen'; did you mean 'mean'?"),
+        ("mean > 0.9", "compares with '>'; write >= or <="),
+        ("mean == 0.9", "compares with '=='; write >= or <="),
+        ("mean => 0.9", "compares with '=>'; write >= or <="),
+        ("mean != 0.9", "compares with '!='; write >= or <="),
+        ("share_below <= 0.9", "share_below lacks t; write share_below(t=0.5)"),
+        ("mean(t=0.5) <= 0.9", "mean has no argument 't'"),
+        ("mean(sigam=0.5) <= 0.9", "has no argument 'sigam'; did you mean 'sigma'?"),
+        ("mean(0.5) <= 0.9", "'0.5' is not of the form name=value"),
+        ("mean(sigma=) <= 0.9", "'sigma=' is not of the form name=value"),
+        ("mean(sigma=1, sigma=2) <= 0.9", "sigma stands twice"),
+        ("mean(sigma=-1) <= 0.9", "sigma=-1 is not positive"),
+        ("mean(sigma=two) <= 0.9", "sigma is 'two', no number"),
+        ("mean >= ninety", "the threshold is 'ninety', no number"),
+        ("mean >= 90%", "the threshold is '90%', no number"),
+        ("mean >= nan", "the threshold is 'nan', no number"),
+        ("mean >= 1/0", "the threshold is '1/0', no number"),
+        ("share_below(t=inf) <= 1", "t is 'inf', no number"),
+    ],
+)
+def test_gates_that_are_none(text: str, says: str) -> None:
+    with pytest.raises(SpecError) as error:
+        gate(text)
+    assert says in str(error.value)
+    assert str(error.value).startswith("--gate ")
+    assert "\n" not in str(error.value)
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_a_gate_or_an_error(text: str) -> None:
+    with contextlib.suppress(SpecError):  # anything else would end the test
+        assert str(gate(text))
+
+
+@given(
+    st.sampled_from(sorted(QUANTITIES)),
+    st.text("(),=<>mean sigma0.5/t\x1b\n'", max_size=30),
+    st.sampled_from([">=", "<=", ">", "=", ""]),
+    st.text("0123456789.eE+-/naif", max_size=12),
+)
+def test_nearly_gates_are_gates_or_errors(quantity: str, middle: str, relation: str, number: str) -> None:
+    with contextlib.suppress(SpecError):
+        found = gate(f"{quantity}{middle}{relation}{number}")
+        assert gate(str(found)) == found
+
+
+@given(
+    st.sampled_from(sorted(QUANTITIES)),
+    st.sampled_from([">=", "<="]),
+    st.floats(-1e300, 1e300, allow_nan=False),
+    st.one_of(st.none(), st.floats(1e-6, 1e3)),
+    st.one_of(st.none(), st.from_regex(r"[\w.-]+", fullmatch=True)),
+    st.floats(-1e3, 1e3),
+)
+def test_a_printed_gate_reads_as_itself(
+    quantity: str, relation: str, threshold: float, sigma: float | None, estimator: str | None, t: float
+) -> None:
+    one = parse_gate(f"{quantity}{'(t=0)' if QUANTITIES[quantity] else ''} {relation} 0", QUANTITIES, "")
+    own = Gate(one.quantity, one.relation, threshold, estimator, sigma, t if QUANTITIES[quantity] else None)
+    assert gate(str(own)) == own
+
+
+def test_the_docs_name_every_quantity_and_option() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "gates.md").read_text(encoding="utf-8")
+    assert all(f"`{quantity}`" in text for quantity in QUANTITIES)
+    command = getattr(get_command(app), "commands")["gate"]  # noqa: B009  typer's group has no such type
+    options = {name for parameter in command.params for name in parameter.opts if name.startswith("--") and name != "--help"}
+    assert {"--gate", "--population", "--pyproject"} <= options
+    assert not [name for name in options if name not in text]

@@ -1,0 +1,204 @@
+"""Each quantity against numbers reckoned by hand, for these images and for images of this kind."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import bdtr, betaincinv, ndtri
+
+from robaudit.gates.decide import decide
+from robaudit.gates.result import Decision
+from robaudit.numerics.intervals import mean_interval
+from robaudit.rows import Row
+from robaudit.runs import Run
+from tests.gates.tools import gate, row, run_of, votes
+
+KEPT = [100, 90, 80, 60, 30, 100, 95, 85, 70, 10]
+LABELS = [0, 0, 0, 0, 0, 1, 1, 1, 1, 1]
+
+
+@pytest.fixture(scope="module")
+def run() -> Run:
+    """Ten images of two classes with 100 votes each."""
+    return run_of(votes(KEPT, 100, LABELS), names=["cat", "dog"])
+
+
+def one(run: Run, text: str, **options: Any) -> Decision:
+    (found,) = decide(run, [gate(text)], **options)
+    return found
+
+
+def exact(k: float, n: int, confidence: float = 0.95) -> tuple[float, float]:
+    tail = (1 - confidence) / 2
+    return float(betaincinv(k, n - k + 1, tail)), float(betaincinv(k + 1, n - k, 1 - tail))
+
+
+def ends(found: Decision) -> tuple[float, float]:
+    assert found.lower is not None
+    assert found.upper is not None
+    return found.lower, found.upper
+
+
+@pytest.mark.parametrize("confidence", [0.8, 0.95, 0.999])
+def test_mean_of_equal_draws_pools_the_votes(run: Run, confidence: float) -> None:
+    found = one(run, "mean >= 0.7", confidence=confidence)
+    assert found.value == pytest.approx(0.72)
+    assert ends(found) == pytest.approx(exact(720, 1000, confidence))
+    assert (found.method, found.covers, found.confidence) == ("pooled Clopper-Pearson", "these images", confidence)
+    assert (found.gate.estimator, found.gate.sigma) == ("mc", 0.1)
+
+
+def test_mean_of_unequal_draws_is_mover(run: Run) -> None:
+    rows = [*run.rows, *votes([40], 50)]
+    found = one(run_of(rows), "mean >= 0.7")
+    distance = math.sqrt(sum((r.value - (r.lower or 0)) ** 2 for r in rows)) / 11
+    assert found.method == "MOVER"
+    assert found.value - ends(found)[0] == pytest.approx(distance)
+    wide = one(run_of(rows), "mean >= 0.7", confidence=0.99)
+    assert wide.value - ends(wide)[0] == pytest.approx(distance * ndtri(0.995) / ndtri(0.975))
+
+
+def test_mean_over_the_population_is_student_s(run: Run) -> None:
+    found = one(run, "mean >= 0.7", population=True)
+    assert ends(found) == pytest.approx(mean_interval(np.array(KEPT) / 100, 0, 1))
+    assert found.covers == "images of this kind"
+
+
+def test_median_by_ranks(run: Run) -> None:
+    """Of the 5 images up to the 5th value, 80 and 60 of 100 are near enough to it to miss: one may, so that the 4th end bounds it. Ends
+    are at .9 x .025: a tenth of the error goes to knowing which are near."""
+    found = one(run, "median >= 0.5")
+    assert found.value == pytest.approx(0.825)
+    tail = 0.025 * 0.9
+    assert ends(found) == pytest.approx((betaincinv(70, 31, tail), betaincinv(91, 10, 1 - tail)), rel=1e-6)
+
+
+def test_median_of_images_without_votes_by_ranks() -> None:
+    """5 intervals of .025 miss by 2 or more with a chance of .0059, by 1 or more with .119."""
+    rows = [row(i, i / 10, i / 10, i / 10) for i in range(10)]
+    assert 1 - bdtr(0, 5, 0.025) > 0.025 > 1 - bdtr(1, 5, 0.025)
+    assert ends(one(run_of(rows), "median >= 0.5")) == pytest.approx((0.3, 0.6))
+    # at 99 %: .005 an image, and .0248 for one or more of 5: with 2 or more .0002
+    assert ends(one(run_of(rows), "median >= 0.5", confidence=0.99)) == pytest.approx((0.3, 0.6))
+
+
+def test_p05_of_few_images_has_no_lower_end_over_the_population(run: Run) -> None:
+    found = one(run, "p05 >= 0.03", population=True)
+    assert ends(found)[0] == 0.0
+    assert found.value == pytest.approx(0.19)
+    assert found.verdict == "inconclusive"
+    assert found.more is not None
+
+
+def test_p05_of_surely_known_images_is_itself() -> None:
+    rows = [row(i, 0.5 + i / 200, 0.5 + i / 200, 0.5 + i / 200) for i in range(21)]
+    found = one(run_of(rows), "p05 >= 0.5")
+    assert found.value == pytest.approx(0.505)
+    # rank 2: of 2 images 1 may miss (1 - .975^2 > .025); above, of 20 images 2 may (P[3 or more] = .013)
+    assert ends(found) == pytest.approx((0.5, 0.515))
+
+
+def test_share_below_counts_whole_intervals(run: Run) -> None:
+    found = one(run, "share_below(t=0.5) <= 0.2")
+    assert found.value == pytest.approx(0.2)
+    assert ends(found)[0] == pytest.approx(0.1)  # two look like it; the image with 60 votes may have been one that looks like it
+    assert ends(found)[1] == pytest.approx(0.4)  # seven look like the others, of which that one may have been one
+    assert ends(one(run, "share_below(t=0.5) <= 0.2", population=True))[1] > 0.5
+
+
+def test_worst_class_and_gap_take_all_classes_at_once(run: Run) -> None:
+    found = one(run, "worst_class >= 0.7")
+    assert found.value == pytest.approx(0.72)
+    ordinary = run_of(votes([100, 90, 80, 60, 30, 100, 95, 85, 90, 70], 100, LABELS), names=["cat", "dog"])
+    found = one(ordinary, "worst_class >= 0.7")
+    low, high = exact(360, 500, 0.975), exact(440, 500, 0.975)
+    assert (found.value, *ends(found)) == pytest.approx((0.72, low[0], low[1]))
+    assert [(part.index, part.name, part.images) for part in found.classes] == [(0, "cat", 5), (1, "dog", 5)]
+    assert found.classes[1].lower == pytest.approx(high[0])
+    assert "class 0 (cat), 5 images" in found.evidence
+    gap = one(ordinary, "class_gap <= 0.1")
+    assert (gap.value, *ends(gap)) == pytest.approx((0.16, high[0] - low[1], high[1] - low[0]))
+    spread = one(ordinary, "class_gap <= 0.1", population=True)
+    assert ends(spread)[0] == 0.0
+    assert spread.classes[0].lower == pytest.approx(mean_interval([1, 0.9, 0.8, 0.6, 0.3], 0, 1, 0.975)[0])
+
+
+def test_classes_are_predictions_without_labels() -> None:
+    rows = votes([90, 80], 100, [None, None])
+    rows += [row(7, 0.5, 0.4, 0.6, label=None, correct=None, predicted=3)]
+    found = one(run_of(rows), "worst_class >= 0.5")
+    assert [(part.index, part.images) for part in found.classes] == [(3, 1), (0, 2)]
+
+
+def test_accuracy_is_exact_for_these_images(run: Run) -> None:
+    rows = [*run.rows[:9], row(9, 0.1, 0.05, 0.2, label=1, predicted=0, correct=False)]
+    found = one(run_of(rows), "accuracy >= 0.9")
+    assert (found.value, found.lower, found.upper, found.method, found.verdict) == (0.9, 0.9, 0.9, "exact", "pass")
+    assert found.gate.estimator is None
+    assert ends(one(run_of(rows), "accuracy >= 0.9", population=True)) == pytest.approx(exact(9, 10))
+
+
+def test_noisy_accuracy_pools_the_votes_for_the_labels(run: Run) -> None:
+    found = one(run, "noisy_accuracy >= 0.5")
+    assert (found.value, *ends(found)) == pytest.approx((0.72, *exact(720, 1000)))
+    unequal = run_of([*run.rows, *votes([40], 50)])
+    assert one(unequal, "noisy_accuracy >= 0.5").method == "MOVER"
+    assert ends(one(unequal, "noisy_accuracy >= 0.5", population=True))[0] < 0.6
+
+
+def rare(values: list[float], bounds: list[tuple[float | None, float | None]] | None = None) -> list[Row]:
+    near = bounds or [(v - 0.1, v + 0.1) for v in values]
+    kind: dict[str, Any] = {"quantity": "log10_p_fail", "estimator": "splitting", "interval": "lognormal:4 repeats"}
+    return [row(i, v, *near[i], label=i % 2, **kind) for i, v in enumerate(values)]
+
+
+def test_where_lower_is_better_the_bad_end_is_meant() -> None:
+    run = run_of(rare([-2.0, -3.0, -4.0, -5.0, -6.0, -7.0]))
+    found = one(run, "p05 <= -2")
+    assert found.value == pytest.approx(np.quantile([-2, -3, -4, -5, -6, -7], 0.95))
+    assert "95th percentile" in found.evidence
+    found = one(run, "worst_class <= -3")
+    assert found.value == pytest.approx(-4.0)
+    assert "largest class mean" in found.evidence
+    assert [part.value for part in found.classes] == [-4.0, -5.0]
+    assert ends(found)[0] < -4.0 < ends(found)[1]
+    found = one(run, "share_below(t=-4.5) <= 0.6")
+    assert found.value == pytest.approx(0.5)
+    assert ends(found) == pytest.approx((2 / 6, 4 / 6))  # of the other four or five images one may miss
+    assert "above t" in found.evidence
+    assert one(run, "class_gap <= 3").value == pytest.approx(1.0)
+
+
+def test_an_image_without_a_lower_bound_leaves_that_side_open() -> None:
+    run = run_of(rare([-2.0, -3.0, -12.0], [(-2.1, -1.9), (-3.1, -2.9), (None, -11.0)]))
+    found = one(run, "mean <= -5")
+    assert ends(found)[0] == -math.inf
+    assert found.verdict == "pass"
+    assert one(run, "mean >= -6").verdict == "inconclusive"
+    assert one(run, "mean >= -6", population=True).verdict == "inconclusive"
+
+
+def test_images_without_a_value_may_have_any(run: Run) -> None:
+    rows = [*votes([100] * 8, 100, [0, 1] * 4), *(row(8 + i, math.nan, label=1) for i in range(2))]
+    broken = run_of(rows)
+    lower = float(betaincinv(800, 1, 0.025))
+    found = one(broken, "mean >= 0.9")
+    assert found.value == 1.0
+    assert ends(found) == pytest.approx((0.8 * lower, 1.0))
+    assert found.verdict == "inconclusive"
+    assert "2 of 10 images have no finite value" in found.evidence
+    assert one(broken, "share_below(t=0.5) <= 0.1").verdict == "inconclusive"
+    assert ends(one(broken, "p05 >= 0.1"))[0] == 0.0
+    assert one(broken, "worst_class >= 0.9").verdict == "inconclusive"
+    assert one(broken, "mean >= 0.95", population=True).verdict == "inconclusive"
+
+
+def test_images_that_stopped_by_themselves_count_with_their_ends() -> None:
+    rows = [row(i, 0.8, 0.7, 0.85, interval="confidence-sequence") for i in range(20)]
+    found = one(run_of(rows), "mean >= 0.75")
+    assert (found.method, found.verdict, found.more) == ("mean of intervals", "inconclusive", None)
+    assert ends(found) == pytest.approx((0.7, 0.85))
+    assert "stop by themselves" in found.evidence

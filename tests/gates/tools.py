@@ -1,0 +1,72 @@
+"""Runs made by hand: rows of known values and intervals, without a model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from robaudit.estimators.base import CONFIDENCE, LOG10_P_FAIL, P_ROBUST
+from robaudit.gates.grammar import Gate, parse_gate
+from robaudit.gates.quantities import QUANTITIES
+from robaudit.numerics.intervals import clopper_pearson
+from robaudit.rows import Row
+from robaudit.runs import Run, quantity_document
+
+
+def row(index: int, value: float, lower: float | None = None, upper: float | None = None, **others: Any) -> Row:
+    """One result; what is not given is that of an image of class 0, predicted right."""
+    values: dict[str, Any] = {
+        "sample_id": str(index),
+        "label": 0,
+        "predicted": 0,
+        "correct": True,
+        "noise": "gaussian",
+        "sigma": 0.1,
+        "estimator": "mc",
+        "quantity": "p_robust",
+        "std_error": None,
+        "flips_to": None,
+        "forwards": 101,
+        "backwards": 0,
+        "note": "",
+        "interval": "none" if lower is None and upper is None else "by hand",
+    }
+    return Row(value=value, lower=lower, upper=upper, **{**values, **others})
+
+
+def votes(kept: Sequence[int], draws: int, labels: Sequence[int | None] | None = None, **others: Any) -> list[Row]:
+    """Rows of mc with two classes: so many of the votes are for the predicted class, which is class 0 or the label."""
+    found = []
+    lower, upper = clopper_pearson(list(kept), draws)
+    for i, k in enumerate(kept):
+        label = 0 if labels is None else labels[i]
+        predicted = label or 0
+        counted = [0] * (predicted + 2)
+        counted[predicted], counted[-1] = k, draws - k
+        about: dict[str, Any] = {
+            "label": label,
+            "predicted": predicted,
+            "correct": None if label is None else True,
+            "votes": tuple(counted),
+        }
+        about |= {"interval": "clopper-pearson", "forwards": draws + 1, **others}
+        found.append(row(i, k / draws, float(lower[i]), float(upper[i]), **about))
+    return found
+
+
+def run_of(rows: Sequence[Row], *, names: Sequence[str] | None = None) -> Run:
+    """The rows as a finished run."""
+    labelled = sum(one.label is not None for one in rows)
+    info = {
+        "data": {"labelled": labelled, "class_names": names},
+        "quantities": [quantity_document(q) for q in (P_ROBUST, CONFIDENCE, LOG10_P_FAIL)],
+        "spec": {},
+        "totals": {"skipped": 0},
+    }
+    return Run(Path("run"), info, tuple(rows))
+
+
+def gate(text: str) -> Gate:
+    """The gate of a text."""
+    return parse_gate(text, QUANTITIES, "--gate")
