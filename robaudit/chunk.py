@@ -141,6 +141,7 @@ def _row(sample: Sample, predicted: int, estimate: Estimate, task: Task, noise: 
         interval=estimate.interval,
         votes=estimate.votes,
         details=None if estimate.details is None else {name: value for name, value in estimate.details.items() if _writable(value)},
+        kept=estimate.kept,
     )
 
 

@@ -14,6 +14,7 @@ from robaudit.reports.json_text import checked_row
 from robaudit.rows import Row
 
 _HELD_ROWS = 8192
+_ROW = 1024  # bytes of a row, about
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ class HeldPart:
     """A part in memory, with what it knows of each sample."""
 
     def __init__(self, record: PartRecord) -> None:
-        self.record, self.size = record, len(record.rows) + len(record.skipped)
+        self.record, self.size = record, len(record.rows) + len(record.skipped) + sum(len(row.kept or "") for row in record.rows) // _ROW
         self.rows: dict[str, list[Row]] = {}
         for row in record.rows:
             self.rows.setdefault(row.sample_id, []).append(row)

@@ -42,6 +42,7 @@ class Row:
             weighted sample, upper bound, none.
         votes: how many noisy copies went to each class (mc), by class index.
         details: further numbers of the estimator, by name.
+        kept: which draws kept the class (mc with fixed draws), as :mod:`robaudit.kept` packs it; absent where all of them did, or none.
     """
 
     sample_id: str
@@ -63,6 +64,7 @@ class Row:
     interval: str
     votes: tuple[int, ...] | None = None
     details: Mapping[str, float] | None = None
+    kept: str | None = None
 
     @property
     def key(self) -> tuple[str, float, str]:
@@ -70,12 +72,14 @@ class Row:
         return self.sample_id, self.sigma, self.estimator
 
     def document(self) -> dict[str, Any]:
-        """The row as JSON values; ``votes`` and ``details`` only where there are any."""
+        """The row as JSON values; ``votes``, ``details`` and ``kept`` only where there are any."""
         values = {name: getattr(self, name) for name in COLUMNS}
         if self.votes is not None:
             values["votes"] = list(self.votes)
         if self.details is not None:
             values["details"] = dict(self.details)
+        if self.kept is not None:
+            values["kept"] = self.kept
         return values
 
     @classmethod
@@ -83,8 +87,8 @@ class Row:
         """The inverse of :meth:`document`."""
         votes = values.get("votes")
         columns = {name: values[name] for name in COLUMNS}
-        return cls(**columns, votes=None if votes is None else tuple(votes), details=values.get("details"))
+        return cls(**columns, votes=None if votes is None else tuple(votes), details=values.get("details"), kept=values.get("kept"))
 
 
-if tuple(f.name for f in fields(Row))[:-2] != COLUMNS:
+if tuple(f.name for f in fields(Row))[:-3] != COLUMNS:
     raise AssertionError("Row and COLUMNS disagree")

@@ -30,10 +30,11 @@ class StoredRows(Sequence[Row]):
     Args:
         path: of the file.
         info: the run's run.json.
+        kept: read the bits of the draws, too.
     """
 
-    def __init__(self, path: Path, info: Mapping[str, Any]) -> None:
-        self._path, self._info = path, info
+    def __init__(self, path: Path, info: Mapping[str, Any], *, kept: bool = False) -> None:
+        self._path, self._info, self._kept = path, info, kept
         self._file = self._which()
         self._rows: tuple[Row, ...] | None = None
 
@@ -62,7 +63,7 @@ class StoredRows(Sequence[Row]):
         if self._which() != self._file:
             raise RunError(where, "has changed since it was opened", "read the run again")
         with self._path.open("rb") as file:
-            yield from check_rows(stream_rows_json(file, where), self._info, where)
+            yield from check_rows(stream_rows_json(file, where, kept=self._kept), self._info, where)
 
     def _which(self) -> tuple[int, int]:
         about = self._path.stat()
@@ -153,8 +154,12 @@ def _known(path: Path, what: str, wanted: Sequence[Any], present: Mapping[Any, N
             raise RunError(str(path), f"has no {what} {value}", "it has " + ", ".join(str(p) for p in present))
 
 
-def read_run(path: Path) -> Run:
+def read_run(path: Path, *, kept: bool = False) -> Run:
     """Open a finished run; the rows of a large one are read when they are asked for.
+
+    Args:
+        path: the run folder.
+        kept: also read which draws kept the class (:attr:`robaudit.rows.Row.kept`): more than all the rest of a row.
 
     Raises:
         RunError: it is missing, damaged or unfinished.
@@ -173,5 +178,5 @@ def read_run(path: Path) -> Run:
         )
     samples = path / "samples.json"
     if samples.stat().st_size > _SMALL:
-        return Run(path, info, StoredRows(samples, info))
-    return Run(path, info, tuple(check_rows(read_rows_json(samples.read_bytes(), str(samples)), info, str(samples))))
+        return Run(path, info, StoredRows(samples, info, kept=kept))
+    return Run(path, info, tuple(check_rows(read_rows_json(samples.read_bytes(), str(samples), kept=kept), info, str(samples))))

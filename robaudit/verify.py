@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from robaudit import registry
 from robaudit.assembly import make_engine, make_model, make_pace
 from robaudit.checks import BATCH_DEPENDENT
@@ -17,6 +19,7 @@ from robaudit.datasets.select import Selected
 from robaudit.deterministic import deterministic
 from robaudit.errors import RunError
 from robaudit.files import file_sha256
+from robaudit.kept import bits_of
 from robaudit.ledger import Ledger
 from robaudit.loop import Loop
 from robaudit.models import LogitModel
@@ -162,6 +165,7 @@ def _differences(run: Run, row: Row, now: Row) -> Iterator[Difference]:
     moved = _moved(row.votes, now.votes)
     if moved > _VOTES:
         yield Difference(row, "votes", row.votes, now.votes)
+    yield from _other_draws(row, now)
     if row.votes is not None and row.interval in ("clopper-pearson", "confidence-sequence") and row.predicted < len(row.votes):
         slack = moved / max(1, draws_of(row))  # a value made of votes moves with them
         if abs(row.value - row.votes[row.predicted] / max(1, draws_of(row))) > ABSOLUTE:
@@ -178,6 +182,18 @@ def _differences(run: Run, row: Row, now: Row) -> Iterator[Difference]:
             same = abs(written - found) <= slack + max(ABSOLUTE, RELATIVE * (room if math.isfinite(room) else abs(found)))
         if not same:
             yield Difference(row, name, written, found)
+
+
+def _other_draws(row: Row, now: Row) -> Iterator[Difference]:
+    """The first draw that kept the class in the one row and not in the other, where more do than rounding explains."""
+    if row.kept is None:
+        return
+    before, found = bits_of(row), bits_of(now)
+    if before is None or found is None or len(before) != len(found):
+        yield Difference(row, "kept", "in the row", "not")
+    elif (differing := np.flatnonzero(before != found)).size > _VOTES:
+        first = int(differing[0])
+        yield Difference(row, f"kept of draw {first}", bool(before[first]), bool(found[first]))
 
 
 def _moved(before: Sequence[int] | None, now: Sequence[int] | None) -> int:

@@ -34,7 +34,7 @@ def export(
 
     folder = RunFolder(run)
     finished = folder.info()["status"] == "complete"
-    rows = read_run(run).rows if finished else folder.rows_so_far()
+    rows = read_run(run, kept=True).rows if finished else folder.rows_so_far()
     texts = (rows_csv_chunks if format_ is RowsFormat.CSV else rows_json_chunks)(rows)
     if output is None:
         put(texts)

@@ -33,7 +33,7 @@ def verify(
     from robaudit.verify import verify as check
 
     keep_freed_memory()
-    opened = read_run(run)
+    opened = read_run(run, kept=True)
     with Reporter(quiet=quiet, patient=False) as reporter:
         found = check(opened, count, seed=seed, device=device, trust=trust, listener=reporter)
     for name in found.altered:

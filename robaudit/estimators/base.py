@@ -61,6 +61,7 @@ class Estimate:
         note: one short remark for the reader of the row, usually empty.
         votes: noisy copies by class, for estimators that count them.
         details: further numbers for samples.json, by name.
+        kept: which of the independent draws kept the class, as :func:`robaudit.kept.packed` gives it.
     """
 
     value: float
@@ -74,6 +75,7 @@ class Estimate:
     note: str = ""
     votes: tuple[int, ...] | None = None
     details: Mapping[str, float] | None = None
+    kept: str | None = None
 
 
 class Review(Protocol):

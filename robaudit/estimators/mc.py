@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 import torch
@@ -13,6 +14,7 @@ from robaudit.estimators import adaptive, sizes
 from robaudit.estimators.base import P_ROBUST, Estimate, Estimator, Need, Quantity
 from robaudit.estimators.votes import flip_by_votes
 from robaudit.estimators.work import Work
+from robaudit.kept import MOST, packed
 from robaudit.numerics.intervals import clopper_pearson
 
 
@@ -63,9 +65,11 @@ class MonteCarlo(Estimator):
         return 1 + (self.samples if rule is None else adaptive.usual_draws(rule)), 0
 
     def held(self, classes: int, values: int) -> int:
-        """The votes; with a tolerance or a decision also a copy of the image while it is open."""
+        """The votes, and which draws they came from; with a tolerance or a decision a copy of the image while it is open."""
         rule = self._rule
-        return sizes.RECORD + (sizes.votes(classes, self.samples) if rule is None else sizes.votes(classes, rule.most) + 6 * values)
+        if rule is not None:
+            return sizes.RECORD + sizes.votes(classes, rule.most) + 6 * values
+        return sizes.RECORD + sizes.votes(classes, self.samples) + (2 * self.samples if self.samples <= MOST else 0)
 
     def estimate(self, work: Work) -> Sequence[Estimate]:
         """Count the votes of each image's noisy copies."""
@@ -74,10 +78,14 @@ class MonteCarlo(Estimator):
         if rule is not None:
             stopped = adaptive.sample(rule, predicted, lambda *part: count_votes(work, *part).cpu().numpy())
             return [self._adaptive(*row) for row in zip(stopped, predicted, strict=True)]
-        counts: list[list[int]] = count_votes(work, range(len(predicted)), 0, self.samples).tolist()
+        bits = torch.empty((len(predicted), self.samples), dtype=torch.bool, device=work.x.device) if self.samples <= MOST else None
+        counts: list[list[int]] = count_votes(work, range(len(predicted)), 0, self.samples, bits).tolist()
         kept = [row[t] for row, t in zip(counts, predicted, strict=True)]
         lower, upper = clopper_pearson(kept, [self.samples] * len(kept))
-        return [self._fixed(*values) for values in zip(counts, predicted, lower.tolist(), upper.tolist(), strict=True)]
+        texts = (
+            [None] * len(kept) if bits is None else [t if 0 < k < self.samples else None for k, t in zip(kept, packed(bits), strict=True)]
+        )
+        return [self._fixed(*values) for values in zip(counts, predicted, lower.tolist(), upper.tolist(), texts, strict=True)]
 
     @property
     def _rule(self) -> adaptive.Rule | None:
@@ -85,10 +93,10 @@ class MonteCarlo(Estimator):
             return None
         return adaptive.Rule(self.tolerance, self.decide, self.max_samples)
 
-    def _fixed(self, counts: list[int], predicted: int, lower: float, upper: float) -> Estimate:
+    def _fixed(self, counts: list[int], predicted: int, lower: float, upper: float, kept: str | None) -> Estimate:
         p, n = counts[predicted] / self.samples, self.samples
         error = math.sqrt(p * (1 - p) / (n - 1)) if n > 1 else None
-        return _estimate(counts, predicted, lower, upper, error, interval=self.interval)
+        return replace(_estimate(counts, predicted, lower, upper, error, interval=self.interval), kept=kept)
 
     @staticmethod
     def _adaptive(stopped: adaptive.Stopped, predicted: int) -> Estimate:
@@ -107,7 +115,7 @@ class MonteCarlo(Estimator):
         )
 
 
-def count_votes(work: Work, images: Sequence[int], start: int, draws: int) -> torch.Tensor:
+def count_votes(work: Work, images: Sequence[int], start: int, draws: int, kept: torch.Tensor | None = None) -> torch.Tensor:
     """Votes of noisy copies by class, and last the copies whose logits were not finite.
 
     Args:
@@ -115,6 +123,7 @@ def count_votes(work: Work, images: Sequence[int], start: int, draws: int) -> to
         images: indices into it, in order (n,).
         start: number of the first draw.
         draws: how many of each image.
+        kept: gets, for all images, whether each draw kept the class of the clean image (n, draws), bool.
 
     Returns:
         (n, classes + 1), int64.
@@ -127,6 +136,8 @@ def count_votes(work: Work, images: Sequence[int], start: int, draws: int) -> to
     for batch, logits in work.engine.noisy_logits(x, ids, work.sigma, draws, start=start):
         winner = torch.where(logits.isfinite().all(1), logits.argmax(1), work.classes)
         votes.index_add_(0, batch.image * bins + winner, torch.ones_like(winner))
+        if kept is not None:
+            kept[batch.image, batch.draw] = winner == work.clean.predicted[batch.image]
     return votes.view(-1, bins)
 
 

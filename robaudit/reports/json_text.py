@@ -15,6 +15,7 @@ from operator import itemgetter
 from typing import IO, Any
 
 from robaudit.errors import RunError
+from robaudit.kept import check_kept
 from robaudit.reports.pieces import pieces
 from robaudit.rows import COLUMNS, LARGEST, Row
 from robaudit.summary.groups import json_values
@@ -56,8 +57,10 @@ def document_json(document: dict[str, Any]) -> str:
     return json.dumps({"schema_version": SCHEMA_VERSION, **document}, indent=2, allow_nan=False) + "\n"
 
 
-def read_rows_json(text: str | bytes, where: str = "samples.json") -> list[Row]:
+def read_rows_json(text: str | bytes, where: str = "samples.json", *, kept: bool = True) -> list[Row]:
     """The inverse of :func:`rows_json`, votes included, in whatever lines the document stands; a null value reads as NaN.
+
+    Without ``kept`` the bits of the draws are checked and left out: they are more than all the rest of a row.
 
     Raises:
         RunError: not such a document, or of a newer schema.
@@ -65,15 +68,15 @@ def read_rows_json(text: str | bytes, where: str = "samples.json") -> list[Row]:
     try:
         document = json.loads(text)
         _check_version(document["schema_version"], where)
-        return [checked_row(values) for values in document["rows"]]
+        return [checked_row(values, kept=kept) for values in document["rows"]]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise RunError(where, f"not a list of results ({error})", _REMEDY) from error
 
 
-def stream_rows_json(file: IO[bytes], where: str = "samples.json") -> Iterator[Row]:
+def stream_rows_json(file: IO[bytes], where: str = "samples.json", *, kept: bool = True) -> Iterator[Row]:
     """The inverse of :func:`rows_json` row by row, of a file in the lines that it writes: one row a line.
 
-    Of a file of any length, one line is held at a time.
+    Of a file of any length, one line is held at a time. Without ``kept`` the bits of the draws are checked and left out.
 
     Raises:
         RunError: not such a file, or of a newer schema; the rows before the fault have been given by then.
@@ -102,7 +105,7 @@ def stream_rows_json(file: IO[bytes], where: str = "samples.json") -> Iterator[R
         while more:
             text = line()
             more = text.endswith(b",\n")
-            yield checked_row(_decode(text[: -2 if more else -1].decode()))
+            yield checked_row(_decode(text[: -2 if more else -1].decode()), kept=kept)
         if begin.endswith(b"[\n") and line() != b"]}\n":
             raise ValueError("does not end the list")
         if line():
@@ -122,8 +125,10 @@ def _said(error: Exception) -> str:
     return f"it lacks {error}" if isinstance(error, KeyError) else clipped(str(error), 200)
 
 
-def checked_row(values: Any) -> Row:
+def checked_row(values: Any, *, kept: bool = True) -> Row:
     """One result from JSON values, each of the type that its column has; a null value is NaN.
+
+    Without ``kept`` the bits of the draws are checked and left out.
 
     Raises:
         ValueError: it is no such result.
@@ -139,10 +144,16 @@ def checked_row(values: Any) -> Row:
         raise ValueError(f"votes: {_shown(votes)}")
     if not (details is None or (isinstance(details, dict) and all(map(_is_number, details.values())))):
         raise ValueError(f"details: {_shown(details)}")
-    fields: list[Any] = [*_columns(values), None if votes is None else tuple(votes), details]
+    bits = values.get("kept")
+    if not (bits is None or isinstance(bits, str)):
+        raise ValueError(f"kept: {_shown(bits)}")
+    fields: list[Any] = [*_columns(values), None if votes is None else tuple(votes), details, bits]
     for place in _REPEATED:
         fields[place] = _shared(fields[place])
     row = Row(*fields)
+    if bits is not None:
+        check_kept(row)
+        row = row if kept else Row(*fields[:-1])
     return row if row.value is not None else replace(row, value=math.nan)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -70,10 +72,25 @@ def test_other_columns_are_compared(field: str, value: object, run: Path, run_cl
 
 
 def test_votes_are_compared(run: Path, run_cli: RunCli) -> None:
-    change(run, index_of(run, "mc"), votes=lambda votes: [*votes[1:], votes[0]])
+    change(run, index_of(run, "mc"), votes=lambda votes: [*votes[1:], votes[0]], kept=None)
     code, out, _ = run_cli("verify", run, "--samples", "all")
     assert code == 1
     assert "votes is " in out
+
+
+def test_draws_are_compared(run: Path, run_cli: RunCli) -> None:
+    index = index_of(run, "mc", 0.5, 0.95)
+    change(run, index, kept=lambda text: base64.b64encode(base64.b64decode(text)[-2::-1] + base64.b64decode(text)[-1:]).decode())
+    code, out, _ = run_cli("verify", run, "--samples", "all")
+    assert code == 1
+    assert re.search(r"mc at sigma 0.25: kept of draw \d+ is (True in the run and False|False in the run and True) now", out)
+
+
+def test_votes_that_are_not_those_of_the_draws_are_refused(run: Path, run_cli: RunCli) -> None:
+    change(run, index_of(run, "mc"), votes=lambda votes: [*votes[1:], votes[0]])
+    code, _, err = run_cli("verify", run, "--samples", "all")
+    assert code == 2
+    assert "kept: " in err
 
 
 def test_an_altered_file_is_named(run: Path, run_cli: RunCli) -> None:
@@ -132,7 +149,7 @@ def test_a_network_that_sees_the_whole_batch_is_verified_as_a_whole(tmp_path: Pa
 
 def test_many_differences_are_not_all_printed(run: Path, run_cli: RunCli) -> None:
     for i in range(25):
-        change(run, i, predicted=11)
+        change(run, i, predicted=11, kept=None)
     code, out, _ = run_cli("verify", run, "--samples", "all")
     assert code == 1
     assert len(out.splitlines()) == 22

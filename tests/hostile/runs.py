@@ -205,6 +205,7 @@ def wrong_rows() -> dict[str, Callable[[Path], None]]:
         "note": [3, None, []],
         "interval": [3, None, []],
         "votes": ["x", 3, ["x"], [-1], [[1]], [10**30], {}],
+        "kept": ["x", 3, ["x"], "%%%%", "A" * 10**6],
         "details": ["x", 3, [1], {"a": "x"}, {"votes_worth": 1e308}, {"not_finite": math.inf}],
     }
     for key, odd in values.items():

@@ -1,0 +1,1 @@
+"""What has changed between two runs on the same samples, and how surely?"""

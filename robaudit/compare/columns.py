@@ -1,0 +1,193 @@
+"""What does a comparison need of two runs' rows of one group: a few numbers of each pair?"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robaudit.compare.matching import Pair, discordant
+from robaudit.compare.paired import Ends
+from robaudit.estimators.adaptive import LABEL as ADAPTIVE
+from robaudit.numerics.intervals import clopper_pearson
+from robaudit.rows import Row
+from robaudit.summary.columns import draws_of, worth_of
+from robaudit.summary.groups import GroupKey, QuantityLike
+
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+_USUAL = 0.95
+"""Confidence of the rows' own intervals."""
+
+
+class Side:
+    """The numbers of one run's rows."""
+
+    def __init__(self) -> None:
+        self._values, self._lowers, self._uppers = array("d"), array("d"), array("d")
+        self._draws, self._hits, self._hit_draws = array("d"), array("d"), array("d")
+        self._predicted, self._labels, self._correct = array("q"), array("q"), array("b")
+        self.adaptive = self.sampling_only = 0
+
+    def add(self, row: Row) -> None:
+        """Take one more row with a finite value."""
+        bounded = row.lower is not None or row.upper is not None
+        self._values.append(row.value)
+        self._lowers.append(row.lower if row.lower is not None else -math.inf if bounded else math.nan)
+        self._uppers.append(row.upper if row.upper is not None else math.inf if bounded else math.nan)
+        draws, votes = draws_of(row), row.votes or ()
+        independent = draws >= sum(votes) > 0 and row.interval != ADAPTIVE and worth_of(row) == draws and row.predicted < len(votes)
+        counted = independent and abs(votes[row.predicted] / draws - row.value) < 1e-9
+        self._draws.append(draws if counted else 0)
+        labelled = independent and row.label is not None
+        self._hits.append(votes[row.label] if labelled and row.label is not None and row.label < len(votes) else 0)
+        self._hit_draws.append(draws if labelled else 0)
+        self._predicted.append(row.predicted)
+        self._labels.append(-1 if row.label is None else row.label)
+        self._correct.append(-1 if row.correct is None else row.correct)
+        self.adaptive += row.interval == ADAPTIVE
+        self.sampling_only += row.interval.endswith(":sampling-only")
+
+    @cached_property
+    def values(self) -> Floats:
+        """The values."""
+        return np.frombuffer(self._values, dtype=np.float64)
+
+    @cached_property
+    def lowers(self) -> Floats:
+        """Lower ends; NaN without an interval, -inf where it is open."""
+        return np.frombuffer(self._lowers, dtype=np.float64)
+
+    @cached_property
+    def uppers(self) -> Floats:
+        """Upper ends; NaN without an interval, inf where it is open."""
+        return np.frombuffer(self._uppers, dtype=np.float64)
+
+    @cached_property
+    def draws(self) -> Floats:
+        """Independent draws whose share the value is; 0 where it is none."""
+        return np.frombuffer(self._draws, dtype=np.float64)
+
+    @cached_property
+    def hits(self) -> Floats:
+        """Votes for the label."""
+        return np.frombuffer(self._hits, dtype=np.float64)
+
+    @cached_property
+    def hit_draws(self) -> Floats:
+        """Independent draws behind them; 0 where there is no label or no such draws."""
+        return np.frombuffer(self._hit_draws, dtype=np.float64)
+
+    @cached_property
+    def predicted(self) -> NDArray[np.int64]:
+        """Classes predicted on the clean images."""
+        return np.frombuffer(self._predicted, dtype=np.int64)
+
+    @cached_property
+    def labels(self) -> NDArray[np.int64]:
+        """Labels; -1 where unknown."""
+        return np.frombuffer(self._labels, dtype=np.int64)
+
+    @cached_property
+    def correct(self) -> NDArray[np.int8]:
+        """1 predicted right, 0 wrong, -1 unknown."""
+        return np.frombuffer(self._correct, dtype=np.int8)
+
+    def mean_ends(self, of: Mask, confidence: float) -> Ends | None:
+        """The interval of the mean of these values for these images; None where an image has none.
+
+        As :func:`robaudit.summary.estimates.mean_of` makes it; intervals of rows, which are of 95 %, are stretched to another
+        confidence as those of a normal distribution are.
+        """
+        from scipy.special import ndtri
+
+        values, draws = self.values[of], self.draws[of]
+        if (draws > 0).all() and (draws == draws[0]).all():
+            lower, upper = clopper_pearson(round(float(values @ draws)), float(draws.sum()), confidence)
+            return Ends(float(lower), float(upper), "clopper-pearson:pooled")
+        lowers, uppers = self.lowers[of], self.uppers[of]
+        if np.isnan(lowers).any():
+            return None
+        stretch = float(ndtri(0.5 + confidence / 2) / ndtri(0.5 + _USUAL / 2))
+        mean, below, above = float(values.mean()), values - lowers, uppers - values
+        if self.adaptive:
+            return Ends(mean - stretch * float(below.mean()), mean + stretch * float(above.mean()), "mean of intervals")
+        size = values.size
+        return Ends(mean - stretch * float(np.linalg.norm(below)) / size, mean + stretch * float(np.linalg.norm(above)) / size, "mover")
+
+
+class Group:
+    """The pairs of rows of one estimator and noise level.
+
+    Attributes:
+        key, quantity: what was measured.
+        ids: of the samples, in the order of the pairs.
+        base, new: the numbers of each run.
+        not_finite: pairs left out, as one of their values is no finite number.
+    """
+
+    def __init__(self, key: GroupKey, quantity: QuantityLike, same_noise: bool) -> None:
+        self.key, self.quantity, self._same_noise = key, quantity, same_noise
+        self.ids: list[str] = []
+        self.base, self.new = Side(), Side()
+        self.not_finite = 0
+        self._lost, self._won, self._draws = array("d"), array("d"), array("d")
+
+    def add(self, pair: Pair) -> None:
+        """Take one more pair."""
+        if not all(math.isfinite(row.value) for row in pair):
+            self.not_finite += 1
+            return
+        self.ids.append(pair[1].sample_id)
+        self.base.add(pair[0])
+        self.new.add(pair[1])
+        lost, won, draws = discordant(*pair) if self._same_noise else (0, 0, 0)
+        self._lost.append(lost)
+        self._won.append(won)
+        self._draws.append(draws)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def sign(self) -> float:
+        """1 where higher is better, else -1."""
+        return 1.0 if self.quantity.higher_is_better else -1.0
+
+    @cached_property
+    def changes(self) -> Floats:
+        """New minus base, sample by sample."""
+        return self.new.values - self.base.values
+
+    @cached_property
+    def lost(self) -> Floats:
+        """Draws that kept the class in the base run only."""
+        return np.frombuffer(self._lost, dtype=np.float64)
+
+    @cached_property
+    def won(self) -> Floats:
+        """Draws that kept the class in the new run only."""
+        return np.frombuffer(self._won, dtype=np.float64)
+
+    @cached_property
+    def draws(self) -> Floats:
+        """Draws that both runs were tried on; 0 where the rows do not say."""
+        return np.frombuffer(self._draws, dtype=np.float64)
+
+    @property
+    def paired(self) -> bool:
+        """Whether all samples can be paired draw by draw, with as many draws each."""
+        return bool(len(self) and self.draws[0] > 0 and (self.draws == self.draws[0]).all())
+
+    @property
+    def identical(self) -> bool:
+        """Whether nothing at all differs."""
+        return bool(not self.changes.any() and not self.lost.any() and not self.won.any())
+
+    @property
+    def everything(self) -> Mask:
+        """All samples."""
+        return np.ones(len(self), dtype=np.bool_)

@@ -1,0 +1,162 @@
+"""Which samples do two runs share, and may their results be set against each other?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby, zip_longest
+from typing import Any
+
+from robaudit.errors import RunError
+from robaudit.kept import bits_of
+from robaudit.rows import Row
+from robaudit.run_folder import RunFolder, label_of
+from robaudit.runs import Run
+
+Pair = tuple[Row, Row]
+_SHOWN = 3
+
+
+@dataclass(slots=True)
+class Matching:
+    """How two runs fit together.
+
+    Attributes:
+        same_model: the same weights, loaded and run alike: the true difference is 0.
+        same_noise: both gave each sample the same noise.
+        why_not: why they did not; "" if they did.
+        paired: estimators whose draws are independent and numbered from 0: those that can be paired draw by draw.
+        warnings: what a reader should know.
+        only_base, only_new: ids of samples that only one of them has.
+        other_images: ids of samples that are another image in each.
+        other_labels: how many samples have another label in each.
+    """
+
+    same_model: bool
+    same_noise: bool
+    why_not: str
+    paired: frozenset[str]
+    warnings: list[str]
+    only_base: list[str] = field(default_factory=list)
+    only_new: list[str] = field(default_factory=list)
+    other_images: list[str] = field(default_factory=list)
+    other_labels: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """What a run's spec says that a comparison needs.
+
+    Attributes:
+        kind, clip: of the noise.
+        mc: names in the results of its ``mc`` estimators.
+        model: all that makes the model what it is: checksum and format of the weights, what the spec says of them but their path, the
+            precision, and for the user's own code, which no checksum covers, the run's identity.
+    """
+
+    kind: str
+    clip: bool
+    mc: frozenset[str]
+    model: tuple[Any, ...]
+
+
+def described(run: Run) -> Described:
+    """Read it from run.json.
+
+    Raises:
+        RunError: its spec is none.
+    """
+    info, spec = run.info, run.info["spec"]
+    try:
+        model = {key: value for key, value in spec["model"].items() if key not in ("path", "format")}
+        own = info["identity"] if info["model"]["format"].startswith("python") else None
+        return Described(
+            kind=str(spec["noise"]["kind"]),
+            clip=bool(spec["noise"].get("clip")),
+            mc=frozenset(label_of(entry) for entry in spec["estimators"] if entry["name"] == "mc"),
+            model=(info["model"]["sha256"], info["model"]["format"], model, spec["run"].get("precision"), own),
+        )
+    except (LookupError, TypeError, AttributeError) as error:
+        raise RunError(str(run.path / "run.json"), "is damaged (its spec is none)", "run the audit again in another folder") from error
+
+
+def match(base: Run, new: Run) -> Matching:
+    """Whether the runs may be compared, and what of them can be paired.
+
+    Raises:
+        RunError: they differ in the noise itself.
+    """
+    asked = [described(run) for run in (base, new)]
+    for name, words in (("kind", "kind of noise"), ("clip", "clipping of the noisy pixels")):
+        before, now = (getattr(one, name) for one in asked)
+        if before != now:
+            where = f"{base.path} and {new.path}"
+            raise RunError(where, f"differ in the {words} ({before} and {now})", "compare runs with the same noise")
+    reasons = []
+    seeds = [run.info["seed"] for run in (base, new)]
+    devices = [_device(run) for run in (base, new)]
+    if seeds[0] != seeds[1]:
+        reasons.append(f"the seeds differ ({seeds[0]} and {seeds[1]})")
+    if devices[0] != devices[1]:
+        reasons.append(f"noise on {devices[0]} is not that on {devices[1]}")
+    warnings = [f"unpaired, as {' and '.join(reasons)}: intervals are wider than they need be"] if reasons else []
+    for words, one, other in (("base", base, new), ("new", new, base)):
+        alone = [f"{name} at sigma {sigma:g}" for name, sigma in one.seconds if (name, sigma) not in other.seconds]
+        if alone:
+            warnings.append(f"only in the {words} run: {', '.join(alone[:_SHOWN])}{', ...' if len(alone) > _SHOWN else ''}")
+    paired = asked[0].mc & asked[1].mc
+    return Matching(asked[0].model == asked[1].model, not reasons, " and ".join(reasons), paired, warnings)
+
+
+def pairs(base: Run, new: Run, matching: Matching) -> Iterator[list[Pair]]:
+    """The rows of each sample that both have, by estimator and noise level; what does not match is noted in ``matching``.
+
+    In step through both runs: of runs in one order, few rows are held at a time.
+    """
+    images = [image_digests(run) for run in (base, new)]
+    waiting: tuple[dict[str, list[Row]], dict[str, list[Row]]] = ({}, {})
+    for found in zip_longest(_samples(base), _samples(new)):
+        for side, one in enumerate(found):
+            if one is None:
+                continue
+            sample_id, rows = one
+            there = waiting[1 - side].pop(sample_id, None)
+            if there is None:
+                waiting[side][sample_id] = rows
+                continue
+            digests = {digest for known in images if (digest := known.get(sample_id))}
+            if len(digests) > 1:
+                matching.other_images.append(sample_id)
+                continue
+            before, now = (there, rows) if side else (rows, there)
+            matching.other_labels += before[0].label != now[0].label
+            yield _same_tasks(before, now)
+    matching.only_base += waiting[0]
+    matching.only_new += waiting[1]
+
+
+def discordant(base: Row, new: Row) -> tuple[int, int, int]:
+    """Draws that kept the class in the base run only and in the new one only, and all draws; zeros where the rows do not say."""
+    before, now = bits_of(base), bits_of(new)
+    if before is None or now is None or len(before) != len(now):
+        return 0, 0, 0
+    return int((before & ~now).sum()), int((now & ~before).sum()), len(now)
+
+
+def _samples(run: Run) -> Iterator[tuple[str, list[Row]]]:
+    for sample_id, rows in groupby(run.rows, key=lambda row: row.sample_id):
+        yield sample_id, list(rows)
+
+
+def _same_tasks(base: Sequence[Row], new: Sequence[Row]) -> list[Pair]:
+    known = {(row.estimator, row.sigma): row for row in base}
+    return [(known[row.estimator, row.sigma], row) for row in new if (row.estimator, row.sigma) in known]
+
+
+def image_digests(run: Run) -> Mapping[str, str]:
+    """Digests of the pixels by sample id, where the parts are there."""
+    return {name: digest for part in RunFolder(run.path).parts for name, digest in part.images.items()}
+
+
+def _device(run: Run) -> str:
+    return str(run.info["device"]).partition(" ")[0].partition(":")[0]

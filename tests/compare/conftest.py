@@ -1,0 +1,48 @@
+"""Runs to compare: the embedded networks on the same digits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from robaudit import AuditSpec, audit
+from robaudit.runs import Run, read_run
+from tests.specs import digits
+
+Make = Callable[..., Path]
+ESTIMATORS = [{"mc": {"samples": 120}}, "taylor", {"mc": {"label": "stops", "tolerance": 0.05, "max_samples": 200}}]
+
+
+@pytest.fixture(scope="session")
+def make(tmp_path_factory: pytest.TempPathFactory) -> Make:
+    """Audit an embedded network ("digits_cnn", "digits_cnn_noise"), once for each set of options."""
+    folder = tmp_path_factory.mktemp("compared")
+    made: dict[str, Path] = {}
+
+    def run(weights: str = "digits_cnn", **options: Any) -> Path:
+        name = f"{weights}-{options}".replace("/", "_")
+        if name not in made:
+            options = {"limit": 40, "noise": {"sigma": [0.3]}, "estimators": ESTIMATORS, **options}
+            path = str(files("robaudit.demo") / f"{weights}.safetensors")
+            document = digits(**options) | {"model": {"path": path, "architecture": "robaudit:digits_cnn"}}
+            spec = AuditSpec.model_validate(document).located(folder, weights)
+            made[name] = audit(spec, out=folder / f"run{len(made)}").path
+        return made[name]
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def trained(make: Make) -> Run:
+    """The network trained with noise."""
+    return read_run(make("digits_cnn_noise"), kept=True)
+
+
+@pytest.fixture(scope="session")
+def ordinary(make: Make) -> Run:
+    """The ordinary network."""
+    return read_run(make(), kept=True)

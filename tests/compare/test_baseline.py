@@ -1,0 +1,171 @@
+"""Accepted findings: new, persisting, fixed and stale ones, and the file of them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from robaudit.compare.accepted import read_accepted
+from robaudit.compare.baseline import STATES, Standing, decisions, stand
+from robaudit.errors import RunError
+from robaudit.runs import Run
+from robaudit.schemas import published
+from tests.conftest import RunCli
+
+MC = ("mc", 0.3)
+
+
+def with_values(run: Run, **values: tuple[float, float]) -> Run:
+    """The run's mc rows, one sample each, with these values and half widths."""
+    rows = [row for row in run.rows if row.estimator == "mc"]
+    found = []
+    for row, (name, (value, half)) in zip(rows, values.items(), strict=False):
+        found.append(replace(row, sample_id=name, value=value, lower=value - half, upper=value + half, votes=None, kept=None))
+    return replace(run, rows=found, path=Path("nowhere"))
+
+
+def accepted_by(folder: Path, standing: Standing, **reasons: str) -> Any:
+    """The file that --update writes, with reasons added by hand, read again."""
+    from robaudit.compare.accepted import write_accepted
+
+    path = folder / "accepted.json"
+    header = {"model": {"name": "m", "sha256": "0"}, "noise": "gaussian", "include": "surely"}
+    write_accepted(path, header, standing.thresholds, standing.accepted_now())
+    document = json.loads(path.read_text())
+    for one in document["findings"]:
+        if one["sample_id"] in reasons:
+            one["reason"] = reasons[one["sample_id"]]
+    path.write_text(json.dumps(document))
+    return read_accepted(path)
+
+
+def states(standing: Standing) -> dict[str, list[str]]:
+    return {state: [one.sample_id for one in standing.of(state)] for state in STATES if standing.of(state)}
+
+
+def test_findings_and_their_states(tmp_path: Path, ordinary: Run) -> None:
+    first = stand(
+        with_values(ordinary, a=(0.1, 0.05), b=(0.2, 0.05), c=(0.3, 0.05), d=(0.9, 0.05), e=(0.48, 0.05)), None, None, (), (), maybe=False
+    )
+    assert states(first) == {"new": ["a", "b", "c"]}, "e is only maybe below"
+    (gate,) = decisions(first, [MC])
+    assert (gate.verdict, gate.value) == ("fail", 3)
+    accepted = accepted_by(tmp_path, first, b="known: drawn badly")
+    then = with_values(ordinary, a=(0.12, 0.05), b=(0.48, 0.05), c=(0.8, 0.05), d=(0.2, 0.05))
+    second = stand(then, accepted, None, (), (), maybe=False)
+    assert states(second) == {"new": ["d"], "persisting": ["a", "b"], "fixed": ["c"]}, "b may be below still"
+    assert next(one.reason for one in second.findings if one.sample_id == "b") == "known: drawn badly"
+    third = accepted_by(tmp_path, second)
+    assert {one.sample_id: one.reason for one in third.findings} == {"a": None, "b": "known: drawn badly", "d": None}
+    assert states(stand(then, third, None, (), (), maybe=False)) == {"persisting": ["a", "d", "b"]}
+    everything = stand(with_values(ordinary, e=(0.48, 0.05)), None, None, (), (), maybe=True)
+    assert states(everything) == {"new": ["e"]}
+
+
+def test_a_finding_whose_sample_or_image_is_gone_is_stale(tmp_path: Path, ordinary: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = with_values(ordinary, a=(0.1, 0.05), b=(0.2, 0.05), c=(0.9, 0.05))
+    digests = {"a": "1" * 32, "b": "2" * 32, "c": "3" * 32}
+    monkeypatch.setattr("robaudit.compare.baseline.image_digests", lambda run: digests)
+    accepted = accepted_by(tmp_path, stand(run, None, None, (), (), maybe=False))
+    digests["a"] = "4" * 32
+    found = stand(with_values(ordinary, a=(0.1, 0.05), c=(0.9, 0.05)), accepted, None, (), (), maybe=False)
+    assert states(found) == {"new": ["a"], "stale": ["a", "b"]}
+    assert {one.why for one in found.of("stale")} == {"another image", "not in this run"}
+
+
+def test_the_threshold_of_the_file_holds(tmp_path: Path, ordinary: Run) -> None:
+    run = with_values(ordinary, a=(0.7, 0.05))
+    assert states(stand(run, None, None, (), (), maybe=False)) == {}
+    accepted = accepted_by(tmp_path, stand(run, None, 0.8, (), (), maybe=False))
+    assert states(stand(run, accepted, None, (), (), maybe=False)) == {"persisting": ["a"]}
+    assert states(stand(run, accepted, 0.5, (), (), maybe=False)) == {"fixed": ["a"]}
+
+
+def test_what_a_filter_leaves_out_stays_in_the_file(tmp_path: Path, trained: Run) -> None:
+    accepted = accepted_by(tmp_path, stand(trained, None, 0.99, (), (), maybe=True))
+    everything = len(accepted.findings)
+    only = stand(trained, accepted, None, ["taylor"], (), maybe=True)
+    assert 0 < len(only.of("persisting")) < everything
+    assert len(only.accepted_now()) == everything
+    assert accepted_by(tmp_path, only) == accepted
+
+
+def test_the_command(trained: Run, ordinary: Run, run_cli: RunCli, tmp_path: Path) -> None:
+    path = tmp_path / "accepted.json"
+    options = ("--baseline", path, "--estimator", "mc", "--below", "0.9")
+    assert run_cli("compare", *options, ordinary.path).code == 2
+    assert not path.exists()
+    code, out, err = run_cli("compare", *options, ordinary.path, "--update")
+    assert code == 0
+    assert "accepted findings" in err
+    assert "new  mc" in out
+    assert "accepted now" in out
+    first = path.read_bytes()
+    assert run_cli("compare", *options, ordinary.path).code == 0
+    assert run_cli("compare", *options, ordinary.path, "--update").code == 0
+    assert path.read_bytes() == first, "the same findings, the same bytes"
+    code, out, _ = run_cli("compare", *options, trained.path, "--format", "json")
+    document = json.loads(out)
+    Draft202012Validator(json.loads(published("compare"))).validate(document)
+    assert code == document["exit_code"] == (1 if document["baseline"]["counts"]["new"] else 0)
+    assert document["baseline"]["counts"]["fixed"] > 0
+    for format_ in ("junit", "github"):
+        assert run_cli("compare", *options, ordinary.path, "--format", format_).code == 0
+
+
+GOOD: dict[str, Any] = {
+    "schema_version": 1,
+    "model": {"name": "m", "sha256": "0"},
+    "noise": "gaussian",
+    "include": "surely",
+    "thresholds": [{"estimator": "mc", "sigma": 0.3, "below": 0.5}],
+    "findings": [{"estimator": "mc", "sigma": 1, "sample_id": "a", "image": None, "value": 0.1, "reason": "\u001b[31m <b>"}],
+}
+FINDING = GOOD["findings"][0]
+
+
+def test_a_file_written_by_hand_is_read(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(json.dumps(GOOD))
+    found = read_accepted(tmp_path / "a.json")
+    assert found is not None
+    assert found.findings[0].sigma == 1.0
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        "[" * 100_000,
+        "\x00\xff",
+        '{"schema_version": NaN}',
+        json.dumps({**GOOD, "schema_version": 2}),
+        json.dumps({**GOOD, "more": 1}),
+        json.dumps({**GOOD, "findings": [FINDING, FINDING]}),
+        json.dumps({**GOOD, "findings": [{**FINDING, "sigma": "0.3"}]}),
+        json.dumps({**GOOD, "findings": [{**FINDING, "value": 1e300}]}),
+        json.dumps({**GOOD, "thresholds": {}}),
+    ],
+)
+def test_a_damaged_file_is_refused_and_untouched(content: str, ordinary: Run, run_cli: RunCli, tmp_path: Path) -> None:
+    path = tmp_path / "accepted.json"
+    path.write_text(content, encoding="latin-1")
+    before = path.read_bytes()
+    code, out, err = run_cli("compare", "--baseline", path, ordinary.path, "--update")
+    assert (code, out) == (2, "")
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert path.read_bytes() == before
+
+
+def test_other_noise_is_refused(tmp_path: Path, ordinary: Run) -> None:
+    (tmp_path / "a.json").write_text(json.dumps({**GOOD, "noise": "blur"}))
+    with pytest.raises(RunError, match="has gaussian noise, and the accepted findings blur"):
+        stand(ordinary, read_accepted(tmp_path / "a.json"), None, (), (), maybe=False)

@@ -1,0 +1,167 @@
+"""robaudit compare: what it prints and writes, and its exit codes."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from robaudit.files import file_sha256, json_bytes
+from robaudit.runs import Run
+from robaudit.schemas import published
+from tests.conftest import RunCli
+from tests.specs import read_info
+
+HOSTILE = "<img src=x onerror=alert(1)> [bold] \x1b[31m|`*_ \r\n::error::"
+
+
+def validate(text: str) -> dict[str, Any]:
+    schema = json.loads(published("compare"))
+    Draft202012Validator.check_schema(schema)
+    found: dict[str, Any] = json.loads(text, parse_constant=pytest.fail)
+    Draft202012Validator(schema).validate(found)
+    return found
+
+
+def hostile(run: Run, folder: Path) -> Path:
+    """A copy of a run with hostile names of model, run, samples and classes."""
+    path = folder / "hostile"
+    shutil.copytree(run.path, path)
+    samples = json.loads((path / "samples.json").read_text())
+    for row in samples["rows"]:
+        row["sample_id"] = HOSTILE + row["sample_id"]
+    (path / "samples.json").write_text(json.dumps(samples))
+    info = read_info(path)
+    info["name"] = info["model"]["name"] = HOSTILE
+    info["data"]["class_names"] = [HOSTILE + str(i) for i in range(10)]
+    info["files"]["samples.json"] = file_sha256(path / "samples.json")
+    (path / "run.json").write_bytes(json_bytes(info))
+    return path
+
+
+def test_table(trained: Run, ordinary: Run, run_cli: RunCli) -> None:
+    code, out, err = run_cli("compare", trained.path, ordinary.path)
+    assert (code, err) == (0, "")
+    assert out.splitlines()[1].startswith("clean accuracy  ")
+    for words in (
+        "mc at sigma 0.3: p_robust",
+        "paired on the same 120 noise draws each",
+        "taylor at sigma 0.3",
+        "unpaired",
+        "Classes, largest",
+    ):
+        assert words in out
+    assert "Traceback" not in out
+
+
+def test_gates_decide_the_exit_code(trained: Run, ordinary: Run, run_cli: RunCli) -> None:
+    base = ("compare", trained.path, ordinary.path, "--estimator", "mc", "--gate")
+    assert run_cli(*base, "mean_drop <= 0.9").code == 0
+    code, out, _ = run_cli(*base, "mean_drop <= -0.9", "--gate", "accuracy_drop <= 1")
+    assert code == 1
+    assert out.splitlines()[-1].startswith("fail: of 2 gates 1 passed, 1 failed")
+    value = json.loads(run_cli(*base[:-1], "--format", "json").out)["comparison"]["groups"][0]["mean"]["difference"]
+    close = (*base, f"mean_drop <= {-value!r}")
+    assert run_cli(*close).code == 4
+    assert run_cli(*close, "--inconclusive", "pass").code == 0
+    assert run_cli(*close, "--inconclusive", "fail").code == 1
+
+
+def test_formats(trained: Run, ordinary: Run, run_cli: RunCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
+    command = ("compare", trained.path, ordinary.path, "--gate", "worst_class_drop(estimator=mc) <= -1", "--format")
+    document = validate(run_cli(*command, "json").out)
+    assert (document["verdict"], document["exit_code"], len(document["gates"])) == ("fail", 1, 1)
+    assert len(document["comparison"]["groups"]) == 3
+    lines = list(csv.DictReader(io.StringIO(run_cli(*command, "csv").out)))
+    assert [line["what"] for line in lines[:3]] == ["clean_accuracy", "mean", "noisy_accuracy"]
+    assert len(lines) == 1 + 3 * 11 + 1
+    suite = ElementTree.fromstring(run_cli(*command, "junit").out)[0]  # noqa: S314  ours
+    assert (suite.attrib["tests"], suite.attrib["failures"]) == ("11", "11")
+    assert not (tmp_path / "summary.md").exists()
+    assert run_cli(*command, "github").out.startswith("::error title=robaudit compare%3A worst_class_drop(")
+    summary = (tmp_path / "summary.md").read_text(encoding="utf-8")
+    assert summary.startswith("### ❌ robaudit compare: fail\n")
+    assert "### new against base" in summary
+    code, out, _ = run_cli(*command, "md", "-o", tmp_path / "report.md")
+    assert (code, out) == (1, "")
+    assert "| class | images |" in (tmp_path / "report.md").read_text(encoding="utf-8")
+
+
+def test_hostile_names(ordinary: Run, run_cli: RunCli, tmp_path: Path) -> None:
+    path = hostile(ordinary, tmp_path)
+    other = tmp_path / "other"
+    shutil.copytree(path, other)
+    info = read_info(other)
+    info["model"]["sha256"] = "1" * 64
+    (other / "run.json").write_bytes(json_bytes(info))
+    command = ("compare", other, path, "--below", "0.9", "--gate", "worst_class_drop(estimator=mc) <= -1", "--format")
+    table = run_cli(*command, "table").out
+    assert "\x1b" not in table
+    assert "[bold]" in table
+    markdown = run_cli(*command, "md").out
+    assert "<img" not in markdown
+    validate(run_cli(*command, "json").out)
+    ElementTree.fromstring(run_cli(*command, "junit").out)  # noqa: S314  ours
+    commands = run_cli(*command, "github").out.splitlines()
+    assert len(commands) == 1
+    baseline = tmp_path / "accepted.json"
+    assert run_cli("compare", "--baseline", baseline, path, "--below", "0.99", "--update").code == 0
+    code, out, _ = run_cli("compare", "--baseline", baseline, path)
+    assert code == 0
+    assert "\x1b" not in out
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["BASE"], "two runs are compared, not 1"),
+        (["BASE", "NEW", "NEW"], "two runs are compared, not 3"),
+        (["BASE", "nowhere"], "is no run folder"),
+        (["BASE", "NEW", "--gate", "mean_drop < 1"], "write >= or <="),
+        (["BASE", "NEW", "--gate", "mean_drop <= 1"], "3 results it could mean"),
+        (["BASE", "NEW", "--estimator", "mmc"], "has no estimator mmc"),
+        (["BASE", "NEW", "--sigma", "x"], "is not a number"),
+        (["BASE", "NEW", "--below", "nan"], "is not a number to compare with"),
+        (["BASE", "NEW", "--format", "junit"], "there is no gate to report"),
+        (["BASE", "NEW", "--update"], "goes with --baseline"),
+        (["BASE", "NEW", "--include", "maybe"], "goes with --baseline"),
+        (["--baseline", "a.json", "BASE", "NEW"], "with --baseline one run is compared"),
+        (["--baseline", "a.json", "NEW", "--gate", "mean_drop <= 1"], "does not go with --baseline"),
+        (["--baseline", "a.json", "NEW", "--format", "csv"], "does not go with --baseline"),
+        (["--baseline", "a.json", "NEW"], "no such file"),
+    ],
+)
+def test_refusals(options: list[str], says: str, trained: Run, ordinary: Run, run_cli: RunCli) -> None:
+    paths = {"BASE": str(trained.path), "NEW": str(ordinary.path)}
+    code, out, err = run_cli("compare", *(paths.get(one, one) for one in options))
+    assert (code, out) == (2, "")
+    assert says in err
+    assert err.count("\n") == 1
+
+
+def test_schemas_are_printed(run_cli: RunCli) -> None:
+    for name in ("gates", "compare"):
+        code, out, _ = run_cli("schema", "--for", name)
+        assert code == 0
+        assert json.loads(out)["$id"] == f"urn:robaudit:schema:{name}:1"
+    assert "model" in json.loads(run_cli("schema").out)["properties"]
+
+
+def test_a_failed_gate_stays_one_when_nobody_reads(trained: Run, ordinary: Run) -> None:
+    command = [sys.executable, "-m", "robaudit", "compare", str(trained.path), str(ordinary.path), "--gate", "accuracy_drop <= -1"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    assert (process.wait(timeout=60), process.stderr.read()) == (1, b"")
+    process.stderr.close()

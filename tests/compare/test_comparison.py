@@ -1,0 +1,320 @@
+"""Two runs of the embedded networks, compared."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from robaudit.compare.comparison import compare
+from robaudit.compare.gates import QUANTITIES, decide
+from robaudit.compare.result import GroupComparison
+from robaudit.errors import RobauditError, RunError, SpecError
+from robaudit.gates.grammar import parse_gate
+from robaudit.gates.result import Decision
+from robaudit.kept import bits_of
+from robaudit.rows import Row
+from robaudit.runs import Run, read_run
+from tests.compare.conftest import Make
+
+
+def group_of(base: Run, new: Run, estimator: str = "mc", **options: float) -> GroupComparison:
+    return next(group for group in compare(base, new, **options).groups if group.key.estimator == estimator)  # type: ignore[arg-type]
+
+
+def rows_of(run: Run, estimator: str = "mc") -> list[Row]:
+    return [row for row in run.rows if row.estimator == estimator]
+
+
+def decided(base: Run, new: Run, *texts: str, population: bool = False, point: bool = False) -> tuple[Decision, ...]:
+    gates = [parse_gate(text, QUANTITIES, "--gate") for text in texts]
+    return decide(compare(base, new), gates, population=population, point=point)
+
+
+def test_one_run_against_itself_is_exactly_the_same(ordinary: Run) -> None:
+    found = compare(ordinary, ordinary)
+    assert found.matching.same_model
+    assert found.clean_accuracy is not None
+    for group in found.groups:
+        assert group.how == "the same model"
+        for one in (group.mean, *(one.difference for one in group.classes), *filter(None, [group.noisy_accuracy])):
+            assert one.value == 0
+            assert one.these is not None
+            assert one.population is not None
+            assert one.these[:2] == one.population[:2] == (0, 0)
+        assert (group.worse, group.better, group.changed) == (0, 0, ())
+    gates = [f"{name}(estimator=mc) <= 0" for name in QUANTITIES if name != "accuracy_drop"]
+    assert {one.verdict for one in decided(ordinary, ordinary, *gates, "accuracy_drop <= 0")} == {"pass"}
+
+
+def test_identical_outcomes_of_another_model_are_no_proof(ordinary: Run) -> None:
+    info = json.loads(json.dumps(dict(ordinary.info)))
+    info["model"]["sha256"] = "0" * 64
+    group = group_of(replace(ordinary, info=info), ordinary)
+    assert group.how == "common random numbers"
+    assert group.mean.value == 0
+    assert group.mean.these is not None
+    assert group.mean.these.upper == pytest.approx(np.log(2 / 0.05) / (40 * 120), rel=0.01)
+    info["model"] = dict(ordinary.info["model"])
+    info["spec"]["model"]["mean"] = [0.5]
+    assert group_of(replace(ordinary, info=info), ordinary).how == "common random numbers", "another normalisation is another model"
+
+
+def test_pairs_draw_by_draw(trained: Run, ordinary: Run) -> None:
+    group = group_of(trained, ordinary)
+    assert (group.how, group.draws, group.images) == ("common random numbers", 120, 40)
+    bits = [np.array([bits_of(row) for row in rows_of(run)]).astype(int) for run in (trained, ordinary)]
+    change = bits[1] - bits[0]
+    assert group.mean.value == pytest.approx(change.mean())
+    apart = sum(one.mean(1) * (1 - one.mean(1)) for one in bits).sum()
+    assert group.variance_saved == pytest.approx(1 - change.var(1).sum() / apart)
+    assert group.variance_saved is not None
+    assert group.variance_saved > 0.05, "two networks of one kind fail on the same noise more often than by chance"
+    assert group.mean.these is not None
+    assert group.mean.these.lower < group.mean.value < group.mean.these.upper
+    per_class = {one.index: one for one in group.classes}
+    labels = np.array([row.label for row in rows_of(trained)])
+    assert {index: one.images for index, one in per_class.items()} == {int(k): int((labels == k).sum()) for k in np.unique(labels)}
+    for index, one in per_class.items():
+        assert one.difference.value == pytest.approx(change[labels == index].mean())
+    drops = [one.difference.value for one in group.classes]
+    assert drops == sorted(drops)
+
+
+def test_accuracy_under_noise_is_paired_where_both_are_right(trained: Run, ordinary: Run) -> None:
+    found = group_of(trained, ordinary).noisy_accuracy
+    assert found is not None
+    assert found.these is not None
+    rows = [rows_of(run) for run in (trained, ordinary)]
+    shares = [np.array([row.votes[row.label] / 120 for row in side]) for side in rows]  # type: ignore[index]
+    assert found.value == pytest.approx((shares[1] - shares[0]).mean())
+    assert found.these.lower < found.value < found.these.upper
+    apart = group_of(trained, read_run(ordinary.path)).noisy_accuracy
+    assert apart is not None
+    assert apart.these is not None
+    assert apart.these.method == "unpaired: clopper-pearson:pooled"
+    both = all(row.correct for side in rows for row in side)
+    assert found.these.method == ("paired draws" if both else "paired draws; unpaired: clopper-pearson:pooled")
+    assert found.these.upper - found.these.lower < apart.these.upper - apart.these.lower
+
+
+def test_turned_round_all_signs_turn(trained: Run, ordinary: Run) -> None:
+    there, back = group_of(trained, ordinary), group_of(ordinary, trained)
+    assert there.mean.value == -back.mean.value
+    assert there.mean.these is not None
+    assert back.mean.these is not None
+    assert there.mean.these.lower == pytest.approx(-back.mean.these.upper, abs=1e-12)
+    assert (there.worse, there.better) == (back.better, back.worse)
+    assert there.flagged("newly flagged", "surely", "maybe") == back.flagged("fixed", "surely", "maybe")
+
+
+def test_another_seed_is_unpaired(make: Make, ordinary: Run) -> None:
+    other = read_run(make("digits_cnn_noise", run={"seed": 5}), kept=True)
+    found = compare(other, ordinary)
+    assert "unpaired, as the seeds differ (5 and 0)" in found.matching.warnings[0]
+    assert {group.how for group in found.groups} == {"unpaired"}
+    assert group_of(other, ordinary).variance_saved is None
+
+
+def test_without_bits_it_is_unpaired(make: Make, trained: Run, ordinary: Run) -> None:
+    bare = read_run(ordinary.path)
+    assert all(row.kept is None for row in bare.rows)
+    assert any(row.kept for row in ordinary.rows)
+    group, paired = group_of(trained, bare), group_of(trained, ordinary)
+    assert group.how == "unpaired"
+    assert group.mean.value == paired.mean.value
+    assert group.mean.these is not None
+    assert paired.mean.these is not None
+    assert group.mean.these.method == "unpaired: clopper-pearson:pooled"
+    assert paired.mean.these.upper - paired.mean.these.lower < group.mean.these.upper - group.mean.these.lower
+
+
+def test_estimators_without_an_interval(trained: Run, ordinary: Run) -> None:
+    group = group_of(trained, ordinary, "taylor")
+    assert group.mean.these is None
+    assert group.compared == 0
+    with pytest.raises(SpecError, match="--point"):
+        decided(trained, ordinary, "mean_drop(estimator=taylor) <= 0.5")
+    (one,) = decided(trained, ordinary, "mean_drop(estimator=taylor) <= 0.5", point=True)
+    assert (one.verdict, one.covers, one.lower) == ("pass", "nothing", None)
+    (counted,) = decided(trained, ordinary, "share_worse(estimator=taylor) <= 1", point=True)
+    values = [np.array([row.value for row in rows_of(run, "taylor")]) for run in (trained, ordinary)]
+    assert counted.value == (values[1] < values[0]).mean()
+
+
+def test_images_that_stop_by_themselves_have_ends_that_add_up(trained: Run, ordinary: Run) -> None:
+    group = group_of(trained, ordinary, "stops")
+    assert group.how == "unpaired"
+    assert group.mean.these is not None
+    rows = [rows_of(run, "stops") for run in (trained, ordinary)]
+    lowest = np.mean([now.lower - before.upper for before, now in zip(*rows, strict=True)])
+    assert group.mean.these.lower == pytest.approx(lowest)
+
+
+def test_samples_of_one_run_only(make: Make, ordinary: Run) -> None:
+    fewer = read_run(make("digits_cnn_noise", limit=30), kept=True)
+    found = compare(fewer, ordinary)
+    assert (found.samples, len(found.matching.only_new), found.matching.only_base) == (30, 10, [])
+    assert "10 samples are only in the new run: " in found.matching.warnings[0]
+    assert found.groups[0].images == 30
+
+
+def test_results_of_one_run_only(make: Make, ordinary: Run) -> None:
+    more = read_run(make("digits_cnn_noise", noise={"sigma": [0.3, 0.1]}, estimators=[{"mc": {"samples": 20}}], limit=5), kept=True)
+    found = compare(more, ordinary, sigmas=[0.3])
+    assert "only in the base run: mc at sigma 0.1" in found.matching.warnings
+    assert "only in the new run: taylor at sigma 0.3, stops at sigma 0.3" in found.matching.warnings
+    (group,) = found.groups
+    assert (group.how, group.draws) == ("unpaired", None), "20 draws of one, 120 of the other"
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"spec": {"noise": {"clip": True}}}, "clipping of the noisy pixels"),
+        ({"spec": {"noise": {"kind": "blur"}}}, "kind of noise"),
+    ],
+)
+def test_other_noise_is_refused(change: dict[str, dict[str, dict[str, object]]], says: str, ordinary: Run) -> None:
+    info = json.loads(json.dumps(dict(ordinary.info)))
+    info["spec"]["noise"] |= change["spec"]["noise"]
+    with pytest.raises(RunError, match=says):
+        compare(ordinary, replace(ordinary, info=info))
+
+
+@pytest.mark.parametrize("spec", [{}, {"model": 3}, {"model": {}, "noise": []}, {"model": {}, "noise": {"kind": "x"}, "estimators": [1]}])
+def test_a_spec_that_is_none_is_refused(spec: dict[str, object], ordinary: Run) -> None:
+    with pytest.raises(RunError, match="its spec is none"):
+        compare(ordinary, replace(ordinary, info={**ordinary.info, "spec": spec}))
+
+
+@pytest.mark.parametrize("fields", [{"not_finite": -1000.0}, {"not_finite": -120.0}, {"not_finite": 1e100}, {"not_finite": 0.5}])
+def test_hostile_counts_of_lost_draws(fields: dict[str, float], ordinary: Run) -> None:
+    rows = [replace(row, details=fields, kept=None) for row in rows_of(ordinary)]
+    rows = [replace(row, value=row.votes[row.predicted] / -880) if i % 2 and row.votes else row for i, row in enumerate(rows)]
+    assert group_of(replace(ordinary, rows=rows), ordinary).images == 40
+
+
+def test_what_has_nothing_in_common_is_refused(make: Make, ordinary: Run) -> None:
+    with pytest.raises(RunError, match="no estimator at a noise level in common"):
+        compare(ordinary, replace(ordinary, rows=[replace(row, sigma=0.7) for row in ordinary.rows]))
+    with pytest.raises(RunError, match="no sample in common"):
+        compare(ordinary, replace(ordinary, rows=[replace(row, sample_id="x" + row.sample_id) for row in ordinary.rows]))
+    renamed = [replace(row, estimator="mc") for row in ordinary.rows if row.estimator == "mc"]
+    confidence = [replace(row, quantity="confidence") for row in renamed]
+    info = {**ordinary.info, "quantities": [{**ordinary.info["quantities"][0], "name": "confidence"}]}
+    with pytest.raises(RunError, match="is p_robust in the one and confidence in the other"):
+        compare(replace(ordinary, rows=renamed), replace(ordinary, rows=confidence, info=info))
+
+
+def test_another_image_under_one_id_is_left_out(tmp_path: Path, trained: Run, ordinary: Run) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(ordinary.path, folder)
+    for path in (folder / "parts").glob("part-*.json"):
+        from robaudit.files import read_with_checksum, with_checksum
+
+        document = read_with_checksum(path)
+        first = next(iter(document["images"]), None)
+        if first is not None:
+            document["images"][first] = "0" * 32
+        path.write_bytes(with_checksum(document))
+    found = compare(trained, replace(ordinary, path=folder))
+    assert len(found.matching.other_images) >= 1
+    assert found.samples == 40 - len(found.matching.other_images)
+    assert any("another image in each run" in text for text in found.matching.warnings)
+
+
+def test_order_of_the_samples_does_not_matter(trained: Run, ordinary: Run) -> None:
+    samples: dict[str, list[Row]] = {}
+    for row in ordinary.rows:
+        samples.setdefault(row.sample_id, []).append(row)
+    turned = replace(ordinary, rows=[row for rows in reversed(samples.values()) for row in rows])
+    there, here = group_of(trained, turned), group_of(trained, ordinary)
+    assert there.mean.these == here.mean.these
+    assert {one.id for one in there.changed} == {one.id for one in here.changed}
+
+
+def test_lower_is_better_turns_the_drop(ordinary: Run) -> None:
+    def logs(shift: float) -> Run:
+        rows = [
+            replace(row, estimator="rare", quantity="log10_p_fail", value=-3 + shift, lower=-3.1 + shift, upper=-2.9 + shift, votes=None)
+            for row in rows_of(ordinary)
+        ]
+        quantity = {"name": "log10_p_fail", "unit": "log10", "low": None, "high": 0.0, "higher_is_better": False}
+        return replace(ordinary, rows=[replace(row, kept=None) for row in rows], info={**ordinary.info, "quantities": [quantity]})
+
+    (one, share, flagged) = decided(logs(0), logs(1), "mean_drop <= 0.5", "share_worse <= 0.5", "newly_flagged <= 0")
+    assert one.value == pytest.approx(1.0)
+    assert one.verdict == share.verdict == "fail"
+    assert (share.value, flagged.value, flagged.verdict) == (1.0, 0.0, "pass")
+    (better,) = decided(logs(1), logs(0), "mean_drop <= 0.5")
+    assert better.value == pytest.approx(-1.0)
+    assert better.verdict == "pass"
+
+
+def test_a_bound_on_one_side_leaves_the_difference_open(ordinary: Run) -> None:
+    rows = [replace(row, votes=None, kept=None) for row in rows_of(ordinary)]
+    bounded = [replace(rows[0], value=rows[0].value - 1e-6, upper=None), *rows[1:]]
+    above = group_of(replace(ordinary, rows=rows), replace(ordinary, rows=bounded))
+    below = group_of(replace(ordinary, rows=bounded), replace(ordinary, rows=rows))
+    for group, end, other in ((above, "upper", "lower"), (below, "lower", "upper")):
+        for ends in (group.mean.these, group.mean.population):
+            assert ends is not None
+            assert math.isinf(getattr(ends, end))
+            assert math.isfinite(getattr(ends, other))
+    assert above.document()["mean"]["these_images"]["upper"] is None
+
+
+def test_flags_go_by_both_intervals(ordinary: Run) -> None:
+    def at(value: float, half: float) -> Run:
+        rows = [replace(row, value=value, lower=value - half, upper=value + half, votes=None, kept=None) for row in rows_of(ordinary)[:1]]
+        return replace(ordinary, rows=rows)
+
+    cases = [(0.9, 0.1, 0.05, "newly flagged", "surely"), (0.52, 0.48, 0.05, "newly flagged", "maybe"), (0.1, 0.9, 0.05, "fixed", "surely")]
+    for before, after, half, what, sure in cases:
+        (one,) = group_of(at(before, half), at(after, half)).changed
+        assert (one.flagged, one.sure) == (what, sure)
+    assert group_of(at(0.9, 0.05), at(0.7, 0.05)).changed[0].flagged == ""
+    assert group_of(at(0.9, 0.05), at(0.89, 0.05)).changed == ()
+    assert group_of(at(0.9, 0.05), at(0.7, 0.05), below=0.8).changed[0].flagged == "newly flagged"
+
+
+def test_gates(trained: Run, ordinary: Run) -> None:
+    gates = ("mean_drop(estimator=mc) <= 0.5", "mean_drop(estimator=mc) <= -0.5", "worst_class_drop(estimator=mc, sigma=0.3) <= 0.9")
+    wide, narrow, worst = decided(trained, ordinary, *gates)
+    assert (wide.verdict, narrow.verdict, worst.verdict) == ("pass", "fail", "pass")
+    assert (worst.value, len(worst.classes)) == (worst.classes[0].value, 10)
+    assert "simultaneous over 10 classes" in worst.method
+    group = group_of(trained, ordinary)
+    assert wide.value == pytest.approx(-group.mean.value)
+    edge = -group.mean.value + 1e-3
+    (open_,) = decided(trained, ordinary, f"mean_drop(estimator=mc) <= {edge!r}")
+    assert open_.verdict == "inconclusive"
+    assert open_.more is not None
+    assert f"about {open_.more:,} more draws an image" in open_.evidence
+    (population,) = decided(trained, ordinary, f"mean_drop(estimator=mc) <= {edge!r}", population=True)
+    assert (population.covers, population.verdict) == ("images of this kind", "inconclusive")
+    assert "more images" in population.evidence
+    (accuracy,) = decided(trained, ordinary, "accuracy_drop <= 0.5")
+    assert (accuracy.method, accuracy.lower) == ("exact", accuracy.value)
+
+
+@pytest.mark.parametrize(
+    ("gate", "says"),
+    [
+        ("mean_drop <= 0.1", "3 results it could mean"),
+        ("mean_drop(estimator=mmc) <= 0.1", "did you mean 'mc'"),
+        ("mean_drop(estimator=mc, sigma=0.5) <= 0.1", "no sigma 0.5; it has 0.3"),
+        ("accuracy_drop(sigma=0.3) <= 0.1", "clean accuracy has no estimator"),
+        ("noisy_accuracy_drop(estimator=taylor) <= 0.1", "no votes for labels"),
+        ("mean >= 0.1", "unknown quantity 'mean'"),
+    ],
+)
+def test_gates_that_cannot_be_decided(gate: str, says: str, trained: Run, ordinary: Run) -> None:
+    with pytest.raises(RobauditError, match=says):
+        decided(trained, ordinary, gate)

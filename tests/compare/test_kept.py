@@ -1,0 +1,135 @@
+"""Which draws kept the class: packed, read back, and refused where the votes say otherwise."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from robaudit.compare.matching import discordant
+from robaudit.errors import RunError
+from robaudit.kept import MOST, bits_of, check_kept, packed
+from robaudit.noise import GaussianNoise
+from robaudit.parts import PartRecord
+from robaudit.reports.csv_text import rows_csv
+from robaudit.reports.json_text import read_rows_json, rows_json, stream_rows_json
+from robaudit.rows import Row
+from tests.estimators.tools import SHAPE, build, curved, linear, work_on
+
+ROW = Row("a", 0, 0, True, "gaussian", 0.1, "mc", "p_robust", 0.7, 0.3, 0.9, 0.1, 1, 11, 0, "", "clopper-pearson")
+bits = st.lists(st.booleans(), min_size=1, max_size=70)
+
+
+def row_of(kept: list[bool], **fields: object) -> Row:
+    """A row of these draws."""
+    (text,) = packed(torch.tensor([kept]))
+    count = sum(kept)
+    row = replace(ROW, value=count / len(kept), votes=(count, len(kept) - count), kept=text if 0 < count < len(kept) else None)
+    return replace(row, **fields)  # type: ignore[arg-type]
+
+
+@given(bits)
+def test_bits_come_back(kept: list[bool]) -> None:
+    row = row_of(kept)
+    check_kept(row)
+    found = bits_of(row)
+    assert found is not None
+    assert found.tolist() == kept
+    text = rows_json([row])
+    assert read_rows_json(text) == list(stream_rows_json(io.BytesIO(text.encode()))) == [row]
+    assert read_rows_json(text, kept=False) == [replace(row, kept=None)]
+    assert PartRecord.from_document(json.loads(json.dumps(PartRecord([row]).document()))).rows == [row]
+    assert rows_csv([row]) == rows_csv([replace(row, kept=None)]), "samples.csv has no bits"
+
+
+@given(bits.flatmap(lambda one: st.tuples(st.just(one), st.lists(st.booleans(), min_size=len(one), max_size=len(one)))))
+def test_discordant_draws(pair: tuple[list[bool], list[bool]]) -> None:
+    base, new = (np.array(one) for one in pair)
+    assert discordant(*map(row_of, pair)) == (int((base & ~new).sum()), int((new & ~base).sum()), len(base))
+
+
+GOOD = row_of([True, False, True, True, False, True, True, True, False, True])
+DATA = base64.b64decode(GOOD.kept or "")
+
+
+@pytest.mark.parametrize(
+    ("kept", "says"),
+    [
+        ("\u00e4", "no base64"),
+        ("%%%%", "no base64"),
+        ("AA", "no base64"),
+        ("", "0 bits for 10 draws"),
+        (base64.b64encode(DATA + b"\0").decode(), "24 bits for 10 draws"),
+        (base64.b64encode(bytes([DATA[0], DATA[1] | 1])).decode(), "16 bits for 10 draws"),
+        (base64.b64encode(bytes([DATA[0] ^ 0b01000000, DATA[1]])).decode(), "8 draws, the votes say 7"),
+        ("A" * 10**5, "bits without votes"),
+        (7, "kept: 7"),
+        (["A"], "kept: "),
+    ],
+)
+def test_hostile_bits_are_refused(kept: object, says: str) -> None:
+    document = json.loads(rows_json([GOOD]))
+    document["rows"][0]["kept"] = kept
+    text = '{"schema_version": 1,\n"columns": [],\n"rows": [\n' + json.dumps(document["rows"][0]) + "\n]}\n"
+    with pytest.raises(RunError, match=says):
+        read_rows_json(json.dumps(document), kept=False)
+    with pytest.raises(RunError, match=says):
+        list(stream_rows_json(io.BytesIO(text.encode())))
+
+
+def test_bits_without_votes_are_refused() -> None:
+    for row in (replace(GOOD, votes=None), replace(GOOD, predicted=5)):
+        with pytest.raises(ValueError, match="bits without votes"):
+            check_kept(row)
+
+
+def test_rows_that_do_not_say_have_no_bits() -> None:
+    for row in (
+        replace(GOOD, kept=None),
+        replace(GOOD, interval="confidence-sequence"),
+        replace(GOOD, details={"votes_worth": 5.0}),
+        replace(GOOD, votes=None, kept=None),
+    ):
+        assert bits_of(row) is None
+        assert discordant(row, GOOD) == (0, 0, 0)
+    broken = replace(GOOD, votes=(7, 2), details={"not_finite": 1})
+    assert bits_of(broken) is not None, "copies that gave no finite logits count as flips"
+
+
+def test_mc_says_which_draws_kept_the_class() -> None:
+    network = curved()
+    work = work_on(network, images=4, sigma=0.8)
+    found = build("mc", samples=50).estimate(work)
+    for b, one in enumerate(found):
+        z = torch.cat(list(GaussianNoise(0, torch.device("cpu")).blocks(work.ids[b], 50, SHAPE)))
+        expected = network(work.x[b] + 0.8 * z).argmax(1) == work.clean.predicted[b]
+        assert one.votes is not None
+        if expected.all() or not expected.any():
+            assert one.kept is None
+        else:
+            assert one.kept == next(packed(expected[None]))
+    assert any(one.kept for one in found)
+
+
+@pytest.mark.parametrize("batch_size", [1, 7, 64])
+def test_draws_do_not_depend_on_the_batch_or_the_chunk(batch_size: int) -> None:
+    whole = build("mc", samples=30).estimate(work_on(curved(), images=5, sigma=0.8))
+    other = build("mc", samples=30).estimate(work_on(curved(), images=5, sigma=0.8, batch_size=batch_size))
+    late = build("mc", samples=30).estimate(work_on(curved(), images=2, sigma=0.8, first=3))
+    assert [one.kept for one in other] == [one.kept for one in whole]
+    assert [one.kept for one in late] == [one.kept for one in whole[3:]]
+
+
+def test_no_bits_where_draws_are_too_many_or_stop_by_themselves() -> None:
+    work = work_on(linear(3), images=2, sigma=0.8)
+    many = build("mc", samples=MOST + 1).estimate(work)
+    stopped = build("mc", tolerance=0.05, max_samples=100).estimate(work)
+    assert {one.kept for one in (*many, *stopped)} == {None}
+    assert any(one.kept for one in build("mc", samples=MOST).estimate(work))

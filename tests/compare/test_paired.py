@@ -1,0 +1,116 @@
+"""The interval of a paired difference holds what it says, by enumeration and by simulation."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.special import gammaln, xlogy
+from scipy.stats import poisson
+
+from robaudit.compare.paired import Ends, independent_difference, paired_difference
+from robaudit.numerics.intervals import clopper_pearson
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 10, 20, 50])
+def test_coverage_is_at_least_nominal_for_few_draws(n: int) -> None:
+    """All tables of n draws, with their probabilities under many (p10, p01)."""
+    lost, won = (table.ravel() for table in np.meshgrid(np.arange(n + 1), np.arange(n + 1)))
+    lost, won = lost[lost + won <= n], won[lost + won <= n]
+    lower, upper = paired_difference(lost, won, n)
+    ways = gammaln(n + 1) - gammaln(lost + 1) - gammaln(won + 1) - gammaln(n - lost - won + 1)
+    for total in (0.002, 0.01, 0.05, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99, 1.0):
+        for share in np.linspace(0, 1, 21):
+            a, b = total * share, total * (1 - share)
+            chance = np.exp(ways + xlogy(lost, a) + xlogy(won, b) + xlogy(n - lost - won, max(0.0, 1 - total)))
+            held = (lower <= b - a + 1e-12) & (b - a <= upper + 1e-12)
+            assert chance[held].sum() >= 0.95, (total, share)
+
+
+@pytest.mark.parametrize("confidence", [0.95, 0.995])
+def test_coverage_is_at_least_nominal_for_rare_changes(confidence: float) -> None:
+    """The limit of many draws: independent Poisson counts."""
+    n, most = 10**7, 200
+    counts = np.arange(most)
+    lost, won = np.meshgrid(counts, counts, indexing="ij")
+    lower, upper = paired_difference(lost, won, n, confidence)
+    rates = (0.01, 0.1, 0.5, 1, 2, 4, 7, 15, 40, 90)
+    for a in rates:
+        for b in rates:
+            chance = np.outer(poisson.pmf(counts, a), poisson.pmf(counts, b))
+            below, above = chance[lower > (b - a) / n].sum(), chance[upper < (b - a) / n].sum()
+            assert below + above <= 1 - confidence, (a, b)
+            assert max(below, above) <= (1 - confidence) / 2 + 1e-9, "each tail by itself"
+
+
+def covered(repeats: int, p: float, rho: float, drop: float, images: int = 20, draws: int = 100) -> int:
+    """How often the pooled interval holds the true mean difference, for images whose probabilities differ."""
+    rng = np.random.default_rng([round(1000 * p), round(1000 * rho) + 1000, round(1000 * drop)])
+    base = np.clip(rng.beta(20 * p, 20 * (1 - p) + 0.05, images), 0, 1)
+    new = np.clip(base - drop * rng.random(images), 0, 1)
+    both = np.clip(base * new + rho * np.sqrt(base * (1 - base) * new * (1 - new)), np.maximum(0, base + new - 1), np.minimum(base, new))
+    cells = np.stack([both, base - both, new - both, 1 - base - new + both], axis=1).clip(0, 1)
+    counts = rng.multinomial(draws, cells / cells.sum(1, keepdims=True), size=(repeats, images)).sum(1)  # (repeats, 4)
+    lower, upper = paired_difference(counts[:, 1], counts[:, 2], images * draws)
+    truth = float((new - base).mean())
+    return int(((lower <= truth) & (truth <= upper)).sum())
+
+
+CASES = [(p, rho, drop) for p in (0.6, 0.9, 0.99, 0.999) for rho in (-0.2, 0.0, 0.5, 0.9) for drop in (0.0, 0.02)]
+
+
+@pytest.mark.parametrize("case", CASES[::5])
+def test_coverage_of_correlated_draws(case: tuple[float, float, float]) -> None:
+    repeats = 400
+    assert covered(repeats, *case) >= repeats * 0.95 - 4 * math.sqrt(repeats * 0.95 * 0.05)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES)
+def test_coverage_of_correlated_draws_at_length(case: tuple[float, float, float]) -> None:
+    repeats = 2000
+    assert covered(repeats, *case) >= repeats * 0.95 - 4 * math.sqrt(repeats * 0.95 * 0.05)
+
+
+counts = st.tuples(st.integers(0, 500), st.integers(0, 500), st.integers(1, 2000)).map(lambda c: (c[0], c[1], c[0] + c[1] + c[2]))
+
+
+@given(counts, st.sampled_from([0.8, 0.95, 0.999]))
+def test_interval_holds_its_value_and_turns_round(table: tuple[int, int, int], confidence: float) -> None:
+    lost, won, n = table
+    lower, upper = paired_difference(lost, won, n, confidence)
+    assert -1 <= lower <= (won - lost) / n <= upper <= 1
+    assert lower < upper
+    turned = paired_difference(won, lost, n, confidence)
+    assert float(turned[0]) == pytest.approx(-float(upper), abs=1e-12)
+    wider = paired_difference(lost, won, n, 0.9999)
+    assert wider[0] <= lower
+    assert upper <= wider[1]
+
+
+def test_no_discordant_draw_is_not_no_difference() -> None:
+    lower, upper = paired_difference(0, 0, 10_000)
+    assert -float(lower) == pytest.approx(math.log(2 / 0.05) / 10_000, rel=0.01)
+    assert float(upper) == pytest.approx(-float(lower))
+
+
+def test_all_discordant_is_the_binomial_interval() -> None:
+    lower, upper = paired_difference(30, 70, 100)
+    low, high = clopper_pearson(70, 100)
+    assert (float(lower), float(upper)) == pytest.approx((2 * float(low) - 1, 2 * float(high) - 1), abs=0.004)
+
+
+@pytest.mark.parametrize("wrong", [(-1, 0, 5), (3, 3, 5), (0, 0, 0)])
+def test_refuses_impossible_counts(wrong: tuple[int, int, int]) -> None:
+    with pytest.raises(ValueError, match="paired_difference"):
+        paired_difference(*wrong)
+
+
+def test_independent_measurements_add_in_quadrature() -> None:
+    found = independent_difference((0.9, Ends(0.87, 0.92, "mover")), (0.8, Ends(0.76, 0.83, "mover")))
+    assert found[:2] == pytest.approx((-0.1 - math.hypot(0.04, 0.02), -0.1 + math.hypot(0.03, 0.03)))
+    bounds = independent_difference((0.9, Ends(0.87, 0.92, "mover")), (0.8, Ends(0.76, 0.83, "mean of intervals")))
+    assert bounds[:2] == pytest.approx((-0.16, -0.04))
