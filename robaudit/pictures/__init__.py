@@ -7,16 +7,17 @@ from importlib.util import find_spec
 from robaudit.errors import RobauditError
 
 
-def can_draw(*, required: bool = False) -> bool:
+def can_draw(*, required: bool = False, where: str = "--picture") -> bool:
     """Whether matplotlib is installed; it is not imported.
 
     Args:
         required: a picture was asked for.
+        where: what asked for it.
 
     Raises:
         RobauditError: it is required and missing.
     """
     found = find_spec("matplotlib") is not None
     if required and not found:
-        raise RobauditError("--picture", "matplotlib is not installed", "pip install 'robaudit[plot]'")
+        raise RobauditError(where, "matplotlib is not installed", "pip install 'robaudit[plot]'")
     return found

@@ -1,0 +1,83 @@
+"""Runs that are made by hand, in memory, for the pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from robaudit.estimators.base import CONFIDENCE, LOG10_P_FAIL, P_ROBUST, Quantity
+from robaudit.rows import Row
+from robaudit.runs import Run, quantity_document
+
+HOSTILE = (
+    "$\\frac{1}{0}$",
+    "</svg><script>alert(1)</script>",
+    '"><img src=x onerror=y> & \x1b[31m\x00 \u202e',
+    "a very long class name " * 20,
+    "\u732b\U0001f431 \ud800",
+    "#22262b; fill: url(http://x.example/)",
+)
+
+
+def row(number: int, value: float, **fields: Any) -> Row:
+    """A result of ``mc`` at sigma 0.1 without an interval; the fields change it."""
+    given: dict[str, Any] = {
+        "sample_id": str(number),
+        "label": number % 2,
+        "predicted": number % 2,
+        "correct": True,
+        "noise": "gaussian",
+        "sigma": 0.1,
+        "estimator": "mc",
+        "quantity": P_ROBUST.name,
+        "value": value,
+        "lower": None,
+        "upper": None,
+        "std_error": None,
+        "flips_to": None,
+        "forwards": 11,
+        "backwards": 0,
+        "note": "",
+        "interval": "none",
+        **fields,
+    }
+    return Row(**given)
+
+
+def run(
+    rows: Iterable[Row],
+    *,
+    names: Sequence[str] | None = None,
+    seconds: Mapping[str, float] | None = None,
+    others: Sequence[Quantity] = (),
+) -> Run:
+    """A finished run of these rows."""
+    rows = tuple(rows)
+    info = {
+        "data": {"class_names": names, "labelled": sum(one.label is not None for one in rows)},
+        "quantities": [quantity_document(one) for one in (P_ROBUST, CONFIDENCE, LOG10_P_FAIL, *others)],
+        "seconds": seconds or {},
+        "device": "cpu",
+    }
+    return Run(Path("runs/made"), info, rows)
+
+
+def usual(
+    images: int = 40, estimators: Sequence[str] = ("mc", "logit_gaussian"), sigmas: Sequence[float] = (0.05, 0.1), classes: int = 4
+) -> Run:
+    """Values between 0 and 1 with intervals, worse where there is more noise, in some classes."""
+    generator = np.random.default_rng(0)
+    rows = []
+    for number in range(images):
+        ease = float(generator.beta(3, 1))
+        for sigma in sigmas:
+            for place, estimator in enumerate(estimators):
+                value = float(np.clip(ease ** (10 * sigma) + 0.02 * place * generator.standard_normal(), 0, 1))
+                label = number % classes
+                ends = {"lower": max(0.0, value - 0.03), "upper": min(1.0, value + 0.03), "interval": "jackknife:sampling-only"}
+                rows.append(row(number, value, label=label, predicted=label, sigma=sigma, estimator=estimator, **ends))
+    seconds = {f"{estimator}@{sigma!r}": 0.1 * 30**i for sigma in sigmas for i, estimator in enumerate(estimators)}
+    return run(rows, seconds=seconds)
