@@ -1,0 +1,1 @@
+"""What people look at: a run as one self-contained page."""

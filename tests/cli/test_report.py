@@ -1,0 +1,64 @@
+"""`robaudit report`: which file it writes, what it says, and what it refuses."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from robaudit import audit, load_spec
+from tests.cli.conftest import Refuse
+from tests.conftest import RunCli
+from tests.specs import digits, save_npz, write
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """12 images of noise, whose data set can be moved."""
+    folder = tmp_path_factory.mktemp("report")
+    save_npz(folder / "x.npz", count=12)
+    spec = digits(dataset={"kind": "npz", "path": "x.npz"}, estimators=[{"mc": {"samples": 20}}, "softmax"])
+    return audit(load_spec(write(folder, spec)), out=folder / "run").path
+
+
+def test_a_page(run: Path, run_cli: RunCli, tmp_path: Path) -> None:
+    outcome = run_cli("report", run, "-o", "r.html", "--title", "Mine", "--max-images", "2")
+    assert (outcome.code, outcome.out) == (0, "")
+    assert outcome.err.startswith("note: r.html: 0.")
+    text = (tmp_path / "r.html").read_text()
+    assert "<h1>Mine</h1>" in text
+    assert text.count('<li class="card"') == 2
+    assert text.count("<img ") == 2 * 2 + 2 * text.count('<ul class="strip">')
+
+
+def test_markdown_by_the_ending_and_to_standard_output(run: Path, run_cli: RunCli, tmp_path: Path) -> None:
+    assert run_cli("report", run, "-o", "r.md", "--estimator", "mc").code == 0
+    printed = run_cli("report", run, "--format", "md", "--estimator", "mc")
+    assert printed == (0, (tmp_path / "r.md").read_text(), "")
+    assert "softmax" not in printed.out
+
+
+def test_a_data_set_that_moved(run: Path, run_cli: RunCli, tmp_path: Path) -> None:
+    data = run.parent / "x.npz"
+    data.rename(tmp_path / "x.npz")
+    try:
+        outcome = run_cli("report", run, "-o", "r.html", "--sigma", "1/5", "--estimator", "mc")
+    finally:
+        (tmp_path / "x.npz").rename(data)
+    assert outcome.code == 0
+    first, _ = outcome.err.splitlines()
+    assert first.startswith("note: no images: x.npz: no such file in ")
+    text = (tmp_path / "r.html").read_text()
+    assert "<img" not in text
+    assert "No images:" in text
+
+
+def test_refusals(run: Path, refuse: Refuse, monkeypatch: pytest.MonkeyPatch) -> None:
+    refuse("report", "nowhere", says="is no run folder")
+    refuse("report", run, "-o", "no/such/r.md", says="its folder does not exist")
+    refuse("report", run, "--estimator", "mmse", "-o", "r.html", says="has no estimator mmse; it has mc, softmax")
+    refuse("report", run, "--sigma", "0.7", "-o", "r.html", says="has no sigma 0.7")
+    refuse("report", run, "--threshold", "7", "-o", "r.html", says="p_robust goes from 0 to 1")
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    refuse("report", run, "-o", "r.html", says="needs jinja2; pip install 'robaudit[report]'")
