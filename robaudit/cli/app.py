@@ -6,7 +6,24 @@ from typing import Annotated
 
 import typer
 
-from robaudit.cli import bias_report, demo, estimate, estimators, export, flag_samples, plan, schema, show, validate, verify
+from robaudit.cli import (
+    bias_report,
+    compare,
+    demo,
+    estimate,
+    estimators,
+    export,
+    flag_samples,
+    gate,
+    init,
+    plan,
+    plot,
+    report,
+    schema,
+    show,
+    validate,
+    verify,
+)
 
 app = typer.Typer(
     name="robaudit",
@@ -34,13 +51,18 @@ def root(
 
 
 app.command("demo")(demo.demo)
+app.command("init")(init.init)
 app.command("estimate")(estimate.estimate)
 app.command("show")(show.show)
 app.command("bias-report")(bias_report.bias_report)
 app.command("flag-samples")(flag_samples.flag_samples)
+app.command("gate")(gate.gate)
+app.command("compare")(compare.compare)
 app.command("export")(export.export)
+app.command("report")(report.report)
 app.command("verify")(verify.verify)
 app.command("validate")(validate.validate)
 app.command("plan")(plan.plan)
+app.command("plot")(plot.plot)
 app.command("estimators")(estimators.estimators)
 app.command("schema")(schema.schema)

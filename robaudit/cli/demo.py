@@ -14,6 +14,8 @@ def demo(
     """Audit two small digit classifiers that ship with robaudit: an ordinary one, and one trained with noise.
 
     Needs no file and no network; takes under a minute on two CPU cores.
+
+    Example: robaudit demo --out runs
     """
     from importlib.resources import files
 

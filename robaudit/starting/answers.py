@@ -1,0 +1,131 @@
+"""What does a first spec need to know, and what do people's short answers mean?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from robaudit.errors import SpecError, did_you_mean
+from robaudit.spec_fields import as_number
+
+NORMALISATIONS: Mapping[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
+    "none": ((), ()),
+    "imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+    "cifar10": ((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)),
+    "cifar100": ((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)),
+    "mnist": ((0.1307,), (0.3081,)),
+    "fashionmnist": ((0.2860,), (0.3530,)),
+    "half": ((0.5,), (0.5,)),
+}
+"""Mean and standard deviation of the training images, as people use them."""
+_EMBEDDED = "digits"
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What the spec is made from.
+
+    Attributes:
+        model: the ``model`` section.
+        dataset: the ``dataset`` section.
+        sigma: noise levels as the user wrote them.
+        samples: noisy copies of an image.
+        least: the mean robustness that a gate asks for; None: no gate.
+    """
+
+    model: Mapping[str, Any]
+    dataset: Mapping[str, Any]
+    sigma: tuple[str, ...]
+    samples: int
+    least: float | None
+
+
+def model_section(path: str, architecture: str | None, normalise: str) -> dict[str, Any]:
+    """The ``model`` section.
+
+    Raises:
+        SpecError: the normalisation is neither a name nor numbers.
+    """
+    mean, std = normalisation(normalise)
+    found: dict[str, Any] = {"path": path}
+    if architecture:
+        found["architecture"] = architecture
+    if mean:
+        found["mean"], found["std"] = list(mean), list(std)
+    return found
+
+
+def normalisation(text: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and std from a name (``imagenet``) or from numbers (``0.5/0.25`` or ``0.4,0.5,0.6/0.2,0.2,0.2``).
+
+    Raises:
+        SpecError: it is neither.
+    """
+    key = re.sub(r"[\s_-]", "", text).lower()
+    if key in NORMALISATIONS:
+        return NORMALISATIONS[key]
+    mean, slash, std = text.partition("/")
+    if not slash:
+        known = did_you_mean(key, NORMALISATIONS)
+        raise SpecError(f"--normalise {text}", "is neither a name nor mean/std", f"{known}; or numbers as 0.4,0.5,0.6/0.2,0.2,0.2")
+    return _numbers(mean, text), _numbers(std, text)
+
+
+def _numbers(listed: str, text: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(piece) for piece in listed.split(","))
+    except ValueError:
+        raise SpecError(f"--normalise {text}", f"{listed!r} is no list of numbers", "for example 0.4,0.5,0.6/0.2,0.2,0.2") from None
+
+
+def dataset_section(text: str, base: Path, *, resize: int | None, crop: int | None, channels: int | None, limit: int) -> dict[str, Any]:
+    """The ``dataset`` section: by what the path is, or ``digits``, or ``torchvision:NAME`` with the images under ``data/``.
+
+    Args:
+        text: the answer.
+        base: the folder of the spec, where relative paths start.
+        resize, crop, channels: of image files.
+        limit: how many images: the first of arrays, a random subset of folders (whose first are of one class).
+
+    Raises:
+        SpecError: there is no such file, or its kind is unknown.
+    """
+    files = {key: value for key, value in (("resize", resize), ("crop", crop), ("channels", channels)) if value is not None}
+    name, colon, of = text.partition(":")
+    if text == _EMBEDDED and not (base / text).exists():
+        return {"kind": "digits", "limit": limit}
+    if colon and name == "torchvision":
+        return {"kind": "torchvision", "name": of, "root": "data", **files, "limit": limit}
+    path = base / Path(text).expanduser()
+    if path.is_dir():
+        return {"kind": "images", "path": text, **files, "sample": {"size": limit}}
+    kinds = {".npz": "npz", ".csv": "manifest"}
+    if not path.exists():
+        raise SpecError(f"--data {text}", "there is no such file or folder", "or say digits, or torchvision:CIFAR10")
+    if path.suffix.lower() not in kinds:
+        raise SpecError(f"--data {text}", "is of no known kind", "a .npz file, a folder of class folders, or a .csv manifest (path,label)")
+    kind = kinds[path.suffix.lower()]
+    if kind == "npz":
+        return {"kind": kind, "path": text, "limit": limit}
+    return {"kind": kind, "path": text, **files, "sample": {"size": limit}}
+
+
+def levels(text: str) -> tuple[str, ...]:
+    """Noise levels, as 0.02, 8/255.
+
+    Raises:
+        SpecError: one is no positive number.
+    """
+    found = tuple(piece for piece in re.split(r"[\s,]+", text.strip()) if piece)
+    for piece in found or ("",):
+        value = as_number(piece)
+        try:
+            positive = float(str(value)) > 0
+        except ValueError:
+            positive = False
+        if not positive:
+            raise SpecError(f"--sigma {text}", f"{piece!r} is not a positive number", "for example 0.02,0.05 or 8/255")
+    return found

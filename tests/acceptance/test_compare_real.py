@@ -1,0 +1,36 @@
+"""Two real networks on the same real images, compared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from robaudit import AuditSpec, audit
+from robaudit.compare.comparison import compare
+from robaudit.runs import Run, read_run
+from tests.shared import document, needs_shared
+
+pytestmark = [needs_shared, pytest.mark.slow]
+
+
+def run_of(folder: Path, model: str) -> Run:
+    values = document(model, limit=60, noise={"sigma": [0.25]}, estimators=[{"mc": {"samples": 400}}])
+    return read_run(audit(AuditSpec.model_validate(values).located(folder, model), out=folder / model).path, kept=True)
+
+
+def test_a_network_trained_for_it_is_surely_more_robust(tmp_path: Path) -> None:
+    ordinary, trained = (run_of(tmp_path, model) for model in ("mnist_conv_small_nat", "mnist_cnn_a_adv"))
+    found = compare(ordinary, trained)
+    (group,) = found.groups
+    assert group.how == "common random numbers"
+    assert group.variance_saved is not None
+    assert -0.1 < group.variance_saved < 0.5
+    assert group.mean.these is not None
+    unpaired = compare(read_run(ordinary.path), trained).groups[0].mean.these
+    assert unpaired is not None
+    width = group.mean.these.upper - group.mean.these.lower
+    assert width < 1.05 * (unpaired.upper - unpaired.lower)
+    back = compare(trained, ordinary).groups[0]
+    assert back.mean.value == -group.mean.value
+    assert not back.mean.these or back.mean.these.lower <= back.mean.value <= back.mean.these.upper

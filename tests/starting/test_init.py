@@ -1,0 +1,128 @@
+"""`robaudit init`: a few answers become a spec that runs."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from robaudit.errors import SpecError
+from robaudit.spec_file import load_spec
+from robaudit.starting.answers import Answers, dataset_section, levels, model_section, normalisation
+from robaudit.starting.text import spec_text
+from tests.conftest import RunCli
+from tests.specs import WEIGHTS
+
+MODEL = ("--model", str(WEIGHTS), "--architecture", "robaudit:digits_cnn")
+
+
+def test_a_spec_that_runs(tmp_path: Path, run_cli: RunCli) -> None:
+    code, out, err = run_cli("init", *MODEL, "--data", "digits", "--sigma", "0.2", "--limit", "8", "--samples", "20", "--gate", "0.5")
+    assert code == 0
+    assert "robaudit.yaml is written" in err
+    assert "note: clean accuracy 100.0% (8 of the first 8 labelled images)" in err
+    assert out.startswith("next: robaudit estimate robaudit.yaml")
+    assert load_spec(tmp_path / "robaudit.yaml").gates == ("mean(sigma=0.2) >= 0.5",)
+    assert run_cli("estimate", "robaudit.yaml", "--out", "run").code == 0
+    assert run_cli("gate", "run").code == 0
+
+
+def test_asked_on_a_terminal(tmp_path: Path) -> None:
+    """Wrong answers are asked for again; an empty one takes what stands in brackets."""
+    answers = ["nothing.pt", str(WEIGHTS), "robaudit:digits_cnn", "nowhere", "digits", "", "0.2 x", "0.2 8/255", ""]
+    here, there = pty.openpty()
+    command = [sys.executable, "-m", "robaudit", "init", "--no-check", "--limit", "8"]
+    with subprocess.Popen(command, cwd=tmp_path, stdin=there, stdout=there, stderr=there, close_fds=True) as process:
+        os.close(there)
+        seen = b""
+        for answer in answers:
+            asked = len(seen)
+            while not seen[asked:].rstrip(b" ").endswith(b":"):
+                assert select.select([here], [], [], 60)[0], seen
+                seen += os.read(here, 4096)
+            os.write(here, f"{answer}\n".encode())
+        assert process.wait(60) == 0
+        os.close(here)
+    assert b"there is no such file; give the path" in seen
+    found = load_spec(tmp_path / "robaudit.yaml")
+    assert found.noise.sigma == (0.2, 8 / 255)
+    assert found.gates == ()
+    assert found.model.mean == ()
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ([], "--model: is not given; say it, or run robaudit init on a terminal, where it asks"),
+        (["--model", "no.pt"], "--model no.pt: there is no such file; give the path of the trained model, from the spec's folder"),
+        (["--model", str(WEIGHTS)], "--architecture: is not given"),
+        ([*MODEL], "--data: is not given"),
+        ([*MODEL, "--data", "x.npz"], "--data x.npz: there is no such file or folder; or say digits, or torchvision:CIFAR10"),
+        ([*MODEL, "--data", "x.txt"], "--data x.txt: is of no known kind"),
+        ([*MODEL, "--data", "digits", "--normalise", "imagenett"], "did you mean 'imagenet'?"),
+        ([*MODEL, "--data", "digits", "--normalise", "1/x"], "--normalise 1/x: 'x' is no list of numbers"),
+        ([*MODEL, "--data", "digits", "--sigma", "0"], "--sigma 0: '0' is not a positive number"),
+        ([*MODEL, "--data", "digits", "--sigma", " "], "--sigma  : '' is not a positive number"),
+        ([*MODEL, "--data", "digits", "--gate", "90"], "--gate 90.0: is no share; a number above 0 and at most 1, for example 0.9"),
+        (["there.yaml"], "there.yaml: is there already; name another file, or add --force"),
+        (["no/such.yaml"], "no/such.yaml: its folder does not exist"),
+    ],
+)
+def test_refused_with_a_line(options: list[str], says: str, tmp_path: Path, run_cli: RunCli) -> None:
+    (tmp_path / "x.txt").touch()
+    (tmp_path / "there.yaml").write_text("mine")
+    code, out, err = run_cli("init", *options)
+    assert (code, out) == (2, "")
+    assert says in err
+    assert err.count("\n") == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["there.yaml", "x.txt"]
+    assert (tmp_path / "there.yaml").read_text() == "mine"
+
+
+def test_force_replaces(tmp_path: Path, run_cli: RunCli) -> None:
+    (tmp_path / "robaudit.yaml").write_text("mine")
+    assert run_cli("init", *MODEL, "--data", "digits", "--force", "--no-check").code == 0
+    assert load_spec(tmp_path / "robaudit.yaml").dataset.kind == "digits"
+
+
+def test_kinds_of_data(tmp_path: Path) -> None:
+    (tmp_path / "folders" / "cat").mkdir(parents=True)
+    Image.new("RGB", (8, 8)).save(tmp_path / "folders" / "cat" / "1.png")
+    for name in ("a.npz", "m.csv"):
+        (tmp_path / name).touch()
+
+    def section(text: str, **more: Any) -> dict[str, Any]:
+        return dataset_section(text, tmp_path, **{"resize": None, "crop": None, "channels": None, "limit": 9, **more})
+
+    assert section("a.npz", resize=3) == {"kind": "npz", "path": "a.npz", "limit": 9}
+    assert section("m.csv", channels=1) == {"kind": "manifest", "path": "m.csv", "channels": 1, "sample": {"size": 9}}
+    assert section("folders", resize=32, crop=24) == {"kind": "images", "path": "folders", "resize": 32, "crop": 24, "sample": {"size": 9}}
+    assert section("torchvision:CIFAR10") == {"kind": "torchvision", "name": "CIFAR10", "root": "data", "limit": 9}
+
+
+def test_normalisations() -> None:
+    assert normalisation("Fashion-MNIST") == ((0.2860,), (0.3530,))
+    assert normalisation("0.4,0.5,0.6/0.25") == ((0.4, 0.5, 0.6), (0.25,))
+    with pytest.raises(SpecError, match="neither a name nor mean/std"):
+        normalisation("0.4")
+
+
+@given(path=st.text(min_size=1), names=st.lists(st.text(), max_size=3))
+def test_any_text_stays_text(path: str, names: list[str]) -> None:
+    answers = Answers(model_section(path, None, "none"), {"kind": "npz", "path": path, "class_names": names}, levels("0.1"), 5, 0.9)
+    text = spec_text(answers)
+    if "\x7f" in text or any(ord(c) > 0x7E and not c.isprintable() for c in text) or any(0xD800 <= ord(c) <= 0xDFFF for c in text):
+        return  # YAML takes no such characters: the spec is refused when it is read
+    found = yaml.safe_load(text)
+    assert found["model"]["path"] == path
+    assert found["dataset"]["class_names"] == names

@@ -1,0 +1,78 @@
+"""What there is stands in the docs: commands, options, estimators and their options, keys of the spec, quantities of gates."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from robaudit.gates.quantities import QUANTITIES
+from robaudit.spec_schema import spec_schema
+from tests import commands
+from tests.estimators.tools import installed_estimators
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+
+
+def words(*names: str) -> set[str]:
+    """Everything in backquotes in these pages, taken apart into words."""
+    text = "\n".join((ROOT / name).read_text(encoding="utf-8") for name in names)
+    quoted = re.findall(r"```.*?```|`[^`\n]+`", text, re.DOTALL)
+    return {word for piece in quoted for word in re.findall(r"[A-Za-z_][\w.-]*", piece)}
+
+
+def test_the_page_of_commands_is_what_the_program_says() -> None:
+    assert commands.PATH.read_text(encoding="utf-8") == commands.text(), "python -m tests.commands writes it"
+
+
+@pytest.mark.parametrize("name", commands.commands())
+def test_every_command_has_help_an_example_and_a_word_in_the_readme(name: str) -> None:
+    function = commands.commands()[name]
+    known = {flag for one in commands.parameters(function) for flag in one.flags}
+    example = " ".join(commands.about(function).partition("Example:")[2].split())
+    assert example.startswith(f"robaudit {name}")
+    assert set(re.findall(r"(?<=\s)--[\w-]+", example)) <= known
+    assert all(one.help for one in commands.parameters(function))
+    assert f"robaudit {name}" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def keys(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Iterator[str]:
+    """The names of all properties below."""
+    for name, inner in schema.get("properties", {}).items():
+        yield name
+        yield from keys(inner, definitions)
+    for inner in (schema.get("items"), *schema.get("anyOf", ()), *schema.get("oneOf", ()), *schema.get("prefixItems", ())):
+        if isinstance(inner, Mapping):
+            yield from keys(inner, definitions)
+    if "$ref" in schema:
+        yield from keys(definitions[schema["$ref"].rpartition("/")[2]], definitions)
+
+
+def test_every_key_of_the_spec() -> None:
+    schema = spec_schema({})
+    ours = set(keys(schema, schema.get("$defs", {})))
+    assert {"model", "sigma", "gates", "labels_key"} <= ours
+    assert ours - words("docs/spec.md") == set()
+
+
+def test_every_estimator_and_option() -> None:
+    table = words("docs/spec.md")
+    for name, cls in installed_estimators().items():
+        if cls.__module__.startswith("robaudit."):
+            assert name in words("README.md")
+            assert any(name in (DOCS / f"{page}.md").read_text(encoding="utf-8") for page in ("estimators", "rare_failures", "validate"))
+            assert {name, *cls.model_fields} - table == set()
+
+
+def test_every_quantity_of_a_gate() -> None:
+    assert set(QUANTITIES) - words("docs/gates.md") == set()
+
+
+def test_links_lead_somewhere() -> None:
+    for page in (ROOT / "README.md", ROOT / "configs" / "README.md", *DOCS.glob("*.md")):
+        for target in re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8")):
+            assert "://" in target or (page.parent / target).exists(), f"{page.name}: {target}"
