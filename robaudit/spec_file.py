@@ -73,7 +73,23 @@ def load_spec(
     Raises:
         SpecError: the file is missing, is no YAML, or says no valid audit; the line is named.
     """
-    text = _read(path)
+    return parse_spec(_read(path), path, settings=settings, sigmas=sigmas, estimators=estimators, overrides=overrides)
+
+
+def parse_spec(
+    text: str,
+    path: Path,
+    *,
+    settings: Sequence[str] = (),
+    sigmas: Sequence[str] = (),
+    estimators: Sequence[str] = (),
+    overrides: Mapping[Location, Any] | None = None,
+) -> AuditSpec:
+    """As :func:`load_spec`, from the text of a file that stands, or would stand, at ``path``.
+
+    Raises:
+        SpecError: it is no YAML, or says no valid audit.
+    """
     raw, lines = _parse(text, str(path))
     for location, value in (overrides or {}).items():
         put(raw, *_within_sample(raw, location, value))

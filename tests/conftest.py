@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from robaudit.cli import main
 
@@ -17,7 +17,10 @@ from robaudit.cli import main
 def pytest_configure() -> None:
     """One thread for each process: the tests' networks are tiny, and threads that wait for a busy core cost more than they bring."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    settings.register_profile("ci", derandomize=True)
+    slow = [HealthCheck.too_slow]  # the first text of a process takes seconds on a busy machine: no fault of a test
+    settings.register_profile("ci", derandomize=True, suppress_health_check=slow)
+    settings.register_profile("here", suppress_health_check=slow)
+    settings.load_profile("here")
     if os.environ.get("CI"):  # the same examples every time: a change is judged by itself; other runs go on searching
         settings.load_profile("ci")
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from typing import Any, NoReturn
 
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _GOES_ON = "; the finished parts are on disk: the same command goes on from there"
 
 
@@ -28,6 +30,7 @@ def _main() -> NoReturn:
 
     from robaudit.cli.app import app
     from robaudit.cli.ending import TERMINATED
+    from robaudit.cli.unread import nowhere
     from robaudit.errors import RobauditError
 
     try:
@@ -48,6 +51,9 @@ def _main() -> NoReturn:
     except OSError as error:
         if error.filename is not None and not os.environ.get("ROBAUDIT_TRACEBACK"):
             _fail(f"error: {error.filename}: {error.strerror}", 2)
+        if error.errno in _FULL:  # files of ours are named: this is what is printed
+            nowhere()
+            _fail(f"error: standard output: {error.strerror}", 2)
         _internal(error)
     except Exception as error:  # noqa: BLE001  reported in one line: usage, or a bug of ours
         if hasattr(error, "format_message"):  # a usage error of the argument parser

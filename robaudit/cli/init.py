@@ -17,7 +17,7 @@ _SIGMA, _NORMALISE = "0.02,0.05", "none"
 
 
 def init(
-    spec: Annotated[Path, typer.Argument(metavar="SPEC.yaml", help="The file to write.")] = Path("robaudit.yaml"),
+    spec: Annotated[Path, typer.Argument(metavar="SPEC.yaml", help="The file to write.")] = Path("audit.yaml"),
     model: Annotated[str | None, typer.Option(metavar="FILE", help="The trained model: .pt, .pt2, .safetensors or .onnx.")] = None,
     architecture: Annotated[
         str | None, typer.Option(metavar="NAME", help="Of a .safetensors file or state dict: torchvision:resnet18, robaudit:cifar_resnet.")
@@ -50,7 +50,8 @@ def init(
 
     Example: robaudit init --model model.pt --data test.npz --normalise cifar10 --gate 0.9
     """
-    from robaudit.files import write_atomically
+    from robaudit.files import expanded, write_atomically
+    from robaudit.spec_file import parse_spec
     from robaudit.starting.answers import Answers, dataset_section, levels, model_section
     from robaudit.starting.text import spec_text
 
@@ -62,12 +63,16 @@ def init(
     base = spec.absolute().parent
 
     def known_file(text: str) -> str:
-        if not (base / Path(text).expanduser()).is_file():
+        text = str(expanded(text))
+        if not (base / text).is_file():
             raise SpecError(f"--model {text}", "there is no such file", "give the path of the trained model, from the spec's folder")
         return text
 
     def known_data(text: str) -> dict[str, object]:
-        return dataset_section(text, base, resize=resize, crop=crop, channels=channels, limit=limit)
+        found = dataset_section(text, base, resize=resize, crop=crop, channels=channels, limit=limit)
+        if "sample" in found and _images(found, base) <= limit:
+            del found["sample"]  # all of them
+        return found
 
     path = _answer("Trained model (file)", model, None, known_file, asking, "--model")
     if architecture is None and _needs_architecture(base / path):
@@ -86,7 +91,9 @@ def init(
         gate = _answer("Least mean robustness a CI run must have (empty: no gate)", None, "", _share, asking, "--gate")
     elif gate is not None:
         _share(str(gate))
-    write_atomically(spec, spec_text(Answers(section, dataset, chosen, samples, gate)).encode())
+    text = spec_text(Answers(section, dataset, chosen, samples, gate))
+    parse_spec(text, spec)  # whatever an answer was: a spec that cannot be read is not written
+    write_atomically(spec, text.encode())
     typer.echo(f"{spec} is written", err=True)
     if not no_check:
         _check(spec, trust=trust)
@@ -113,6 +120,21 @@ def _answer(question: str, given: str | None, default: str | None, read: Callabl
             return read(typer.prompt(question, default=default, err=True, show_default=bool(default)))
         except SpecError as error:
             typer.echo(f"{error.what}; {error.remedy}", err=True)
+
+
+def _images(section: dict[str, object], base: Path) -> int:
+    """How many images the data set has: a subset may not be larger.
+
+    Raises:
+        DataError: it cannot be read.
+    """
+    from pydantic import TypeAdapter
+
+    from robaudit.datasets import open_dataset
+    from robaudit.spec_datasets import DatasetSpec
+
+    whole = {key: value for key, value in section.items() if key != "sample"}
+    return len(open_dataset(TypeAdapter(DatasetSpec).validate_python(whole), base_dir=base, trust=False))
 
 
 def _share(text: str) -> float | None:

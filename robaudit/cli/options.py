@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
@@ -70,12 +71,43 @@ def write_texts(path: Path, texts: Iterable[str]) -> None:
     Raises:
         RobauditError: it cannot be written; an old file is untouched.
     """
-    from robaudit.files import writing
+    write_pieces(path, (text.encode() for text in texts))
 
+
+def check_output(path: Path) -> None:
+    """Refuse a file of ``-o`` that cannot be one, before any work is done for it.
+
+    Raises:
+        RobauditError: it is a folder, or in none.
+    """
     if path.is_dir():
         raise RobauditError(str(path), "is a folder", "name a file")
     if not path.absolute().parent.is_dir():
         raise RobauditError(str(path), "its folder does not exist", "make it first, or name another file")
-    with writing(path) as sink:
-        for text in texts:
-            sink.write(text.encode())
+
+
+def write_pieces(path: Path, pieces: Iterable[bytes]) -> None:
+    """Write to the file of ``-o``, as a whole or not at all; into a pipe or a device, which are not replaced, as the pieces come.
+
+    Raises:
+        RobauditError: it cannot be written; an old file is untouched.
+    """
+    from robaudit.files import writing
+
+    check_output(path)
+    if path.exists() and not path.is_file():
+        try:
+            with path.open("wb") as device:
+                for piece in pieces:
+                    device.write(piece)
+        except BrokenPipeError:
+            return  # its reader has seen enough
+        except OSError as error:
+            raise RobauditError(str(path), f"cannot be written: {error.strerror or error}", "name another file") from error
+        return
+    target = path.resolve() if path.is_symlink() else path
+    if target.exists() and not os.access(target, os.W_OK):
+        raise RobauditError(str(path), "is write-protected", "name another file")
+    with writing(target) as sink:
+        for piece in pieces:
+            sink.write(piece)

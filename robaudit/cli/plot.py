@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from robaudit.cli.options import EstimatorFilter, RunArgument, SigmaFilter, sigmas
-from robaudit.errors import RobauditError, SpecError
+from robaudit.cli.options import EstimatorFilter, RunArgument, SigmaFilter, check_output, sigmas, write_pieces
+from robaudit.errors import SpecError
 
 
 class Kind(StrEnum):
@@ -57,11 +57,7 @@ def plot(
         raise SpecError("--max-images", f"means nothing to --kind {kind.value}", "use it with flagged")
     if threshold is not None and not math.isfinite(threshold):
         raise SpecError(f"--threshold {threshold}", "is not a number to compare with", "for example 0.5")
-    if output.is_dir():
-        raise RobauditError(str(output), "is a folder", "name a file")
-    if not output.absolute().parent.is_dir():
-        raise RobauditError(str(output), "its folder does not exist", "make it first, or name another file")
-    from robaudit.files import write_atomically
+    check_output(output)
     from robaudit.pictures import can_draw
 
     can_draw(required=True, where=f"-o {output}")
@@ -69,4 +65,4 @@ def plot(
     from robaudit.runs import read_run
 
     choice = Choice(tuple(estimator or ()), tuple(sigmas(sigma)), threshold, 12 if max_images is None else max_images, trust)
-    write_atomically(output, picture(kind.value, read_run(run), ending[1:], choice, width=width))
+    write_pieces(output, [picture(kind.value, read_run(run), ending[1:], choice, width=width)])

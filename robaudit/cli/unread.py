@@ -14,14 +14,15 @@ def unread_is_no_end() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:
-        _nowhere()
+        nowhere()
     except SystemExit as exit_:  # rich's way to say the same
         if not isinstance(exit_.__context__, BrokenPipeError):
             raise
-        _nowhere()
+        nowhere()
 
 
-def _nowhere() -> None:
+def nowhere() -> None:
+    """Let what is still to be printed go nowhere."""
     with contextlib.suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
         os.dup2(nowhere, sys.stdout.fileno())

@@ -10,6 +10,7 @@ from robaudit.gates.result import Decision, Verdict, overall
 from robaudit.text import printable
 
 _FEWEST, _MOST = 4, 25
+_PLAIN = 1e15  # larger numbers have no four decimals
 
 
 def lines(decisions: Sequence[Decision], inconclusive: Verdict = "inconclusive") -> list[tuple[Verdict, str]]:
@@ -33,8 +34,8 @@ def numbers(decision: Decision) -> str:
 
 def number(value: float, threshold: float, rounding: str) -> str:
     """Four decimals, and more as long as rounding would move it onto or across the threshold."""
-    if not math.isfinite(value):
-        return str(value)
+    if not math.isfinite(value) or abs(value) >= _PLAIN:
+        return repr(value)
     exact, limit = Decimal(repr(value)), Decimal(repr(threshold))
     for digits in range(_FEWEST, _MOST):
         rounded = exact.quantize(Decimal(1).scaleb(-digits), rounding=rounding)

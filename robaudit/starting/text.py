@@ -19,7 +19,7 @@ def spec_text(answers: Answers) -> str:
     lines += ["noise:", f"  sigma: [{', '.join(answers.sigma)}]   # standard deviation on pixels in [0, 1]"]
     lines += ["estimators:", f"  - mc: {{samples: {answers.samples}}}   # noisy copies of each image"]
     if answers.least is not None:
-        gates = [f"mean(sigma={sigma}) >= {answers.least:g}" for sigma in answers.sigma]
+        gates = [f"mean(sigma={sigma}) >= {answers.least!r}" for sigma in answers.sigma]
         lines += ["gates:   # what robaudit gate asks of a run", *(f"  - {_value(gate)}" for gate in gates)]
     else:
         lines += ["# gates:   # what robaudit gate asks of a run", f'#   - "mean(sigma={answers.sigma[0]}) >= 0.9"']
@@ -27,4 +27,5 @@ def spec_text(answers: Answers) -> str:
 
 
 def _value(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    text = json.dumps(value, ensure_ascii=False)
+    return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in text)

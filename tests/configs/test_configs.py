@@ -152,13 +152,21 @@ def test_the_shell_script(least: str, code: int, tmp_path: Path, monkeypatch: py
 
 
 def test_the_shell_script_gives_the_code_of_a_mistake(tmp_path: Path) -> None:
+    """Never 1, which is that of a failed gate; and what an earlier run has left is not shown as this one's."""
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    done = subprocess.run(
-        ["sh", str(CONFIGS / "ci" / "gate.sh"), "no.yaml"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 2
-    assert "no.yaml" in done.stderr
-    assert not (tmp_path / "audit" / "junit.xml").exists()
+
+    def gate(*args: str) -> subprocess.CompletedProcess[str]:
+        command = ["sh", str(CONFIGS / "ci" / "gate.sh"), *args]
+        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+
+    (tmp_path / "audit").mkdir()
+    (tmp_path / "audit" / "junit.xml").write_text("of an earlier run")
+    (tmp_path / "file").touch()
+    for args, says in (([], "usage"), (["no.yaml"], "no.yaml"), (["no.yaml", "file"], "file"), (["no.yaml", "-x"], "no.yaml")):
+        done = gate(*args)
+        assert done.returncode == 2
+        assert says in done.stderr
+    assert list((tmp_path / "audit").iterdir()) == []
 
 
 def test_the_workflow_names_commands_that_there_are(run_cli: RunCli) -> None:
