@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-import pickle
 import shutil
 import subprocess
 import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -21,9 +18,10 @@ import yaml
 from PIL import Image
 from safetensors.torch import save_file
 from torch import Tensor, nn
-from torchvision import datasets, models
+from torchvision import models
 
 from tests.conftest import RunCli
+from tests.datasets.cifar10 import write_cifar10
 from tests.specs import read_info, save_npz
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
@@ -53,21 +51,8 @@ def torchscript(path: Path) -> None:
 
 def cifar10(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     torchscript(folder / "model.pt")
-    base = folder / "data" / "cifar-10-batches-py"
-    base.mkdir(parents=True)
-    images = RNG.integers(0, 256, (12, 3 * 32 * 32), dtype=np.uint8)
-    contents: dict[str, Any] = {
-        "test_batch": {"data": images, "labels": [i % 10 for i in range(12)]},
-        "batches.meta": {"label_names": list("abcdefghij")},
-    }
-    sums = {}
-    for name, content in contents.items():
-        data = pickle.dumps(content)
-        (base / name).write_bytes(data)
-        sums[name] = hashlib.md5(data, usedforsecurity=False).hexdigest()
-    monkeypatch.setattr(datasets.CIFAR10, "train_list", [])
-    monkeypatch.setattr(datasets.CIFAR10, "test_list", [["test_batch", sums["test_batch"]]])
-    monkeypatch.setattr(datasets.CIFAR10, "meta", {"filename": "batches.meta", "key": "label_names", "md5": sums["batches.meta"]})
+    images = RNG.integers(0, 256, (12, 3, 32, 32), dtype=np.uint8)
+    write_cifar10(folder / "data", images, [i % 10 for i in range(12)], monkeypatch)
 
 
 def imagenet(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import pickle
 import struct
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from robaudit.datasets import open_dataset
 from robaudit.datasets.base import Dataset
 from robaudit.errors import DataError, SampleError
 from robaudit.spec_datasets import TorchvisionSpec
+from tests.datasets.cifar10 import NAMES, write_cifar10
 
 RNG = np.random.default_rng(5)
 
@@ -70,23 +70,10 @@ def test_pixel_options(tmp_path: Path) -> None:
 
 
 def test_cifar10(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    base = tmp_path / "files" / "cifar-10-batches-py"
-    base.mkdir(parents=True)
     images = RNG.integers(0, 256, (4, 3, 32, 32), dtype=np.uint8)
-    contents: dict[str, Any] = {
-        "test_batch": {"data": images.reshape(4, -1), "labels": [6, 0, 9, 3]},
-        "batches.meta": {"label_names": list("abcdefghij")},
-    }
-    sums = {}
-    for name, content in contents.items():
-        data = pickle.dumps(content)
-        (base / name).write_bytes(data)
-        sums[name] = hashlib.md5(data, usedforsecurity=False).hexdigest()
-    monkeypatch.setattr(datasets.CIFAR10, "train_list", [])
-    monkeypatch.setattr(datasets.CIFAR10, "test_list", [["test_batch", sums["test_batch"]]])
-    monkeypatch.setattr(datasets.CIFAR10, "meta", {"filename": "batches.meta", "key": "label_names", "md5": sums["batches.meta"]})
+    base = write_cifar10(tmp_path / "files", images, [6, 0, 9, 3], monkeypatch)
     dataset = opened(tmp_path, "CIFAR10")
-    assert dataset.class_names == tuple("abcdefghij")
+    assert dataset.class_names == NAMES
     assert dataset[2].label == 9
     assert dataset[2].pixels.equal(torch.from_numpy(images[2]).double() / 255)
     (base / "test_batch").write_bytes(b"damaged")
