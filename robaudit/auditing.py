@@ -22,6 +22,7 @@ from robaudit.deterministic import deterministic
 from robaudit.errors import ModelError, NothingLeftError, RunError
 from robaudit.estimators.engine import Engine
 from robaudit.finish import finish
+from robaudit.gates.record import refuse_other_gates
 from robaudit.ledger import Ledger
 from robaudit.locks import Lock, locked
 from robaudit.loop import Loop, OnError
@@ -188,6 +189,8 @@ def _carry_out(
     spec, samples, tasks, engine = ready.spec, ready.samples, ready.tasks, ready.engine
     if (folder.info() if folder.exists else None) != old:
         raise RunError(str(folder.path), "was changed by another robaudit while this one was starting", "give the command again")
+    if old is not None:
+        refuse_other_gates(folder.path, old, spec.gates)
     folder.clean()
     ledger = Ledger(samples, tasks)
     folder.parts.guard = lock.check
@@ -219,6 +222,8 @@ def _carry_out(
             ledger.settle()
             finish(folder, info, results(samples, tasks, ledger, folder.parts), tasks, ledger.seconds)
             return
+    if old is not None and list(spec.gates) != list(old["spec"].get("gates", ())):  # they change nothing that was computed
+        folder.write_info({**old, "spec": {**old["spec"], "gates": list(spec.gates)}})
     ears.note(f"{folder.path}: this run is complete; nothing was recomputed")
 
 

@@ -110,5 +110,4 @@ def estimate(
 
         print_run(run)
     if (many := len(asked.gates)) and not quiet:
-        other = "" if run.info["spec"].get("gates") == list(asked.gates) else f" --spec {spec}"  # a run that was complete keeps its own
-        messages().print(f"the spec has {many} gate{'s' * (many > 1)}: robaudit gate {run.path}{other} decides them", markup=False)
+        messages().print(f"the spec has {many} gate{'s' * (many > 1)}: robaudit gate {run.path} decides them", markup=False)

@@ -71,29 +71,35 @@ def gate(
     """
     from robaudit.cli.console import messages
     from robaudit.gates.decide import decide
-    from robaudit.gates.looks import confidence_of_looks
+    from robaudit.gates.own import own_gates
+    from robaudit.gates.record import confidence_of
     from robaudit.gates.sources import find_rules
     from robaudit.runs import read_run
 
     opened = read_run(run)
-    rules = find_rules(gates or (), spec=spec, pyproject=pyproject, own=opened.info["spec"].get("gates", ()), owner=f"the spec of {run}")
-    wanted = confidence or rules.confidence
-    looks = confidence_of_looks(run) if wanted is None else None
+    own = own_gates(opened)
+    rules = find_rules(gates or (), spec=spec, pyproject=pyproject, own=own.texts, owner=own.where)
+    each = confidence_of(own.looks, confidence, rules.confidence)
     decisions = decide(
         opened,
         rules.gates,
         population=population or bool(rules.population),
-        point=point or bool(rules.point),
-        confidence=wanted or looks or 0.95,
+        point=point or bool(rules.point) or (rules.where == own.where and own.point),
+        confidence=each,
     )
     if rules.where != "the command line":
         messages().print(f"gates of {printable(rules.where)}", markup=False)
-    if looks is not None:
+    if own.looks is not None and confidence is None:
         messages().print(
-            f"this run was sampled until gates were decided: each look, and so every gate, is at {100 * looks:g} %", markup=False
+            f"this run was sampled until gates were decided: each look, and so every gate, is at {100 * each:g} %", markup=False
         )
     if skipped := opened.info["totals"]["skipped"]:
         messages().print(f"{skipped} samples were skipped: the gates say nothing about them", markup=False)
+    if any(one.more is not None and one.covers == "these images" for one in decisions):
+        messages().print(
+            "looking again after more draws is one more chance to be wrong: robaudit estimate --until-decided looks again without cheating",
+            markup=False,
+        )
     counts: Verdict = inconclusive.value if inconclusive is not None else rules.inconclusive or "inconclusive"
     raise typer.Exit(report(decisions, counts, format_, output, opened))
 

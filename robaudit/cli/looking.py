@@ -52,22 +52,27 @@ def decide_by_sampling(spec: AuditSpec, out: Path | None, audit: Callable[[Audit
     from robaudit.gates.beforehand import refuse_impossible
     from robaudit.gates.decide import check_confidence, decide
     from robaudit.gates.looks import most_draws, sample_until_decided, with_draws
+    from robaudit.gates.record import confidence_of, read_looks
     from robaudit.gates.sources import parsed
     from robaudit.resume import default_out
 
     gates = parsed(asked.gates, "--gate") if asked.gates else parsed(spec.gates, "gates")
     if not gates:
         raise SpecError("--until-decided", "the spec has no gates", 'add --gate "mean >= 0.9", or gates: [mean >= 0.9] to the spec')
-    confidence = asked.confidence or 0.95
+    confidence = 0.95 if asked.confidence is None else asked.confidence
     check_confidence(confidence)
     refuse_impossible(spec, gates, point=asked.point)
     most = most_draws(spec, asked.max_samples)
     if asked.max_samples is not None and not most:
         raise SpecError("--max-samples", "the spec has no mc with a fixed number of samples", "leave it out")
+    if asked.max_samples is not None and asked.max_samples > (all_of := most_draws(spec)):
+        what = f"{asked.max_samples:,} is more than the {all_of:,} samples of the spec's mc"
+        raise SpecError("--max-samples", what, f"add --set mc.samples={asked.max_samples}")
     folder = out if out is not None else default_out(spec).with_name(default_out(spec).name + "-gated")
     if asked.population or not most:  # draws do not add images
         run = audit(with_draws(spec, most) if most else spec, folder)
-        decisions = decide(run, gates, population=asked.population, point=asked.point, confidence=confidence)
+        each = confidence_of(read_looks(run.path, run.info), asked.confidence, None)
+        decisions = decide(run, gates, population=asked.population, point=asked.point, confidence=each)
     else:
 
         def told(look: Look, most: int) -> None:

@@ -63,6 +63,11 @@ class Evidence:
         return len(self.columns) + self.columns.not_finite
 
     @property
+    def without_class(self) -> int:
+        """Rows of no known class."""
+        return self.classes.count(_NO_CLASS) + self.unknown[_NO_CLASS]
+
+    @property
     def draws(self) -> int:
         """Noisy copies of an image, on average: forward passes less the clean one."""
         return max(1, round(self.forwards / self.size) - 1)

@@ -11,10 +11,18 @@ from robaudit.errors import SpecError
 from robaudit.gates.evidence import Evidence
 from robaudit.gates.grammar import Gate
 from robaudit.gates.images import Images, normal_scale
-from robaudit.gates.population import accuracy_population, classes_population, mean_population, quantile_population, share_population
+from robaudit.gates.population import (
+    accuracy_population,
+    imagined,
+    mean_method,
+    mean_now,
+    mean_population,
+    quantile_population,
+    share_population,
+)
 from robaudit.gates.quantities import OF_CLASSES
 from robaudit.gates.result import ClassPart
-from robaudit.gates.these import Ends, classes_these, mean_these, quantile_these, share_these, widened
+from robaudit.gates.these import Ends, classes_these, each_class, mean_these, quantile_these, share_these, widened
 from robaudit.numerics.intervals import clopper_pearson, pooled_measurement_interval
 from robaudit.summary.groups import QuantityLike
 
@@ -68,24 +76,27 @@ def measure(
         parts = found.by_class(better)
         if len(parts) < 1 + (gate.quantity == "class_gap"):
             raise SpecError(f"gate {str(gate)!r}", f"the run has images of {len(parts)} classes", "a gap needs images of two")
-        interval = classes_population if population else classes_these
+        each = each_class(confidence, len(parts))
+        now = [mean_now(one, each) for one in parts.values()] if population else []
 
         def all_ends(factor: float) -> list[Ends]:
-            return interval([grown(one, factor) for one in parts.values()], confidence)
+            if population:
+                return [imagined(one.with_images(factor), ends) for one, ends in zip(parts.values(), now, strict=True)]
+            return classes_these([one.with_draws(factor) for one in parts.values()], confidence)
 
         means = [float(one.values.mean()) if len(one.values) else np.nan for one in parts.values()]
         combine = _gap if gate.quantity == "class_gap" else lambda ends: _turned(_worst(ends), sign)
         known = [mean for mean in means if not np.isnan(mean)] or [np.nan]
         value = max(known) - min(known) if gate.quantity == "class_gap" else sign * min(known)
         classes = _class_parts(parts, means, all_ends(1.0), sign, names, bounded=bounded)
-        method = f"{len(parts)} classes at once, {_mean_method(images, population=population)}"
+        method = f"{len(parts)} classes at once, {_mean_method(images, each, population=population)}"
         return Measured(value, lambda factor: combine(all_ends(factor)), method, draws, classes, bounded)
     if gate.quantity == "mean":
         of_mean = mean_population if population else mean_these
         return Measured(
             float(images.values.mean()),
             lambda factor: of_mean(grown(images, factor), confidence),
-            _mean_method(images, population=population),
+            _mean_method(images, confidence, population=population),
             draws,
             bounded=bounded,
         )
@@ -126,7 +137,8 @@ def _noisy_accuracy(found: Evidence, confidence: float, *, population: bool) -> 
     value = float(shares.mean())
     images = Images(shares, shares, shares, 0.0, 1.0, unknown=found.columns.not_finite)
     if population:
-        return Measured(value, lambda n: mean_population(images.with_images(n), confidence), "Student's t over images", found.draws)
+        method = mean_method(images, confidence)
+        return Measured(value, lambda n: mean_population(images.with_images(n), confidence), method, found.draws)
     if np.all(draws == draws[0]) and np.all(draws == worth):
         alike = replace(images, draws=int(draws[0]))
         return Measured(value, lambda n: mean_these(alike.with_draws(n), confidence), "pooled Clopper-Pearson", int(draws[0]))
@@ -139,9 +151,9 @@ def _noisy_accuracy(found: Evidence, confidence: float, *, population: bool) -> 
     return Measured(value, ends, "MOVER", round(float(draws.mean())))
 
 
-def _mean_method(images: Images, *, population: bool) -> str:
+def _mean_method(images: Images, confidence: float, *, population: bool) -> str:
     if population:
-        return "Student's t over images" + (" of their interval ends" if images.adaptive else "")
+        return mean_method(images, confidence)
     return "pooled Clopper-Pearson" if images.draws is not None else "mean of intervals" if images.adaptive else "MOVER"
 
 
@@ -150,8 +162,13 @@ def _worst(ends: Sequence[Ends]) -> Ends:
 
 
 def _gap(ends: Sequence[Ends]) -> Ends:
+    """The largest difference of two classes: no class is set against itself."""
     lowers, uppers = [lower for lower, _ in ends], [upper for _, upper in ends]
-    return max(0.0, max(lowers) - min(uppers)), max(uppers) - min(lowers)
+    highest, lowest = int(np.argmax(uppers)), int(np.argmin(lowers))
+    upper = max(
+        uppers[highest] - min(lowers[:highest] + lowers[highest + 1 :]), max(uppers[:lowest] + uppers[lowest + 1 :]) - lowers[lowest]
+    )
+    return max(0.0, max(lowers) - min(uppers)), upper
 
 
 def _turned(ends: Ends, sign: float) -> Ends:

@@ -80,7 +80,7 @@ class Side:
                 first = r
                 if rank - s + 1 < min(plain, self._misses_from(r - 1, rank, bounds, level)):
                     break
-        return float(self.ends[first - 1]) if rank - plain + 1 >= 1 else -math.inf
+        return max(self._surely(rank, alpha), float(self.ends[first - 1]) if rank - plain + 1 >= 1 else -math.inf)
 
     def above(self, t: float, alpha: float, *, itself: bool = False) -> int:
         """More true values are above t (or are t ``itself``) than this with a chance of at least 1 - alpha.
@@ -107,8 +107,17 @@ class Side:
         if self.counts is None:
             return None
         votes, images = np.unique(self.counts[self.unknown :], return_counts=True)
-        each = 1.0 - 2.0 * alpha * _FOR_BOUNDS / len(self.ends)
-        return clopper_pearson(votes, np.full_like(votes, self.draws), each)[1], images
+        return clopper_pearson(votes, np.full_like(votes, self.draws), self._together(alpha))[1], images
+
+    def _surely(self, rank: int, alpha: float) -> float:
+        """What the ``rank``-th smallest true value is above when all true shares lie within their bounds; -inf where nothing is."""
+        if self.counts is None or rank <= self.unknown:
+            return -math.inf
+        return float(clopper_pearson(self.counts[rank - 1], self.draws, self._together(alpha))[0]) - self.shift
+
+    def _together(self, alpha: float) -> float:
+        """The confidence at which the bounds of all images hold together, for the part of the error that is spent on them."""
+        return 1.0 - alpha * _FOR_BOUNDS / len(self.ends)
 
     def _needed(self, share: float, enough: float, *, itself: bool) -> float:
         """The fewest votes whose end is above a share (or is it, ``itself``); so many are ``enough``."""

@@ -7,31 +7,59 @@ else is assumed of quantiles and shares: they hold for every distribution and ev
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
+from robaudit.gates.bets import betting_interval
 from robaudit.gates.images import Floats, Images
 from robaudit.gates.these import Ends, widened
 from robaudit.numerics.intervals import clopper_pearson, mean_interval, quantile_ranks
 
 _MANY = 2**12
+_SMALL = 0.01  # errors at which Student's t no longer holds
 
 
 def mean_population(images: Images, confidence: float) -> Ends:
-    """The mean over images of this kind: :func:`robaudit.numerics.intervals.mean_interval` of the values, whose spread holds the
-    measurement error; where images stopped by themselves, of their lower ends below and of their upper ends above. An image that is
-    only bounded on one side bounds the mean on that side only. Imagined further images: nearer by 1/sqrt."""
+    """The mean over images of this kind, by the spread of the values, which holds the measurement error; where images stopped by
+    themselves, of their lower ends below and of their upper ends above.
+
+    Student's t (:func:`robaudit.numerics.intervals.mean_interval`); where the error is below 1 %, bets
+    (:func:`robaudit.gates.bets.betting_interval`), because there t misses more often than it says. A range without an end leaves that
+    end open: a rare image that was not drawn may carry the mean. So does an image that is only bounded on one side.
+    """
+    return imagined(images, mean_now(images, confidence))
+
+
+def mean_now(images: Images, confidence: float) -> Ends:
+    """The interval of :func:`mean_population` of the images with a value alone, for :func:`imagined`."""
     low, high = images.low, images.high
     if not len(images.values):
         return low, high
-    mean = float(images.values.mean())
     below = images.lowers.clip(low, high) if images.adaptive else images.values
     above = images.uppers.clip(low, high) if images.adaptive else images.values
-    lower = low if np.isneginf(images.lowers.min()) else mean_interval(below, low, high, confidence)[0]
-    upper = high if np.isposinf(images.uppers.max()) else mean_interval(above, low, high, confidence)[1]
-    near = images.repeats**-0.5
-    return widened(images, (mean - (mean - lower) * near, mean + (upper - mean) * near))
+    interval = betting_interval if _by_bets(images, confidence) else mean_interval
+    lower = low if np.isneginf(low) or np.isneginf(images.lowers.min()) else interval(below, low, high, confidence)[0]
+    upper = high if np.isposinf(high) or np.isposinf(images.uppers.max()) else interval(above, low, high, confidence)[1]
+    return lower, upper
+
+
+def _by_bets(images: Images, confidence: float) -> bool:
+    return 1.0 - confidence < _SMALL and bool(np.isfinite(images.low) and np.isfinite(images.high))
+
+
+def mean_method(images: Images, confidence: float) -> str:
+    """How :func:`mean_population` goes about it, in a few words."""
+    how = "bets on images" if _by_bets(images, confidence) else "Student's t over images"
+    return how + (" of their interval ends" if images.adaptive else "")
+
+
+def imagined(images: Images, ends: Ends) -> Ends:
+    """The interval of a mean with as many times as many images as are imagined: nearer by 1/sqrt; images of which nothing is known at
+    the ends of the range."""
+    if not len(images.values):
+        return ends
+    mean, near = float(images.values.mean()), images.repeats**-0.5
+    return widened(images, (mean - (mean - ends[0]) * near, mean + (ends[1] - mean) * near))
 
 
 def share_population(images: Images, t: float, confidence: float) -> Ends:
@@ -55,11 +83,6 @@ def quantile_population(images: Images, q: float, confidence: float) -> Ends:
     lower = images.low if first < 1 else _ranked(images.all_lowers, math.ceil(first / images.repeats))
     upper = images.high if last > n else _ranked(images.all_uppers, min(images.size, math.ceil(last / images.repeats)))
     return max(lower, images.low), min(upper, images.high)
-
-
-def classes_population(classes: Sequence[Images], confidence: float) -> list[Ends]:
-    """The mean of each class, all intervals at once (Bonferroni)."""
-    return [mean_population(one, 1.0 - (1.0 - confidence) / len(classes)) for one in classes]
 
 
 def accuracy_population(correct: int, judged: int, repeats: float, confidence: float) -> Ends:

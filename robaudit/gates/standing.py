@@ -4,37 +4,31 @@ from __future__ import annotations
 
 from typing import Any
 
-from robaudit.errors import RobauditError, RunError
-from robaudit.files import read_json
+from robaudit.errors import RobauditError
 from robaudit.gates.decide import decide
-from robaudit.gates.looks import RECORD
+from robaudit.gates.own import own_gates
+from robaudit.gates.record import confidence_of
 from robaudit.gates.sources import parsed
 from robaudit.runs import Run
 
-_KEYS = {"gate", "verdict", "value", "lower", "upper", "threshold", "confidence", "covers"}
-
 
 def standing(run: Run) -> tuple[tuple[dict[str, Any], ...], str]:
-    """The decisions on the gates of the run's spec as documents: those it was sampled for, if it was; else made now.
+    """The decisions on the run's own gates as documents: those of its last look, if it was sampled for them; else made now.
 
     Returns:
-        The decisions, and why there are none where the spec has gates that cannot be decided (empty otherwise).
+        The decisions, and why there are none where the run has gates that cannot be decided (empty otherwise).
 
     Raises:
-        RunError: what the run says of its gates is damaged.
+        RunError: what the run says of its looks is damaged.
     """
-    path = run.path / RECORD
-    if path.exists():
-        record = read_json(path)
-        gates = record.get("gates") if isinstance(record, dict) else None
-        if not isinstance(gates, list) or not all(isinstance(one, dict) and one.keys() >= _KEYS for one in gates):
-            raise RunError(str(path), "is not as robaudit wrote it", "delete it: the gates are decided anew")
-        if record["run"]["identity"] == run.info["identity"]:
-            return tuple(gates), ""
-    texts = run.info["spec"].get("gates", ())
-    if not texts:
+    own = own_gates(run)
+    if own.looks is not None and own.looks.run.identity == run.info["identity"]:
+        return tuple(one.model_dump() for one in own.looks.gates), ""
+    if not own.texts:
         return (), ""
     try:
-        return tuple(one.document() for one in decide(run, parsed(texts, f"the spec of {run.path}"))), ""
+        gates = parsed(own.texts, own.where)
+        decisions = decide(run, gates, point=own.point, confidence=confidence_of(own.looks, None, None))
     except RobauditError as error:
         return (), str(error)
+    return tuple(one.document() for one in decisions), ""

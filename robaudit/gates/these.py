@@ -7,7 +7,7 @@ given side with a chance of at most g (``Images.tail``), independently of the ot
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from robaudit.gates.images import Images, normal_scale
 from robaudit.gates.misses import Side
@@ -49,19 +49,40 @@ def share_these(images: Images, t: float, confidence: float) -> Ends:
 
 
 def quantile_these(images: Images, q: float, confidence: float) -> Ends:
-    """The q-quantile of these images: it lies between two order statistics, linearly, and so between the lower bound of the one and
-    the upper bound of the other (:mod:`robaudit.gates.misses`)."""
+    """The q-quantile of these images: (1 - f) x_r + f x_s of two neighbouring order statistics (s = r where the place is whole).
+
+    Each is bounded by :mod:`robaudit.gates.misses`; the error is split over the two by f, which is known beforehand, so that both
+    bounds hold together. The bound of x_s is at least that of x_r, if it is larger than it: so the result is never less than the bound
+    of x_r alone. Upper ends: the same from above.
+    """
     n, alpha = images.size, (1.0 - confidence) / 2.0
     place = (n - 1) * q
     first, last = math.floor(place + 1e-9) + 1, math.ceil(place - 1e-9) + 1
-    lower = Side.lower(images, alpha).below_rank(first, alpha)
-    upper = -Side.upper(images, alpha).below_rank(n - last + 1, alpha)
-    return max(images.low, lower), min(images.high, upper)
+    weight = min(max(place - (first - 1), 0.0), 1.0) if last > first else 0.0
+    lower = _between(images.low, weight, alpha, lambda error, far: Side.lower(images, error).below_rank(last if far else first, error))
+    upper = -_between(
+        -images.high, 1.0 - weight if last > first else 0.0, alpha,
+        lambda error, far: Side.upper(images, error).below_rank(n - (first if far else last) + 1, error),
+    )  # fmt: skip
+    return lower, upper
+
+
+def _between(floor: float, weight: float, alpha: float, bound: Callable[[float, bool], float]) -> float:
+    """A lower bound of (1 - weight) x + weight y, x <= y, from those of x (near) and y (far) at an error that is split over them;
+    none is below ``floor``."""
+    near = max(floor, bound(alpha * (1.0 - weight / 2.0), False))
+    far = bound(alpha * weight / 2.0, True) if weight > 0.0 else near
+    return near if far <= near or not math.isfinite(near) else near + weight * (far - near)
 
 
 def classes_these(classes: Sequence[Images], confidence: float) -> list[Ends]:
     """The mean of each class, all intervals at once (Bonferroni: each at 1 - a/classes)."""
-    return [mean_these(one, 1.0 - (1.0 - confidence) / len(classes)) for one in classes]
+    return [mean_these(one, each_class(confidence, len(classes))) for one in classes]
+
+
+def each_class(confidence: float, classes: int) -> float:
+    """The confidence at which the intervals of so many classes hold together with ``confidence``."""
+    return 1.0 - (1.0 - confidence) / classes
 
 
 def widened(images: Images, ends: Ends) -> Ends:

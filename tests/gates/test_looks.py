@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 
 from robaudit import load_spec
+from robaudit.files import SEAL, sealed
 from robaudit.gates.decide import decide
-from robaudit.gates.looks import most_draws, next_draws, possible_looks
+from robaudit.gates.looks import most_draws
 from robaudit.gates.result import Decision, Verdict
+from robaudit.gates.schedule import next_draws, possible_looks
+from robaudit.gates.standing import standing
 from robaudit.runs import read_run
 from tests.cli.conftest import Refuse, refuse
 from tests.conftest import RunCli
@@ -23,6 +26,11 @@ __all__ = ["refuse"]
 
 def spec(samples: int = 1024, **sections: Any) -> dict[str, Any]:
     return digits(**{"limit": 6, "noise": {"sigma": [0.35]}, "estimators": [{"mc": {"samples": samples}}], **sections})
+
+
+def later_out(out: str) -> str:
+    """What robaudit gate prints of what estimate has printed."""
+    return out[out.rindex("pass  mean") :]
 
 
 def test_looks_at_least_double_and_end_at_all() -> None:
@@ -61,10 +69,11 @@ def test_a_clear_gate_is_decided_at_the_first_look(run_cli: RunCli, tmp_path: Pa
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "spec.yaml"]
     made = read_run(tmp_path / "run")
     assert {sum(row.votes or ()) for row in made.rows} == {64}
-    record = json.loads((tmp_path / "run" / "gates.json").read_text(encoding="utf-8"))
-    assert (record["verdict"], record["draws"]) == ("pass", [64])
+    record = json.loads((tmp_path / "run" / "looks.json").read_text(encoding="utf-8"))
+    assert (record["gates"][0]["verdict"], record["draws"]) == ("pass", [64])
+    assert run_cli("gate", "run").out == later_out(out)
     later = run_cli("gate", "run", "--gate", "mean >= 0.1")
-    assert (later.code, later.out) == (0, out[out.rindex("pass  mean") :])
+    assert (later.code, later.out) == (0, later_out(out))
     assert "each look, and so every gate, is at 99 %" in later.err
     again = run_cli("estimate", "spec.yaml", "--gate", "mean >= 0.1", "--out", "run")
     assert (again.code, again.out) == (0, out)
@@ -79,10 +88,10 @@ def test_a_close_gate_takes_all_draws(run_cli: RunCli, tmp_path: Path) -> None:
     first = run_cli("estimate", "spec.yaml", "--out", "plain")
     assert first.code == 0
     assert "the spec has 1 gate: robaudit gate plain decides them" in first.err
-    write(tmp_path, spec(256, gates=["mean >= 0.6", "accuracy >= 1"]))
-    assert (
-        "the spec has 2 gates: robaudit gate plain --spec spec.yaml decides them" in run_cli("estimate", "spec.yaml", "--out", "plain").err
-    )
+    write(tmp_path, spec(256, gates=["mean >= 0.999", "accuracy >= 1"]))
+    assert "the spec has 2 gates: robaudit gate plain decides them" in run_cli("estimate", "spec.yaml", "--out", "plain").err
+    assert read_run(tmp_path / "plain").info["spec"]["gates"] == ["mean >= 0.999", "accuracy >= 1"]
+    assert run_cli("gate", "plain").code == 1  # not the gates of then
     value = sum(row.value for row in read_run(tmp_path / "plain").rows) / 6
     code, out, err = run_cli("estimate", "spec.yaml", "--gate", f"mean >= {value:.6f}", "--out", "run", "--inconclusive", "fail")
     assert code == 1
@@ -93,7 +102,7 @@ def test_a_close_gate_takes_all_draws(run_cli: RunCli, tmp_path: Path) -> None:
 
 
 def test_gates_of_the_spec_and_other_results(run_cli: RunCli, tmp_path: Path) -> None:
-    """A gate on another estimator is decided at the confidence that is asked for; a failed one ends it all."""
+    """A failed gate on another estimator ends it all."""
     write(tmp_path, spec(estimators=[{"mc": {"samples": 1024}}, "softmax"], gates=["mean(estimator=softmax) >= 0.999"]))
     assert run_cli("estimate", "spec.yaml", "--until-decided").code == 2
     code, out, err = run_cli("estimate", "spec.yaml", "--until-decided", "--point", "--max-samples", "100")
@@ -147,5 +156,105 @@ def test_refused_before_anything_is_computed(refuse: Refuse, tmp_path: Path) -> 
     refuse("estimate", "spec.yaml", "--until-decided", says="the spec has no gates")
     refuse("estimate", "spec.yaml", "--gate", "accuracy >= 1", "--extend", says="extend first")
     refuse("estimate", "spec.yaml", "--gate", "accuracy >= 1", "--confidence", "2", says="is not above 0.5")
+    refuse("estimate", "spec.yaml", "--gate", "accuracy >= 1", "--confidence", "0", says="confidence 0: is not above 0.5")
+    refuse("estimate", "spec.yaml", "--gate", "mean(estimator=mc) >= 0.9", "--max-samples", "65", says="more than the 64 samples")
     for option in (("--confidence", "0.9"), ("--max-samples", "9"), ("--point",), ("--population",), ("--inconclusive", "pass")):
         refuse("estimate", "spec.yaml", *option, says=f"{option[0]}: is about gates")
+
+
+def test_estimate_and_gate_decide_alike_for_several_estimators(run_cli: RunCli, tmp_path: Path) -> None:
+    """All is at the confidence of a look: a gate between the ends at 95 and at 99 % is inconclusive in both."""
+    estimators = ["softmax", {"logit_gaussian": {"samples": 64}}, {"mc": {"samples": 1024}}]
+    write(tmp_path, spec(estimators=estimators))
+    assert run_cli("estimate", "spec.yaml", "--set", "mc.samples=64", "--out", "probe").code == 0
+    probe = read_run(tmp_path / "probe")
+    wide, narrow = (
+        decide(probe, [gate("mean(estimator=logit_gaussian) >= 0.1")], confidence=confidence)[0].lower for confidence in (0.99, 0.95)
+    )
+    assert wide is not None
+    assert narrow is not None
+    assert wide < narrow
+    gates = [f"mean(estimator=logit_gaussian) >= {(wide + narrow) / 2!r}", "mean(estimator=mc) >= 0.1", "mean(estimator=softmax) >= 0.1"]
+    write(tmp_path, spec(estimators=estimators, gates=gates))
+    code, out, _ = run_cli("estimate", "spec.yaml", "--until-decided", "--point", "--out", "run")
+    later = run_cli("gate", "run")
+    assert (code, later.code) == (4, 4)
+    assert out.endswith(later.out)
+    assert later.err.startswith("gates of the looks at run\n")
+    assert standing(read_run(tmp_path / "run"))[0][0]["verdict"] == "inconclusive"
+
+
+@pytest.fixture
+def sampled(run_cli: RunCli, tmp_path: Path) -> Path:
+    """A run that was sampled for a gate of its spec, all draws of it."""
+    write(tmp_path, spec(64, gates=["mean >= 0.1"]))
+    assert run_cli("estimate", "spec.yaml", "--until-decided", "--out", "run").code == 0
+    return tmp_path / "run"
+
+
+def test_the_record_is_read_whole_or_not_at_all(sampled: Path, refuse: Refuse, run_cli: RunCli) -> None:
+    path = sampled / "looks.json"
+    good = path.read_text(encoding="utf-8")
+    assert run_cli("gate", sampled, "--format", "json", "-o", path).code == 0
+    refuse("gate", sampled, says="is not the record of looks")
+    refuse("report", sampled, "--format", "md", says="is not the record of looks")
+    refuse("estimate", "spec.yaml", "--until-decided", "--out", "run", says="is not the record of looks")
+    path.write_text(good.replace('"each": 0.95', '"each": 0.5001'), encoding="utf-8")
+    refuse("gate", sampled, says="its checksum does not match")
+    for change, says in (
+        ({"each": 0.5001}, "its looks and their confidence do not fit"),
+        ({"draws": [63]}, "its looks and their confidence do not fit"),
+        ({"draws": []}, "draws: List should have at least 1 item"),
+        ({"gates": []}, "its looks and their confidence do not fit"),
+        ({"more": 1}, "more: Extra inputs"),
+        ({"run": {"identity": "", "base_identity": ""}}, "is of another run"),
+    ):
+        changed = {key: value for key, value in {**json.loads(good), **change}.items() if key != SEAL}
+        path.write_text(json.dumps(sealed(changed)), encoding="utf-8")
+        refuse("gate", sampled, says=says)
+        path.write_text(json.dumps(changed), encoding="utf-8")
+        refuse("gate", sampled, says="is not the record of looks")
+
+
+def test_a_sampled_run_takes_no_other_gates(sampled: Path, run_cli: RunCli, refuse: Refuse, tmp_path: Path) -> None:
+    before = (sampled / "run.json").read_bytes()
+    write(tmp_path, spec(64, gates=["mean >= 0.9999"]))
+    for options in ((), ("--until-decided",), ("--extend", "--sigma", "0.2")):
+        refuse("estimate", "spec.yaml", "--out", "run", *options, says="was sampled for other gates")
+    assert (sampled / "run.json").read_bytes() == before
+    write(tmp_path, spec(64))
+    code, out, _ = run_cli("estimate", "spec.yaml", "--gate", "mean >= 0.1", "--out", "run")  # the same gate, said elsewhere
+    assert (code, out.splitlines()[-1]) == (0, "pass: of 1 gate 1 passed; intervals 95 %, each gate by itself")
+
+
+def test_an_extended_one_keeps_the_confidence_of_its_looks(run_cli: RunCli, tmp_path: Path) -> None:
+    write(tmp_path, spec(128, gates=["mean(sigma=0.35) >= 0.1"]))
+    assert run_cli("estimate", "spec.yaml", "--until-decided", "--out", "run").code == 0
+    assert run_cli("estimate", "spec.yaml", "--set", "mc.samples=64", "--sigma", "0.2", "--extend", "--out", "run").code == 0
+    assert "intervals 97.5 %" in run_cli("gate", "run").out
+    assert "intervals 97.5 %" in run_cli("gate", "run", "--gate", "mean(sigma=0.2) >= 0.1").out
+    assert "intervals 90 %" in run_cli("gate", "run", "--confidence", "0.9").out
+    assert standing(read_run(tmp_path / "run"))[0][0]["confidence"] == pytest.approx(0.975)
+    (tmp_path / "p.toml").write_text("[tool.robaudit]\ngates = ['mean(sigma=0.2) >= 0.1']\nconfidence = 0.9", encoding="utf-8")
+    assert "intervals 95 %" in run_cli("gate", "run", "--pyproject", "p.toml").out  # two looks share the error
+
+
+def test_looks_of_another_spec_are_no_obstacle(run_cli: RunCli, refuse: Refuse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, spec(64))
+
+    def interrupted(*_: Any, **__: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("robaudit.gates.looks.decide", interrupted)
+        assert run_cli("estimate", "spec.yaml", "--gate", "mean >= 0.1", "--out", "run").code == 130
+    (look,) = (tmp_path / "run.looks").iterdir()
+    info = json.loads((look / "run.json").read_text(encoding="utf-8"))
+    del info[SEAL]
+    info["model"]["sha256"] = "0" * 64
+    (look / "run.json").write_text(json.dumps(sealed(info)), encoding="utf-8")
+    command = ("estimate", "spec.yaml", "--gate", "mean >= 0.1", "--out", "run")
+    refuse(*command, says="was made with other weights; delete run.looks, which an earlier command left")
+    write(tmp_path, spec(64, noise={"sigma": [0.3]}))
+    assert run_cli(*command).code == 0
+    assert not (tmp_path / "run.looks").exists()

@@ -10,6 +10,9 @@ import pytest
 from scipy.special import bdtr, betaincinv, ndtri
 
 from robaudit.gates.decide import decide
+from robaudit.gates.evidence import gather
+from robaudit.gates.images import Images
+from robaudit.gates.misses import Side, misses
 from robaudit.gates.result import Decision
 from robaudit.numerics.intervals import mean_interval
 from robaudit.rows import Row
@@ -29,6 +32,11 @@ def run() -> Run:
 def one(run: Run, text: str, **options: Any) -> Decision:
     (found,) = decide(run, [gate(text)], **options)
     return found
+
+
+def images_of(run: Run) -> Images:
+    (found,) = gather(run, [gate("mean >= 0")]).values()
+    return found.images(found.scale(run.quantities))
 
 
 def exact(k: float, n: int, confidence: float = 0.95) -> tuple[float, float]:
@@ -68,21 +76,33 @@ def test_mean_over_the_population_is_student_s(run: Run) -> None:
 
 
 def test_median_by_ranks(run: Run) -> None:
-    """Of the 5 images up to the 5th value, 80 and 60 of 100 are near enough to it to miss: one may, so that the 4th end bounds it. Ends
-    are at .9 x .025: a tenth of the error goes to knowing which are near."""
+    """It lies halfway between the 5th and the 6th value: three quarters of the error go to the nearer one, a quarter to the other. A tenth
+    of each goes to bounds that all images keep at once; those of the 5th value itself are nearer than the 4th end."""
     found = one(run, "median >= 0.5")
     assert found.value == pytest.approx(0.825)
-    tail = 0.025 * 0.9
-    assert ends(found) == pytest.approx((betaincinv(70, 31, tail), betaincinv(91, 10, 1 - tail)), rel=1e-6)
+    near, far = (0.025 * 0.75, 0.025 * 0.25)
+    lower = (betaincinv(80, 21, near * 0.1 / 2 / 10) + betaincinv(80, 21, far * 0.9)) / 2
+    upper = (betaincinv(86, 15, 1 - near * 0.1 / 2 / 10) + betaincinv(81, 20, 1 - far * 0.1 / 2 / 10)) / 2
+    assert ends(found) == pytest.approx((lower, upper), rel=1e-6)
+
+
+def test_p05_between_two_far_values_lies_between_their_bounds() -> None:
+    """Between the 5th (300 of 1000 votes) and the 6th value (999), at 95 % of the way."""
+    found = one(run_of(votes([300] * 5 + [999] * 95, 1000)), "p05 >= 0.9")
+    assert found.value == pytest.approx(0.96405)
+    assert found.verdict == "pass"
+    lower, upper = ends(found)
+    assert 0.94 < lower < found.value < upper < 0.97
 
 
 def test_median_of_images_without_votes_by_ranks() -> None:
     """5 intervals of .025 miss by 2 or more with a chance of .0059, by 1 or more with .119."""
     rows = [row(i, i / 10, i / 10, i / 10) for i in range(10)]
     assert 1 - bdtr(0, 5, 0.025) > 0.025 > 1 - bdtr(1, 5, 0.025)
-    assert ends(one(run_of(rows), "median >= 0.5")) == pytest.approx((0.3, 0.6))
+    # three quarters of the error for the 5th value: one may miss; a quarter for the 6th: one may miss, too
+    assert ends(one(run_of(rows), "median >= 0.5")) == pytest.approx(((0.3 + 0.4) / 2, (0.6 + 0.5) / 2))
     # at 99 %: .005 an image, and .0248 for one or more of 5: with 2 or more .0002
-    assert ends(one(run_of(rows), "median >= 0.5", confidence=0.99)) == pytest.approx((0.3, 0.6))
+    assert ends(one(run_of(rows), "median >= 0.5", confidence=0.99)) == pytest.approx((0.35, 0.55))
 
 
 def test_p05_of_few_images_has_no_lower_end_over_the_population(run: Run) -> None:
@@ -181,6 +201,45 @@ def test_an_image_without_a_lower_bound_leaves_that_side_open() -> None:
     assert one(run, "mean >= -6", population=True).verdict == "inconclusive"
 
 
+def test_a_population_has_no_mean_on_the_side_where_its_range_has_no_end() -> None:
+    run = run_of(rare([-3.0 + i / 1000 for i in range(30)]))
+    found = one(run, "mean <= -3.1", population=True)
+    assert (ends(found)[0], found.verdict, found.more) == (-math.inf, "inconclusive", None)
+    assert "median and p05 have" in found.evidence
+    assert one(run, "mean <= -2.5", population=True).verdict == "pass"
+    assert ends(one(run, "worst_class <= -3.1", population=True))[0] == -math.inf
+    assert ends(one(run, "class_gap <= 3", population=True)) == (0.0, math.inf)
+    assert one(run, "median <= -3.1", population=True).verdict == "fail"
+    assert "median and p05" not in one(run, "mean <= -3.1").evidence
+
+
+def test_many_classes_of_a_population_are_bounded_by_bets() -> None:
+    """Eight classes have .05/8 each, less than 1 %. With all five values at 1 the capital for a mean m is a mixture of powers."""
+    found = one(run_of(votes([100] * 40, 100, list(range(8)) * 5)), "worst_class >= 0.5", population=True)
+    lower, upper = ends(found)
+    bets = np.geomspace(0.5 / math.sqrt(5), 1.0, 8)
+    assert np.mean((1 - bets + bets / lower) ** 5) == pytest.approx(2 * 8 / 0.05, rel=1e-6)
+    assert upper == 1.0
+    assert found.method == "8 classes at once, bets on images"
+    assert one(run_of(votes([100] * 25, 100, list(range(5)) * 5)), "worst_class >= 0.5", population=True).method.endswith("over images")
+
+
+def test_images_without_a_label_are_in_no_class_and_that_is_said() -> None:
+    rows = votes([99] * 5 + [5] * 94, 100, [0] * 5 + [None] * 94)
+    rows.append(row(99, math.nan, label=None, correct=None))
+    assert "95 of 100 images have no label and are in no class" in one(run_of(rows), "worst_class >= 0.8").evidence
+    assert "no class" not in one(run_of(rows), "mean >= 0.8").evidence
+
+
+def test_a_gap_sets_no_class_against_itself() -> None:
+    """Class 0 is hardly known, class 1 well: the gap is at most that of one to the other."""
+    rows = [row(0, 0.5, 0.1, 0.9, label=0), *(row(i, 0.5, 0.49, 0.51, label=1) for i in range(1, 5))]
+    parts = {part.index: part for part in one(run_of(rows), "worst_class >= 0").classes}
+    (low, high), (least, most) = ((float(parts[i].lower or 0), float(parts[i].upper or 0)) for i in (0, 1))
+    assert ends(one(run_of(rows), "class_gap <= 0.9")) == pytest.approx((0.0, max(high - least, most - low)))
+    assert high - least < high - low
+
+
 def test_images_without_a_value_may_have_any(run: Run) -> None:
     rows = [*votes([100] * 8, 100, [0, 1] * 4), *(row(8 + i, math.nan, label=1) for i in range(2))]
     broken = run_of(rows)
@@ -202,3 +261,34 @@ def test_images_that_stopped_by_themselves_count_with_their_ends() -> None:
     assert (found.method, found.verdict, found.more) == ("mean of intervals", "inconclusive", None)
     assert ends(found) == pytest.approx((0.7, 0.85))
     assert "stop by themselves" in found.evidence
+
+
+def test_sequences_promise_both_sides_together_only() -> None:
+    """Each side of theirs may miss with .05, so that more of them are discounted than of other intervals; they are never stretched less."""
+    sure = [row(i, 0.8, 0.7, 0.85) for i in range(20)]
+    lean = [row(i, 0.8, 0.7, 0.85, interval="confidence-sequence") for i in range(20)]
+    # 20 look like it: that one of them does by chance alone is within the error of .025, but is not where each does with .05
+    assert ends(one(run_of(sure), "share_below(t=0.9) >= 0.5"))[0] == 1.0
+    assert ends(one(run_of(lean), "share_below(t=0.9) >= 0.5"))[0] == pytest.approx(19 / 20)
+    assert ends(one(run_of(lean), "mean >= 0.75", confidence=0.8)) == pytest.approx((0.7, 0.85))
+
+
+def test_the_share_of_a_population_is_corrected_for_images_that_look_like_it() -> None:
+    """r is at least Clopper-Pearson's end of 20 of 40; of the images that are not below t, .025 look like it: s >= (r - .025)/.975."""
+    rows = [row(i, v, v - 0.01, v + 0.01) for i, v in enumerate([0.3] * 20 + [0.7] * 20)]
+    low = exact(20, 40)[0]
+    share = (low - 0.025) / 0.975
+    assert ends(one(run_of(rows), "share_below(t=0.5) <= 0.5", population=True)) == pytest.approx((share, 1 - share))
+
+
+def test_images_without_a_value_may_miss_as_near_ones_do() -> None:
+    """They are among the images up to a rank: with them, the bound of the rank is no better than without."""
+    known = votes([500] * 4 + [990] * 16, 1000)
+    side = Side.lower(images_of(run_of([*known, *(row(100 + i, math.nan) for i in range(20))])), 0.025)
+    bounds = side._bounds(0.025)
+    assert bounds is not None
+    assert side.unknown == 20
+    near, chance = side._reaching(bounds, float(side.ends[24]), 991.0)
+    assert near == 16
+    assert side._misses_from(24, 40, bounds, 0.02) == misses(40, (36 * side.tail + chance) / 40, 0.02)
+    assert side._misses_from(24, 40, bounds, 0.02) > misses(40, (16 * side.tail + chance) / 40, 0.02)
