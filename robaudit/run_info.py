@@ -49,12 +49,20 @@ class _Model(_Part):
     format: Plain
     sha256: Plain
     classes: Whole
+    notes: list[str] = Field(default_factory=list)
 
 
 class _Data(_Part):
     where: str
     class_names: list[str] | None
     labelled: Whole = 0
+    sha256: Plain | None = None
+
+
+class _Spec(_Part):
+    """What readers use of the spec before it is checked as one."""
+
+    gates: list[str] = Field(default_factory=list)
 
 
 class _Share(_Part):
@@ -103,7 +111,7 @@ class _Run(_Part):
 
     status: Plain
     name: str
-    spec: dict[str, Any]
+    spec: _Spec
     spec_folder: str
     identity: Plain
     base_identity: Plain

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from robaudit.cli.options import OutputOption, RunArgument, write_texts
+from robaudit.cli.options import OutputOption, RunArgument, check_output, write_texts
 
 
 class RowsFormat(StrEnum):
@@ -32,6 +32,8 @@ def export(
     from robaudit.run_folder import RunFolder
     from robaudit.runs import read_run
 
+    if output is not None:
+        check_output(output)
     folder = RunFolder(run)
     finished = folder.info()["status"] == "complete"
     rows = read_run(run, kept=True).rows if finished else folder.rows_so_far()

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from robaudit.cli.options import EstimatorFilter, OutputOption, SigmaFilter, TrustOption, sigmas, write_output
+from robaudit.cli.options import EstimatorFilter, OutputOption, SigmaFilter, TrustOption, check_output, sigmas, write_output
 
 
 class ReportFormat(StrEnum):
@@ -51,10 +51,13 @@ def report(
     from robaudit.cli.printing import put
     from robaudit.errors import RobauditError
     from robaudit.gates.standing import standing
-    from robaudit.html.content import Choice, gather
+    from robaudit.html.content import Choice
+    from robaudit.html.several import gather_all
     from robaudit.runs import read_run
 
     markdown = format_ is ReportFormat.MD or (format_ is None and output is not None and output.suffix.lower() in (".md", ".markdown"))
+    if output is not None:
+        check_output(output)
     if not markdown and output is None and sys.stdout.isatty():
         raise RobauditError("robaudit report", "a page is no text for a terminal", "name a file with -o, or --format md")
     if not markdown:
@@ -62,13 +65,14 @@ def report(
 
         environment()  # what is not installed is said before any work
     choice = Choice(tuple(estimator or ()), tuple(sigmas(sigma)), threshold, max_images)
-    contents, problems = [], []
-    for content in (gather(read_run(run), choice) for run in runs):
+    found, problems = gather_all([read_run(run) for run in runs], choice)
+    contents = []
+    for content in found:
         decisions, problem = standing(content.run)
         contents.append(replace(content, decisions=decisions))
         problems += [f"no gates: {problem}"] if problem else []
     if markdown:
-        from robaudit.reports.markdown import markdown_report
+        from robaudit.html.markdown import markdown_report
 
         text = markdown_report(contents, title=title)
     else:

@@ -34,7 +34,7 @@ def comparison_tables(contents: Sequence[Content], names: Sequence[str]) -> tupl
                 Cell(group.key.estimator),
                 Cell(f"{group.images:,}"),
                 Cell(figures.NONE if group.clean_accuracy is None else figures.share(group.clean_accuracy)),
-                Cell(figures.NONE if noisy is None else figures.percent(noisy.value, noisy.lower, noisy.upper)),
+                Cell(figures.NONE if noisy is None else figures.noisy_percent(noisy)),
                 Cell(figures.mean(mean, quantity, marked=marked), bar_of(mean.value, mean.lower, mean.upper, quantity)),
                 Cell(figures.interval(mean.lower, mean.upper)),
                 Cell(figures.quantile(group.p05, quantity)),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from robaudit.errors import NothingLeftError, RobauditError
@@ -52,6 +53,7 @@ class Content:
         agreements: pairs of estimators.
         examples: ids of samples whose noisy copies show what noise looks like.
         whole: whether no estimator or noise level was left out.
+        edges: of the same, how many flagged samples have an interval that straddles the threshold, and how many have none.
         decisions: of the run's gates, as documents: see :func:`robaudit.gates.standing.standing`.
     """
 
@@ -64,6 +66,7 @@ class Content:
     agreements: tuple[Agreement, ...]
     examples: tuple[str, ...]
     whole: bool
+    edges: Mapping[Key, tuple[int, int]] = field(default_factory=dict)
     decisions: tuple[Mapping[str, Any], ...] = ()
 
     @property
@@ -96,24 +99,24 @@ def gather(run: Run, choice: Choice) -> Content:
     if not summaries:
         raise NothingLeftError(str(run.path), "there are no results to report", "audit at least one sample")
     keys = run.chosen(summaries, choice.estimators, choice.sigmas)
+    if not keys:
+        raise NothingLeftError(str(run.path), "has none of these estimators at these noise levels", "name others")
     groups = tuple(summaries[key] for key in keys)
     shown = tuple(dict.fromkeys(choice.estimators)) or (_principal(groups),)
-    biases, flagged = [], []
+    biases, flagged, edges = [], [], {}
     for key in keys:
         if key[0] in shown:
             quantity = quantity_of(summaries[key].key.quantity, run.quantities)
-            rows = [_light(row) for row in run.rows if (row.estimator, row.sigma) == key]
+            rows = [row for row in run.rows if (row.estimator, row.sigma) == key]
             names = run.class_names
-            flagged.append(_worst(rows, quantity, choice))
+            found = _worst(rows, quantity, choice)
+            unsure = Counter(one.certainty for one in found.samples if is_beyond(one, found))
+            edges[key] = unsure["maybe"], unsure["no interval"]
+            flagged.append(replace(found, samples=found.samples[: min(choice.most, max(found.beyond, _FEW))]))
             biases.append(class_bias(rows, by="label" if tally.labelled else "predicted", class_names=names, quantity=quantity))
     tallies = {key: tally.groups[key] for key in keys}
     pairs = agreements(tallies, {group.key.quantity: quantity_of(group.key.quantity, run.quantities) for group in groups})
-    return Content(run, groups, tallies, shown, tuple(biases), tuple(flagged), pairs, tally.examples, len(keys) == len(summaries))
-
-
-def _light(row: Row) -> Row:
-    """The row without what classes and flags do not use."""
-    return row if row.votes is None and row.details is None else replace(row, votes=None, details=None)
+    return Content(run, groups, tallies, shown, tuple(biases), tuple(flagged), pairs, tally.examples, len(keys) == len(summaries), edges)
 
 
 def _principal(groups: Sequence[GroupSummary]) -> str:
@@ -123,14 +126,12 @@ def _principal(groups: Sequence[GroupSummary]) -> str:
 
 
 def _worst(rows: Sequence[Row], quantity: QuantityLike, choice: Choice) -> Flagged:
-    """The samples beyond the threshold, the worst ``most`` of them; a few of the least robust where fewer are flagged."""
+    """All samples, the worst first, and how many are beyond the threshold."""
     threshold = usual_threshold(quantity) if choice.threshold is None else choice.threshold
     if not quantity.low <= threshold <= quantity.high:
         reach = f"{quantity.low:g} to {quantity.high:g}"
         raise RobauditError(f"--threshold {threshold:g}", f"{quantity.name} goes from {reach}", "name a value inside, or other --estimator")
-    found = flag(rows, below=threshold, bottom=max(1, choice.most), quantity=quantity)
-    listed = min(choice.most, max(found.beyond, _FEW))
-    return replace(found, samples=found.samples[:listed])
+    return flag(rows, below=threshold, bottom=len(rows), quantity=quantity)
 
 
 def is_beyond(sample: Flag, flagged: Flagged) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 from robaudit.gates.text import number
 from robaudit.html.content import Content
-from robaudit.html.figures import count
+from robaudit.html.figures import NONE, count
 from robaudit.html.tables import Cell, Table
 from robaudit.text import clipped, printable
 
@@ -70,13 +70,13 @@ def decision_table(decisions: Sequence[Mapping[str, Any]]) -> Table:
     rows = []
     for one in decisions:
         limit = one["threshold"]
-        lower, upper = (
+        value, lower, upper = (
             "" if one[key] is None else number(one[key], limit, rounding)
-            for key, rounding in (("lower", ROUND_FLOOR), ("upper", ROUND_CEILING))
+            for key, rounding in (("value", ROUND_HALF_EVEN), ("lower", ROUND_FLOOR), ("upper", ROUND_CEILING))
         )
-        interval = f"{lower or 'open'} to {upper or 'open'} ({100 * one['confidence']:.6g}%)" if lower or upper else "–"
+        interval = f"{lower or 'open'} to {upper or 'open'} ({100 * one['confidence']:.6g}%)" if lower or upper else NONE
         cells = (Cell(str(one["gate"])), Cell(str(one["verdict"]), tone="bad" if one["verdict"] == "fail" else ""))
-        rows.append((*cells, *map(Cell, (number(one["value"], limit, ROUND_HALF_EVEN), interval, str(one["covers"])))))
+        rows.append((*cells, *map(Cell, (value or NONE, interval, str(one["covers"])))))
     return Table("What the run must meet", heads, tuple(rows), 2)
 
 

@@ -103,12 +103,11 @@ def _run(content: Content, samples: int) -> Iterator[str]:
 
 def _flagged(content: Content, flagged: Flagged, most: int) -> Iterator[str]:
     level, names, quantity = content.sigmas[flagged.key.sigma], content.run.class_names, content.quantity(flagged.key.quantity)
-    what = (
-        f"{flagged.key.estimator}, sigma {level}: {flagged.beyond:,} of {flagged.total:,} ({certainties(flagged)}): {flag_rule(flagged)}."
-    )
+    many, sure = f"{flagged.beyond:,} of {flagged.total:,}", certainties(content, flagged)
+    what = f"{flagged.key.estimator}, sigma {level}: {many} ({sure}): {flag_rule(flagged)}."
     listed = [sample for sample in flagged.samples if is_beyond(sample, flagged)][:most]
     rest = flagged.beyond - len(listed)
-    yield from ("", escaped(what))
+    yield from ("", escaped(what), "")
     if listed:
         rows = []
         for one in listed:
@@ -116,9 +115,9 @@ def _flagged(content: Content, flagged: Flagged, most: int) -> Iterator[str]:
             value = figures.number(one.value, one.lower, one.upper, quantity), figures.interval(one.lower, one.upper)
             rows.append(tuple(map(Cell, (one.id, *classes, *value, one.certainty))))
         heads = ("sample", "label", "predicted", "flips to", flagged.key.quantity, "95% for this image", "certainty")
-        yield from markdown_table(Table("Flagged samples", heads, tuple(rows), 4))
+        yield from markdown_table(Table("Flagged samples", heads, tuple(rows), 4))[1:]
     if rest:
-        yield from ("", f"{rest:,} more are not listed.", "")
+        yield from (f"{rest:,} more are not listed.", "")
 
 
 def _cut(text: str) -> str:

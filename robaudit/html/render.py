@@ -47,7 +47,7 @@ _CERTAINTY_WORDS = {
     "no interval": "no interval: an approximation of unknown error, so nothing is sure.",
     "no": "not flagged: shown as one of the least robust.",
 }
-_OPEN = 3  # noise levels whose classes are unfolded
+_OPEN = 3  # noise levels whose classes and samples are unfolded
 
 
 def page(
@@ -89,6 +89,7 @@ def page(
         comparison=comparison_tables(contents, names) if several else (),
         comparison_notes=comparison_notes(contents) if several else (),
         cover=COVER,
+        folded_from=_OPEN,
         sections=SECTIONS,
         policy=policy,
         style=_safe(style),
@@ -170,13 +171,16 @@ def _classes(content: Content, i: int, threshold: float | None) -> dict[str, Any
     bias = content.biases[i]
     view = class_view(content, bias)
     tested = sum(one.images > 1 for one in bias.classes) > 1
+    picture = _picture("bias", content, threshold, bias.key.estimator, bias.key.sigma) if tested else None
+    if picture:  # the verdict stands above it
+        picture["caption"] = picture["caption"].removeprefix(bias.explanation).lstrip()
     return {
         "title": view.title,
         "open": i == 0 or len(content.biases) <= _OPEN,
         "verdict": bias.verdict,
         "verdict_words": WORDS[bias.verdict],
         "explanation": bias.explanation,
-        "picture": _picture("bias", content, threshold, bias.key.estimator, bias.key.sigma) if tested else "",
+        "picture": picture,
         "table": view.table,
         "best": view.best,
         "rest": view.rest,
@@ -188,7 +192,7 @@ def _gallery(content: Content, gallery: Gallery) -> dict[str, Any]:
     one, level = gallery.flagged, content.sigmas[gallery.flagged.key.sigma]
     extra = max(0, len(gallery.cards) - one.beyond)
     listed = len(gallery.cards) - extra
-    text = f"{one.beyond:,} of {one.total:,} images are flagged ({certainties(one)}): {flag_rule(one)}."
+    text = f"{one.beyond:,} of {one.total:,} images are flagged ({certainties(content, one)}): {flag_rule(one)}."
     if listed < one.beyond:
         text += f" Shown: the worst {listed:,}."
     if extra:
@@ -198,15 +202,19 @@ def _gallery(content: Content, gallery: Gallery) -> dict[str, Any]:
     return {"title": f"{one.key.estimator}, sigma {level}", "sigma": level, "caption": text, "cards": gallery.cards}
 
 
-def _picture(kind: str, content: Content, threshold: float | None, estimator: str | None = None, sigma: float | None = None) -> Any:
-    """An inline picture of what was chosen of the run."""
-    from robaudit.pictures.kinds import inline_svg
+def _picture(
+    kind: str, content: Content, threshold: float | None, estimator: str | None = None, sigma: float | None = None
+) -> dict[str, Any]:
+    """An inline picture of what was chosen of the run, and its caption."""
+    from robaudit.pictures import kinds
 
     names = list(dict.fromkeys(group.key.estimator for group in content.groups))
     levels = list(content.sigmas)
     one_name = estimator or (names[0] if len(names) == 1 else None)
     one_level = sigma if sigma is not None else levels[0] if len(levels) == 1 else None
-    return _safe(inline_svg(kind, _narrowed(content), estimator=one_name, sigma=one_level, threshold=threshold))
+    choice = kinds.Choice(() if one_name is None else (one_name,), () if one_level is None else (one_level,), threshold)
+    svg, caption = kinds.inline_picture(kind, _narrowed(content), choice)
+    return {"svg": _safe(svg), "caption": caption}
 
 
 def _narrowed(content: Content) -> Run:

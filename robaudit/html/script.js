@@ -22,6 +22,7 @@
     };
     const filter = () => {
       const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+      const chosen = words.length > 0 || filters.some(({ value }) => value);
       let shown = 0;
       for (const card of cards) {
         const fits = filters.every(({ value, dataset }) => {
@@ -32,8 +33,11 @@
         card.hidden = !(fits && words.every((word) => texts.get(card).includes(word)));
         shown += card.hidden ? 0 : 1;
       }
-      for (const level of levels) level.hidden = ![...level.querySelectorAll('.card')].some((card) => !card.hidden);
-      gallery.querySelector('[data-count]').textContent = `${shown} of ${cards.length} shown`;
+      for (const level of levels) {
+        level.hidden = ![...level.querySelectorAll('.card')].some((card) => !card.hidden);
+        if (chosen && !level.hidden && level.tagName === 'DETAILS') level.open = true;
+      }
+      gallery.querySelector('[data-count]').textContent = `${shown} of ${cards.length} samples`;
       gallery.querySelector('[data-empty]').hidden = shown > 0;
     };
     order.addEventListener('change', sort);

@@ -65,8 +65,7 @@ def accuracy_table(content: Content) -> Table:
         if one is not None:
             bar = Bar(one.value, one.lower, one.upper)
             ends = figures.percents(one.lower, one.upper), figures.percents(one.measured_lower, one.measured_upper)
-            value = figures.percent(one.value, one.lower, one.upper)
-            rows.append((Cell(_sigma(content, group)), Cell(group.key.estimator), Cell(value, bar), *map(Cell, ends)))
+            rows.append((Cell(_sigma(content, group)), Cell(group.key.estimator), Cell(figures.noisy_percent(one), bar), *map(Cell, ends)))
     return Table("Share of right answers", ("noise", "estimator", "right", KIND, THESE), tuple(rows), 2)
 
 
@@ -98,9 +97,9 @@ def agreement_table(content: Content) -> Table:
     heads = ("noise", "quantity", "estimators", "images", "mean difference", KIND, "RMS difference", "rank correlation")
     rows = []
     for one in content.agreements:
-        texts = [f"{one.second} − {one.first}", f"{one.images:,}", f"{one.difference:+.4f}", figures.interval(one.lower, one.upper)]
-        rank = figures.NONE if one.rank is None else f"{one.rank:.3f}"
-        cells = (f"sigma {content.sigmas[one.sigma]}", one.quantity, *texts, f"{one.rms:.4f}", rank)
+        away = figures.difference(one.difference, one.lower, one.upper)
+        texts = [f"{one.second} − {one.first}", f"{one.images:,}", away, figures.interval(one.lower, one.upper)]
+        cells = (f"sigma {content.sigmas[one.sigma]}", one.quantity, *texts, f"{one.rms:.4f}", figures.rank(one.rank))
         rows.append(tuple(map(Cell, cells)))
     return Table("Pairs of estimators, on the same images", heads, tuple(rows), 3)
 
@@ -122,7 +121,7 @@ def cost_table(content: Content) -> Table:
         key = group.key.estimator, group.key.sigma
         tally = content.tallies[key]
         n, time = len(tally.values), seconds.get(key)
-        each = figures.NONE if time is None else f"{time / n:.3g}"
+        each = f"{time / n:.3g}" if time else figures.NONE  # run.json rounds to milliseconds: 0 is no measurement
         passes = (f"{number / n:,.1f}".removesuffix(".0") for number in (tally.forwards, tally.backwards))
         kinds = ", ".join(kind for kind, _ in tally.intervals.most_common(3))
         cells = (key[0], _sigma(content, group), numbers.duration(time) or figures.NONE, each, *passes, kinds)

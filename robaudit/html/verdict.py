@@ -61,14 +61,19 @@ def flag_rule(flagged: Flagged) -> str:
     return f"{flagged.key.quantity} {'below' if flagged.higher_is_better else 'above'} {flagged.threshold:.4g}"
 
 
-def certainties(flagged: Flagged) -> str:
-    """How surely: ``8 surely, 2 on the edge``; the latter may lie on either side."""
+def certainties(content: Content, flagged: Flagged) -> str:
+    """How surely: ``8 surely, 2 on the edge; 1 more on the edge``, the last one of those that are not flagged.
+
+    On the edge: the interval straddles the threshold. What stands before the semicolon adds up to the flagged samples.
+    """
     if not flagged.with_interval:
         return "none of them surely: no intervals"
-    words = [(flagged.surely, "surely"), (flagged.likely, "likely")]
-    told = [f"{number:,} {word}" for number, word in words if number] or ["none surely"] * bool(flagged.beyond)
-    told += [f"{flagged.maybe:,} on the edge"] * bool(flagged.maybe)
-    return ", ".join(told) or "none"
+    edge, unknown = content.edges.get((flagged.key.estimator, flagged.key.sigma), (0, 0))
+    known = [(flagged.surely, "surely"), (flagged.likely, "likely")]
+    told = [f"{number:,} {word}" for number, word in known if number] or ["none surely"] * bool(flagged.beyond)
+    told += [f"{number:,} {word}" for number, word in ((edge, "on the edge"), (unknown, "without an interval")) if number]
+    more = flagged.maybe - edge
+    return "; ".join(filter(None, (", ".join(told), f"{more:,} {'more ' if flagged.beyond else ''}on the edge" if more else ""))) or "none"
 
 
 def worst_class(bias: ClassBias) -> ClassStats | None:
@@ -98,7 +103,7 @@ def _tiles(content: Content) -> Iterator[Tile]:
     yield Tile(
         "Weakest class",
         _few(
-            Line(f"sigma {level[bias.key.sigma]}", label_of(worst, 24), f"{_mean_text(content, worst, bias)}; {explained(worst, bias)}")
+            Line(f"sigma {level[bias.key.sigma]}", _class_words(worst), f"{_mean_text(content, worst, bias)}; {explained(worst, bias)}")
             for bias in content.biases
             if bias.key.estimator == name and (worst := worst_class(bias)) is not None
         ),
@@ -107,7 +112,7 @@ def _tiles(content: Content) -> Iterator[Tile]:
     flagged = [one for one in content.flagged if one.key.estimator == name]
     yield Tile(
         "Images that are not robust",
-        _few(Line(f"sigma {level[one.key.sigma]}", f"{one.beyond:,} of {one.total:,}", certainties(one)) for one in flagged),
+        _few(Line(f"sigma {level[one.key.sigma]}", f"{one.beyond:,} of {one.total:,}", certainties(content, one)) for one in flagged),
         flag_rule(flagged[0]) if flagged else "",
     )
 
@@ -125,7 +130,7 @@ def _noisy_lines(content: Content) -> tuple[Line, ...]:
     return _few(
         Line(
             f"sigma {content.sigmas[group.key.sigma]}",
-            figures.percent(one.value, one.lower, one.upper),
+            figures.noisy_percent(one),
             figures.percents(one.lower, one.upper),
         )
         for group in content.main()
@@ -170,9 +175,16 @@ def _mean_line(content: Content, group: GroupSummary) -> Line:
 def _odds_line(where: str, one: Mean, *, marked: bool) -> Line:
     """The mean of log10 of failure probabilities as odds: their geometric mean."""
     if math.isinf(one.lower):
-        return Line(where, f"≤ {figures.odds(one.upper, 'up')}", figures.NONE)
+        end = figures.upper_end(one)
+        return Line(where, f"≤ {figures.odds(end, 'up')}" if end < 0 else figures.NONE, figures.NONE)
     ends = f"{figures.odds(one.lower, 'down')} to {figures.odds(one.upper, 'up')}"
     return Line(where, ("~" if marked else "") + figures.odds(one.value), ends)
+
+
+def _class_words(one: ClassStats) -> str:
+    """``class 3`` without a name: a bare number would read as the value."""
+    text = label_of(one, 24)
+    return text if text != str(one.index) else f"class {text}"
 
 
 def _mean_text(content: Content, one: ClassStats, bias: ClassBias) -> str:
@@ -193,7 +205,8 @@ def _answer(content: Content, group: GroupSummary) -> str:
         levels = f"sigma {content.sigmas[group.key.sigma]} ({figures.grey_levels(group.key.sigma)})"
         return f"At {group.key.noise} noise of {levels} the model keeps its answer in {line.value} of noisy copies{_within(line)}"
     if group.key.quantity == LOG10_P_FAIL.name:
-        copies = f"{line.value} noisy copies{_within(line)}, by the geometric mean over the images"
+        value = "an unknown share of" if line.value == figures.NONE else line.value
+        copies = f"{value} noisy copies{_within(line)}, by the geometric mean over the images"
         return f"At {group.key.noise} noise of {line.where} the model changes its answer in {copies}"
     return f"At {group.key.noise} noise of {line.where} the mean {group.key.quantity} is {line.value}{_within(line)}"
 
@@ -214,5 +227,5 @@ def _flag_words(content: Content, sigma: float) -> str:
         return ""
     one = found[0]
     many, verb = f"{one.beyond:,} of {figures.count(one.total, 'image')}", "is" if one.beyond == 1 else "are"
-    sure = f" ({certainties(one)})" if one.beyond or one.maybe else ""
+    sure = f" ({certainties(content, one)})" if one.beyond or one.maybe else ""
     return f"At sigma {content.sigmas[sigma]}, {many} {verb} not robust{sure}: {flag_rule(one)}."

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from robaudit.html import figures
 from robaudit.pictures.agreement_numbers import MOST_DOTS, Agreement, Floats, Pair
 from robaudit.pictures.page import Box, Look, Sketch, axes, fitted, measured, put
 from robaudit.pictures.style import FAINT, INK, few_ticks, tone
@@ -82,24 +83,16 @@ def _draw(figure: Figure, box: Box, look: Look, found: Agreement) -> None:
 
 def _words(figure: Figure, look: Look, pair: Pair, place: Box, *, inside: bool) -> None:
     """Above a panel; flush with its right side where the words are wider than it."""
-    rank = "rank unknown" if pair.rank is None else f"rank {_rounded(pair.rank)}"
+    rank = "rank unknown" if pair.rank is None else f"rank {figures.rank(pair.rank)}".replace("-", "\u2212")
     x, side = (place.x, "left") if inside else (place.x + place.width, "right")
     put(figure, x, place.y + look.line, rank, size=look.size, weight="bold", va="bottom", ha=side)
     put(figure, x, place.y, _difference(pair), size=look.size, color=FAINT, va="bottom", ha=side)
 
 
 def _difference(pair: Pair) -> str:
-    return f"\u0394 {_signed(pair.difference)} [{_signed(pair.lower)}, {_signed(pair.upper)}]"
-
-
-def _signed(value: float) -> str:
-    text = f"{value:+.3f}"
-    return "0.000" if float(text) == 0 else text.replace("-", "\u2212")
-
-
-def _rounded(rank: float) -> str:
-    text = f"{rank:.3f}"
-    return ">0.999" if rank < 1 and text == "1.000" else text.replace("-", "\u2212")
+    """As the table of a report says it: digits follow the interval, whose ends round outwards."""
+    value, ends = figures.difference(pair.difference, pair.lower, pair.upper), figures.interval(pair.lower, pair.upper)
+    return f"\u0394 {value}{'' if ends == figures.NONE else f' ({ends})'}".replace("-", "\u2212")
 
 
 def _dots(ax: Axes, pair: Pair, ink: str, look: Look) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from robaudit.pictures.cost_numbers import Cost
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 MOST_LINES, _FAR, _DEEPEST = 36, 12.0, 1e-4  # lines; the ratio from which a scale is logarithmic; where that of widths ends
 _SIGMA = 0.55  # inches of that word and the room about it
+_AIR = 0.08  # inches between the labels of ticks
 _BELOW, _ABOVE, _BETWEEN = 0.36, 0.24, 0.2  # inches of a block: ticks, headings; between the columns
 _HEADS = ("seconds an image", "passes an image", "width of interval")
 
@@ -106,7 +108,7 @@ def _column(ax: Axes, place: int, block: Sequence[Cost], alike: Sequence[Cost], 
     known = [value for one in alike if (value := _values(one)[place]) is not None]
     if place == 2:
         known += [one.three_quarters for one in alike if one.three_quarters is not None]
-    _scale(ax, known, least=_DEEPEST if place == 2 else 0.0)
+    _scale(ax, known, look, least=_DEEPEST if place == 2 else 0.0)
     for i, (one, ink) in enumerate(zip(block, inks, strict=True)):
         ax.axhline(i, color=GRID, linewidth=0.8, zorder=0.5)
         value = _values(one)[place]
@@ -149,7 +151,7 @@ def _values(one: Cost) -> tuple[float | None, float, float | None]:
     return one.seconds, one.passes, one.width
 
 
-def _scale(ax: Axes, known: Sequence[float], least: float) -> None:
+def _scale(ax: Axes, known: Sequence[float], look: Look, least: float) -> None:
     """Set limits and ticks: logarithmic where the ratio is large; what is below ``least`` times the largest has no place of its own."""
     positive = [value for value in known if value > 0]
     if positive and max(positive) / min(positive) > _FAR:
@@ -158,14 +160,33 @@ def _scale(ax: Axes, known: Sequence[float], least: float) -> None:
         room = (high / low) ** 0.12
         ax.set_xlim(low / room, high * room)
         first, last = math.ceil(math.log10(low / room)), math.floor(math.log10(high * room))
-        step = max(1, -(-(last - first) // 3))
-        powers = range(first, last + 1, step)
-        number_ticks(ax.xaxis, [10.0**p for p in powers], [_power(p) for p in powers])
+        steps = range(max(1, -(-(last - first) // 3)), last - first + 2)
+        choices = ([(10.0**p, _power(p)) for p in range(first, last + 1, step)] for step in steps)
+        _ticks(ax, next(ticks for ticks in choices if len(ticks) < 2 or _apart(ax, ticks, look)))
     elif not known:
         number_ticks(ax.xaxis, [])
     else:
         ax.set_xlim(0, 1.08 * max([*known, 0.0]) or 1.0)
-        few_ticks(ax.xaxis, 3)
+        for most in (3, 2, 1):
+            few_ticks(ax.xaxis, most)
+            ticks = [(float(x), text.get_text()) for x, text in zip(ax.get_xticks(), ax.get_xticklabels(), strict=True)]
+            if _apart(ax, ticks, look):
+                return
+        _ticks(ax, ticks[-1:])
+
+
+def _ticks(ax: Axes, ticks: Sequence[tuple[float, str]]) -> None:
+    number_ticks(ax.xaxis, [value for value, _ in ticks], [text for _, text in ticks])
+
+
+def _apart(ax: Axes, ticks: Sequence[tuple[float, str]], look: Look) -> bool:
+    """Whether the labels of neighbouring ticks have room between them."""
+    figure: Any = ax.figure
+    width = ax.get_position().width * float(figure.get_figwidth())
+    halves = [measured(text, look.size) / 2 for _, text in ticks]
+    places = [_share(ax, value) * width for value, _ in ticks]
+    gaps = zip(pairwise(places), pairwise(halves), strict=True)
+    return all(right - left >= a + b + _AIR for (left, right), (a, b) in gaps)
 
 
 def _power(p: int) -> str:

@@ -28,7 +28,8 @@ def inline(svg: bytes, kind: str, title: str, caption: str, salt: str = "") -> s
     Args:
         svg: the file.
         kind: of picture, for the ids.
-        title, caption: in words.
+        title: in words.
+        caption: the description; none if empty.
         salt: goes into the ids.
     """
     root = Xml.fromstring(svg)  # noqa: S314  our own drawing, without a document type
@@ -49,10 +50,10 @@ def inline(svg: bytes, kind: str, title: str, caption: str, salt: str = "") -> s
             "viewBox": box,
             "role": "img",
             "aria-labelledby": f"{prefix}-title",
-            "aria-describedby": f"{prefix}-desc",
+            **({"aria-describedby": f"{prefix}-desc"} if caption else {}),
         }
     )
-    for place, (tag, words) in enumerate((("title", title), ("desc", caption))):
+    for place, (tag, words) in enumerate((("title", title), ("desc", caption))[: 2 if caption else 1]):
         element = Xml.Element(tag, {"id": f"{prefix}-{tag}"})
         element.text = printable(words)
         root.insert(place, element)

@@ -155,15 +155,34 @@ def inline_svg(
         trust: for the kind flagged: whether the Python data set that the spec names may be run.
         salt: goes into the ids: two pictures that are equal to the last bit need different ones to stand on one page.
 
+    The caption is part of the picture; :func:`inline_picture` gives it as text.
+
     Raises:
         RobauditError: there is no such kind, or the run has nothing that it could show (flagged: the data set is gone), or matplotlib
             is not installed.
     """
+    choice = Choice(() if estimator is None else (estimator,), () if sigma is None else (sigma,), threshold, trust=trust)
+    return _inline(kind, run, choice, salt=salt, caption=True)[0]
+
+
+def inline_picture(kind: str, run: Run, choice: Choice, *, salt: str = "") -> tuple[str, str]:
+    """A picture as an ``<svg>`` element without its caption, and the caption: text that the page has to escape, and may wrap.
+
+    Args:
+        kind, run, salt: as for :func:`inline_svg`.
+        choice: what of the run.
+
+    Raises:
+        RobauditError: as :func:`inline_svg`.
+    """
+    return _inline(kind, run, choice, salt=salt, caption=False)
+
+
+def _inline(kind: str, run: Run, choice: Choice, *, salt: str, caption: bool) -> tuple[str, str]:
     can_draw(required=True, where=f"the picture {kind}")
     from robaudit.pictures.inline import inline
     from robaudit.pictures.style import saved
 
-    choice = Choice(() if estimator is None else (estimator,), () if sigma is None else (sigma,), threshold, trust=trust)
     made = sketch_of(kind, run, choice)
-    size, draw = page(made, INLINE)
-    return inline(saved("svg", size, draw, text=True), kind, made.title, made.caption, salt)
+    size, draw = page(made, INLINE, caption=caption)
+    return inline(saved("svg", size, draw, text=True), kind, made.title, made.caption if caption else "", salt), made.caption

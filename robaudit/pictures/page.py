@@ -77,18 +77,18 @@ class Sketch:
     narrowest: float = NARROWEST
 
 
-def page(sketch: Sketch, look: Look) -> tuple[tuple[float, float], Callable[[Figure], None]]:
-    """Size of the figure in inches, and what draws all of it."""
+def page(sketch: Sketch, look: Look, *, caption: bool = True) -> tuple[tuple[float, float], Callable[[Figure], None]]:
+    """Size of the figure in inches, and what draws all of it, with the caption or without."""
     title = wrapped(sketch.title, look.body, look.size + 3, bold=True)
-    caption = wrapped(sketch.caption, look.body, look.size)
+    words = wrapped(sketch.caption, look.body, look.size) if caption else []
     above = len(title) * (look.size + 3) * _LEADING + 2 * _GAP
-    below = len(caption) * look.line + 2 * _GAP
+    below = len(words) * look.line + (2 * _GAP if words else 0)
     body = sketch.height(look)
     height = above + body + below
 
     def draw(figure: Figure) -> None:
         put(figure, _MARGIN, height - _GAP, "\n".join(title), size=look.size + 3, weight="bold", va="top")
-        put(figure, _MARGIN, below - _GAP, "\n".join(caption), size=look.size, color=FAINT, va="top")
+        put(figure, _MARGIN, below - _GAP, "\n".join(words), size=look.size, color=FAINT, va="top")
         sketch.draw(figure, Box(_MARGIN, below, look.body, body), look)
 
     return (look.width, height), draw

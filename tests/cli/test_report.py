@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from robaudit import audit, load_spec
 from tests.cli.conftest import Refuse
 from tests.conftest import RunCli
-from tests.specs import digits, save_npz, write
+from tests.specs import digits, read_info, save_npz, write
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +55,52 @@ def test_a_data_set_that_moved(run: Path, run_cli: RunCli, tmp_path: Path) -> No
     text = (tmp_path / "r.html").read_text()
     assert "<img" not in text
     assert "No images:" in text
+
+
+@pytest.fixture
+def softmax_run(run: Path, tmp_path: Path) -> Path:
+    """Of the same images, without mc."""
+    save_npz(tmp_path / "x.npz", count=12)
+    spec = digits(dataset={"kind": "npz", "path": "x.npz"}, estimators=["softmax"])
+    return audit(load_spec(write(tmp_path, spec)), out=tmp_path / "other").path
+
+
+def test_a_run_without_what_was_asked_for_is_left_out(run: Path, softmax_run: Path, run_cli: RunCli, refuse: Refuse) -> None:
+    outcome = run_cli("report", softmax_run, run, "--format", "md", "--estimator", "mc")
+    assert outcome.code == 0
+    assert outcome.err == f"note: left out: {softmax_run}: has no estimator mc; it has softmax\n"
+    assert outcome.out == run_cli("report", run, "--format", "md", "--estimator", "mc").out
+    both = run_cli("report", softmax_run, run, "--format", "md", "--estimator", "mc", "--estimator", "softmax")
+    assert both.err == f"note: {softmax_run}: has no estimator mc; it has softmax\n"
+    assert "## Comparison" in both.out
+    refuse("report", softmax_run, run, "--estimator", "mmse", "-o", "r.html", says="has no estimator mmse")
+    refuse("report", softmax_run, run, "--sigma", "0.7", "-o", "r.html", says="has no sigma 0.7")
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"model": {"notes": 5}}, "model.notes"),
+        ({"model": {"notes": ["x", None]}}, "model.notes.1"),
+        ({"spec": {"gates": 5}}, "spec.gates"),
+        ({"spec": {"gates": [5, None]}}, "spec.gates.0"),
+        ({"data": {"sha256": [1]}}, "data.sha256"),
+    ],
+)
+def test_an_edited_run_is_refused(run: Path, refuse: Refuse, tmp_path: Path, change: dict[str, Any], says: str) -> None:
+    copy = shutil.copytree(run, tmp_path / "copy")
+    info = read_info(copy)
+    for part, values in change.items():
+        info[part].update(values)
+    (copy / "run.json").write_text(json.dumps(info))
+    for form in ("html", "md"):
+        refuse("report", copy, "-o", f"r.{form}", says=says)
+
+
+def test_edited_gates_are_refused(run: Path, refuse: Refuse, tmp_path: Path) -> None:
+    copy = shutil.copytree(run, tmp_path / "copy")
+    (copy / "looks.json").write_text('{"run": [1], "gates": []}')
+    refuse("report", copy, "-o", "r.md", says="looks.json: is not the record of looks that robaudit writes there")
 
 
 def test_refusals(run: Path, refuse: Refuse, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from robaudit import audit, load_spec
+from robaudit.files import sealed
 from robaudit.rows import COLUMNS
 from tests.hostile.case import Case
 from tests.hostile.data import SPECIAL, place
@@ -21,6 +22,7 @@ from tests.specs import digits, read_info, write
 
 HEAD = f'{{"schema_version": 1,\n"columns": {json.dumps(COLUMNS)},\n"rows": [\n'.encode()
 READERS = ("show", "bias-report", "flag-samples")
+REPORT = ("report", "run", "--format", "md")
 ESCAPE = "\x1b[2J\x07\x1b]0;x\x07"
 
 
@@ -128,6 +130,21 @@ def special(name: str, what: str) -> Callable[[Path], None]:
 def sparse(name: str) -> Callable[[Path], None]:
     def make(folder: Path) -> None:
         os.truncate(run_folder(folder) / name, 10 * 2**30)
+
+    return make
+
+
+def gates(values: dict[str, Any]) -> Callable[[Path], None]:
+    """A record of one look at a gate with these values, and its checksum."""
+
+    def make(folder: Path) -> None:
+        run = run_folder(folder)
+        usual = {"gate": "mean >= 0.5", "verdict": "pass", "value": 0.7, "lower": 0.6, "upper": 0.8, "threshold": 0.5}
+        gate = {**usual, "confidence": 0.95, "covers": "these images", **values}
+        same = {key: read_info(run)[key] for key in ("identity", "base_identity")}
+        asked = {"identity": same["identity"], "gates": [gate["gate"]], "confidence": 0.95, "most": 64}
+        record = {"asked": asked, "point": False, "each": 0.95, "draws": [64], "run": same, "gates": [gate]}
+        (run / "looks.json").write_text(json.dumps(sealed(record)))
 
     return make
 
@@ -285,6 +302,16 @@ def all_cases() -> dict[str, Case]:
     )
     cases["pictures of a spec that is none"] = Case(info(lambda d: d.update(spec={"model": 3})), "run.json, spec: ", outside)
     cases["pictures of a folder that is none"] = Case(info(lambda d: d.update(spec_folder=3)), "run", outside)
+    edited: dict[str, Callable[[dict[str, Any]], object]] = {
+        "notes of a number": lambda d: d["model"].update(notes=5),
+        "gates of a number": lambda d: d["spec"].update(gates=5),
+        "gates of numbers": lambda d: d["spec"].update(gates=[5, None]),
+        "a checksum of the data in a list": lambda d: d["data"].update(sha256=[1]),
+    }
+    for name, change in edited.items():
+        cases[f"report: {name}"] = Case(info(change), "run.json", REPORT, (2,))
+    for key, odd in {"value": "x", "threshold": None, "verdict": [1], "confidence": math.nan, "lower": 1e300}.items():
+        cases[f"looks.json: {key} is {odd}"] = Case(gates({key: odd}), "looks.json", REPORT, (2,))
     for key, other in {"name": "../../escaped", "identity": 3, "spec": [], "model": []}.items():
         cases[f"resumed with another {key}"] = Case(
             info(lambda d, k=key, v=other: d.update({k: v, "status": "running"})),  # type: ignore[misc]

@@ -52,4 +52,6 @@ def html_file(html: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages of hand-made runs are about their text; pictures have tests of their own."""
-    monkeypatch.setattr("robaudit.pictures.kinds.inline_svg", lambda kind, *_, **__: f'<svg role="img" data-kind="{kind}"></svg>')
+    monkeypatch.setattr(
+        "robaudit.pictures.kinds.inline_picture", lambda kind, *_, **__: (f'<svg role="img" data-kind="{kind}"></svg>', f"About {kind}.")
+    )

@@ -42,7 +42,7 @@ def values(page: Page) -> list[str]:
 
 def told(page: Page) -> int:
     text = page.locator("[data-count]").inner_text()
-    match = re.fullmatch(r"(\d+) of \d+ shown", text)
+    match = re.fullmatch(r"(\d+) of \d+ samples", text)
     assert match is not None, text
     return int(match[1])
 

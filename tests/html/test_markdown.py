@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from robaudit.html import figures
 from robaudit.html.content import Choice, Content, gather
-from robaudit.reports.markdown import MOST, escaped, markdown_report
+from robaudit.html.markdown import MOST, escaped, markdown_report
 from tests.html.tools import HOSTILE, hand_made, rows
 
 CELL = re.compile(r"(?<!\\)\|")
@@ -89,6 +89,17 @@ def test_without_labels_and_intervals() -> None:
     assert "Not measured: the data have no labels." in text
     assert "none of them surely: no intervals" in text
     assert "\\~" in text
+
+
+@pytest.mark.parametrize("values", [[0.7, 0.8], [0.1, 0.8], [0.1, 0.2] * 20])
+def test_headings_stand_alone(values: list[float]) -> None:
+    """An empty line before and after each, whether samples are flagged, listed or none."""
+    text = markdown_report([gather(hand_made(rows(values)), Choice(most=3))])
+    lines = text.splitlines()
+    heads = [i for i, line in enumerate(lines) if line.startswith("#")]
+    assert len(heads) > 6
+    assert [lines[i] for i in heads if (i and lines[i - 1]) or lines[i + 1]] == []
+    assert "\n\n\n" not in text
 
 
 def test_gates_come_first(content: Content) -> None:

@@ -119,6 +119,29 @@ def test_several_runs_are_compared_first(content: Content, without_pictures: Non
     assert "different data" in Page.of(page([content, other], images=False)[0]).text("comparison")
 
 
+def test_much_is_folded(without_pictures: None) -> None:
+    """Of more than three galleries the others, of more than two runs all but the first."""
+    sigmas = (0.1, 0.2, 0.3, 0.4, 0.5)
+    many = gather(hand_made([row for sigma in sigmas for row in rows([0.2, 0.8] * 2, sigma=sigma)]), Choice())
+    found = Page.of(page([many] * 3, images=False)[0])
+    assert found.open == []
+    levels = [(tag, "open" in attributes) for tag, attributes in found.tags if "data-level" in attributes]
+    assert levels == [("details", place < 3) for place in range(5)] * 3
+    assert ["open" in attributes for _, attributes in found.tags if attributes.get("class") == "run"] == [True, False, False]
+    two = Page.of(page([gather(hand_made(rows([0.2, 0.8])), Choice())] * 2, images=False)[0])
+    assert ["open" in attributes for _, attributes in two.tags if attributes.get("class") == "run"] == [True, True]
+    assert [tag for tag, attributes in two.tags if "data-level" in attributes] == ["div", "div"]
+
+
+def test_the_verdict_on_classes_and_the_captions_are_text_of_the_page(content: Content, html: str) -> None:
+    found = Page.of(html)
+    for bias in content.biases:
+        assert found.text("r1-classes").count(bias.explanation) >= 1
+    for section, words in (("classes", "intervals that hold for all classes together"), ("cost", "Seconds: measured once")):
+        assert words in found.text(f"r1-{section}")
+        assert not any(words in svg for svg in re.findall(r"<svg xmlns.*?</svg>", html, re.DOTALL))
+
+
 def test_a_missing_data_set_leaves_the_images_out(without_pictures: None) -> None:
     text, problems = page([gather(hand_made(rows([0.1, 0.9] * 4)), Choice())])
     assert len(problems) == 1

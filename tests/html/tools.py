@@ -76,12 +76,15 @@ class Page(HTMLParser):
         texts: what a reader sees, by the id of the innermost section.
         tags: every tag with its attributes.
         open: tags that were not closed.
+        tables: the lines of each table, cell by cell, by its caption; the first are the heads.
     """
 
     texts: dict[str, list[str]] = field(default_factory=dict)
     tags: list[tuple[str, Mapping[str, str | None]]] = field(default_factory=list)
     open: list[str] = field(default_factory=list)
+    tables: dict[str, list[list[str]]] = field(default_factory=dict)
     _sections: list[str] = field(default_factory=list)
+    _lines: list[list[str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         super().__init__(convert_charrefs=True)
@@ -100,6 +103,12 @@ class Page(HTMLParser):
             self.open.append(tag)
         if tag == "section":
             self._sections.append(dict(attrs).get("id") or "")
+        elif tag == "table":
+            self._lines = self.tables[dict(attrs).get("aria-label") or ""] = []
+        elif tag == "tr":
+            self._lines.append([])
+        elif tag in ("th", "td"):
+            self._lines[-1].append("")
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append((tag, dict(attrs)))
@@ -110,6 +119,8 @@ class Page(HTMLParser):
             self._sections.pop()
 
     def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] in ("th", "td"):
+            self._lines[-1][-1] += data
         if data.strip() and self.open[-1] not in ("style", "script"):
             self.texts.setdefault(self._sections[-1] if self._sections else "", []).append(" ".join(data.split()))
 

@@ -9,7 +9,7 @@ from xml.etree import ElementTree as Xml
 import pytest
 
 from robaudit.errors import RobauditError
-from robaudit.pictures.kinds import inline_svg
+from robaudit.pictures.kinds import Choice, inline_picture, inline_svg, sketch_of
 from tests.pictures.made import HOSTILE, row, run, usual
 
 pytest.importorskip("matplotlib")
@@ -72,6 +72,21 @@ def test_pictures_on_a_page_share_no_ids_and_come_out_the_same_again(pictures: d
     everything = [name for kind in (*KINDS, "other", "salted") for name in _ids(pictures[kind])]
     assert len(everything) == len(set(everything))
     assert everything
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_without_its_caption_it_is_lower_and_the_caption_is_text(pictures: dict[str, str], kind: str) -> None:
+    made = usual(12)
+    svg, caption = inline_picture(kind, made, Choice())
+    assert caption == sketch_of(kind, made, Choice()).caption
+    root, whole = (Xml.fromstring(text) for text in (svg, pictures[kind]))  # noqa: S314
+    boxes = [[float(end) for end in (one.get("viewBox") or "").split()] for one in (root, whole)]
+    assert boxes[0][2] == boxes[1][2]
+    assert boxes[0][3] < boxes[1][3] - 20
+    assert caption[:30] not in svg
+    assert caption[:30] in pictures[kind]
+    assert "desc" not in svg
+    assert root[0].text == whole[0].text
 
 
 def test_without_matplotlib_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
