@@ -17,6 +17,7 @@ def against_baseline(
     *,
     include: str | None,
     update: bool,
+    prune: bool,
     format_: str,
     output: Path | None,
 ) -> int:
@@ -26,14 +27,18 @@ def against_baseline(
         RunError: the file is damaged, or there is none and it is not to be written.
     """
     import json
+    import math
 
-    from robaudit.cli.compare import emit_table, emit_text, gates_text, summarise
+    from robaudit.cli.compared import emit_table, emit_text, gates_text, summarise
     from robaudit.cli.console import messages
     from robaudit.compare.accepted import read_accepted, write_accepted
-    from robaudit.compare.baseline import baseline_sections, decisions, stand
+    from robaudit.compare.baseline import stand
+    from robaudit.compare.baseline_texts import baseline_sections, decisions
     from robaudit.compare.matching import described
     from robaudit.compare.texts import table
     from robaudit.gates.formats import Subject, decisions_document
+    from robaudit.gates.result import EXIT_CODES, overall
+    from robaudit.reports.headline import count
     from robaudit.runs import read_run
 
     accepted = read_accepted(baseline)
@@ -44,7 +49,8 @@ def against_baseline(
     found = stand(opened, accepted, below, estimators, sigmas, maybe=include == "maybe")
     looked_at = opened.chosen(dict.fromkeys((row.estimator, row.sigma) for row in opened.rows), estimators, sigmas)
     decided = decisions(found, looked_at, accepting=update)
-    subject = Subject.of(opened.info, "compare")
+    not_finite = sum(not math.isfinite(row.value) for row in opened.rows if (row.estimator, row.sigma) in looked_at)
+    subject = Subject.of(opened.info, "compare", left_out={"not_finite": not_finite})
     if format_ == "table":
         emit_table(table(baseline_sections(found, opened.class_names)), decided, "inconclusive", output)
     elif format_ == "json":
@@ -61,8 +67,11 @@ def against_baseline(
             "noise": described(opened).kind,
             "include": include,
         }
-        kept = found.accepted_now()
+        kept = found.accepted_now(prune=prune)
         write_accepted(baseline, header, found.thresholds, kept)
         messages().print(f"{baseline}: {len(kept)} accepted findings", markup=False)
+        if unknown := found.of("unknown"):
+            told = f"{count(len(unknown), 'result')} without a finite value, or skipped: not accepted, and may be findings"
+            messages().print(told, markup=False)
         return 0
-    return 1 if found.of("new") else 0
+    return EXIT_CODES[overall(decided)]

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from robaudit.cli.gate import GatesOption, Inconclusive, PointOption, PopulationOption
-from robaudit.cli.options import EstimatorFilter, OutputOption, SigmaFilter, sigmas, write_output
+from robaudit.cli.gate import ConfidenceOption, GatesOption, Inconclusive, PointOption, PopulationOption
+from robaudit.cli.options import EstimatorFilter, OutputOption, SigmaFilter, sigmas
 from robaudit.errors import SpecError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from robaudit.gates.formats import Subject
-    from robaudit.gates.result import Decision, Verdict
+    from robaudit.gates.result import Verdict
+    from robaudit.runs import Run
 
 
 class Include(StrEnum):
@@ -48,6 +48,7 @@ def compare(
     sigma: SigmaFilter = None,
     population: PopulationOption = False,
     point: PointOption = False,
+    confidence: ConfidenceOption = None,
     inconclusive: Annotated[
         Inconclusive, typer.Option(help="What a gate counts as that cannot be told: exit 0, 1 or 4.")
     ] = Inconclusive.INCONCLUSIVE,
@@ -55,6 +56,7 @@ def compare(
         Path | None, typer.Option(metavar="FILE", help="Instead of BASE: a JSON file of accepted findings; exit 1 when there is a new one.")
     ] = None,
     update: Annotated[bool, typer.Option("--update", help="With --baseline: write the findings of this run to the file.")] = False,
+    prune: Annotated[bool, typer.Option("--prune", help="With --update: drop findings whose sample or result is not in this run.")] = False,
     include: Annotated[
         Include | None,
         typer.Option(help="With --baseline: findings are samples surely below the threshold, or all. Default: what the file says, surely."),
@@ -74,6 +76,8 @@ def compare(
         raise SpecError("robaudit compare", f"{words}, not {len(runs)}", "write: robaudit compare BASE NEW, or --baseline FILE NEW")
     if baseline is None and (update or include is not None):
         raise SpecError("--update" if update else "--include", "goes with --baseline FILE", "name the file of accepted findings")
+    if prune and not update:
+        raise SpecError("--prune", "goes with --update", "write: robaudit compare --baseline FILE NEW --update --prune")
     if baseline is not None:
         from robaudit.cli.accepted import against_baseline
 
@@ -82,13 +86,24 @@ def compare(
         if format_ in (CompareFormat.CSV, CompareFormat.MD):
             raise SpecError(f"--format {format_}", "does not go with --baseline", "use table, json, junit or github")
         code = against_baseline(
-            runs[0], baseline, below, estimator or (), sigmas(sigma), include=include, update=update, format_=format_.value, output=output
+            runs[0],
+            baseline,
+            below,
+            estimator or (),
+            sigmas(sigma),
+            include=include,
+            update=update,
+            prune=prune,
+            format_=format_.value,
+            output=output,
         )
         raise typer.Exit(code)
     if format_ in (CompareFormat.JUNIT, CompareFormat.GITHUB) and not gates:
         raise SpecError(f"--format {format_}", "there is no gate to report", 'add one, for example --gate "mean_drop <= 0.01"')
     raise typer.Exit(
-        _compare(runs, gates or (), below, estimator or (), sigmas(sigma), population, point, inconclusive.value, format_, output)
+        _compare(
+            runs, gates or (), below, estimator or (), sigmas(sigma), population, point, confidence, inconclusive.value, format_, output
+        )
     )
 
 
@@ -100,11 +115,13 @@ def _compare(
     levels: Sequence[float],
     population: bool,
     point: bool,
+    confidence: float | None,
     inconclusive: Verdict,
     format_: CompareFormat,
     output: Path | None,
 ) -> int:
     """Compare two runs, print what was found, and return the exit code."""
+    from robaudit.cli.compared import emit_table, emit_text, gates_text, markdown_gates, summarise
     from robaudit.compare.comparison import compare as compare_runs
     from robaudit.compare.gates import QUANTITIES, decide
     from robaudit.compare.sections import sections
@@ -116,9 +133,10 @@ def _compare(
 
     asked = [parse_gate(text, QUANTITIES, "--gate") for text in gates]
     base, new = (read_run(path, kept=True) for path in runs)
-    found = compare_runs(base, new, estimators=estimators, sigmas=levels, below=below)
+    sure = _confidence((base, new), confidence)
+    found = compare_runs(base, new, estimators=estimators, sigmas=levels, below=below, confidence=sure)
     decisions = decide(found, asked, population=population, point=point)
-    subject = Subject.of(new.info, "compare", Subject.of(base.info, "compare"))
+    subject = Subject.of(new.info, "compare", Subject.of(base.info, "compare"), found.left_out())
     parts = sections(found, base.info, new.info, new.class_names or base.class_names)
     if format_ is CompareFormat.TABLE:
         emit_table(table(parts), decisions, inconclusive, output)
@@ -136,62 +154,14 @@ def _compare(
     return EXIT_CODES[overall(decisions, inconclusive)]
 
 
-def emit_table(shown: Any, decisions: Sequence[Decision], inconclusive: Verdict, output: Path | None) -> None:
-    """Print a table, or write it to a file, with the gates below it."""
-    import io
-
-    from rich.console import Console, Group
-    from rich.text import Text
-
-    from robaudit.cli.console import output as screen
-    from robaudit.cli.unread import unread_is_no_end
-    from robaudit.gates.text import lines
-
-    told = Group(*(Text(line) for _, line in lines(decisions, inconclusive))) if decisions else Group()
-    if output is None:
-        with unread_is_no_end():
-            screen().print(shown)
-            screen().print(told, soft_wrap=True)
-        return
-    plain = Console(file=io.StringIO(), width=120, highlight=False, color_system=None)
-    with plain.capture() as captured:
-        plain.print(shown)
-        plain.print(told, soft_wrap=True)
-    write_output(output, captured.get())
-
-
-def emit_text(text: str, output: Path | None) -> None:
-    """Print a text, or write it to a file."""
-    from robaudit.cli.printing import put
-    from robaudit.cli.unread import unread_is_no_end
-
-    if output is None:
-        with unread_is_no_end():
-            put([text])
-    else:
-        write_output(output, text)
-
-
-def gates_text(format_: str, decisions: Sequence[Decision], subject: Subject, inconclusive: Verdict) -> str:
-    """Gates as JUnit XML or as GitHub's commands."""
-    from robaudit.gates.formats import github, junit
-
-    return (junit if format_ == "junit" else github)(decisions, subject, inconclusive=inconclusive)
-
-
-def markdown_gates(decisions: Sequence[Decision], subject: Subject, inconclusive: Verdict) -> str:
-    """Gates as Markdown; nothing without any."""
-    from robaudit.gates.formats import step_summary
-
-    return "\n" + step_summary(decisions, subject, inconclusive=inconclusive) if decisions else ""
-
-
-def summarise(decisions: Sequence[Decision], subject: Subject, inconclusive: Verdict, more: str = "") -> None:
-    """Append the step summary of a GitHub job, where this is one."""
+def _confidence(runs: Sequence[Run], option: float | None) -> float:
+    """That of ``--confidence``; else of one look, where a run was sampled until its gates were decided; else the usual one."""
     from robaudit.cli.console import messages
-    from robaudit.cli.step_summary import append_step_summary
-    from robaudit.gates.formats import step_summary
+    from robaudit.gates.record import confidence_of, read_looks
 
-    trouble = append_step_summary(step_summary(decisions, subject, inconclusive=inconclusive) + (f"\n{more}" if more else ""))
-    if trouble is not None:
-        messages().print(f"warning: {trouble}", markup=False)
+    looks = [None if option is not None else read_looks(run.path, run.info) for run in runs]
+    found = max(confidence_of(one, option, None) for one in looks)
+    if any(looks):
+        told = f"a run was sampled until gates were decided: each look, and so every interval, is at {100 * found:g} %"
+        messages().print(told, markup=False)
+    return found

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+import os
+import stat
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -13,9 +15,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from robaudit.errors import RunError
 from robaudit.files import write_atomically
 from robaudit.rows import LARGEST
+from robaudit.text import printable
 
 SCHEMA_VERSION = 1
-_REMEDY = "restore it, or write another one with --update"
+_REMEDY = "restore it, or delete it and write another one with --update"
 _LARGEST_FILE = 2**28
 
 Key = tuple[str, float, str]
@@ -98,12 +101,15 @@ def read_accepted(path: Path) -> Accepted | None:
             return None
         if not path.is_file() or path.stat().st_size > _LARGEST_FILE:
             raise RunError(where, "is no file of accepted findings", "name a JSON file that --update has written")
-        document = json.loads(path.read_bytes())
+        document = json.loads(path.read_bytes(), object_pairs_hook=_once)
     except OSError as error:
         raise RunError(where, f"cannot be read: {error.strerror or error}") from error
+    except _TwiceError as error:
+        raise RunError(where, f"is damaged (the key {error.args[0]!r} stands twice in one place)", _REMEDY) from error
     except (ValueError, RecursionError) as error:
         raise RunError(where, "is damaged (not valid JSON)", _REMEDY) from error
-    if isinstance(document, dict) and document.get("schema_version") not in (None, SCHEMA_VERSION):
+    version = document.get("schema_version") if isinstance(document, dict) else None
+    if version is not None and (type(version) is not int or version != SCHEMA_VERSION):
         raise RunError(where, f"is not of schema version {SCHEMA_VERSION}", "read it with the robaudit that wrote it")
     try:
         found = Accepted.model_validate_json(json.dumps(document))  # as JSON: a whole number is a float, too
@@ -115,16 +121,33 @@ def read_accepted(path: Path) -> Accepted | None:
         raise RunError(where, f"is damaged ({what})", _REMEDY) from error
     if len(found.by_key()) < len(found.findings):
         raise RunError(where, "is damaged (a finding stands in it twice)", _REMEDY)
+    if len(found.below()) < len(found.thresholds):
+        raise RunError(where, "is damaged (one result has two thresholds)", _REMEDY)
+    return found
+
+
+class _TwiceError(ValueError):
+    """A key that stands twice in an object."""
+
+
+def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """The object of its keys and values, each key once."""
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise _TwiceError(printable(key))
+        found[key] = value
     return found
 
 
 def write_accepted(
     path: Path, header: Mapping[str, Any], thresholds: Mapping[tuple[str, float], float], found: Iterable[AcceptedFinding]
 ) -> None:
-    """Write the file by an atomic rename: sorted, so that the same findings give the same bytes.
+    """Write the file by an atomic rename: sorted, so that the same findings give the same bytes. Of a link, the file that it leads to
+    is written; one that is there keeps its permissions.
 
     Raises:
-        RunError: the disk refuses; an old file is untouched.
+        RunError: it is write-protected, or the disk refuses; an old file is untouched.
     """
     document = {
         "schema_version": SCHEMA_VERSION,
@@ -136,4 +159,10 @@ def write_accepted(
             if math.isfinite(one.value)
         ],
     }
-    write_atomically(path, (json.dumps(document, indent=2, allow_nan=False) + "\n").encode())
+    target = path.resolve() if path.is_symlink() else path
+    mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else None
+    if mode is not None and not os.access(target, os.W_OK):
+        raise RunError(str(path), "is write-protected", "name another file")
+    write_atomically(target, (json.dumps(document, indent=2, allow_nan=False) + "\n").encode())
+    if mode is not None:
+        target.chmod(mode)

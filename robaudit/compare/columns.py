@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from array import array
+from collections import Counter
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from robaudit.compare.matching import Pair, discordant
+from robaudit.compare.matching import Common, Pair, common, why_unpaired
 from robaudit.compare.paired import Ends
 from robaudit.estimators.adaptive import LABEL as ADAPTIVE
 from robaudit.numerics.intervals import clopper_pearson
@@ -32,8 +33,8 @@ class Side:
         self._predicted, self._labels, self._correct = array("q"), array("q"), array("b")
         self.adaptive = self.sampling_only = 0
 
-    def add(self, row: Row) -> None:
-        """Take one more row with a finite value."""
+    def add(self, row: Row, whole: Row) -> None:
+        """Take one more row with a finite value, of the draws that are compared; votes for its label are counted of all draws."""
         bounded = row.lower is not None or row.upper is not None
         self._values.append(row.value)
         self._lowers.append(row.lower if row.lower is not None else -math.inf if bounded else math.nan)
@@ -43,8 +44,9 @@ class Side:
         counted = independent and abs(votes[row.predicted] / draws - row.value) < 1e-9
         self._draws.append(draws if counted else 0)
         labelled = independent and row.label is not None
-        self._hits.append(votes[row.label] if labelled and row.label is not None and row.label < len(votes) else 0)
-        self._hit_draws.append(draws if labelled else 0)
+        all_votes = whole.votes or ()
+        self._hits.append(all_votes[row.label] if labelled and row.label is not None and row.label < len(all_votes) else 0)
+        self._hit_draws.append(draws_of(whole) if labelled else 0)
         self._predicted.append(row.predicted)
         self._labels.append(-1 if row.label is None else row.label)
         self._correct.append(-1 if row.correct is None else row.correct)
@@ -96,6 +98,22 @@ class Side:
         """1 predicted right, 0 wrong, -1 unknown."""
         return np.frombuffer(self._correct, dtype=np.int8)
 
+    def ends(self, tail: float) -> tuple[Floats, Floats]:
+        """Each image's interval that misses on a given side with a chance of at most ``tail``; NaN where none can be made so sure.
+
+        Shares of votes: Clopper-Pearson; others: the 95 % interval, stretched as a normal error's. Confidence sequences and ends that
+        only bound are as they are.
+        """
+        from scipy.special import ndtri
+
+        stretch = max(1.0, float(ndtri(1.0 - tail) / ndtri(0.5 + _USUAL / 2)))
+        lower, upper = self.values - stretch * (self.values - self.lowers), self.values + stretch * (self.uppers - self.values)
+        if self.adaptive:
+            return np.full_like(lower, np.nan), np.full_like(upper, np.nan)
+        if (votes := self.draws > 0).any():
+            lower[votes], upper[votes] = clopper_pearson(np.round(self.values * self.draws)[votes], self.draws[votes], 1.0 - 2.0 * tail)
+        return lower, upper
+
     def mean_ends(self, of: Mask, confidence: float) -> Ends | None:
         """The interval of the mean of these values for these images; None where an image has none.
 
@@ -126,28 +144,49 @@ class Group:
         key, quantity: what was measured.
         ids: of the samples, in the order of the pairs.
         base, new: the numbers of each run.
+        same_noise: whether both runs gave each sample the same noise.
         not_finite: pairs left out, as one of their values is no finite number.
+        skipped: samples of the base run that the new one skipped.
+        cut: draws of each image of the base run and of the new one, where one has more than are compared.
+        why: why pairs are not paired, where both saw the same noise.
     """
 
-    def __init__(self, key: GroupKey, quantity: QuantityLike, same_noise: bool) -> None:
-        self.key, self.quantity, self._same_noise = key, quantity, same_noise
+    def __init__(self, key: GroupKey, quantity: QuantityLike, *, same_noise: bool, paired: bool) -> None:
+        self.key, self.quantity, self.same_noise, self._paired = key, quantity, same_noise, same_noise and paired
         self.ids: list[str] = []
         self.base, self.new = Side(), Side()
-        self.not_finite = 0
+        self.not_finite = self.skipped = 0
+        self.cut: tuple[int, int] | None = None
+        self.why = "" if paired else "only the draws of mc are numbered alike in both"
+        self._unknown = array("q"), array("q")  # labels and predictions of those without a difference
         self._lost, self._won, self._draws = array("d"), array("d"), array("d")
 
     def add(self, pair: Pair) -> None:
         """Take one more pair."""
         if not all(math.isfinite(row.value) for row in pair):
             self.not_finite += 1
+            self._without(pair[0], pair[1].label)
             return
+        lost, won, draws, rows = common(*pair) if self._paired else Common(0, 0, 0, pair)
+        if self._paired and not draws:
+            self.why = self.why or why_unpaired(*pair)
+        if self.cut is None and (rows[0] is not pair[0] or rows[1] is not pair[1]):
+            self.cut = draws_of(pair[0]), draws_of(pair[1])
         self.ids.append(pair[1].sample_id)
-        self.base.add(pair[0])
-        self.new.add(pair[1])
-        lost, won, draws = discordant(*pair) if self._same_noise else (0, 0, 0)
+        self.base.add(rows[0], pair[0])
+        self.new.add(rows[1], pair[1])
         self._lost.append(lost)
         self._won.append(won)
         self._draws.append(draws)
+
+    def lose(self, row: Row) -> None:
+        """Take one more sample of the base run that the new one skipped."""
+        self.skipped += 1
+        self._without(row, row.label)
+
+    def _without(self, base: Row, label: int | None) -> None:
+        self._unknown[0].append(-1 if label is None else label)
+        self._unknown[1].append(base.predicted)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -186,6 +225,21 @@ class Group:
     def identical(self) -> bool:
         """Whether nothing at all differs."""
         return bool(not self.changes.any() and not self.lost.any() and not self.won.any())
+
+    @property
+    def by_label(self) -> bool:
+        """Whether classes are labels; else the base run's predictions."""
+        return bool((self.new.labels >= 0).any())
+
+    @property
+    def unknown(self) -> Counter[int]:
+        """How many samples of each class have no difference; -1: of none."""
+        return Counter(self._unknown[0] if self.by_label else self._unknown[1])
+
+    @property
+    def unknown_labelled(self) -> int:
+        """How many samples with a label have none."""
+        return sum(label >= 0 for label in self._unknown[0])
 
     @property
     def everything(self) -> Mask:

@@ -52,6 +52,9 @@ def compare(
             if key not in groups:
                 groups[key] = _group(base, new, pair[0].quantity, pair[1].quantity, key, matching)
             groups[key].add(pair)
+    for row in matching.lost:
+        if (row.estimator, row.sigma) in groups:
+            groups[row.estimator, row.sigma].lose(row)
     where = f"{base.path} and {new.path}"
     if not samples:
         what = "have no sample in common"
@@ -70,7 +73,8 @@ def compare(
         matching,
         samples,
         _clean(correct, matching, confidence),
-        tuple(compared(groups[key], matching.same_model, names, below, confidence) for key in chosen),
+        len({row.sample_id for row in matching.lost if row.correct is not None}),
+        tuple(compared(groups[key], matching, names, below, confidence) for key in chosen),
     )
 
 
@@ -78,7 +82,8 @@ def _group(base: Run, new: Run, before: str, now: str, key: tuple[str, float], m
     if before != now or base.quantities[before] != new.quantities[now]:
         where = f"{base.path} and {new.path}"
         raise RunError(where, f"{key[0]!r} is {before} in the one and {now} in the other", "compare estimators of one quantity")
-    return Group(GroupKey(*key, described(new).kind, now), new.quantities[now], matching.same_noise and key[0] in matching.paired)
+    about = GroupKey(*key, described(new).kind, now)
+    return Group(about, new.quantities[now], same_noise=matching.same_noise, paired=key[0] in matching.paired)
 
 
 def _clean(correct: Sequence[tuple[bool, bool]], matching: Matching, confidence: float) -> Difference | None:
@@ -98,8 +103,10 @@ def _clean(correct: Sequence[tuple[bool, bool]], matching: Matching, confidence:
 
 
 def _warn(matching: Matching) -> None:
+    skipped = set(matching.skipped)
     for ids, words in (
-        (matching.only_base, "only in the base run"),
+        (matching.skipped, "skipped by the new run"),
+        ([one for one in matching.only_base if one not in skipped], "only in the base run"),
         (matching.only_new, "only in the new run"),
         (matching.other_images, "another image in each run, and left out"),
     ):

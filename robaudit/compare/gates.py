@@ -5,28 +5,30 @@ All quantities but the counts are drops: base minus new, turned round where lowe
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from robaudit.compare.paired import Ends
+from robaudit.compare.drops import Drop, How, by_value, on_drop, on_worst_class
 from robaudit.compare.result import Comparison, Difference, GroupComparison
+from robaudit.compare.thresholds import check_gate
 from robaudit.errors import RunError, SpecError, did_you_mean
 from robaudit.gates.grammar import Gate
-from robaudit.gates.result import ClassPart, Covers, Decision, judge
-from robaudit.numerics.intervals import clopper_pearson
-from robaudit.reports.names import class_name
+from robaudit.gates.result import Covers, Decision, judge
+from robaudit.reports.headline import count
 
 QUANTITIES: Mapping[str, frozenset[str]] = dict.fromkeys(
     ("mean_drop", "worst_class_drop", "accuracy_drop", "noisy_accuracy_drop", "newly_flagged", "share_worse"), frozenset()
 )
 """The quantities of `robaudit compare`; none needs an argument besides estimator and sigma."""
 
-_MOST = 2**24
+_HELD = "the interval holds whatever they may be"
 
 
 def decide(comparison: Comparison, gates: Sequence[Gate], *, population: bool = False, point: bool = False) -> tuple[Decision, ...]:
     """Decide the gates, each on its interval.
+
+    Samples without a difference, as a value is no finite number or the new run skipped them, count at both ends of the range: they
+    widen the interval. Samples that one run was not asked for are none of a gate's; its evidence names them.
 
     Args:
         comparison: of two runs.
@@ -35,34 +37,50 @@ def decide(comparison: Comparison, gates: Sequence[Gate], *, population: bool = 
         point: let a value without an interval decide by itself.
 
     Raises:
-        SpecError: a gate does not say which results it is about, or is about a quantity without an interval.
+        SpecError: a gate does not say which results it is about, is about a quantity without an interval, or has a threshold that
+            none can reach.
         RunError: what it is about was not measured.
     """
     return tuple(_decision(gate, comparison, population, point) for gate in gates)
 
 
 def _decision(gate: Gate, comparison: Comparison, population: bool, point: bool) -> Decision:
+    how = How(comparison.groups[0].confidence, population, point)
+    apart = _apart(comparison)
     if gate.quantity == "accuracy_drop":
         if gate.estimator is not None or gate.sigma is not None:
             raise SpecError(
                 f"gate {str(gate)!r}", "clean accuracy has no estimator and no sigma", f"write {gate.quantity} {gate.relation} ..."
             )
-        if comparison.clean_accuracy is None:
+        accuracy = comparison.clean_accuracy
+        if accuracy is None:
             raise RunError(f"gate {str(gate)!r}", "the runs share no sample with a label", "use data with labels")
-        confidence = comparison.groups[0].confidence
-        return _on(gate, comparison.clean_accuracy, 1.0, confidence, population, point, 0, comparison.samples)
+        check_gate(gate, 1.0)
+        words = _skipped(comparison.clean_unknown, comparison.samples + comparison.clean_unknown)
+        return _on(gate, accuracy, 1.0, how, 0, (comparison.samples, comparison.clean_unknown, 1.0), words, *apart)
     group = _meant(gate, comparison)
     gate = replace(gate, estimator=group.key.estimator, sigma=group.key.sigma)
+    check_gate(gate, group.span)
+    notes = (*_without(group), *apart)
     sign, draws = 1.0 if group.higher_is_better else -1.0, group.draws or 0
     if gate.quantity == "mean_drop":
-        return _on(gate, group.mean, sign, group.confidence, population, point, draws, group.images, _doubt(group))
+        return _on(gate, group.mean, sign, how, draws, (group.images, group.not_finite + group.skipped, group.span), _doubt(group), *notes)
     if gate.quantity == "noisy_accuracy_drop":
         if group.noisy_accuracy is None:
             raise RunError(f"gate {str(gate)!r}", f"{group.key} has no votes for labels", "use mc with fixed samples, on data with labels")
-        return _on(gate, group.noisy_accuracy, 1.0, group.confidence, population, point, draws, group.images)
+        labelled = sum(one.images for one in group.classes)  # there are labels, so classes are these
+        return _on(gate, group.noisy_accuracy, 1.0, how, draws, (labelled, group.unknown_labelled, 1.0), *notes)
     if gate.quantity == "worst_class_drop":
-        return _worst_class(gate, group, sign, population, point)
-    return _count(gate, group, population, point)
+        return on_worst_class(gate, group, how, _doubt(group), *notes)
+    return _count(gate, group, how, _doubt(group), *notes)
+
+
+def _on(gate: Gate, found: Difference, sign: float, how: How, draws: int, about: tuple[int, int, float], *notes: str) -> Decision:
+    """On the drop of a difference of so many images, with so many more unknown, whose drops reach so far."""
+    ends = how.of(found)
+    if ends is None:
+        return by_value(gate, -sign * found.value + 0.0, how, *notes)
+    return on_drop(gate, Drop.of(found.value, ends, sign, *about), how, draws, *notes)
 
 
 def _meant(gate: Gate, comparison: Comparison) -> GroupComparison:
@@ -98,112 +116,51 @@ def _near(wanted: object, known: Mapping[object, None]) -> object:
     return near[0] if len(near) == 1 else wanted
 
 
-def _on(
-    gate: Gate,
-    found: Difference,
-    sign: float,
-    confidence: float,
-    population: bool,
-    point: bool,
-    draws: int,
-    images: int,
-    doubt: str = "",
-) -> Decision:
-    """A gate on a drop."""
-    drop, ends = -sign * found.value + 0.0, found.population if population else found.these
+def _count(gate: Gate, group: GroupComparison, how: How, *notes: str) -> Decision:
+    """newly_flagged and share_worse: how many samples are so at least and at most (:mod:`robaudit.compare.counts`)."""
+    flags = gate.quantity == "newly_flagged"
+    ends = group.counts.newly_flagged if flags else group.counts.worse_population if how.population else group.counts.worse
     if ends is None:
-        return _by_value(gate, drop, confidence, point)
-    ends = turned(ends, sign)
-    counted = ends.method == "counted"
+        value = float(group.flagged("newly flagged", "surely", "likely", "no interval")) if flags else group.declined / group.images
+        return by_value(gate, value, how, *notes)
+    sure = group.flagged("newly flagged", "surely", "likely") if flags else group.worse
+    maybe = group.flagged("newly flagged", "maybe") if flags else 0
+    size = group.images + group.not_finite + group.skipped
+    words = [f"{sure} of {size} samples, each beyond its own 95 % interval" + (f", {maybe} more by their values" if maybe else "")]
+    value = min(max(float(sure) if flags else sure / size, ends.lower), ends.upper)
     verdict = judge(gate.relation, gate.threshold, ends.lower, ends.upper)
-    unit, now = ("images", images) if population else ("draws an image", draws)
-    more = _more(gate.threshold, drop, ends, now) if verdict == "inconclusive" else None
-    words = f"about {more:,} more {unit} would decide it if the value stayed" if more else ""
-    return Decision(
-        gate,
-        drop,
-        ends.lower,
-        ends.upper,
-        "exact" if counted else ends.method,
-        "images of this kind" if population else "these images",
-        confidence,
-        verdict,
-        "; ".join(filter(None, [words, doubt])),
-        more,
-    )
+    if verdict == "inconclusive":
+        words.append("samples that may be so, or not, leave it open")
+    covers: Covers = "these images" if flags else how.covers
+    evidence = "; ".join(filter(None, [*words, *notes]))
+    return Decision(gate, value, ends.lower, ends.upper, ends.method, covers, how.confidence, verdict, evidence)
 
 
-def _more(threshold: float, value: float, ends: Ends, now: int) -> int | None:
-    """By the square root law: so many more that the end that lies beyond the threshold reaches it."""
-    gap = abs(value - threshold)
-    width = ends.upper - value if value <= threshold else value - ends.lower
-    if not now or gap == 0 or not math.isfinite(width) or (width / gap) ** 2 > _MOST:
-        return None
-    return max(1, math.ceil(now * ((width / gap) ** 2 - 1)))
+def _without(group: GroupComparison) -> list[str]:
+    """What is said of samples without a difference."""
+    size = group.images + group.not_finite + group.skipped
+    lost = f"without a finite value in one run or both: {group.not_finite} of {size} samples; {_HELD}" if group.not_finite else ""
+    return [lost, _skipped(group.skipped, size)]
 
 
-def _worst_class(gate: Gate, group: GroupComparison, sign: float, population: bool, point: bool) -> Decision:
-    parts = tuple(_parts(group, sign, population))
-    first = parts[0]
-    name = class_name(first.index, None if first.name is None else {first.index: first.name})
-    words = "; ".join(filter(None, [f"class {name}, {first.images} images", _doubt(group)]))
-    if any(part.lower is None for part in parts):
-        return replace(_by_value(gate, first.value, group.confidence, point), evidence=words, classes=parts)
-    lower, upper = (max(end for end in ends if end is not None) for ends in zip(*((p.lower, p.upper) for p in parts), strict=True))
-    difference = group.classes[0].difference
-    ends = difference.population if population else difference.these
-    covers: Covers = "images of this kind" if population else "these images"
-    method = f"{ends.method if ends else 'none'}, simultaneous over {len(parts)} classes"
-    verdict = judge(gate.relation, gate.threshold, lower, upper)
-    return Decision(gate, first.value, lower, upper, method, covers, group.confidence, verdict, words, None, parts)
+def _skipped(number: int, size: int) -> str:
+    return f"skipped by the new run: {number} of {size} samples; {_HELD}" if number else ""
 
 
-def _parts(group: GroupComparison, sign: float, population: bool) -> Iterator[ClassPart]:
-    """Each class's drop, the largest first."""
-    for one in group.classes:
-        ends = one.difference.population if population else one.difference.these
-        lower, upper = (None, None) if ends is None else turned(ends, sign)[:2]
-        yield ClassPart(one.index, one.name, one.images, -sign * one.difference.value + 0.0, lower, upper)
-
-
-def _count(gate: Gate, group: GroupComparison, population: bool, point: bool) -> Decision:
-    """newly_flagged and share_worse: samples that are so beyond their intervals."""
-    without = group.flagged("newly flagged", "no interval") if gate.quantity == "newly_flagged" else group.images - group.compared
-    if gate.quantity == "newly_flagged":
-        value = float(group.flagged("newly flagged", "surely", "likely"))
-        maybe = group.flagged("newly flagged", "maybe")
-        words = f"{maybe} more by their values, but not beyond their intervals" if maybe else ""
-        lower = upper = value
-    else:
-        value = group.worse / group.images
-        words = f"{group.worse} of {group.images} samples, each beyond its own 95 % interval"
-        lower = upper = value
-        if population:
-            lower, upper = (float(end) for end in clopper_pearson(group.worse, group.images, group.confidence))
-    if group.compared < group.images:
-        if gate.quantity == "newly_flagged":
-            value += without
-        else:
-            value = group.declined / group.images
-        return _by_value(gate, value, group.confidence, point)
-    verdict = judge(gate.relation, gate.threshold, lower, upper)
-    over = population and gate.quantity == "share_worse"
-    covers: Covers = "images of this kind" if over else "these images"
-    method = "clopper-pearson over images" if over else "exact"
-    return Decision(gate, value, lower, upper, method, covers, group.confidence, verdict, "; ".join(filter(None, [words, _doubt(group)])))
-
-
-def _by_value(gate: Gate, value: float, confidence: float, point: bool) -> Decision:
-    if not point:
-        what = f"{gate.estimator or gate.quantity} has no interval to decide on"
-        raise SpecError(f"gate {str(gate)!r}", what, "use an estimator with one such as mc, or let the value decide: --point")
-    return Decision(gate, value, None, None, "none", "nothing", confidence, judge(gate.relation, gate.threshold, value, value))
+def _apart(comparison: Comparison) -> list[str]:
+    """What is said of samples that the gates are not about."""
+    found = comparison.matching
+    return [
+        f"{count(number, 'sample')} {words}: nothing is said of them"
+        for number, words in (
+            (len(found.only_base) - len(found.skipped), "in the base run only"),
+            (len(found.only_new), "in the new run only"),
+            (len(found.other_images), "with another image in each run"),
+            (found.skipped_besides, "skipped by the new run and not in the base run"),
+        )
+        if number
+    ]
 
 
 def _doubt(group: GroupComparison) -> str:
     return f"covers the draws of {group.key.estimator} only, not its bias" if group.sampling_only else ""
-
-
-def turned(ends: Ends, sign: float) -> Ends:
-    """The interval of a drop from that of a difference: base - new, or new - base where lower is better."""
-    return Ends(-ends.upper + 0.0, -ends.lower + 0.0, ends.method) if sign > 0 else ends

@@ -8,31 +8,35 @@ from collections.abc import Sequence
 import numpy as np
 
 from robaudit.compare.columns import Floats, Group, Mask
-from robaudit.compare.paired import Ends, independent_difference, paired_difference
+from robaudit.compare.counts import counted, sample_ends
+from robaudit.compare.matching import Matching
+from robaudit.compare.paired import Ends, paired_difference, unpaired_difference
 from robaudit.compare.result import ClassChange, Difference, GroupComparison, How, SampleChange, Sureness
-from robaudit.errors import RobauditError
+from robaudit.compare.thresholds import check_threshold
 from robaudit.numerics.intervals import clopper_pearson, mean_interval
 from robaudit.summary.flags import usual_threshold
 
 _SAME = Ends(0.0, 0.0, "the same model")
 
 
-def compared(group: Group, same_model: bool, names: Sequence[str] | None, below: float | None, confidence: float) -> GroupComparison:
+def compared(group: Group, matching: Matching, names: Sequence[str] | None, below: float | None, confidence: float) -> GroupComparison:
     """Compare the pairs of one group.
 
     Args:
         group: at least one pair.
-        same_model: whether both runs are of one model: where nothing differs, nothing can.
+        matching: how the runs fit together: where nothing differs of one model, nothing can.
         names: of the classes.
         below: the threshold of flagged samples; None: the usual one.
         confidence: of the intervals.
     """
-    below = usual_threshold(group.quantity) if below is None else below
-    if not math.isfinite(below):
-        raise RobauditError("--below", f"{below} is not a number to compare with", "for example 0.5")
-    same = same_model and group.identical
+    if below is None:
+        below = usual_threshold(group.quantity)
+    else:
+        check_threshold(below, group.quantity, "--below", str(group.key))
+    same = matching.same_model and group.identical
     how: How = "the same model" if same else "common random numbers" if group.paired else "unpaired"
-    lower, upper = _sample_ends(group)
+    lower, upper = sample_ends(group)
+    low, high = group.quantity.low, group.quantity.high
     sign = group.sign
     worse, better = (sign * np.where(sign > 0, upper, lower) < 0), (sign * np.where(sign > 0, lower, upper) > 0)
     return GroupComparison(
@@ -41,6 +45,13 @@ def compared(group: Group, same_model: bool, names: Sequence[str] | None, below:
         higher_is_better=group.quantity.higher_is_better,
         images=len(group),
         not_finite=group.not_finite,
+        skipped=group.skipped,
+        unknown=group.unknown,
+        unknown_labelled=group.unknown_labelled,
+        span=high - low,
+        why="" if how != "unpaired" else matching.why_not or group.why,
+        cut=group.cut if group.paired else None,
+        counts=counted(group, below, confidence, same_model=matching.same_model),
         draws=int(group.draws[0]) if group.paired else None,
         how=how,
         mean=_mean(group, group.everything, same, confidence),
@@ -74,12 +85,17 @@ def _these(group: Group, of: Mask, confidence: float) -> Ends | None:
         return Ends(float(lower), float(upper), "paired draws:pooled")
     sides = [(float(side.values[of].mean()), side.mean_ends(of, confidence)) for side in (group.base, group.new)]
     (base, before), (new, now) = sides
-    return None if before is None or now is None else independent_difference((base, before), (new, now))
+    if before is None or now is None:
+        return None
+    return unpaired_difference((base, before), (new, now), same_noise=group.same_noise)
 
 
 def _population(group: Group, of: Mask, confidence: float) -> Ends:
-    """The choice of the images: Student's t on the samples' differences, with one more at either end of their range."""
+    """The choice of the images: Student's t on the samples' differences, with one more at either end of their range. Where that has
+    no ends, any number of images says nothing about the rest: one in a million may have changed without bound."""
     base, new, span = group.base, group.new, group.quantity.high - group.quantity.low
+    if not math.isfinite(span):
+        return Ends(-math.inf, math.inf, "paired images: no bound on a difference")
     open_below = bool(np.isneginf(new.lowers[of]).any() or np.isposinf(base.uppers[of]).any())
     open_above = bool(np.isposinf(new.uppers[of]).any() or np.isneginf(base.lowers[of]).any())
     if open_below or open_above:  # values that only bound on one side
@@ -120,7 +136,7 @@ def _noisy_these(group: Group, of: Mask, confidence: float) -> Ends | None:
     """The measurement of accuracy under noise: where both models have the image right, the draws that kept the class are the hits, and
     can be paired; the other images cannot. The two parts are independent: their distances add in quadrature, by their shares."""
     right = of & (group.base.predicted == group.base.labels) & (group.new.predicted == group.new.labels)
-    paired = right if group.paired else np.zeros_like(of)
+    paired = right if group.paired and group.cut is None else np.zeros_like(of)
     found: list[tuple[float, float, Ends]] = []
     if paired.any():
         lost, won, draws = (float(counts[paired].sum()) for counts in (group.lost, group.won, group.draws))
@@ -135,7 +151,7 @@ def _noisy_these(group: Group, of: Mask, confidence: float) -> Ends | None:
                 return None
             low, high = clopper_pearson(hits.sum(), all_draws.sum(), confidence)
             sides.append((float(hits.sum() / all_draws.sum()), Ends(float(low), float(high), "clopper-pearson:pooled")))
-        found.append((rest.sum() / of.sum(), sides[1][0] - sides[0][0], independent_difference(*sides)))
+        found.append((rest.sum() / of.sum(), sides[1][0] - sides[0][0], unpaired_difference(*sides, same_noise=group.same_noise)))
     value = sum(share * part for share, part, _ in found)
     below = math.hypot(*(share * (part - ends.lower) for share, part, ends in found))
     above = math.hypot(*(share * (ends.upper - part) for share, part, ends in found))
@@ -148,7 +164,7 @@ def _shares_population(shares: Sequence[Floats], confidence: float) -> Ends:
 
 def _classes(group: Group, same: bool, names: Sequence[str] | None, confidence: float) -> tuple[ClassChange, ...]:
     """By label where there are any, else by the base run's prediction; largest drop first. Bonferroni over the classes."""
-    indices = group.new.labels if (group.new.labels >= 0).any() else group.base.predicted
+    indices = group.new.labels if group.by_label else group.base.predicted
     present = [int(index) for index in np.unique(indices) if index >= 0]
     each = 1 - (1 - confidence) / len(present)
     found = []
@@ -157,17 +173,6 @@ def _classes(group: Group, same: bool, names: Sequence[str] | None, confidence: 
         name = names[index] if names is not None and index < len(names) else None
         found.append(ClassChange(index, name, int(of.sum()), _mean(group, of, same, each)))
     return tuple(sorted(found, key=lambda one: group.sign * one.difference.value))
-
-
-def _sample_ends(group: Group) -> tuple[Floats, Floats]:
-    """Each sample's own 95 % interval of the difference; NaN where there is none."""
-    base, new, change = group.base, group.new, group.changes
-    below, above = (new.values - new.lowers, base.uppers - base.values), (new.uppers - new.values, base.values - base.lowers)
-    join = np.add if base.adaptive or new.adaptive else np.hypot
-    lower, upper = change - join(*below), change + join(*above)
-    if (some := group.draws > 0).any():
-        lower[some], upper[some] = paired_difference(group.lost[some], group.won[some], group.draws[some])
-    return lower, upper
 
 
 def _changed(group: Group, below: float, lower: Floats, upper: Floats, worse: Mask) -> tuple[SampleChange, ...]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby, zip_longest
-from typing import Any
+from typing import Any, NamedTuple
 
 from robaudit.errors import RunError
-from robaudit.kept import bits_of
+from robaudit.estimators.adaptive import LABEL as ADAPTIVE
+from robaudit.kept import MOST, Bits, bits_of
+from robaudit.numerics.intervals import clopper_pearson
 from robaudit.rows import Row
 from robaudit.run_folder import RunFolder, label_of
 from robaudit.runs import Run
@@ -28,6 +30,9 @@ class Matching:
         paired: estimators whose draws are independent and numbered from 0: those that can be paired draw by draw.
         warnings: what a reader should know.
         only_base, only_new: ids of samples that only one of them has.
+        skipped: of those only in the base run, the ones that the new run was asked for and skipped.
+        lost: what the base run says of those.
+        skipped_besides: how many more the new run skipped, which the base run has not.
         other_images: ids of samples that are another image in each.
         other_labels: how many samples have another label in each.
     """
@@ -39,6 +44,9 @@ class Matching:
     warnings: list[str]
     only_base: list[str] = field(default_factory=list)
     only_new: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+    lost: list[Row] = field(default_factory=list)
+    skipped_besides: int = 0
     other_images: list[str] = field(default_factory=list)
     other_labels: int = 0
 
@@ -99,7 +107,7 @@ def match(base: Run, new: Run) -> Matching:
         reasons.append(f"the seeds differ ({seeds[0]} and {seeds[1]})")
     if devices[0] != devices[1]:
         reasons.append(f"noise on {devices[0]} is not that on {devices[1]}")
-    warnings = [f"unpaired, as {' and '.join(reasons)}: intervals are wider than they need be"] if reasons else []
+    warnings = [f"unpaired, as {' and '.join(reasons)}: the measurement errors of both runs add up"] if reasons else []
     for words, one, other in (("base", base, new), ("new", new, base)):
         alone = [f"{name} at sigma {sigma:g}" for name, sigma in one.seconds if (name, sigma) not in other.seconds]
         if alone:
@@ -133,14 +141,59 @@ def pairs(base: Run, new: Run, matching: Matching) -> Iterator[list[Pair]]:
             yield _same_tasks(before, now)
     matching.only_base += waiting[0]
     matching.only_new += waiting[1]
+    skips = {skip["sample_id"] for skip in new.info.get("skipped", ())}
+    matching.skipped += [sample_id for sample_id in waiting[0] if sample_id in skips]
+    matching.skipped_besides += len(skips) - len(matching.skipped)
+    matching.lost += [row for sample_id in matching.skipped for row in waiting[0][sample_id]]
 
 
-def discordant(base: Row, new: Row) -> tuple[int, int, int]:
-    """Draws that kept the class in the base run only and in the new one only, and all draws; zeros where the rows do not say."""
+class Common(NamedTuple):
+    """The draws that two rows share.
+
+    Attributes:
+        lost, won: draws that kept the class in the base run only, and in the new one only.
+        draws: all of them; 0 where the rows do not say.
+        rows: the two, of these draws only: themselves where they have no others.
+    """
+
+    lost: int
+    won: int
+    draws: int
+    rows: Pair
+
+
+def common(base: Row, new: Row) -> Common:
+    """The draws of two rows with the same noise: the first min(n) of both, as draw j is the same in each."""
     before, now = bits_of(base), bits_of(new)
-    if before is None or now is None or len(before) != len(now):
-        return 0, 0, 0
-    return int((before & ~now).sum()), int((now & ~before).sum()), len(now)
+    if before is None or now is None:
+        return Common(0, 0, 0, (base, new))
+    draws = min(len(before), len(now))
+    rows = _first(base, before, draws), _first(new, now, draws)
+    before, now = before[:draws], now[:draws]
+    return Common(int((before & ~now).sum()), int((now & ~before).sum()), draws, rows)
+
+
+def _first(row: Row, bits: Bits, draws: int) -> Row:
+    """The row as it would be with its first draws only; of the votes against its class it is not known for which they were."""
+    if len(bits) == draws:
+        return row
+    count = int(bits[:draws].sum())
+    votes = [0] * (row.predicted + 2)
+    votes[row.predicted], votes[-1] = count, draws - count
+    lower, upper = (float(end) for end in clopper_pearson(count, draws))
+    return replace(row, value=count / draws, lower=lower, upper=upper, votes=tuple(votes), kept=None, details=None)
+
+
+def why_unpaired(base: Row, new: Row) -> str:
+    """Why two rows that saw the same noise cannot be paired draw by draw."""
+    for words, row in (("base", base), ("new", new)):
+        if row.interval == ADAPTIVE:
+            return f"the {words} run's images stopped by themselves"
+        if row.votes is None or row.interval != "clopper-pearson" or "votes_worth" in (row.details or {}):
+            return f"the {words} run's draws are not independent votes"
+        if bits_of(row) is None:
+            return f"the {words} run does not say which draws kept the class (an older run, or more than {MOST:,} draws)"
+    return ""
 
 
 def _samples(run: Run) -> Iterator[tuple[str, list[Row]]]:

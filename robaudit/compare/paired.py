@@ -56,11 +56,15 @@ def paired_difference(lost: ArrayLike, won: ArrayLike, draws: ArrayLike, confide
     return np.maximum(-1.0, b - a - below), np.minimum(1.0, b - a + above)
 
 
-def independent_difference(base: tuple[float, Ends], new: tuple[float, Ends]) -> Ends:
-    """The interval of new - base from that of each, of independent measurements (MOVER); ends that only bound add up.
+def unpaired_difference(base: tuple[float, Ends], new: tuple[float, Ends], *, same_noise: bool) -> Ends:
+    """The interval of new - base from that of each.
+
+    Independent measurements: distances add in quadrature (MOVER). Of the same noise the errors may go together or against each
+    other, which makes the difference's up to the sum of both: distances add, as do those of ends that only bound.
 
     Args:
         base, new: value and interval.
+        same_noise: whether both saw the same noise, so that their errors may be correlated.
 
     Source: Zou and Donner, Statistics in Medicine 27 (2008).
     """
@@ -68,6 +72,8 @@ def independent_difference(base: tuple[float, Ends], new: tuple[float, Ends]) ->
     below, above = (n - of_n.lower, of_b.upper - b), (of_n.upper - n, b - of_b.lower)
     if "mean of intervals" in (of_b.method, of_n.method):
         return Ends(n - b - sum(below), n - b + sum(above), "unpaired: mean of intervals")
+    if same_noise:
+        return Ends(n - b - sum(below), n - b + sum(above), f"unpaired, distances added: {of_n.method}")
     return Ends(n - b - float(np.hypot(*below)), n - b + float(np.hypot(*above)), f"unpaired: {of_n.method}")
 
 

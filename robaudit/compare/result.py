@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from robaudit.compare.counts import Counts
 from robaudit.compare.matching import Matching
 from robaudit.compare.paired import Ends
 from robaudit.summary.groups import GroupKey, json_values
@@ -86,7 +88,12 @@ class GroupComparison:
 
     Attributes:
         key, unit, higher_is_better: what was measured.
-        images: pairs of results; ``not_finite``: pairs left out.
+        images: pairs of results; ``not_finite``: pairs left out; ``skipped``: samples of the base run that the new one skipped.
+        unknown: the last two by class, -1 for none; ``unknown_labelled``: those with a label.
+        span: the largest difference that two values can have.
+        why: why the runs are unpaired, in words; "" if they are not.
+        cut: draws of each image of both runs, where only the first of one are compared.
+        counts: bounds on how many samples are truly worse and truly newly flagged.
         draws: of each image, where the runs are paired.
         how: how the measurement's error of the difference was found.
         mean: of the values; ``noisy_accuracy``: None without labels or votes.
@@ -106,6 +113,13 @@ class GroupComparison:
     higher_is_better: bool
     images: int
     not_finite: int
+    skipped: int
+    unknown: Mapping[int, int]
+    unknown_labelled: int
+    span: float
+    why: str
+    cut: tuple[int, int] | None
+    counts: Counts
     draws: int | None
     how: How
     mean: Difference
@@ -127,7 +141,8 @@ class GroupComparison:
 
     def document(self) -> dict[str, Any]:
         """As JSON values."""
-        plain = ("unit", "higher_is_better", "confidence", "images", "not_finite", "draws", "how", "variance_saved", "threshold")
+        plain: tuple[str, ...] = ("unit", "higher_is_better", "confidence", "images", "not_finite", "skipped", "draws", "how", "why")
+        plain += ("variance_saved", "threshold")
         counts = {
             f"{name}_{certainty}": self.flagged(which, certainty)
             for name, which in (("newly_flagged", "newly flagged"), ("fixed", "fixed"))
@@ -142,6 +157,8 @@ class GroupComparison:
             "worse": self.worse,
             "better": self.better,
             "declined": self.declined,
+            "cut": None if self.cut is None else list(self.cut),
+            "bounds": {name: None if ends is None else json_values(ends._asdict()) for name, ends in self.counts._asdict().items()},
             "with_interval": self.compared,
             "sampling_only": self.sampling_only,
             **counts,
@@ -157,13 +174,25 @@ class Comparison:
         matching: how their samples fit together.
         samples: how many both have.
         clean_accuracy: None without labels.
+        clean_unknown: samples with a label that the new run skipped.
         groups: by estimator and noise level, in the new run's order.
     """
 
     matching: Matching
     samples: int
     clean_accuracy: Difference | None
+    clean_unknown: int
     groups: tuple[GroupComparison, ...]
+
+    def left_out(self) -> dict[str, int]:
+        """How many samples are not compared, by what they are; pairs without a finite value of all results together."""
+        found = self.matching
+        return {
+            "only_base": len(found.only_base),
+            "only_new": len(found.only_new),
+            "other_images": len(found.other_images),
+            "not_finite": sum(group.not_finite for group in self.groups),
+        }
 
     def document(self) -> dict[str, Any]:
         """As JSON values."""
@@ -175,6 +204,7 @@ class Comparison:
             "warnings": list(found.warnings),
             "only_base": found.only_base,
             "only_new": found.only_new,
+            "skipped": found.skipped,
             "other_images": found.other_images,
             "other_labels": found.other_labels,
             "clean_accuracy": None if self.clean_accuracy is None else self.clean_accuracy.document(),

@@ -91,8 +91,8 @@ def _head(comparison: Comparison, base: Mapping[str, Any], new: Mapping[str, Any
         lines.append("clean accuracy  not measured (no labels)")
     else:
         lines.append(
-            f"clean accuracy  {accuracy.base:.1%} -> {accuracy.new:.1%}, {100 * accuracy.value:+.1f} points (exact for these images; "
-            f"images of this kind {interval(accuracy.population)})"
+            f"clean accuracy  {accuracy.base:.1%} -> {accuracy.new:.1%}, {_points(accuracy.value)} points (exact for these images; "
+            f"images of this kind {_points_between(accuracy.population)})"
         )
     for words, info in (("base", base), ("new", new)):
         model = info["model"]
@@ -102,6 +102,17 @@ def _head(comparison: Comparison, base: Mapping[str, Any], new: Mapping[str, Any
         lines.append("model           the same in both: what differs is noise of the measurement")
     lines += [f"warning         {text}" for text in comparison.matching.warnings]
     return lines
+
+
+def _points(share: float, away: Callable[[float], int] = round) -> str:
+    """A share in points, with one digit and a sign."""
+    return f"{away(round(1000 * share, 6)) / 10 + 0.0:+.1f}"
+
+
+def _points_between(ends: Ends | None) -> str:
+    if ends is None:
+        return "none"
+    return f"[{_points(ends.lower, math.floor)}, {_points(ends.upper, math.ceil)}] points"
 
 
 def _group(group: GroupComparison, sigma: str, names: Names | None) -> Iterator[Section]:
@@ -143,9 +154,11 @@ def _how(group: GroupComparison) -> str:
     if group.how == "the same model":
         return "the same model: the difference is exactly 0"
     if group.how == "unpaired":
-        return "unpaired: the measurement errors of both runs add up"
+        return f"unpaired{f', as {group.why}' if group.why else ''}: the measurement errors of both runs add up"
     saved = group.variance_saved
     words = f"paired on the same {group.draws:,} noise draws each"
+    if group.cut is not None:
+        words += f" (the first; base has {group.cut[0]:,}, new {group.cut[1]:,}; all below is of those)"
     if saved is None:
         return words
     more = "saves more than 99%" if saved > 0.99 else f"saves {saved:.0%}" if saved >= 0 else f"costs {-saved:.0%}"
@@ -158,12 +171,21 @@ def _counts(group: GroupComparison) -> list[str]:
     if group.compared:
         each = f"of {group.compared:,}, each beyond its own 95 % interval (chance alone: up to 2.5 % either way)"
         lines.append(f"worse: {group.worse:,}, better: {group.better:,} {each}.")
+    bounds, size = group.counts, group.images + group.not_finite + group.skipped
+    if bounds.worse is not None and bounds.newly_flagged is not None:
+        worse = f"{round(bounds.worse.lower * size):,} to {round(bounds.worse.upper * size):,} of {size:,}"
+        flagged = f"{bounds.newly_flagged.lower:,.0f} to {bounds.newly_flagged.upper:,.0f}"
+        lines.append(f"truly worse, however little: {worse}; truly newly flagged: {flagged} ({100 * group.confidence:.4g} %).")
     for which in ("newly flagged", "fixed"):
         kinds = {kind: group.flagged(which, kind) for kind in ("surely", "likely", "maybe", "no interval")}
         words = ", ".join(f"{number:,} {'by their values' if kind == 'no interval' else kind}" for kind, number in kinds.items() if number)
         lines.append(f"{which} ({side} {group.threshold:g}): {words or '0'}.")
     if group.not_finite:
-        lines.append(f"{count(group.not_finite, 'sample')} left out: no finite value in both runs.")
+        lines.append(
+            f"{count(group.not_finite, 'sample')} left out: no finite value in one run or both. Gates count them at both ends of the range."
+        )
+    if group.skipped:
+        lines.append(f"{count(group.skipped, 'sample')} left out: skipped by the new run. Gates count them at both ends of the range.")
     if group.sampling_only:
         lines.append(f"{group.key.estimator}: intervals cover its noise draws only, not the bias of the approximation.")
     return lines

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from robaudit.compare.accepted import read_accepted
-from robaudit.compare.baseline import STATES, Standing, decisions, stand
+from robaudit.compare.baseline import STATES, Standing, stand
+from robaudit.compare.baseline_texts import decisions
 from robaudit.errors import RunError
 from robaudit.runs import Run
 from robaudit.schemas import published
@@ -76,6 +78,50 @@ def test_a_finding_whose_sample_or_image_is_gone_is_stale(tmp_path: Path, ordina
     found = stand(with_values(ordinary, a=(0.1, 0.05), c=(0.9, 0.05)), accepted, None, (), (), maybe=False)
     assert states(found) == {"new": ["a"], "stale": ["a", "b"]}
     assert {one.why for one in found.of("stale")} == {"another image", "not in this run"}
+
+
+def test_what_is_not_known_is_neither_new_nor_gone(tmp_path: Path, ordinary: Run) -> None:
+    run = with_values(ordinary, a=(0.1, 0.05), b=(0.9, 0.05), c=(0.9, 0.05), d=(0.2, 0.05))
+    accepted = accepted_by(tmp_path, stand(run, None, None, (), (), maybe=False), a="drawn badly")
+    nothing: dict[str, Any] = {"value": math.nan, "lower": None, "upper": None, "interval": "none"}
+    rows = [replace(row, **nothing) if row.sample_id in ("a", "b") else row for row in run.rows if row.sample_id != "d"]
+    info = {**run.info, "skipped": [{"sample_id": name, "reason": "unreadable"} for name in ("d", "e")]}
+    found = stand(replace(run, rows=rows, info=info), accepted, None, (), (), maybe=False)
+    assert states(found) == {"unknown": ["b", "e"], "persisting": ["a", "d"]}
+    (gate,) = decisions(found, [MC])
+    assert (gate.verdict, gate.lower, gate.upper) == ("inconclusive", 0, 2)
+    assert "2 may be findings: 1 without a finite value and 1 skipped" in gate.evidence
+    assert accepted_by(tmp_path, found, a="drawn badly") == accepted, "what was accepted stays so, its value included"
+    everything = [replace(row, **nothing) for row in run.rows]
+    assert states(stand(replace(run, rows=everything), accepted, None, (), (), maybe=False)) == {
+        "unknown": ["b", "c"],
+        "persisting": ["a", "d"],
+    }
+    worse = [replace(row, value=0.1, lower=0.05, upper=0.15) if row.sample_id == "c" else row for row in rows]
+    (gate,) = decisions(stand(replace(run, rows=worse), accepted, None, (), (), maybe=False), [MC])
+    assert (gate.verdict, gate.value) == ("fail", 1), "a new one, whatever the others are"
+
+
+def test_update_forgets_what_is_not_in_the_run_only_when_told_to(ordinary: Run, run_cli: RunCli, tmp_path: Path) -> None:
+    path = tmp_path / "accepted.json"
+    command = ("compare", "--baseline", path, "--below", "0.97", "--include", "maybe", "--update")
+    assert run_cli(*command, ordinary.path).code == 0
+    document = json.loads(path.read_text())
+    assert len(document["findings"]) > 3
+    moved = [{**one, "sample_id": f"other {one['sample_id']}", "reason": "known"} for one in document["findings"]]
+    moved += [{**one, "estimator": f"another {one['estimator']}"} for one in moved]
+    path.write_text(json.dumps({**document, "findings": moved}))
+    path.chmod(0o640)
+    link = tmp_path / "link.json"
+    link.symlink_to(path.name)
+    assert run_cli(*command[:2], link, *command[3:], ordinary.path).code == 0
+    assert link.is_symlink()
+    assert path.stat().st_mode & 0o777 == 0o640
+    after = json.loads(path.read_text())["findings"]
+    assert [one for one in after if one.get("reason")] == sorted(moved, key=lambda one: (one["estimator"], one["sigma"], one["sample_id"]))
+    assert len(after) == len(moved) + len(document["findings"])
+    assert run_cli(*command, "--prune", ordinary.path).code == 0
+    assert json.loads(path.read_text()) == document
 
 
 def test_the_threshold_of_the_file_holds(tmp_path: Path, ordinary: Run) -> None:
@@ -152,6 +198,11 @@ def test_a_file_written_by_hand_is_read(tmp_path: Path) -> None:
         json.dumps({**GOOD, "findings": [{**FINDING, "sigma": "0.3"}]}),
         json.dumps({**GOOD, "findings": [{**FINDING, "value": 1e300}]}),
         json.dumps({**GOOD, "thresholds": {}}),
+        json.dumps({**GOOD, "schema_version": 1.0}),
+        json.dumps({**GOOD, "schema_version": True}),
+        json.dumps({**GOOD, "thresholds": [{**GOOD["thresholds"][0], "below": -5}]}),
+        json.dumps({**GOOD, "thresholds": [GOOD["thresholds"][0], {**GOOD["thresholds"][0], "below": 0.4}]}),
+        json.dumps(GOOD)[:-1] + ', "findings": []}',
     ],
 )
 def test_a_damaged_file_is_refused_and_untouched(content: str, ordinary: Run, run_cli: RunCli, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from robaudit.files import file_sha256, json_bytes
+from robaudit.gates.record import Asked, Decided, Looks, RunOf, write_looks
 from robaudit.runs import Run
 from robaudit.schemas import published
 from tests.conftest import RunCli
@@ -97,6 +98,56 @@ def test_formats(trained: Run, ordinary: Run, run_cli: RunCli, tmp_path: Path, m
     assert "| class | images |" in (tmp_path / "report.md").read_text(encoding="utf-8")
 
 
+def test_confidence(trained: Run, ordinary: Run, run_cli: RunCli, tmp_path: Path) -> None:
+    command = ("--estimator", "mc", "--format", "json", "--gate", "mean_drop <= 0.5")
+    usual = validate(run_cli("compare", trained.path, ordinary.path, *command).out)
+    wide = validate(run_cli("compare", trained.path, ordinary.path, *command, "--confidence", "0.999").out)
+    for document, confidence in ((usual, 0.95), (wide, 0.999)):
+        assert document["gates"][0]["confidence"] == document["comparison"]["groups"][0]["confidence"] == confidence
+    assert wide["gates"][0]["lower"] < usual["gates"][0]["lower"]
+    looked = tmp_path / "looked"
+    shutil.copytree(ordinary.path, looked)
+    run = RunOf(identity=ordinary.info["identity"], base_identity=ordinary.info["base_identity"])
+    gate = {"gate": "mean >= 0.5", "verdict": "pass", "threshold": 0.5, "confidence": 0.99, "covers": "these images"}
+    told = Decided.model_validate({**gate, "value": 0.9, "lower": 0.8, "upper": 1.0})
+    asked = Asked(identity="0", gates=["mean >= 0.5"], confidence=0.95, most=1600)
+    write_looks(looked, Looks(asked=asked, point=False, each=asked.each(), draws=[100], run=run, gates=[told]))
+    code, out, err = run_cli("compare", trained.path, looked, *command)
+    assert code == 0
+    assert "sampled until gates were decided" in err
+    assert validate(out)["gates"][0]["confidence"] == pytest.approx(asked.each())
+    assert validate(run_cli("compare", trained.path, looked, *command, "--confidence", "0.9").out)["gates"][0]["confidence"] == 0.9
+
+
+def test_skipped_samples_are_told_everywhere(trained: Run, ordinary: Run, run_cli: RunCli, tmp_path: Path) -> None:
+    path = tmp_path / "skipped"
+    shutil.copytree(ordinary.path, path)
+    samples = json.loads((path / "samples.json").read_text())
+    gone = sorted({row["sample_id"] for row in samples["rows"]})[:20]
+    samples["rows"] = [row for row in samples["rows"] if row["sample_id"] not in gone]
+    (path / "samples.json").write_text(json.dumps(samples))
+    info = read_info(path)
+    info["skipped"], info["totals"]["skipped"] = [{"sample_id": one, "reason": "unreadable"} for one in gone], len(gone)
+    info["files"]["samples.json"] = file_sha256(path / "samples.json")
+    (path / "run.json").write_bytes(json_bytes(info))
+    command = ("compare", trained.path, path, "--estimator", "mc", "--gate", "mean_drop <= 0.3", "--format")
+    code, out, _ = run_cli(*command, "json")
+    document = validate(out)
+    assert (code, document["verdict"]) == (4, "inconclusive")
+    counts = {"skipped": 20, "base_skipped": 0, "only_base": 20, "only_new": 0, "other_images": 0, "not_finite": 0}
+    assert document["left_out"] == counts
+    assert document["comparison"]["skipped"] == sorted(gone, key=document["comparison"]["skipped"].index)
+    assert "20 samples left out: skipped by the new run" in run_cli(*command, "table").out
+    properties = ElementTree.fromstring(run_cli(*command, "junit").out).iter("property")  # noqa: S314  ours
+    assert ("samples skipped", "20") in {(one.attrib["name"], one.attrib["value"]) for one in properties}
+    assert "samples left out: 20 skipped, 20 only base" in run_cli(*command, "md").out
+    code, out, err = run_cli("compare", "--baseline", tmp_path / "a.json", path, "--estimator", "mc", "--update")
+    assert code == 0
+    assert "20 results without a finite value, or skipped" in err
+    code, out, _ = run_cli("compare", "--baseline", tmp_path / "a.json", path, "--estimator", "mc", "--format", "json")
+    assert (code, validate(out)["baseline"]["counts"]["unknown"]) == (4, 20)
+
+
 def test_hostile_names(ordinary: Run, run_cli: RunCli, tmp_path: Path) -> None:
     path = hostile(ordinary, tmp_path)
     other = tmp_path / "other"
@@ -132,6 +183,10 @@ def test_hostile_names(ordinary: Run, run_cli: RunCli, tmp_path: Path) -> None:
         (["BASE", "NEW", "--estimator", "mmc"], "has no estimator mmc"),
         (["BASE", "NEW", "--sigma", "x"], "is not a number"),
         (["BASE", "NEW", "--below", "nan"], "is not a number to compare with"),
+        (["BASE", "NEW", "--below", "7"], "7 is outside the range of"),
+        (["BASE", "NEW", "--confidence", "1"], "is not above 0.5 and below 1"),
+        (["BASE", "NEW", "--gate", "accuracy_drop <= -7"], "lies from -1 to 1, never -7"),
+        (["BASE", "NEW", "--prune"], "goes with --update"),
         (["BASE", "NEW", "--format", "junit"], "there is no gate to report"),
         (["BASE", "NEW", "--update"], "goes with --baseline"),
         (["BASE", "NEW", "--include", "maybe"], "goes with --baseline"),

@@ -97,9 +97,9 @@ def test_accuracy_under_noise_is_paired_where_both_are_right(trained: Run, ordin
     apart = group_of(trained, read_run(ordinary.path)).noisy_accuracy
     assert apart is not None
     assert apart.these is not None
-    assert apart.these.method == "unpaired: clopper-pearson:pooled"
+    assert apart.these.method == "unpaired, distances added: clopper-pearson:pooled"
     both = all(row.correct for side in rows for row in side)
-    assert found.these.method == ("paired draws" if both else "paired draws; unpaired: clopper-pearson:pooled")
+    assert found.these.method == ("paired draws" if both else "paired draws; unpaired, distances added: clopper-pearson:pooled")
     assert found.these.upper - found.these.lower < apart.these.upper - apart.these.lower
 
 
@@ -130,7 +130,7 @@ def test_without_bits_it_is_unpaired(make: Make, trained: Run, ordinary: Run) ->
     assert group.mean.value == paired.mean.value
     assert group.mean.these is not None
     assert paired.mean.these is not None
-    assert group.mean.these.method == "unpaired: clopper-pearson:pooled"
+    assert group.mean.these.method == "unpaired, distances added: clopper-pearson:pooled"
     assert paired.mean.these.upper - paired.mean.these.lower < group.mean.these.upper - group.mean.these.lower
 
 
@@ -170,7 +170,16 @@ def test_results_of_one_run_only(make: Make, ordinary: Run) -> None:
     assert "only in the base run: mc at sigma 0.1" in found.matching.warnings
     assert "only in the new run: taylor at sigma 0.3, stops at sigma 0.3" in found.matching.warnings
     (group,) = found.groups
-    assert (group.how, group.draws) == ("unpaired", None), "20 draws of one, 120 of the other"
+    assert (group.how, group.draws, group.cut) == ("common random numbers", 20, (20, 120))
+
+
+def test_more_draws_begin_with_the_same_ones(make: Make, ordinary: Run) -> None:
+    few = read_run(make(estimators=[{"mc": {"samples": 20}}]), kept=True)
+    info = {**ordinary.info, "model": {**ordinary.info["model"], "sha256": "0" * 64}}
+    group = group_of(few, replace(ordinary, info=info))
+    assert (group.how, group.draws, group.images) == ("common random numbers", 20, 40)
+    assert (group.mean.value, group.worse, group.better) == (0, 0, 0), "draw by draw the same"
+    assert {one.value for one in rows_of(few)} != {one.value for one in rows_of(ordinary)}
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from robaudit.compare.matching import discordant
+from robaudit.compare.matching import common
 from robaudit.errors import RunError
 from robaudit.kept import MOST, bits_of, check_kept, packed
 from robaudit.noise import GaussianNoise
@@ -52,7 +52,8 @@ def test_bits_come_back(kept: list[bool]) -> None:
 @given(bits.flatmap(lambda one: st.tuples(st.just(one), st.lists(st.booleans(), min_size=len(one), max_size=len(one)))))
 def test_discordant_draws(pair: tuple[list[bool], list[bool]]) -> None:
     base, new = (np.array(one) for one in pair)
-    assert discordant(*map(row_of, pair)) == (int((base & ~new).sum()), int((new & ~base).sum()), len(base))
+    rows = tuple(map(row_of, pair))
+    assert common(*rows) == (int((base & ~new).sum()), int((new & ~base).sum()), len(base), rows)
 
 
 GOOD = row_of([True, False, True, True, False, True, True, True, False, True])
@@ -98,7 +99,7 @@ def test_rows_that_do_not_say_have_no_bits() -> None:
         replace(GOOD, votes=None, kept=None),
     ):
         assert bits_of(row) is None
-        assert discordant(row, GOOD) == (0, 0, 0)
+        assert common(row, GOOD) == (0, 0, 0, (row, GOOD))
     broken = replace(GOOD, votes=(7, 2), details={"not_finite": 1})
     assert bits_of(broken) is not None, "copies that gave no finite logits count as flips"
 

@@ -36,5 +36,6 @@ def decisions_document(decisions: Sequence[Decision], subject: Subject, *, incon
         "inconclusive_counts_as": inconclusive,
         "run": subject.document(),
         "base": None if subject.against is None else subject.against.document(),
+        "left_out": subject.counts(),
         "gates": [one.document() for one in decisions],
     }

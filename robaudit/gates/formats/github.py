@@ -69,6 +69,8 @@ def step_summary(decisions: Sequence[Decision], subject: Subject, *, inconclusiv
     lines = [f"### {_SIGNS[verdict]} robaudit {subject.command}: {verdict}", "", _about(subject)]
     if subject.against is not None:
         lines += ["", f"compared with {_about(subject.against)}"]
+    left_out = [f"{number:,} {name.replace('_', ' ')}" for name, number in subject.counts().items() if number]
+    lines += ["", f"samples left out: {markdown(', '.join(left_out))}"] if left_out else []
     lines += ["", "| | gate | found | covers |", "|---|---|---|---|"]
     for one in decisions:
         verdict_words = f"{_SIGNS[one.verdict]} {one.verdict}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from robaudit.gates.result import Decision, Verdict
@@ -20,6 +20,8 @@ class Subject:
         identity: sha256 of what the run computes.
         robaudit: the version that made the run.
         against: of a comparison, the run that it was compared with.
+        skipped: samples that the run was asked for and has no results of.
+        left_out: further counts of samples that the gates are not, or not fully, about, by name.
     """
 
     command: str
@@ -29,12 +31,26 @@ class Subject:
     identity: str
     robaudit: str | None
     against: Subject | None = None
+    skipped: int = 0
+    left_out: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, info: Mapping[str, Any], command: str = "gate", against: Subject | None = None) -> Subject:
+    def of(
+        cls,
+        info: Mapping[str, Any],
+        command: str = "gate",
+        against: Subject | None = None,
+        left_out: Mapping[str, int] | None = None,
+    ) -> Subject:
         """From a run's run.json."""
-        version = info.get("versions", {}).get("robaudit")
-        return cls(command, info["name"], info["model"]["name"], info["model"]["sha256"], info["identity"], version, against)
+        version, skipped, model = info.get("versions", {}).get("robaudit"), info.get("totals", {}).get("skipped", 0), info["model"]
+        name, identity = info["name"], info["identity"]
+        return cls(command, name, model["name"], model["sha256"], identity, version, against, skipped, left_out or {})
+
+    def counts(self) -> dict[str, int]:
+        """Samples that are left out, by name: ``skipped`` (of a comparison also ``base_skipped``), and what else is known."""
+        base = {} if self.against is None else {"base_skipped": self.against.skipped}
+        return {"skipped": self.skipped, **base, **self.left_out}
 
     def document(self) -> dict[str, Any]:
         """As JSON values."""
