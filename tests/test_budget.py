@@ -352,6 +352,7 @@ json.dump(found, sys.stdout)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems do not enforce these limits")
 def test_what_really_happens_and_that_less_still_works() -> None:
     done = subprocess.run([sys.executable, "-c", ALLOCATES], capture_output=True, text=True, check=False, timeout=120)

@@ -57,7 +57,7 @@ def test_audits_real_models(tmp_path: Path, model: str) -> None:
     assert {row.interval for row in run.rows} == {"clopper-pearson", "none", "jackknife:few-draws:sampling-only"}
 
 
-@pytest.mark.parametrize("sigma", [0.05, 0.25, 1.0])
+@pytest.mark.parametrize("sigma", [*(pytest.param(level, marks=pytest.mark.slow) for level in (0.05, 1.0)), 0.25])
 def test_a_linear_model_is_exact(tmp_path: Path, sigma: float) -> None:
     """taylor and mmse lie within mc's 99.9 % interval on at least 99 % of the images."""
     samples = 2000

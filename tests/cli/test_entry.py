@@ -108,7 +108,7 @@ def test_no_color_wins_over_a_terminal_that_has_colours(folder: Path) -> None:
     assert not re.search(r"\x1b\[[\d;]*3\d", refused.stderr + refused.stdout), "no colour; bold and dim are no colours"
 
 
-@pytest.mark.parametrize("environment", [{}, {"NO_COLOR": "1"}], ids=["", "NO_COLOR"])
+@pytest.mark.parametrize("environment", [pytest.param({}, marks=pytest.mark.slow), {"NO_COLOR": "1"}], ids=["", "NO_COLOR"])
 def test_progress_bar_on_a_terminal(environment: dict[str, str], folder: Path) -> None:
     controller, terminal = pty.openpty()
     command = [str(PROGRAM), "estimate", "spec.yaml", "--out", f"on-terminal-{len(environment)}", "--set", "mc.samples=500"]

@@ -119,7 +119,7 @@ def limited(images: int, real: Callable[[MonteCarlo, Work], Sequence[Estimate]])
     return estimate
 
 
-@pytest.mark.parametrize("images", [1, 5])
+@pytest.mark.parametrize("images", [1, pytest.param(5, marks=pytest.mark.slow)])
 def test_memory_that_runs_out_halves_the_chunk(
     images: int, whole: Path, tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -197,6 +197,7 @@ def test_changed_weights_are_refused(tmp_path: Path, run_cli: RunCli) -> None:
     assert (code, err) == (2, "error: run: was made with other weights; choose another --out\n")
 
 
+@pytest.mark.slow
 def test_the_first_interrupt_finishes_the_part(tmp_path: Path) -> None:
     """One Ctrl-C while the first part is computed: that part is on disk, and nothing of the next is begun."""
     spec = write(tmp_path, digits(limit=200, estimators=[{"mc": {"samples": 600}}]))

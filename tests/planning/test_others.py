@@ -42,6 +42,7 @@ def ready(tmp_path: Path, estimators: list[object], model: nn.Module | None = No
     return prepare(spec, None, "", model, None, torch.device("cpu"), Silent(), trust=False, skip_bad=True)
 
 
+@pytest.mark.slow
 def test_what_is_too_dear_is_left_out_and_said_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Splitting passes thousands of copies of an image, eight at a time here: a quarter of a minute. Taylor is still tried."""
     monkeypatch.setattr("robaudit.estimators.engine.Engine.rows", lambda *_: 8)

@@ -60,6 +60,7 @@ def test_listed(robaudit: Run) -> None:
     assert "margin" in robaudit("estimators").stdout
 
 
+@pytest.mark.slow
 def test_its_options_are_in_the_schema(robaudit: Run) -> None:
     definitions = json.loads(robaudit("schema").stdout)["$defs"]
     assert definitions["margin options"]["properties"]["scale"]["exclusiveMinimum"] == 0
@@ -102,6 +103,7 @@ def test_reports_need_no_plugin(command: str, format_: str, run: Path, run_cli: 
     assert "nan" not in out.lower()
 
 
+@pytest.mark.slow
 def test_its_options_are_checked(robaudit: Run, tmp_path: Path) -> None:
     spec = write(tmp_path, digits(estimators=["margin"]))
     for setting, says in {
