@@ -9,11 +9,10 @@ from dataclasses import dataclass, replace
 from robaudit.compare.paired import Ends
 from robaudit.compare.result import Difference, GroupComparison
 from robaudit.errors import SpecError
+from robaudit.gates.enough import smallest_factor
 from robaudit.gates.grammar import Gate
 from robaudit.gates.result import ClassPart, Covers, Decision, judge
 from robaudit.reports.names import class_name
-
-_MOST = 2.0**24
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,20 +131,8 @@ def _more(gate: Gate, ends: Callable[[float], tuple[float, float]], verdict: str
     """How many further draws or images would decide it if the value stayed; to a percent."""
     if verdict != "inconclusive" or not now:
         return None
-
-    def decided(factor: float) -> bool:
-        return judge(gate.relation, gate.threshold, *ends(factor)) != "inconclusive"
-
-    high = 2.0
-    while not decided(high):
-        high *= 2.0
-        if high > _MOST:
-            return None
-    low = high / 2.0
-    while high - low > 0.01 * low:
-        middle = (low + high) / 2.0
-        low, high = (low, middle) if decided(middle) else (middle, high)
-    return max(1, math.ceil(now * (high - 1.0)))
+    factor = smallest_factor(lambda n: judge(gate.relation, gate.threshold, *ends(n)) != "inconclusive")
+    return None if factor is None else max(1, math.ceil(now * (factor - 1.0)))
 
 
 def _words(more: int | None, how: How) -> str:

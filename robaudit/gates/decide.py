@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from robaudit.errors import SpecError
+from robaudit.gates.enough import smallest_factor
 from robaudit.gates.evidence import Evidence, gather, meant, refuse_accuracy_of, without_interval
 from robaudit.gates.grammar import Gate
 from robaudit.gates.measuring import Measured, measure
@@ -16,7 +17,6 @@ from robaudit.reports.names import class_name
 from robaudit.runs import Run
 from robaudit.summary.groups import QuantityLike
 
-_MOST = 2.0**24  # times as many draws or images
 _CHANCE = 0.8  # of deciding with as many more as are named
 _IF_TRUE = "in 4 of 5 cases if the value is the true one"
 _IF_NO_IMAGE = "if no image changed sides"
@@ -143,7 +143,7 @@ def _more(gate: Gate, measured: Measured, found: Evidence, confidence: float, *,
     quantiles and classes. A share of images depends on those near t, of which the interval knows little.
     """
     unit, now = ("images", found.size) if population else ("draws an image", measured.draws)
-    factor = None if not now else _enough(lambda n: _verdict_of(gate, *measured.ends(n)) != "inconclusive")
+    factor = None if not now else smallest_factor(lambda n: _verdict_of(gate, *measured.ends(n)) != "inconclusive")
     if factor is not None:
         more = max(1, math.ceil(now * (factor * _sure(confidence) - 1.0)))
         return more, f"about {more:,} more {unit} would decide it {_IF_NO_IMAGE if gate.quantity == 'share_below' else _IF_TRUE}"
@@ -158,17 +158,3 @@ def _sure(confidence: float) -> float:
 
     z = float(ndtri(0.5 + confidence / 2.0))
     return (1.0 + float(ndtri(_CHANCE)) / z) ** 2
-
-
-def _enough(decided: Callable[[float], bool]) -> float | None:
-    """The smallest factor that decides, to a percent; None: none does up to 2^24."""
-    high = 2.0
-    while not decided(high):
-        high *= 2.0
-        if high > _MOST:
-            return None
-    low = high / 2.0
-    while high - low > 0.01 * low:
-        middle = (low + high) / 2.0
-        low, high = (low, middle) if decided(middle) else (middle, high)
-    return high

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from robaudit.errors import SpecError
 from robaudit.gates.grammar import Gate
+
+if TYPE_CHECKING:
+    from robaudit.summary.groups import QuantityLike
 
 QUANTITIES: Mapping[str, frozenset[str]] = {
     "mean": frozenset(),
@@ -30,38 +33,14 @@ _TURNED = {
 }
 
 
-class Scale(Protocol):
-    """What is read of a :class:`robaudit.estimators.base.Quantity`."""
-
-    @property
-    def name(self) -> str:
-        """The column ``quantity`` of a row."""
-
-    @property
-    def unit(self) -> str:
-        """Probability, score, ..."""
-
-    @property
-    def low(self) -> float:
-        """The smallest possible value."""
-
-    @property
-    def high(self) -> float:
-        """The largest possible value."""
-
-    @property
-    def higher_is_better(self) -> bool:
-        """Whether a larger value is more robust."""
-
-
-def span(quantity: str, scale: Scale) -> tuple[float, float]:
+def span(quantity: str, scale: QuantityLike) -> tuple[float, float]:
     """The smallest and the largest value that a gate's quantity can have, for results on this scale."""
     if quantity in SHARES:
         return 0.0, 1.0
     return (0.0, scale.high - scale.low) if quantity == "class_gap" else (scale.low, scale.high)
 
 
-def check_range(gate: Gate, scale: Scale) -> None:
+def check_range(gate: Gate, scale: QuantityLike) -> None:
     """Refuse a threshold, or a t, that no result can reach: it is a slip, such as 5 for 5 %.
 
     Raises:
@@ -77,7 +56,7 @@ def check_range(gate: Gate, scale: Scale) -> None:
         )
 
 
-def meaning(gate: Gate, scale: Scale) -> str:
+def meaning(gate: Gate, scale: QuantityLike) -> str:
     """What the quantity is where lower is better; empty where it is what its name says."""
     return "" if scale.higher_is_better else _TURNED.get(gate.quantity, "")
 
