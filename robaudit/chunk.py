@@ -27,8 +27,8 @@ class Chunk:
     tasks: list[Task]
 
     def split(self, images: int) -> list[Chunk]:
-        """The same work in chunks of so many images."""
-        return [Chunk(self.samples[i : i + images], list(self.tasks)) for i in range(0, len(self.samples), images)]
+        """The same work in two chunks: the first so many images, and the rest."""
+        return [Chunk(part, list(self.tasks)) for part in (self.samples[:images], self.samples[images:])]
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,14 +65,6 @@ class Auto(Estimator):
         near = (self._near.passes(classes)[0] - 1) // 10
         return 1 + self.samples + near + (self._rare.passes(classes)[0] // 2 if self.rare else 0), 0
 
-    def held(self, classes: int, values: int) -> int:
-        """The most that any of them holds, and a copy of the images it is given."""
-        return max(one.held(classes, values) for one in self._all) + 4 * values
-
-    def held_once(self, classes: int, values: int) -> int:
-        """The most of any of them."""
-        return max(one.held_once(classes, values) for one in self._all)
-
     def review(self) -> SkewReview:
         """Whether the margins of the images that stopped at the first look are skewed."""
         return SkewReview()
@@ -101,10 +93,6 @@ class Auto(Estimator):
     @property
     def _rare(self) -> Splitting:
         return Splitting(p_min=self.p_min)
-
-    @property
-    def _all(self) -> tuple[Estimator, ...]:
-        return (self._first, self._near, self._rare) if self.rare else (self._first, self._near)
 
     def _straddles(self, one: Estimate) -> bool:
         return one.lower is None or one.upper is None or one.lower < self.decide <= one.upper

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from robaudit.estimators import sizes
 from robaudit.quantities import NO_INTERVAL, Interval, Quantity
 
 if TYPE_CHECKING:
@@ -101,30 +100,6 @@ class Estimator(BaseModel, ABC):
     def review(self) -> Review | None:
         """What looks at all rows of this estimator at one noise level together, for warnings at the end of a run; usually nothing."""
         return None
-
-    def differentiated(self, classes: int) -> int:
-        """With gradients: margins of an image whose gradients are held at once; the chunks are sized by it."""
-        return classes - 1
-
-    def held(self, classes: int, values: int) -> int:
-        """Bytes that one image of a chunk takes at the peak of :meth:`estimate`; a number too large costs speed, one too small memory.
-
-        Passes through the network, which the engine bounds, and the chunk's pixels are not counted. This default is for an estimator
-        that holds the logits of all its passes, eight groups of moments with their normal CDFs and, if it needs gradients, those of
-        all margins in eight groups, with copies.
-
-        Args:
-            classes: number of logits.
-            values: channels * height * width, of 4 bytes each.
-        """
-        k = classes - 1
-        moments = 8 * sizes.normal_cdf(min(k, 64)) + sizes.normal_cdf(k)
-        copies = 4 * values * (4 + ("gradients" in self.needs) * 18 * k)
-        return sizes.RECORD + sizes.votes(classes, 10**6) + sizes.logits(sum(self.passes(classes)), classes) + moments + copies
-
-    def held_once(self, classes: int, values: int) -> int:
-        """Bytes that :meth:`estimate` takes however few the images are."""
-        return sizes.WORK_SPACE
 
     @abstractmethod
     def estimate(self, work: Work) -> Sequence[Estimate]:

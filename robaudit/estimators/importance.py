@@ -11,10 +11,9 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from robaudit.estimators import sizes
 from robaudit.estimators.base import Estimate, Estimator, Need
 from robaudit.estimators.engine import padded
-from robaudit.estimators.rare import Judge, Verdict, latent, particle_bytes, run_splitting, verdict
+from robaudit.estimators.rare import Judge, Verdict, latent, run_splitting, verdict
 from robaudit.estimators.work import Work
 from robaudit.numerics.design_points import Weighted, mixture, relative_error_at, sample, search
 from robaudit.numerics.jacobian import margin_gradients
@@ -87,15 +86,6 @@ class Importance(Estimator):
         searches = self.steps * (min(self.classes, classes - 1) + PARTICLE_STARTS * self.check)
         splitting = self.repeats * self.particles * (1 + self.moves * levels) if self.check else 0
         return 1 + self.samples + searches + splitting, searches
-
-    def held(self, classes: int, values: int) -> int:
-        """The copies that failed, and the design points with their slopes."""
-        searches = min(self.classes, classes - 1) + PARTICLE_STARTS
-        return sizes.RECORD + 1024 + 4 * values * (self.repeats * self.particles + 5 * searches)
-
-    def held_once(self, classes: int, values: int) -> int:
-        """The particles of the runs that go in lock-step; the weights of one image's draws."""
-        return sizes.WORK_SPACE + particle_bytes(self.particles, values) + 200 * self.samples
 
     def estimate(self, work: Work) -> Sequence[Estimate]:
         """Split, search, sample, compare."""

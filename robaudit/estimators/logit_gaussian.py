@@ -13,9 +13,8 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from robaudit.estimators import sizes
 from robaudit.estimators.base import Estimate, Estimator, Need
-from robaudit.estimators.normal_margins import COMPETITIVE, GROUPS, NormalMargins, least_error, normal_margins
+from robaudit.estimators.normal_margins import NormalMargins, least_error, normal_margins
 from robaudit.estimators.votes import Votes, mc_instead
 from robaudit.estimators.work import Work
 from robaudit.numerics.jacobian import margins
@@ -79,16 +78,6 @@ class LogitGaussian(Estimator):
     def passes(self, classes: int) -> tuple[int, int]:
         """One clean pass and the draws; with a tolerance the number is not known beforehand: about a quarter of the most."""
         return 1 + (self.samples if self.tolerance is None else max(_FIRST, self.max_samples // 4)), 0
-
-    def held(self, classes: int, values: int) -> int:
-        """The margins of all draws, and a normal CDF for each group of the jackknife: with a tolerance, those of the most draws."""
-        draws = self.samples if self.tolerance is None else self.max_samples
-        competing = min(classes - 1, COMPETITIVE)
-        return sizes.RECORD + sizes.votes(classes, draws) + sizes.logits(draws, classes) + GROUPS * sizes.normal_cdf(competing)
-
-    def held_once(self, classes: int, values: int) -> int:
-        """With frames, also the one that is made, and those kept."""
-        return sizes.WORK_SPACE + (sizes.frames(values) if self.draws == "frames" else 0)
 
     def estimate(self, work: Work) -> Sequence[Estimate]:
         """Draw, fit and, with a tolerance, go on with the images that are still open, packed into full batches."""

@@ -10,7 +10,7 @@ from typing import ClassVar
 import torch
 from pydantic import Field
 
-from robaudit.estimators import adaptive, sizes
+from robaudit.estimators import adaptive
 from robaudit.estimators.base import Estimate, Estimator, Need
 from robaudit.estimators.votes import flip_by_votes
 from robaudit.estimators.work import Work
@@ -64,13 +64,6 @@ class MonteCarlo(Estimator):
         """One clean pass and one for each draw; with a tolerance or a decision about what is usual (:func:`adaptive.usual_draws`)."""
         rule = self._rule
         return 1 + (self.samples if rule is None else adaptive.usual_draws(rule)), 0
-
-    def held(self, classes: int, values: int) -> int:
-        """The votes, and which draws they came from; with a tolerance or a decision a copy of the image while it is open."""
-        rule = self._rule
-        if rule is not None:
-            return sizes.RECORD + sizes.votes(classes, rule.most) + 6 * values
-        return sizes.RECORD + sizes.votes(classes, self.samples) + (2 * self.samples if self.samples <= MOST else 0)
 
     def estimate(self, work: Work) -> Sequence[Estimate]:
         """Count the votes of each image's noisy copies."""

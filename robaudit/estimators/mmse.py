@@ -9,7 +9,6 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from robaudit.estimators import sizes
 from robaudit.estimators.base import Estimate, Need
 from robaudit.estimators.gaussian import cdf_notes
 from robaudit.estimators.jackknife import Spread, jackknife, probit, probit_inverse
@@ -57,17 +56,6 @@ class NoisyLinearOptions(FewClasses):
         """The clean pass, a forward pass for each draw and a backward pass for each draw and margin; those that select classes."""
         most = self.most(classes)
         return 1 + (0 if most is None else SELECTING_FORWARDS) + self.samples, self.samples * (most or classes - 1)
-
-    def held(self, classes: int, values: int) -> int:
-        """What selects the margins, then the fit's gradients in groups and a normal CDF (one group after the other)."""
-        most = self.most(classes)
-        margins = most or classes - 1
-        selected = 0 if most is None else sizes.selection(classes)
-        return sizes.RECORD + max(selected, sizes.linear_fit(self._groups, margins, values) + sizes.normal_cdf(margins))
-
-    def held_once(self, classes: int, values: int) -> int:
-        """The mean gradients of a few images, with copies."""
-        return sizes.WORK_SPACE + 16 * max(AT_ONCE, (self.most(classes) or classes - 1) * values)
 
     def linear(self, work: Work) -> Linear:
         """The fit of each image in at most 8 groups of draws (pairs stay together)."""

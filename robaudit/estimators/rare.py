@@ -91,12 +91,6 @@ def lanes_at_once(particles: int, values: int) -> int:
     return max(1, HELD_BYTES // (4 * particles * values))
 
 
-def particle_bytes(particles: int, values: int) -> int:
-    """Bytes of the particles in lock-step; the clones of one run and the lanes that leave the batch are copies."""
-    one = 4 * particles * values
-    return one * (2 * lanes_at_once(particles, values) + 1)
-
-
 def run_splitting(work: Work, images: Sequence[int], repeats: int, schedule: Schedule, purpose: str, *, keep: int = 0) -> list[list[Lane]]:
     """Independent runs for each of these images of the chunk, as many in lock-step as memory allows."""
     few = lanes_at_once(schedule.particles, math.prod(work.x.shape[1:]))

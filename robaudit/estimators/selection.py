@@ -98,10 +98,6 @@ class FewClasses(Estimator):
         """The most margins kept of a model with so many classes; None where all of them are."""
         return None if classes - 1 <= max(ALL, self.classes) else self.classes
 
-    def differentiated(self, classes: int) -> int:
-        """Margins whose gradients are held at once."""
-        return self.most(classes) or classes - 1
-
 
 def left_out_notes(missing: Tensor | None, notes: Sequence[str]) -> list[str]:
     """The notes, with a remark where the estimated effect of the classes left out, (images,), could show."""

@@ -7,7 +7,6 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from robaudit.estimators import sizes
 from robaudit.estimators.base import Estimate, Estimator, Need
 from robaudit.estimators.gaussian import plain_estimates
 from robaudit.estimators.work import Work
@@ -38,10 +37,6 @@ class Softmax(Estimator):
     def passes(self, classes: int) -> tuple[int, int]:
         """The clean pass."""
         return 1, 0
-
-    def held(self, classes: int, values: int) -> int:
-        """Some copies of the margins."""
-        return sizes.RECORD + 2 * sizes.logits(1, classes)
 
     def estimate(self, work: Work) -> Sequence[Estimate]:
         """softmax_t(f / T) = mv-sigmoid(g / T)."""

@@ -8,9 +8,8 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from robaudit.estimators import sizes
 from robaudit.estimators.base import Estimate, Estimator, Need
-from robaudit.estimators.rare import particle_bytes, run_splitting, verdict
+from robaudit.estimators.rare import run_splitting, verdict
 from robaudit.estimators.work import Work
 from robaudit.numerics.levels import Schedule
 from robaudit.quantities import LOG10_P_FAIL, Interval, IntervalKind, Quantity
@@ -51,14 +50,6 @@ class Splitting(Estimator):
         """The clean pass and what a failure probability of 1e-6 (or p_min) takes; the number is not known beforehand."""
         levels = min(6, math.ceil(-math.log10(self.p_min)))
         return 1 + self.repeats * self.particles * (1 + self.moves * levels), 0
-
-    def held(self, classes: int, values: int) -> int:
-        """The results of the runs."""
-        return sizes.RECORD + 1024 * self.repeats
-
-    def held_once(self, classes: int, values: int) -> int:
-        """The particles of the runs that go in lock-step."""
-        return sizes.WORK_SPACE + particle_bytes(self.particles, values)
 
     def schedule(self, work: Work) -> Schedule:
         """The options, with full batches."""

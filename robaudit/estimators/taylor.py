@@ -8,7 +8,6 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from robaudit.estimators import sizes
 from robaudit.estimators.base import Estimate, Need
 from robaudit.estimators.gaussian import cdf_notes
 from robaudit.estimators.selection import SELECTING_FORWARDS, FewClasses, left_out_notes
@@ -33,12 +32,6 @@ class TangentOptions(FewClasses):
         """The clean pass, one that is differentiated, and one backward pass for each margin; beyond 33 classes those that select."""
         most = self.most(classes)
         return 2 + (0 if most is None else SELECTING_FORWARDS), most or classes - 1
-
-    def held(self, classes: int, values: int) -> int:
-        """What selects the margins, then the covariance of their tangents: the gradients themselves do not stay."""
-        most = self.most(classes)
-        selected = 0 if most is None else sizes.selection(classes)
-        return sizes.RECORD + max(selected, sizes.moments(most or classes - 1))
 
     def limits(self, work: Work) -> tuple[Tensor, Tensor, Tangent]:
         """z and R of the tangent at the clean images, c_i = g_i(x) and u_i = grad g_i(x) (spec 1, estimator 3)."""
@@ -66,10 +59,6 @@ class Taylor(TangentOptions):
     summary: ClassVar[str] = "normal CDF of the margins, linearised at the clean image"
     prefer: ClassVar[str] = "linear models (exact there) or a first look in seconds; optimistic for networks"
     source: ClassVar[str] = "Han et al., p_taylor"
-
-    def held(self, classes: int, values: int) -> int:
-        """In the end a normal CDF."""
-        return max(super().held(classes, values), sizes.RECORD + sizes.normal_cdf(self.most(classes) or classes - 1))
 
     def estimate(self, work: Work) -> Sequence[Estimate]:
         """Evaluate the normal CDF of the tangent margins."""

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
-from robaudit.budget import is_out_of_memory
 from robaudit.errors import ModelError
+from robaudit.memory import is_out_of_memory
 from robaudit.models.base import LoadedNetwork
 from robaudit.models.outputs import as_logits, pick_output
 
