@@ -1,4 +1,4 @@
-"""robaudit: how robust is an image classifier to the noise that sensors make every day?"""
+"""robaudit: audits of how robust an image classifier is to everyday sensor noise."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from robaudit.errors import RobauditError
     from robaudit.estimators.base import Estimate, Estimator
     from robaudit.estimators.work import Work
+    from robaudit.numerics.intervals import clopper_pearson
+    from robaudit.numerics.jacobian import margins
     from robaudit.quantities import CONFIDENCE, P_ROBUST, Interval, IntervalKind, Quantity
     from robaudit.rows import Row
     from robaudit.runs import Run, read_run
@@ -29,7 +31,9 @@ __all__ = [
     "Run",
     "Work",
     "audit",
+    "clopper_pearson",
     "load_spec",
+    "margins",
     "read_run",
 ]
 
@@ -48,6 +52,8 @@ _HOMES = {
     "Row": "robaudit.rows",
     "Run": "robaudit.runs",
     "Work": "robaudit.estimators.work",
+    "clopper_pearson": "robaudit.numerics.intervals",
+    "margins": "robaudit.numerics.jacobian",
     "read_run": "robaudit.runs",
 }
 

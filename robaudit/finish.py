@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from robaudit.errors import NothingLeftError
+from robaudit.estimators.registry import Task
 from robaudit.files import writing
 from robaudit.parts import Skip
-from robaudit.plan import Task
 from robaudit.reports.csv_text import rows_csv
 from robaudit.reports.json_text import rows_json_chunks, summary_json
 from robaudit.results import SampleResults

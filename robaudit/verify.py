@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 
-from robaudit import registry
 from robaudit.assembly import make_engine, make_model, make_pace
 from robaudit.checks import BATCH_DEPENDENT
 from robaudit.datasets import open_dataset
@@ -18,6 +17,8 @@ from robaudit.datasets.base import Dataset
 from robaudit.datasets.select import Selected
 from robaudit.deterministic import deterministic
 from robaudit.errors import RunError
+from robaudit.estimators import registry
+from robaudit.estimators.registry import tasks_of
 from robaudit.files import file_sha256
 from robaudit.kept import bits_of
 from robaudit.ledger import Ledger
@@ -25,7 +26,6 @@ from robaudit.loop import Loop
 from robaudit.models import LogitModel
 from robaudit.models.precision import for_noisy_passes, rounded_products
 from robaudit.parts import KeptParts
-from robaudit.plan import tasks_of
 from robaudit.progress import Listener, Silent
 from robaudit.provenance import image_digest, pick_device
 from robaudit.quantities import IntervalKind

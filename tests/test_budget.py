@@ -12,15 +12,14 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-
-from robaudit import budget, machine_memory
 from robaudit.budget import chunk_images, is_out_of_memory, memory_limit, memory_used, needs, room, size_text
 from robaudit.control_groups import cached, groups, limit_in
+from robaudit.machine_memory import Limit, amount, extra_peak, limits
+
+from robaudit import budget, machine_memory
 from robaudit.errors import ModelError, RobauditError, SpecError
 from robaudit.estimators.base import Estimator
-from robaudit.machine_memory import Limit, amount, extra_peak, limits
-from robaudit.plan import Task
-from robaudit.registry import Chosen
+from robaudit.estimators.registry import Chosen, Task
 
 GB = 10**9
 V2 = "30 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate"

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from robaudit import registry
 from robaudit.errors import RobauditError, SpecError
+from robaudit.estimators import registry
 from robaudit.estimators.base import Estimator
 from robaudit.estimators.mc import MonteCarlo
 from robaudit.spec import EstimatorSpec

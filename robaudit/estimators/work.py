@@ -1,8 +1,9 @@
-"""What an estimator gets to see: a chunk of images at one noise level, with the passes that are shared."""
+"""Work for an estimator: a chunk of images at one noise level, with the passes that are shared."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -16,6 +17,7 @@ from robaudit.numerics.pair_moments import halves
 from robaudit.numerics.rowwise import mean_over, variance_over
 
 _STEP = 1 / 64
+_FAILED = -1e30
 _ALIKE_ROWS = 8  # on the CPU as fast as more (measured), and fewer images wait for the one that keeps most
 
 
@@ -101,6 +103,7 @@ class Work:
         sigma: noise level in pixel units.
         clean: the clean pass.
         engine: where noisy passes go.
+        lost: noisy copies by image whose logits :meth:`noisy` found not finite.
     """
 
     ids: Sequence[str]
@@ -109,6 +112,7 @@ class Work:
     sigma: float
     clean: CleanPass
     engine: Engine
+    lost: Counter[int] = field(default_factory=Counter, repr=False)
     _fits: dict[tuple[object, ...], Linear] = field(default_factory=dict, repr=False)
     _tangents: dict[int | None, Tangent] = field(default_factory=dict, repr=False)
 
@@ -121,6 +125,27 @@ class Work:
     def others(self) -> Tensor:
         """Class index behind each margin (n, classes - 1)."""
         return other_classes(self.clean.predicted, self.classes)
+
+    def noisy(self, draws: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Logits of noisy copies x + eps, eps ~ N(0, sigma^2 I), batch by batch: ``draws`` copies of each image in all.
+
+        The copies are those that `mc` sees. A copy whose logits are not finite counts as a failure: its logits become 0, and -1e30 for
+        the class of the clean image; the note of the row will say how many there were. The tensors are the caller's to keep and change.
+
+        Args:
+            draws: noisy copies of each image.
+
+        Yields:
+            logits, float64 (n, classes), and the index into the chunk of the image each row belongs to, int64 (n,).
+        """
+        for batch, raw in self.engine.noisy_logits(self.x, self.ids, self.sigma, draws):
+            logits, image = raw.to(torch.float64, copy=True), batch.image
+            broken = ~logits.isfinite().all(1)
+            if broken.any():
+                logits[broken] = 0.0
+                logits[broken, self.clean.predicted[image[broken]]] = _FAILED
+                self.lost.update(image[broken].tolist())
+            yield logits, image
 
     def nearest(self, z: Tensor, others: Tensor | None = None) -> list[int]:
         """The class of the smallest z (n, k): the likeliest flip; ``others`` names the classes when they are not all."""

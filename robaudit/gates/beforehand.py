@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from robaudit import registry
+from robaudit.estimators import registry
 from robaudit.gates.evidence import refuse_accuracy_of, which, without_interval
 from robaudit.gates.grammar import Gate
 from robaudit.gates.quantities import check_range

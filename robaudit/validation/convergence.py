@@ -16,9 +16,8 @@ from robaudit.estimators.base import Estimator
 from robaudit.estimators.logit_gaussian import LogitGaussian
 from robaudit.estimators.mc import MonteCarlo
 from robaudit.estimators.mmse import Mmse
-from robaudit.plan import Task
+from robaudit.estimators.registry import Chosen, Task
 from robaudit.progress import Listener
-from robaudit.registry import Chosen
 from robaudit.validation.comparison import Comparison, compare
 from robaudit.validation.compute import compute
 from robaudit.validation.reference import Truths

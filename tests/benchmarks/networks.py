@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from robaudit.estimators.memory import measured_rows
 from safetensors.torch import load_file
 from torch import Tensor
 
-from robaudit import registry
 from robaudit.datasets import open_dataset
+from robaudit.estimators import registry
 from robaudit.estimators.base import Estimator
 from robaudit.estimators.engine import Engine, Fitting
-from robaudit.estimators.memory import measured_rows
 from robaudit.estimators.work import CleanPass, Work
 from robaudit.models import LogitModel, load_model
 from robaudit.models.architectures import ARCHITECTURES
