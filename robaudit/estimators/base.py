@@ -1,13 +1,13 @@
-"""What is an estimator: its options as fields, its quantity, its needs, and one method over a chunk of images."""
+"""Estimators: options as fields, a quantity, needs, and one method over a chunk of images."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from robaudit.quantities import NO_INTERVAL, Interval, Quantity
 
@@ -96,6 +96,22 @@ class Estimator(BaseModel, ABC):
     @abstractmethod
     def passes(self, classes: int) -> tuple[int, int]:
         """(forwards, backwards) one image costs at one noise level, the clean pass included; for planning and progress."""
+
+    @property
+    def fixed_draws(self) -> int | None:
+        """Noisy copies of each image; None where images stop by themselves, or the number is not one option's."""
+        return None
+
+    def with_draws(self, draws: int) -> Self | None:
+        """The estimator with so many noisy copies of each image, and no rule to stop by; None where it cannot have so many."""
+        return None
+
+    def having(self, **options: Any) -> Self | None:
+        """The estimator with some options changed; None where it cannot have them so."""
+        try:
+            return type(self).model_validate({**self.model_dump(), **options})
+        except ValidationError:
+            return None
 
     def review(self) -> Review | None:
         """What looks at all rows of this estimator at one noise level together, for warnings at the end of a run; usually nothing."""

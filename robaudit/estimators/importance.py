@@ -1,4 +1,4 @@
-"""`importance`: how probable is a rare failure, by sampling where failures are, with splitting to say whether that is everywhere?"""
+"""`importance`: the probability of a rare failure by sampling where failures are, with splitting to say whether that is everywhere."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from robaudit.estimators.base import Estimate, Estimator, Need
 from robaudit.estimators.engine import padded
-from robaudit.estimators.rare import Judge, Verdict, latent, run_splitting, verdict
+from robaudit.estimators.splitting import Judge, Verdict, latent, run_splitting, verdict
 from robaudit.estimators.work import Work
 from robaudit.numerics.design_points import Weighted, mixture, relative_error_at, sample, search
 from robaudit.numerics.jacobian import margin_gradients
@@ -61,7 +61,7 @@ class Importance(Estimator):
         classes: the most classes searched for, those of the smallest clean margins.
         check: whether there is that splitting; without it every row says that it is unchecked.
 
-    Source: spec 5; Rackwitz and Fiessler 1978 (design points); Schueller and Stix 1987 (sampling there).
+    Source: Rackwitz and Fiessler 1978 (design points); Schueller and Stix 1987 (sampling there).
     """
 
     quantity: ClassVar[Quantity] = LOG10_P_FAIL
@@ -81,7 +81,7 @@ class Importance(Estimator):
     check: bool = Field(True, description="run the splitting that finds further points and checks; rows without it say so")
 
     def passes(self, classes: int) -> tuple[int, int]:
-        """The clean pass, the sample, the searches, and what splitting takes to 1e-6 (or p_min); not known exactly beforehand."""
+        """The clean pass, the sample, the searches, and what splitting takes to 1e-6 (or p_min); not known exactly in advance."""
         levels = min(6, math.ceil(-math.log10(self.p_min)))
         searches = self.steps * (min(self.classes, classes - 1) + PARTICLE_STARTS * self.check)
         splitting = self.repeats * self.particles * (1 + self.moves * levels) if self.check else 0
@@ -155,7 +155,7 @@ class Importance(Estimator):
         if sampled is None:
             if checked is None:
                 raise AssertionError("without a splitting there is a sample")
-            return _of_splitting(checked, checked.note, {}, forwards, backwards)
+            return _of_splitting(checked, checked.said(), {}, forwards, backwards)
         details = _details(sampled, checked)
         own = _interval(sampled)
         why = "" if checked is None else _refusal(sampled, checked, own)

@@ -11,14 +11,41 @@ import torch
 from torch import Tensor
 
 from robaudit.estimators.engine import Engine, padded
-from robaudit.estimators.selection import ALL, SELECTING_FORWARDS, Kept, keep_margins
 from robaudit.numerics.jacobian import margin_gradients, margins, other_classes
+from robaudit.numerics.normal import normal_cdf
 from robaudit.numerics.pair_moments import halves
-from robaudit.numerics.rowwise import mean_over, variance_over
+from robaudit.numerics.rowwise import mean_over, total, variance_over
 
+ALL = 32
+"""A model with no more margins than this has all of them differentiated, always."""
+
+SELECTING_FORWARDS = 8
+_FEWEST, _BUDGET = 8, 1e-4
+_KEEPING, _REPORTING = 1.25, 1.125  # s larger than estimated by so much
 _STEP = 1 / 64
 _FAILED = -1e30
 _ALIKE_ROWS = 8  # on the CPU as fast as more (measured), and fewer images wait for the one that keeps most
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Margins kept of each image, the smallest estimated z first.
+
+    Attributes:
+        others: class behind each margin kept (images, most), -1 beyond an image's own number.
+        counts: margins kept (images,).
+        failure: estimated sum of Phi(-z) over the classes left out, at most the estimated Phi(min z) (images,), float64.
+        odds: estimated sum of exp(-z) over the classes left out (images,), float64.
+    """
+
+    others: Tensor
+    counts: Tensor
+    failure: Tensor
+    odds: Tensor
+
+    def odds_effect(self, p: Tensor) -> Tensor:
+        """How far the mv-sigmoid p of the margins kept would fall with those left out: p - 1 / (1 / p + sum exp(-z))."""
+        return p * p * self.odds / (1 + p * self.odds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,3 +265,45 @@ class Work:
 def _alike(kept: Kept | None, images: int, device: torch.device) -> Tensor:
     """An order of the images in which those that keep alike many margins share their passes."""
     return torch.arange(images, device=device) if kept is None else kept.counts.argsort(stable=True)
+
+
+def keep_margins(mean: Tensor, variance: Tensor, others: Tensor, most: int) -> Kept:
+    """Keep the margins with the smallest z = m / s: as few as leave out an estimated failure probability below 1e-4, 8 to ``most``.
+
+    A variance from few draws is easily too small: it is raised half-way to the median over the image's classes where it is below
+    it. The number kept is decided with s a quarter larger still, and what is left out is estimated with s an eighth larger.
+    For any set K of margins that contains the smallest z, P[K] - sum over the rest of Phi(-z) <= P[all] <= P[K] <= Phi(min z).
+
+    Args:
+        mean: estimated means m (images, margins), float64.
+        variance: estimated variances s^2 (images, margins), float64.
+        others: class behind each margin (images, margins).
+        most: the most margins an image keeps, fewer than there are.
+    """
+    raised = torch.maximum(variance, (variance + _median(variance)) / 2)
+    flat = raised <= 0
+    z = torch.where(flat, torch.where(mean > 0, torch.inf, -torch.inf), mean / torch.where(flat, 1.0, raised).sqrt())
+    z, order = z.sort(dim=1, stable=True)
+    counts = (_left_out(z / _KEEPING) > _BUDGET).sum(1).clamp(min(_FEWEST, most), most)
+    chosen = others.gather(1, order[:, :most])
+    chosen = torch.where(torch.arange(most, device=z.device) < counts[:, None], chosen, -1)
+    z = z / _REPORTING
+    beyond = torch.arange(z.shape[1], device=z.device) >= counts[:, None]
+    return Kept(
+        others=chosen,
+        counts=counts,
+        failure=_left_out(z).gather(1, counts[:, None])[:, 0],
+        odds=total(torch.where(beyond, torch.exp(-z.clamp_min(-700)), 0.0)),
+    )
+
+
+def _median(variance: Tensor) -> Tensor:
+    """The lower median of each row (rows, 1), NaN where the row has one; torch's own is not deterministic on CUDA."""
+    ranked = variance.sort(1).values  # NaN is last
+    return torch.where(ranked[:, -1:].isnan(), torch.nan, ranked[:, (ranked.shape[1] - 1) // 2, None])
+
+
+def _left_out(z: Tensor) -> Tensor:
+    """min(Phi(z_0), sum_{j >= i} Phi(-z_j)): what leaving out all margins from i on can change; z ascending (images, margins)."""
+    tail = normal_cdf(-z).flip(1).cumsum(1).flip(1)
+    return torch.minimum(tail, normal_cdf(z[:, :1]))

@@ -12,7 +12,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from robaudit.estimators.adaptive import FIRST, Counts, Rule, next_look, sample, usual_draws
+from robaudit.estimators.mc import FIRST, Counts, Rule, next_look, sample, usual_draws
 from robaudit.numerics.intervals import clopper_pearson
 from tests.estimators.test_independence import cuts, demo, many_classes
 from tests.estimators.tools import SHAPE, build, curved, linear, work_on

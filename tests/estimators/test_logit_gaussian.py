@@ -15,9 +15,7 @@ from torch import Tensor, nn
 from robaudit.datasets import open_dataset
 from robaudit.estimators.base import Estimate
 from robaudit.estimators.engine import Engine
-from robaudit.estimators.logit_gaussian import LogitGaussian, skew_warning
-from robaudit.estimators.normal_margins import least_error, normal_margins
-from robaudit.estimators.votes import Votes, mc_instead
+from robaudit.estimators.logit_gaussian import LogitGaussian, Votes, least_error, mc_instead, normal_margins, skew_warning
 from robaudit.estimators.work import CleanPass, Work
 from robaudit.models import from_module
 from robaudit.noise import GaussianNoise

@@ -12,8 +12,9 @@ from robaudit.budget import chunk_images
 from torch import Tensor, nn
 
 from robaudit.estimators.base import Estimate
+from robaudit.estimators.linear import FewClasses
 from robaudit.estimators.registry import Chosen, Task
-from robaudit.estimators.selection import FewClasses, keep_margins
+from robaudit.estimators.work import keep_margins
 from robaudit.numerics.jacobian import margin_gradients
 from tests.estimators.tools import Counter, build, curved, linear, work_on
 

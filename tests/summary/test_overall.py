@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from robaudit.errors import NothingLeftError, RunError
-from robaudit.estimators.adaptive import Rule, sample
+from robaudit.estimators.mc import Rule, sample
 from robaudit.numerics.intervals import clopper_pearson, mean_interval
 from robaudit.quantities import LOG10_P_FAIL, NO_INTERVAL, Interval, Quantity
 from robaudit.rows import Row
