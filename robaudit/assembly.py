@@ -8,16 +8,17 @@ from copy import copy
 import torch
 from torch import nn
 
-from robaudit import registry
 from robaudit.checks import BATCH_DEPENDENT
+from robaudit.estimators import registry
 from robaudit.estimators.engine import Engine, fitting_passes
+from robaudit.estimators.registry import Task
 from robaudit.files import expanded
 from robaudit.memory import Room, free_bytes, memory_limit
-from robaudit.models import LogitModel, from_module, load_model
+from robaudit.models.load import from_module, load_model
+from robaudit.models.logits import LogitModel
 from robaudit.models.precision import PIXELS
-from robaudit.noise import GaussianNoise
+from robaudit.noise.gaussian import GaussianNoise
 from robaudit.pace import Pace
-from robaudit.plan import Task
 from robaudit.spec import AuditSpec
 
 _TIGHT = 2**31  # with less room freed memory is given back while the run goes on, at a cost of some percent of its time

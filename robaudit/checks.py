@@ -13,7 +13,7 @@ from robaudit.datasets.first import first_samples
 from robaudit.errors import DataError, ModelError
 from robaudit.estimators.engine import rows_by_rule
 from robaudit.memory import is_out_of_memory
-from robaudit.models import LogitModel
+from robaudit.models.logits import LogitModel
 from robaudit.numerics.jacobian import margin_gradients
 from robaudit.provenance import image_digest
 

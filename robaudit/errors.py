@@ -55,6 +55,10 @@ class RunError(RobauditError):
     """The run folder is missing, damaged, or belongs to another audit."""
 
 
+class EstimatorError(RobauditError):
+    """An estimator of another package does not keep its contract."""
+
+
 class NothingLeftError(RobauditError):
     """The input is valid, but every sample was skipped or filtered out."""
 

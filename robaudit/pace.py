@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from robaudit.estimators.registry import Task
 from robaudit.memory import Room
-from robaudit.plan import Task
 
 MOST_IMAGES = 1024
 _FIRST_VALUES = 2**22  # through the network in the first chunk: 1,365 passes at 3 x 32 x 32

@@ -15,7 +15,7 @@ import torch
 
 from robaudit.datasets.base import Sample
 from robaudit.errors import SpecError
-from robaudit.registry import Chosen, installed
+from robaudit.estimators.registry import Chosen, installed
 from robaudit.text import clipped, printable
 
 _OURS = "robaudit"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from robaudit.errors import RunError
 from robaudit.identity import base_identity, identity
-from robaudit.models import LogitModel
+from robaudit.models.logits import LogitModel
 from robaudit.parts import PartRecord
 from robaudit.progress import Listener
 from robaudit.provenance import device_name, versions

@@ -126,7 +126,7 @@ def _compare(
     from robaudit.compare.gates import QUANTITIES, decide
     from robaudit.compare.sections import sections
     from robaudit.compare.texts import csv_text, json_text, markdown_text, table
-    from robaudit.gates.formats import Subject
+    from robaudit.gates.formats.subject import Subject
     from robaudit.gates.grammar import parse_gate
     from robaudit.gates.result import EXIT_CODES, overall
     from robaudit.runs import read_run

@@ -10,7 +10,7 @@ from robaudit.cli.options import write_output
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from robaudit.gates.formats import Subject
+    from robaudit.gates.formats.subject import Subject
     from robaudit.gates.result import Decision, Verdict
 
 
@@ -59,7 +59,7 @@ def gates_text(format_: str, decisions: Sequence[Decision], subject: Subject, in
 
 def markdown_gates(decisions: Sequence[Decision], subject: Subject, inconclusive: Verdict) -> str:
     """Gates as Markdown; nothing without any."""
-    from robaudit.gates.formats import step_summary
+    from robaudit.gates.formats.github import step_summary
 
     return "\n" + step_summary(decisions, subject, inconclusive=inconclusive) if decisions else ""
 
@@ -68,7 +68,7 @@ def summarise(decisions: Sequence[Decision], subject: Subject, inconclusive: Ver
     """Append the step summary of a GitHub job, where this is one."""
     from robaudit.cli.console import messages
     from robaudit.cli.step_summary import append_step_summary
-    from robaudit.gates.formats import step_summary
+    from robaudit.gates.formats.github import step_summary
 
     trouble = append_step_summary(step_summary(decisions, subject, inconclusive=inconclusive) + (f"\n{more}" if more else ""))
     if trouble is not None:

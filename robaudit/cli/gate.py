@@ -113,7 +113,9 @@ def report(
     from robaudit.cli.printing import put
     from robaudit.cli.step_summary import append_step_summary
     from robaudit.cli.unread import unread_is_no_end
-    from robaudit.gates.formats import Subject, document, github, junit, step_summary
+    from robaudit.gates.formats import document, github, junit
+    from robaudit.gates.formats.github import step_summary
+    from robaudit.gates.formats.subject import Subject
     from robaudit.gates.result import EXIT_CODES, overall
     from robaudit.gates.text import lines
 

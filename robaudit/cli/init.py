@@ -130,7 +130,7 @@ def _images(section: dict[str, object], base: Path) -> int:
     """
     from pydantic import TypeAdapter
 
-    from robaudit.datasets import open_dataset
+    from robaudit.datasets.opening import open_dataset
     from robaudit.spec_datasets import DatasetSpec
 
     whole = {key: value for key, value in section.items() if key != "sample"}

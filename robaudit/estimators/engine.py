@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from robaudit.memory import extra_peak, give_back, is_out_of_memory
-from robaudit.models import LogitModel
+from robaudit.models.logits import LogitModel
 
 _CPU_VALUES, _CUDA_VALUES = 3 * 2**16, 3 * 2**20
 _CPU_ROWS, _CUDA_ROWS, _FEWEST_ROWS = 128, 4096, 8

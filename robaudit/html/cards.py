@@ -12,7 +12,7 @@ from robaudit.html.content import Content, is_beyond
 from robaudit.html.tables import Bar, bar_of
 from robaudit.html.thumbnails import Thumbnail, thumbnail
 from robaudit.reports.names import class_name
-from robaudit.summary.flags import Flag, Flagged
+from robaudit.summary.flags_result import Flag, Flagged
 from robaudit.text import clipped, printable
 
 if TYPE_CHECKING:

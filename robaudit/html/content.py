@@ -13,8 +13,10 @@ from robaudit.html.tally import GroupTally, Tally
 from robaudit.reports import numbers
 from robaudit.rows import Row
 from robaudit.runs import Run
-from robaudit.summary.bias import ClassBias, class_bias
-from robaudit.summary.flags import Flag, Flagged, flag, usual_threshold
+from robaudit.summary.bias import class_bias
+from robaudit.summary.bias_result import ClassBias
+from robaudit.summary.flags import flag, usual_threshold
+from robaudit.summary.flags_result import Flag, Flagged
 from robaudit.summary.groups import QuantityLike, quantity_of
 from robaudit.summary.overall import GroupSummary, Overview
 

@@ -11,8 +11,7 @@ from robaudit.html.content import Content
 from robaudit.reports import numbers
 from robaudit.reports.bias_table import label_of
 from robaudit.reports.tables import APPROXIMATE, MEANINGS
-from robaudit.summary.bias import ClassBias
-from robaudit.summary.bias_result import ClassStats
+from robaudit.summary.bias_result import ClassBias, ClassStats
 from robaudit.summary.groups import QuantityLike
 from robaudit.summary.overall import GroupSummary
 

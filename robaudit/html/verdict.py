@@ -6,15 +6,14 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from robaudit.estimators.base import LOG10_P_FAIL
 from robaudit.html import figures
 from robaudit.html.content import Content
+from robaudit.quantities import LOG10_P_FAIL
 from robaudit.reports import numbers
 from robaudit.reports.bias_table import label_of
-from robaudit.summary.bias import ClassBias
-from robaudit.summary.bias_result import ClassStats
+from robaudit.summary.bias_result import ClassBias, ClassStats
 from robaudit.summary.estimates import Mean
-from robaudit.summary.flags import Flagged
+from robaudit.summary.flags_result import Flagged
 from robaudit.summary.overall import GroupSummary
 
 _MOST = 4  # noise levels in a tile

@@ -13,7 +13,7 @@ from robaudit.reports import numbers
 from robaudit.reports.csv_text import table_csv
 from robaudit.reports.names import Names, class_name, shortened
 from robaudit.reports.tables import Responsive, base_table, heading, legend, plain
-from robaudit.summary.flags import Flag, Flagged
+from robaudit.summary.flags_result import Flag, Flagged
 from robaudit.summary.groups import QuantityLike, quantity_of
 from robaudit.text import printable
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from robaudit.estimators.adaptive import LABEL as ADAPTIVE
+from robaudit.quantities import IntervalKind
 from robaudit.rows import Row
 
 Floats = NDArray[np.float64]
@@ -92,13 +92,13 @@ class Columns:
         self._uppers.append(row.upper if row.upper is not None else math.inf if bounded else math.nan)
         self._errors.append(math.nan if row.std_error is None else row.std_error)
         self.bounded += bounded
-        self.sampling_only += row.interval.endswith(":sampling-only")
+        self.sampling_only += not row.interval.covers_bias
         self.noted += bool(row.note)
-        self.adaptive += row.interval == ADAPTIVE
+        self.adaptive += row.interval.kind is IntervalKind.CONFIDENCE_SEQUENCE
         self.judged += row.correct is not None
         self.correct += bool(row.correct)
         self.labelled += row.label is not None
-        draws = draws_of(row)
+        draws = row.draws
         if row.votes and draws:
             self._count(row, row.votes, draws)
 
@@ -131,9 +131,10 @@ class Columns:
         return int(self._draws.numbers()[0])
 
     def _count(self, row: Row, votes: tuple[int, ...], draws: int) -> None:
-        worth = worth_of(row)
+        worth = row.effective_draws
+        fixed = row.interval.kind is not IntervalKind.CONFIDENCE_SEQUENCE
         for_predicted = votes[row.predicted] if row.predicted < len(votes) else None
-        if row.interval != ADAPTIVE and for_predicted is not None and worth == draws and abs(for_predicted / draws - row.value) < 1e-9:
+        if fixed and for_predicted is not None and worth == draws and abs(for_predicted / draws - row.value) < 1e-9:
             self.counted += 1
             self.successes += for_predicted
             self._draws.append(draws)
@@ -149,13 +150,3 @@ class Columns:
         ends = column.numbers()
         missing = np.isnan(ends)
         return np.where(missing, self.values, ends) if missing.any() else ends
-
-
-def draws_of(row: Row) -> int:
-    """Noisy copies behind a row with votes: those whose logits were not finite voted for nobody, and count."""
-    return sum(row.votes or ()) + int((row.details or {}).get("not_finite", 0))
-
-
-def worth_of(row: Row) -> float:
-    """How many independent copies the votes are worth: all of them, unless the row says otherwise (antithetic pairs)."""
-    return float((row.details or {}).get("votes_worth", draws_of(row)))

@@ -10,8 +10,8 @@ from typing import Any
 from torch import nn
 
 from robaudit.auditing import Ready, prepare
-from robaudit.datasets import open_dataset
 from robaudit.datasets.base import Dataset
+from robaudit.datasets.opening import open_dataset
 from robaudit.datasets.select import Selected, random_subset
 from robaudit.deterministic import deterministic
 from robaudit.errors import NothingLeftError

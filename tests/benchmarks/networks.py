@@ -12,8 +12,8 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from robaudit import registry
 from robaudit.datasets import open_dataset
+from robaudit.estimators import registry
 from robaudit.estimators.base import Estimator
 from robaudit.estimators.engine import Engine, fitting_passes
 from robaudit.estimators.work import CleanPass, Work

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from robaudit.estimators.base import Estimate
-from robaudit.estimators.selection import keep_margins
+from robaudit.estimators.work import keep_margins
 from robaudit.numerics.jacobian import margin_gradients
 from tests.estimators.tools import Counter, build, curved, linear, work_on
 

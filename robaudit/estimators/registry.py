@@ -1,4 +1,4 @@
-"""Which estimators are installed? Names to classes, through the entry-point group ``robaudit.estimators``."""
+"""Installed estimators by name, through the entry-point group ``robaudit.estimators``, and the tasks of an audit."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from robaudit.errors import RobauditError, SpecError, did_you_mean
+from robaudit.estimators.base import Estimate, Estimator
+from robaudit.estimators.contract import check_class, check_passes, checked_estimates
 from robaudit.spec import EstimatorSpec
 from robaudit.spec_errors import explain
 
 if TYPE_CHECKING:
-    from robaudit.estimators.base import Estimator
+    from robaudit.estimators.work import Work
 
 GROUP = "robaudit.estimators"
 
@@ -26,6 +28,28 @@ class Chosen:
     label: str
     name: str
     estimator: Estimator
+
+    def estimates(self, work: Work) -> list[Estimate]:
+        """What the estimator says of each image of a chunk, in order: see :func:`robaudit.estimators.contract.checked_estimates`."""
+        return checked_estimates(self.name, self.estimator, work)
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One estimator at one noise level."""
+
+    sigma: float
+    chosen: Chosen
+
+    def cost(self, classes: int) -> int:
+        """About what one image costs, in forward passes."""
+        forwards, backwards = self.chosen.estimator.passes(classes)
+        return max(1, forwards + 2 * backwards)
+
+
+def tasks_of(sigmas: Sequence[float], estimators: Sequence[Chosen]) -> tuple[Task, ...]:
+    """Every estimator at every noise level, noise levels outermost: the order of a sample's rows."""
+    return tuple(Task(sigma, chosen) for sigma in sigmas for chosen in estimators)
 
 
 def installed() -> dict[str, EntryPoint]:
@@ -53,10 +77,8 @@ def load(name: str, where: str = "estimators") -> type[Estimator]:
 
     Raises:
         SpecError: unknown name, with a did-you-mean.
-        RobauditError: the plugin cannot be imported or is no Estimator.
+        RobauditError: the plugin cannot be imported or is not an Estimator.
     """
-    from robaudit.estimators.base import Estimator
-
     points = installed()
     if name not in points:
         raise SpecError(where, f"unknown estimator {name!r}", did_you_mean(name, points))
@@ -70,6 +92,7 @@ def load(name: str, where: str = "estimators") -> type[Estimator]:
         raise RobauditError(
             f"estimator {name}", f"{points[name].value} is not a subclass of robaudit.Estimator", "fix or uninstall the plugin"
         )
+    check_class(name, cls)
     return cls
 
 
@@ -78,6 +101,7 @@ def build(specs: Sequence[EstimatorSpec], where: str = "estimators") -> tuple[Ch
 
     Raises:
         SpecError: unknown name or option, bad value, or two with the same label.
+        EstimatorError: a plugin does not keep its contract.
     """
     chosen: dict[str, Chosen] = {}
     for i, spec in enumerate(specs):
@@ -91,5 +115,6 @@ def build(specs: Sequence[EstimatorSpec], where: str = "estimators") -> tuple[Ch
             raise SpecError(
                 f"{where}[{i}]", f"two estimators are called {label!r}", f"give one a name of its own: {{{spec.name}: {{label: ...}}}}"
             )
+        check_passes(spec.name, estimator)
         chosen[label] = Chosen(label, spec.name, estimator)
     return tuple(chosen.values())
