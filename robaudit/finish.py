@@ -18,7 +18,7 @@ from robaudit.results import SampleResults
 from robaudit.rows import Row
 from robaudit.run_folder import RunFolder
 from robaudit.runs import quantity_document
-from robaudit.summary.overall import Overview
+from robaudit.stats.summary import Overview
 
 
 class _Tally:

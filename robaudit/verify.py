@@ -32,7 +32,7 @@ from robaudit.rows import Row
 from robaudit.run_folder import OUTPUTS, RunFolder
 from robaudit.runs import Run
 from robaudit.spec import AuditSpec
-from robaudit.summary.columns import draws_of
+from robaudit.stats.summary import draws_of
 
 RELATIVE, ABSOLUTE = 5e-4, 1e-7
 _VOTES = 2

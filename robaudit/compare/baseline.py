@@ -14,9 +14,8 @@ from robaudit.errors import RunError
 from robaudit.estimators.base import Quantity
 from robaudit.rows import Row
 from robaudit.runs import Run
-from robaudit.summary.flags import flag, usual_threshold
-from robaudit.summary.flags_result import Certainty
-from robaudit.summary.groups import json_values
+from robaudit.stats.flags import Certainty, flag, usual_threshold
+from robaudit.stats.groups import json_values
 
 State = Literal["new", "unknown", "persisting", "fixed", "stale"]
 STATES: tuple[State, ...] = ("new", "unknown", "persisting", "fixed", "stale")

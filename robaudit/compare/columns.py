@@ -15,8 +15,8 @@ from robaudit.compare.paired import Ends
 from robaudit.estimators.adaptive import LABEL as ADAPTIVE
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.rows import Row
-from robaudit.summary.columns import draws_of, worth_of
-from robaudit.summary.groups import GroupKey, QuantityLike
+from robaudit.stats.groups import GroupKey, QuantityLike
+from robaudit.stats.summary import draws_of, worth_of
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -117,7 +117,7 @@ class Side:
     def mean_ends(self, of: Mask, confidence: float) -> Ends | None:
         """The interval of the mean of these values for these images; None where an image has none.
 
-        As :func:`robaudit.summary.estimates.mean_of` makes it; intervals of rows, which are of 95 %, are stretched to another
+        As :func:`robaudit.stats.summary.mean_of` makes it; intervals of rows, which are of 95 %, are stretched to another
         confidence as those of a normal distribution are.
         """
         from scipy.special import ndtri

@@ -13,7 +13,7 @@ from robaudit.compare.paired import Ends, paired_difference
 from robaudit.compare.result import Comparison, Difference
 from robaudit.errors import NothingLeftError, RunError
 from robaudit.runs import Run
-from robaudit.summary.groups import GroupKey
+from robaudit.stats.groups import GroupKey
 
 _SHOWN = 3
 

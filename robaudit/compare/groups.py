@@ -14,7 +14,7 @@ from robaudit.compare.paired import Ends, paired_difference, unpaired_difference
 from robaudit.compare.result import ClassChange, Difference, GroupComparison, How, SampleChange, Sureness
 from robaudit.compare.thresholds import check_threshold
 from robaudit.numerics.intervals import clopper_pearson, mean_interval
-from robaudit.summary.flags import usual_threshold
+from robaudit.stats.flags import usual_threshold
 
 _SAME = Ends(0.0, 0.0, "the same model")
 

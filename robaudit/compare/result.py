@@ -9,7 +9,7 @@ from typing import Any, Literal
 from robaudit.compare.counts import Counts
 from robaudit.compare.matching import Matching
 from robaudit.compare.paired import Ends
-from robaudit.summary.groups import GroupKey, json_values
+from robaudit.stats.groups import GroupKey, json_values
 
 Sureness = Literal["surely", "likely", "maybe", "no interval"]
 How = Literal["common random numbers", "unpaired", "the same model"]

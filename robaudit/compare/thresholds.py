@@ -6,7 +6,7 @@ import math
 
 from robaudit.errors import RobauditError, SpecError
 from robaudit.gates.grammar import Gate
-from robaudit.summary.groups import QuantityLike
+from robaudit.stats.groups import QuantityLike
 
 
 def check_threshold(below: float, quantity: QuantityLike, where: str, of: str) -> None:

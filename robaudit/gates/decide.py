@@ -15,7 +15,7 @@ from robaudit.gates.quantities import OF_CLASSES, check_range, meaning
 from robaudit.gates.result import Decision, Verdict, judge
 from robaudit.reports.names import class_name
 from robaudit.runs import Run
-from robaudit.summary.groups import QuantityLike
+from robaudit.stats.groups import QuantityLike
 
 _CHANCE = 0.8  # of deciding with as many more as are named
 _IF_TRUE = "in 4 of 5 cases if the value is the true one"

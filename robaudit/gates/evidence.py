@@ -15,8 +15,8 @@ from robaudit.gates.grammar import Gate
 from robaudit.gates.images import Images
 from robaudit.rows import Row
 from robaudit.runs import Run
-from robaudit.summary.columns import Columns
-from robaudit.summary.groups import GroupKey, QuantityLike, quantity_of, refuse_no_values
+from robaudit.stats.groups import GroupKey, QuantityLike, quantity_of, refuse_no_values
+from robaudit.stats.summary import Columns
 
 Group = tuple[str, float]
 _NO_CLASS = -1

@@ -24,7 +24,7 @@ from robaudit.gates.quantities import OF_CLASSES
 from robaudit.gates.result import ClassPart
 from robaudit.gates.these import Ends, classes_these, each_class, mean_these, quantile_these, share_these, widened
 from robaudit.numerics.intervals import clopper_pearson, pooled_measurement_interval
-from robaudit.summary.groups import QuantityLike
+from robaudit.stats.groups import QuantityLike
 
 _QUANTILES = {"median": 0.5, "p05": 0.05}
 

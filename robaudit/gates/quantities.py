@@ -10,7 +10,7 @@ from robaudit.errors import SpecError
 from robaudit.gates.grammar import Gate
 
 if TYPE_CHECKING:
-    from robaudit.summary.groups import QuantityLike
+    from robaudit.stats.groups import QuantityLike
 
 QUANTITIES: Mapping[str, frozenset[str]] = {
     "mean": frozenset(),

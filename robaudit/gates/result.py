@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from robaudit.gates.grammar import Gate
-from robaudit.summary.groups import json_values
+from robaudit.stats.groups import json_values
 
 Verdict = Literal["pass", "fail", "inconclusive"]
 Covers = Literal["these images", "images of this kind", "nothing"]

@@ -13,10 +13,10 @@ from robaudit.html.tally import GroupTally, Tally
 from robaudit.reports import numbers
 from robaudit.rows import Row
 from robaudit.runs import Run
-from robaudit.summary.bias import ClassBias, class_bias
-from robaudit.summary.flags import Flag, Flagged, flag, usual_threshold
-from robaudit.summary.groups import QuantityLike, quantity_of
-from robaudit.summary.overall import GroupSummary, Overview
+from robaudit.stats.classes import ClassBias, class_bias
+from robaudit.stats.flags import Flag, Flagged, flag, usual_threshold
+from robaudit.stats.groups import QuantityLike, quantity_of
+from robaudit.stats.summary import GroupSummary, Overview
 
 Key = tuple[str, float]
 _FEW = 6  # the least robust samples that are shown though none of them is flagged

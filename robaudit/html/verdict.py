@@ -11,11 +11,9 @@ from robaudit.html import figures
 from robaudit.html.content import Content
 from robaudit.reports import numbers
 from robaudit.reports.bias_table import label_of
-from robaudit.summary.bias import ClassBias
-from robaudit.summary.bias_result import ClassStats
-from robaudit.summary.estimates import Mean
-from robaudit.summary.flags import Flagged
-from robaudit.summary.overall import GroupSummary
+from robaudit.stats.classes import ClassBias, ClassStats
+from robaudit.stats.flags import Flagged
+from robaudit.stats.summary import GroupSummary, Mean
 
 _MOST = 4  # noise levels in a tile
 _KIND = "95% interval for images of this kind"

@@ -10,8 +10,8 @@ from robaudit.estimators.adaptive import LABEL as ADAPTIVE
 from robaudit.estimators.base import P_ROBUST
 from robaudit.rows import Row
 from robaudit.runs import Run
-from robaudit.summary.columns import Columns
-from robaudit.summary.groups import GroupKey
+from robaudit.stats.groups import GroupKey
+from robaudit.stats.summary import Columns
 
 _EXACT = ("clopper-pearson", ADAPTIVE)
 

@@ -1,4 +1,4 @@
-"""Which rows may share a mean, and which of them carry a usable value?"""
+"""Rows that may share a mean, and those of them with a usable value."""
 
 from __future__ import annotations
 
