@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, Literal, TypedDict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from robaudit.errors import NothingLeftError, RobauditError
-from robaudit.numerics.intervals import mean_interval
 from robaudit.rows import Row
-from robaudit.stats.groups import GroupKey, QuantityLike, json_values, one_group, quantity_of, with_values
+from robaudit.stats.groups import Document, GroupKey, QuantityLike, one_group, quantity_of, with_values
+from robaudit.stats.intervals import Floats, simultaneous
 from robaudit.stats.summary import Columns, Mean, Quantile, Share, mean_of, quantile_of, share
 
 By = Literal["label", "predicted"]
+BLOCK = 1 << 20  # values shuffled at a time: 8 MiB
 
 
 @dataclass(frozen=True, slots=True)
-class ClassStats:
+class ClassStats(Document):
     """One class.
 
     Attributes:
@@ -30,10 +31,10 @@ class ClassStats:
         q25, median, q75: of the values.
         below: share of images below the threshold.
         simultaneous_lower, simultaneous_upper: interval of the mean at Holm's first step, confidence 1 - alpha/classes: all
-            classes' intervals hold together. None for a class out of the tests (fewer than 2 images).
-        p_value: two-sided permutation p-value of this class against the rest; None out of the tests.
-        p_holm: Holm-adjusted; None out of the tests.
-        differs: p_holm <= alpha: "lower" or "higher" than the rest; "no" otherwise; None out of the tests.
+            classes' intervals hold together. None for a class that is not tested (fewer than 2 images).
+        p_value: two-sided permutation p-value of this class against the rest; None if not tested.
+        p_holm: Holm-adjusted; None if not tested.
+        differs: p_holm <= alpha: "lower" or "higher" than the rest; "no" otherwise; None if not tested.
     """
 
     index: int
@@ -50,14 +51,9 @@ class ClassStats:
     p_holm: float | None = None
     differs: Literal["lower", "higher", "no"] | None = None
 
-    def document(self) -> dict[str, Any]:
-        """The fields as JSON values."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {key: value.document() if isinstance(value, Mean | Quantile | Share) else value for key, value in values.items()}
-
 
 @dataclass(frozen=True, slots=True)
-class Gap:
+class Gap(Document):
     """The largest minus the smallest class mean, among classes with at least 2 images.
 
     Attributes:
@@ -79,10 +75,6 @@ class Gap:
     null_mean: float
     null_q95: float
     permutations: int
-
-    def document(self) -> dict[str, Any]:
-        """The fields as JSON values."""
-        return json_values(asdict(self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +135,7 @@ def class_bias(
 ) -> ClassBias:
     """Compare the classes of one group of rows.
 
-    The p-values and the null of the gap come from one set of shuffles of the class labels (:mod:`robaudit.stats.classes`).
+    The p-values and the null of the gap come from one set of shuffles of the class labels (:func:`permutation_null`).
     They test whether the class says *anything* about the value: a class that differs in spread alone may be called different.
 
     Args:
@@ -158,7 +150,7 @@ def class_bias(
 
     Raises:
         NothingLeftError: no row has a class and a finite value.
-        RobauditError: a threshold that is no number, or too few permutations.
+        RobauditError: a threshold that is not a number, or too few permutations.
         ValueError: rows of several groups.
     """
     key = one_group(rows, "bias-report")
@@ -167,73 +159,49 @@ def class_bias(
         raise RobauditError("threshold", f"{threshold} is not a number to compare with", "for example 0.9")
     if permutations < 100:
         raise RobauditError("permutations", f"{permutations} are too few for a p-value", "at least 100, better 2000")
-    members: dict[int, list[Row]] = {}
+    members: dict[int, Columns] = {}
     for row in with_values(rows, "bias-report"):
         index = row.label if by == "label" else row.predicted
         if index is not None:
-            members.setdefault(index, []).append(row)
+            members.setdefault(index, Columns()).add(row)
     if not members:
         raise NothingLeftError("bias-report", f"none of the {len(rows)} samples has a label", "use --by predicted, or data with labels")
-    tested = {index: group for index, group in sorted(members.items()) if len(group) >= 2}
-    null = None
-    tests: dict[int, _Tests] = {}
+    classes = [_class_stats(index, members[index], _name(index, class_names), threshold, quantity, alpha) for index in sorted(members)]
+    gap = None
+    tested = [i for i, one in enumerate(classes) if one.images >= 2]
     if len(tested) >= 2:
-        pooled = np.array([row.value for group in tested.values() for row in group])
-        null = permutation_null(pooled, np.array([len(group) for group in tested.values()]), permutations, seed)
-        tests = _tests(tested, null, quantity, alpha)
-    classes = tuple(
-        replace(
-            _class_stats(members[index], threshold, quantity, alpha), index=index, name=_name(index, class_names), **tests.get(index, {})
-        )
-        for index in sorted(members)
-    )
-    gap = None if null is None else _gap(classes, null, quantity, permutations)
+        pooled = np.concatenate([members[classes[i].index].values for i in tested])
+        null = permutation_null(pooled, np.array([classes[i].images for i in tested]), permutations, seed)
+        mean, each = float(pooled.mean()), simultaneous(1.0 - alpha, len(tested))
+        for i, p, adjusted in zip(tested, null.p_values, holm(null.p_values), strict=True):
+            wide = mean_of(members[classes[i].index], quantity, each)
+            classes[i] = replace(
+                classes[i],
+                simultaneous_lower=wide.lower,
+                simultaneous_upper=wide.upper,
+                p_value=float(p),
+                p_holm=float(adjusted),
+                differs="no" if adjusted > alpha else "lower" if wide.value < mean else "higher",
+            )
+        gap = _gap([classes[i] for i in tested], null, quantity, permutations)
     verdict, explanation = verdict_on(classes, gap, alpha)
     left_out = len(rows) - sum(map(len, members.values()))
-    return ClassBias(key, quantity.unit, quantity.higher_is_better, by, threshold, classes, gap, left_out, alpha, verdict, explanation)
+    by_index = tuple(classes)
+    return ClassBias(key, quantity.unit, quantity.higher_is_better, by, threshold, by_index, gap, left_out, alpha, verdict, explanation)
 
 
-class _Tests(TypedDict, total=False):
-    """The fields of :class:`ClassStats` that only a tested class has."""
-
-    simultaneous_lower: float
-    simultaneous_upper: float
-    p_value: float
-    p_holm: float
-    differs: Literal["lower", "higher", "no"]
-
-
-def _tests(tested: Mapping[int, Sequence[Row]], null: Null, quantity: QuantityLike, alpha: float) -> dict[int, _Tests]:
-    """Each tested class: simultaneous interval, p-values and Holm's decision."""
-    values = [np.array([row.value for row in group]) for group in tested.values()]
-    overall = float(np.concatenate(values).mean())
-    tests: dict[int, _Tests] = {}
-    for index, x, p, adjusted in zip(tested, values, null.p_values, holm(null.p_values), strict=True):
-        lower, upper = mean_interval(x, quantity.low, quantity.high, 1.0 - alpha / len(tested))
-        tests[index] = {
-            "simultaneous_lower": lower,
-            "simultaneous_upper": upper,
-            "p_value": float(p),
-            "p_holm": float(adjusted),
-            "differs": "no" if adjusted > alpha else "lower" if x.mean() < overall else "higher",
-        }
-    return tests
-
-
-def _class_stats(rows: Sequence[Row], threshold: float, quantity: QuantityLike, alpha: float) -> ClassStats:
-    """What describes one class by itself; it has no index yet."""
-    columns = Columns.of(rows)
-    q25, median, q75 = (quantile_of(columns, q, quantity, 1.0 - alpha) for q in (0.25, 0.5, 0.75))
-    mean, below = mean_of(columns, quantity, 1.0 - alpha), int((columns.values < threshold).sum())
-    return ClassStats(-1, None, len(rows), mean, q25, median, q75, share(below, len(rows), 1.0 - alpha))
+def _class_stats(index: int, rows: Columns, name: str | None, threshold: float, quantity: QuantityLike, alpha: float) -> ClassStats:
+    """What describes one class by itself."""
+    q25, median, q75 = (quantile_of(rows, q, quantity, 1.0 - alpha) for q in (0.25, 0.5, 0.75))
+    below = share(int((rows.values < threshold).sum()), len(rows), 1.0 - alpha)
+    return ClassStats(index, name, len(rows), mean_of(rows, quantity, 1.0 - alpha), q25, median, q75, below)
 
 
 def _name(index: int, names: Sequence[str] | None) -> str | None:
     return names[index] if names is not None and 0 <= index < len(names) else None
 
 
-def _gap(classes: Sequence[ClassStats], null: Null, quantity: QuantityLike, permutations: int) -> Gap:
-    tested = [one for one in classes if one.p_value is not None]
+def _gap(tested: Sequence[ClassStats], null: Null, quantity: QuantityLike, permutations: int) -> Gap:
     lowest = min(tested, key=lambda one: one.mean.value)
     highest = max(tested, key=lambda one: one.mean.value)
     least, most = (lowest, highest) if quantity.higher_is_better else (highest, lowest)
@@ -252,13 +220,12 @@ def _gap(classes: Sequence[ClassStats], null: Null, quantity: QuantityLike, perm
     )
 
 
-Floats = NDArray[np.float64]
-BLOCK = 1 << 20  # values shuffled at a time: 8 MiB
-
-
 @dataclass(frozen=True, slots=True)
 class Null:
-    """What chance alone does.
+    """What chance alone does, if the class says nothing about the value.
+
+    The null: the class labels are dealt out to the images at random, class sizes kept. It assumes nothing about the distribution of
+    the values, which is bounded and piled up at one end, so that Welch's t with a few images a class is far from its nominal level.
 
     Attributes:
         p_values: (classes,), two-sided, class against the rest.

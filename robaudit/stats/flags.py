@@ -10,13 +10,13 @@ from typing import Any, Literal
 from robaudit.errors import NothingLeftError, RobauditError
 from robaudit.estimators.base import LOG10_P_FAIL
 from robaudit.rows import Row
-from robaudit.stats.groups import GroupKey, QuantityLike, json_values, one_group, quantity_of, with_values
+from robaudit.stats.groups import Document, GroupKey, QuantityLike, one_group, quantity_of, with_values
 
 Certainty = Literal["surely", "likely", "maybe", "no", "no interval"]
 
 
 @dataclass(frozen=True, slots=True)
-class Flag:
+class Flag(Document):
     """One sample.
 
     Attributes:
@@ -33,10 +33,6 @@ class Flag:
     upper: float | None
     flips_to: int | None
     certainty: Certainty
-
-    def document(self) -> dict[str, Any]:
-        """The fields as JSON values."""
-        return json_values(asdict(self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +101,7 @@ def flag(
 
     Without ``bottom``: every sample beyond ``below``. With ``bottom=N``: the N least robust, beyond it or not. ``top=N`` adds a
     second list, the N most robust. With ``per_class`` the lists are made class by class (N each) and put in order of class.
-    Where lower is better, all comparisons turn round: beyond means above ``below``.
+    Where lower is better, all comparisons are reversed: beyond means above ``below``.
 
     Args:
         rows: of one (estimator, sigma).
@@ -118,7 +114,7 @@ def flag(
 
     Raises:
         NothingLeftError: the filter left no sample. (No sample beyond the threshold is a fine result.)
-        RobauditError: a threshold that is no number, or a count below 1.
+        RobauditError: a threshold that is not a number, or a count below 1.
         ValueError: rows of several groups.
     """
     key = one_group(rows, "flag-samples")

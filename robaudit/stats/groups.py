@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol, cast
 
 from robaudit.errors import NothingLeftError, RunError, did_you_mean
 from robaudit.estimators.base import CONFIDENCE, LOG10_P_FAIL, P_ROBUST
@@ -116,5 +116,18 @@ def json_number(value: float | None) -> float | None:
 
 
 def json_values(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The mapping with every float passed through :func:`json_number`."""
-    return {key: json_number(value) if isinstance(value, float) else value for key, value in values.items()}
+    """The mapping, and those in it, with every float passed through :func:`json_number`."""
+    return {
+        key: json_number(one) if isinstance(one, float) else json_values(one) if isinstance(one, dict) else one
+        for key, one in values.items()
+    }
+
+
+class Document:
+    """A dataclass of numbers and words that is written as a JSON object."""
+
+    __slots__ = ()
+
+    def document(self) -> dict[str, Any]:
+        """The fields as JSON values; a number that is not finite is null."""
+        return json_values(asdict(cast("Any", self)))

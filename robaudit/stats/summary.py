@@ -5,25 +5,33 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from robaudit.estimators.adaptive import LABEL as ADAPTIVE
 from robaudit.numerics.intervals import (
     clopper_pearson,
     mean_interval,
     pooled_measurement_error,
-    pooled_measurement_interval,
     quantile_ranks,
 )
 from robaudit.rows import Row
-from robaudit.stats.groups import GroupKey, QuantityLike, json_number, json_values, quantity_of, refuse_no_values
+from robaudit.stats.groups import Document, GroupKey, QuantityLike, json_number, quantity_of, refuse_no_values
+from robaudit.stats.intervals import (
+    ROW_CONFIDENCE,
+    Floats,
+    MeanMethod,
+    MeasuredImages,
+    measured_mean,
+    normal_scale,
+    population_mean,
+    scaled,
+)
 
-Floats = NDArray[np.float64]
 _MOST_CODES = 4096  # different numbers
+_ENDLESS = 1e300
 
 
 class Column:
@@ -69,14 +77,14 @@ class Columns:
         noted: rows with a note.
         judged, correct: rows with a label; of those, classified right on the clean image.
         labelled: rows with a label; ``voted``: of those, with votes.
-        adaptive: rows that stopped when they had seen enough.
-        counted: rows whose value is the share of independent votes for the predicted class; ``successes``: all those votes.
+        adaptive: rows that stopped by themselves.
+        counted: rows whose value is the share of independent votes for the predicted class.
         hits: votes for the labels, of all rows with both.
     """
 
     def __init__(self) -> None:
         self.not_finite = self.bounded = self.sampling_only = self.noted = self.judged = self.correct = 0
-        self.labelled = self.voted = self.counted = self.adaptive = self.successes = self.hits = 0
+        self.labelled = self.voted = self.counted = self.adaptive = self.hits = 0
         self._values, self._lowers, self._uppers, self._errors = Column(), Column(), Column(), Column()
         self._draws, self.label_shares, self.label_draws, self.label_worths = Column(), Column(), Column(), Column()
 
@@ -96,12 +104,12 @@ class Columns:
         if not math.isfinite(row.value):
             self.not_finite += 1
             return
+        lower, upper = row_ends(row)
         self._values.append(row.value)
-        bounded = row.lower is not None or row.upper is not None
-        self._lowers.append(row.lower if row.lower is not None else -math.inf if bounded else math.nan)
-        self._uppers.append(row.upper if row.upper is not None else math.inf if bounded else math.nan)
+        self._lowers.append(lower)
+        self._uppers.append(upper)
         self._errors.append(math.nan if row.std_error is None else row.std_error)
-        self.bounded += bounded
+        self.bounded += not math.isnan(lower)
         self.sampling_only += row.interval.endswith(":sampling-only")
         self.noted += bool(row.note)
         self.adaptive += row.interval == ADAPTIVE
@@ -109,8 +117,18 @@ class Columns:
         self.correct += bool(row.correct)
         self.labelled += row.label is not None
         draws = draws_of(row)
-        if row.votes and draws:
-            self._count(row, row.votes, draws)
+        if not row.votes or not draws:
+            return
+        if is_share_of_votes(row):
+            self.counted += 1
+            self._draws.append(draws)
+        if row.label is not None:
+            hits = row.votes[row.label] if 0 <= row.label < len(row.votes) else 0
+            self.voted += 1
+            self.hits += hits
+            self.label_shares.append(hits / draws)
+            self.label_draws.append(draws)
+            self.label_worths.append(worth_of(row))
 
     @property
     def values(self) -> Floats:
@@ -140,25 +158,26 @@ class Columns:
             return None
         return int(self._draws.numbers()[0])
 
-    def _count(self, row: Row, votes: tuple[int, ...], draws: int) -> None:
-        worth = worth_of(row)
-        for_predicted = votes[row.predicted] if row.predicted < len(votes) else None
-        if row.interval != ADAPTIVE and for_predicted is not None and worth == draws and abs(for_predicted / draws - row.value) < 1e-9:
-            self.counted += 1
-            self.successes += for_predicted
-            self._draws.append(draws)
-        if row.label is not None:
-            hits = votes[row.label] if 0 <= row.label < len(votes) else 0
-            self.voted += 1
-            self.hits += hits
-            self.label_shares.append(hits / draws)
-            self.label_draws.append(draws)
-            self.label_worths.append(worth)
+    def images(self, low: float, high: float, unknown: int = 0) -> MeasuredImages:
+        """The rows as images, for their intervals.
+
+        Args:
+            low, high: the range of possible values.
+            unknown: further images of which nothing is known.
+        """
+        return MeasuredImages(self.values, self.lowers, self.uppers, low, high, unknown, self.pooled_draws, bool(self.adaptive))
 
     def _or_value(self, column: Column) -> Floats:
         ends = column.numbers()
         missing = np.isnan(ends)
         return np.where(missing, self.values, ends) if missing.any() else ends
+
+
+def row_ends(row: Row) -> tuple[float, float]:
+    """The ends of a row's interval: infinite where it is open to that side, NaN where there is no interval."""
+    nothing = row.lower is None and row.upper is None
+    lower = row.lower if row.lower is not None else math.nan if nothing else -math.inf
+    return lower, row.upper if row.upper is not None else math.nan if nothing else math.inf
 
 
 def draws_of(row: Row) -> int:
@@ -171,11 +190,19 @@ def worth_of(row: Row) -> float:
     return float((row.details or {}).get("votes_worth", draws_of(row)))
 
 
-_ENDLESS = 1e300
+def has_independent_votes(row: Row) -> bool:
+    """Whether the row has votes of independent copies, in a number that did not depend on them."""
+    return bool(sum(row.votes or ())) and row.interval != ADAPTIVE and worth_of(row) == draws_of(row)
+
+
+def is_share_of_votes(row: Row) -> bool:
+    """Whether the value is the share of independent votes for the predicted class."""
+    votes = row.votes or ()
+    return has_independent_votes(row) and row.predicted < len(votes) and abs(votes[row.predicted] / draws_of(row) - row.value) < 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class Share(Document):
     """``count`` of ``total`` images, with the Clopper-Pearson interval over images."""
 
     count: int
@@ -184,13 +211,9 @@ class Share:
     lower: float
     upper: float
 
-    def document(self) -> dict[str, Any]:
-        """The fields as JSON values."""
-        return json_values(asdict(self))
-
 
 @dataclass(frozen=True, slots=True)
-class Mean:
+class Mean(Document):
     """A mean over images.
 
     Attributes:
@@ -209,13 +232,9 @@ class Mean:
     measured_upper: float | None
     measured_by: str
 
-    def document(self) -> dict[str, Any]:
-        """The fields as JSON values."""
-        return json_values(asdict(self))
-
 
 @dataclass(frozen=True, slots=True)
-class Quantile:
+class Quantile(Document):
     """A quantile over images.
 
     Attributes:
@@ -232,49 +251,36 @@ class Quantile:
     measured_lower: float | None
     measured_upper: float | None
 
-    def document(self) -> dict[str, Any]:
-        """The fields as JSON values."""
-        return json_values(asdict(self))
 
-
-def share(count: int, total: int, confidence: float = 0.95) -> Share:
+def share(count: int, total: int, confidence: float = ROW_CONFIDENCE) -> Share:
     """``count`` of ``total`` >= 1 with its exact interval."""
     lower, upper = clopper_pearson(count, total, confidence)
     return Share(count, total, count / total, float(lower), float(upper))
 
 
-def mean_of(rows: Columns, quantity: QuantityLike, confidence: float = 0.95) -> Mean:
-    """The mean value of rows of one group, with both uncertainties.
-
-    The measurement interval is, in this order: Clopper-Pearson on the pooled votes where every image has as many draws as the
-    others and its value is the share of them (the sum of unequal binomials varies less than the pooled binomial: conservative);
-    else MOVER on the rows' own 95 % intervals; else none. Images that stopped by themselves lean to the side where they stopped, all
-    alike, and so does their mean: there both intervals are those of the images' lower ends below and of their upper ends above.
-    Where an image is only bounded on one side, so is the mean.
-    """
-    values, errors = rows.values, rows.errors
-    mean, interval = float(values.mean()), mean_interval(values, quantity.low, quantity.high, confidence)
-    if rows.bounded == len(rows) and rows.adaptive:
-        lows, highs = rows.lowers, rows.uppers
-        ends = (mean_interval(side.clip(quantity.low, quantity.high), quantity.low, quantity.high, confidence) for side in (lows, highs))
-        return Mean(mean, next(ends)[0], next(ends)[1], None, float(lows.mean()), float(highs.mean()), "mean of intervals")
-    if rows.bounded == len(rows) and not np.isfinite([rows.lowers.min(), rows.uppers.max()]).all():
-        open_below, open_above = np.isneginf(rows.lowers.min()), np.isposinf(rows.uppers.max())
-        interval = (-math.inf if open_below else interval[0], math.inf if open_above else interval[1])
+def mean_of(rows: Columns, quantity: QuantityLike, confidence: float = ROW_CONFIDENCE) -> Mean:
+    """The mean value of rows of one group, with both uncertainties: :func:`robaudit.stats.intervals.population_mean` and, where all
+    rows have an interval, :func:`robaudit.stats.intervals.measured_mean`. Where an image is only bounded on one side, so is the mean."""
+    images, bounded = rows.images(quantity.low, quantity.high), rows.bounded == len(rows)
+    method = images.method if bounded or images.draws is not None else MeanMethod.NONE
+    population = population_mean(images, confidence, light_tails=True)
+    measured = measured_mean(images, confidence) if method is not MeanMethod.NONE else (None, None)
+    if bounded and np.isneginf(images.lowers.min()):
+        population, measured = (-math.inf, population[1]), (-math.inf, measured[1])
+    if bounded and np.isposinf(images.uppers.max()):
+        population, measured = (population[0], math.inf), (measured[0], math.inf)
+    errors = None if rows.adaptive else rows.errors
     error = None if errors is None else pooled_measurement_error(errors)
-    if rows.pooled_draws is not None:
-        lower, upper = clopper_pearson(rows.successes, rows.pooled_draws * len(rows), confidence)
-        return Mean(mean, *interval, error, float(lower), float(upper), "clopper-pearson:pooled")
-    if rows.bounded == len(rows):
-        return Mean(mean, *interval, error, *pooled_measurement_interval(values, rows.lowers, rows.uppers), "mover")
-    return Mean(mean, *interval, error, None, None, "none")
+    return Mean(float(images.values.mean()), *population, error, *measured, str(method))
 
 
-def quantile_of(rows: Columns, q: float, quantity: QuantityLike, confidence: float = 0.95) -> Quantile:
+def quantile_of(rows: Columns, q: float, quantity: QuantityLike, confidence: float = ROW_CONFIDENCE) -> Quantile:
     """The q-quantile of the values, with both uncertainties."""
     first, last = quantile_ranks(len(rows), q, confidence)
-    below, lower = _ordered(rows.lowers, q, first - 1)
-    above, upper = _ordered(rows.uppers, q, last - 1)
+    scale = normal_scale(confidence) if not rows.adaptive else max(1.0, normal_scale(confidence))
+    lowers, uppers = scaled(rows.values, rows.lowers, scale), scaled(rows.values, rows.uppers, scale)
+    below, lower = _ordered(lowers, q, first - 1)
+    above, upper = _ordered(uppers, q, last - 1)
     measured = (below, above) if rows.bounded == len(rows) else (None, None)
     ends = quantity.low if lower is None else lower, quantity.high if upper is None else upper
     return Quantile(float(np.quantile(rows.values, q)), *ends, *measured)
@@ -291,7 +297,7 @@ def _ordered(numbers: Floats, q: float, place: int) -> tuple[float, float | None
 
 
 @dataclass(frozen=True, slots=True)
-class NoisyAccuracy:
+class NoisyAccuracy(Document):
     """Accuracy under noise: the mean over labelled images of votes[label] / all votes.
 
     Attributes:
@@ -311,12 +317,8 @@ class NoisyAccuracy:
     measured_lower: float | None
     measured_upper: float | None
 
-    def document(self) -> dict[str, Any]:
-        """The fields as JSON values."""
-        return json_values(asdict(self))
 
-
-def noisy_accuracy(rows: Columns, confidence: float = 0.95) -> NoisyAccuracy | None:
+def noisy_accuracy(rows: Columns, confidence: float = ROW_CONFIDENCE) -> NoisyAccuracy | None:
     """Accuracy under noise of the rows that have a label; None when there is no such row, or one of them has no votes or as many
     as it took to decide about it: those lean."""
     if not rows.labelled or rows.voted < rows.labelled or rows.adaptive:
@@ -368,7 +370,7 @@ class GroupSummary:
     noted: int
     clean_accuracy: Share | None
     noisy_accuracy: NoisyAccuracy | None
-    confidence: float = 0.95
+    confidence: float = ROW_CONFIDENCE
 
     def document(self) -> dict[str, Any]:
         """One entry of ``groups`` in summary.json."""
@@ -405,7 +407,7 @@ class Overview:
         confidence: of the intervals over images. Rows carry 95 % intervals: leave it at .95 for a mixed measurement interval.
     """
 
-    def __init__(self, quantities: Mapping[str, QuantityLike] | None = None, confidence: float = 0.95) -> None:
+    def __init__(self, quantities: Mapping[str, QuantityLike] | None = None, confidence: float = ROW_CONFIDENCE) -> None:
         self._quantities, self._confidence = quantities, confidence
         self._groups: dict[GroupKey, Columns] = {}
 
@@ -429,7 +431,7 @@ class Overview:
 
 
 def summarise(
-    rows: Iterable[Row], quantities: Mapping[str, QuantityLike] | None = None, confidence: float = 0.95
+    rows: Iterable[Row], quantities: Mapping[str, QuantityLike] | None = None, confidence: float = ROW_CONFIDENCE
 ) -> tuple[GroupSummary, ...]:
     """The summaries of an :class:`Overview` of these rows; they may be an iterator."""
     overview = Overview(quantities, confidence)
