@@ -117,10 +117,11 @@ def json_number(value: float | None) -> float | None:
 
 def json_values(values: Mapping[str, Any]) -> dict[str, Any]:
     """The mapping, and those in it, with every float passed through :func:`json_number`."""
-    return {
-        key: json_number(one) if isinstance(one, float) else json_values(one) if isinstance(one, dict) else one
-        for key, one in values.items()
-    }
+
+    def plain(value: Any) -> Any:
+        return json_number(value) if isinstance(value, float) else json_values(value) if isinstance(value, dict) else value
+
+    return {key: plain(value) for key, value in values.items()}
 
 
 class Document:
