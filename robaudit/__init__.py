@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from robaudit.auditing import audit
     from robaudit.errors import RobauditError
-    from robaudit.estimators.base import CONFIDENCE, P_ROBUST, Estimate, Estimator, Quantity
+    from robaudit.estimators.base import Estimate, Estimator
     from robaudit.estimators.work import Work
+    from robaudit.quantities import CONFIDENCE, P_ROBUST, Interval, IntervalKind, Quantity
     from robaudit.rows import Row
     from robaudit.runs import Run, read_run
     from robaudit.spec import AuditSpec
@@ -20,6 +21,8 @@ __all__ = [
     "AuditSpec",
     "Estimate",
     "Estimator",
+    "Interval",
+    "IntervalKind",
     "Quantity",
     "RobauditError",
     "Row",
@@ -34,11 +37,13 @@ _HOMES = {
     "audit": "robaudit.auditing",
     "AuditSpec": "robaudit.spec",
     "load_spec": "robaudit.spec_file",
-    "CONFIDENCE": "robaudit.estimators.base",
+    "CONFIDENCE": "robaudit.quantities",
     "Estimate": "robaudit.estimators.base",
     "Estimator": "robaudit.estimators.base",
-    "P_ROBUST": "robaudit.estimators.base",
-    "Quantity": "robaudit.estimators.base",
+    "P_ROBUST": "robaudit.quantities",
+    "Interval": "robaudit.quantities",
+    "IntervalKind": "robaudit.quantities",
+    "Quantity": "robaudit.quantities",
     "RobauditError": "robaudit.errors",
     "Row": "robaudit.rows",
     "Run": "robaudit.runs",

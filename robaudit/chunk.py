@@ -142,6 +142,8 @@ def _row(sample: Sample, predicted: int, estimate: Estimate, task: Task, noise: 
         votes=estimate.votes,
         details=None if estimate.details is None else {name: value for name, value in estimate.details.items() if _writable(value)},
         kept=estimate.kept,
+        worth=estimate.worth,
+        not_finite=estimate.not_finite,
     )
 
 

@@ -17,7 +17,6 @@ from robaudit.reports.json_text import rows_json_chunks, summary_json
 from robaudit.results import SampleResults
 from robaudit.rows import Row
 from robaudit.run_folder import RunFolder
-from robaudit.runs import quantity_document
 from robaudit.stats.summary import Overview
 
 
@@ -116,7 +115,7 @@ def finish(
             "status": "complete",
             "finished": datetime.now(UTC).isoformat(timespec="seconds"),
             "data": {**info["data"], "samples": tally.samples, "labelled": tally.labelled, "sha256": tally.digest.hexdigest()},
-            "quantities": [quantity_document(quantity) for quantity in tally.quantities.values()],
+            "quantities": [quantity.document() for quantity in tally.quantities.values()],
             "clean_accuracy": next((s.clean_accuracy.document() for s in summaries if s.clean_accuracy), None),
             "noisy_accuracy": [
                 {"estimator": s.key.estimator, "sigma": s.key.sigma, **s.noisy_accuracy.document()} for s in summaries if s.noisy_accuracy

@@ -11,7 +11,7 @@ from robaudit.compare.accepted import Accepted, AcceptedFinding, Key
 from robaudit.compare.matching import described, image_digests
 from robaudit.compare.thresholds import check_threshold
 from robaudit.errors import RunError
-from robaudit.estimators.base import Quantity
+from robaudit.quantities import Quantity
 from robaudit.rows import Row
 from robaudit.runs import Run
 from robaudit.stats.flags import Certainty, flag, usual_threshold

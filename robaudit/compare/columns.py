@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 
 from robaudit.compare.matching import Common, Pair, common, why_unpaired
 from robaudit.compare.paired import Ends
-from robaudit.estimators.adaptive import LABEL as ADAPTIVE
 from robaudit.numerics.intervals import clopper_pearson
+from robaudit.quantities import IntervalKind
 from robaudit.rows import Row
 from robaudit.stats.groups import GroupKey, QuantityLike
-from robaudit.stats.summary import draws_of, worth_of
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -39,19 +38,20 @@ class Side:
         self._values.append(row.value)
         self._lowers.append(row.lower if row.lower is not None else -math.inf if bounded else math.nan)
         self._uppers.append(row.upper if row.upper is not None else math.inf if bounded else math.nan)
-        draws, votes = draws_of(row), row.votes or ()
-        independent = draws >= sum(votes) > 0 and row.interval != ADAPTIVE and worth_of(row) == draws and row.predicted < len(votes)
+        draws, votes = row.draws, row.votes or ()
+        adaptive = row.interval.kind is IntervalKind.CONFIDENCE_SEQUENCE
+        independent = draws >= sum(votes) > 0 and not adaptive and row.effective_draws == draws and row.predicted < len(votes)
         counted = independent and abs(votes[row.predicted] / draws - row.value) < 1e-9
         self._draws.append(draws if counted else 0)
         labelled = independent and row.label is not None
         all_votes = whole.votes or ()
         self._hits.append(all_votes[row.label] if labelled and row.label is not None and row.label < len(all_votes) else 0)
-        self._hit_draws.append(draws_of(whole) if labelled else 0)
+        self._hit_draws.append(whole.draws if labelled else 0)
         self._predicted.append(row.predicted)
         self._labels.append(-1 if row.label is None else row.label)
         self._correct.append(-1 if row.correct is None else row.correct)
-        self.adaptive += row.interval == ADAPTIVE
-        self.sampling_only += row.interval.endswith(":sampling-only")
+        self.adaptive += adaptive
+        self.sampling_only += not row.interval.covers_bias
 
     @cached_property
     def values(self) -> Floats:
@@ -171,7 +171,7 @@ class Group:
         if self._paired and not draws:
             self.why = self.why or why_unpaired(*pair)
         if self.cut is None and (rows[0] is not pair[0] or rows[1] is not pair[1]):
-            self.cut = draws_of(pair[0]), draws_of(pair[1])
+            self.cut = pair[0].draws, pair[1].draws
         self.ids.append(pair[1].sample_id)
         self.base.add(rows[0], pair[0])
         self.new.add(rows[1], pair[1])

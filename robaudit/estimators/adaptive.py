@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from robaudit.numerics.sequences import Floats, Prior, confidence_sequence, deciding_sequence
 
-LABEL = "confidence-sequence"
 FIRST = 16
 """Draws at the first look."""
 

@@ -10,11 +10,12 @@ from typing import ClassVar
 import torch
 from pydantic import Field
 
-from robaudit.estimators.base import P_ROBUST, Estimate, Estimator, Need, Quantity
+from robaudit.estimators.base import Estimate, Estimator, Need
 from robaudit.estimators.logit_gaussian import LogitGaussian, SkewReview
 from robaudit.estimators.mc import MonteCarlo
 from robaudit.estimators.splitting import Splitting
 from robaudit.estimators.work import Work
+from robaudit.quantities import P_ROBUST, Interval, IntervalKind, Quantity
 
 
 class Auto(Estimator):
@@ -50,7 +51,7 @@ class Auto(Estimator):
         "each image is to be decided against a threshold, and its value is wanted, too; its rows say which estimator was used"
     )
     source: ClassVar[str] = "robaudit"
-    interval: ClassVar[str] = "by the estimator used"
+    interval: ClassVar[Interval] = Interval(IntervalKind.VARIES)
 
     samples: int = Field(64, ge=16, le=10**6, multiple_of=16, description="noisy copies of each image for the first look, a multiple of 16")
     decide: float = Field(0.9, gt=0, lt=1, description="threshold: images whose interval straddles it are decided by mc")
@@ -123,8 +124,12 @@ def _kept(rare: Estimate) -> Estimate:
     failed = 10.0**rare.value
     error = None if rare.std_error is None else failed * rare.std_error * math.log(10)
     details: Mapping[str, float] = {**(rare.details or {}), "log10_p_fail": rare.value}
-    if rare.interval == "upper bound":  # of the failure
-        rare = replace(rare, interval="lower bound", note=rare.note.replace("an upper bound, not a value", "the value is a lower bound"))
+    if rare.interval.kind is IntervalKind.UPPER_BOUND:  # of the failure
+        rare = replace(
+            rare,
+            interval=Interval(IntervalKind.LOWER_BOUND),
+            note=rare.note.replace("an upper bound, not a value", "the value is a lower bound"),
+        )
     ends = [None if end is None else 1 - min(1.0, 10.0**end) for end in (rare.upper, rare.lower)]
     return replace(rare, value=1 - failed, lower=ends[0], upper=ends[1], std_error=error, details=details)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,40 +10,13 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 from pydantic import BaseModel, ConfigDict, Field
 
 from robaudit.estimators import sizes
+from robaudit.quantities import NO_INTERVAL, Interval, Quantity
 
 if TYPE_CHECKING:
     from robaudit.estimators.work import Work
     from robaudit.rows import Row
 
 Need = Literal["logits", "gradients", "labels"]
-
-
-@dataclass(frozen=True, slots=True)
-class Quantity:
-    """What a value means. Values of different quantities never share a mean, a table or a gate.
-
-    Attributes:
-        name: the column ``quantity`` of a row.
-        unit: probability, score, loss, input l2 norm, ...
-        low, high: the range of possible values.
-        higher_is_better: whether a larger value is more robust.
-    """
-
-    name: str
-    unit: str
-    low: float
-    high: float
-    higher_is_better: bool = True
-
-
-P_ROBUST = Quantity("p_robust", "probability", 0.0, 1.0)
-"""P[argmax f(x + eps) = argmax f(x)] (spec 1): a probability relative to the class predicted on the clean image."""
-
-CONFIDENCE = Quantity("confidence", "score", 0.0, 1.0)
-"""A softmax score of the clean image: no noise enters it, so it is no probability of robustness."""
-
-LOG10_P_FAIL = Quantity("log10_p_fail", "log10 of a probability", -math.inf, 0.0, higher_is_better=False)
-"""log10 P[argmax f(x + eps) != argmax f(x)] = log10(1 - p_robust): -6 is one failure in a million noisy images."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +29,13 @@ class Estimate:
         std_error: standard error of the value, or None.
         flips_to: index of the class the image most likely flips to, or None when none was seen.
         forwards, backwards: passes behind the value, the clean one included.
-        interval: how the interval was made ("clopper-pearson", "jackknife:sampling-only", "none").
+        interval: how the interval was made, and what it covers.
         note: one short remark for the reader of the row, usually empty.
         votes: noisy copies by class, for estimators that count them.
         details: further numbers for samples.json, by name.
         kept: which of the independent draws kept the class, as :func:`robaudit.kept.packed` gives it.
+        worth: how many independent copies the votes are worth where these are not independent; None: all of them.
+        not_finite: noisy copies whose logits were not finite; they vote for no class.
     """
 
     value: float
@@ -71,11 +45,13 @@ class Estimate:
     lower: float | None = None
     upper: float | None = None
     std_error: float | None = None
-    interval: str = "none"
+    interval: Interval = NO_INTERVAL
     note: str = ""
     votes: tuple[int, ...] | None = None
     details: Mapping[str, float] | None = None
     kept: str | None = None
+    worth: float | None = None
+    not_finite: int = 0
 
 
 class Review(Protocol):
@@ -112,7 +88,7 @@ class Estimator(BaseModel, ABC):
     summary: ClassVar[str]
     prefer: ClassVar[str]
     source: ClassVar[str]
-    interval: ClassVar[str] = "none"
+    interval: ClassVar[Interval] = NO_INTERVAL
 
     label: str | None = Field(
         None, min_length=1, pattern=r"^[\w.-]+$", description="name in the results; needed to run one estimator twice"

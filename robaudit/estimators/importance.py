@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -12,7 +12,7 @@ from pydantic import Field
 from torch import Tensor
 
 from robaudit.estimators import sizes
-from robaudit.estimators.base import LOG10_P_FAIL, Estimate, Estimator, Need, Quantity
+from robaudit.estimators.base import Estimate, Estimator, Need
 from robaudit.estimators.engine import padded
 from robaudit.estimators.rare import Judge, Verdict, latent, particle_bytes, run_splitting, verdict
 from robaudit.estimators.work import Work
@@ -20,6 +20,7 @@ from robaudit.numerics.design_points import Weighted, mixture, relative_error_at
 from robaudit.numerics.jacobian import margin_gradients
 from robaudit.numerics.levels import Lane, Schedule
 from robaudit.numerics.repeats import LN10
+from robaudit.quantities import LOG10_P_FAIL, Interval, IntervalKind, Quantity
 
 PARTICLE_STARTS = 8
 _FEW_EFFECTIVE, _TOO_FEW_EFFECTIVE = 100, 10
@@ -69,7 +70,7 @@ class Importance(Estimator):
     summary: ClassVar[str] = "probability of a rare failure, by sampling around the likeliest failures"
     prefer: ClassVar[str] = "smooth networks with gradients: tighter than splitting at fewer passes; checked by a small splitting"
     source: ClassVar[str] = "Schueller and Stix 1987; robaudit for the check"
-    interval: ClassVar[str] = "weighted sample"
+    interval: ClassVar[Interval] = Interval(IntervalKind.WEIGHTED_SAMPLE)
 
     samples: int = Field(10_000, ge=10, le=10**8, description="draws around the design points")
     particles: int = Field(100, ge=20, le=10**5, multiple_of=10, description="noisy copies in each run of the splitting that checks")
@@ -174,7 +175,9 @@ class Importance(Estimator):
         if own is None:  # unchecked, and nothing failed: no more is known than from the draws of N(0, I)
             bound = math.log10(1 - 0.05 ** (1 / max(1, math.ceil(self.samples / 10))))
             note = "no draw failed: an upper bound from the draws of the noise itself"
-            return Estimate(bound, None, forwards, backwards, -math.inf, bound, None, "upper bound", note, None, details)
+            return Estimate(
+                bound, None, forwards, backwards, -math.inf, bound, None, Interval(IntervalKind.UPPER_BOUND), note, None, details
+            )
         notes = ["unchecked: failure regions away from the design points are not seen"] if checked is None else []
         if sampled.result.ess < _FEW_EFFECTIVE:
             notes.append(f"effective sample size {sampled.result.ess:.0f} only")
@@ -188,7 +191,7 @@ class Importance(Estimator):
             flips_to=max(classes, key=lambda label: classes[label]) if classes else None,
             forwards=forwards,
             backwards=backwards,
-            interval=self.interval if checked is not None else f"{self.interval}:unchecked",
+            interval=self.interval if checked is not None else replace(self.interval, remark="unchecked"),
             note="; ".join(notes),
             details=details,
         )

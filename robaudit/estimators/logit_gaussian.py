@@ -14,11 +14,12 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from robaudit.estimators import sizes
-from robaudit.estimators.base import P_ROBUST, Estimate, Estimator, Need, Quantity
+from robaudit.estimators.base import Estimate, Estimator, Need
 from robaudit.estimators.normal_margins import COMPETITIVE, GROUPS, NormalMargins, least_error, normal_margins
 from robaudit.estimators.votes import Votes, mc_instead
 from robaudit.estimators.work import Work
 from robaudit.numerics.jacobian import margins
+from robaudit.quantities import P_ROBUST, Interval, IntervalKind, Quantity
 from robaudit.rows import Row
 
 _FIRST, _ROUND = 32, 16
@@ -59,7 +60,7 @@ class LogitGaussian(Estimator):
     summary: ClassVar[str] = "normal CDF of the margins, their moments from noisy forward passes"
     prefer: ClassVar[str] = "convolutional and residual networks: tens of forward passes, no gradients; checked for normality, not proof"
     source: ClassVar[str] = "robaudit; Han et al., p_mvn-cdf for the CDF"
-    interval: ClassVar[str] = "jackknife:sampling-only"
+    interval: ClassVar[Interval] = Interval(IntervalKind.JACKKNIFE, covers_bias=False)
 
     draws: Literal["frames", "pairs"] = Field("frames", description="noise coupled in frames of 48 antithetic pairs, or independent pairs")
     samples: int = Field(64, ge=16, le=10**6, multiple_of=16, description="noisy copies of each image, a multiple of 16")

@@ -11,11 +11,12 @@ import torch
 from pydantic import Field
 
 from robaudit.estimators import adaptive, sizes
-from robaudit.estimators.base import P_ROBUST, Estimate, Estimator, Need, Quantity
+from robaudit.estimators.base import Estimate, Estimator, Need
 from robaudit.estimators.votes import flip_by_votes
 from robaudit.estimators.work import Work
 from robaudit.kept import MOST, packed
 from robaudit.numerics.intervals import clopper_pearson
+from robaudit.quantities import P_ROBUST, Interval, IntervalKind, Quantity
 
 
 class MonteCarlo(Estimator):
@@ -46,7 +47,7 @@ class MonteCarlo(Estimator):
     summary: ClassVar[str] = "fraction of noisy copies that keep the predicted class"
     prefer: ClassVar[str] = "the reference: unbiased for any model, with an exact interval; costs `samples` forward passes"
     source: ClassVar[str] = "Han et al., p_mc"
-    interval: ClassVar[str] = "clopper-pearson"
+    interval: ClassVar[Interval] = Interval(IntervalKind.CLOPPER_PEARSON)
 
     samples: int = Field(10_000, ge=1, le=10**8, description="noisy copies of each image")
     tolerance: float | None = Field(
@@ -109,7 +110,7 @@ class MonteCarlo(Estimator):
             stopped.lower,
             stopped.upper,
             error,
-            interval=adaptive.LABEL,
+            interval=Interval(IntervalKind.CONFIDENCE_SEQUENCE),
             note=stopped.note,
             details={"samples": n},
         )
@@ -148,7 +149,7 @@ def _estimate(
     upper: float,
     error: float | None,
     *,
-    interval: str,
+    interval: Interval,
     note: str = "",
     details: dict[str, float] | None = None,
 ) -> Estimate:
@@ -166,5 +167,6 @@ def _estimate(
         interval=interval,
         note="; ".join(filter(None, [note, lost])),
         votes=votes,
-        details={**(details or {}), **({"not_finite": broken} if broken else {})} or None,
+        details=details,
+        not_finite=broken,
     )

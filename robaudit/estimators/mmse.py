@@ -10,20 +10,21 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from robaudit.estimators import sizes
-from robaudit.estimators.base import P_ROBUST, Estimate, Need, Quantity
+from robaudit.estimators.base import Estimate, Need
 from robaudit.estimators.gaussian import cdf_notes
 from robaudit.estimators.jackknife import Spread, jackknife, probit, probit_inverse
 from robaudit.estimators.selection import SELECTING_FORWARDS, FewClasses, left_out_notes
 from robaudit.estimators.work import Linear, Work
 from robaudit.numerics.moments import standardise
 from robaudit.numerics.mvn import mvn_cdf
+from robaudit.quantities import NO_INTERVAL, P_ROBUST, Interval, IntervalKind, Quantity
 
 _GROUPS = 8
 AT_ONCE = 2**20
 """Gradient values of so many are averaged at once."""
 
 
-FEW_DRAWS = "jackknife:few-draws:sampling-only"
+FEW_DRAWS = Interval(IntervalKind.JACKKNIFE, covers_bias=False, remark="few-draws")
 """Interval of so few draws that it covers .90 to .97 instead of .95 where gradients vary strongly (docs/coverage.md)."""
 
 SETTLED = 64
@@ -41,7 +42,7 @@ class NoisyLinearOptions(FewClasses):
 
     quantity: ClassVar[Quantity] = P_ROBUST
     needs: ClassVar[frozenset[Need]] = frozenset({"logits", "gradients"})
-    interval: ClassVar[str] = "jackknife:sampling-only"
+    interval: ClassVar[Interval] = Interval(IntervalKind.JACKKNIFE, covers_bias=False)
 
     samples: int = Field(10, ge=1, le=10**6, description="noisy copies of each image")
     pairs: bool = Field(True, description="antithetic pairs (+eps, -eps); false is the published form")
@@ -94,7 +95,7 @@ class NoisyLinearOptions(FewClasses):
                 flips_to=flip,
                 forwards=forwards,
                 backwards=backward,
-                interval="none" if lower is None else self.interval if self.samples >= SETTLED else FEW_DRAWS,
+                interval=NO_INTERVAL if lower is None else self.interval if self.samples >= SETTLED else FEW_DRAWS,
                 note=note,
             )
             for p, lower, upper, error, flip, backward, note in rows

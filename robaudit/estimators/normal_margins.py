@@ -16,6 +16,7 @@ from robaudit.numerics.normal import normal_cdf
 from robaudit.numerics.normality import shape_of_pairs
 from robaudit.numerics.pair_moments import halves, pair_moments, without_group
 from robaudit.numerics.rowwise import hypot, mean_over, total, variance_over
+from robaudit.quantities import Interval
 
 GROUPS = 8
 FALSE_ALARMS = 0.01
@@ -50,7 +51,7 @@ class NormalMargins:
         """Shape of the deciding margin, for samples.json."""
         return {"skewness": round(float(self.skewness[row]), 6), "kurtosis": round(float(self.kurtosis[row]), 6)}
 
-    def estimate(self, row: int, *, flips_to: int, votes: Votes, interval: str) -> Estimate:
+    def estimate(self, row: int, *, flips_to: int, votes: Votes, interval: Interval) -> Estimate:
         """One image as a row; the votes go along, for the accuracy under noise."""
         error = float(self.error[row])
         return Estimate(
@@ -64,7 +65,9 @@ class NormalMargins:
             interval=interval,
             note=f"normal CDF within {error:.1g}" if error > _VISIBLE else "",
             votes=votes.by_class,
-            details={**self.details(row), **votes.details},
+            details=self.details(row),
+            worth=round(votes.worth, 3),
+            not_finite=votes.not_finite,
         )
 
 

@@ -14,6 +14,7 @@ from robaudit.estimators.work import Work
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.numerics.levels import Lane, Schedule, split
 from robaudit.numerics.repeats import LN10, log_mean
+from robaudit.quantities import Interval, IntervalKind
 
 HELD_BYTES = 2**27
 """Particles held at once, unless those of a single run take more."""
@@ -41,7 +42,7 @@ class Verdict:
     lower: float
     upper: float
     std_error: float | None
-    interval: str
+    interval: Interval
     bounded: bool
     flips_to: int | None
     note: str
@@ -121,7 +122,7 @@ def verdict(lanes: Sequence[Lane], schedule: Schedule) -> Verdict:
     measured = [lane for lane in lanes if lane.state == "measured"]
     if not measured:
         bound, note = _bound(lanes, schedule)
-        return _verdict(lanes, (bound, -math.inf, bound, None), "upper bound", note)
+        return _verdict(lanes, (bound, -math.inf, bound, None), Interval(IntervalKind.UPPER_BOUND), note)
     notes = []
     if len(measured) < len(lanes):
         notes.append(f"{len(lanes) - len(measured)} of {len(lanes)} repeats saw no failure and enter with their bound")
@@ -131,15 +132,15 @@ def verdict(lanes: Sequence[Lane], schedule: Schedule) -> Verdict:
         failed, draws = sum(sum(lane.labels.values()) for lane in lanes), schedule.particles * len(lanes)
         lower, upper = (math.log10(end) for end in clopper_pearson(failed, draws))
         error = math.sqrt((1 - failed / draws) / failed) / LN10
-        return _verdict(lanes, (math.log10(failed / draws), lower, upper, error), "clopper-pearson", "; ".join(notes))
+        return _verdict(lanes, (math.log10(failed / draws), lower, upper, error), Interval(IntervalKind.CLOPPER_PEARSON), "; ".join(notes))
     logs = [lane.log_p for lane in lanes]
     mean = log_mean(logs, [lane.variance for lane in lanes])
     if mean.spread > FAR_APART:
         notes.append(f"repeats differ by a factor of {math.exp(max(logs) - min(logs)):.2g}: more repeats or particles would help")
-    return _verdict(lanes, mean[:4], f"lognormal:{len(lanes)} repeats", "; ".join(notes))
+    return _verdict(lanes, mean[:4], Interval(IntervalKind.LOGNORMAL, remark=f"{len(lanes)} repeats"), "; ".join(notes))
 
 
-def _verdict(lanes: Sequence[Lane], numbers: tuple[float, float, float, float | None], interval: str, note: str) -> Verdict:
+def _verdict(lanes: Sequence[Lane], numbers: tuple[float, float, float, float | None], interval: Interval, note: str) -> Verdict:
     """Value, ends and standard error with what else the runs say."""
     labels = sum((lane.labels for lane in lanes), Counter[int]())
     calls = sum(lane.calls for lane in lanes)

@@ -8,10 +8,11 @@ from typing import ClassVar
 from pydantic import Field
 
 from robaudit.estimators import sizes
-from robaudit.estimators.base import CONFIDENCE, Estimate, Estimator, Need, Quantity
+from robaudit.estimators.base import Estimate, Estimator, Need
 from robaudit.estimators.gaussian import plain_estimates
 from robaudit.estimators.work import Work
 from robaudit.numerics.moments import mv_sigmoid
+from robaudit.quantities import CONFIDENCE, Quantity
 
 
 class Softmax(Estimator):

@@ -9,10 +9,11 @@ from typing import ClassVar
 from pydantic import Field
 
 from robaudit.estimators import sizes
-from robaudit.estimators.base import LOG10_P_FAIL, Estimate, Estimator, Need, Quantity
+from robaudit.estimators.base import Estimate, Estimator, Need
 from robaudit.estimators.rare import particle_bytes, run_splitting, verdict
 from robaudit.estimators.work import Work
 from robaudit.numerics.levels import Schedule
+from robaudit.quantities import LOG10_P_FAIL, Interval, IntervalKind, Quantity
 
 
 class Splitting(Estimator):
@@ -39,7 +40,7 @@ class Splitting(Estimator):
     summary: ClassVar[str] = "probability of a rare failure, as a product of probabilities that are not rare"
     prefer: ClassVar[str] = "very robust images (p_fail below 1e-4), where mc sees no failure; thousands of passes for each factor of ten"
     source: ClassVar[str] = "Webb et al. 2019; Cerou et al. 2012"
-    interval: ClassVar[str] = "lognormal:repeats"
+    interval: ClassVar[Interval] = Interval(IntervalKind.LOGNORMAL, remark="repeats")
 
     particles: int = Field(500, ge=20, le=10**5, multiple_of=10, description="noisy copies in each run")
     repeats: int = Field(4, ge=4, le=100, description="independent runs of each image, for the interval")

@@ -9,12 +9,13 @@ import torch
 from torch import Tensor
 
 from robaudit.estimators import sizes
-from robaudit.estimators.base import P_ROBUST, Estimate, Need, Quantity
+from robaudit.estimators.base import Estimate, Need
 from robaudit.estimators.gaussian import cdf_notes
 from robaudit.estimators.selection import SELECTING_FORWARDS, FewClasses, left_out_notes
 from robaudit.estimators.work import Tangent, Work
 from robaudit.numerics.moments import standardise
 from robaudit.numerics.mvn import mvn_cdf
+from robaudit.quantities import P_ROBUST, Quantity
 
 
 class TangentOptions(FewClasses):

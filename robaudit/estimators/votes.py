@@ -11,6 +11,7 @@ from torch import Tensor
 
 from robaudit.estimators.base import Estimate
 from robaudit.numerics.intervals import clopper_pearson
+from robaudit.quantities import Interval, IntervalKind
 
 
 def flip_by_votes(votes: Sequence[int], predicted: int) -> int | None:
@@ -53,10 +54,9 @@ class Votes:
         return cls(tuple(by_class), n, p, n / (1 + max(0.0, rho)))
 
     @property
-    def details(self) -> dict[str, float]:
-        """For samples.json."""
-        broken = self.draws - sum(self.by_class)
-        return {"votes_worth": round(self.worth, 3)} | ({"not_finite": broken} if broken else {})
+    def not_finite(self) -> int:
+        """Copies whose logits were not finite."""
+        return self.draws - sum(self.by_class)
 
 
 def mc_instead(votes: Votes, predicted: int, shape: Mapping[str, float]) -> Estimate:
@@ -78,8 +78,10 @@ def mc_instead(votes: Votes, predicted: int, shape: Mapping[str, float]) -> Esti
         flips_to=flip_by_votes(votes.by_class, predicted),
         forwards=1 + n,
         backwards=0,
-        interval="clopper-pearson",
+        interval=Interval(IntervalKind.CLOPPER_PEARSON),
         note=f"margins are not normal (skewness {shape['skewness']:.2f}, kurtosis {shape['kurtosis']:.2f}): decided by votes",
         votes=votes.by_class,
-        details={**shape, **votes.details},
+        details=shape,
+        worth=round(votes.worth, 3),
+        not_finite=votes.not_finite,
     )

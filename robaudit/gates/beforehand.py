@@ -9,6 +9,7 @@ from robaudit import registry
 from robaudit.gates.evidence import refuse_accuracy_of, which, without_interval
 from robaudit.gates.grammar import Gate
 from robaudit.gates.quantities import check_range
+from robaudit.quantities import IntervalKind
 from robaudit.runs import Run
 from robaudit.spec import AuditSpec
 
@@ -31,5 +32,5 @@ def refuse_impossible(spec: AuditSpec, gates: Sequence[Gate], *, point: bool) ->
         found = which(gate, run, keys, one=gate.quantity != "noisy_accuracy")
         estimator = estimators[found[0][0]]
         check_range(gate, estimator.quantity)
-        if estimator.interval == "none" and not point and gate.quantity != "noisy_accuracy":
+        if estimator.interval.kind is IntervalKind.NONE and not point and gate.quantity != "noisy_accuracy":
             raise without_interval(gate, found[0][0])

@@ -37,7 +37,7 @@ class GroupTally:
         self._values.append(row.value)
         self.forwards += row.forwards
         self.backwards += row.backwards
-        self.intervals[row.interval] += 1
+        self.intervals[row.interval.text] += 1
         self.order = hash((self.order, row.sample_id))
 
     @property

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from robaudit.estimators.base import LOG10_P_FAIL
 from robaudit.html import figures
 from robaudit.html.content import Content
+from robaudit.quantities import LOG10_P_FAIL
 from robaudit.reports import numbers
 from robaudit.reports.bias_table import label_of
 from robaudit.stats.classes import ClassBias, ClassStats

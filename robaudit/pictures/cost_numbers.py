@@ -71,7 +71,7 @@ def costs(run: Run, estimators: Sequence[str] = (), sigmas: Sequence[float] = ()
         one.images += 1
         one.forwards += row.forwards
         one.backwards += row.backwards
-        one.sampling_only |= row.interval.endswith(":sampling-only")
+        one.sampling_only |= not row.interval.covers_bias
         if row.lower is not None and row.upper is not None and math.isfinite(row.upper - row.lower):
             one.widths.append(row.upper - row.lower)
     if not sums:

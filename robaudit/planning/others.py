@@ -10,7 +10,7 @@ import numpy as np
 
 from robaudit.auditing import Ready
 from robaudit.datasets.select import Selected
-from robaudit.estimators.base import P_ROBUST, Estimator
+from robaudit.estimators.base import Estimator
 from robaudit.estimators.logit_gaussian import LogitGaussian
 from robaudit.estimators.mc import MonteCarlo
 from robaudit.estimators.mmse import Mmse
@@ -20,6 +20,7 @@ from robaudit.planning.families import Family, Law, doubling, fixed
 from robaudit.planning.levels import FEW, Level, quarter, times
 from robaudit.planning.limits import grown
 from robaudit.planning.trials import Trial
+from robaudit.quantities import P_ROBUST
 from robaudit.registry import Chosen
 
 _SHORT_MMSE, _LONG_MMSE = 4, 12

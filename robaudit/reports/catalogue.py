@@ -45,7 +45,7 @@ def _entry(name: str, cls: type[Estimator]) -> Entry:
         unit=cls.quantity.unit,
         needs=", ".join(sorted(cls.needs)),
         cost=f"{forwards:,} forward" + (f", {backwards:,} backward" if backwards else ""),
-        interval=cls.interval,
+        interval=cls.interval.text,
         options=", ".join(f"{key}={json.dumps(field.get_default(call_default_factory=True))}" for key, field in options.items()),
         summary=cls.summary,
         prefer=cls.prefer,

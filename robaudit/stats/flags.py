@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from robaudit.errors import NothingLeftError, RobauditError
-from robaudit.estimators.base import LOG10_P_FAIL
+from robaudit.quantities import LOG10_P_FAIL
 from robaudit.rows import Row
 from robaudit.stats.groups import Document, GroupKey, QuantityLike, one_group, quantity_of, with_values
 
@@ -178,5 +178,5 @@ def _certainty(row: Row, below: float, sign: float) -> Certainty:
     lower, upper = -math.inf if row.lower is None else row.lower, math.inf if row.upper is None else row.upper  # open to one side
     worst, best = (lower, upper) if sign > 0 else (upper, lower)
     if sign * best < sign * below:
-        return "likely" if row.interval.endswith(":sampling-only") else "surely"
+        return "surely" if row.interval.covers_bias else "likely"
     return "maybe" if sign * worst < sign * below else "no"

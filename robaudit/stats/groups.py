@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Protocol, cast
 
 from robaudit.errors import NothingLeftError, RunError, did_you_mean
-from robaudit.estimators.base import CONFIDENCE, LOG10_P_FAIL, P_ROBUST
+from robaudit.quantities import CONFIDENCE, LOG10_P_FAIL, P_ROBUST
 from robaudit.rows import Row
 
 

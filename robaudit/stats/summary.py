@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from robaudit.estimators.adaptive import LABEL as ADAPTIVE
 from robaudit.numerics.intervals import (
     clopper_pearson,
     mean_interval,
     pooled_measurement_error,
     quantile_ranks,
 )
+from robaudit.quantities import IntervalKind
 from robaudit.rows import Row
 from robaudit.stats.groups import Document, GroupKey, QuantityLike, json_number, quantity_of, refuse_no_values
 from robaudit.stats.intervals import (
@@ -110,13 +110,13 @@ class Columns:
         self._uppers.append(upper)
         self._errors.append(math.nan if row.std_error is None else row.std_error)
         self.bounded += not math.isnan(lower)
-        self.sampling_only += row.interval.endswith(":sampling-only")
+        self.sampling_only += not row.interval.covers_bias
         self.noted += bool(row.note)
-        self.adaptive += row.interval == ADAPTIVE
+        self.adaptive += row.interval.kind is IntervalKind.CONFIDENCE_SEQUENCE
         self.judged += row.correct is not None
         self.correct += bool(row.correct)
         self.labelled += row.label is not None
-        draws = draws_of(row)
+        draws = row.draws
         if not row.votes or not draws:
             return
         if is_share_of_votes(row):
@@ -128,7 +128,7 @@ class Columns:
             self.hits += hits
             self.label_shares.append(hits / draws)
             self.label_draws.append(draws)
-            self.label_worths.append(worth_of(row))
+            self.label_worths.append(row.effective_draws)
 
     @property
     def values(self) -> Floats:
@@ -180,25 +180,11 @@ def row_ends(row: Row) -> tuple[float, float]:
     return lower, row.upper if row.upper is not None else math.nan if nothing else math.inf
 
 
-def draws_of(row: Row) -> int:
-    """Noisy copies behind a row with votes: those whose logits were not finite voted for nobody, and count."""
-    return sum(row.votes or ()) + int((row.details or {}).get("not_finite", 0))
-
-
-def worth_of(row: Row) -> float:
-    """How many independent copies the votes are worth: all of them, unless the row says otherwise (antithetic pairs)."""
-    return float((row.details or {}).get("votes_worth", draws_of(row)))
-
-
-def has_independent_votes(row: Row) -> bool:
-    """Whether the row has votes of independent copies, in a number that did not depend on them."""
-    return bool(sum(row.votes or ())) and row.interval != ADAPTIVE and worth_of(row) == draws_of(row)
-
-
 def is_share_of_votes(row: Row) -> bool:
     """Whether the value is the share of independent votes for the predicted class."""
-    votes = row.votes or ()
-    return has_independent_votes(row) and row.predicted < len(votes) and abs(votes[row.predicted] / draws_of(row) - row.value) < 1e-9
+    if not row.independent_votes or not row.votes or not row.draws:
+        return False
+    return row.predicted < len(row.votes) and abs(row.votes[row.predicted] / row.draws - row.value) < 1e-9
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from robaudit.compare.matching import why_unpaired
 from robaudit.compare.paired import paired_difference
 from robaudit.compare.sections import sections
 from robaudit.errors import RobauditError
+from robaudit.quantities import NO_INTERVAL, Interval
 from robaudit.rows import Row
 from tests.compare.tools import between, bits, decided, made, shares
 from tests.gates.tools import row
@@ -70,7 +71,7 @@ DROPS = ("mean_drop <= 0.01", "worst_class_drop <= 0.02", "noisy_accuracy_drop <
 
 
 def broken(rows: list[Row], count: int) -> list[Row]:
-    nothing = {"value": math.nan, "lower": None, "upper": None, "votes": None, "interval": "none", "kept": None}
+    nothing = {"value": math.nan, "lower": None, "upper": None, "votes": None, "interval": NO_INTERVAL, "kept": None}
     return [replace(one, **nothing) if i < count else one for i, one in enumerate(rows)]  # type: ignore[arg-type]
 
 
@@ -103,7 +104,7 @@ def test_samples_that_were_not_asked_for_are_named() -> None:
 
 
 def logs(values: list[float]) -> list[Row]:
-    known = {"estimator": "importance", "quantity": "log10_p_fail", "interval": "lognormal:4 repeats"}
+    known = {"estimator": "importance", "quantity": "log10_p_fail", "interval": Interval.parse("lognormal:4 repeats")}
     return [row(i, value, value - 0.05, value + 0.05, **known) for i, value in enumerate(values)]
 
 
@@ -231,8 +232,8 @@ def test_why_draws_are_not_paired() -> None:
     (known,) = bits(np.array([[True, False, True]]))
     assert why_unpaired(known, known) == ""
     for change, says in (
-        ({"interval": "confidence-sequence"}, "stopped by themselves"),
-        ({"details": {"votes_worth": 2.0}}, "are not independent votes"),
+        ({"interval": Interval.parse("confidence-sequence")}, "stopped by themselves"),
+        ({"worth": 2.0}, "are not independent votes"),
         ({"votes": None}, "are not independent votes"),
         ({"kept": None}, "does not say which draws kept the class"),
     ):

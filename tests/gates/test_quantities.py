@@ -15,6 +15,7 @@ from robaudit.gates.images import Images
 from robaudit.gates.misses import Side, misses
 from robaudit.gates.result import Decision
 from robaudit.numerics.intervals import mean_interval
+from robaudit.quantities import Interval
 from robaudit.rows import Row
 from robaudit.runs import Run
 from tests.gates.tools import gate, row, run_of, votes
@@ -171,7 +172,7 @@ def test_noisy_accuracy_pools_the_votes_for_the_labels(run: Run) -> None:
 
 def rare(values: list[float], bounds: list[tuple[float | None, float | None]] | None = None) -> list[Row]:
     near = bounds or [(v - 0.1, v + 0.1) for v in values]
-    kind: dict[str, Any] = {"quantity": "log10_p_fail", "estimator": "splitting", "interval": "lognormal:4 repeats"}
+    kind: dict[str, Any] = {"quantity": "log10_p_fail", "estimator": "splitting", "interval": Interval.parse("lognormal:4 repeats")}
     return [row(i, v, *near[i], label=i % 2, **kind) for i, v in enumerate(values)]
 
 
@@ -256,7 +257,7 @@ def test_images_without_a_value_may_have_any(run: Run) -> None:
 
 
 def test_images_that_stopped_by_themselves_count_with_their_ends() -> None:
-    rows = [row(i, 0.8, 0.7, 0.85, interval="confidence-sequence") for i in range(20)]
+    rows = [row(i, 0.8, 0.7, 0.85, interval=Interval.parse("confidence-sequence")) for i in range(20)]
     found = one(run_of(rows), "mean >= 0.75")
     assert (found.method, found.verdict, found.more) == ("mean of intervals", "inconclusive", None)
     assert ends(found) == pytest.approx((0.7, 0.85))
@@ -266,7 +267,7 @@ def test_images_that_stopped_by_themselves_count_with_their_ends() -> None:
 def test_sequences_promise_both_sides_together_only() -> None:
     """Each side of theirs may miss with .05, so that more of them are discounted than of other intervals; they are never stretched less."""
     sure = [row(i, 0.8, 0.7, 0.85) for i in range(20)]
-    lean = [row(i, 0.8, 0.7, 0.85, interval="confidence-sequence") for i in range(20)]
+    lean = [row(i, 0.8, 0.7, 0.85, interval=Interval.parse("confidence-sequence")) for i in range(20)]
     # 20 look like it: that one of them does by chance alone is within the error of .025, but is not where each does with .05
     assert ends(one(run_of(sure), "share_below(t=0.9) >= 0.5"))[0] == 1.0
     assert ends(one(run_of(lean), "share_below(t=0.9) >= 0.5"))[0] == pytest.approx(19 / 20)

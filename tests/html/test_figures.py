@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from robaudit.estimators.base import LOG10_P_FAIL, P_ROBUST
 from robaudit.html import figures
 from robaudit.html.thumbnails import thumbnail
+from robaudit.quantities import LOG10_P_FAIL, P_ROBUST
 from robaudit.stats.summary import Mean, NoisyAccuracy
 
 shares = st.floats(0, 1)

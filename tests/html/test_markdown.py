@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from robaudit.html import figures
 from robaudit.html.content import Choice, Content, gather
 from robaudit.html.markdown import MOST, escaped, markdown_report
+from robaudit.quantities import NO_INTERVAL
 from tests.html.tools import HOSTILE, hand_made, rows
 
 CELL = re.compile(r"(?<!\\)\|")
@@ -83,7 +84,14 @@ def test_never_longer_than_a_comment(count: int, name: str, cut: bool) -> None:
 
 def test_without_labels_and_intervals() -> None:
     plain = rows(
-        [0.2, 0.7, 0.9, 0.6], label=None, correct=None, lower=None, upper=None, std_error=None, interval="none", estimator="taylor"
+        [0.2, 0.7, 0.9, 0.6],
+        label=None,
+        correct=None,
+        lower=None,
+        upper=None,
+        std_error=None,
+        interval=NO_INTERVAL,
+        estimator="taylor",
     )
     text = markdown_report([gather(hand_made(plain, clean_accuracy=None), Choice())])
     assert "Not measured: the data have no labels." in text

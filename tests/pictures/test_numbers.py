@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from robaudit.errors import NothingLeftError, RobauditError, RunError
-from robaudit.estimators.base import CONFIDENCE, LOG10_P_FAIL
 from robaudit.pictures.agreement_numbers import MOST_DOTS, MOST_ESTIMATORS, agreement, rank_correlation
 from robaudit.pictures.bias_numbers import BEST, WORST, classes_of
 from robaudit.pictures.cost_numbers import costs
@@ -16,6 +15,7 @@ from robaudit.pictures.distribution_numbers import MOST_POINTS, band, distributi
 from robaudit.pictures.flagged_numbers import sized, worst_of
 from robaudit.pictures.groups import one_of
 from robaudit.pictures.kinds import KINDS, kinds_for
+from robaudit.quantities import CONFIDENCE, LOG10_P_FAIL, Interval
 from robaudit.stats.classes import class_bias
 from robaudit.stats.flags import flag
 from robaudit.stats.summary import summarise
@@ -102,11 +102,11 @@ def test_classes_are_predictions_without_labels_and_in_the_other_direction_the_l
 
 def test_the_group_that_speaks_for_a_run() -> None:
     rows = [
-        row(0, 0.9, estimator="softmax", quantity=CONFIDENCE.name, interval="clopper-pearson"),
+        row(0, 0.9, estimator="softmax", quantity=CONFIDENCE.name, interval=Interval.parse("clopper-pearson")),
         row(0, 0.9, estimator="taylor"),
-        row(0, 0.9, estimator="logit_gaussian", interval="jackknife:sampling-only"),
-        row(0, 0.9, estimator="mine", interval="clopper-pearson", sigma=0.2),
-        row(0, 0.9, estimator="mine", interval="clopper-pearson"),
+        row(0, 0.9, estimator="logit_gaussian", interval=Interval.parse("jackknife:sampling-only")),
+        row(0, 0.9, estimator="mine", interval=Interval.parse("clopper-pearson"), sigma=0.2),
+        row(0, 0.9, estimator="mine", interval=Interval.parse("clopper-pearson")),
     ]
     made = run(rows)
     chosen, others = one_of(made)

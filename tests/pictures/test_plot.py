@@ -14,8 +14,8 @@ import pytest
 from PIL import Image
 
 from robaudit import audit
-from robaudit.estimators.base import LOG10_P_FAIL
 from robaudit.pictures.kinds import KINDS, Choice, inline_svg, picture, sketch_of
+from robaudit.quantities import LOG10_P_FAIL
 from robaudit.runs import Run
 from tests.conftest import RunCli
 from tests.pictures.made import HOSTILE, row, run, usual
