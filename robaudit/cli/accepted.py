@@ -36,8 +36,8 @@ def against_baseline(
     from robaudit.compare.baseline_texts import baseline_sections, decisions
     from robaudit.compare.matching import described
     from robaudit.compare.texts import table
+    from robaudit.gates.decide import EXIT_CODES, overall
     from robaudit.gates.formats import Subject, decisions_document
-    from robaudit.gates.result import EXIT_CODES, overall
     from robaudit.reports.headline import count
     from robaudit.runs import read_run
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from robaudit.compare.paired import Ends
 from robaudit.compare.result import Difference, GroupComparison
 from robaudit.errors import SpecError
+from robaudit.gates.decide import ClassPart, Covers, Decision, judge
 from robaudit.gates.enough import smallest_factor
-from robaudit.gates.grammar import Gate
-from robaudit.gates.result import ClassPart, Covers, Decision, judge
 from robaudit.reports.names import class_name
+from robaudit.spec_gates import Gate
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ from robaudit.compare.drops import Drop, How, by_value, on_drop, on_worst_class
 from robaudit.compare.result import Comparison, Difference, GroupComparison
 from robaudit.compare.thresholds import check_gate
 from robaudit.errors import RunError, SpecError, did_you_mean
-from robaudit.gates.grammar import Gate
-from robaudit.gates.result import Covers, Decision, judge
+from robaudit.gates.decide import Covers, Decision, judge
 from robaudit.reports.headline import count
+from robaudit.spec_gates import Gate
 
 QUANTITIES: Mapping[str, frozenset[str]] = dict.fromkeys(
     ("mean_drop", "worst_class_drop", "accuracy_drop", "noisy_accuracy_drop", "newly_flagged", "share_worse"), frozenset()

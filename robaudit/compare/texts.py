@@ -11,9 +11,9 @@ from rich.text import Text
 
 from robaudit.compare.result import Comparison, Difference
 from robaudit.compare.sections import Section
+from robaudit.gates.decide import Decision, Verdict
 from robaudit.gates.formats import Subject, decisions_document
 from robaudit.gates.formats.github import markdown
-from robaudit.gates.result import Decision, Verdict
 from robaudit.reports.csv_text import table_csv
 from robaudit.reports.tables import base_table, plain
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from robaudit.errors import RobauditError, SpecError
-from robaudit.gates.grammar import Gate
+from robaudit.spec_gates import Gate
 from robaudit.stats.groups import QuantityLike
 
 

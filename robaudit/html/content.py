@@ -54,7 +54,7 @@ class Content:
         examples: ids of samples whose noisy copies show what noise looks like.
         whole: whether no estimator or noise level was left out.
         edges: of the same, how many flagged samples have an interval that straddles the threshold, and how many have none.
-        decisions: of the run's gates, as documents: see :func:`robaudit.gates.standing.standing`.
+        decisions: of the run's gates, as documents: see :func:`robaudit.gates.sources.decisions_of`.
     """
 
     run: Run

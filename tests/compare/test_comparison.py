@@ -15,11 +15,11 @@ from robaudit.compare.comparison import compare
 from robaudit.compare.gates import QUANTITIES, decide
 from robaudit.compare.result import GroupComparison
 from robaudit.errors import RobauditError, RunError, SpecError
-from robaudit.gates.grammar import parse_gate
-from robaudit.gates.result import Decision
+from robaudit.gates.decide import Decision
 from robaudit.kept import bits_of
 from robaudit.rows import Row
 from robaudit.runs import Run, read_run
+from robaudit.spec_gates import parse_gate
 from tests.compare.conftest import Make
 
 

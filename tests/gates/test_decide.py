@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from scipy.special import ndtri
 
 from robaudit.errors import NothingLeftError, SpecError
-from robaudit.gates.decide import decide
-from robaudit.gates.result import EXIT_CODES, judge, overall
+from robaudit.gates.decide import EXIT_CODES, decide, judge, overall
 from robaudit.gates.text import lines, number, numbers
 from robaudit.quantities import Interval
 from robaudit.runs import Run

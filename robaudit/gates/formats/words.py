@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, InvalidOperation
 
-from robaudit.gates.result import ClassPart, Decision
+from robaudit.gates.decide import ClassPart, Decision
 from robaudit.gates.text import number, numbers
 from robaudit.text import clipped, printable
 
