@@ -122,7 +122,7 @@ def _compare(
 ) -> int:
     """Compare two runs, print what was found, and return the exit code."""
     from robaudit.cli.compared import emit_table, emit_text, gates_text, markdown_gates, summarise
-    from robaudit.compare.comparison import compare as compare_runs
+    from robaudit.compare.difference import compare as compare_runs
     from robaudit.compare.gates import QUANTITIES, decide
     from robaudit.compare.sections import sections
     from robaudit.compare.texts import csv_text, json_text, markdown_text, table

@@ -9,12 +9,11 @@ from typing import Any, Literal
 
 from robaudit.compare.accepted import Accepted, AcceptedFinding, Key
 from robaudit.compare.matching import described, image_digests
-from robaudit.compare.thresholds import check_threshold
 from robaudit.errors import RunError
 from robaudit.quantities import Quantity
 from robaudit.rows import Row
 from robaudit.runs import Run
-from robaudit.stats.flags import Certainty, flag, usual_threshold
+from robaudit.stats.flags import Certainty, check_threshold, flag, usual_threshold
 from robaudit.stats.groups import json_values
 
 State = Literal["new", "unknown", "persisting", "fixed", "stale"]

@@ -76,8 +76,8 @@ def _lines(comparison: Comparison) -> Iterator[list[object]]:
 
 
 def _fields(found: Difference) -> list[object]:
-    these, population = found.these, found.population
-    ends = [None, None, "none"] if these is None else list(these)
+    measured, population = found.measured, found.population
+    ends = [None, None, "none"] if measured is None else list(measured)
     return [found.base, found.new, found.value, *ends, *([None, None] if population is None else population[:2])]
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from robaudit.errors import RunError, SpecError
+from robaudit.errors import RunError, SpecError, did_you_mean
 from robaudit.rows import Row
 from robaudit.runs import Run
 from robaudit.spec_gates import Gate
@@ -129,19 +129,23 @@ def group_of(gate: Gate, run: Run, groups: Mapping[Group, Evidence]) -> Evidence
     return groups[keys[0]]
 
 
-def matching_groups(gate: Gate, run: Run, keys: Iterable[Group], *, one: bool) -> list[Group]:
-    """The groups that a gate can mean; with ``one``, exactly one.
+def matching_groups(gate: Gate, run: Run, keys: Iterable[Group], *, one: bool, subject: str = "the run") -> list[Group]:
+    """The groups that a gate can mean; with ``one``, exactly one; ``subject`` is what messages say has them.
 
     Raises:
         SpecError: there is none, or there are several.
     """
     where, keys = f"gate {str(gate)!r}", list(keys)
+    names = dict.fromkeys(name for name, _ in keys)
+    if gate.estimator is not None and gate.estimator not in names:
+        raise SpecError(where, f"{subject} has no estimator {gate.estimator}", did_you_mean(gate.estimator, names))
     try:
         found = run.chosen(keys, [] if gate.estimator is None else [gate.estimator], [] if gate.sigma is None else [gate.sigma])
     except RunError as error:
-        raise SpecError(where, f"the run {error.what}", error.remedy) from error
+        raise SpecError(where, f"{subject} {error.what}", error.remedy) from error
     if not found:
-        raise SpecError(where, "the run has no such results", "it has " + ", ".join(f"{name} at sigma {sigma:g}" for name, sigma in keys))
+        present = ", ".join(f"{name} at sigma {sigma:g}" for name, sigma in keys)
+        raise SpecError(where, f"{subject} has no such results", f"it has {present}")
     if one:
         _refuse_several(gate, found)
     return found

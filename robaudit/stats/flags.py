@@ -86,6 +86,19 @@ def usual_threshold(quantity: QuantityLike) -> float:
     return math.log10(0.5) if quantity.name == LOG10_P_FAIL.name else 0.5
 
 
+def check_threshold(below: float, quantity: QuantityLike, where: str, of: str) -> None:
+    """Refuse a threshold of flagged samples that lies outside the quantity's range.
+
+    Raises:
+        RobauditError: it does, or is not a number.
+    """
+    if not math.isfinite(below):
+        raise RobauditError(where, f"{below} is not a number to compare with", "for example 0.5")
+    if not quantity.low <= below <= quantity.high:
+        what = f"{below:.15g} is outside the range of {of}, {quantity.low:g} to {quantity.high:g}"
+        raise RobauditError(where, what, "give a threshold in that range, or choose results with --estimator")
+
+
 def flag(
     rows: Sequence[Row],
     *,

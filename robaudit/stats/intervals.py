@@ -189,6 +189,12 @@ def widened(images: MeasuredImages, bounds: Bounds) -> Bounds:
     return bounds[0] * (1 - share) + images.low * share, bounds[1] * (1 - share) + images.high * share
 
 
+def opened(images: MeasuredImages, bounds: Bounds) -> Bounds:
+    """The interval of a mean for a reader: without an end, not at the end of the range, where an image is bounded on one side only."""
+    lower = -math.inf if np.isneginf(images.lowers).any() else bounds[0]
+    return lower, math.inf if np.isposinf(images.uppers).any() else bounds[1]
+
+
 def population_mean(images: MeasuredImages, confidence: float, *, light_tails: bool = False) -> Bounds:
     """The mean over images of this kind, by the spread of the values, which includes the measurement error; where images stopped by
     themselves, of their lower ends below and of their upper ends above.

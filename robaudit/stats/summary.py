@@ -26,6 +26,7 @@ from robaudit.stats.intervals import (
     MeasuredImages,
     measured_mean,
     normal_scale,
+    opened,
     population_mean,
     scaled,
 )
@@ -249,12 +250,8 @@ def mean_of(rows: Columns, quantity: QuantityLike, confidence: float = ROW_CONFI
     rows have an interval, :func:`robaudit.stats.intervals.measured_mean`. Where an image is only bounded on one side, so is the mean."""
     images, bounded = rows.images(quantity.low, quantity.high), rows.bounded == len(rows)
     method = images.method if bounded or images.draws is not None else MeanMethod.NONE
-    population = population_mean(images, confidence, light_tails=True)
-    measured = measured_mean(images, confidence) if method is not MeanMethod.NONE else (None, None)
-    if bounded and np.isneginf(images.lowers.min()):
-        population, measured = (-math.inf, population[1]), (-math.inf, measured[1])
-    if bounded and np.isposinf(images.uppers.max()):
-        population, measured = (population[0], math.inf), (measured[0], math.inf)
+    population = opened(images, population_mean(images, confidence, light_tails=True))
+    measured = opened(images, measured_mean(images, confidence)) if method is not MeanMethod.NONE else (None, None)
     errors = None if rows.adaptive else rows.errors
     error = None if errors is None else pooled_measurement_error(errors)
     return Mean(float(images.values.mean()), *population, error, *measured, str(method))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from robaudit import AuditSpec, audit
-from robaudit.compare.comparison import compare
+from robaudit.compare.difference import compare
 from robaudit.runs import Run, read_run
 from tests.shared import document, needs_shared
 

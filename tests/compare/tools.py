@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from robaudit.compare.comparison import compare
+from robaudit.compare.difference import compare
 from robaudit.compare.gates import QUANTITIES, decide
 from robaudit.compare.result import Comparison
 from robaudit.gates.decide import Decision
