@@ -86,8 +86,8 @@ class RunValues:
         self.sampling_only += not row.interval.covers_bias
 
     @cached_property
-    def _columns(self) -> Floats:
-        return np.frombuffer(self._numbers, dtype=np.float64).reshape(-1, 8).T.copy()
+    def _columns(self) -> tuple[Floats, ...]:
+        return tuple(np.frombuffer(self._numbers, dtype=np.float64).reshape(-1, 8).T.copy())
 
     @property
     def values(self) -> Floats:

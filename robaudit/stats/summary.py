@@ -251,10 +251,12 @@ def mean_of(rows: Columns, quantity: QuantityLike, confidence: float = ROW_CONFI
     images, bounded = rows.images(quantity.low, quantity.high), rows.bounded == len(rows)
     method = images.method if bounded or images.draws is not None else MeanMethod.NONE
     population = opened(images, population_mean(images, confidence, light_tails=True))
-    measured = opened(images, measured_mean(images, confidence)) if method is not MeanMethod.NONE else (None, None)
+    measured: tuple[float, float] | tuple[None, None] = None, None
+    if method is not MeanMethod.NONE:
+        measured = opened(images, measured_mean(images, confidence))
     errors = None if rows.adaptive else rows.errors
     error = None if errors is None else pooled_measurement_error(errors)
-    return Mean(float(images.values.mean()), *population, error, *measured, str(method))
+    return Mean(float(images.values.mean()), *population, error, measured[0], measured[1], str(method))
 
 
 def quantile_of(rows: Columns, q: float, quantity: QuantityLike, confidence: float = ROW_CONFIDENCE) -> Quantile:
