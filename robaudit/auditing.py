@@ -23,7 +23,6 @@ from robaudit.estimators import registry
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.registry import Task, tasks_of
 from robaudit.finish import finish
-from robaudit.gates.record import refuse_other_gates
 from robaudit.ledger import Ledger
 from robaudit.locks import Lock, locked
 from robaudit.loop import Loop, OnError
@@ -32,7 +31,15 @@ from robaudit.precision_check import precision_effects
 from robaudit.progress import Listener, Silent
 from robaudit.provenance import pick_device, plugins
 from robaudit.results import results
-from robaudit.resume import default_out, existing_info, extended, refuse_another_machine, refuse_changed_data, refuse_other_options
+from robaudit.resume import (
+    default_out,
+    existing_info,
+    extended,
+    refuse_another_machine,
+    refuse_changed_data,
+    refuse_other_gates,
+    refuse_other_options,
+)
 from robaudit.run_document import first_info, history
 from robaudit.run_folder import RunFolder, label_of
 from robaudit.runlog import Logged

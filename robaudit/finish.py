@@ -17,7 +17,7 @@ from robaudit.reports.json_text import rows_json_chunks, summary_json
 from robaudit.results import SampleResults
 from robaudit.rows import Row
 from robaudit.run_folder import RunFolder
-from robaudit.summary.overall import Overview
+from robaudit.stats.summary import Overview
 
 
 class _Tally:

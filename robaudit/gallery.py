@@ -21,7 +21,7 @@ from robaudit.reports.names import class_name
 from robaudit.runs import Run
 from robaudit.spec import AuditSpec, sigma_text
 from robaudit.spec_errors import explain
-from robaudit.summary.flags_result import Flag, Flagged
+from robaudit.stats.flags import Flag, Flagged
 
 _SMALLEST, _GAP = 160, 8
 

@@ -16,7 +16,7 @@ from robaudit.run_folder import RunFolder
 from robaudit.run_info import check_rows
 
 if TYPE_CHECKING:
-    from robaudit.summary.overall import GroupSummary
+    from robaudit.stats.summary import GroupSummary
 
 _SMALL = 2**24  # bytes of a samples.json whose rows are held
 
@@ -126,7 +126,7 @@ class Run:
 
     def summary(self) -> tuple[GroupSummary, ...]:
         """Mean, quantiles and shares for each estimator and noise level."""
-        from robaudit.summary.overall import summarise
+        from robaudit.stats.summary import summarise
 
         return summarise(self.rows, self.quantities)
 

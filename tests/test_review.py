@@ -15,8 +15,7 @@ from robaudit import AuditSpec, RobauditError, Row, Run, audit
 from robaudit.datasets.base import Labels, Sample
 from robaudit.errors import RunError
 from robaudit.noise import GaussianNoise
-from robaudit.summary.accuracy import noisy_accuracy
-from robaudit.summary.columns import Columns
+from robaudit.stats.summary import Columns, noisy_accuracy
 from tests.specs import digits
 
 

@@ -36,9 +36,9 @@ def against_baseline(
     from robaudit.compare.baseline_texts import baseline_sections, decisions
     from robaudit.compare.matching import described
     from robaudit.compare.texts import table
+    from robaudit.gates.decide import EXIT_CODES, overall
     from robaudit.gates.formats.document import decisions_document
     from robaudit.gates.formats.subject import Subject
-    from robaudit.gates.result import EXIT_CODES, overall
     from robaudit.reports.headline import count
     from robaudit.runs import read_run
 

@@ -10,8 +10,8 @@ from robaudit.cli.options import write_output
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from robaudit.gates.decide import Decision, Verdict
     from robaudit.gates.formats.subject import Subject
-    from robaudit.gates.result import Decision, Verdict
 
 
 def emit_table(shown: Any, decisions: Sequence[Decision], inconclusive: Verdict, output: Path | None) -> None:

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from robaudit.compare.baseline import NOT_FINITE, SKIPPED, STATES, Finding, Standing
 from robaudit.compare.sections import Section
-from robaudit.gates.grammar import Gate
-from robaudit.gates.result import Decision, judge
+from robaudit.gates.decide import Decision, judge
 from robaudit.reports import numbers
 from robaudit.reports.headline import count
 from robaudit.reports.names import Names, class_name, shortened
+from robaudit.spec_gates import Gate
 
 _SHOWN = 20
 _NAMED = 5

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from robaudit.compare.paired import Ends
-from robaudit.compare.result import ClassChange, Comparison, Difference, GroupComparison, SampleChange
+from robaudit.compare.result import ClassChange, Comparison, Difference, GroupComparison, Limits, SampleChange
 from robaudit.reports.headline import count
 from robaudit.reports.names import Names, class_name, shortened
 from robaudit.reports.numbers import sigmas
@@ -50,7 +49,7 @@ def sections(comparison: Comparison, base: Mapping[str, Any], new: Mapping[str, 
         yield from _group(group, levels[group.key.sigma], names)
 
 
-def difference(value: float, ends: Ends | None) -> str:
+def difference(value: float, ends: Limits | None) -> str:
     """``-0.0415 [-0.0425, -0.0405]``: digits by the width, ends rounded outwards; ``~-0.0415`` without an interval."""
     if ends is None:
         return f"~{value:+.4f}"
@@ -59,7 +58,7 @@ def difference(value: float, ends: Ends | None) -> str:
     return f"{value:+.{_digits(ends)}f} {interval(ends)}"
 
 
-def interval(ends: Ends | None) -> str:
+def interval(ends: Limits | None) -> str:
     """``[-0.0425, -0.0405]``; no digit hides on which side of 0 an end is."""
     if ends is None:
         return "none"
@@ -79,7 +78,7 @@ def _end(end: float, digits: int, away: Callable[[float], int]) -> str:
     return f"{end:+.2g}"
 
 
-def _digits(ends: Ends) -> int:
+def _digits(ends: Limits) -> int:
     width = ends.upper - ends.lower
     return min(6, max(3, math.ceil(-math.log10(width)) + 1)) if 0 < width < 1 else 4 if width == 0 else 3
 
@@ -109,7 +108,7 @@ def _points(share: float, away: Callable[[float], int] = round) -> str:
     return f"{away(round(1000 * share, 6)) / 10 + 0.0:+.1f}"
 
 
-def _points_between(ends: Ends | None) -> str:
+def _points_between(ends: Limits | None) -> str:
     if ends is None:
         return "none"
     return f"[{_points(ends.lower, math.floor)}, {_points(ends.upper, math.ceil)}] points"
@@ -192,7 +191,7 @@ def _counts(group: GroupComparison) -> list[str]:
 
 
 def _row(name: str, found: Difference) -> tuple[str, ...]:
-    return name, f"{found.base:.4f}", f"{found.new:.4f}", difference(found.value, found.these), interval(found.population)
+    return name, f"{found.base:.4f}", f"{found.new:.4f}", difference(found.value, found.measured), interval(found.population)
 
 
 def _class(one: ClassChange, names: Names | None) -> tuple[str, ...]:
@@ -203,6 +202,6 @@ def _sample(one: SampleChange, names: Names | None) -> tuple[str, ...]:
     before, now = (class_name(index, names, _LONGEST_NAME) for index in (one.base_predicted, one.predicted))
     predicted = now if before == now else f"{before} -> {now}"
     flag = f"{one.flagged}, {'no interval' if one.sure == 'no interval' else one.sure}" if one.flagged else "worse"
-    ends = None if one.lower is None or one.upper is None else Ends(one.lower, one.upper, "")
+    ends = None if one.lower is None or one.upper is None else Limits(one.lower, one.upper, "")
     label = class_name(one.label, names, _LONGEST_NAME)
     return shortened(one.id, _LONGEST_ID), label, predicted, flag, f"{one.base:.4f}", f"{one.new:.4f}", difference(one.difference, ends)

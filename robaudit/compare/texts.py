@@ -11,10 +11,10 @@ from rich.text import Text
 
 from robaudit.compare.result import Comparison, Difference
 from robaudit.compare.sections import Section
+from robaudit.gates.decide import Decision, Verdict
 from robaudit.gates.formats.document import decisions_document
 from robaudit.gates.formats.github import markdown
 from robaudit.gates.formats.subject import Subject
-from robaudit.gates.result import Decision, Verdict
 from robaudit.reports.csv_text import table_csv
 from robaudit.reports.tables import base_table, plain
 
@@ -77,8 +77,8 @@ def _lines(comparison: Comparison) -> Iterator[list[object]]:
 
 
 def _fields(found: Difference) -> list[object]:
-    these, population = found.these, found.population
-    ends = [None, None, "none"] if these is None else list(these)
+    measured, population = found.measured, found.population
+    ends = [None, None, "none"] if measured is None else list(measured)
     return [found.base, found.new, found.value, *ends, *([None, None] if population is None else population[:2])]
 
 

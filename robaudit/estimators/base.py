@@ -93,6 +93,12 @@ class Estimator(BaseModel, ABC):
         None, min_length=1, pattern=r"^[\w.-]+$", description="name in the results; needed to run one estimator twice"
     )
 
+    @property
+    def fixed_samples(self) -> int | None:
+        """Independent noisy copies of each image, of an estimator that draws as many as its option ``samples`` says, whatever they
+        show; such a run can be taken up with more of them (``--until-decided``). None for all others."""
+        return None
+
     @abstractmethod
     def passes(self, classes: int) -> tuple[int, int]:
         """(forwards, backwards) one image costs at one noise level, the clean pass included; for planning and progress."""

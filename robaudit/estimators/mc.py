@@ -104,6 +104,11 @@ class MonteCarlo(Estimator):
         return [self._fixed(*values) for values in zip(counts, predicted, lower.tolist(), upper.tolist(), texts, strict=True)]
 
     @property
+    def fixed_samples(self) -> int | None:
+        """``samples``, without a tolerance and a decision."""
+        return self.samples if self._rule is None else None
+
+    @property
     def _rule(self) -> Rule | None:
         if self.tolerance is None and self.decide is None:
             return None

@@ -10,7 +10,7 @@ import numpy as np
 
 from robaudit.html.tally import GroupTally
 from robaudit.numerics.intervals import mean_interval
-from robaudit.summary.groups import QuantityLike
+from robaudit.stats.groups import QuantityLike
 from robaudit.validation.comparison import spearman
 
 _MOST = 4  # estimators of which every pair is compared; of more, each with the first

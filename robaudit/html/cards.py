@@ -12,7 +12,7 @@ from robaudit.html.content import Content, is_beyond
 from robaudit.html.tables import Bar, bar_of
 from robaudit.html.thumbnails import Thumbnail, thumbnail
 from robaudit.reports.names import class_name
-from robaudit.summary.flags_result import Flag, Flagged
+from robaudit.stats.flags import Flag, Flagged
 from robaudit.text import clipped, printable
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Card:
         classes: indices of label and prediction.
         value, interval: in words.
         bar: on the scale of the quantity.
-        certainty, words: as in :class:`robaudit.summary.flags.Flag`, and what the card says.
+        certainty, words: as in :class:`robaudit.stats.flags.Flag`, and what the card says.
         clean, noisy: images; None without.
     """
 

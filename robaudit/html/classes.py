@@ -8,7 +8,7 @@ from robaudit.html.content import Content
 from robaudit.html.figures import count
 from robaudit.html.tables import Table, class_table
 from robaudit.reports.tables import APPROXIMATE
-from robaudit.summary.bias_result import ClassBias
+from robaudit.stats.classes import ClassBias
 
 _ALL, _WORST, _BEST = 30, 20, 5
 WORDS = {"real": "a real difference", "noise": "chance may explain it", "untested": "not tested"}

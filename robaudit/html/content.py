@@ -13,12 +13,10 @@ from robaudit.html.tally import GroupTally, Tally
 from robaudit.reports import numbers
 from robaudit.rows import Row
 from robaudit.runs import Run
-from robaudit.summary.bias import class_bias
-from robaudit.summary.bias_result import ClassBias
-from robaudit.summary.flags import flag, usual_threshold
-from robaudit.summary.flags_result import Flag, Flagged
-from robaudit.summary.groups import QuantityLike, quantity_of
-from robaudit.summary.overall import GroupSummary, Overview
+from robaudit.stats.classes import ClassBias, class_bias
+from robaudit.stats.flags import Flag, Flagged, flag, usual_threshold
+from robaudit.stats.groups import QuantityLike, quantity_of
+from robaudit.stats.summary import GroupSummary, Overview
 
 Key = tuple[str, float]
 _FEW = 6  # the least robust samples that are shown though none of them is flagged
@@ -56,7 +54,7 @@ class Content:
         examples: ids of samples whose noisy copies show what noise looks like.
         whole: whether no estimator or noise level was left out.
         edges: of the same, how many flagged samples have an interval that straddles the threshold, and how many have none.
-        decisions: of the run's gates, as documents: see :func:`robaudit.gates.standing.standing`.
+        decisions: of the run's gates, as documents: see :func:`robaudit.gates.sources.decisions_of`.
     """
 
     run: Run

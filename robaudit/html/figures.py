@@ -7,9 +7,8 @@ import re
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 
 from robaudit.reports import numbers
-from robaudit.summary.accuracy import NoisyAccuracy
-from robaudit.summary.estimates import Mean, Quantile, Share
-from robaudit.summary.groups import QuantityLike
+from robaudit.stats.groups import QuantityLike
+from robaudit.stats.summary import Mean, NoisyAccuracy, Quantile, Share
 
 NONE = "–"
 _NUMBER = re.compile(r"(~)?(>=|<=|>|<)? ?(-?[\d.]+)")

@@ -12,7 +12,7 @@ from robaudit.html.content import Content, is_beyond
 from robaudit.html.tables import COVER, Cell, Table, accuracy_table, agreement_table, cost_table, robustness_tables
 from robaudit.html.verdict import certainties, flag_rule, sentence
 from robaudit.reports.names import class_name
-from robaudit.summary.flags_result import Flagged
+from robaudit.stats.flags import Flagged
 from robaudit.text import clipped, printable
 
 MOST = 60_000

@@ -11,9 +11,9 @@ from robaudit.html.content import Content
 from robaudit.reports import numbers
 from robaudit.reports.bias_table import label_of
 from robaudit.reports.tables import APPROXIMATE, MEANINGS
-from robaudit.summary.bias_result import ClassBias, ClassStats
-from robaudit.summary.groups import QuantityLike
-from robaudit.summary.overall import GroupSummary
+from robaudit.stats.classes import ClassBias, ClassStats
+from robaudit.stats.groups import QuantityLike
+from robaudit.stats.summary import GroupSummary
 
 KIND, THESE = "95% for images of this kind", "95% for these images"
 COVER = (

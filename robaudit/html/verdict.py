@@ -11,10 +11,9 @@ from robaudit.html.content import Content
 from robaudit.quantities import LOG10_P_FAIL
 from robaudit.reports import numbers
 from robaudit.reports.bias_table import label_of
-from robaudit.summary.bias_result import ClassBias, ClassStats
-from robaudit.summary.estimates import Mean
-from robaudit.summary.flags_result import Flagged
-from robaudit.summary.overall import GroupSummary
+from robaudit.stats.classes import ClassBias, ClassStats
+from robaudit.stats.flags import Flagged
+from robaudit.stats.summary import GroupSummary, Mean
 
 _MOST = 4  # noise levels in a tile
 _KIND = "95% interval for images of this kind"

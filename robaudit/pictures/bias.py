@@ -12,7 +12,7 @@ from robaudit.pictures.style import CARD, FAINT, GRID, HIGHER, INK, LOWER, few_t
 from robaudit.reports.bias_table import label_of
 from robaudit.reports.numbers import with_interval
 from robaudit.spec import sigma_text
-from robaudit.summary.bias_result import ClassStats
+from robaudit.stats.classes import ClassStats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

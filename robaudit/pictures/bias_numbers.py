@@ -7,11 +7,9 @@ from dataclasses import dataclass
 
 from robaudit.pictures.groups import one_of
 from robaudit.runs import Run
-from robaudit.summary.bias import class_bias
-from robaudit.summary.bias_result import ClassBias, ClassStats
-from robaudit.summary.columns import Columns
-from robaudit.summary.estimates import Mean, mean_of
-from robaudit.summary.groups import QuantityLike, quantity_of
+from robaudit.stats.classes import ClassBias, ClassStats, class_bias
+from robaudit.stats.groups import QuantityLike, quantity_of
+from robaudit.stats.summary import Columns, Mean, mean_of
 
 ALL, WORST, BEST = 25, 20, 5
 

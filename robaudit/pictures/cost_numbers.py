@@ -11,7 +11,7 @@ import numpy as np
 
 from robaudit.errors import NothingLeftError
 from robaudit.runs import Run
-from robaudit.summary.groups import GroupKey
+from robaudit.stats.groups import GroupKey
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,8 @@ import numpy as np
 
 from robaudit.pictures.groups import columns_of
 from robaudit.runs import Run
-from robaudit.summary.columns import Columns
-from robaudit.summary.estimates import Mean, Share, mean_of, share
-from robaudit.summary.groups import GroupKey, QuantityLike, quantity_of
+from robaudit.stats.groups import GroupKey, QuantityLike, quantity_of
+from robaudit.stats.summary import Columns, Mean, Share, mean_of, share
 
 MOST_POINTS = 400
 _BOX = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -68,7 +67,7 @@ def distributions(
         RunError: the run has no such estimator or sigma.
         NothingLeftError: there is no finite value.
     """
-    from robaudit.summary.flags import usual_threshold
+    from robaudit.stats.flags import usual_threshold
 
     found: dict[tuple[str, str], list[tuple[GroupKey, Columns]]] = {}
     for key, columns in columns_of(run, estimators, sigmas).items():

@@ -12,7 +12,7 @@ from robaudit.pictures.style import FAINT, LOWER
 from robaudit.reports.names import class_name
 from robaudit.reports.numbers import with_interval
 from robaudit.spec import sigma_text
-from robaudit.summary.flags_result import Flag
+from robaudit.stats.flags import Flag
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from robaudit.pictures.groups import one_of
 from robaudit.runs import Run
-from robaudit.summary.flags import flag, usual_threshold
-from robaudit.summary.flags_result import Flag, Flagged
-from robaudit.summary.groups import QuantityLike, quantity_of
+from robaudit.stats.flags import Flag, Flagged, flag, usual_threshold
+from robaudit.stats.groups import QuantityLike, quantity_of
 
 Pixels = NDArray[np.uint8]
 _LARGEST, _SMALLEST = 256, 128  # pixels of a side as they go into a file

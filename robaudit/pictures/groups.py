@@ -9,8 +9,8 @@ from robaudit.errors import NothingLeftError
 from robaudit.quantities import P_ROBUST, IntervalKind
 from robaudit.rows import Row
 from robaudit.runs import Run
-from robaudit.summary.columns import Columns
-from robaudit.summary.groups import GroupKey
+from robaudit.stats.groups import GroupKey
+from robaudit.stats.summary import Columns
 
 _EXACT = (IntervalKind.CLOPPER_PEARSON, IntervalKind.CONFIDENCE_SEQUENCE)
 

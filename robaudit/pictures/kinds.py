@@ -88,7 +88,7 @@ def kinds_for(run: Run) -> tuple[str, ...]:
     whether the data set is still where it was shows when it is drawn.
     """
     from robaudit.pictures.agreement_numbers import comparable
-    from robaudit.summary.groups import GroupKey
+    from robaudit.stats.groups import GroupKey
 
     groups: dict[GroupKey, Counter[int]] = {}
     labelled = bool(run.info["data"]["labelled"])

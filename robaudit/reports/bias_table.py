@@ -13,9 +13,9 @@ from robaudit.reports import numbers
 from robaudit.reports.csv_text import table_csv
 from robaudit.reports.names import class_name
 from robaudit.reports.tables import APPROXIMATE, Responsive, base_table, heading, legend, plain
-from robaudit.summary.bias_result import ClassBias, ClassStats
-from robaudit.summary.estimates import Mean, Quantile, Share
-from robaudit.summary.groups import QuantityLike, quantity_of
+from robaudit.stats.classes import ClassBias, ClassStats
+from robaudit.stats.groups import QuantityLike, quantity_of
+from robaudit.stats.summary import Mean, Quantile, Share
 
 NAME_WIDTHS = {True: 14, False: 24}
 VERDICT_STYLE = {"real": "bold yellow", "noise": "bold", "untested": "bold"}
@@ -25,7 +25,7 @@ def bias_table(bias: ClassBias, quantity: QuantityLike | None = None) -> Respons
     """A line per class, least robust first, then the gap and the verdict in words.
 
     Args:
-        bias: from :func:`robaudit.summary.bias.class_bias`.
+        bias: from :func:`robaudit.stats.classes.class_bias`.
         quantity: what the values are; ours are known without it.
     """
     known = quantity or quantity_of(bias.key.quantity, None)

@@ -13,8 +13,8 @@ from robaudit.reports import numbers
 from robaudit.reports.csv_text import table_csv
 from robaudit.reports.names import Names, class_name, shortened
 from robaudit.reports.tables import Responsive, base_table, heading, legend, plain
-from robaudit.summary.flags_result import Flag, Flagged
-from robaudit.summary.groups import QuantityLike, quantity_of
+from robaudit.stats.flags import Flag, Flagged
+from robaudit.stats.groups import QuantityLike, quantity_of
 from robaudit.text import printable
 
 ID_WIDTHS = {True: 16, False: 30}
@@ -27,7 +27,7 @@ def flags_table(
     """How many are flagged, then the list, worst first, then the most robust ones where asked.
 
     Args:
-        flagged: from :func:`robaudit.summary.flags.flag`.
+        flagged: from :func:`robaudit.stats.flags.flag`.
         class_names: by class index.
         quantity: what the values are; ours are known without it.
         limit: lines a list prints at most (the rest is counted); None prints all.

@@ -19,8 +19,8 @@ from robaudit.kept import check_kept
 from robaudit.quantities import Interval
 from robaudit.reports.pieces import pieces
 from robaudit.rows import COLUMNS, LARGEST, Row
-from robaudit.summary.groups import json_values
-from robaudit.summary.overall import GroupSummary
+from robaudit.stats.groups import json_values
+from robaudit.stats.summary import GroupSummary
 from robaudit.text import clipped
 
 SCHEMA_VERSION = 1

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import P_ROBUST
 from robaudit.rows import Row
-from robaudit.summary.groups import QuantityLike
+from robaudit.stats.groups import QuantityLike
 from robaudit.validation.reference import Truth
 
 

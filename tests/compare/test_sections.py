@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from robaudit.compare.paired import Ends
+from robaudit.compare.result import Limits
 from robaudit.compare.sections import difference, interval
 
 
@@ -23,7 +23,7 @@ from robaudit.compare.sections import difference, interval
     ],
 )
 def test_ends(ends: tuple[float, float], text: str) -> None:
-    assert interval(Ends(*ends, "")) == text
+    assert interval(Limits(*ends, "")) == text
 
 
 def test_without_an_interval() -> None:
@@ -34,7 +34,7 @@ def test_without_an_interval() -> None:
 @given(st.floats(-1, 1), st.floats(-1, 1))
 def test_ends_round_outwards_and_keep_their_side(a: float, b: float) -> None:
     lower, upper = min(a, b), max(a, b)
-    low, high = (float(text) for text in interval(Ends(lower, upper, "")).strip("[]").split(", "))
+    low, high = (float(text) for text in interval(Limits(lower, upper, "")).strip("[]").split(", "))
     slack = 1e-6 * 10**-3 + abs(lower) * 0.06 * (abs(lower) < 1e-9) + abs(upper) * 0.06 * (abs(upper) < 1e-9)
     assert low <= lower + slack
     assert high >= upper - slack

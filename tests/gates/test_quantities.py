@@ -9,15 +9,13 @@ import numpy as np
 import pytest
 from scipy.special import bdtr, betaincinv, ndtri
 
-from robaudit.gates.decide import decide
+from robaudit.gates.decide import Decision, decide
 from robaudit.gates.evidence import gather
-from robaudit.gates.images import Images
-from robaudit.gates.misses import Side, misses
-from robaudit.gates.result import Decision
 from robaudit.numerics.intervals import mean_interval
 from robaudit.quantities import Interval
 from robaudit.rows import Row
 from robaudit.runs import Run
+from robaudit.stats.intervals import MeasuredImages, OneSidedEnds, miss_quantile
 from tests.gates.tools import gate, row, run_of, votes
 
 KEPT = [100, 90, 80, 60, 30, 100, 95, 85, 70, 10]
@@ -35,7 +33,7 @@ def one(run: Run, text: str, **options: Any) -> Decision:
     return found
 
 
-def images_of(run: Run) -> Images:
+def images_of(run: Run) -> MeasuredImages:
     (found,) = gather(run, [gate("mean >= 0")]).values()
     return found.images(found.scale(run.quantities))
 
@@ -285,11 +283,11 @@ def test_the_share_of_a_population_is_corrected_for_images_that_look_like_it() -
 def test_images_without_a_value_may_miss_as_near_ones_do() -> None:
     """They are among the images up to a rank: with them, the bound of the rank is no better than without."""
     known = votes([500] * 4 + [990] * 16, 1000)
-    side = Side.lower(images_of(run_of([*known, *(row(100 + i, math.nan) for i in range(20))])), 0.025)
+    side = OneSidedEnds.lower(images_of(run_of([*known, *(row(100 + i, math.nan) for i in range(20))])), 0.025)
     bounds = side._bounds(0.025)
     assert bounds is not None
     assert side.unknown == 20
     near, chance = side._reaching(bounds, float(side.ends[24]), 991.0)
     assert near == 16
-    assert side._misses_from(24, 40, bounds, 0.02) == misses(40, (36 * side.tail + chance) / 40, 0.02)
-    assert side._misses_from(24, 40, bounds, 0.02) > misses(40, (16 * side.tail + chance) / 40, 0.02)
+    assert side._misses_from(24, 40, bounds, 0.02) == miss_quantile(40, (36 * side.tail + chance) / 40, 0.02)
+    assert side._misses_from(24, 40, bounds, 0.02) > miss_quantile(40, (16 * side.tail + chance) / 40, 0.02)

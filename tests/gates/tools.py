@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from robaudit.gates.grammar import Gate, parse_gate
-from robaudit.gates.quantities import QUANTITIES
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import CONFIDENCE, LOG10_P_FAIL, P_ROBUST, Interval
 from robaudit.rows import Row
 from robaudit.runs import Run
+from robaudit.spec_gates import QUANTITIES, Gate, parse_gate
 
 
 def row(index: int, value: float, lower: float | None = None, upper: float | None = None, **others: Any) -> Row:

@@ -18,8 +18,7 @@ from PIL import Image
 from robaudit.html import figures
 from robaudit.html.thumbnails import thumbnail
 from robaudit.quantities import LOG10_P_FAIL, P_ROBUST
-from robaudit.summary.accuracy import NoisyAccuracy
-from robaudit.summary.estimates import Mean
+from robaudit.stats.summary import Mean, NoisyAccuracy
 
 shares = st.floats(0, 1)
 

@@ -21,8 +21,8 @@ from robaudit.html.verdict import certainties, tiles
 from robaudit.quantities import NO_INTERVAL, Interval
 from robaudit.rows import Row
 from robaudit.runs import Run
-from robaudit.summary.bias import class_bias
-from robaudit.summary.overall import GroupSummary
+from robaudit.stats.classes import class_bias
+from robaudit.stats.summary import GroupSummary
 from tests.html.tools import Page, hand_made, rows
 
 KIND, THESE = "95% for images of this kind", "95% for these images"

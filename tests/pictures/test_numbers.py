@@ -16,9 +16,9 @@ from robaudit.pictures.flagged_numbers import sized, worst_of
 from robaudit.pictures.groups import one_of
 from robaudit.pictures.kinds import KINDS, kinds_for
 from robaudit.quantities import CONFIDENCE, LOG10_P_FAIL, Interval
-from robaudit.summary.bias import class_bias
-from robaudit.summary.flags import flag
-from robaudit.summary.overall import summarise
+from robaudit.stats.classes import class_bias
+from robaudit.stats.flags import flag
+from robaudit.stats.summary import summarise
 from robaudit.validation.comparison import spearman
 from tests.pictures.made import row, run, usual
 

@@ -15,9 +15,9 @@ from robaudit.reports.bias_table import bias_table
 from robaudit.reports.json_text import document_json
 from robaudit.reports.tables import overall_tables
 from robaudit.rows import Row
-from robaudit.summary.bias import class_bias
-from robaudit.summary.flags import flag
-from robaudit.summary.overall import summarise
+from robaudit.stats.classes import class_bias
+from robaudit.stats.flags import flag
+from robaudit.stats.summary import summarise
 
 
 def row(name: str, value: float, lower: float | None, upper: float, label: int = 0) -> Row:

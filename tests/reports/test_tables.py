@@ -17,9 +17,9 @@ from robaudit.reports.bias_table import bias_csv, bias_table
 from robaudit.reports.flags_table import flags_csv, flags_table
 from robaudit.reports.tables import overall_tables
 from robaudit.rows import Row
-from robaudit.summary.bias import class_bias
-from robaudit.summary.flags import flag
-from robaudit.summary.overall import summarise
+from robaudit.stats.classes import class_bias
+from robaudit.stats.flags import flag
+from robaudit.stats.summary import summarise
 
 NAMES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
 ROW = Row("a", 0, 0, True, "gaussian", 0.05, "mc", "p_robust", 0.8, 0.7, 0.9, 0.05, 1, 11, 0, "", Interval.parse("clopper-pearson"))

@@ -16,8 +16,8 @@ from robaudit.estimators.mc import Rule, sample
 from robaudit.numerics.intervals import clopper_pearson, mean_interval
 from robaudit.quantities import LOG10_P_FAIL, NO_INTERVAL, Interval, Quantity
 from robaudit.rows import Row
-from robaudit.summary.groups import one_group
-from robaudit.summary.overall import summarise
+from robaudit.stats.groups import one_group
+from robaudit.stats.summary import summarise
 
 ROW = Row("a", 0, 0, True, "gaussian", 0.1, "mc", "p_robust", 0.8, 0.4, 0.97, 0.13, 1, 11, 0, "", Interval.parse("clopper-pearson"), (8, 2))
 

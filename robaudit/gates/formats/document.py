@@ -6,8 +6,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from robaudit.gates.decide import EXIT_CODES, Decision, Verdict, overall
 from robaudit.gates.formats.subject import Subject
-from robaudit.gates.result import EXIT_CODES, Decision, Verdict, overall
 
 SCHEMA_VERSION = 1
 

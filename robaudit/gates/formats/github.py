@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from robaudit.gates.decide import Decision, Verdict, overall
 from robaudit.gates.formats.subject import Subject, counted
 from robaudit.gates.formats.words import class_words, covered, found, found_of_class, sentence
-from robaudit.gates.result import Decision, Verdict, overall
 from robaudit.text import clipped, printable
 
 MOST = 10

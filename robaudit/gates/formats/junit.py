@@ -14,9 +14,10 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 from xml.etree import ElementTree
 
+from robaudit.gates.decide import Decision, Verdict, judge
 from robaudit.gates.formats.subject import Subject
 from robaudit.gates.formats.words import class_words, found_of_class, sentence
-from robaudit.gates.result import ClassPart, Decision, Verdict, judge
+from robaudit.gates.measure import ClassPart
 
 _NO_XML = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufdcf\ufdf0-\ufffd\U00010000-\U0010ffff]")
 _WORST_FIRST = {"pass": 0, "inconclusive": 1, "fail": 2}

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from robaudit.gates.result import Decision, Verdict
+from robaudit.gates.decide import Decision, Verdict
 
 
 @dataclass(frozen=True, slots=True)

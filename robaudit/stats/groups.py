@@ -1,11 +1,11 @@
-"""Which rows may share a mean, and which of them carry a usable value?"""
+"""Rows that may share a mean, and those of them with a usable value."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol, cast
 
 from robaudit.errors import NothingLeftError, RunError, did_you_mean
 from robaudit.quantities import CONFIDENCE, LOG10_P_FAIL, P_ROBUST
@@ -116,5 +116,19 @@ def json_number(value: float | None) -> float | None:
 
 
 def json_values(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The mapping with every float passed through :func:`json_number`."""
-    return {key: json_number(value) if isinstance(value, float) else value for key, value in values.items()}
+    """The mapping, and those in it, with every float passed through :func:`json_number`."""
+
+    def plain(value: Any) -> Any:
+        return json_number(value) if isinstance(value, float) else json_values(value) if isinstance(value, dict) else value
+
+    return {key: plain(value) for key, value in values.items()}
+
+
+class Document:
+    """A dataclass of numbers and words that is written as a JSON object."""
+
+    __slots__ = ()
+
+    def document(self) -> dict[str, Any]:
+        """The fields as JSON values; a number that is not finite is null."""
+        return json_values(asdict(cast("Any", self)))

@@ -1,4 +1,4 @@
-"""How is a gate written: quantity[(name=value, ...)] >=|<= number?"""
+"""The grammar of a gate: quantity[(name=value, ...)] >=|<= number."""
 
 from __future__ import annotations
 
@@ -12,6 +12,18 @@ from robaudit.errors import SpecError, did_you_mean
 from robaudit.spec_fields import as_number
 
 Relation = Literal[">=", "<="]
+QUANTITIES: Mapping[str, frozenset[str]] = {
+    "mean": frozenset(),
+    "median": frozenset(),
+    "p05": frozenset(),
+    "worst_class": frozenset(),
+    "class_gap": frozenset(),
+    "share_below": frozenset({"t"}),
+    "accuracy": frozenset(),
+    "noisy_accuracy": frozenset(),
+}
+"""The quantities of `robaudit gate`, each with the arguments that it needs besides estimator and sigma."""
+
 _GATE = re.compile(r"\s*(?P<quantity>\w+)\s*(?:\((?P<arguments>[^()]*)\))?\s*(?P<relation>[<>=!~]+)\s*(?P<number>.*?)\s*", re.DOTALL)
 _LONGEST = 300
 
@@ -52,11 +64,11 @@ def parse_gate(text: str, quantities: Mapping[str, frozenset[str]], where: str) 
 
     Args:
         text: as the user wrote it.
-        quantities: the known ones, each with the arguments that it takes besides estimator and sigma, all of them necessary.
-        where: where it stands, for messages (``--gate``, ``spec.yaml, gates``, ``pyproject.toml``).
+        quantities: the known ones, each with the arguments that it takes besides estimator and sigma, all of them required.
+        where: where it was found, for messages (``--gate``, ``spec.yaml, gates``, ``pyproject.toml``).
 
     Raises:
-        SpecError: it is no gate, or names an unknown quantity or argument.
+        SpecError: it is not a gate, or names an unknown quantity or argument.
     """
     where = f"{where} {text!r}"
     example = f"for example {_example(quantities)!r}"
@@ -91,20 +103,20 @@ def _example(quantities: Mapping[str, frozenset[str]]) -> str:
     return f"{quantity}(estimator=mc, sigma=0.05{named}) >= 0.9"
 
 
-def _arguments(text: str, quantity: str, own: frozenset[str], where: str) -> dict[str, str]:
+def _arguments(text: str, quantity: str, further: frozenset[str], where: str) -> dict[str, str]:
     """name=value, ..., each name once and known."""
-    found: dict[str, str] = {}
-    known = ("estimator", "sigma", *sorted(own))
+    arguments: dict[str, str] = {}
+    known = ("estimator", "sigma", *sorted(further))
     for piece in text.split(",") if text.strip() else ():
         name, equals, value = (part.strip() for part in piece.partition("="))
         if not equals or not name or not value:
             raise SpecError(where, f"{piece.strip()!r} is not of the form name=value", "for example sigma=0.05")
         if name not in known:
             raise SpecError(where, f"{quantity} has no argument {name!r}", did_you_mean(name, known))
-        if name in found:
-            raise SpecError(where, f"{name} stands twice", "name it once")
-        found[name] = value.strip("'\"")
-    return found
+        if name in arguments:
+            raise SpecError(where, f"{name} appears twice", "name it once")
+        arguments[name] = value.strip("'\"")
+    return arguments
 
 
 def _number(text: str, what: str, where: str) -> float:
@@ -113,5 +125,5 @@ def _number(text: str, what: str, where: str) -> float:
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
-        raise SpecError(where, f"{what} is {text!r}, no number", "write a number such as 0.9 or 8/255")
+        raise SpecError(where, f"{what} is {text!r}, not a number", "write a number such as 0.9 or 8/255")
     return number

@@ -1,23 +1,102 @@
-"""Which samples are not robust, and how surely?"""
+"""Samples that are not robust, and how certain that is."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
 from robaudit.errors import NothingLeftError, RobauditError
 from robaudit.quantities import LOG10_P_FAIL
 from robaudit.rows import Row
-from robaudit.summary.flags_result import Certainty, Flag, Flagged
-from robaudit.summary.groups import QuantityLike, one_group, quantity_of, with_values
+from robaudit.stats.groups import Document, GroupKey, QuantityLike, one_group, quantity_of, with_values
 
-__all__ = ["Certainty", "Flag", "Flagged", "flag"]
+Certainty = Literal["surely", "likely", "maybe", "no", "no interval"]
+
+
+@dataclass(frozen=True, slots=True)
+class Flag(Document):
+    """One sample.
+
+    Attributes:
+        certainty: whether it is beyond the threshold: "surely" (its whole interval is), "likely" (the same of an
+            interval that covers sampling only, not the estimator's bias), "maybe" (the interval straddles the
+            threshold), "no" (its whole interval is on the robust side), "no interval" (none is claimed, so nothing is sure).
+    """
+
+    id: str
+    label: int | None
+    predicted: int
+    value: float
+    lower: float | None
+    upper: float | None
+    flips_to: int | None
+    certainty: Certainty
+
+
+@dataclass(frozen=True, slots=True)
+class Flagged:
+    """The non-robust samples of one estimator at one noise level.
+
+    Attributes:
+        key, unit, higher_is_better: what was measured.
+        threshold: a sample is non-robust when its value is below it (above it, where lower is better).
+        samples: the non-robust ones, or the ``bottom`` least robust; worst first (by class first with ``per_class``).
+        robust: the ``top`` most robust, best first (by class first with ``per_class``).
+        total: samples considered, after the filter.
+        filtered: samples that ``only`` took out.
+        not_finite: samples without a finite value, which are never ranked.
+        beyond: how many of ``total`` have a value beyond the threshold, listed or not.
+        surely: how many of those beyond their whole interval.
+        likely: the same, where the intervals cover sampling only.
+        maybe: how many of ``total`` have an interval that straddles the threshold, whichever side the value is on.
+        with_interval: how many of ``total`` have an interval.
+    """
+
+    key: GroupKey
+    unit: str
+    higher_is_better: bool
+    threshold: float
+    bottom: int | None
+    top: int | None
+    per_class: bool
+    by: Literal["label", "predicted"]
+    only: Literal["correct", "wrong"] | None
+    samples: tuple[Flag, ...]
+    robust: tuple[Flag, ...]
+    total: int
+    filtered: int
+    not_finite: int
+    beyond: int
+    surely: int
+    likely: int
+    maybe: int
+    with_interval: int
+
+    def document(self) -> dict[str, Any]:
+        """The report as JSON values."""
+        plain = {name: getattr(self, name) for name in self.__slots__ if name not in {"key", "samples", "robust"}}
+        listed = {"samples": [one.document() for one in self.samples], "robust": [one.document() for one in self.robust]}
+        return {**asdict(self.key), **plain, **listed}
 
 
 def usual_threshold(quantity: QuantityLike) -> float:
     """Where more than half of the noisy copies flip: .5, or log10 of it for the failure probability."""
     return math.log10(0.5) if quantity.name == LOG10_P_FAIL.name else 0.5
+
+
+def check_threshold(below: float, quantity: QuantityLike, where: str, of: str) -> None:
+    """Refuse a threshold of flagged samples that lies outside the quantity's range.
+
+    Raises:
+        RobauditError: it does, or is not a number.
+    """
+    if not math.isfinite(below):
+        raise RobauditError(where, f"{below} is not a number to compare with", "for example 0.5")
+    if not quantity.low <= below <= quantity.high:
+        what = f"{below:.15g} is outside the range of {of}, {quantity.low:g} to {quantity.high:g}"
+        raise RobauditError(where, what, "give a threshold in that range, or choose results with --estimator")
 
 
 def flag(
@@ -35,7 +114,7 @@ def flag(
 
     Without ``bottom``: every sample beyond ``below``. With ``bottom=N``: the N least robust, beyond it or not. ``top=N`` adds a
     second list, the N most robust. With ``per_class`` the lists are made class by class (N each) and put in order of class.
-    Where lower is better, all comparisons turn round: beyond means above ``below``.
+    Where lower is better, all comparisons are reversed: beyond means above ``below``.
 
     Args:
         rows: of one (estimator, sigma).
@@ -48,7 +127,7 @@ def flag(
 
     Raises:
         NothingLeftError: the filter left no sample. (No sample beyond the threshold is a fine result.)
-        RobauditError: a threshold that is no number, or a count below 1.
+        RobauditError: a threshold that is not a number, or a count below 1.
         ValueError: rows of several groups.
     """
     key = one_group(rows, "flag-samples")
