@@ -6,10 +6,8 @@ import torch
 from torch import Tensor
 
 from robaudit.numerics.bivariate import bivariate_cdf
-from robaudit.numerics.complement import orthant_complement
 from robaudit.numerics.normal import normal_cdf
 from robaudit.numerics.orthant import Settings, orthant
-from robaudit.numerics.plackett import correlation_gradient, limit_gradient
 
 _ROUNDING = 1e-4  # a correlation may leave [-1, 1], and the diagonal 1, by this much (float32 products)
 
@@ -23,7 +21,6 @@ def mvn_cdf(
     tolerance: float = 1e-3,
     truncation: float = 1e-5,
     keep: int | None = None,
-    complement: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """Phi_R(z) = P[Z_1 <= z_1, ..., Z_k <= z_k] for Z ~ N(0, R), one problem a row.
 
@@ -36,12 +33,6 @@ def mvn_cdf(
     except for ties, p below about 1e-14 and tolerances below 1e-4. All rows see the same random points, so the errors of
     different rows are *not* independent. On the CPU a row has the same bits whatever the others are, and however many.
 
-    Differentiable (once) with respect to `upper` and `correlation`, by Plackett's identities:
-
-        dp/dz_i = phi(z_i) Phi_{k-1}(rest | Z_i = z_i),    dp/drho_ij = phi_2(z_i, z_j; rho_ij) Phi_{k-2}(rest | both),
-
-    the latter shared equally between the entries (i, j) and (j, i). It costs k, and k (k - 1) / 2, further problems a row.
-
     Args:
         upper: limits z, (B, k), floating point, in standard deviations; +-inf allowed.
         correlation: R, (B, k, k), positive semi-definite with unit diagonal (not checked for definiteness).
@@ -50,7 +41,6 @@ def mvn_cdf(
         tolerance: wanted error; a row also aims at 2 % of its value when that is less.
         truncation: relative to p, the mass sum Phi(-z_i) that may be left out and bounded.
         keep: most variables a row keeps, those with the smallest limits; None keeps all that matter.
-        complement: return 1 - p instead, accurate relative to 1 - p however small it is.
 
     Returns:
         value (B,) in [0, 1] and error (B,), float64 on the device of `upper`. The error is three standard errors (for
@@ -63,56 +53,23 @@ def mvn_cdf(
     Source:
         Genz (1992), J. Comput. Graph. Stat. 1; Genz and Bretz (2009), Computation of Multivariate Normal and t
         Probabilities; Gibson, Glasbey and Elston (1994); Botev (2017), JRSS B 79; Adler, Blanchet and Liu (2012), Ann.
-        Appl. Probab. 22; Plackett (1954), Biometrika 41.
+        Appl. Probab. 22.
     """
     _check(upper, correlation, points, tolerance, truncation, keep)
-    settings = Settings(points, seed, tolerance, truncation, keep)
-    value, error = _Orthant.apply(upper.double(), correlation.double(), settings, complement)
-    return value, error
-
-
-class _Orthant(torch.autograd.Function):
-    """The value with Plackett's derivatives; the error is not differentiated."""
-
-    @staticmethod
-    def forward(ctx, upper: Tensor, correlation: Tensor, settings: Settings, complement: bool) -> tuple[Tensor, Tensor]:  # type: ignore[no-untyped-def]
-        ctx.save_for_backward(upper, correlation)
-        ctx.settings, ctx.sign = settings, -1.0 if complement else 1.0
-        value, error = evaluate(upper, correlation, settings, complement)
-        ctx.mark_non_differentiable(error)
-        return value, error
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx, grad: Tensor, _error: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:  # type: ignore[no-untyped-def]
-        upper, correlation = ctx.saved_tensors
-
-        def probability(z: Tensor, r: Tensor) -> Tensor:
-            return evaluate(z, r, ctx.settings, False)[0]
-
-        scaled = ctx.sign * grad
-        by_limit = limit_gradient(upper, correlation, probability) * scaled[:, None] if ctx.needs_input_grad[0] else None
-        by_correlation = correlation_gradient(upper, correlation, probability) * scaled[:, None, None] if ctx.needs_input_grad[1] else None
-        return by_limit, by_correlation, None, None
-
-
-def evaluate(upper: Tensor, correlation: Tensor, settings: Settings, complement: bool) -> tuple[Tensor, Tensor]:
-    """`mvn_cdf` on checked float64 tensors, without derivatives."""
-    rows, k = upper.shape
-    zero = torch.zeros(rows, dtype=upper.dtype, device=upper.device)
+    z, r = upper.detach().double(), correlation.detach().double()
+    rows, k = z.shape
+    zero = torch.zeros(rows, dtype=z.dtype, device=z.device)
     if k == 0 or rows == 0:
-        return (zero if complement else zero + 1.0), zero
-    broken = upper.isnan().any(-1) | correlation.isnan().flatten(1).any(-1)
-    z = upper.masked_fill(broken.unsqueeze(-1), torch.inf).contiguous()
-    r = torch.where(broken[:, None, None], torch.eye(k, dtype=upper.dtype, device=upper.device), correlation).contiguous()
+        return zero + 1.0, zero
+    broken = z.isnan().any(-1) | r.isnan().flatten(1).any(-1)
+    z = z.masked_fill(broken.unsqueeze(-1), torch.inf).contiguous()
+    r = torch.where(broken[:, None, None], torch.eye(k, dtype=z.dtype, device=z.device), r).contiguous()
     if k == 1:
-        value, error = normal_cdf(-z[:, 0] if complement else z[:, 0]), zero
+        value, error = normal_cdf(z[:, 0]), zero
     elif k == 2:
-        a, b, rho = z[:, 0], z[:, 1], r[:, 0, 1]
-        beyond = normal_cdf(-a) + normal_cdf(-b) - bivariate_cdf(-a, -b, rho)
-        value, error = beyond if complement else bivariate_cdf(a, b, rho), zero
+        value, error = bivariate_cdf(z[:, 0], z[:, 1], r[:, 0, 1]), zero
     else:
-        value, error = (orthant_complement if complement else orthant)(z, r, settings)
+        value, error = orthant(z, r, Settings(points, seed, tolerance, truncation, keep))
     return value.masked_fill(broken, torch.nan), error.masked_fill(broken, torch.nan)
 
 

@@ -12,9 +12,9 @@ from robaudit.numerics.factor import OrderedFactor, arrange, joined, split_rare
 from robaudit.numerics.integration import WIDENED_THREE, integrate
 from robaudit.numerics.normal import normal_cdf
 from robaudit.numerics.ordering import Pivoting, pivot_by_restriction
-from robaudit.numerics.rowwise import product_of, total
+from robaudit.numerics.rowwise import product_of
 from robaudit.numerics.selection import competing, competitive, groups
-from robaudit.numerics.union import RARE_POINTS, union_and_error, union_failure
+from robaudit.numerics.union import union_failure
 
 SINGULAR = 1e-10  # conditional variance taken as zero
 _LOWEST = -37.0  # Phi below it is not a normal float64
@@ -105,5 +105,4 @@ def _integrate(parts: list[_Prepared], settings: Settings) -> tuple[Tensor, Tens
 def _rare_failure(z: Tensor, r: Tensor, pivoting: Pivoting, rare: Tensor, settings: Settings) -> Tensor:
     """Probability that only rare limits fail, and its standard error: (rows, 2)."""
     kind = torch.float32 if settings.tolerance >= _FINE else torch.float64
-    found = union_failure(z, r, pivoting, rare, start=0, stop=RARE_POINTS, seed=settings.seed + 1, kind=kind)
-    return torch.stack(union_and_error(found, RARE_POINTS, total(pivoting.failure * rare)), -1)
+    return torch.stack(union_failure(z, r, pivoting, rare, seed=settings.seed + 1, kind=kind), -1)
