@@ -48,11 +48,6 @@ class Schedule:
         """Levels until p_min, when each keeps a tenth."""
         return math.ceil(math.log10(1 / self.p_min)) + 1
 
-    @property
-    def most_calls(self) -> int:
-        """Points that a lane judges at most."""
-        return self.particles * (1 + self.moves * self.most_levels)
-
 
 @dataclass(slots=True)
 class Lane:
