@@ -10,14 +10,13 @@ import torch
 from torch import nn
 
 from robaudit.errors import ModelError
-from robaudit.models.base import LoadedNetwork, Source
+from robaudit.models.base import LoadedNetwork, Source, check_finite, state_sha256
 from robaudit.models.exported import load_exported
 from robaudit.models.guess import guess_format
 from robaudit.models.logits import LogitModel
 from robaudit.models.onnx_file import load_onnx
 from robaudit.models.python_callable import as_module, load_python
 from robaudit.models.safetensors_file import load_safetensors, load_state_dict_file
-from robaudit.models.state import check_finite, state_sha256
 from robaudit.models.torchscript import load_torchscript
 from robaudit.spec import ModelSpec
 

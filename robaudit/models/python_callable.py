@@ -13,8 +13,7 @@ import torch
 from torch import nn
 
 from robaudit.errors import ModelError
-from robaudit.models.base import LoadedNetwork, Source, file_sha256
-from robaudit.models.state import check_finite, state_sha256
+from robaudit.models.base import LoadedNetwork, Source, check_finite, file_sha256, state_sha256
 from robaudit.python_code import describe, user_function
 
 

@@ -9,9 +9,9 @@ import torch
 
 from robaudit.errors import ModelError
 from robaudit.models.archive import load_tensors
-from robaudit.models.base import LoadedNetwork, Source, file_sha256
+from robaudit.models.base import LoadedNetwork, Source, check_finite, file_sha256
 from robaudit.models.resolve import build_architecture
-from robaudit.models.state import check_finite, fit_state
+from robaudit.models.state import fit_state
 
 _NESTED = ("state_dict", "model_state_dict", "model")
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping
-from itertools import chain
 
 import torch
 from torch import nn
@@ -50,25 +48,6 @@ def _odd(tensor: torch.Tensor) -> str:
     if tensor.is_quantized:
         return f"quantised ({tensor.dtype})"
     return "complex" if tensor.is_complex() else ""
-
-
-def check_finite(network: nn.Module, where: str) -> None:
-    """Refuse NaN and infinite weights, by name."""
-    with torch.no_grad():
-        for name, tensor in chain(network.named_parameters(), network.named_buffers()):
-            if tensor.is_floating_point() and not torch.isfinite(tensor).all():
-                kind = "NaN" if torch.isnan(tensor).any() else "infinite values"
-                raise ModelError(where, f"the tensor {name} has {kind}", "train again, or take an earlier checkpoint")
-
-
-def state_sha256(network: nn.Module) -> str:
-    """sha256 (hex) over a module's state dict: names, dtypes, shapes and bytes."""
-    digest = hashlib.sha256()
-    for name, tensor in sorted(network.state_dict().items()):
-        if isinstance(tensor, torch.Tensor):
-            digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-            digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()
 
 
 def _hint(wanted: Mapping[str, torch.Tensor], tensors: Mapping[str, torch.Tensor], differing: list[str]) -> str:

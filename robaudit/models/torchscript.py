@@ -13,9 +13,8 @@ from torch import nn
 
 from robaudit.errors import ModelError
 from robaudit.models.archive import open_archive
-from robaudit.models.base import LoadedNetwork, Source, file_sha256
+from robaudit.models.base import LoadedNetwork, Source, check_finite, file_sha256
 from robaudit.models.contents import check_contents, read_member
-from robaudit.models.state import check_finite
 
 NOTE = "torchscript: a graph of torch operators, not only weights; load files of people you trust"
 _TOUCHES_FILES = re.compile(r"\b(save|from_file)\b|getattr\([^)\n]*\\")
