@@ -1,4 +1,4 @@
-"""Where the images come from: one file a kind."""
+"""Data sets: one module for each kind."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def read_image(path: Path, where: str, options: ImageOptions) -> Tensor:
         float64 (channels, height, width) in [0, 1].
 
     Raises:
-        SampleError: missing, no regular file, no image, damaged, too large, or smaller than the crop.
+        SampleError: missing, not a regular file, not an image, damaged, too large, or smaller than the crop.
     """
     try:
         _refuse_special(path, where)
@@ -129,7 +129,7 @@ def _refuse_special(path: Path, where: str) -> None:
     about = path.stat()
     if not stat.S_ISREG(about.st_mode):
         raise SampleError(where, "is not a regular file", "give an image file")
-    if about.st_size == 0:  # as the kernel's own files in /proc say, of which some never end
+    if about.st_size == 0:  # like the kernel's files in /proc, some of which never end
         raise SampleError(where, "is an empty file", "repair or leave out this file")
     if about.st_size > _MOST_BYTES:
         raise SampleError(where, f"has {about.st_size} bytes, more than {_MOST_BYTES}", "give a smaller file")

@@ -1,4 +1,4 @@
-"""What are scikit-learn's handwritten digits, and which of them are held out for testing?"""
+"""Handwritten digits of scikit-learn, and the split held out for testing."""
 
 from __future__ import annotations
 

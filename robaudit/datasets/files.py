@@ -32,7 +32,7 @@ def find(written: str, base_dir: Path, kind: Literal["file", "folder"]) -> Path:
 
 
 def _missing(written: str, path: Path, kind: str) -> DataError:
-    """Say which part of the path is missing and what stands there instead."""
+    """Say which part of the path is missing and what is there instead."""
     parent, name = path.parent, path.name
     while not parent.is_dir() and parent != parent.parent:
         parent, name = parent.parent, parent.name
@@ -49,7 +49,7 @@ def _missing(written: str, path: Path, kind: str) -> DataError:
 
 
 def name_text(name: str) -> str:
-    """A name from a folder as text that can be written: bytes that are no UTF-8, and half characters, as escapes."""
+    """A name from a folder as text that can be written: bytes that are not UTF-8, and half characters, as escapes."""
     try:
         return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
     except UnicodeEncodeError:

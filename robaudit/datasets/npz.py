@@ -275,7 +275,7 @@ def _layout_of(images: Array, wanted: str | None) -> str:
     """nchw, nhwc or nhw: as wanted, else by which axis has 1 or 3 entries.
 
     Raises:
-        DataError: the shape is no stack of images, does not fit, or fits more than one layout.
+        DataError: the shape is not that of a stack of images, does not fit, or fits more than one layout.
     """
     shape, where, name = images.shape, images.where, images.name
     if len(shape) not in (3, 4):

@@ -26,7 +26,7 @@ def as_pixels(values: NDArray[Any] | Tensor, where: str, scale: float | None = N
         A new float64 tensor (channels, height, width) on the CPU: x / 255 to full precision, for fp64 audits.
 
     Raises:
-        SampleError: the shape is no image, the type has no known scale, or a value is NaN or infinite.
+        SampleError: the shape is not that of an image, the type has no known scale, or a value is NaN or infinite.
     """
     tensor = values.detach().cpu() if isinstance(values, Tensor) else _as_tensor(values, where)
     if tensor.ndim == 2:
@@ -67,7 +67,7 @@ def as_label(value: object, where: str) -> int | None:
     """A label as a plain int; None stays None.
 
     Raises:
-        SampleError: it is no integer, or negative.
+        SampleError: it is not an integer, or negative.
     """
     if value is None:
         return None

@@ -1,4 +1,4 @@
-"""How does a Python function of the user become a data set?"""
+"""A collection made by a Python function of the user as a data set."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class PythonDataset:
     """What ``package.module:function(**options)`` returns: ``len`` and items (pixels, label) or (pixels, label, id).
 
     Pixels are uint8, or floats in [0, 1], of shape (channels, height, width); labels are class indices or None.
-    Either all items have an id of their own or none has, and then their ids are their indices; where they have, opening reads
+    Either all items have an id or none has, and then their ids are their indices; where they have, opening reads
     the chosen items once. The collection's attribute ``class_names`` is used where there is one.
 
-    The user's code need know nothing of threads: it is called by one at a time.
+    The user's code need not be thread-safe: one thread at a time calls it.
     """
 
     def __init__(self, spec: PythonDatasetSpec, *, base_dir: Path, trust: bool) -> None:

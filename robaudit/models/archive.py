@@ -24,10 +24,10 @@ _ENCRYPTED, _ZIP = 1, b"PK\3\4"
 
 @contextlib.contextmanager
 def open_archive(source: Path | bytes, where: str) -> Iterator[zipfile.ZipFile]:
-    """Open a zip archive that zipfile and torch's own reader see alike.
+    """Open a zip archive that zipfile and torch's reader understand in the same way.
 
     Raises:
-        ModelError: it is no zip, is truncated or encrypted, names a member twice, starts with something else, or expands absurdly;
+        ModelError: it is not a zip, is truncated or encrypted, names a member twice, starts with something else, or expands absurdly;
             or, while it is open, a member cannot be expanded.
     """
     size = len(source) if isinstance(source, bytes) else source.stat().st_size
@@ -71,7 +71,7 @@ def load_tensors(source: Path | bytes, where: str) -> Any:
                 raise ModelError(
                     where,
                     "is pickled with a protocol that torch.load(weights_only=True) does not read",
-                    "save the state_dict() as safetensors, or with torch.save and its own protocol",
+                    "save the state_dict() as safetensors, or with torch.save and its default protocol",
                 ) from error
             if found or (isinstance(error, pickle.UnpicklingError) and "Unsupported" in str(error)):
                 what = f"holds a pickled Python object ({found[1]})" if found else "holds pickled Python objects"
@@ -82,11 +82,11 @@ def load_tensors(source: Path | bytes, where: str) -> Any:
                     "or load it with your own function: format: python and --trust",
                 ) from error
             raise ModelError(
-                where, f"torch cannot read it: {_reason(error)}", "the file is truncated, damaged or no plain state dict; save it again"
+                where, f"torch cannot read it: {_reason(error)}", "the file is truncated, damaged or not a plain state dict; save it again"
             ) from error
 
 
 def _reason(error: Exception) -> str:
-    """The sentence of torch's long message that tells."""
+    """The informative line of torch's long message."""
     text = str(error).partition("WeightsUnpickler error:")[2] or str(error)
     return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)[:200]

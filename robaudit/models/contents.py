@@ -60,7 +60,7 @@ def _chunks(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Iterator[bytes
 def _check_pickle(archive: zipfile.ZipFile, name: str, sizes: Mapping[str, int], where: str) -> None:
     """Refuse storages larger than their records, and tensors that reach beyond their storages."""
     if sizes[name] > _LARGEST_PICKLE:
-        raise ModelError(where, f"{name} has {sizes[name]} bytes", "tensors belong into records of their own: save it again with torch")
+        raise ModelError(where, f"{name} has {sizes[name]} bytes", "tensors belong in separate records: save it again with torch")
     folder = name.removesuffix(".pkl")
     try:
         content = read_member(archive, name)
@@ -71,7 +71,7 @@ def _check_pickle(archive: zipfile.ZipFile, name: str, sizes: Mapping[str, int],
     except _FalseClaimError as error:
         raise ModelError(where, f"{name}: {error}", "the file is damaged, or made to read other memory") from error
     except Exception as error:
-        raise ModelError(where, f"{name} is no pickle of torch ({error})", "the file is damaged; save it again") from error
+        raise ModelError(where, f"{name} is not a pickle of torch ({error})", "the file is damaged; save it again") from error
 
 
 class _FalseClaimError(Exception):
@@ -82,8 +82,8 @@ class _Inert:
     """Stands for any class, function or object of a pickle: can be called and filled, and does nothing.
 
     Attributes:
-        item_bytes: of one element, where it stands for a type of storage.
-        count: elements, where it stands for a storage.
+        item_bytes: of one element, for a type of storage.
+        count: elements, for a storage.
     """
 
     item_bytes = 1
@@ -135,7 +135,7 @@ def _check_extent(storage: _Inert, offset: int, shape: tuple[int, ...], strides:
 
 
 class _Reader(pickle.Unpickler):
-    """Python's own pickle reader; what it finds is inert."""
+    """Python's pickle reader, in which everything found is inert."""
 
     def __init__(self, content: bytes, folder: str, sizes: Mapping[str, int]) -> None:
         super().__init__(io.BytesIO(content))

@@ -59,7 +59,7 @@ def guess_format(path: Path, declared: str | None) -> str:
             raise ModelError(where, "neither its suffix nor its content says its format", f"write model.format: one of {', '.join(_KNOWN)}")
         return found
     if seen == "state dict":
-        return seen  # its loader takes plain tensors, and else says what it holds and how to convert it
+        return seen  # its loader takes plain tensors, or says what it holds instead and how to convert it
     if seen is None or seen == declared:
         return declared
     raise ModelError(where, f"is a {seen} file, and model.format says {declared}", f"write format: {seen}, or remove it")

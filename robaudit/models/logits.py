@@ -124,7 +124,7 @@ class LogitModel(nn.Module):
             images = images.clamp(0.0, 1.0)
         if self._normalises:
             return (images - self.mean) / self.std
-        return images if self.clip else images.clone()  # the network may work in place: the caller's pixels are not its own
+        return images if self.clip else images.clone()  # the network may work in place, on the caller's pixels
 
     def _logits(self, inputs: torch.Tensor) -> torch.Tensor:
         if self.memory_format is torch.contiguous_format:

@@ -35,17 +35,17 @@ INSIDE: dict[str, dict[int, str]] = {
 
 _EXTERNAL_DATA, _DATA_LOCATION, _EXTERNAL = 13, 14, 1
 _DEEPEST, _MOST_FIELDS = 100, 10**7
-_FLATBUFFER = b"ORTM"  # onnxruntime's own format, which has all weights inside
+_FLATBUFFER = b"ORTM"  # onnxruntime's format, which has all weights inside
 
 
 def weights_sha256(path: Path, where: str) -> str:
     """sha256 (hex) of the file, or, where other files hold weights, of the text of lines with the sha256 of all of them.
 
     The first line is the sha256 of the ONNX file; then there is one line for each other file, sorted by name: its sha256, two spaces
-    and its name as it stands in the ONNX file. Every line ends with ``\\n``.
+    and its name as written in the ONNX file. Every line ends with ``\\n``.
 
     Raises:
-        ModelError: the file is no ONNX model, or another file is missing or not regular.
+        ModelError: the file is not an ONNX model, or another file is missing or not regular.
     """
     names = external_files(path, where)
     if not names:
@@ -62,10 +62,10 @@ def weights_sha256(path: Path, where: str) -> str:
 
 
 def external_files(path: Path, where: str) -> list[str]:
-    """The names of the files besides ``path`` that hold weights, as they stand in it, sorted.
+    """The names of the files besides ``path`` that hold weights, as written in it, sorted.
 
     Raises:
-        ModelError: the file is no ONNX model.
+        ModelError: the file is not an ONNX model.
     """
     with path.open("rb") as file:
         content = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
@@ -74,7 +74,7 @@ def external_files(path: Path, where: str) -> list[str]:
     try:
         return sorted(set(_locations(content, "ModelProto", 0, iter(range(_MOST_FIELDS)))))
     except (ValueError, IndexError) as error:
-        raise ModelError(where, f"is no ONNX model ({error})", "export it again") from error
+        raise ModelError(where, f"is not an ONNX model ({error})", "export it again") from error
 
 
 def _locations(message: memoryview, kind: str, depth: int, budget: Iterator[int]) -> Iterator[str]:

@@ -19,7 +19,7 @@ def pick_output(returned: object, output: str | int | None, where: str) -> torch
         where: how messages name the model.
 
     Raises:
-        ModelError: the key or index is missing, or not there, or what it names is no tensor.
+        ModelError: the key or index is missing, or not there, or what it names is not a tensor.
     """
     if isinstance(returned, torch.Tensor):
         if output not in (None, "logits"):

@@ -40,7 +40,7 @@ def in_bfloat16(model: LogitModel) -> LogitModel:
     """A copy whose network computes in bfloat16 (8 bits of mantissa); pixels and normalisation stay float32, and so does the result.
 
     Raises:
-        ModelError: the network is no torch module that can be copied and cast.
+        ModelError: the network is not a torch module that can be copied and cast.
     """
     remedy = "use run.precision fp32"
     if model.format == "onnx":

@@ -1,4 +1,4 @@
-"""How does the user's own Python code become a network: only under ``--trust``, and only through a named function."""
+"""Networks from the user's Python code: only under ``--trust``, and only through a named function."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _takes(function: Callable[..., object], name: str) -> bool:
 
 
 def _code_of(function: Callable[..., object]) -> bytes:
-    """The source file a function stands in, as far as it is known: other code is another model."""
+    """The source file of a function, as far as it is known: other code is another model."""
     try:
         return Path(inspect.getsourcefile(inspect.unwrap(function)) or "").read_bytes()
     except (TypeError, OSError):

@@ -12,14 +12,14 @@ from torch.nn.functional import pad
 from robaudit.numerics.ordering import Pivoting
 
 NO_TIE = 1 << 31  # the level where there is no tie
-_WORTH = 0.5  # rare failures are estimated apart where at most this share of the pivots is then left
+_LARGEST_SHARE = 0.5  # rare failures are estimated apart where at most this share of the pivots is then left
 
 
 class OrderedFactor(NamedTuple):
     """P[C y <= limits] for independent standard normal y, variables in the order of integration.
 
-    Row i of the triangular part reads `y_i <= limit_i - sum_{j<i} slope_ij y_j`. A tie, a variable without variance of
-    its own, bounds the y of its level from above (side +1) or from below (side -1) in the same way.
+    Row i of the triangular part reads `y_i <= limit_i - sum_{j<i} slope_ij y_j`. A tie, a variable without conditional
+    variance, bounds the y of its level from above (side +1) or from below (side -1) in the same way.
     """
 
     limit: Tensor  # (rows, width), limits over the conditional standard deviation; +inf beyond the rank
@@ -28,12 +28,12 @@ class OrderedFactor(NamedTuple):
     tie_slope: Tensor  # (rows, ties, width), zero from the level on
     tie_level: Tensor  # (rows, ties), int64; NO_TIE where there is none
     tie_side: Tensor  # (rows, ties), +-1
-    rank: Tensor  # (rows,), int64: number of variables with variance of their own
+    rank: Tensor  # (rows,), int64: number of variables with conditional variance
     single: Tensor  # (rows,), bool: single precision is enough; never with ties
 
 
 def split_rare(pivoting: Pivoting, tolerance: float, limit: Tensor) -> tuple[Tensor, Tensor]:
-    """Set apart variables so unlikely to fail that their failure is cheaper to estimate on its own.
+    """Set apart variables so unlikely to fail that their failure is cheaper to estimate separately.
 
     Going up from the least likely to fail, variables are eligible as long as the sum of Phi(-upper) stays below
     `limit`. Only those the others do not depend on (the last pivots, and ties) can leave the integration. A row for which
@@ -55,9 +55,9 @@ def split_rare(pivoting: Pivoting, tolerance: float, limit: Tensor) -> tuple[Ten
     present = is_pivot | pivoting.tie
     rank = torch.where(present & ~eligible, needs, 0).amax(-1)
     full = torch.where(present, needs, 0).amax(-1)
-    unworthy = rank > _WORTH * full
-    rank = torch.where(unworthy, full, rank)
-    eligible = eligible & ~unworthy.unsqueeze(-1)
+    too_many = rank > _LARGEST_SHARE * full
+    rank = torch.where(too_many, full, rank)
+    eligible = eligible & ~too_many.unsqueeze(-1)
     return eligible & (pivoting.tie | (is_pivot & (pivoting.step >= rank.unsqueeze(-1)))), rank
 
 

@@ -98,7 +98,7 @@ def pooled_measurement_error(std_errors: ArrayLike) -> float:
     """The standard error of a mean of n independent measurements: sqrt(sum se_i^2)/n. It says nothing about other images.
 
     Args:
-        std_errors: (n,), one a measurement, n >= 1.
+        std_errors: (n,), one per measurement, n >= 1.
 
     Raises:
         ValueError: no measurements.

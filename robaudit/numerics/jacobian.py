@@ -40,7 +40,7 @@ def margin_gradients(
     Raises:
         ValueError: if the logits do not depend on x through autograd.
 
-    Source: spec 1, estimators 3 and 4 (c_i and u_i).
+    Source: Han et al., "Efficient Estimation of Average-Case Robustness", Propositions 3.1 and 3.3 (c_i and u_i).
     """
     with torch.enable_grad():
         points = x.detach().requires_grad_(True)

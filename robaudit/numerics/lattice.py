@@ -62,7 +62,7 @@ _kept_points = lru_cache(maxsize=16)(_points)
 
 
 def mean_and_error(sums: Tensor, points: int) -> tuple[Tensor, Tensor]:
-    """Mean over so many points of each shift and over the shifts, and its standard error: (rows, shifts) -> (rows,) each."""
+    """Mean over the points of each shift and over the shifts, and its standard error: (rows, shifts) -> (rows,) each."""
     means = sums / points
     value = total(means) / SHIFTS
     spread = total((means - value.unsqueeze(-1)).square()) / (SHIFTS - 1)
@@ -70,7 +70,7 @@ def mean_and_error(sums: Tensor, points: int) -> tuple[Tensor, Tensor]:
 
 
 def random_shifts(dimension: int, count: int, seed: int, device: torch.device) -> Tensor:
-    """`count` uniform shifts (count, dimension) from a generator of their own; a prefix does not depend on `dimension`."""
+    """`count` uniform shifts (count, dimension) from a separate generator; a prefix does not depend on `dimension`."""
     generator = torch.Generator().manual_seed(seed)
     return torch.rand(dimension, count, generator=generator, dtype=torch.float64).T.to(device)
 

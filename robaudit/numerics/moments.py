@@ -11,7 +11,7 @@ from robaudit.numerics.rowwise import total
 def standardise(mean: Tensor, covariance: Tensor) -> tuple[Tensor, Tensor]:
     """z_i = c_i / s_i and R_ij = S_ij / (s_i s_j), so that P[N(c, S) > 0] = Phi_R(z).
 
-    A margin without variance is constant: z = +inf where it is positive and -inf where it is not (a tie is no win);
+    A margin without variance is constant: z = +inf where it is positive and -inf where it is not (a tie counts as a failure);
     its correlations are 0.
 
     Args:
@@ -21,7 +21,7 @@ def standardise(mean: Tensor, covariance: Tensor) -> tuple[Tensor, Tensor]:
     Returns:
         z (batch, k) and R (batch, k, k) with unit diagonal and entries in [-1, 1], float64.
 
-    Source: spec 1, "Noise beyond isotropic Gaussian" (the standardised form of Lemma A.3).
+    Source: Han et al., "Efficient Estimation of Average-Case Robustness", Lemmas A.1 and A.3, in standardised form.
     """
     c, s2 = mean.double(), covariance.double()
     s = s2.diagonal(dim1=1, dim2=2).clamp_min(0).sqrt()
@@ -38,7 +38,7 @@ def standardise(mean: Tensor, covariance: Tensor) -> tuple[Tensor, Tensor]:
 def mv_sigmoid(z: Tensor) -> Tensor:
     """1 / (1 + sum_i exp(-z_i)) over the last dimension, float64, without overflow.
 
-    Source: spec 1, estimator 5 (Han et al., mv-sigmoid).
+    Source: Han et al., "Efficient Estimation of Average-Case Robustness", section 3.2.3.
     """
     exponents = torch.nn.functional.pad(-z.double(), (1, 0))
     most = exponents.amax(-1, keepdim=True)

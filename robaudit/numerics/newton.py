@@ -9,7 +9,7 @@ from torch import Tensor
 
 from robaudit.numerics.rowwise import cholesky, cholesky_solve, gram, total
 
-_NARROW = 16  # up to so many variables elimination step by step is as fast as LAPACK, and zeros that pad a matrix change nothing
+_NARROW = 16  # up to this many variables, elimination step by step is as fast as LAPACK, and zeros that pad a matrix change nothing
 
 
 class Gram(Protocol):

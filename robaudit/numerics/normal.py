@@ -1,4 +1,4 @@
-"""What are the standard normal's distribution function, quantile and hazard, accurately in both tails?"""
+"""The standard normal's distribution function, quantile and hazard, accurate in both tails."""
 
 from __future__ import annotations
 

@@ -32,14 +32,14 @@ def shape_of_pairs(even: Tensor, odd: Tensor) -> Shape:
     """
     centred = even - mean_over(even, 1)[:, None]
     v_even, v_odd = mean_over(centred.square(), 1), mean_over(odd.square(), 1)
-    total = v_even + v_odd
-    flat = total <= 0
-    scale = torch.where(flat, 1.0, total).sqrt()[:, None]
+    variance = v_even + v_odd
+    flat = variance <= 0
+    scale = torch.where(flat, 1.0, variance).sqrt()[:, None]
     u = torch.cat([centred + odd, centred - odd], dim=1) / scale
     squares = u.square()
     skewness, kurtosis = mean_over(u * squares, 1), mean_over(squares.square(), 1) - 3
-    rho = torch.where(flat, 0.0, (v_even - v_odd) / torch.where(flat, 1.0, total))
-    n = torch.full_like(total, float(u.shape[1]))
+    rho = torch.where(flat, 0.0, (v_even - v_odd) / torch.where(flat, 1.0, variance))
+    n = torch.full_like(variance, float(u.shape[1]))
     square, positive = rho.square(), rho.clamp_min(0)
     fewer = n / (1 + positive * square), n / (1 + square.square())
     z = torch.stack([_skewness_score(skewness, fewer[0]), _kurtosis_score(kurtosis, fewer[1])])

@@ -48,7 +48,7 @@ def sums(factor: OrderedFactor, tilt: Tensor | None, seed: int, start: int, stop
 
 
 def sorting(factor: OrderedFactor) -> Tensor:
-    """The order of rows in which those of one precision and of like rank stand together."""
+    """The order of rows in which those of one precision and of similar rank are adjacent."""
     return (factor.rank + factor.single * (factor.limit.shape[1] + 1)).argsort(descending=True, stable=True)
 
 

@@ -19,7 +19,7 @@ _ELEMENTS = {"cpu": 1 << 18, "other": 1 << 24}  # of all matrices of one operati
 
 
 def minimax_tilt(factor: OrderedFactor) -> Tensor:
-    """The exponential tilt that minimises the largest value of the integrand (ties are not looked at).
+    """The exponential tilt that minimises the largest value of the integrand (ties are ignored).
 
     The saddle point of sum_i [tilt_i^2/2 - tilt_i y_i + log Phi(t_i)] satisfies, with hazards h = (phi/Phi)(t),
     y = tilt - h and tilt = -slope' h. Eliminating both leaves one equation for t alone,

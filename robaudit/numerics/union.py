@@ -1,4 +1,4 @@
-"""How likely is it that at least one of many rarely failing limits fails, while the others hold?"""
+"""The probability that at least one of many rarely failing limits fails while the others hold."""
 
 from __future__ import annotations
 

@@ -240,7 +240,7 @@ def test_nan_pixels_are_one_sample_s_problem(tmp_path: Path) -> None:
             {"class_names": ("a", "b", "c")},
             "data.npz: sample '0' has the label 3, but class_names has 3 names; add the missing names",
         ),
-        ({"images": IMAGES, "labels": LABELS}, {"class_names": ("a", "b", "a", "c")}, "dataset.class_names: 'a' stands twice"),
+        ({"images": IMAGES, "labels": LABELS}, {"class_names": ("a", "b", "a", "c")}, "dataset.class_names: 'a' appears twice"),
     ],
 )
 def test_wrong_arrays(tmp_path: Path, arrays: dict[str, Any], options: dict[str, Any], expected: str) -> None:

@@ -140,7 +140,7 @@ def test_an_unused_place_does_not_count(tmp_path: Path) -> None:
 def test_damaged_messages(tmp_path: Path, damage: Any) -> None:
     content = everywhere()[0].SerializeToString()
     (tmp_path / "net.onnx").write_bytes(damage(content))
-    with pytest.raises(ModelError, match=r"^net\.onnx: is no ONNX model \("):
+    with pytest.raises(ModelError, match=r"^net\.onnx: is not an ONNX model \("):
         external_files(tmp_path / "net.onnx", "net.onnx")
 
 
