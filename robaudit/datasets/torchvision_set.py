@@ -33,7 +33,7 @@ class TorchvisionDataset:
     ``split`` becomes ``split=`` where the class takes one (SVHN, ImageNet) and ``train=`` where it takes that (MNIST, CIFAR10);
     the default is left out where it takes neither. EMNIST takes both: ``split: letters`` with ``options: {train: false}``.
 
-    Threads read files of class folders at once; other data sets may keep something between reads, so these are read by one thread at a time.
+    Threads read files of class folders at once; other data sets may keep something between reads, so one thread at a time reads these.
     """
 
     def __init__(self, spec: TorchvisionSpec, *, base_dir: Path) -> None:

@@ -1,10 +1,10 @@
 """Sums, products and solutions in which a row has the same bits whatever else is in the batch.
 
 On the CPU the libraries pick their kernels by the number of rows, by alignment and by place, and each kernel adds up in a different
-order. Here a row's numbers are a function of that row, of the versions and of the number of threads alone: additions happen in a
-fixed order, between elements (which is rounded the same everywhere), and a matrix goes to BLAS or LAPACK by itself. Elementary functions
-of torch treat every element the same way, except `pow`, `sigmoid`, `logaddexp` and `hypot`, whose last bits depend on the place. On CUDA, where
-a call costs more than the work, batches stay together.
+order. Here a row's numbers are a function of that row, of the versions and of the number of threads alone: additions happen in a fixed
+order, between elements (which is rounded the same everywhere), and a matrix goes to BLAS or LAPACK by itself. Elementary functions of
+torch treat every element the same way, except `pow`, `sigmoid`, `logaddexp` and `hypot`, whose last bits depend on the place. On CUDA,
+where a call costs more than the work, batches stay together.
 """
 
 from __future__ import annotations

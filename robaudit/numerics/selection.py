@@ -48,7 +48,7 @@ def competitive(upper: Tensor, budget: Tensor, keep: int | None) -> Selection:
 
 
 def groups(selection: Selection) -> list[tuple[Tensor, int]]:
-    """Indices of rows of one :func:`width_of`, and that width: so the padding of a row does not depend on the others, and is never large."""
+    """Indices of rows of one :func:`width_of`, and that width: a row's padding does not depend on the others, and is never large."""
     k = selection.limit.shape[1]
     by_width: dict[int, list[int]] = {}
     for row, kept in enumerate(selection.kept.tolist()):

@@ -38,7 +38,7 @@ Trofimov 1981); Beta(1, 1) loses log(n) at 0 and 1, where most images are."""
 
 
 def prior_around(threshold: float, concentrations: Sequence[float] = (30.0, 300.0, 3000.0)) -> Prior:
-    """A prior for deciding on which side of ``threshold`` a probability lies: Jeffreys' and betas centred on the threshold, equally weighted.
+    """A prior for deciding on which side of ``threshold`` a probability lies: Jeffreys' and betas around it, equally weighted.
 
     A beta of concentration c, Beta(c threshold, c (1 - threshold)), loses about log(1 + n/c)/2 for not knowing p and 1/(1 + n/c) of
     the evidence, Jeffreys' about log(n)/2: at n = 3 c to 100 c draws it is ahead. The three serve probabilities so near the threshold
@@ -59,7 +59,7 @@ def prior_around(threshold: float, concentrations: Sequence[float] = (30.0, 300.
 
 
 def log_marginal(successes: ArrayLike, failures: ArrayLike, prior: Prior = JEFFREYS) -> Floats:
-    """log of the prior's probability of one sequence with these numbers of successes and failures: log sum_k w_k B(a_k + S, b_k + F) / B(a_k, b_k).
+    """log of the prior's probability of one sequence of S successes and F failures: log sum_k w_k B(a_k + S, b_k + F) / B(a_k, b_k).
 
     Args:
         successes, failures: S and F, any shapes that broadcast.
