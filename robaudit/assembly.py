@@ -16,7 +16,7 @@ from robaudit.estimators.memory import free_bytes, measured_rows
 from robaudit.estimators.pilot import fitting_passes
 from robaudit.files import expanded
 from robaudit.models import LogitModel, from_module, load_model
-from robaudit.models.precision import PIXELS
+from robaudit.models.logits import PIXELS
 from robaudit.noise import GaussianNoise
 from robaudit.pace import Pace
 from robaudit.plan import Task, tasks_of

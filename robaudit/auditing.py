@@ -16,8 +16,7 @@ from robaudit.assembly import make_engine, make_model, make_pace
 from robaudit.checks import InputCheck, check_input
 from robaudit.datasets import open_dataset
 from robaudit.datasets.ahead import default_workers
-from robaudit.datasets.base import Dataset
-from robaudit.datasets.first import first_samples
+from robaudit.datasets.base import Dataset, first_samples
 from robaudit.deterministic import deterministic
 from robaudit.errors import ModelError, NothingLeftError, RunError
 from robaudit.estimators.engine import Engine
@@ -26,7 +25,7 @@ from robaudit.gates.record import refuse_other_gates
 from robaudit.ledger import Ledger
 from robaudit.locks import Lock, locked
 from robaudit.loop import Loop, OnError
-from robaudit.models.precision import for_noisy_passes, rounded_products
+from robaudit.models.logits import for_noisy_passes, rounded_products
 from robaudit.plan import Task, tasks_of
 from robaudit.precision_check import precision_effects
 from robaudit.progress import Listener, Silent

@@ -23,7 +23,7 @@ from robaudit.kept import bits_of
 from robaudit.ledger import Ledger
 from robaudit.loop import Loop
 from robaudit.models import LogitModel
-from robaudit.models.precision import for_noisy_passes, rounded_products
+from robaudit.models.logits import for_noisy_passes, rounded_products
 from robaudit.parts import KeptParts
 from robaudit.plan import tasks_of
 from robaudit.progress import Listener, Silent

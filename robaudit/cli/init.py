@@ -150,7 +150,7 @@ def _share(text: str) -> float | None:
 
 
 def _needs_architecture(path: Path) -> bool:
-    from robaudit.models.guess import guess_format
+    from robaudit.models.load import guess_format
 
     return guess_format(path, None) in ("safetensors", "state dict")
 

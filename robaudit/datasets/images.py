@@ -8,9 +8,8 @@ from typing import NoReturn
 
 import numpy as np
 
-from robaudit.datasets.base import Labels, Sample
+from robaudit.datasets.base import Labels, Sample, find, name_text, reason
 from robaudit.datasets.decode import read_image
-from robaudit.datasets.files import find, name_text, reason
 from robaudit.errors import DataError, did_you_mean
 from robaudit.spec_datasets import ImagesSpec
 

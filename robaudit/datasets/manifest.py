@@ -13,9 +13,8 @@ from typing import IO, Any
 
 import numpy as np
 
-from robaudit.datasets.base import Labels, Sample
+from robaudit.datasets.base import Labels, Sample, find, reason
 from robaudit.datasets.decode import read_image
-from robaudit.datasets.files import find, reason
 from robaudit.errors import DataError, did_you_mean
 from robaudit.files import expanded
 from robaudit.spec_datasets import ManifestSpec

@@ -20,9 +20,8 @@ from typing import IO, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from robaudit.datasets.base import Labels, Sample
-from robaudit.datasets.files import find, reason
-from robaudit.datasets.pixels import as_pixels, known_scale
+from robaudit.datasets.base import Labels, Sample, find, reason
+from robaudit.datasets.decode import as_pixels, known_scale
 from robaudit.errors import DataError, did_you_mean
 from robaudit.spec_datasets import NpzSpec
 

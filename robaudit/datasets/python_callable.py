@@ -11,7 +11,7 @@ import numpy as np
 from torch import Tensor
 
 from robaudit.datasets.base import Labels, Sample
-from robaudit.datasets.pixels import as_label, as_pixels
+from robaudit.datasets.decode import as_label, as_pixels
 from robaudit.errors import DataError, SampleError
 from robaudit.python_code import describe, user_function
 from robaudit.spec_datasets import PythonDatasetSpec

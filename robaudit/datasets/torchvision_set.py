@@ -14,11 +14,8 @@ import numpy as np
 from PIL import Image
 from torch import Tensor
 
-from robaudit.datasets.base import Labels, Sample
-from robaudit.datasets.decode import image_pixels
-from robaudit.datasets.files import name_text, reason
-from robaudit.datasets.pillow import plain_pillow
-from robaudit.datasets.pixels import as_label, as_pixels
+from robaudit.datasets.base import Labels, Sample, name_text, reason
+from robaudit.datasets.decode import as_label, as_pixels, image_pixels, plain_pillow
 from robaudit.errors import DataError, SampleError, did_you_mean
 from robaudit.files import expanded
 from robaudit.spec_datasets import TorchvisionSpec

@@ -17,9 +17,9 @@ from robaudit.estimators.engine import padded
 from robaudit.estimators.rare import Judge, Verdict, latent, particle_bytes, run_splitting, verdict
 from robaudit.estimators.work import Work
 from robaudit.numerics.design_points import Weighted, mixture, relative_error_at, sample, search
-from robaudit.numerics.jacobian import margin_gradients
-from robaudit.numerics.levels import Lane, Schedule
-from robaudit.numerics.repeats import LN10
+from robaudit.numerics.intervals import LN10
+from robaudit.numerics.margins import margin_gradients
+from robaudit.numerics.splitting import Lane, Schedule
 
 PARTICLE_STARTS = 8
 _FEW_EFFECTIVE, _TOO_FEW_EFFECTIVE = 100, 10

@@ -18,7 +18,7 @@ from robaudit.estimators.base import P_ROBUST, Estimate, Estimator, Need, Quanti
 from robaudit.estimators.normal_margins import COMPETITIVE, GROUPS, NormalMargins, least_error, normal_margins
 from robaudit.estimators.votes import Votes, mc_instead
 from robaudit.estimators.work import Work
-from robaudit.numerics.jacobian import margins
+from robaudit.numerics.margins import margins
 from robaudit.rows import Row
 
 _FIRST, _ROUND = 32, 16

@@ -12,10 +12,10 @@ from torch import Tensor
 from robaudit.estimators import sizes
 from robaudit.estimators.base import P_ROBUST, Estimate, Need, Quantity
 from robaudit.estimators.gaussian import cdf_notes
-from robaudit.estimators.jackknife import Spread, jackknife, probit, probit_inverse
 from robaudit.estimators.selection import SELECTING_FORWARDS, FewClasses, left_out_notes
 from robaudit.estimators.work import Linear, Work
-from robaudit.numerics.moments import standardise
+from robaudit.numerics.jackknife import Spread, jackknife, probit, probit_inverse
+from robaudit.numerics.margins import standardise
 from robaudit.numerics.mvn import mvn_cdf
 
 _GROUPS = 8

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from robaudit.estimators.base import Estimate
-from robaudit.estimators.jackknife import jackknife, logit, logit_inverse
 from robaudit.estimators.mmse import NoisyLinearOptions, fitted_limits
 from robaudit.estimators.selection import left_out_notes
 from robaudit.estimators.work import Work
-from robaudit.numerics.moments import mv_sigmoid
+from robaudit.numerics.jackknife import jackknife, logit, logit_inverse
+from robaudit.numerics.margins import mv_sigmoid
 
 
 class MmseMvSigmoid(NoisyLinearOptions):

@@ -10,11 +10,9 @@ from torch import Tensor
 
 from robaudit.estimators.base import Estimate
 from robaudit.estimators.votes import Votes
-from robaudit.numerics.moments import standardise
+from robaudit.numerics.margins import halves, pair_moments, shape_of_pairs, standardise, without_group
 from robaudit.numerics.mvn import mvn_cdf
 from robaudit.numerics.normal import normal_cdf
-from robaudit.numerics.normality import shape_of_pairs
-from robaudit.numerics.pair_moments import halves, pair_moments, without_group
 from robaudit.numerics.rowwise import hypot, mean_over, total, variance_over
 
 GROUPS = 8

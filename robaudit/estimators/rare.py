@@ -11,9 +11,8 @@ import torch
 from torch import Tensor
 
 from robaudit.estimators.work import Work
-from robaudit.numerics.intervals import clopper_pearson
-from robaudit.numerics.levels import Lane, Schedule, split
-from robaudit.numerics.repeats import LN10, log_mean
+from robaudit.numerics.intervals import LN10, clopper_pearson, log_mean
+from robaudit.numerics.splitting import Lane, Schedule, split
 
 HELD_BYTES = 2**27
 """Particles held at once, unless those of a single run take more."""
@@ -116,7 +115,7 @@ def verdict(lanes: Sequence[Lane], schedule: Schedule) -> Verdict:
     """What the runs of one image say together.
 
     All done at the first level: plain Monte Carlo with repeats * N draws and the exact binomial interval. Else
-    :func:`~robaudit.numerics.repeats.log_mean`; a run that only bounds p enters with its bound. No run with a failure: a bound.
+    :func:`~robaudit.numerics.intervals.log_mean`; a run that only bounds p enters with its bound. No run with a failure: a bound.
     """
     measured = [lane for lane in lanes if lane.state == "measured"]
     if not measured:

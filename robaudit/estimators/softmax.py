@@ -11,7 +11,7 @@ from robaudit.estimators import sizes
 from robaudit.estimators.base import CONFIDENCE, Estimate, Estimator, Need, Quantity
 from robaudit.estimators.gaussian import plain_estimates
 from robaudit.estimators.work import Work
-from robaudit.numerics.moments import mv_sigmoid
+from robaudit.numerics.margins import mv_sigmoid
 
 
 class Softmax(Estimator):

@@ -12,7 +12,7 @@ from robaudit.estimators import sizes
 from robaudit.estimators.base import LOG10_P_FAIL, Estimate, Estimator, Need, Quantity
 from robaudit.estimators.rare import particle_bytes, run_splitting, verdict
 from robaudit.estimators.work import Work
-from robaudit.numerics.levels import Schedule
+from robaudit.numerics.splitting import Schedule
 
 
 class Splitting(Estimator):
@@ -20,7 +20,7 @@ class Splitting(Estimator):
 
     A rare failure is a product of shares that are not rare: of N noisy copies the tenth with the highest scores survives, is cloned and
     moved by pCN steps that keep the noise normal and the score above the level, and so on until a tenth fails
-    (:func:`robaudit.numerics.levels.split`). ``repeats`` independent runs give p (their mean, which is unbiased when the copies at a
+    (:func:`robaudit.numerics.splitting.split`). ``repeats`` independent runs give p (their mean, which is unbiased when the copies at a
     level are independent) and an interval for lognormal p. An image that fails in a tenth of its copies at once gets plain Monte Carlo.
 
     The interval covers sampling and how the moves mix, as far as the repeats differ; not a failure region that none of them found.

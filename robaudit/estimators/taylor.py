@@ -13,7 +13,7 @@ from robaudit.estimators.base import P_ROBUST, Estimate, Need, Quantity
 from robaudit.estimators.gaussian import cdf_notes
 from robaudit.estimators.selection import SELECTING_FORWARDS, FewClasses, left_out_notes
 from robaudit.estimators.work import Tangent, Work
-from robaudit.numerics.moments import standardise
+from robaudit.numerics.margins import standardise
 from robaudit.numerics.mvn import mvn_cdf
 
 

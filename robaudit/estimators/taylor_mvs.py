@@ -9,7 +9,7 @@ from robaudit.estimators.base import Estimate
 from robaudit.estimators.selection import left_out_notes
 from robaudit.estimators.taylor import TangentOptions
 from robaudit.estimators.work import Work
-from robaudit.numerics.moments import mv_sigmoid
+from robaudit.numerics.margins import mv_sigmoid
 
 
 class TaylorMvSigmoid(TangentOptions):

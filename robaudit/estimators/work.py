@@ -11,8 +11,7 @@ from torch import Tensor
 
 from robaudit.estimators.engine import Engine, padded
 from robaudit.estimators.selection import ALL, SELECTING_FORWARDS, Kept, keep_margins
-from robaudit.numerics.jacobian import margin_gradients, margins, other_classes
-from robaudit.numerics.pair_moments import halves
+from robaudit.numerics.margins import halves, margin_gradients, margins, other_classes
 from robaudit.numerics.rowwise import mean_over, variance_over
 
 _STEP = 1 / 64

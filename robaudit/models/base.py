@@ -1,4 +1,4 @@
-"""What is a model to an audit: a function from pixels in [0, 1] to logits."""
+"""What an audit takes a model to be before it is wrapped: the bare network, its source, and checks of its weights."""
 
 from __future__ import annotations
 

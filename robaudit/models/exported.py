@@ -14,7 +14,7 @@ from torch import nn
 
 from robaudit.errors import ModelError
 from robaudit.models.base import LoadedNetwork, Source, check_finite, file_sha256
-from robaudit.models.exported_check import check_exported
+from robaudit.models.safety import check_exported
 
 NOTE = "pt2: a graph of torch operators, not only weights; load files of people you trust"
 _DROPOUTS = ("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout", "native_dropout")

@@ -12,9 +12,8 @@ import torch
 from torch import nn
 
 from robaudit.errors import ModelError
-from robaudit.models.archive import open_archive
 from robaudit.models.base import LoadedNetwork, Source, check_finite, file_sha256
-from robaudit.models.contents import check_contents, read_member
+from robaudit.models.safety import check_contents, open_archive, read_member
 
 NOTE = "torchscript: a graph of torch operators, not only weights; load files of people you trust"
 _TOUCHES_FILES = re.compile(r"\b(save|from_file)\b|getattr\([^)\n]*\\")

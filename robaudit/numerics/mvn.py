@@ -1,15 +1,38 @@
-"""What is the probability that correlated standard normals all stay below their limits?"""
+"""The probability that correlated standard normals all stay below their limits."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from robaudit.numerics.bivariate import bivariate_cdf
+from robaudit.numerics.integration import WIDENED_THREE, integrate
 from robaudit.numerics.normal import normal_cdf
-from robaudit.numerics.orthant import Settings, orthant
+from robaudit.numerics.ordering import (
+    OrderedFactor,
+    Pivoting,
+    arrange,
+    competing,
+    competitive,
+    groups,
+    joined,
+    pivot_by_restriction,
+    split_rare,
+)
+from robaudit.numerics.rowwise import product_of
+from robaudit.numerics.union import union_failure
 
 _ROUNDING = 1e-4  # a correlation may leave [-1, 1], and the diagonal 1, by this much (float32 products)
+_SINGULAR = 1e-10  # conditional variance taken as zero
+_LOWEST = -37.0  # Phi below it is not a normal float64
+_RELATIVE = 0.02  # wanted relative error, three standard errors
+_RARE = 5.0  # mass of failures estimated apart, in units of the tolerance
+_DEEP = 1e-14  # probabilities about this small, and
+_FINE = 1e-4  # tolerances below this, are computed in double precision
+_HELD = 1 << 24  # correlation entries integrated at once
 
 
 def mvn_cdf(
@@ -69,7 +92,7 @@ def mvn_cdf(
     elif k == 2:
         value, error = bivariate_cdf(z[:, 0], z[:, 1], r[:, 0, 1]), zero
     else:
-        value, error = orthant(z, r, Settings(points, seed, tolerance, truncation, keep))
+        value, error = _orthant(z, r, _Settings(points, seed, tolerance, truncation, keep))
     return value.masked_fill(broken, torch.nan), error.masked_fill(broken, torch.nan)
 
 
@@ -89,3 +112,86 @@ def _check(upper: Tensor, correlation: Tensor, points: int, tolerance: float, tr
         diagonal = torch.diagonal(correlation.detach(), dim1=1, dim2=2)
         if bool(((diagonal - 1.0).abs() > _ROUNDING).any() | (correlation.detach().abs() > 1.0 + _ROUNDING).any()):
             raise ValueError("mvn_cdf: correlation has a diagonal that is not 1 or an entry beyond +-1; divide by the standard deviations")
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """What a caller may choose; see `mvn_cdf`."""
+
+    points: int
+    seed: int
+    tolerance: float
+    truncation: float
+    keep: int | None
+
+
+def _orthant(upper: Tensor, correlation: Tensor, settings: _Settings) -> tuple[Tensor, Tensor]:
+    """P[Z <= upper] and its error for k >= 3; see `mvn_cdf`."""
+    possible = (upper > _LOWEST).all(-1)
+    upper = upper.clamp_min(_LOWEST)
+    # As if independent: a low guess of p under the positive correlation of margins, so a careful first cut.
+    guess = product_of(normal_cdf(upper))
+    selection = competitive(upper, 0.1 * settings.truncation * guess, settings.keep)
+    value, error = torch.empty_like(guess), torch.empty_like(guess)
+    for batch in _batches(groups(selection)):
+        parts = [_prepare(*competing(selection, correlation, rows, width), selection.dropped[rows], settings) for rows, width in batch]
+        rows = torch.cat([rows for rows, _ in batch])
+        value[rows], error[rows] = _integrate(parts, settings)
+    return torch.where(possible, value, 0.0), torch.where(possible, error, 0.0)
+
+
+class _Prepared(NamedTuple):
+    """Rows ready to integrate."""
+
+    factor: OrderedFactor
+    estimate: Tensor  # (rows,), rough
+    correction: Tensor  # (rows, 2): to be subtracted, and its standard error
+    half: Tensor  # (rows,): half of what was left out
+
+
+def _batches(parts: list[tuple[Tensor, int]]) -> list[list[tuple[Tensor, int]]]:
+    """Groups of rows (with their widths, the widest first) to integrate at once: few and long operations instead of many short ones."""
+    batches: list[list[tuple[Tensor, int]]] = []
+    held = 0
+    for rows, width in parts:
+        widest = batches[-1][0][1] if batches else 0
+        held += len(rows) * widest * widest
+        if not batches or held > _HELD:
+            batches.append([])
+            held = len(rows) * width * width
+        batches[-1].append((rows, width))
+    return batches
+
+
+def _prepare(z: Tensor, r: Tensor, dropped: Tensor, settings: _Settings) -> _Prepared:
+    pivoting = pivot_by_restriction(z, r, truncation=settings.truncation, tolerance=_SINGULAR)
+    mass = _RARE * (_RELATIVE * pivoting.estimate).clamp_max(settings.tolerance)
+    rare, rank = split_rare(pivoting, _SINGULAR, mass)
+    correction = torch.zeros(len(z), 2, dtype=z.dtype, device=z.device)
+    some = rare.any(-1).nonzero().squeeze(-1)
+    if len(some):
+        correction[some] = _rare_failure(z[some], r[some], pivoting.rows(some), rare[some], settings)
+    single = (pivoting.estimate > _DEEP) & (settings.tolerance >= _FINE)
+    factor = arrange(z, pivoting, rank, pivoting.tie & ~rare, single, _SINGULAR)
+    return _Prepared(factor, pivoting.estimate, correction, 0.5 * (pivoting.omitted + dropped))
+
+
+def _integrate(parts: list[_Prepared], settings: _Settings) -> tuple[Tensor, Tensor]:
+    """P and its error: with half of what was left out, p lies in [value - 2 half, value]."""
+    estimate, correction, half = (torch.cat(field) for field in list(zip(*parts, strict=True))[1:])
+    value, spread = integrate(
+        joined([part.factor for part in parts]),
+        estimate,
+        correction,
+        points=settings.points,
+        seed=settings.seed,
+        absolute=0.99 * settings.tolerance,
+        relative=_RELATIVE,
+    )
+    return (value - half).clamp(0.0, 1.0), (WIDENED_THREE * spread + half).clamp_max(1.0)
+
+
+def _rare_failure(z: Tensor, r: Tensor, pivoting: Pivoting, rare: Tensor, settings: _Settings) -> Tensor:
+    """Probability that only rare limits fail, and its standard error: (rows, 2)."""
+    kind = torch.float32 if settings.tolerance >= _FINE else torch.float64
+    return torch.stack(union_failure(z, r, pivoting, rare, seed=settings.seed + 1, kind=kind), -1)

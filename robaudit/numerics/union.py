@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from robaudit.numerics.lattice import SHIFTS, lattice_points, mean_and_error
+from robaudit.numerics.integration import SHIFTS, lattice_points, mean_and_error
 from robaudit.numerics.normal import normal_quantile
 from robaudit.numerics.ordering import Pivoting
 from robaudit.numerics.rowwise import hypot, product, total

@@ -20,7 +20,7 @@ from torchvision import datasets
 
 from robaudit.datasets import npz, open_dataset
 from robaudit.datasets.base import Dataset, Sample
-from robaudit.datasets.pillow import MOST_PIXELS, hush, plain_pillow
+from robaudit.datasets.decode import MOST_PIXELS, hush, plain_pillow
 from robaudit.errors import SampleError
 from robaudit.spec_datasets import DatasetSpec
 

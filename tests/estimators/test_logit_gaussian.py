@@ -21,7 +21,7 @@ from robaudit.estimators.votes import Votes, mc_instead
 from robaudit.estimators.work import CleanPass, Work
 from robaudit.models import from_module
 from robaudit.noise import GaussianNoise
-from robaudit.numerics.jacobian import margins
+from robaudit.numerics.margins import margins
 from robaudit.spec_datasets import DigitsSpec
 from tests.estimators.tools import build, curved, linear, work_on
 from tests.models.conftest import load

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from robaudit.budget import chunk_images
 from robaudit.estimators.base import Estimate
 from robaudit.estimators.selection import FewClasses, keep_margins
-from robaudit.numerics.jacobian import margin_gradients
+from robaudit.numerics.margins import margin_gradients
 from robaudit.plan import Task
 from robaudit.registry import Chosen
 from tests.estimators.tools import Counter, build, curved, linear, work_on

@@ -46,7 +46,7 @@ def one_factor(upper: np.ndarray, loading: np.ndarray) -> float:
         density = math.exp(-0.5 * x * x) / math.sqrt(2.0 * math.pi)
         return density * math.exp(float(special.log_ndtr((upper - loading * x) / rest).sum()))
 
-    return sum(integrate.quad(integrand, a, b)[0] for a, b in itertools.pairwise(np.linspace(-14.0, 14.0, 57)))
+    return float(sum(integrate.quad(integrand, a, b)[0] for a, b in itertools.pairwise(np.linspace(-14.0, 14.0, 57))))
 
 
 # --- exact dimensions ------------------------------------------------------------------------------------------------
@@ -286,7 +286,7 @@ def test_nan_stays_in_its_row() -> None:
 )
 def test_broken_contracts(upper: Tensor, correlation: Tensor, options: dict[str, int], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        mvn_cdf(upper, correlation, **options)  # type: ignore[arg-type]
+        mvn_cdf(upper, correlation, **options)
 
 
 # --- properties ------------------------------------------------------------------------------------------------------

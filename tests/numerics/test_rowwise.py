@@ -13,10 +13,8 @@ from torch import Tensor
 
 from robaudit.numerics import rowwise
 from robaudit.numerics.bivariate import bivariate_cdf
-from robaudit.numerics.moments import mv_sigmoid, standardise
+from robaudit.numerics.margins import mv_sigmoid, pair_moments, shape_of_pairs, standardise
 from robaudit.numerics.mvn import mvn_cdf
-from robaudit.numerics.normality import shape_of_pairs
-from robaudit.numerics.pair_moments import pair_moments
 from tests.numerics.test_mvn import gram, limits
 
 Random = Callable[..., Tensor]

@@ -1,4 +1,4 @@
-"""How probable is a failure that plain sampling never sees? Multilevel splitting in Gaussian space, on any score function."""
+"""Multilevel splitting in Gaussian space for failures that plain sampling never sees, for any score."""
 
 from __future__ import annotations
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from robaudit.numerics.levels import Lane, Schedule, split
-from robaudit.numerics.repeats import log_mean
+from robaudit.numerics.intervals import log_mean
+from robaudit.numerics.splitting import Lane, Schedule, split
 from tests.numerics.problems import PROBLEMS, Problem, drawer
 
 
