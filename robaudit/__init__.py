@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from robaudit.estimators.base import Estimate, Estimator
     from robaudit.estimators.work import Work
     from robaudit.numerics.intervals import clopper_pearson
-    from robaudit.numerics.jacobian import margins
+    from robaudit.numerics.margins import margins
     from robaudit.quantities import CONFIDENCE, P_ROBUST, Interval, IntervalKind, Quantity
     from robaudit.rows import Row
     from robaudit.runs import Run, read_run

@@ -15,8 +15,7 @@ from robaudit.estimators.registry import Task
 from robaudit.files import expanded
 from robaudit.memory import Room, free_bytes, memory_limit
 from robaudit.models.load import from_module, load_model
-from robaudit.models.logits import LogitModel
-from robaudit.models.precision import PIXELS
+from robaudit.models.logits import PIXELS, LogitModel
 from robaudit.noise.gaussian import GaussianNoise
 from robaudit.pace import Pace
 from robaudit.spec import AuditSpec

@@ -14,9 +14,8 @@ from torch import Tensor, nn
 from robaudit.assembly import make_engine, make_model, make_pace
 from robaudit.checks import InputCheck, check_input
 from robaudit.datasets.ahead import default_workers
-from robaudit.datasets.base import Dataset
-from robaudit.datasets.first import first_samples
-from robaudit.datasets.opening import open_dataset
+from robaudit.datasets.base import Dataset, first_samples
+from robaudit.datasets.load import open_dataset
 from robaudit.deterministic import deterministic
 from robaudit.errors import ModelError, NothingLeftError, RunError
 from robaudit.estimators import registry
@@ -26,7 +25,7 @@ from robaudit.finish import finish
 from robaudit.ledger import Ledger
 from robaudit.locks import Lock, locked
 from robaudit.loop import Loop, OnError
-from robaudit.models.precision import for_noisy_passes, rounded_products
+from robaudit.models.logits import for_noisy_passes, rounded_products
 from robaudit.precision_check import precision_effects
 from robaudit.progress import Listener, Silent
 from robaudit.provenance import pick_device, plugins

@@ -13,7 +13,7 @@ from PIL import Image
 from pydantic import ValidationError
 from torch import Tensor
 
-from robaudit.datasets.opening import open_dataset
+from robaudit.datasets.load import open_dataset
 from robaudit.errors import RobauditError, SampleError
 from robaudit.files import write_atomically
 from robaudit.noise.gaussian import GaussianNoise

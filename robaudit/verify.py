@@ -13,7 +13,7 @@ import numpy as np
 from robaudit.assembly import make_engine, make_model, make_pace
 from robaudit.checks import BATCH_DEPENDENT
 from robaudit.datasets.base import Dataset
-from robaudit.datasets.opening import open_dataset
+from robaudit.datasets.load import open_dataset
 from robaudit.datasets.select import Selected
 from robaudit.deterministic import deterministic
 from robaudit.errors import RunError
@@ -23,8 +23,7 @@ from robaudit.files import file_sha256
 from robaudit.kept import bits_of
 from robaudit.ledger import Ledger
 from robaudit.loop import Loop
-from robaudit.models.logits import LogitModel
-from robaudit.models.precision import for_noisy_passes, rounded_products
+from robaudit.models.logits import LogitModel, for_noisy_passes, rounded_products
 from robaudit.parts import KeptParts
 from robaudit.progress import Listener, Silent
 from robaudit.provenance import image_digest, pick_device

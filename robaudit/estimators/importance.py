@@ -16,9 +16,9 @@ from robaudit.estimators.engine import padded
 from robaudit.estimators.splitting import Judge, Verdict, latent, run_splitting, verdict
 from robaudit.estimators.work import Work
 from robaudit.numerics.design_points import Weighted, mixture, relative_error_at, sample, search
-from robaudit.numerics.jacobian import margin_gradients
-from robaudit.numerics.levels import Lane, Schedule
-from robaudit.numerics.repeats import LN10
+from robaudit.numerics.intervals import LN10
+from robaudit.numerics.margins import margin_gradients
+from robaudit.numerics.splitting import Lane, Schedule
 from robaudit.quantities import LOG10_P_FAIL, Interval, IntervalKind, Quantity
 
 PARTICLE_STARTS = 8

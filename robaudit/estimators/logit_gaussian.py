@@ -17,12 +17,9 @@ from robaudit.estimators.base import Estimate, Estimator, Need
 from robaudit.estimators.mc import flip_by_votes
 from robaudit.estimators.work import Work
 from robaudit.numerics.intervals import clopper_pearson
-from robaudit.numerics.jacobian import margins
-from robaudit.numerics.moments import standardise
+from robaudit.numerics.margins import halves, margins, pair_moments, shape_of_pairs, standardise, without_group
 from robaudit.numerics.mvn import mvn_cdf
 from robaudit.numerics.normal import normal_cdf
-from robaudit.numerics.normality import shape_of_pairs
-from robaudit.numerics.pair_moments import halves, pair_moments, without_group
 from robaudit.numerics.rowwise import hypot, mean_over, total, variance_over
 from robaudit.quantities import P_ROBUST, Interval, IntervalKind, Quantity
 from robaudit.rows import Row

@@ -10,10 +10,10 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from robaudit.estimators.base import Estimate
-from robaudit.estimators.jackknife import jackknife, logit, logit_inverse, probit, probit_inverse
 from robaudit.estimators.linear import LINK, FewClasses, Link, cdf_notes, left_out_notes
 from robaudit.estimators.work import SELECTING_FORWARDS, Linear, Work
-from robaudit.numerics.moments import mv_sigmoid, standardise
+from robaudit.numerics.jackknife import jackknife, logit, logit_inverse, probit, probit_inverse
+from robaudit.numerics.margins import mv_sigmoid, standardise
 from robaudit.numerics.mvn import mvn_cdf
 from robaudit.quantities import NO_INTERVAL, Interval, IntervalKind
 

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from robaudit.estimators.base import Estimate, Estimator, Need
 from robaudit.estimators.work import Work
-from robaudit.numerics.moments import mv_sigmoid
+from robaudit.numerics.margins import mv_sigmoid
 from robaudit.quantities import CONFIDENCE, Quantity
 
 

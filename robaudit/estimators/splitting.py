@@ -14,9 +14,8 @@ from torch import Tensor
 
 from robaudit.estimators.base import Estimate, Estimator, Need
 from robaudit.estimators.work import Work
-from robaudit.numerics.intervals import clopper_pearson
-from robaudit.numerics.levels import Lane, Schedule, split
-from robaudit.numerics.repeats import LN10, log_mean
+from robaudit.numerics.intervals import LN10, clopper_pearson, log_mean
+from robaudit.numerics.splitting import Lane, Schedule, split
 from robaudit.quantities import LOG10_P_FAIL, Interval, IntervalKind, Quantity
 
 HELD_BYTES = 2**27

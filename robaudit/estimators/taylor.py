@@ -11,7 +11,7 @@ from pydantic import Field
 from robaudit.estimators.base import Estimate
 from robaudit.estimators.linear import LINK, FewClasses, Link, cdf_notes, left_out_notes
 from robaudit.estimators.work import SELECTING_FORWARDS, Work
-from robaudit.numerics.moments import mv_sigmoid, standardise
+from robaudit.numerics.margins import mv_sigmoid, standardise
 from robaudit.numerics.mvn import mvn_cdf
 
 

@@ -11,9 +11,8 @@ import torch
 from torch import Tensor
 
 from robaudit.estimators.engine import Engine, padded
-from robaudit.numerics.jacobian import margin_gradients, margins, other_classes
+from robaudit.numerics.margins import halves, margin_gradients, margins, other_classes
 from robaudit.numerics.normal import normal_cdf
-from robaudit.numerics.pair_moments import halves
 from robaudit.numerics.rowwise import mean_over, total, variance_over
 
 ALL = 32

@@ -13,7 +13,7 @@ from torch import Tensor
 from robaudit.estimators.base import Estimate, Estimator
 from robaudit.estimators.mmse import Mmse
 from robaudit.estimators.work import CleanPass, Work
-from robaudit.numerics.jacobian import margin_gradients
+from robaudit.numerics.margins import margin_gradients
 from tests.benchmarks.cost import Point, Reference
 from tests.benchmarks.networks import Network, estimator
 from tests.benchmarks.replay import Replay

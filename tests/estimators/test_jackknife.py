@@ -8,7 +8,7 @@ import pytest
 import torch
 from scipy.stats import norm, t
 
-from robaudit.estimators.jackknife import jackknife, logit, logit_inverse, probit, probit_inverse
+from robaudit.numerics.jackknife import jackknife, logit, logit_inverse, probit, probit_inverse
 from tests.estimators.tools import build, curved, work_on
 
 

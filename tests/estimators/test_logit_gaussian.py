@@ -19,7 +19,7 @@ from robaudit.estimators.logit_gaussian import LogitGaussian, Votes, least_error
 from robaudit.estimators.work import CleanPass, Work
 from robaudit.models import from_module
 from robaudit.noise import GaussianNoise
-from robaudit.numerics.jacobian import margins
+from robaudit.numerics.margins import margins
 from robaudit.quantities import IntervalKind
 from robaudit.spec_datasets import DigitsSpec
 from tests.estimators.tools import build, curved, linear, work_on

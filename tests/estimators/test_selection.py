@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from robaudit.estimators.base import Estimate
 from robaudit.estimators.work import keep_margins
-from robaudit.numerics.jacobian import margin_gradients
+from robaudit.numerics.margins import margin_gradients
 from tests.estimators.tools import Counter, build, curved, linear, work_on
 
 NAMES = ("taylor", "taylor_mvs", "mmse", "mmse_mvs")

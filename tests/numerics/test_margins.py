@@ -9,8 +9,7 @@ import pytest
 import torch
 from scipy import stats
 
-from robaudit.numerics.normality import shape_of_pairs
-from robaudit.numerics.pair_moments import halves, pair_moments, without_group
+from robaudit.numerics.margins import halves, pair_moments, shape_of_pairs, without_group
 
 
 def normals(*shape: int, seed: int = 0) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""How probable is a failure that plain sampling never sees? Multilevel splitting in Gaussian space, on any score function."""
+"""Multilevel splitting in Gaussian space for failures that plain sampling never sees, for any score."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _GAIN, _LEAST_STEP, _MOST_STEP = 1.0, 1e-3, 10.0
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """How splitting goes.
+    """Parameters of splitting.
 
     Attributes:
         particles: N in each lane, a multiple of 10.
@@ -47,11 +47,6 @@ class Schedule:
     def most_levels(self) -> int:
         """Levels until p_min, when each keeps a tenth."""
         return math.ceil(math.log10(1 / self.p_min)) + 1
-
-    @property
-    def most_calls(self) -> int:
-        """Points that a lane judges at most."""
-        return self.particles * (1 + self.moves * self.most_levels)
 
 
 @dataclass(slots=True)
@@ -99,7 +94,7 @@ class Lane:
 
 
 def split(judge: Judge, draw: Draw, lanes: int, schedule: Schedule, *, keep: int = 0) -> list[Lane]:
-    """P[score(z) >= 0] for z ~ N(0, I), in so many independent lanes that go in lock-step.
+    """P[score(z) >= 0] for z ~ N(0, I), in independent lanes that advance in lock-step.
 
     Each lane: N particles; while fewer than a tenth fail, the level L becomes the .9 N-th smallest score, the particles strictly above
     survive (a factor survivors / N) and are cloned to N, equally often; then each particle moves 10 times by
@@ -110,7 +105,7 @@ def split(judge: Judge, draw: Draw, lanes: int, schedule: Schedule, *, keep: int
     Equal scores (quantised networks): nobody but the strictly higher survive, and the factor counts them; where the highest score is
     shared by more than a tenth, the level is the next lower score; where all are equal the lane is stuck.
 
-    A lane depends on its own draws alone, whatever the others do. Lanes that are done leave the batch.
+    A lane depends on its draws alone, whatever the others do. Finished lanes leave the batch.
 
     Args:
         judge: scores and labels.

@@ -6,12 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from robaudit.numerics.factor import arrange
-from robaudit.numerics.lattice import random_shifts, shifted_lattice
+from robaudit.numerics.integration import random_shifts, shifted_lattice
 from robaudit.numerics.mvn import mvn_cdf
 from robaudit.numerics.normal import normal_cdf
-from robaudit.numerics.ordering import Pivoting, pivot_by_restriction
-from robaudit.numerics.selection import competitive, groups
+from robaudit.numerics.ordering import Pivoting, arrange, competitive, groups, pivot_by_restriction
 from robaudit.numerics.separation import separated_values
 from robaudit.numerics.tilting import minimax_tilt
 from tests.numerics.test_mvn import gram, limits

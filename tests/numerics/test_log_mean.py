@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from robaudit.numerics.repeats import log_mean
+from robaudit.numerics.intervals import log_mean
 
 CASES = 3000
 LOG_P = -80.0

@@ -1,4 +1,4 @@
-"""How does the dataset section of a spec become a data set?"""
+"""From the dataset section of a spec to a data set."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def open_dataset(spec: DatasetSpec, *, base_dir: Path, trust: bool) -> Dataset:
     names = spec.class_names
     if names is not None and len(set(names)) != len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise DataError("dataset.class_names", f"{twice!r} stands twice", "names must differ")
+        raise DataError("dataset.class_names", f"{twice!r} appears twice", "names must differ")
     whole = _open_whole(spec, base_dir, trust)
     chosen = choose(whole, spec)
     if spec.kind == "python":

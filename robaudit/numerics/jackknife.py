@@ -1,4 +1,4 @@
-"""How far does an estimate move when a group of its draws is left out?"""
+"""The delete-one-group jackknife on a transformed scale."""
 
 from __future__ import annotations
 
