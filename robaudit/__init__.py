@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from robaudit.estimators.work import Work
     from robaudit.rows import Row
     from robaudit.runs import Run, read_run
-    from robaudit.spec import AuditSpec
-    from robaudit.spec_file import load_spec
+    from robaudit.spec.load import load_spec
+    from robaudit.spec.model import AuditSpec
 
 __all__ = [
     "CONFIDENCE",
@@ -32,8 +32,8 @@ __all__ = [
 
 _HOMES = {
     "audit": "robaudit.auditing",
-    "AuditSpec": "robaudit.spec",
-    "load_spec": "robaudit.spec_file",
+    "AuditSpec": "robaudit.spec.model",
+    "load_spec": "robaudit.spec.load",
     "CONFIDENCE": "robaudit.estimators.base",
     "Estimate": "robaudit.estimators.base",
     "Estimator": "robaudit.estimators.base",

@@ -20,7 +20,7 @@ from robaudit.models.precision import PIXELS
 from robaudit.noise import GaussianNoise
 from robaudit.pace import Pace
 from robaudit.plan import Task, tasks_of
-from robaudit.spec import AuditSpec
+from robaudit.spec.model import AuditSpec
 
 _TIGHT = 2**31  # with less room freed memory is given back while the run goes on, at a cost of some percent of its time
 _STEADY_BYTES = 2**29  # for a chunk whose size is not to depend on what is free, unless that is less

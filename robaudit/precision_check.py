@@ -12,7 +12,7 @@ from robaudit.datasets.base import Dataset
 from robaudit.datasets.first import first_samples
 from robaudit.estimators.engine import Engine
 from robaudit.models.precision import rounded_products
-from robaudit.spec import Precision, sigma_text
+from robaudit.spec.model import Precision, sigma_text
 
 _IMAGES, _COPIES = 16, 32
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from robaudit.errors import RobauditError, SpecError, did_you_mean
-from robaudit.spec import EstimatorSpec
-from robaudit.spec_errors import explain
+from robaudit.spec.errors import explain
+from robaudit.spec.model import EstimatorSpec
 
 if TYPE_CHECKING:
     from robaudit.estimators.base import Estimator

@@ -31,7 +31,7 @@ from robaudit.provenance import image_digest, pick_device
 from robaudit.rows import Row
 from robaudit.run_folder import OUTPUTS, RunFolder
 from robaudit.runs import Run
-from robaudit.spec import AuditSpec
+from robaudit.spec.model import AuditSpec
 from robaudit.summary.columns import draws_of
 
 RELATIVE, ABSOLUTE = 5e-4, 1e-7

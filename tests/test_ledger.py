@@ -15,7 +15,7 @@ from robaudit.plan import Task, tasks_of
 from robaudit.registry import build
 from robaudit.results import results
 from robaudit.rows import Row
-from robaudit.spec import EstimatorSpec
+from robaudit.spec.model import EstimatorSpec
 from tests.test_runs import row
 
 LABELS = ("mc", "taylor")

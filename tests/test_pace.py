@@ -7,7 +7,7 @@ import pytest
 from robaudit.pace import MOST_IMAGES, Pace
 from robaudit.plan import tasks_of
 from robaudit.registry import build
-from robaudit.spec import EstimatorSpec
+from robaudit.spec.model import EstimatorSpec
 
 TASKS = tasks_of([0.1], build([EstimatorSpec(name="mc", options={"samples": 999})]))
 

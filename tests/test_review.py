@@ -163,7 +163,7 @@ def test_a_level_as_the_tables_print_it_is_found(tmp_path: Path) -> None:
 
 
 def test_limit_of_a_random_subset(tmp_path: Path) -> None:
-    from robaudit.spec_file import load_spec
+    from robaudit.spec.load import load_spec
     from tests.specs import write
 
     path = write(tmp_path, digits(dataset={"kind": "digits", "sample": {"size": 9}}))

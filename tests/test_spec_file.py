@@ -9,9 +9,8 @@ import pytest
 import yaml
 
 from robaudit.errors import SpecError
-from robaudit.spec import AuditSpec
-from robaudit.spec_file import load_spec
-from robaudit.spec_settings import apply_setting, choose_estimators, put
+from robaudit.spec.load import apply_setting, choose_estimators, load_spec, put
+from robaudit.spec.model import AuditSpec
 from tests.specs import digits, write
 
 

@@ -14,7 +14,7 @@ from robaudit.cli.options import TrustOption, sigmas
 
 if TYPE_CHECKING:
     from robaudit.runs import Run
-    from robaudit.spec import AuditSpec
+    from robaudit.spec.model import AuditSpec
 
 
 class OnError(StrEnum):
@@ -68,7 +68,7 @@ def estimate(
     from robaudit.cli.console import Reporter, messages
     from robaudit.cli.looking import Looking, decide_by_sampling
     from robaudit.errors import SpecError
-    from robaudit.spec_file import load_spec
+    from robaudit.spec.load import load_spec
 
     looking = Looking(gates or (), max_samples, population, point, inconclusive, confidence)
     if extend and (gates or until_decided):

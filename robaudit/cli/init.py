@@ -51,9 +51,8 @@ def init(
     Example: robaudit init --model model.pt --data test.npz --normalise cifar10 --gate 0.9
     """
     from robaudit.files import expanded, write_atomically
-    from robaudit.spec_file import parse_spec
-    from robaudit.starting.answers import Answers, dataset_section, levels, model_section
-    from robaudit.starting.text import spec_text
+    from robaudit.spec.init import Answers, dataset_section, levels, model_section, spec_text
+    from robaudit.spec.load import parse_spec
 
     if spec.exists() and not force:
         raise RobauditError(str(spec), "is there already", "name another file, or add --force")
@@ -131,7 +130,7 @@ def _images(section: dict[str, object], base: Path) -> int:
     from pydantic import TypeAdapter
 
     from robaudit.datasets import open_dataset
-    from robaudit.spec_datasets import DatasetSpec
+    from robaudit.spec.model import DatasetSpec
 
     whole = {key: value for key, value in section.items() if key != "sample"}
     return len(open_dataset(TypeAdapter(DatasetSpec).validate_python(whole), base_dir=base, trust=False))
@@ -160,7 +159,7 @@ def _check(spec: Path, *, trust: bool) -> None:
     from robaudit.auditing import prepare
     from robaudit.cli.console import Reporter
     from robaudit.provenance import pick_device
-    from robaudit.spec_file import load_spec
+    from robaudit.spec.load import load_spec
 
     asked = load_spec(spec)
     with Reporter() as reporter:

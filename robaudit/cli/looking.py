@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from robaudit.gates.looks import Look
     from robaudit.gates.result import Verdict
     from robaudit.runs import Run
-    from robaudit.spec import AuditSpec
+    from robaudit.spec.model import AuditSpec
 
 
 @dataclass(frozen=True, slots=True)

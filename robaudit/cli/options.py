@@ -42,7 +42,7 @@ def sigmas(texts: list[str] | None) -> list[float]:
     Raises:
         SpecError: one is no positive number.
     """
-    from robaudit.spec_fields import as_number
+    from robaudit.spec.fields import as_number
 
     values = []
     for text in texts or []:

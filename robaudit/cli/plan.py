@@ -42,7 +42,7 @@ def plan(
     started = time.perf_counter()
     from robaudit.cli.console import Reporter, output
     from robaudit.planning.durations import seconds
-    from robaudit.spec_file import load_spec
+    from robaudit.spec.load import load_spec
 
     limit = seconds(budget)
     asked = load_spec(spec, settings=set_ or ())

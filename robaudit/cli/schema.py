@@ -33,7 +33,7 @@ def schema(
         typer.echo(published(for_.value), nl=False)
         return
     from robaudit import registry
-    from robaudit.spec_schema import spec_schema
+    from robaudit.spec.schema import spec_schema
 
     classes = {name: registry.load(name) for name in registry.installed()}
     typer.echo(json.dumps(spec_schema(classes), indent=2))

@@ -56,7 +56,7 @@ def validate(
     """
     from robaudit.cli.console import Reporter, output
     from robaudit.planning.durations import seconds
-    from robaudit.spec_file import load_spec
+    from robaudit.spec.load import load_spec
 
     limit = None if budget is None else seconds(budget)
     asked_spec = load_spec(spec, settings=set_ or ())

@@ -23,7 +23,7 @@ from robaudit.datasets.files import reason
 from robaudit.datasets.pillow import MOST_PIXELS, hush
 from robaudit.datasets.pixels import as_pixels
 from robaudit.errors import SampleError
-from robaudit.spec_datasets import ImageOptions
+from robaudit.spec.model import ImageOptions
 
 FORMATS = ("BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
 """What Pillow may decode: plain rasters. Others (EPS) start programs of the machine."""

@@ -12,7 +12,7 @@ from robaudit.datasets.base import Labels, Sample
 from robaudit.datasets.decode import read_image
 from robaudit.datasets.files import find, name_text, reason
 from robaudit.errors import DataError, did_you_mean
-from robaudit.spec_datasets import ImagesSpec
+from robaudit.spec.model import ImagesSpec
 
 SUFFIXES = frozenset((".png", ".jpg", ".jpeg", ".bmp", ".ppm", ".pgm", ".pbm", ".tif", ".tiff", ".webp", ".gif"))
 

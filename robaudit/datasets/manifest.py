@@ -12,7 +12,7 @@ from robaudit.datasets.decode import read_image
 from robaudit.datasets.files import find
 from robaudit.datasets.manifest_scan import scan
 from robaudit.files import expanded
-from robaudit.spec_datasets import ManifestSpec
+from robaudit.spec.model import ManifestSpec
 
 
 class ManifestDataset:

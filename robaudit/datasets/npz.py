@@ -16,7 +16,7 @@ from robaudit.datasets.npz_file import Member, member
 from robaudit.datasets.npz_rows import Rows
 from robaudit.datasets.pixels import as_pixels, known_scale
 from robaudit.errors import DataError
-from robaudit.spec_datasets import NpzSpec
+from robaudit.spec.model import NpzSpec
 
 _MOST_VALUES, _MOST_LABELS = 3 * 2**24, 2**25
 

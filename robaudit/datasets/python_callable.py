@@ -15,7 +15,7 @@ from robaudit.datasets.base import Labels, Sample
 from robaudit.datasets.files import reason
 from robaudit.datasets.pixels import as_label, as_pixels
 from robaudit.errors import DataError, SampleError, did_you_mean
-from robaudit.spec_datasets import PythonDatasetSpec
+from robaudit.spec.model import PythonDatasetSpec
 from robaudit.trusted_code import importable
 
 _ONE_BY_ONE = threading.RLock()

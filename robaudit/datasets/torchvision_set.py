@@ -21,7 +21,7 @@ from robaudit.datasets.pillow import plain_pillow
 from robaudit.datasets.pixels import as_label, as_pixels
 from robaudit.errors import DataError, SampleError, did_you_mean
 from robaudit.files import expanded
-from robaudit.spec_datasets import TorchvisionSpec
+from robaudit.spec.model import TorchvisionSpec
 
 _ONE_BY_ONE = threading.RLock()
 _OURS = {"root": "root", "download": "download", "transform": "resize, crop and channels", "transforms": "resize, crop and channels"}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from robaudit.errors import SpecError, did_you_mean
-from robaudit.spec_fields import as_number
+from robaudit.spec.fields import as_number
 
 Relation = Literal[">=", "<="]
 _GATE = re.compile(r"\s*(?P<quantity>\w+)\s*(?:\((?P<arguments>[^()]*)\))?\s*(?P<relation>[<>=!~]+)\s*(?P<number>.*?)\s*", re.DOTALL)

@@ -15,10 +15,9 @@ from robaudit.gates.grammar import Gate
 from robaudit.gates.record import Asked, Decided, Looks, RunOf, read_looks, sampled_for_others, write_looks
 from robaudit.gates.result import Decision
 from robaudit.gates.schedule import next_draws, possible_looks
-from robaudit.identity import identity
 from robaudit.run_folder import RunFolder, label_of
 from robaudit.runs import Run, read_run
-from robaudit.spec import AuditSpec
+from robaudit.spec.model import AuditSpec, identity
 
 _DRAWS = 10_000  # mc's default
 

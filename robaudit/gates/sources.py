@@ -53,7 +53,7 @@ def find_rules(
     if given:
         return Rules(parsed(given, "--gate"), "the command line")
     if spec is not None:
-        from robaudit.spec_file import load_spec
+        from robaudit.spec.load import load_spec
 
         return Rules(_some(load_spec(spec).gates, str(spec), "gates: [mean >= 0.9]"), str(spec))
     if pyproject is not None:

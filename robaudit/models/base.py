@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from robaudit.spec import ModelSpec
+from robaudit.spec.model import ModelSpec
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from robaudit.models.python_callable import as_module, load_python
 from robaudit.models.safetensors_file import load_safetensors, load_state_dict_file
 from robaudit.models.state import check_finite, state_sha256
 from robaudit.models.torchscript import load_torchscript
-from robaudit.spec import ModelSpec
+from robaudit.spec.model import ModelSpec
 
 LOADERS: dict[str, Callable[[Source], LoadedNetwork]] = {
     "torchscript": load_torchscript,

@@ -10,7 +10,7 @@ import torch
 
 from robaudit.errors import ModelError
 from robaudit.models.logits import LogitModel
-from robaudit.spec import Precision
+from robaudit.spec.model import Precision
 
 PIXELS = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.float32, "fp64": torch.float64}
 """The dtype of pixels, clean passes and gradients by precision."""

@@ -19,7 +19,7 @@ from robaudit.datasets import open_dataset
 from robaudit.datasets.base import Dataset
 from robaudit.datasets.manifest_scan import scan
 from robaudit.errors import DataError, SampleError
-from robaudit.spec_datasets import ManifestSpec, SampleSpec
+from robaudit.spec.model import ManifestSpec, SampleSpec
 from tests.datasets.tools import open_below
 
 

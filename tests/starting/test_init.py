@@ -18,9 +18,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from robaudit.errors import SpecError
-from robaudit.spec_file import load_spec
-from robaudit.starting.answers import Answers, dataset_section, levels, model_section, normalisation
-from robaudit.starting.text import spec_text
+from robaudit.spec.init import Answers, dataset_section, levels, model_section, normalisation, spec_text
+from robaudit.spec.load import load_spec
 from tests.conftest import RunCli
 from tests.specs import WEIGHTS, save_npz
 

@@ -1,4 +1,4 @@
-"""What kinds of values does a spec hold: numbers that may be written 8/255, counts, sizes, frozen sections (imports no torch)?"""
+"""The values of a spec: numbers that may be written 8/255, counts, sizes and frozen sections (imports no torch)."""
 
 from __future__ import annotations
 

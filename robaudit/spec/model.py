@@ -1,8 +1,11 @@
-"""What does the user ask for: the YAML spec as frozen, checked models (imports no torch)."""
+"""The spec as frozen, checked models, and the digests that tell specs apart (imports no torch)."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -11,12 +14,10 @@ from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, field_
 from robaudit.errors import SpecError
 from robaudit.gates.grammar import parse_gate
 from robaudit.gates.quantities import QUANTITIES
-from robaudit.spec_datasets import DatasetSpec
-from robaudit.spec_fields import Bytes, Number, Part, Positive, as_tuple, no_bool
+from robaudit.spec.fields import Bytes, Count, Number, Part, Positive, Whole, as_tuple, no_bool
 
 SMALLEST_SIGMA, LARGEST_SIGMA = 1e-6, 1e3
 MOST_ROWS, MOST_WORKERS, MOST_GATES = 2**20, 64, 1000
-MODEL_FORMATS = ("torchscript", "pt2", "safetensors", "onnx", "python")
 
 
 class ModelSpec(Part):
@@ -42,6 +43,100 @@ class ModelSpec(Part):
         if self.path is None and self.architecture is None:
             raise ValueError("needs a path (or, for format python, an architecture package.module:function)")
         return self
+
+
+class SampleSpec(Part):
+    """A seeded random subset, in the order of the data set."""
+
+    size: Count
+    seed: Whole = 0
+
+
+class BaseDatasetSpec(Part):
+    """What all kinds of data sets share."""
+
+    limit: Count | None = Field(None, description="audit the first N samples")
+    sample: SampleSpec | None = Field(None, description="audit a random subset instead: {size: 1000, seed: 0}")
+    class_names: tuple[str, ...] | None = Field(None, description="names by class index; class folders map by these, else sorted")
+
+    @model_validator(mode="after")
+    def _one_selection(self) -> BaseDatasetSpec:
+        if self.limit is not None and self.sample is not None:
+            raise ValueError("limit and sample exclude each other; keep one")
+        return self
+
+
+class NpzSpec(BaseDatasetSpec):
+    """Arrays in a NumPy .npz file."""
+
+    kind: Literal["npz"]
+    path: str
+    images_key: str = "images"
+    labels_key: str | None = Field("labels", description="null: no labels")
+    layout: Literal["nchw", "nhwc", "nhw"] | None = Field(None, description="guessed from the shape when absent")
+    scale: Positive | None = Field(None, description="pixels are divided by it; uint8: 255 when absent, float: 1")
+
+
+class ImageOptions(BaseDatasetSpec):
+    """How image files become tensors."""
+
+    resize: Count | tuple[Count, Count] | None = Field(None, description="shorter side, or [height, width]")
+    crop: Count | tuple[Count, Count] | None = Field(None, description="centre crop, after the resize")
+    channels: Literal[1, 3] = 3
+
+
+class ImagesSpec(ImageOptions):
+    """A folder with one folder of images for each class."""
+
+    kind: Literal["images"]
+    path: str
+
+
+class ManifestSpec(ImageOptions):
+    """A CSV file with columns path, label and optionally id; paths are relative to the CSV file."""
+
+    kind: Literal["manifest"]
+    path: str
+
+
+class TorchvisionSpec(ImageOptions):
+    """A data set of torchvision.datasets by its name."""
+
+    kind: Literal["torchvision"]
+    name: str = Field(description="class name in torchvision.datasets, for example CIFAR10")
+    root: str
+    split: str | None = Field("test", description="test or train (or what the data set's own split option takes)")
+    download: bool = False
+    options: dict[str, Any] = Field(default_factory=dict, description="further keyword arguments of the data set")
+    channels: Literal[1, 3] | None = None  # type: ignore[assignment]
+
+
+class DigitsSpec(BaseDatasetSpec):
+    """scikit-learn's handwritten digits, 1 x 8 x 8, 10 classes: embedded, needs no file."""
+
+    kind: Literal["digits"]
+    split: Literal["train", "test", "all"] = "test"
+
+
+class PythonDatasetSpec(BaseDatasetSpec):
+    """A Python function that returns an indexable collection of (pixels, label) or (pixels, label, id); needs --trust."""
+
+    kind: Literal["python"]
+    target: str = Field(description="package.module:function")
+    options: dict[str, Any] = Field(default_factory=dict)
+
+
+DatasetSpec = Annotated[NpzSpec | ImagesSpec | ManifestSpec | TorchvisionSpec | DigitsSpec | PythonDatasetSpec, Field(discriminator="kind")]
+
+DATASET_SPECS: Mapping[str, type[BaseDatasetSpec]] = {
+    "npz": NpzSpec,
+    "images": ImagesSpec,
+    "manifest": ManifestSpec,
+    "torchvision": TorchvisionSpec,
+    "digits": DigitsSpec,
+    "python": PythonDatasetSpec,
+}
+"""The dataset sections by kind."""
 
 
 class NoiseSpec(Part):
@@ -159,3 +254,32 @@ class AuditSpec(Part):
 def sigma_text(sigma: float) -> str:
     """A noise level as people write it: at most six significant digits."""
     return f"{sigma:.6g}" if math.isfinite(sigma) else str(sigma)
+
+
+_SPEED_ONLY = ("device", "batch_size", "workers", "memory", "deterministic")
+
+
+def digest(document: object) -> str:
+    """sha256 (hex) of a JSON document in canonical form."""
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def identity(spec_document: Mapping[str, Any]) -> str:
+    """sha256 of what a run computes: the spec without what changes only its speed, and without gates, which change nothing."""
+    document = json.loads(json.dumps(spec_document))
+    document.pop("gates", None)
+    for key in _SPEED_ONLY:
+        document["run"].pop(key, None)
+    return digest(document)
+
+
+def base_identity(spec_document: Mapping[str, Any]) -> str:
+    """sha256 of what an extension must share: the spec without noise levels, estimators and limit."""
+    document = json.loads(json.dumps(spec_document))
+    document["noise"].pop("sigma")
+    document.pop("estimators")
+    document["dataset"].pop("limit")
+    if document["dataset"]["sample"] is not None:
+        document["dataset"]["sample"].pop("size")
+    return identity(document)
