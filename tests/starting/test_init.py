@@ -29,7 +29,7 @@ MODEL = ("--model", str(WEIGHTS), "--architecture", "robaudit:digits_cnn")
 def test_a_spec_that_runs(tmp_path: Path, run_cli: RunCli) -> None:
     code, out, err = run_cli("init", *MODEL, "--data", "digits", "--sigma", "0.2", "--limit", "8", "--samples", "20", "--gate", "0.5")
     assert code == 0
-    assert "audit.yaml is written" in err
+    assert "wrote audit.yaml" in err
     assert "note: clean accuracy 100.0% (8 of the first 8 labelled images)" in err
     assert out.startswith("next: robaudit estimate audit.yaml")
     assert load_spec(tmp_path / "audit.yaml").gates == ("mean(sigma=0.2) >= 0.5",)
@@ -53,7 +53,7 @@ def test_asked_on_a_terminal(tmp_path: Path) -> None:
             os.write(here, f"{answer}\n".encode())
         assert process.wait(60) == 0
         os.close(here)
-    assert b"there is no such file; give the path" in seen
+    assert b"no such file; give the path" in seen
     found = load_spec(tmp_path / "audit.yaml")
     assert found.noise.sigma == (0.2, 8 / 255)
     assert found.gates == ()
@@ -63,10 +63,10 @@ def test_asked_on_a_terminal(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ([], "--model: is not given; say it, or run robaudit init on a terminal, where it asks"),
-        (["--model", "no.pt"], "--model no.pt: there is no such file; give the path of the trained model, from the spec's folder"),
-        (["--model", str(WEIGHTS)], "--architecture: is not given"),
-        ([*MODEL], "--data: is not given"),
+        ([], "--model: is missing; give it, or run robaudit init on a terminal, where it asks"),
+        (["--model", "no.pt"], "--model no.pt: no such file; give the path of the trained model, relative to the spec's folder"),
+        (["--model", str(WEIGHTS)], "--architecture: is missing"),
+        ([*MODEL], "--data: is missing"),
         ([*MODEL, "--data", "x.npz"], "--data x.npz: there is no such file or folder; or say digits, or torchvision:CIFAR10"),
         ([*MODEL, "--data", "x.txt"], "--data x.txt: is of no known kind"),
         ([*MODEL, "--data", "digits", "--normalise", "imagenett"], "did you mean 'imagenet'?"),
@@ -82,8 +82,8 @@ def test_asked_on_a_terminal(tmp_path: Path) -> None:
         ([*MODEL, "--data", "digits", "--channels", "2"], "--channels 2: is neither 1 (grey) nor 3 (colour); give one of them"),
         ([*MODEL, "--data", "digits", "--resize", "9"], "--resize: means nothing to digits; it is for image files; leave it out"),
         ([*MODEL, "--data", "torchvision:"], "--data torchvision:: names no data set"),
-        ([*MODEL, "--data", "digits", "--gate", "90"], "--gate 90.0: is no share; a number above 0 and at most 1, for example 0.9"),
-        (["there.yaml"], "there.yaml: is there already; name another file, or add --force"),
+        ([*MODEL, "--data", "digits", "--gate", "90"], "--gate 90.0: is not a share; give a number above 0 and at most 1, for example 0.9"),
+        (["there.yaml"], "there.yaml: already exists; name another file, or add --force"),
         (["no/such.yaml"], "no/such.yaml: its folder does not exist"),
     ],
 )
