@@ -151,7 +151,7 @@ def test_one_probability_in_the_place_of_a_logit_warns(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("sigma", [1e39, 1e-45, 2e3])
 def test_noise_levels_are_noise_levels(sigma: float) -> None:
-    with pytest.raises(ValueError, match="is no noise level"):
+    with pytest.raises(ValueError, match="is not a noise level"):
         AuditSpec.model_validate(digits(noise={"sigma": [sigma]}))
 
 

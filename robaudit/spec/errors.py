@@ -52,7 +52,7 @@ def explain(error: ValidationError, model: type[BaseModel], where: str, lines: M
         choices = list(DATASET_SPECS)
         named = given.get("kind") if isinstance(given, dict) else None
         remedy = did_you_mean(str(named), choices) if named else "kind: " + " | ".join(choices)
-        return SpecError(place, f"{key}.kind: " + (f"{named!r} is no known kind" if named else "is missing"), remedy)
+        return SpecError(place, f"{key}.kind: " + (f"unknown kind {named!r}" if named else "is missing"), remedy)
     here = dict.fromkeys(_wanted(found) for found in errors if _written(found["loc"]) == location)
     wanted = " or ".join(here).replace("or must be", "or")
     if given is None:
@@ -65,13 +65,13 @@ def explain(error: ValidationError, model: type[BaseModel], where: str, lines: M
 
 
 def _written(location: Sequence[int | str]) -> Location:
-    """The location as it stands in the file, without pydantic's names for the members of a union."""
+    """The location as written in the file, without pydantic's names for the members of a union."""
     kept = [part for i, part in enumerate(location) if not _is_tag(location, i)]
     return tuple(part for i, part in enumerate(kept) if not (i and isinstance(part, str) and _UNION_MEMBER.fullmatch(part)))
 
 
 def _wanted(found: ErrorDetails) -> str:
-    """What would be right, in plain words."""
+    """What would be right, in plain English."""
     if found["type"] in _WORDS:
         return _WORDS[found["type"]].format(**found.get("ctx", {}))
     text = found["msg"].removeprefix("Value error, ")

@@ -37,7 +37,7 @@ def no_bool(value: object) -> object:
 
 
 def as_tuple(value: object) -> object:
-    """Let a single value stand for a list of one."""
+    """Read a single value as a list of one."""
     if value is None or isinstance(value, list | tuple):
         return value
     return (value,)

@@ -21,20 +21,24 @@ MOST_ROWS, MOST_WORKERS, MOST_GATES = 2**20, 64, 1000
 
 
 class ModelSpec(Part):
-    """The trained model and what to do to pixels before it."""
+    """The trained model and the normalisation of its input."""
 
-    path: str | None = Field(None, description="weights file, relative to the spec file; python models: optional")
+    path: str | None = Field(None, description="weights file, relative to the spec file; optional for format python")
     format: Literal["torchscript", "pt2", "safetensors", "onnx", "python"] | None = Field(
-        None, description="guessed from the file's suffix and content when absent"
+        None, description="default: guessed from the file's suffix and content"
     )
     architecture: str | None = Field(
         None,
         description="safetensors: torchvision:NAME, robaudit:NAME or package.module:function (--trust); python: package.module:function",
     )
     architecture_options: dict[str, Any] = Field(default_factory=dict, description="keyword arguments of the architecture")
-    mean: Annotated[tuple[Number, ...], BeforeValidator(as_tuple)] = Field((), description="per channel, subtracted after the noise")
-    std: Annotated[tuple[Positive, ...], BeforeValidator(as_tuple)] = Field((), description="per channel, divided by after the noise")
-    output: str | int | None = Field(None, description="key or index of the logits where the model returns a dict or a tuple")
+    mean: Annotated[tuple[Number, ...], BeforeValidator(as_tuple)] = Field(
+        (), description="mean per channel, subtracted after the noise is added"
+    )
+    std: Annotated[tuple[Positive, ...], BeforeValidator(as_tuple)] = Field(
+        (), description="standard deviation per channel, divided by after the noise is added"
+    )
+    output: str | int | None = Field(None, description="key or index of the logits if the model returns a dict or a tuple")
 
     @model_validator(mode="after")
     def _check(self) -> ModelSpec:
@@ -53,16 +57,18 @@ class SampleSpec(Part):
 
 
 class BaseDatasetSpec(Part):
-    """What all kinds of data sets share."""
+    """Keys that all kinds of data sets share."""
 
     limit: Count | None = Field(None, description="audit the first N samples")
     sample: SampleSpec | None = Field(None, description="audit a random subset instead: {size: 1000, seed: 0}")
-    class_names: tuple[str, ...] | None = Field(None, description="names by class index; class folders map by these, else sorted")
+    class_names: tuple[str, ...] | None = Field(
+        None, description="names by class index; also the order of class folders, which are sorted by name without it"
+    )
 
     @model_validator(mode="after")
     def _one_selection(self) -> BaseDatasetSpec:
         if self.limit is not None and self.sample is not None:
-            raise ValueError("limit and sample exclude each other; keep one")
+            raise ValueError("limit and sample cannot be combined; keep one")
         return self
 
 
@@ -73,8 +79,8 @@ class NpzSpec(BaseDatasetSpec):
     path: str
     images_key: str = "images"
     labels_key: str | None = Field("labels", description="null: no labels")
-    layout: Literal["nchw", "nhwc", "nhw"] | None = Field(None, description="guessed from the shape when absent")
-    scale: Positive | None = Field(None, description="pixels are divided by it; uint8: 255 when absent, float: 1")
+    layout: Literal["nchw", "nhwc", "nhw"] | None = Field(None, description="default: guessed from the shape")
+    scale: Positive | None = Field(None, description="divisor of the pixels; default: 255 for uint8, 1 for float")
 
 
 class ImageOptions(BaseDatasetSpec):
@@ -144,7 +150,7 @@ class NoiseSpec(Part):
 
     kind: Literal["gaussian"] = "gaussian"
     sigma: Annotated[tuple[Positive, ...], BeforeValidator(as_tuple)] = Field(
-        min_length=1, description="standard deviations in pixel units ([0, 1]); 8/255 is understood"
+        min_length=1, description="standard deviations in pixel units ([0, 1]); fractions such as 8/255 are allowed"
     )
     clip: bool = Field(False, description="clip the noisy pixels to [0, 1]")
 
@@ -154,10 +160,10 @@ class NoiseSpec(Part):
         for level in sigma:
             if not SMALLEST_SIGMA <= level <= LARGEST_SIGMA:
                 raise ValueError(
-                    f"{level:g} is no noise level: pixels are in [0, 1]; give one from {SMALLEST_SIGMA:g} to {LARGEST_SIGMA:g}"
+                    f"{level:g} is not a noise level: pixels are in [0, 1]; give one from {SMALLEST_SIGMA:g} to {LARGEST_SIGMA:g}"
                 )
         if len(set(sigma)) != len(sigma):
-            raise ValueError("the same sigma stands twice; list each once")
+            raise ValueError("the same sigma appears twice; list each once")
         return sigma
 
 
@@ -174,7 +180,9 @@ class EstimatorSpec(Part):
             return {"name": value}
         if isinstance(value, dict) and len(value) != 1 and "name" not in value:
             keys = ", ".join(map(str, value)) or "none"
-            raise ValueError(f"an entry of the list has one key, the estimator's name, as in {{mc: {{samples: 1000}}}}; it has: {keys}")
+            raise ValueError(
+                f"an entry of the list has one key, the estimator's name, as in {{mc: {{samples: 1000}}}}; this one has: {keys}"
+            )
         if isinstance(value, dict) and len(value) == 1 and "name" not in value:
             name, options = next(iter(value.items()))
             return {"name": name, "options": {} if options is None else options}
@@ -182,13 +190,13 @@ class EstimatorSpec(Part):
 
 
 DEFAULT_ESTIMATOR = "logit_gaussian"
-"""What runs where a spec names no estimator."""
+"""What runs if a spec names no estimator."""
 
 Precision = Literal["fp32", "tf32", "bf16", "fp64"]
 
 
 class RunSpec(Part):
-    """How to run it; only seed and precision can change a number (device and deterministic its last digits)."""
+    """How to run the audit; only seed and precision change results (device and deterministic may change the last digits)."""
 
     seed: Annotated[int, Field(ge=0, lt=2**63), BeforeValidator(no_bool)] = 0
     device: str = Field("auto", description="cpu, cuda, cuda:1 or auto")
@@ -198,17 +206,17 @@ class RunSpec(Part):
         description="of the network: tf32 (CUDA) and bf16 (noisy passes without gradients) are faster; probabilities are always float64",
     )
     workers: Literal["auto"] | Annotated[int, Field(ge=0, le=MOST_WORKERS), BeforeValidator(no_bool)] = Field(
-        "auto", description="threads that read and decode images ahead of the network; 0: none; auto: 4 with CUDA, 0 on the CPU"
+        "auto", description="threads that read and decode images in advance; auto: 4 with CUDA, 0 on the CPU"
     )
     memory: Literal["auto"] | Bytes = Field(
-        "auto", description="memory to stay within, as 4GB or 512MiB (main memory; CUDA's is measured); auto: what the machine leaves free"
+        "auto", description="main memory to use at most, for example 4GB or 512MiB (CUDA memory is measured); auto: what is free"
     )
     deterministic: bool = Field(False, description="the same bits from every run on one kind of CUDA device, at some cost in speed")
 
 
 def _gate(text: str) -> str:
     if text.count("(") != text.count(")"):
-        raise ValueError("is half a gate: within [ ] a comma ends it unless it is quoted")
+        raise ValueError("is only part of a gate: within [ ] a comma ends it unless it is quoted")
     try:
         parse_gate(text, QUANTITIES, "gates")
     except SpecError as error:
@@ -225,7 +233,9 @@ class AuditSpec(Part):
     estimators: Annotated[tuple[EstimatorSpec, ...], Field(min_length=1)] = (EstimatorSpec(name=DEFAULT_ESTIMATOR),)
     run: RunSpec = RunSpec()
     gates: Annotated[tuple[Annotated[str, AfterValidator(_gate)], ...], BeforeValidator(as_tuple)] = Field(
-        (), max_length=MOST_GATES, description="what robaudit gate requires of the results, for example [mean >= 0.9]; computes nothing"
+        (),
+        max_length=MOST_GATES,
+        description="what robaudit gate requires of the results, for example [mean >= 0.9]; they do not change what is computed",
     )
 
     _base_dir: Path = PrivateAttr(default_factory=Path.cwd)
@@ -233,7 +243,7 @@ class AuditSpec(Part):
 
     @property
     def base_dir(self) -> Path:
-        """The folder that relative paths in the spec start from."""
+        """The folder that paths in the spec are relative to."""
         return self._base_dir
 
     @property
@@ -242,12 +252,12 @@ class AuditSpec(Part):
         return self._name
 
     def located(self, base_dir: Path, name: str) -> AuditSpec:
-        """Say where the spec came from: the folder of its relative paths and its name."""
+        """Record where the spec came from: the folder of its relative paths, and its name."""
         self._base_dir, self._name = base_dir, name
         return self
 
     def document(self) -> dict[str, Any]:
-        """The spec as plain JSON values, every default filled in."""
+        """The spec as plain JSON values, with every default filled in."""
         return self.model_dump(mode="json")
 
 
@@ -266,7 +276,7 @@ def digest(document: object) -> str:
 
 
 def identity(spec_document: Mapping[str, Any]) -> str:
-    """sha256 of what a run computes: the spec without what changes only its speed, and without gates, which change nothing."""
+    """sha256 of what a run computes: the spec without the keys that only change its speed, and without gates."""
     document = json.loads(json.dumps(spec_document))
     document.pop("gates", None)
     for key in _SPEED_ONLY:
