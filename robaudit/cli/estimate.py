@@ -98,7 +98,7 @@ def estimate(
     """Estimate every sample's robustness to noise and write a run folder.
 
     If it is interrupted, the same command continues where it stopped. With --gate it samples until the gates are decided, and exits
-    as robaudit gate does: 0 if all pass, 1 if one fails, 4 if one is inconclusive.
+    as robaudit gate does: 0 if all pass, 1 if one fails, 4 if one is inconclusive. With --population all draws are taken at once.
 
     Example: robaudit estimate spec.yaml --sigma 0.05 --sigma 8/255 --limit 100
     """

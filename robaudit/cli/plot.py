@@ -39,6 +39,8 @@ def plot(
 ) -> None:
     """Draw a figure of a run for a paper: PNG (300 dpi), SVG or PDF with embedded fonts, and the same bytes every time.
 
+    --threshold applies to the kinds distribution and flagged, --max-images to flagged.
+
     Example: robaudit plot runs/spec-1a2b3c4d --kind bias --estimator mc --sigma 0.05 -o bias.pdf
     """
     ending = output.suffix.lower()

@@ -38,7 +38,7 @@ def test_a_spec_that_runs(tmp_path: Path, run_cli: RunCli) -> None:
 
 
 def test_asked_on_a_terminal(tmp_path: Path) -> None:
-    """Wrong answers are asked for again; an empty one takes what stands in brackets."""
+    """Invalid answers are asked for again; an empty one takes the default in brackets."""
     answers = ["nothing.pt", str(WEIGHTS), "robaudit:digits_cnn", "nowhere", "digits", "", "0.2 x", "0.2 8/255", ""]
     here, there = pty.openpty()
     command = [sys.executable, "-m", "robaudit", "init", "--no-check", "--limit", "8"]
@@ -120,7 +120,7 @@ def test_odd_names_are_found_again(name: str, tmp_path: Path, run_cli: RunCli) -
     assert found.gates[0] == "mean(sigma=0.02) >= 0.9999999"
 
 
-def test_names_that_are_no_text_are_refused(tmp_path: Path, run_cli: RunCli) -> None:
+def test_names_that_are_not_text_are_refused(tmp_path: Path, run_cli: RunCli) -> None:
     name = os.fsdecode(b"\xff.npz")
     save_npz(tmp_path / "plain.npz").rename(tmp_path / name)
     code, _, err = run_cli("init", *MODEL, "--data", name)
