@@ -112,7 +112,7 @@ def frames(text: str) -> list[tuple[float, str]]:
 
 
 def test_the_bar_on_a_terminal(tmp_path: Path) -> None:
-    text = on_terminal(tmp_path, STEP="0.3")
+    text = on_terminal(tmp_path, STEP="0.6")  # the time left is redrawn every half second
     drawn = frames(text)
     assert len(drawn) > 5, "drawn anew while nothing gets to the disk"
     said = [beside for _, beside in drawn]
@@ -145,7 +145,7 @@ def test_no_bar_in_a_file_with_colours(tmp_path: Path) -> None:
 
 
 def test_a_narrow_terminal_gets_the_time_left(tmp_path: Path) -> None:
-    text = on_terminal(tmp_path, STEP="0.3", COLUMNS="30")
+    text = on_terminal(tmp_path, STEP="0.6", COLUMNS="30")
     assert re.search(r"auditing \S+ 0:00:0\d left", re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", text))
     assert "samples" not in text.partition("resuming")[2].partition("\n")[2]
 
