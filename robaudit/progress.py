@@ -131,7 +131,7 @@ class AuditProgress:
         return ", ".join(part for part in (f"{self.done} of {self.total} samples", self.rate(), self.left()) if part)
 
     def _samples(self) -> str:
-        return f"{self.done}/{self.total} samples"
+        return f"{self.done:>{len(str(self.total))}}/{self.total} samples"
 
 
 def duration_text(seconds: float) -> str:

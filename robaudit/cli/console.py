@@ -142,7 +142,8 @@ class Reporter:
 def _bar(console: Console, clock: Clock) -> Progress:
     """A line with a bar, redrawn several times a second by a thread."""
     bar = BarColumn(bar_width=None, table_column=Column(min_width=4, max_width=40, ratio=1))
-    counts = (TextColumn("{task.fields[samples]}"), TextColumn("{task.fields[rate]}")) if console.width >= _NARROW else ()
+    rate = TextColumn("{task.fields[rate]}", table_column=Column(min_width=8, no_wrap=True))  # the bar keeps its width
+    counts = (TextColumn("{task.fields[samples]}"), rate) if console.width >= _NARROW else ()
     return Progress(
         TextColumn("auditing"),
         bar,

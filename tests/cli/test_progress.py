@@ -112,7 +112,7 @@ def frames(text: str) -> list[tuple[float, str]]:
 
 
 def test_the_bar_on_a_terminal(tmp_path: Path) -> None:
-    text = on_terminal(tmp_path, STEP="0.6")  # the time left is redrawn every half second
+    text = on_terminal(tmp_path, STEP="0.6", COLUMNS="100")  # the time left is redrawn every half second
     drawn = frames(text)
     assert len(drawn) > 5, "drawn anew while nothing gets to the disk"
     said = [beside for _, beside in drawn]
