@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from robaudit.quantities import CONFIDENCE, P_ROBUST, Interval, IntervalKind, Quantity
     from robaudit.rows import Row
     from robaudit.runs import Run, read_run
-    from robaudit.spec import AuditSpec
-    from robaudit.spec_file import load_spec
+    from robaudit.spec.load import load_spec
+    from robaudit.spec.model import AuditSpec
 
 __all__ = [
     "CONFIDENCE",
@@ -39,8 +39,8 @@ __all__ = [
 
 _HOMES = {
     "audit": "robaudit.auditing",
-    "AuditSpec": "robaudit.spec",
-    "load_spec": "robaudit.spec_file",
+    "AuditSpec": "robaudit.spec.model",
+    "load_spec": "robaudit.spec.load",
     "CONFIDENCE": "robaudit.quantities",
     "Estimate": "robaudit.estimators.base",
     "Estimator": "robaudit.estimators.base",

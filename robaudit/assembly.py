@@ -18,7 +18,7 @@ from robaudit.models.load import from_module, load_model
 from robaudit.models.logits import PIXELS, LogitModel
 from robaudit.noise.gaussian import GaussianNoise
 from robaudit.pace import Pace
-from robaudit.spec import AuditSpec
+from robaudit.spec.model import AuditSpec
 
 _TIGHT = 2**31  # with less room freed memory is given back while the run goes on, at a cost of some percent of its time
 

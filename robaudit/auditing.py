@@ -43,8 +43,8 @@ from robaudit.run_document import first_info, history
 from robaudit.run_folder import RunFolder, label_of
 from robaudit.runlog import Logged
 from robaudit.runs import Run, read_run
-from robaudit.spec import AuditSpec
-from robaudit.spec_file import load_spec
+from robaudit.spec.load import load_spec
+from robaudit.spec.model import AuditSpec
 
 
 def audit(

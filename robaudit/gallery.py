@@ -19,8 +19,8 @@ from robaudit.files import write_atomically
 from robaudit.noise.gaussian import GaussianNoise
 from robaudit.reports.names import class_name
 from robaudit.runs import Run
-from robaudit.spec import AuditSpec, sigma_text
-from robaudit.spec_errors import explain
+from robaudit.spec.errors import explain
+from robaudit.spec.model import AuditSpec, sigma_text
 from robaudit.stats.flags import Flag, Flagged
 
 _SMALLEST, _GAP = 160, 8

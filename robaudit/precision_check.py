@@ -11,7 +11,7 @@ from torch import Tensor
 from robaudit.datasets.base import Dataset, first_samples
 from robaudit.estimators.engine import Engine
 from robaudit.models.logits import rounded_products
-from robaudit.spec import Precision, sigma_text
+from robaudit.spec.model import Precision, sigma_text
 
 _IMAGES, _COPIES = 16, 32
 

@@ -1,12 +1,33 @@
-"""Whom does an audit tell what it is doing?"""
+"""The progress of an audit: who listens to it, how far it is, and how durations and rates are written."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from typing import Protocol
+
+from rich.progress import Progress
+
+SPEED_WINDOW = 600.0
+"""Seconds over which the speed of an audit is averaged."""
+_SECONDS_BETWEEN_UPDATES = 0.5
+_MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86400.0
+_LONGEST = 1000 * _DAY
+_DAYS, _HOURS, _MINUTES, _SECONDS = (_DAY, "days"), (_HOUR, "h"), (_MINUTE, "min"), (1.0, "s")
+_STEPS = (  # durations below this are rounded to so many seconds and written in one unit or two
+    (100.0, 1.0, _SECONDS, _SECONDS),
+    (10 * _MINUTE, 10.0, _MINUTES, _SECONDS),
+    (100 * _MINUTE, _MINUTE, _MINUTES, _SECONDS),
+    (10 * _HOUR, 10 * _MINUTE, _HOURS, _MINUTES),
+    (72 * _HOUR, _HOUR, _HOURS, _MINUTES),
+    (10 * _DAY, 6 * _HOUR, _DAYS, _HOURS),
+)
+
+Clock = Callable[[], float]
 
 
 class Listener(Protocol):
-    """Hears notes, warnings and progress; the CLI prints them to stderr, the API ignores them unless given one."""
+    """Receives notes, warnings and progress; the CLI prints them to stderr, the API ignores them unless given a listener."""
 
     def note(self, text: str) -> None:
         """Something worth knowing."""
@@ -18,21 +39,21 @@ class Listener(Protocol):
         """The audit of ``total`` samples starts; ``done`` of them are on disk already."""
 
     def working(self, share: float) -> None:
-        """So much of this session's work is done, in [0, 1], by what it was expected to cost; told often, also between writes."""
+        """This share of the session's work is done, in [0, 1] and measured by its expected cost; called often, also between writes."""
 
     def advance(self, samples: int) -> None:
-        """So many more samples are on disk."""
+        """This many more samples are on disk."""
 
     def end(self) -> None:
-        """The audit is over, one way or the other."""
+        """The audit is over, finished or not."""
 
     def stop_asked(self) -> bool:
-        """Whether to stop after the part that is being computed, with a KeyboardInterrupt."""
+        """Whether to stop after the current part, with a KeyboardInterrupt."""
         ...
 
 
 class Silent:
-    """A listener that says nothing."""
+    """A listener that does nothing."""
 
     def note(self, text: str) -> None:
         """Nothing."""
@@ -55,3 +76,81 @@ class Silent:
     def stop_asked(self) -> bool:
         """Never."""
         return False
+
+
+class AuditProgress:
+    """How far an audit is, for a bar, a line or a log; rich keeps the speed and the time left.
+
+    A bar fills with the work, so that it also moves while nothing reaches the disk; the numbers count the samples on disk.
+
+    Args:
+        total: samples.
+        done: samples on disk when this session began.
+        display: rich's progress that shows it, in the fields ``samples`` and ``rate``; by default it is not shown.
+        clock: seconds.
+    """
+
+    def __init__(self, total: int, done: int, display: Progress | None = None, clock: Clock = time.monotonic) -> None:
+        self.total, self.done, self._before = total, done, done
+        self._clock, self._last = clock, float("-inf")
+        self._display = display or Progress(disable=True, get_time=clock, speed_estimate_period=SPEED_WINDOW)
+        self._id = self._display.add_task("auditing", total=total, completed=done, samples=self._samples(), rate="")
+        self._display.advance(self._id, 0)  # from here on the speed is measured
+        self._task = next(task for task in self._display.tasks if task.id == self._id)
+
+    def working(self, share: float) -> None:
+        """This share of the session's work is done; it never decreases."""
+        completed = self._before + min(share, 1.0) * (self.total - self._before)
+        now = self._clock()
+        if completed > self._task.completed and (completed >= self.total or now - self._last >= _SECONDS_BETWEEN_UPDATES):
+            self._last = now
+            self._display.update(self._id, completed=completed, rate=self.rate())
+
+    def advance(self, samples: int) -> None:
+        """This many more samples are on disk."""
+        self.done += samples
+        if self.done >= self.total:
+            self._display.update(self._id, completed=self.total)
+        self._display.update(self._id, samples=self._samples(), rate=self.rate())
+
+    def rate(self) -> str:
+        """Samples per second of this session; empty before the first is on disk."""
+        speed = self._task.speed
+        return rate_text(speed) if self.done > self._before and speed else ""
+
+    def left(self) -> str:
+        """The time left; empty when there is none, or nothing to predict it from."""
+        seconds = self._task.time_remaining
+        if seconds is None or self.done >= self.total:
+            return ""
+        about = "about " if self.done == self._before else ""
+        return f"{about}{duration_text(seconds)} left"
+
+    def line(self) -> str:
+        """As in ``128 of 1000 samples, 12.3/s, 71 s left``."""
+        return ", ".join(part for part in (f"{self.done} of {self.total} samples", self.rate(), self.left()) if part)
+
+    def _samples(self) -> str:
+        return f"{self.done:>{len(str(self.total))}}/{self.total} samples"
+
+
+def duration_text(seconds: float) -> str:
+    """A duration to about two figures: ``71 s``, ``4 min 10 s``, ``12 min``, ``3 h 20 min``, ``27 h``, ``3 days 6 h``."""
+    if not seconds < _LONGEST:
+        return f"over {_LONGEST / _DAY:.0f} days"
+    for below, step, large, small in _STEPS:
+        if seconds < below - step / 2:
+            whole, rest = divmod(max(1.0, round(seconds / step)) * step, large[0])
+            parts = (whole, large[1]), (rest / small[0], small[1])
+            return " ".join(f"{number:.0f} {unit}" for number, unit in parts if number)
+    return f"{seconds / _DAY:.0f} days"
+
+
+def rate_text(per_second: float) -> str:
+    """A rate to three figures: ``1,234/s``, ``12.3/s``, ``4.2/min``, ``1.8/h``."""
+    if per_second >= 999.5:
+        return f"{per_second:,.0f}/s"
+    for factor, unit in ((1.0, "s"), (_MINUTE, "min")):
+        if per_second * factor >= 1.0:
+            return f"{per_second * factor:.3g}/{unit}"
+    return f"{per_second * _HOUR:.2g}/h"

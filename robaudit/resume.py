@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robaudit.errors import AnotherRunError, RunError
-from robaudit.identity import base_identity, identity
 from robaudit.models.logits import LogitModel
 from robaudit.parts import PartRecord
 from robaudit.progress import Listener
 from robaudit.provenance import device_name, versions
 from robaudit.run_folder import RunFolder, label_of
-from robaudit.spec import AuditSpec
+from robaudit.spec.model import AuditSpec, base_identity, identity
 
 if TYPE_CHECKING:
     import torch

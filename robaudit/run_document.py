@@ -10,11 +10,10 @@ import torch
 
 from robaudit.checks import InputCheck
 from robaudit.datasets.base import Dataset
-from robaudit.identity import base_identity, identity
 from robaudit.models.logits import LogitModel
 from robaudit.provenance import device_name, versions
 from robaudit.run_folder import SCHEMA_VERSION
-from robaudit.spec import AuditSpec
+from robaudit.spec.model import AuditSpec, base_identity, identity
 
 
 def first_info(spec: AuditSpec, model: LogitModel, dataset: Dataset, device: torch.device, check: InputCheck) -> dict[str, Any]:

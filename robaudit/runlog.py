@@ -1,4 +1,4 @@
-"""What did the sessions of a run say, and when? A log file in the run folder, beside what the user is told."""
+"""The log of a run: what its sessions said and when, in a file of the run folder."""
 
 from __future__ import annotations
 
@@ -10,51 +10,50 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from robaudit.progress import Listener
-from robaudit.remaining import Clock, Standing
+from robaudit.progress import AuditProgress, Clock, Listener
 from robaudit.text import printable
 
 NAME = "log.txt"
-_HOW = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-_SECONDS_BETWEEN_LINES = 60.0  # about a part that is still being computed
+_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_SECONDS_BETWEEN_LINES = 60.0  # while a long part is being computed
 
 
 class Logged:
-    """A listener that passes everything on and keeps it in the run's log, a line each with the time (UTC).
+    """A listener that passes everything on and writes it to the run's log, one line each with the time (UTC).
 
-    The log is appended to, session after session; it is no result, and a disk that refuses it costs nothing but the log.
+    Every session appends to the log. The log is not a result: if the disk refuses it, nothing but the log is lost.
 
     Args:
-        listener: who else hears it.
+        listener: receives everything too.
         clock: seconds.
     """
 
     def __init__(self, listener: Listener, clock: Clock = time.monotonic) -> None:
         self._listener, self._clock = listener, clock
-        self._file: int | None = None  # a descriptor, kept: should the folder be replaced, the log of another is not written to
+        self._file: int | None = None  # a descriptor, kept open: if the folder is replaced, the log of another run is not written to
         self._opened = False
         self._waiting: list[str] = []
-        self._standing = Standing(0, 0, clock)
+        self._progress = AuditProgress(0, 0, clock=clock)
         self._last = clock()
 
     def open(self, folder: Path) -> None:
-        """Begin to write into a run folder, what was said before included."""
+        """Start writing to a run folder, including what was said before."""
         self.close()
         self._opened = True
         with contextlib.suppress(OSError):
-            self._file = os.open(folder / NAME, _HOW, 0o644)
+            self._file = os.open(folder / NAME, _FLAGS, 0o644)
         waiting, self._waiting = self._waiting, []
         self._append(waiting)
 
     def close(self) -> None:
-        """Write into no run folder any more."""
+        """Stop writing."""
         if self._file is not None:
             with contextlib.suppress(OSError):
                 os.close(self._file)
             self._file = None
 
     def write(self, text: str) -> None:
-        """A line for the log alone."""
+        """Write a line to the log only."""
         line = f"{datetime.now(UTC).isoformat(timespec='seconds')} {printable(text)}\n"
         if not self._opened:
             self._waiting.append(line)
@@ -63,7 +62,7 @@ class Logged:
 
     @contextmanager
     def until_interrupted(self) -> Iterator[None]:
-        """Keep in the log that Ctrl-C, or a request to end, ended what is within."""
+        """Record in the log that Ctrl-C or SIGTERM ended the block."""
         try:
             yield
         except (KeyboardInterrupt, SystemExit) as error:
@@ -82,22 +81,22 @@ class Logged:
 
     def begin(self, total: int, done: int) -> None:
         """The audit starts."""
-        self._standing, self._last = Standing(total, done, self._clock), self._clock()
+        self._progress, self._last = AuditProgress(total, done, clock=self._clock), self._clock()
         self.write(f"auditing {total} samples, {done} on disk already")
         self._listener.begin(total, done)
 
     def working(self, share: float) -> None:
-        """So much of this session's work is done; a line a minute, while nothing gets to the disk."""
-        self._standing.working(share)
+        """Progress between writes: at most one line a minute."""
+        self._progress.working(share)
         if self._clock() - self._last >= _SECONDS_BETWEEN_LINES:
-            self._tell(self._standing.line())
+            self._tell(self._progress.line())
         self._listener.working(share)
 
     def advance(self, samples: int) -> None:
-        """So many more samples are on disk: a line, if it is any."""
-        self._standing.advance(samples)
+        """More samples are on disk: one line, unless there are none."""
+        self._progress.advance(samples)
         if samples:
-            self._tell(f"{self._standing.done} of {self._standing.total} samples")
+            self._tell(f"{self._progress.done} of {self._progress.total} samples")
         self._listener.advance(samples)
 
     def end(self) -> None:

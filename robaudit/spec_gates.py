@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from robaudit.errors import SpecError, did_you_mean
-from robaudit.spec_fields import as_number
+from robaudit.spec.fields import as_number
 
 Relation = Literal[">=", "<="]
 QUANTITIES: Mapping[str, frozenset[str]] = {

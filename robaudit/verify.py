@@ -31,7 +31,7 @@ from robaudit.quantities import IntervalKind
 from robaudit.rows import Row
 from robaudit.run_folder import OUTPUTS, RunFolder
 from robaudit.runs import Run
-from robaudit.spec import AuditSpec
+from robaudit.spec.model import AuditSpec
 
 RELATIVE, ABSOLUTE = 5e-4, 1e-7
 _VOTES = 2

@@ -14,7 +14,7 @@ from robaudit.checks import InputCheck, check_input
 from robaudit.datasets import open_dataset
 from robaudit.errors import ModelError
 from robaudit.models import from_module, load_model
-from robaudit.spec import AuditSpec
+from robaudit.spec.model import AuditSpec
 from tests.conftest import RunCli
 from tests.shared import MODELS, SHARED, card, document, needs_shared
 from tests.specs import digits, save_npz, write

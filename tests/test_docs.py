@@ -1,4 +1,4 @@
-"""What there is stands in the docs: commands, options, estimators and their options, keys of the spec, quantities of gates."""
+"""Everything is documented: commands, options, estimators and their options, keys of the spec, quantities of gates."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from robaudit.spec.schema import spec_schema
 from robaudit.spec_gates import QUANTITIES
-from robaudit.spec_schema import spec_schema
-from tests import commands
+from tests import commands_page as commands
 from tests.estimators.tools import installed_estimators
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -26,7 +26,7 @@ def words(*names: str) -> set[str]:
 
 
 def test_the_page_of_commands_is_what_the_program_says() -> None:
-    assert commands.PATH.read_text(encoding="utf-8") == commands.text(), "python -m tests.commands writes it"
+    assert commands.PATH.read_text(encoding="utf-8") == commands.text(), "python -m tests.commands_page writes it"
 
 
 @pytest.mark.parametrize("name", commands.commands())

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from robaudit import audit, load_spec
-from robaudit.cli.show import print_run
+from robaudit.cli.reading import print_run
 from robaudit.errors import RobauditError
 from robaudit.quantities import NO_INTERVAL, Interval
 from robaudit.reports.csv_text import read_rows, rows_csv

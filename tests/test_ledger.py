@@ -14,7 +14,7 @@ from robaudit.ledger import Ledger
 from robaudit.parts import HeldPart, PartFiles, PartRecord, Skip
 from robaudit.results import results
 from robaudit.rows import Row
-from robaudit.spec import EstimatorSpec
+from robaudit.spec.model import EstimatorSpec
 from tests.test_runs import row
 
 LABELS = ("mc", "taylor")

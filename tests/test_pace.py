@@ -7,7 +7,7 @@ import pytest
 from robaudit.estimators.registry import build, tasks_of
 from robaudit.memory import CPU, Limit, Room
 from robaudit.pace import MOST_IMAGES, Pace
-from robaudit.spec import EstimatorSpec
+from robaudit.spec.model import EstimatorSpec
 
 TASKS = tasks_of([0.1, 0.2], build([EstimatorSpec(name="mc", options={"samples": 999})]))
 PLENTY = Limit(10**15, "plenty")

@@ -18,7 +18,7 @@ from robaudit.errors import RunError
 from robaudit.estimators.registry import build
 from robaudit.provenance import command_line, device_name, plugins, processor_name, versions
 from robaudit.run_info import check_info
-from robaudit.spec import EstimatorSpec
+from robaudit.spec.model import EstimatorSpec
 
 CPU = torch.device("cpu")
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from robaudit import AuditSpec, Estimator, audit
-from robaudit.spec_file import load_spec
+from robaudit.spec.load import load_spec
 from tests.estimators.tools import curved, work_on
 
 README = (Path(__file__).resolve().parents[1] / "README.md").read_text(encoding="utf-8")

@@ -11,7 +11,7 @@ from robaudit.errors import RobauditError, SpecError
 from robaudit.estimators import registry
 from robaudit.estimators.base import Estimator
 from robaudit.estimators.mc import MonteCarlo
-from robaudit.spec import EstimatorSpec
+from robaudit.spec.model import EstimatorSpec
 
 OURS = ("mc", "mmse", "mmse_mvs", "softmax", "taylor", "taylor_mvs")
 

@@ -150,7 +150,7 @@ def test_one_probability_in_the_place_of_a_logit_warns(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("sigma", [1e39, 1e-45, 2e3])
 def test_noise_levels_are_noise_levels(sigma: float) -> None:
-    with pytest.raises(ValueError, match="is no noise level"):
+    with pytest.raises(ValueError, match="is not a noise level"):
         AuditSpec.model_validate(digits(noise={"sigma": [sigma]}))
 
 
@@ -162,7 +162,7 @@ def test_a_level_as_the_tables_print_it_is_found(tmp_path: Path) -> None:
 
 
 def test_limit_of_a_random_subset(tmp_path: Path) -> None:
-    from robaudit.spec_file import load_spec
+    from robaudit.spec.load import load_spec
     from tests.specs import write
 
     path = write(tmp_path, digits(dataset={"kind": "digits", "sample": {"size": 9}}))

@@ -1,21 +1,36 @@
-"""`robaudit compare`: what has changed between two runs on the same samples?"""
+"""`robaudit compare`: what changed between two runs, or since the findings of a run were accepted?"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from robaudit.cli.gate import ConfidenceOption, GatesOption, Inconclusive, PointOption, PopulationOption
-from robaudit.cli.options import EstimatorFilter, OutputOption, SigmaFilter, sigmas
-from robaudit.errors import SpecError
+from robaudit.cli.options import (
+    BelowOption,
+    ConfidenceOption,
+    EstimatorFilter,
+    GatesOption,
+    InconclusiveOption,
+    OutputOption,
+    PointOption,
+    PopulationOption,
+    SigmaFilter,
+    sigmas,
+)
+from robaudit.errors import RunError, SpecError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from robaudit.gates.decide import Verdict
+    from rich.console import RenderableType
+
+    from robaudit.compare.baseline import Standing
+    from robaudit.gates.decide import Decision, Verdict
+    from robaudit.gates.formats.subject import Subject
     from robaudit.runs import Run
 
 
@@ -37,82 +52,90 @@ class CompareFormat(StrEnum):
     GITHUB = "github"
 
 
+@dataclass(frozen=True, slots=True)
+class _Selection:
+    """What is compared: estimators and noise levels (none: all), and the threshold of flagged samples."""
+
+    estimators: Sequence[str]
+    sigmas: Sequence[float]
+    below: float | None
+
+
 def compare(
     runs: Annotated[list[Path], typer.Argument(metavar="BASE NEW", help="Two run folders on the same samples; with --baseline only NEW.")],
     gates: GatesOption = None,
-    below: Annotated[
-        float | None,
-        typer.Option(help="The threshold of flagged samples. Default: 0.5; log10_p_fail: -0.3.", show_default=False),
-    ] = None,
+    below: BelowOption = None,
     estimator: EstimatorFilter = None,
     sigma: SigmaFilter = None,
     population: PopulationOption = False,
     point: PointOption = False,
     confidence: ConfidenceOption = None,
-    inconclusive: Annotated[
-        Inconclusive, typer.Option(help="What a gate counts as that cannot be told: exit 0, 1 or 4.")
-    ] = Inconclusive.INCONCLUSIVE,
+    inconclusive: InconclusiveOption = None,
     baseline: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Instead of BASE: a JSON file of accepted findings; exit 1 when there is a new one.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Instead of BASE: a JSON file of accepted findings; exit code 1 if there is a new one."),
     ] = None,
     update: Annotated[bool, typer.Option("--update", help="With --baseline: write the findings of this run to the file.")] = False,
     prune: Annotated[bool, typer.Option("--prune", help="With --update: drop findings whose sample or result is not in this run.")] = False,
     include: Annotated[
         Include | None,
-        typer.Option(help="With --baseline: findings are samples surely below the threshold, or all. Default: what the file says, surely."),
+        typer.Option(
+            help="With --baseline: which samples are findings, those surely below the threshold or all that may be. "
+            "Default: as in the file, else surely."
+        ),
     ] = None,
-    format_: Annotated[CompareFormat, typer.Option("--format", help="How to print it.")] = CompareFormat.TABLE,
+    format_: Annotated[CompareFormat, typer.Option("--format", help="Output format.")] = CompareFormat.TABLE,
     output: OutputOption = None,
 ) -> None:
-    """Compare a new run with a base run, sample by sample and on the same noise draws: exit 0, or 1 and 4 by the gates.
+    """Compare a new run with a base run, sample by sample and on the same noise draws: exit code 0, or 1 and 4 by the gates.
 
     Quantities of gates: mean_drop, worst_class_drop, accuracy_drop, noisy_accuracy_drop, newly_flagged, share_worse.
 
     Example: robaudit compare runs/old runs/new --gate "mean_drop(estimator=mc, sigma=0.05) <= 0.01"
     """
-    wanted = 1 if baseline is not None else 2
-    if len(runs) != wanted:
-        words = "with --baseline one run is compared" if wanted == 1 else "two runs are compared"
-        raise SpecError("robaudit compare", f"{words}, not {len(runs)}", "write: robaudit compare BASE NEW, or --baseline FILE NEW")
-    if baseline is None and (update or include is not None):
-        raise SpecError("--update" if update else "--include", "goes with --baseline FILE", "name the file of accepted findings")
-    if prune and not update:
-        raise SpecError("--prune", "goes with --update", "write: robaudit compare --baseline FILE NEW --update --prune")
+    _check_options(len(runs), gates, baseline, update, prune, include, format_)
+    selection = _Selection(estimator or (), sigmas(sigma), below)
     if baseline is not None:
-        from robaudit.cli.accepted import against_baseline
+        raise typer.Exit(_against_baseline(runs[0], baseline, selection, include, update, prune, format_, output))
+    counts: Verdict = "inconclusive" if inconclusive is None else inconclusive.value
+    raise typer.Exit(_compare(runs[0], runs[1], gates or (), selection, population, point, confidence, counts, format_, output))
 
-        if gates:
-            raise SpecError("--gate", "does not go with --baseline", "gates compare two runs: robaudit compare BASE NEW --gate ...")
-        if format_ in (CompareFormat.CSV, CompareFormat.MD):
-            raise SpecError(f"--format {format_}", "does not go with --baseline", "use table, json, junit or github")
-        code = against_baseline(
-            runs[0],
-            baseline,
-            below,
-            estimator or (),
-            sigmas(sigma),
-            include=include,
-            update=update,
-            prune=prune,
-            format_=format_.value,
-            output=output,
-        )
-        raise typer.Exit(code)
-    if format_ in (CompareFormat.JUNIT, CompareFormat.GITHUB) and not gates:
+
+def _check_options(
+    runs: int,
+    gates: Sequence[str] | None,
+    baseline: Path | None,
+    update: bool,
+    prune: bool,
+    include: Include | None,
+    format_: CompareFormat,
+) -> None:
+    """Refuse options that contradict each other.
+
+    Raises:
+        SpecError: they do.
+    """
+    wanted = 1 if baseline is not None else 2
+    if runs != wanted:
+        expected = "--baseline compares one run" if wanted == 1 else "two runs are compared"
+        raise SpecError("robaudit compare", f"{expected}, not {runs}", "write: robaudit compare BASE NEW, or --baseline FILE NEW")
+    if baseline is None and (update or include is not None):
+        raise SpecError("--update" if update else "--include", "needs --baseline FILE", "name the file of accepted findings")
+    if prune and not update:
+        raise SpecError("--prune", "needs --update", "write: robaudit compare --baseline FILE NEW --update --prune")
+    if baseline is not None and gates:
+        raise SpecError("--gate", "does not go with --baseline", "gates compare two runs: robaudit compare BASE NEW --gate ...")
+    if baseline is not None and format_ in (CompareFormat.CSV, CompareFormat.MD):
+        raise SpecError(f"--format {format_}", "does not go with --baseline", "use table, json, junit or github")
+    if baseline is None and format_ in (CompareFormat.JUNIT, CompareFormat.GITHUB) and not gates:
         raise SpecError(f"--format {format_}", "there is no gate to report", 'add one, for example --gate "mean_drop <= 0.01"')
-    raise typer.Exit(
-        _compare(
-            runs, gates or (), below, estimator or (), sigmas(sigma), population, point, confidence, inconclusive.value, format_, output
-        )
-    )
 
 
 def _compare(
-    runs: Sequence[Path],
+    base_path: Path,
+    new_path: Path,
     gates: Sequence[str],
-    below: float | None,
-    estimators: Sequence[str],
-    levels: Sequence[float],
+    selection: _Selection,
     population: bool,
     point: bool,
     confidence: float | None,
@@ -120,49 +143,147 @@ def _compare(
     format_: CompareFormat,
     output: Path | None,
 ) -> int:
-    """Compare two runs, print what was found, and return the exit code."""
-    from robaudit.cli.compared import emit_table, emit_text, gates_text, markdown_gates, summarise
+    """Compare two runs, print the comparison and return the exit code."""
+    from robaudit.cli.gate import summarise
+    from robaudit.cli.streams import emit
     from robaudit.compare.difference import compare as compare_runs
     from robaudit.compare.gates import QUANTITIES, decide
     from robaudit.compare.sections import sections
     from robaudit.compare.texts import csv_text, json_text, markdown_text, table
     from robaudit.gates.decide import EXIT_CODES, overall
+    from robaudit.gates.formats.github import step_summary
     from robaudit.gates.formats.subject import Subject
     from robaudit.runs import read_run
     from robaudit.spec_gates import parse_gate
 
     asked = [parse_gate(text, QUANTITIES, "--gate") for text in gates]
-    base, new = (read_run(path, kept=True) for path in runs)
+    base, new = read_run(base_path, kept=True), read_run(new_path, kept=True)
     sure = _confidence((base, new), confidence)
-    found = compare_runs(base, new, estimators=estimators, sigmas=levels, below=below, confidence=sure)
-    decisions = decide(found, asked, population=population, point=point)
-    subject = Subject.of(new.info, "compare", Subject.of(base.info, "compare"), found.left_out())
-    parts = sections(found, base.info, new.info, new.class_names or base.class_names)
+    comparison = compare_runs(base, new, estimators=selection.estimators, sigmas=selection.sigmas, below=selection.below, confidence=sure)
+    decisions = decide(comparison, asked, population=population, point=point)
+    subject = Subject.of(new.info, "compare", Subject.of(base.info, "compare"), comparison.left_out())
+    parts = sections(comparison, base.info, new.info, new.class_names or base.class_names)
     if format_ is CompareFormat.TABLE:
-        emit_table(table(parts), decisions, inconclusive, output)
+        _emit_table(table(parts), decisions, inconclusive, output)
+    elif format_ is CompareFormat.CSV:
+        emit(csv_text(comparison), output)
+    elif format_ is CompareFormat.JSON:
+        emit(json_text(comparison, decisions, subject, inconclusive), output)
+    elif format_ is CompareFormat.MD:
+        verdicts = "\n" + step_summary(decisions, subject, inconclusive=inconclusive) if decisions else ""
+        emit(markdown_text(parts) + verdicts, output)
     else:
-        text = {
-            CompareFormat.CSV: lambda: csv_text(found),
-            CompareFormat.JSON: lambda: json_text(found, decisions, subject, inconclusive),
-            CompareFormat.MD: lambda: markdown_text(parts) + markdown_gates(decisions, subject, inconclusive),
-        }.get(format_, lambda: gates_text(format_.value, decisions, subject, inconclusive))()
-        emit_text(text, output)
+        _emit_gates(format_, decisions, subject, inconclusive, output)
     if format_ is CompareFormat.GITHUB:
-        summarise(decisions, subject, inconclusive, markdown_text(sections(found, base.info, new.info, new.class_names)))
-    if not decisions:
-        return 0
-    return EXIT_CODES[overall(decisions, inconclusive)]
+        summarise(decisions, subject, inconclusive, markdown_text(sections(comparison, base.info, new.info, new.class_names)))
+    return EXIT_CODES[overall(decisions, inconclusive)] if decisions else 0
 
 
 def _confidence(runs: Sequence[Run], option: float | None) -> float:
-    """That of ``--confidence``; else of one look, where a run was sampled until its gates were decided; else the usual one."""
-    from robaudit.cli.console import messages
+    """That of ``--confidence``; else of one interim analysis, if a run was sampled until its gates were decided; else the default."""
+    from robaudit.cli.console import say
     from robaudit.gates.interim import read_record
     from robaudit.gates.sources import confidence_of
 
     records = [None if option is not None else read_record(run.path, run.info) for run in runs]
-    found = max(confidence_of(one, option, None) for one in records)
+    confidence = max(confidence_of(one, option, None) for one in records)
     if any(records):
-        told = f"a run was sampled until gates were decided: each look, and so every interval, is at {100 * found:g} %"
-        messages().print(told, markup=False)
-    return found
+        say(f"a run was sampled until its gates were decided: each interim analysis, and so every interval, is at {100 * confidence:g} %")
+    return confidence
+
+
+def _against_baseline(
+    path: Path,
+    baseline: Path,
+    selection: _Selection,
+    include: Include | None,
+    update: bool,
+    prune: bool,
+    format_: CompareFormat,
+    output: Path | None,
+) -> int:
+    """Compare a run's findings with the file of accepted ones, print the result and return the exit code.
+
+    Raises:
+        RunError: the file is damaged, or does not exist and is not to be written.
+    """
+    import json
+    import math
+
+    from robaudit.cli.gate import summarise
+    from robaudit.cli.streams import emit
+    from robaudit.compare.accepted import read_accepted
+    from robaudit.compare.baseline import stand
+    from robaudit.compare.baseline_texts import baseline_sections, decisions
+    from robaudit.compare.texts import table
+    from robaudit.gates.decide import EXIT_CODES, overall
+    from robaudit.gates.formats.document import decisions_document
+    from robaudit.gates.formats.subject import Subject
+    from robaudit.runs import read_run
+
+    accepted = read_accepted(baseline)
+    if accepted is None and not update:
+        raise RunError(str(baseline), "no such file", "write it from the findings of this run: --update")
+    run = read_run(path)
+    wanted = include.value if include is not None else "surely" if accepted is None else accepted.include
+    standing = stand(run, accepted, selection.below, selection.estimators, selection.sigmas, maybe=wanted == "maybe")
+    groups = run.chosen(dict.fromkeys((row.estimator, row.sigma) for row in run.rows), selection.estimators, selection.sigmas)
+    decided = decisions(standing, groups, accepting=update)
+    not_finite = sum(not math.isfinite(row.value) for row in run.rows if (row.estimator, row.sigma) in groups)
+    subject = Subject.of(run.info, "compare", left_out={"not_finite": not_finite})
+    if format_ is CompareFormat.TABLE:
+        _emit_table(table(baseline_sections(standing, run.class_names)), decided, "inconclusive", output)
+    elif format_ is CompareFormat.JSON:
+        document = {**decisions_document(decided, subject), "baseline": standing.document()}
+        emit(json.dumps(document, indent=2, allow_nan=False) + "\n", output)
+    else:
+        _emit_gates(format_, decided, subject, "inconclusive", output)
+    if format_ is CompareFormat.GITHUB:
+        summarise(decided, subject, "inconclusive")
+    if not update:
+        return EXIT_CODES[overall(decided)]
+    _accept(run, baseline, standing, wanted, prune)
+    return 0
+
+
+def _accept(run: Run, baseline: Path, standing: Standing, include: str, prune: bool) -> None:
+    """Write a run's findings to the file of accepted ones."""
+    from robaudit.cli.console import say
+    from robaudit.compare.accepted import write_accepted
+    from robaudit.compare.matching import described
+    from robaudit.reports.headline import count
+
+    model = run.info["model"]
+    header = {"model": {"name": model["name"], "sha256": model["sha256"]}, "noise": described(run).kind, "include": include}
+    kept = standing.accepted_now(prune=prune)
+    write_accepted(baseline, header, standing.thresholds, kept)
+    say(f"{baseline}: {len(kept)} accepted findings")
+    if unknown := standing.of("unknown"):
+        say(f"{count(len(unknown), 'result')} skipped or without a finite value: not accepted, and may be findings")
+
+
+def _emit_gates(
+    format_: CompareFormat, decisions: Sequence[Decision], subject: Subject, inconclusive: Verdict, output: Path | None
+) -> None:
+    from robaudit.cli.streams import emit
+    from robaudit.gates.formats import github, junit
+
+    emit((junit if format_ is CompareFormat.JUNIT else github)(decisions, subject, inconclusive=inconclusive), output)
+
+
+def _emit_table(shown: RenderableType, decisions: Sequence[Decision], inconclusive: Verdict, to: Path | None) -> None:
+    """Print a table with the gates below it, or write both to a file."""
+    from rich.console import Group
+    from rich.text import Text
+
+    from robaudit.cli.console import output, plain_text
+    from robaudit.cli.streams import emit, reader_may_leave
+    from robaudit.gates.text import lines
+
+    verdicts = Group(*(Text(line) for _, line in lines(decisions, inconclusive))) if decisions else Group()
+    if to is not None:
+        emit(plain_text(shown) + plain_text(verdicts, soft_wrap=True), to)
+        return
+    with reader_may_leave():
+        output().print(shown)
+        output().print(verdicts, soft_wrap=True)

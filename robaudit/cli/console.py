@@ -1,7 +1,8 @@
-"""Where do tables, notes and progress go, with and without a terminal?"""
+"""Tables, notes and progress, with and without a terminal."""
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
@@ -10,47 +11,63 @@ import time
 from types import TracebackType
 from typing import IO, Any, cast
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Column
 
-from robaudit.cli.bar import Bar
-from robaudit.cli.standard_error import StandardError
-from robaudit.remaining import Clock, Standing
+from robaudit.cli.streams import StandardError
+from robaudit.progress import SPEED_WINDOW, AuditProgress, Clock
 from robaudit.text import printable
 
-_PIPED_WIDTH = 120
+_WIDTH_WITHOUT_TERMINAL = 120
 _SECONDS_BETWEEN_LINES = 5.0
+_NARROW = 50  # terminals of fewer columns get no count of samples beside the bar
 
 
 def output() -> Console:
-    """Standard output: tables and data. As wide as the terminal; 120 columns where there is none (COLUMNS overrides)."""
-    width = None if sys.stdout.isatty() or os.environ.get("COLUMNS") else _PIPED_WIDTH
+    """Standard output, for tables and data: as wide as the terminal, or 120 columns without one (COLUMNS overrides)."""
+    width = None if sys.stdout.isatty() or os.environ.get("COLUMNS") else _WIDTH_WITHOUT_TERMINAL
     return Console(width=width, highlight=False, soft_wrap=False)
 
 
 def messages() -> Console:
-    """Standard error: notes, warnings and progress. Where nobody reads it any more, they are dropped."""
+    """Standard error, for notes, warnings and progress; they are dropped when nobody reads it any more."""
     return Console(file=cast("IO[str]", StandardError()), highlight=False, soft_wrap=True)
 
 
-class Reporter:
-    """Tells what an audit is doing: a progress bar on a terminal, else a plain line every few seconds.
+def say(text: str) -> None:
+    """Print a line to standard error as it is."""
+    messages().print(text, markup=False)
 
-    While an audit computes, the first Ctrl-C asks it to stop after the part at hand, and the second interrupts at once.
+
+def plain_text(*renderables: RenderableType, soft_wrap: bool = False) -> str:
+    """Tables as they are written to a file: 120 columns, without colours."""
+    console = Console(file=io.StringIO(), width=_WIDTH_WITHOUT_TERMINAL, highlight=False, color_system=None)
+    with console.capture() as captured:
+        for renderable in renderables:
+            console.print(renderable, soft_wrap=soft_wrap)
+    return captured.get()
+
+
+class Reporter:
+    """Reports what an audit is doing: a progress bar on a terminal, otherwise a plain line every few seconds.
+
+    While an audit computes, the first Ctrl-C asks it to stop after the current part, and the second interrupts at once.
 
     Args:
-        quiet: say warnings only.
-        patient: let the first Ctrl-C wait for the part at hand; else every one interrupts at once.
+        quiet: print warnings only.
+        patient: let the first Ctrl-C wait for the current part; otherwise every Ctrl-C interrupts at once.
         clock: seconds.
     """
 
     def __init__(self, *, quiet: bool = False, patient: bool = True, clock: Clock = time.monotonic) -> None:
         self._console, self._quiet, self._patient, self._clock = messages(), quiet, patient, clock
-        self._standing = Standing(0, 0, clock)
-        self._bar: Bar | None = None
+        self._progress = AuditProgress(0, 0, clock=clock)
+        self._display: Progress | None = None
         self._last = clock()
         self._stop = False
-        self._before_us: Any = None
+        self._previous_handler: Any = None
 
     def __enter__(self) -> Reporter:
         return self
@@ -69,51 +86,73 @@ class Reporter:
 
     def begin(self, total: int, done: int) -> None:
         """Start the progress display."""
-        self._standing, self._last = Standing(total, done, self._clock), self._clock()
-        self._listen()
+        self._handle_interrupts()
         if done and done < total:
             self.note(f"resuming: {done} of {total} samples are on disk already")
-        if not self._quiet and done < total and self._terminal():
-            self._bar = Bar(self._console, self._standing)
+        if not self._quiet and done < total and self._on_terminal():
+            self._display = _bar(self._console, self._clock)
+        self._progress, self._last = AuditProgress(total, done, self._display, self._clock), self._clock()
+        if self._display is not None:
+            self._display.start()
 
     def working(self, share: float) -> None:
-        """So much of the work is done."""
-        self._standing.working(share)
-        self._line()
+        """This share of the work is done."""
+        self._progress.working(share)
+        self._print_line()
 
     def advance(self, samples: int) -> None:
-        """So many more samples are done."""
-        self._standing.advance(samples)
-        self._line()
+        """This many more samples are done."""
+        self._progress.advance(samples)
+        self._print_line()
 
     def end(self) -> None:
-        """Take the progress display down."""
-        bar, self._bar = self._bar, None
-        if bar is not None:
-            bar.stop()
-        if self._before_us is not None:
-            signal.signal(signal.SIGINT, self._before_us)
-            self._before_us = None
+        """Remove the progress display."""
+        display, self._display = self._display, None
+        if display is not None:
+            display.stop()
+        if self._previous_handler is not None:
+            signal.signal(signal.SIGINT, self._previous_handler)
+            self._previous_handler = None
 
     def stop_asked(self) -> bool:
         """Whether Ctrl-C was pressed."""
         return self._stop
 
-    def _terminal(self) -> bool:
-        """Whether there is a terminal that a bar can be drawn on; one that is only said to be there (FORCE_COLOR) is none."""
+    def _on_terminal(self) -> bool:
+        """Whether a bar can be drawn; FORCE_COLOR only pretends that there is a terminal."""
         return self._console.is_interactive and self._console.file.isatty()
 
-    def _line(self) -> None:
-        if self._bar is None and not self._quiet and not self._terminal() and self._clock() - self._last >= _SECONDS_BETWEEN_LINES:
-            self._last = self._clock()
-            self._console.print(f"auditing: {self._standing.line()}")
+    def _print_line(self) -> None:
+        if self._quiet or self._display is not None or self._on_terminal() or self._clock() - self._last < _SECONDS_BETWEEN_LINES:
+            return
+        self._last = self._clock()
+        self._console.print(f"auditing: {self._progress.line()}")
 
-    def _listen(self) -> None:
-        if self._patient and threading.current_thread() is threading.main_thread() and self._before_us is None:
-            self._before_us = signal.signal(signal.SIGINT, self._interrupted)
+    def _handle_interrupts(self) -> None:
+        if self._patient and threading.current_thread() is threading.main_thread() and self._previous_handler is None:
+            self._previous_handler = signal.signal(signal.SIGINT, self._interrupted)
 
     def _interrupted(self, *_: object) -> None:
         if self._stop:
             raise KeyboardInterrupt
         self._stop = True
-        self._console.print("finishing this part; Ctrl-C again stops at once")
+        self._console.print("finishing the current part; press Ctrl-C again to stop at once")
+
+
+def _bar(console: Console, clock: Clock) -> Progress:
+    """A line with a bar, redrawn several times a second by a thread."""
+    bar = BarColumn(bar_width=None, table_column=Column(min_width=4, max_width=40, ratio=1))
+    rate = TextColumn("{task.fields[rate]}", table_column=Column(min_width=8, no_wrap=True))  # the bar keeps its width
+    counts = (TextColumn("{task.fields[samples]}"), rate) if console.width >= _NARROW else ()
+    return Progress(
+        TextColumn("auditing"),
+        bar,
+        *counts,
+        TimeRemainingColumn(),
+        TextColumn("left"),
+        console=console,
+        refresh_per_second=5,
+        speed_estimate_period=SPEED_WINDOW,
+        get_time=clock,
+        transient=True,
+    )

@@ -1,4 +1,4 @@
-"""`robaudit demo`: see it work on two small classifiers that are in the package."""
+"""`robaudit demo`: an audit of two small classifiers that ship with the package."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import typer
 def demo(
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the two runs.")] = Path("runs"),
 ) -> None:
-    """Audit two small digit classifiers that ship with robaudit: an ordinary one, and one trained with noise.
+    """Audit two small digit classifiers that ship with robaudit: an ordinary one and one trained with noise.
 
-    Needs no file and no network; takes under a minute on two CPU cores.
+    Needs no files and no network, and takes under a minute on two CPU cores.
 
     Example: robaudit demo --out runs
     """
@@ -26,7 +26,7 @@ def demo(
     from robaudit.auditing import audit
     from robaudit.cli.console import Reporter, output
     from robaudit.cli.process import keep_freed_memory
-    from robaudit.cli.show import print_run
+    from robaudit.cli.reading import print_run
     from robaudit.reports.bias_table import bias_table
     from robaudit.reports.flags_table import flags_table
     from robaudit.stats.classes import class_bias
@@ -35,11 +35,11 @@ def demo(
     keep_freed_memory()
     console = output()
     console.print("Two classifiers of handwritten digits (8 x 8 pixels). How often does each keep its answer when a sensor adds noise?")
-    specs = {"ordinary": "an ordinary CNN", "noise_trained": "the same CNN, trained with noise"}
+    descriptions = {"ordinary": "an ordinary CNN", "noise_trained": "the same CNN, trained with noise"}
     runs = {}
-    for name, words in specs.items():
+    for name, description in descriptions.items():
         console.print()
-        console.rule(f"robaudit estimate {name}.yaml: {words}", align="left")
+        console.rule(f"robaudit estimate {name}.yaml: {description}", align="left")
         with Reporter() as reporter:
             runs[name] = audit(Path(str(files("robaudit.demo") / f"{name}.yaml")), out=out / f"demo-{name}", listener=reporter)
         print_run(runs[name])
@@ -53,16 +53,16 @@ def demo(
     console.rule(f"robaudit flag-samples {run.path} --estimator mc --sigma {level:g}", align="left")
     console.print(flags_table(flag(rows), run.class_names, limit=10))
     console.print()
-    console.rule("what to do next", align="left")
+    console.rule("next steps", align="left")
     console.print(Group(*map(Text, _next_steps(run.path, out / "demo-noise_trained", str(files("robaudit.demo") / "ordinary.yaml")))))
     console.print(escape("Your own model: write a spec like this one, then robaudit estimate spec.yaml"))
 
 
 def _next_steps(ordinary: Path, trained: Path, spec: str) -> list[str]:
     return [
-        f"Every sample's result:        {ordinary}/samples.csv",
+        f"The result of every sample:   {ordinary}/samples.csv",
         f"The tables again:             robaudit show {trained}",
-        f"Which classes are weak:       robaudit bias-report {trained} --estimator mc",
-        f"Which samples are weak:       robaudit flag-samples {ordinary} --estimator mc --images worst/",
+        f"The least robust classes:     robaudit bias-report {trained} --estimator mc",
+        f"The least robust samples:     robaudit flag-samples {ordinary} --estimator mc --images worst/",
         f"The spec behind the demo:     {spec}",
     ]

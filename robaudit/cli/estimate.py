@@ -1,80 +1,116 @@
-"""`robaudit estimate`: audit a model on a data set."""
+"""`robaudit estimate`: audit a model on a data set, once or until its gates are decided."""
 
 from __future__ import annotations
 
 import sys
-from enum import StrEnum
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from robaudit.cli.gate import ConfidenceOption, GatesOption, InconclusiveOption, PointOption
-from robaudit.cli.options import TrustOption, sigmas
+from robaudit.cli.options import (
+    ConfidenceOption,
+    GatesOption,
+    Inconclusive,
+    InconclusiveOption,
+    OnError,
+    OnErrorOption,
+    PointOption,
+    PopulationOption,
+    QuietOption,
+    SetOption,
+    SpecArgument,
+    TrustOption,
+    sigmas,
+)
+from robaudit.errors import SpecError
 
 if TYPE_CHECKING:
+    from robaudit.gates.decide import Decision, Verdict
+    from robaudit.gates.interim import InterimAnalysis
     from robaudit.runs import Run
-    from robaudit.spec import AuditSpec
+    from robaudit.spec.model import AuditSpec
+
+Audit = Callable[["AuditSpec", Path | None], "Run"]
 
 
-class OnError(StrEnum):
-    """What to do with an unusable sample."""
+@dataclass(frozen=True, slots=True)
+class _GateOptions:
+    """What the command line says about gates; None or empty: nothing."""
 
-    STOP = "stop"
-    SKIP = "skip"
+    gates: Sequence[str] = ()
+    max_samples: int | None = None
+    population: bool = False
+    point: bool = False
+    inconclusive: Inconclusive | None = None
+    confidence: float | None = None
+
+    def refuse_without_gates(self) -> None:
+        """Refuse options that mean nothing without gates.
+
+        Raises:
+            SpecError: one of them is given.
+        """
+        for name in ("max_samples", "population", "point", "inconclusive", "confidence"):
+            if getattr(self, name) not in (None, False):
+                raise SpecError(f"--{name.replace('_', '-')}", "needs gates", "add --gate, or --until-decided for the gates of the spec")
 
 
 def estimate(
-    spec: Annotated[Path, typer.Argument(metavar="SPEC.yaml", help="What to audit: model, data set, noise, estimators.")],
+    spec: SpecArgument,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Run folder. Default: runs/<spec name>-<hash8>.")] = None,
-    sigma: Annotated[list[str] | None, typer.Option(help="Noise level instead of the spec's, as 0.05 or 8/255 (repeatable).")] = None,
-    estimator: Annotated[list[str] | None, typer.Option(help="Estimator instead of the spec's (repeatable).")] = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any spec value: model.mean=[0.5], mc.samples=2000.")
+    sigma: Annotated[
+        list[str] | None, typer.Option(help="Noise level, for example 0.05 or 8/255, instead of the spec's (repeatable).")
     ] = None,
+    estimator: Annotated[list[str] | None, typer.Option(help="Estimator instead of the spec's (repeatable).")] = None,
+    set_: SetOption = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1 or auto.")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Audit the first N samples.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Audit only the first N samples.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of the noise.")] = None,
     workers: Annotated[
-        int | None, typer.Option(min=0, help="Threads that read and decode images ahead. Default: 4 with CUDA, 0 on the CPU.")
+        int | None, typer.Option(min=0, help="Threads that read and decode images in advance. Default: 4 with CUDA, 0 on the CPU.")
     ] = None,
     memory: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Main memory to stay within, as 4GB. Default: what the machine leaves.")
+        str | None, typer.Option(metavar="SIZE", help="Main memory to use at most, for example 4GB. Default: what is free.")
     ] = None,
-    deterministic: Annotated[bool, typer.Option("--deterministic", help="CUDA: the same bits from every run.")] = False,
+    deterministic: Annotated[bool, typer.Option("--deterministic", help="On CUDA: make every run give the same bits.")] = False,
     trust: TrustOption = False,
-    on_error: Annotated[OnError, typer.Option(help="At an unusable sample: stop, or skip and list it.")] = OnError.STOP,
-    extend: Annotated[bool, typer.Option("--extend", help="Add a larger limit, another sigma or estimator to an existing run.")] = False,
+    on_error: OnErrorOption = OnError.STOP,
+    extend: Annotated[
+        bool, typer.Option("--extend", help="Extend an existing run by a larger limit, more noise levels or more estimators.")
+    ] = False,
     gates: GatesOption = None,
     until_decided: Annotated[
-        bool, typer.Option("--until-decided", help="Sample until the gates of the spec (or of --gate, which implies it) are decided.")
+        bool,
+        typer.Option("--until-decided", help="Sample until the gates are decided: those of --gate (which implies this) or the spec's."),
     ] = False,
     max_samples: Annotated[
-        int | None, typer.Option(min=1, help="With gates: the most noisy copies of an image. Default: the spec's samples of mc.")
+        int | None, typer.Option(min=1, help="With gates: draw at most N noisy copies of an image. Default: mc's samples in the spec.")
     ] = None,
-    population: Annotated[bool, typer.Option("--population", help="With gates: all draws at once, then intervals over images.")] = False,
+    population: PopulationOption = False,
     point: PointOption = False,
     inconclusive: InconclusiveOption = None,
     confidence: ConfidenceOption = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only warnings and errors, on standard error.")] = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Estimate every sample's robustness to noise and write a run folder.
 
-    An interrupted run goes on where it stopped: give the same command again. With --gate it draws until the gates are decided, and
-    exits as robaudit gate does: 0 all pass, 1 one fails, 4 one cannot be told.
+    If it is interrupted, the same command continues where it stopped. With --gate it samples until the gates are decided, and exits
+    as robaudit gate does: 0 if all pass, 1 if one fails, 4 if one is inconclusive. With --population all draws are taken at once.
 
     Example: robaudit estimate spec.yaml --sigma 0.05 --sigma 8/255 --limit 100
     """
-    from robaudit.cli.console import Reporter, messages
-    from robaudit.cli.looking import Looking, decide_by_sampling
-    from robaudit.errors import SpecError
-    from robaudit.spec_file import load_spec
+    from robaudit.cli.console import Reporter, say
+    from robaudit.spec.load import load_spec
 
-    looking = Looking(gates or (), max_samples, population, point, inconclusive, confidence)
-    if extend and (gates or until_decided):
-        raise SpecError("--extend", "an extension is not sampled until gates are decided", "extend first, then robaudit gate RUN")
-    if not gates and not until_decided:
-        looking.refuse_alone()
+    about_gates = _GateOptions(gates or (), max_samples, population, point, inconclusive, confidence)
+    deciding = bool(gates) or until_decided
+    if extend and deciding:
+        raise SpecError("--extend", "an extension is not sampled until gates are decided", "extend first, then run robaudit gate RUN")
+    if not deciding:
+        about_gates.refuse_without_gates()
     sigmas(sigma)  # its messages name the option; those of the spec would name a line
     overrides: dict[tuple[int | str, ...], Any] = {
         ("dataset", "limit"): limit,
@@ -102,12 +138,93 @@ def estimate(
         with Reporter(quiet=quiet) as reporter:
             return audit(wanted, out=folder, trust=trust, on_error=on_error.value, extend=extend, listener=reporter, command=command)
 
-    if gates or until_decided:
-        raise typer.Exit(decide_by_sampling(asked, out, audited, looking, quiet=quiet))
+    if deciding:
+        raise typer.Exit(_until_decided(asked, out, audited, about_gates, quiet=quiet))
     run = audited(asked, out)
-    if not quiet:
-        from robaudit.cli.show import print_run
+    if quiet:
+        return
+    from robaudit.cli.reading import print_run
 
-        print_run(run)
-    if (many := len(asked.gates)) and not quiet:
-        messages().print(f"the spec has {many} gate{'s' * (many > 1)}: robaudit gate {run.path} decides them", markup=False)
+    print_run(run)
+    if count := len(asked.gates):
+        say(f"the spec has {count} gate{'s' * (count > 1)}; to decide: robaudit gate {run.path}")
+
+
+def _until_decided(spec: AuditSpec, out: Path | None, audit: Audit, options: _GateOptions, *, quiet: bool) -> int:
+    """Sample until the gates are decided; print the run and the gates; returns the exit code.
+
+    Raises:
+        RobauditError: the audit or a gate is refused.
+    """
+    from robaudit.cli.gate import GateFormat, report_gates
+    from robaudit.cli.reading import print_run
+    from robaudit.cli.streams import reader_may_leave
+    from robaudit.gates.decide import check_confidence, decide
+    from robaudit.gates.formats.subject import Subject
+    from robaudit.gates.interim import read_record, refuse_undecidable, with_draws
+    from robaudit.gates.sources import confidence_of, parsed
+    from robaudit.resume import default_out
+
+    gates = parsed(options.gates, "--gate") if options.gates else parsed(spec.gates, "gates")
+    if not gates:
+        raise SpecError("--until-decided", "the spec has no gates", 'add --gate "mean >= 0.9", or gates: [mean >= 0.9] to the spec')
+    check_confidence(0.95 if options.confidence is None else options.confidence)
+    refuse_undecidable(spec, gates, point=options.point)
+    most = _most_draws(spec, options.max_samples)
+    folder = out if out is not None else default_out(spec).with_name(default_out(spec).name + "-gated")
+    if options.population or not most:  # more draws do not add images
+        run = audit(with_draws(spec, most) if most else spec, folder)
+        each = confidence_of(read_record(run.path, run.info), options.confidence, None)
+        decisions: Sequence[Decision] = decide(run, gates, population=options.population, point=options.point, confidence=each)
+    else:
+        run, decisions = _interim_analyses(spec, gates, folder, audit, options, most, quiet=quiet)
+    if not quiet:
+        with reader_may_leave():
+            print_run(run)
+    counts: Verdict = "inconclusive" if options.inconclusive is None else options.inconclusive.value
+    return report_gates(decisions, counts, GateFormat.TEXT, None, Subject.of(run.info, "estimate"))
+
+
+def _most_draws(spec: AuditSpec, max_samples: int | None) -> int:
+    """The most draws of an image; 0 if the spec has no mc with a fixed number of them.
+
+    Raises:
+        SpecError: ``--max-samples`` does not fit the spec.
+    """
+    from robaudit.gates.interim import most_draws
+
+    most = most_draws(spec, max_samples)
+    if max_samples is None:
+        return most
+    if not most:
+        raise SpecError("--max-samples", "the spec has no mc with a fixed number of samples", "leave it out")
+    if max_samples > (configured := most_draws(spec)):
+        what = f"{max_samples:,} is more than the {configured:,} samples of mc in the spec"
+        raise SpecError("--max-samples", what, f"add --set mc.samples={max_samples}")
+    return most
+
+
+def _interim_analyses(
+    spec: AuditSpec, gates: Sequence[Any], folder: Path, audit: Audit, options: _GateOptions, most: int, *, quiet: bool
+) -> tuple[Run, Sequence[Decision]]:
+    """Draw and decide in turn until the gates are decided, printing the gates at each interim analysis."""
+    from robaudit.cli.console import say
+    from robaudit.gates.interim import sample_until_decided
+    from robaudit.gates.text import lines
+
+    def told(analysis: InterimAnalysis, most: int) -> None:
+        if quiet:
+            return
+        say(f"interim analysis after {analysis.draws:,} of {most:,} draws per image:")
+        for _, line in lines(analysis.decisions)[:-1]:
+            say(f"  {line}")
+
+    confidence = 0.95 if options.confidence is None else options.confidence
+    sampled = sample_until_decided(
+        spec, gates, folder, audit, limit=options.max_samples, point=options.point, confidence=confidence, on_analysis=told
+    )
+    if not quiet:
+        saved = most - sampled.drawn
+        difference = f"{saved:,} fewer than" if saved > 0 else f"{-saved:,} more than" if saved else "as many as"
+        say(f"{sampled.drawn:,} draws per image in all, {difference} the {most:,} of a single run")
+    return sampled.last.run, sampled.last.decisions

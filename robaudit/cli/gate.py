@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from robaudit.cli.options import OutputOption, RunArgument, write_output
-from robaudit.text import printable
+from robaudit.cli.options import ConfidenceOption, GatesOption, InconclusiveOption, OutputOption, PointOption, PopulationOption, RunArgument
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from robaudit.gates.decide import Decision, Verdict
-    from robaudit.runs import Run
+    from robaudit.gates.formats.subject import Subject
 
 
 class GateFormat(StrEnum):
@@ -27,28 +26,6 @@ class GateFormat(StrEnum):
     GITHUB = "github"
 
 
-class Inconclusive(StrEnum):
-    """What an inconclusive gate counts as."""
-
-    PASS = "pass"  # noqa: S105  no password
-    FAIL = "fail"
-    INCONCLUSIVE = "inconclusive"
-
-
-GatesOption = Annotated[
-    list[str] | None,
-    typer.Option("--gate", metavar="GATE", help='What must hold, as "mean(estimator=mc, sigma=0.05) >= 0.9" (repeatable).'),
-]
-PopulationOption = Annotated[
-    bool, typer.Option("--population", help="Intervals for images of this kind; else for the measurement of these images.")
-]
-PointOption = Annotated[bool, typer.Option("--point", help="Let a value without an interval (taylor, softmax) decide by itself.")]
-InconclusiveOption = Annotated[
-    Inconclusive | None, typer.Option(help="What a gate counts as that cannot be told: exit 0, 1 or 4. Default: inconclusive.")
-]
-ConfidenceOption = Annotated[float | None, typer.Option(metavar="P", help="Of each gate's interval. Default: 0.95.")]
-
-
 def gate(
     run: RunArgument,
     gates: GatesOption = None,
@@ -56,23 +33,25 @@ def gate(
     point: PointOption = False,
     inconclusive: InconclusiveOption = None,
     confidence: ConfidenceOption = None,
-    spec: Annotated[Path | None, typer.Option(metavar="SPEC.yaml", help="Take the gates of this spec.")] = None,
+    spec: Annotated[Path | None, typer.Option(metavar="SPEC.yaml", help="Take the gates from this spec.")] = None,
     pyproject: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Take those of tool.robaudit in this file. Default: ./pyproject.toml.")
+        Path | None, typer.Option(metavar="FILE", help="Take the gates from tool.robaudit in this file. Default: ./pyproject.toml.")
     ] = None,
-    format_: Annotated[GateFormat, typer.Option("--format", help="How to print it.")] = GateFormat.TEXT,
+    format_: Annotated[GateFormat, typer.Option("--format", help="Output format.")] = GateFormat.TEXT,
     output: OutputOption = None,
 ) -> None:
-    """Decide whether a run meets its gates: exit 0 all pass, 1 one fails, 4 one cannot be told.
+    """Decide whether a run meets its gates: exit code 0 if all pass, 1 if one fails, 4 if one is inconclusive.
 
     Quantities: mean, median, p05, worst_class, class_gap, share_below(t=...), accuracy, noisy_accuracy.
 
     Example: robaudit gate runs/spec-1a2b3c4d --gate "mean(estimator=mc) >= 0.9" --gate "worst_class >= 0.7"
     """
-    from robaudit.cli.console import messages
+    from robaudit.cli.console import say
     from robaudit.gates.decide import decide
+    from robaudit.gates.formats.subject import Subject
     from robaudit.gates.sources import confidence_of, find_rules, gates_of
     from robaudit.runs import read_run
+    from robaudit.text import printable
 
     opened = read_run(run)
     of_run = gates_of(opened)
@@ -86,64 +65,59 @@ def gate(
         confidence=each,
     )
     if rules.where != "the command line":
-        messages().print(f"gates of {printable(rules.where)}", markup=False)
+        say(f"gates of {printable(rules.where)}")
     if of_run.record is not None and confidence is None:
-        messages().print(
-            f"this run was sampled until gates were decided: each look, and so every gate, is at {100 * each:g} %", markup=False
-        )
+        say(f"this run was sampled until its gates were decided: each interim analysis, and so every gate, is at {100 * each:g} %")
     if skipped := opened.info["totals"]["skipped"]:
-        messages().print(f"{skipped} samples were skipped: the gates say nothing about them", markup=False)
+        say(f"{skipped} samples were skipped: the gates say nothing about them")
     if any(one.more is not None and one.covers == "these images" for one in decisions):
-        messages().print(
-            "looking again after more draws is one more chance to be wrong: robaudit estimate --until-decided looks again without cheating",
-            markup=False,
-        )
+        say("deciding again after more draws is another chance of error: robaudit estimate --until-decided accounts for it")
     counts: Verdict = inconclusive.value if inconclusive is not None else rules.inconclusive or "inconclusive"
-    raise typer.Exit(report(decisions, counts, format_, output, opened))
+    raise typer.Exit(report_gates(decisions, counts, format_, output, Subject.of(opened.info, "gate")))
 
 
-def report(
-    decisions: Sequence[Decision], inconclusive: Verdict, format_: GateFormat, output: Path | None, run: Run, command: str = "gate"
-) -> int:
-    """Print or write the decisions; returns the exit code."""
-    from robaudit.cli.console import messages
-    from robaudit.cli.console import output as screen
-    from robaudit.cli.printing import put
-    from robaudit.cli.step_summary import append_step_summary
-    from robaudit.cli.unread import unread_is_no_end
+def report_gates(decisions: Sequence[Decision], inconclusive: Verdict, format_: GateFormat, output: Path | None, subject: Subject) -> int:
+    """Print the decisions or write them to the file of ``-o``; returns the exit code."""
+    from robaudit.cli.streams import emit
     from robaudit.gates.decide import EXIT_CODES, overall
     from robaudit.gates.formats import document, github, junit
-    from robaudit.gates.formats.github import step_summary
-    from robaudit.gates.formats.subject import Subject
-    from robaudit.gates.text import lines
 
-    subject, told = Subject.of(run.info, command), lines(decisions, inconclusive)
-    texts = {GateFormat.JSON: document, GateFormat.JUNIT: junit, GateFormat.GITHUB: github}
-    render = texts.get(format_)
-    text = "".join(f"{line}\n" for _, line in told) if render is None else render(decisions, subject, inconclusive=inconclusive)
-    if output is not None:
-        write_output(output, text)
+    if format_ is GateFormat.TEXT:
+        _print_text(decisions, inconclusive, output)
     else:
-        with unread_is_no_end():
-            if format_ is GateFormat.TEXT and screen().is_terminal:
-                _coloured(told)
-            else:
-                put([text])
+        render = {GateFormat.JSON: document, GateFormat.JUNIT: junit, GateFormat.GITHUB: github}[format_]
+        emit(render(decisions, subject, inconclusive=inconclusive), output)
     if format_ is GateFormat.GITHUB:
-        refused = append_step_summary(step_summary(decisions, subject, inconclusive=inconclusive))
-        if refused is not None:
-            messages().print(f"warning: {refused}", markup=False)
+        summarise(decisions, subject, inconclusive)
     return EXIT_CODES[overall(decisions, inconclusive)]
 
 
-def _coloured(told: Sequence[tuple[Verdict, str]]) -> None:
-    """Print lines on a terminal, the verdict that each begins with in its colour."""
+def summarise(decisions: Sequence[Decision], subject: Subject, inconclusive: Verdict, more: str = "") -> None:
+    """Append the gates, and more Markdown, to the step summary of a GitHub job, if this is one."""
+    from robaudit.cli.console import say
+    from robaudit.cli.streams import append_step_summary
+    from robaudit.gates.formats.github import step_summary
+
+    trouble = append_step_summary(step_summary(decisions, subject, inconclusive=inconclusive) + (f"\n{more}" if more else ""))
+    if trouble is not None:
+        say(f"warning: {trouble}")
+
+
+def _print_text(decisions: Sequence[Decision], inconclusive: Verdict, to: Path | None) -> None:
+    """Print one line per gate; on a terminal the verdict at its beginning is coloured."""
     from rich.text import Text
 
-    from robaudit.cli.console import output as screen
+    from robaudit.cli.console import output
+    from robaudit.cli.streams import emit, reader_may_leave
+    from robaudit.gates.text import lines
 
+    verdicts = lines(decisions, inconclusive)
+    if to is not None or not output().is_terminal:
+        emit("".join(f"{line}\n" for _, line in verdicts), to)
+        return
     colours = {"pass": "green", "fail": "red", "inconclusive": "yellow"}
-    for verdict, line in told:
-        shown = Text(line)
-        shown.stylize(f"bold {colours[verdict]}", 0, line.index(verdict) + len(verdict))
-        screen().print(shown, soft_wrap=True)
+    with reader_may_leave():
+        for verdict, line in verdicts:
+            shown = Text(line)
+            shown.stylize(f"bold {colours[verdict]}", 0, line.index(verdict) + len(verdict))
+            output().print(shown, soft_wrap=True)

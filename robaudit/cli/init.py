@@ -1,16 +1,19 @@
-"""`robaudit init`: write a first spec."""
+"""`robaudit init`: a first spec from a few answers."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
 from robaudit.cli.options import TrustOption
 from robaudit.errors import RobauditError, SpecError
+
+if TYPE_CHECKING:
+    from robaudit.spec.model import AuditSpec
 
 T = TypeVar("T")
 _SIGMA, _NORMALISE = "0.02,0.05", "none"
@@ -20,66 +23,64 @@ def init(
     spec: Annotated[Path, typer.Argument(metavar="SPEC.yaml", help="The file to write.")] = Path("audit.yaml"),
     model: Annotated[str | None, typer.Option(metavar="FILE", help="The trained model: .pt, .pt2, .safetensors or .onnx.")] = None,
     architecture: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Of a .safetensors file or state dict: torchvision:resnet18, robaudit:cifar_resnet.")
+        str | None,
+        typer.Option(metavar="NAME", help="For a .safetensors file or a state dict: torchvision:resnet18, robaudit:cifar_resnet, ..."),
     ] = None,
     data: Annotated[
         str | None,
-        typer.Option(metavar="WHAT", help="A .npz file, a folder of class folders, a .csv manifest, digits, torchvision:CIFAR10."),
+        typer.Option(metavar="DATA", help="A .npz file, a folder of class folders, a .csv manifest, digits, or torchvision:CIFAR10."),
     ] = None,
     normalise: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="none, imagenet, cifar10, cifar100, mnist, fashionmnist, half, or mean/std in numbers."),
+        typer.Option(metavar="NAME", help="none, imagenet, cifar10, cifar100, mnist, fashionmnist, half, or mean/std as numbers."),
     ] = None,
-    sigma: Annotated[str | None, typer.Option(metavar="LEVELS", help=f"Noise levels, as 0.05,8/255. Default: {_SIGMA}.")] = None,
-    resize: Annotated[int | None, typer.Option(min=1, metavar="N", help="Image files: shorter side.")] = None,
-    crop: Annotated[int | None, typer.Option(min=1, metavar="N", help="Image files: centre crop, after the resize.")] = None,
-    channels: Annotated[int | None, typer.Option(min=1, max=3, metavar="1|3", help="Image files: grey or colour.")] = None,
-    limit: Annotated[int, typer.Option(min=1, metavar="N", help="How many images.")] = 500,
-    samples: Annotated[int, typer.Option(min=1, metavar="N", help="Noisy copies of an image (mc).")] = 1000,
-    gate: Annotated[float | None, typer.Option(metavar="SHARE", help="Add gates: the mean robustness must be at least this.")] = None,
-    no_input: Annotated[
-        bool, typer.Option("--no-input", help="Ask nothing, on a terminal either: options and defaults say it all.")
-    ] = False,
-    no_check: Annotated[bool, typer.Option("--no-check", help="Do not try model and data together.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace the file if it is there.")] = False,
+    sigma: Annotated[str | None, typer.Option(metavar="LEVELS", help=f"Noise levels, for example 0.05,8/255. Default: {_SIGMA}.")] = None,
+    resize: Annotated[int | None, typer.Option(min=1, metavar="N", help="For image files: resize the shorter side.")] = None,
+    crop: Annotated[int | None, typer.Option(min=1, metavar="N", help="For image files: centre crop after the resize.")] = None,
+    channels: Annotated[int | None, typer.Option(min=1, max=3, metavar="1|3", help="For image files: 1 for grey, 3 for colour.")] = None,
+    limit: Annotated[int, typer.Option(min=1, metavar="N", help="How many images to audit.")] = 500,
+    samples: Annotated[int, typer.Option(min=1, metavar="N", help="Noisy copies per image (mc).")] = 1000,
+    gate: Annotated[float | None, typer.Option(metavar="SHARE", help="Add gates that require at least this mean robustness.")] = None,
+    no_input: Annotated[bool, typer.Option("--no-input", help="Ask nothing, even on a terminal: use the options and defaults.")] = False,
+    no_check: Annotated[bool, typer.Option("--no-check", help="Do not try the model on the data.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
     trust: TrustOption = False,
 ) -> None:
-    """Write a spec from a few answers, and try model and data together: clean accuracy, pixel range, normalisation.
+    """Write a spec from a few answers, and try the model on the data: clean accuracy, pixel range, normalisation.
 
     On a terminal it asks for what the options do not say.
 
     Example: robaudit init --model model.pt --data test.npz --normalise cifar10 --gate 0.9
     """
     from robaudit.files import expanded, write_atomically
-    from robaudit.spec_file import parse_spec
-    from robaudit.starting.answers import Answers, dataset_section, levels, model_section
-    from robaudit.starting.text import spec_text
+    from robaudit.spec.init import Answers, dataset_section, levels, model_section, spec_text
+    from robaudit.spec.load import parse_spec
 
     if spec.exists() and not force:
-        raise RobauditError(str(spec), "is there already", "name another file, or add --force")
-    if not spec.absolute().parent.is_dir():
-        raise RobauditError(str(spec), "its folder does not exist", "make it first, or name another file")
-    asking = not no_input and sys.stdin.isatty()
+        raise RobauditError(str(spec), "already exists", "name another file, or add --force")
     base = spec.absolute().parent
+    if not base.is_dir():
+        raise RobauditError(str(spec), "its folder does not exist", "create it first, or name another file")
+    asking = not no_input and sys.stdin.isatty()
 
     def known_file(text: str) -> str:
         text = str(expanded(text))
         if not (base / text).is_file():
-            raise SpecError(f"--model {text}", "there is no such file", "give the path of the trained model, from the spec's folder")
+            raise SpecError(f"--model {text}", "no such file", "give the path of the trained model, relative to the spec's folder")
         return text
 
     def known_data(text: str) -> dict[str, object]:
-        found = dataset_section(text, base, resize=resize, crop=crop, channels=channels, limit=limit)
-        if "sample" in found and _images(found, base) <= limit:
-            del found["sample"]  # all of them
-        return found
+        section = dataset_section(text, base, resize=resize, crop=crop, channels=channels, limit=limit)
+        if "sample" in section and _count_images(section, base) <= limit:
+            del section["sample"]  # all of them
+        return section
 
     path = _answer("Trained model (file)", model, None, known_file, asking, "--model")
     if architecture is None and _needs_architecture(base / path):
-        architecture = _answer("Its architecture, as torchvision:resnet18", None, None, str, asking, "--architecture")
+        architecture = _answer("Its architecture, for example torchvision:resnet18", None, None, str, asking, "--architecture")
     dataset = _answer("Images (.npz, class folders, .csv, digits, torchvision:CIFAR10)", data, None, known_data, asking, "--data")
     section = _answer(
-        "Normalisation of the training (none, imagenet, cifar10, ..., or mean/std)",
+        "Normalisation used in training (none, imagenet, cifar10, ..., or mean/std)",
         normalise,
         _NORMALISE,
         lambda text: model_section(path, architecture, text),
@@ -88,15 +89,15 @@ def init(
     )
     chosen = _answer("Noise levels, for pixels in [0, 1]", sigma, _SIGMA, levels, asking, "--sigma")
     if gate is None and asking:
-        gate = _answer("Least mean robustness a CI run must have (empty: no gate)", None, "", _share, asking, "--gate")
+        gate = _answer("Mean robustness that CI should require at least (empty: no gate)", None, "", _share, asking, "--gate")
     elif gate is not None:
         _share(str(gate))
     text = spec_text(Answers(section, dataset, chosen, samples, gate))
-    parse_spec(text, spec)  # whatever an answer was: a spec that cannot be read is not written
+    written = parse_spec(text, spec)  # whatever the answers were, no invalid spec is written
     write_atomically(spec, text.encode())
-    typer.echo(f"{spec} is written", err=True)
+    typer.echo(f"wrote {spec}", err=True)
     if not no_check:
-        _check(spec, trust=trust)
+        _check(written, spec, trust=trust)
     typer.echo(
         f"next: robaudit estimate {spec}"
         + ("" if gate is None else f", then robaudit gate RUN; or both: robaudit estimate {spec} --until-decided")
@@ -104,14 +105,14 @@ def init(
 
 
 def _answer(question: str, given: str | None, default: str | None, read: Callable[[str], T], asking: bool, option: str) -> T:
-    """What an option says, or what is answered; on a terminal a wrong answer is asked for again.
+    """The value of an option, or the answer to a question; on a terminal an invalid answer is asked for again.
 
     Raises:
-        SpecError: nobody says it, or the option is wrong.
+        SpecError: there is neither, or the option is invalid.
     """
     if given is None and not asking:
         if default is None:
-            raise SpecError(option, "is not given", "say it, or run robaudit init on a terminal, where it asks")
+            raise SpecError(option, "is missing", "give it, or run robaudit init on a terminal, where it asks")
         given = default
     if given is not None:
         return read(given)
@@ -122,7 +123,7 @@ def _answer(question: str, given: str | None, default: str | None, read: Callabl
             typer.echo(f"{error.what}; {error.remedy}", err=True)
 
 
-def _images(section: dict[str, object], base: Path) -> int:
+def _count_images(section: dict[str, object], base: Path) -> int:
     """How many images the data set has: a subset may not be larger.
 
     Raises:
@@ -131,7 +132,7 @@ def _images(section: dict[str, object], base: Path) -> int:
     from pydantic import TypeAdapter
 
     from robaudit.datasets.load import open_dataset
-    from robaudit.spec_datasets import DatasetSpec
+    from robaudit.spec.model import DatasetSpec
 
     whole = {key: value for key, value in section.items() if key != "sample"}
     return len(open_dataset(TypeAdapter(DatasetSpec).validate_python(whole), base_dir=base, trust=False))
@@ -145,7 +146,7 @@ def _share(text: str) -> float | None:
     except ValueError:
         share = -1.0
     if not 0.0 < share <= 1.0:
-        raise SpecError(f"--gate {text}", "is no share", "a number above 0 and at most 1, for example 0.9")
+        raise SpecError(f"--gate {text}", "is not a share", "give a number above 0 and at most 1, for example 0.9")
     return share
 
 
@@ -155,13 +156,11 @@ def _needs_architecture(path: Path) -> bool:
     return guess_format(path, None) in ("safetensors", "state dict")
 
 
-def _check(spec: Path, *, trust: bool) -> None:
-    """Load model and data as an audit would, and say what is found."""
+def _check(spec: AuditSpec, path: Path, *, trust: bool) -> None:
+    """Load the model and the data as an audit would, and report what is found."""
     from robaudit.auditing import prepare
     from robaudit.cli.console import Reporter
     from robaudit.provenance import pick_device
-    from robaudit.spec_file import load_spec
 
-    asked = load_spec(spec)
     with Reporter() as reporter:
-        prepare(asked, None, str(spec), None, None, pick_device("cpu"), reporter, trust=trust, skip_bad=False)
+        prepare(spec, None, str(path), None, None, pick_device("cpu"), reporter, trust=trust, skip_bad=False)

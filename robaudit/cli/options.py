@@ -1,16 +1,14 @@
-"""Which arguments do several commands share?"""
+"""Arguments and options that several commands share."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from robaudit.errors import RobauditError, SpecError
+from robaudit.errors import SpecError
 
 
 class TextFormat(StrEnum):
@@ -21,28 +19,74 @@ class TextFormat(StrEnum):
     JSON = "json"
 
 
-class By(StrEnum):
-    """Which class a sample counts for."""
+class SummaryFormat(StrEnum):
+    """How the result of a trial is printed."""
 
-    LABEL = "label"
-    PREDICTED = "predicted"
+    TEXT = "text"
+    JSON = "json"
 
 
-RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder that robaudit estimate has written.")]
+class OnError(StrEnum):
+    """What to do with an unusable sample."""
+
+    STOP = "stop"
+    SKIP = "skip"
+
+
+class Inconclusive(StrEnum):
+    """What an inconclusive gate counts as."""
+
+    PASS = "pass"  # noqa: S105  not a password
+    FAIL = "fail"
+    INCONCLUSIVE = "inconclusive"
+
+
+_NOT_ROBUST = "Count a sample as not robust if its value is below this (log10_p_fail: above it). Default: 0.5; log10_p_fail: -0.3."
+
+SpecArgument = Annotated[Path, typer.Argument(metavar="SPEC.yaml", help="The spec: model, data set, noise and estimators.")]
+RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder written by robaudit estimate.")]
+
 EstimatorFilter = Annotated[list[str] | None, typer.Option("--estimator", help="Only this estimator (repeatable).")]
-SigmaFilter = Annotated[list[str] | None, typer.Option("--sigma", help="Only this noise level, as 0.05 or 8/255 (repeatable).")]
-FormatOption = Annotated[TextFormat, typer.Option("--format", help="How to print it.")]
+SigmaFilter = Annotated[list[str] | None, typer.Option("--sigma", help="Only this noise level, for example 0.05 or 8/255 (repeatable).")]
+BelowOption = Annotated[float | None, typer.Option("--below", help=_NOT_ROBUST, show_default=False)]
+ThresholdOption = Annotated[float | None, typer.Option("--threshold", help=_NOT_ROBUST, show_default=False)]
+
+FormatOption = Annotated[TextFormat, typer.Option("--format", help="Output format.")]
+SummaryFormatOption = Annotated[SummaryFormat, typer.Option("--format", help="Output format.")]
 OutputOption = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to this file instead of standard output.")]
-TrustOption = Annotated[bool, typer.Option("--trust", help="Allow Python code that the spec names (module:function).")]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print only warnings and errors.")]
+
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="Set any value of the spec, for example mc.samples=2000 or model.mean=[0.5] (repeatable)."
+    ),
+]
+TrustOption = Annotated[bool, typer.Option("--trust", help="Allow the spec to run Python code (module:function).")]
+OnErrorOption = Annotated[OnError, typer.Option("--on-error", help="At an unusable sample: stop, or skip it and list it.")]
+
+GatesOption = Annotated[
+    list[str] | None,
+    typer.Option("--gate", metavar="GATE", help='A condition to meet, for example "mean(estimator=mc, sigma=0.05) >= 0.9" (repeatable).'),
+]
+PopulationOption = Annotated[bool, typer.Option("--population", help="Decide for all images like these, not only for the images measured.")]
+PointOption = Annotated[bool, typer.Option("--point", help="Let values without an interval (taylor, softmax) decide a gate.")]
+InconclusiveOption = Annotated[
+    Inconclusive | None,
+    typer.Option("--inconclusive", help="What an inconclusive gate counts as: exit code 0, 1 or 4. Default: inconclusive."),
+]
+ConfidenceOption = Annotated[
+    float | None, typer.Option("--confidence", metavar="P", help="Confidence of each gate's interval. Default: 0.95.")
+]
 
 
 def sigmas(texts: list[str] | None) -> list[float]:
     """Noise levels from the command line.
 
     Raises:
-        SpecError: one is no positive number.
+        SpecError: one is not a positive number.
     """
-    from robaudit.spec_fields import as_number
+    from robaudit.spec.fields import as_number
 
     values = []
     for text in texts or []:
@@ -54,60 +98,3 @@ def sigmas(texts: list[str] | None) -> list[float]:
             raise SpecError(f"--sigma {text}", "is not a positive number", "give a noise level such as 0.05 or 8/255")
         values.append(value)
     return values
-
-
-def write_output(path: Path, text: str) -> None:
-    """Write a report to the file of ``-o``.
-
-    Raises:
-        RobauditError: it cannot be written; an old file is untouched.
-    """
-    write_texts(path, [text])
-
-
-def write_texts(path: Path, texts: Iterable[str]) -> None:
-    """Write the pieces of a text to the file of ``-o``, as they come.
-
-    Raises:
-        RobauditError: it cannot be written; an old file is untouched.
-    """
-    write_pieces(path, (text.encode() for text in texts))
-
-
-def check_output(path: Path) -> None:
-    """Refuse a file of ``-o`` that cannot be one, before any work is done for it.
-
-    Raises:
-        RobauditError: it is a folder, or in none.
-    """
-    if path.is_dir():
-        raise RobauditError(str(path), "is a folder", "name a file")
-    if not path.absolute().parent.is_dir():
-        raise RobauditError(str(path), "its folder does not exist", "make it first, or name another file")
-
-
-def write_pieces(path: Path, pieces: Iterable[bytes]) -> None:
-    """Write to the file of ``-o``, as a whole or not at all; into a pipe or a device, which are not replaced, as the pieces come.
-
-    Raises:
-        RobauditError: it cannot be written; an old file is untouched.
-    """
-    from robaudit.files import writing
-
-    check_output(path)
-    if path.exists() and not path.is_file():
-        try:
-            with path.open("wb") as device:
-                for piece in pieces:
-                    device.write(piece)
-        except BrokenPipeError:
-            return  # its reader has seen enough
-        except OSError as error:
-            raise RobauditError(str(path), f"cannot be written: {error.strerror or error}", "name another file") from error
-        return
-    target = path.resolve() if path.is_symlink() else path
-    if target.exists() and not os.access(target, os.W_OK):
-        raise RobauditError(str(path), "is write-protected", "name another file")
-    with writing(target) as sink:
-        for piece in pieces:
-            sink.write(piece)

@@ -1,17 +1,14 @@
-"""`robaudit plan`: what estimator, how many draws and images fit a budget?"""
+"""`robaudit plan`: which estimator, and how many draws and images, fit a budget?"""
 
 from __future__ import annotations
 
 import time
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from robaudit.cli.estimate import OnError
-from robaudit.cli.options import TrustOption
-from robaudit.cli.validate import Form
+from robaudit.cli.options import OnError, OnErrorOption, SetOption, SpecArgument, SummaryFormat, SummaryFormatOption, TrustOption
 
 
 class For(StrEnum):
@@ -22,32 +19,30 @@ class For(StrEnum):
 
 
 def plan(
-    spec: Annotated[Path, typer.Argument(metavar="SPEC.yaml", help="Model, data set and noise; further estimators to think of.")],
-    budget: Annotated[str, typer.Option(metavar="DURATION", help="What the run may take: 90s, 10m, 2h, 1h30m.")],
-    for_: Annotated[For, typer.Option("--for", help="A decision about each image, or a mean over the images.")] = For.IMAGES,
-    format_: Annotated[Form, typer.Option("--format", help="How to print it.")] = Form.TEXT,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any spec value: model.mean=[0.5], dataset.limit=1000.")
-    ] = None,
+    spec: SpecArgument,
+    budget: Annotated[str, typer.Option(metavar="DURATION", help="Time the run may take: 90s, 10m, 2h, 1h30m.")],
+    for_: Annotated[For, typer.Option("--for", help="Plan for a decision about each image, or for a mean over the images.")] = For.IMAGES,
+    format_: SummaryFormatOption = SummaryFormat.TEXT,
+    set_: SetOption = None,
     trust: TrustOption = False,
-    on_error: Annotated[OnError, typer.Option(help="At an unusable sample: stop, or leave it out.")] = OnError.STOP,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the proposal, warnings and errors.")] = False,
+    on_error: OnErrorOption = OnError.STOP,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the proposal, warnings and errors.")] = False,
 ) -> None:
-    """Try the estimators for a moment and say which of them, with how many draws and images, fits the budget best.
+    """Try the estimators briefly and say which of them, with how many draws and images, fits the budget best.
 
-    Writes nothing. The budget is that of the run; this trial takes about a tenth of it on top.
+    Writes nothing. The budget is that of the run; this trial takes about a tenth of it in addition.
 
     Example: robaudit plan spec.yaml --budget 10m --for mean
     """
     started = time.perf_counter()
     from robaudit.cli.console import Reporter, output
     from robaudit.planning.durations import seconds
-    from robaudit.spec_file import load_spec
+    from robaudit.spec.load import load_spec
 
     limit = seconds(budget)
     asked = load_spec(spec, settings=set_ or ())
-    from robaudit.cli.printing import put
     from robaudit.cli.process import keep_freed_memory
+    from robaudit.cli.streams import put
     from robaudit.planning.proposal import propose
     from robaudit.planning.table import tables
     from robaudit.reports.json_text import document_json
@@ -55,7 +50,7 @@ def plan(
     keep_freed_memory()
     loading = time.perf_counter() - started
     with Reporter(quiet=quiet, patient=False) as reporter:
-        found = propose(
+        proposal = propose(
             asked,
             limit,
             question=for_.value,
@@ -65,9 +60,9 @@ def plan(
             already=loading,
             typed=budget,
         )
-    if format_ is Form.JSON:
-        put([document_json(found.document())])
+    if format_ is SummaryFormat.JSON:
+        put([document_json(proposal.document())])
         return
     console = output()
-    for part in tables(found):
+    for part in tables(proposal):
         console.print(part)

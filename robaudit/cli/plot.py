@@ -1,4 +1,4 @@
-"""`robaudit plot`: one picture of a run, for a paper."""
+"""`robaudit plot`: a figure of a run, for a paper."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Annotated
 
 import typer
 
-from robaudit.cli.options import EstimatorFilter, RunArgument, SigmaFilter, check_output, sigmas, write_pieces
+from robaudit.cli.options import EstimatorFilter, RunArgument, SigmaFilter, ThresholdOption, TrustOption, sigmas
 from robaudit.errors import SpecError
 
 
 class Kind(StrEnum):
-    """What the picture shows."""
+    """What the figure shows."""
 
     DISTRIBUTION = "distribution"
     BIAS = "bias"
@@ -28,35 +28,34 @@ _THRESHOLDS, _NARROWEST, _WIDEST = (Kind.DISTRIBUTION, Kind.FLAGGED), 3.3, 20.0
 
 def plot(
     run: RunArgument,
-    kind: Annotated[Kind, typer.Option(help="What it shows.")],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The picture: FILE.png, FILE.svg or FILE.pdf.")],
+    kind: Annotated[Kind, typer.Option(help="What to draw.")],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The file to write: FILE.png, FILE.svg or FILE.pdf.")],
     estimator: EstimatorFilter = None,
     sigma: SigmaFilter = None,
-    threshold: Annotated[
-        float | None,
-        typer.Option(
-            help="distribution, flagged: from where a sample counts as not robust. Default: 0.5; log10_p_fail: -0.3.", show_default=False
-        ),
-    ] = None,
-    max_images: Annotated[int | None, typer.Option(min=1, max=60, metavar="N", help="flagged: how many images. Default: 12.")] = None,
-    width: Annotated[float, typer.Option(metavar="INCHES", help="Width of the picture.")] = 7.0,
-    trust: Annotated[bool, typer.Option("--trust", help="flagged: allow the Python data set that the spec names.")] = False,
+    threshold: ThresholdOption = None,
+    max_images: Annotated[int | None, typer.Option(min=1, max=60, metavar="N", help="For flagged: how many images. Default: 12.")] = None,
+    width: Annotated[float, typer.Option(metavar="INCHES", help="Width of the figure.")] = 7.0,
+    trust: TrustOption = False,
 ) -> None:
-    """Draw one picture of a run for a paper: PNG (300 dpi), SVG or PDF, with its fonts inside, and the same bytes every time.
+    """Draw a figure of a run for a paper: PNG (300 dpi), SVG or PDF with embedded fonts, and the same bytes every time.
+
+    --threshold applies to the kinds distribution and flagged, --max-images to flagged.
 
     Example: robaudit plot runs/spec-1a2b3c4d --kind bias --estimator mc --sigma 0.05 -o bias.pdf
     """
     ending = output.suffix.lower()
     if ending not in (".png", ".svg", ".pdf"):
-        raise SpecError(f"-o {output}", "is no kind of picture", "end it with .png, .svg or .pdf")
+        raise SpecError(f"-o {output}", "is not a supported format", "use .png, .svg or .pdf")
     if not _NARROWEST <= width <= _WIDEST:
-        raise SpecError(f"--width {width:g}", "does not fit a page", f"from {_NARROWEST:g} to {_WIDEST:g} inches")
+        raise SpecError(f"--width {width:g}", "does not fit a page", f"give {_NARROWEST:g} to {_WIDEST:g} inches")
     if threshold is not None and kind not in _THRESHOLDS:
-        raise SpecError("--threshold", f"means nothing to --kind {kind.value}", "use it with distribution or flagged")
+        raise SpecError("--threshold", f"does not apply to --kind {kind.value}", "use it with distribution or flagged")
     if max_images is not None and kind is not Kind.FLAGGED:
-        raise SpecError("--max-images", f"means nothing to --kind {kind.value}", "use it with flagged")
+        raise SpecError("--max-images", f"does not apply to --kind {kind.value}", "use it with flagged")
     if threshold is not None and not math.isfinite(threshold):
-        raise SpecError(f"--threshold {threshold}", "is not a number to compare with", "for example 0.5")
+        raise SpecError(f"--threshold {threshold}", "is not a finite number", "give a number such as 0.5")
+    from robaudit.cli.streams import check_output, write_output
+
     check_output(output)
     from robaudit.pictures import can_draw
 
@@ -65,4 +64,4 @@ def plot(
     from robaudit.runs import read_run
 
     choice = Choice(tuple(estimator or ()), tuple(sigmas(sigma)), threshold, 12 if max_images is None else max_images, trust)
-    write_pieces(output, [picture(kind.value, read_run(run), ending[1:], choice, width=width)])
+    write_output(output, [picture(kind.value, read_run(run), ending[1:], choice, width=width)])

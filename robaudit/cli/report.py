@@ -1,4 +1,4 @@
-"""`robaudit report`: a run, or several, as one page or as Markdown."""
+"""`robaudit report`: one run or several as an HTML page or as Markdown."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from robaudit.cli.options import EstimatorFilter, OutputOption, SigmaFilter, TrustOption, check_output, sigmas, write_output
+from robaudit.cli.options import EstimatorFilter, OutputOption, SigmaFilter, ThresholdOption, TrustOption, sigmas
 
 
 class ReportFormat(StrEnum):
@@ -21,34 +21,29 @@ class ReportFormat(StrEnum):
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders that robaudit estimate has written.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders written by robaudit estimate.")],
     output: OutputOption = None,
     format_: Annotated[
-        ReportFormat | None, typer.Option("--format", help="html, or md for a pull request. Default: by the ending of -o, else html.")
+        ReportFormat | None, typer.Option("--format", help="html, or md for a pull request. Default: by the suffix of -o, else html.")
     ] = None,
     title: Annotated[str | None, typer.Option(help="Heading of the report.")] = None,
     estimator: EstimatorFilter = None,
     sigma: SigmaFilter = None,
-    threshold: Annotated[
-        float | None,
-        typer.Option(
-            help="Flag the samples whose value is below it (log10_p_fail: above it). Default: 0.5; log10_p_fail: -0.3.", show_default=False
-        ),
-    ] = None,
+    threshold: ThresholdOption = None,
     max_images: Annotated[
         int, typer.Option(min=0, metavar="N", help="Show at most N flagged samples for each estimator and noise level.")
     ] = 60,
     no_images: Annotated[bool, typer.Option("--no-images", help="List the flagged samples without images.")] = False,
     trust: TrustOption = False,
 ) -> None:
-    """Write what an audit found as one HTML file that people can read: no network, no other files.
+    """Write the results of an audit as one HTML file that needs no network and no other files.
 
-    Several runs are compared first. Images are left out, and the report says why, where the data set cannot be opened.
+    Several runs are compared with each other first. If the data set cannot be opened, the report says why and has no images.
 
     Example: robaudit report runs/spec-1a2b3c4d -o report.html
     """
     from robaudit.cli.console import Reporter
-    from robaudit.cli.printing import put
+    from robaudit.cli.streams import check_output, put, write_output
     from robaudit.errors import RobauditError
     from robaudit.gates.sources import decisions_of
     from robaudit.html.content import Choice
@@ -59,15 +54,15 @@ def report(
     if output is not None:
         check_output(output)
     if not markdown and output is None and sys.stdout.isatty():
-        raise RobauditError("robaudit report", "a page is no text for a terminal", "name a file with -o, or --format md")
+        raise RobauditError("robaudit report", "an HTML page cannot be shown on a terminal", "name a file with -o, or give --format md")
     if not markdown:
         from robaudit.html.render import environment
 
-        environment()  # what is not installed is said before any work
+        environment()  # reports what is not installed before any work is done
     choice = Choice(tuple(estimator or ()), tuple(sigmas(sigma)), threshold, max_images)
-    found, problems = gather_all([read_run(run) for run in runs], choice)
+    gathered, problems = gather_all([read_run(run) for run in runs], choice)
     contents = []
-    for content in found:
+    for content in gathered:
         decisions, problem = decisions_of(content.run)
         contents.append(replace(content, decisions=decisions))
         problems += [f"no gates: {problem}"] if problem else []
@@ -86,5 +81,5 @@ def report(
         if output is None:
             put([text])
             return
-        write_output(output, text)
+        write_output(output, [text])
         reporter.note(f"{output}: {len(text.encode()) / 1e6:.2f} MB, one file")

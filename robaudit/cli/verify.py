@@ -1,4 +1,4 @@
-"""`robaudit verify`: do a run's numbers come out again?"""
+"""`robaudit verify`: can the numbers of a run be reproduced?"""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import typer
 from robaudit.cli.options import RunArgument, TrustOption
 from robaudit.errors import RobauditError
 
-_MOST = 20
+_MOST_SHOWN = 20
 
 
 def verify(
     run: RunArgument,
-    samples: Annotated[str, typer.Option(metavar="N|all", help="How many samples to compute anew, drawn at random; or all.")] = "20",
-    seed: Annotated[int | None, typer.Option(min=0, help="Seed of the draw. Default: another one each time.")] = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda or cuda:1. Default: the kind the run was made on.")] = None,
+    samples: Annotated[str, typer.Option(metavar="N|all", help="How many samples to recompute, drawn at random; or all.")] = "20",
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of that draw. Default: a new one each time.")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda or cuda:1. Default: the kind of device the run was made on.")] = None,
     trust: TrustOption = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only differences, warnings and errors.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only differences, warnings and errors.")] = False,
 ) -> None:
-    """Compute rows of a run anew, from its weights and data, and compare: exit 0 when all agree, 1 when one differs.
+    """Recompute rows of a run from its weights and data, and compare: exit code 0 if all agree, 1 if one differs.
 
-    A number may be off by float rounding: 5e-4 of its distance to the nearer end of its range, and two votes.
+    Numbers may differ by float rounding: by 5e-4 of their distance to the nearer end of their range, and by two votes.
 
     Example: robaudit verify runs/spec-1a2b3c4d --samples all
     """
@@ -35,20 +35,20 @@ def verify(
     keep_freed_memory()
     opened = read_run(run, kept=True)
     with Reporter(quiet=quiet, patient=False) as reporter:
-        found = check(opened, count, seed=seed, device=device, trust=trust, listener=reporter)
-    for name in found.altered:
+        result = check(opened, count, seed=seed, device=device, trust=trust, listener=reporter)
+    for name in result.altered:
         typer.echo(f"{run}/{name} is not as it was written")
-    for one in found.differences[:_MOST]:
+    for one in result.differences[:_MOST_SHOWN]:
         where = f"{one.row.sample_id}, {one.row.estimator} at sigma {one.row.sigma:g}"
         typer.echo(f"{where}: {one.field} is {_shown(one.written)} in the run and {_shown(one.found)} now")
-    if len(found.differences) > _MOST:
-        typer.echo(f"and {len(found.differences) - _MOST} more")
-    if not quiet or not found.good:
+    if len(result.differences) > _MOST_SHOWN:
+        typer.echo(f"and {len(result.differences) - _MOST_SHOWN} more")
+    if not quiet or not result.good:
         typer.echo(
-            f"{found.rows} rows of {found.samples} samples computed anew: "
-            + ("all as written" if not found.differences else f"{len(found.differences)} numbers differ")
+            f"{result.rows} rows of {result.samples} samples recomputed: "
+            + ("all as written" if not result.differences else f"{len(result.differences)} numbers differ")
         )
-    if not found.good:
+    if not result.good:
         raise typer.Exit(1)
 
 
@@ -56,7 +56,7 @@ def _count(text: str) -> int | None:
     if text == "all":
         return None
     if not (text.isascii() and text.isdecimal() and 0 < int(text) < 10**9):
-        raise RobauditError(f"--samples {text}", "is no number of samples", "give a number of at least 1, or all")
+        raise RobauditError(f"--samples {text}", "is not a number of samples", "give a whole number of at least 1, or all")
     return int(text)
 
 

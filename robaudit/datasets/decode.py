@@ -30,7 +30,7 @@ from torch import Tensor
 
 from robaudit.datasets.base import reason
 from robaudit.errors import SampleError
-from robaudit.spec_datasets import ImageOptions
+from robaudit.spec.model import ImageOptions
 
 MOST_PIXELS = 89_478_485  # Pillow's own limit against decompression bombs, at which it warns; beyond twice its limit it refuses
 FORMATS = ("BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from robaudit.datasets.base import Labels, Sample
 from robaudit.datasets.decode import as_pixels
-from robaudit.spec_datasets import DigitsSpec
+from robaudit.spec.model import DigitsSpec
 
 TEST_SHARE = 0.4
 SPLIT_SEED = 20

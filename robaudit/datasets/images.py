@@ -11,7 +11,7 @@ import numpy as np
 from robaudit.datasets.base import Labels, Sample, find, name_text, reason
 from robaudit.datasets.decode import read_image
 from robaudit.errors import DataError, did_you_mean
-from robaudit.spec_datasets import ImagesSpec
+from robaudit.spec.model import ImagesSpec
 
 SUFFIXES = frozenset((".png", ".jpg", ".jpeg", ".bmp", ".ppm", ".pgm", ".pbm", ".tif", ".tiff", ".webp", ".gif"))
 

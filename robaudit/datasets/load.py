@@ -8,7 +8,7 @@ from pathlib import Path
 from robaudit.datasets.base import Dataset
 from robaudit.datasets.select import Selected, choose
 from robaudit.errors import DataError
-from robaudit.spec_datasets import DatasetSpec, DigitsSpec, ImagesSpec, ManifestSpec, NpzSpec, TorchvisionSpec
+from robaudit.spec.model import DatasetSpec, DigitsSpec, ImagesSpec, ManifestSpec, NpzSpec, TorchvisionSpec
 
 
 def open_dataset(spec: DatasetSpec, *, base_dir: Path, trust: bool) -> Dataset:

@@ -17,7 +17,7 @@ from robaudit.datasets.base import Labels, Sample, find, reason
 from robaudit.datasets.decode import read_image
 from robaudit.errors import DataError, did_you_mean
 from robaudit.files import expanded
-from robaudit.spec_datasets import ManifestSpec
+from robaudit.spec.model import ManifestSpec
 from robaudit.text import clipped
 
 _COLUMNS = ("path", "label", "id")

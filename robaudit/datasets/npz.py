@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from robaudit.datasets.base import Labels, Sample, find, reason
 from robaudit.datasets.decode import as_pixels, known_scale
 from robaudit.errors import DataError, did_you_mean
-from robaudit.spec_datasets import NpzSpec
+from robaudit.spec.model import NpzSpec
 
 IN_MEMORY = 32 << 20
 """Bytes of a compressed array held in memory; a larger one goes to a temporary file."""

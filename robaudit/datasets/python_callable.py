@@ -14,7 +14,7 @@ from robaudit.datasets.base import Labels, Sample
 from robaudit.datasets.decode import as_label, as_pixels
 from robaudit.errors import DataError, SampleError
 from robaudit.python_code import describe, user_function
-from robaudit.spec_datasets import PythonDatasetSpec
+from robaudit.spec.model import PythonDatasetSpec
 
 _ONE_BY_ONE = threading.RLock()
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from robaudit.datasets.base import Dataset, Labels, Sample
 from robaudit.errors import DataError, SampleError
-from robaudit.spec_datasets import BaseDatasetSpec
+from robaudit.spec.model import BaseDatasetSpec
 
 
 def random_subset(total: int, size: int, seed: int) -> array[int]:

@@ -18,7 +18,7 @@ from robaudit.datasets.base import Labels, Sample, name_text, reason
 from robaudit.datasets.decode import as_label, as_pixels, image_pixels, plain_pillow
 from robaudit.errors import DataError, SampleError, did_you_mean
 from robaudit.files import expanded
-from robaudit.spec_datasets import TorchvisionSpec
+from robaudit.spec.model import TorchvisionSpec
 
 _ONE_BY_ONE = threading.RLock()
 _OURS = {"root": "root", "download": "download", "transform": "resize, crop and channels", "transforms": "resize, crop and channels"}

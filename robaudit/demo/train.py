@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from robaudit.datasets.digits import DigitsDataset
 from robaudit.errors import RobauditError
 from robaudit.models.architectures import digits_cnn
-from robaudit.spec_datasets import DigitsSpec
+from robaudit.spec.model import DigitsSpec
 
 EPOCHS = 60
 BATCH = 64

@@ -12,8 +12,8 @@ from pydantic import ValidationError
 from robaudit.errors import RobauditError, SpecError, did_you_mean
 from robaudit.estimators.base import Estimate, Estimator
 from robaudit.estimators.contract import check_class, check_passes, checked_estimates
-from robaudit.spec import EstimatorSpec
-from robaudit.spec_errors import explain
+from robaudit.spec.errors import explain
+from robaudit.spec.model import EstimatorSpec
 
 if TYPE_CHECKING:
     from robaudit.estimators.work import Work

@@ -22,13 +22,12 @@ from robaudit.files import SEAL, json_bytes, read_json, sealed, unsealed, write_
 from robaudit.gates.decide import Covers, Decision, Verdict, decide, without_interval
 from robaudit.gates.evidence import matching_groups, refuse_accuracy_of
 from robaudit.gates.measure import check_range
-from robaudit.identity import identity
 from robaudit.quantities import IntervalKind
 from robaudit.resume import INTERIM_RECORD, sampled_for_other_gates
 from robaudit.run_folder import RunFolder
 from robaudit.run_info import Number
 from robaudit.runs import Run, read_run
-from robaudit.spec import AuditSpec
+from robaudit.spec.model import AuditSpec, identity
 from robaudit.spec_gates import Gate
 from robaudit.stats.intervals import simultaneous
 

@@ -124,7 +124,7 @@ def find_rules(
     if given:
         return GateRules(parsed(given, "--gate"), "the command line")
     if spec is not None:
-        from robaudit.spec_file import load_spec
+        from robaudit.spec.load import load_spec
 
         texts = load_spec(spec).gates
         if not texts:

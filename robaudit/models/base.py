@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from robaudit.errors import ModelError
-from robaudit.spec import ModelSpec
+from robaudit.spec.model import ModelSpec
 
 
 @dataclass(frozen=True, slots=True)

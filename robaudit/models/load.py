@@ -19,7 +19,7 @@ from robaudit.models.python_callable import as_module, load_python
 from robaudit.models.safety import open_archive
 from robaudit.models.state_dict import load_safetensors, load_state_dict_file
 from robaudit.models.torchscript import load_torchscript
-from robaudit.spec import ModelSpec
+from robaudit.spec.model import ModelSpec
 
 SUFFIXES = {
     ".safetensors": "safetensors",

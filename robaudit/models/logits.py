@@ -13,7 +13,7 @@ from torch import nn
 from robaudit.errors import ModelError, did_you_mean
 from robaudit.memory import is_out_of_memory
 from robaudit.models.base import LoadedNetwork
-from robaudit.spec import Precision
+from robaudit.spec.model import Precision
 
 PIXELS = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.float32, "fp64": torch.float64}
 """The dtype of pixels, clean passes and gradients by precision."""

@@ -10,7 +10,7 @@ from robaudit.html import figures
 from robaudit.pictures.agreement_numbers import MOST_DOTS, Agreement, Floats, Pair
 from robaudit.pictures.page import Box, Look, Sketch, axes, fitted, measured, put
 from robaudit.pictures.style import FAINT, INK, few_ticks, tone
-from robaudit.spec import sigma_text
+from robaudit.spec.model import sigma_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,7 +11,7 @@ from robaudit.pictures.page import Box, Look, Sketch, axes, fitted, measured, pu
 from robaudit.pictures.style import CARD, FAINT, GRID, HIGHER, INK, LOWER, few_ticks
 from robaudit.reports.bias_table import label_of
 from robaudit.reports.numbers import with_interval
-from robaudit.spec import sigma_text
+from robaudit.spec.model import sigma_text
 from robaudit.stats.classes import ClassStats
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from robaudit.pictures.page import Box, Look, Sketch, fitted, measured, put
 from robaudit.pictures.style import FAINT, LOWER
 from robaudit.reports.names import class_name
 from robaudit.reports.numbers import with_interval
-from robaudit.spec import sigma_text
+from robaudit.spec.model import sigma_text
 from robaudit.stats.flags import Flag
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from robaudit.estimators.engine import Engine
 from robaudit.models.logits import LogitModel, for_noisy_passes, rounded_products
 from robaudit.planning.chance import KNOWN_BIAS
 from robaudit.precision_check import precision_effects
-from robaudit.spec import Precision
+from robaudit.spec.model import Precision
 
 WORTH = 1.25
 """A precision is worth its change when noisy passes are so many times as fast."""

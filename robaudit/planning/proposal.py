@@ -23,7 +23,7 @@ from robaudit.planning.pilot import pilot
 from robaudit.planning.precisions import Offer, precision_offers
 from robaudit.progress import Listener, Silent
 from robaudit.provenance import device_name, pick_device
-from robaudit.spec import AuditSpec
+from robaudit.spec.model import AuditSpec
 
 SHARE, SHORTEST, LONGEST, CONFIRMING = 0.1, 1.0, 60.0, 0.4
 """The pilot takes about a tenth of the budget, from one second to one minute, and a trial of what it chooses four tenths of that."""

@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from robaudit.planning.choice import Plan
 from robaudit.planning.durations import text as duration
 from robaudit.planning.proposal import Proposal
-from robaudit.remaining import duration_text
+from robaudit.progress import duration_text
 from robaudit.reports.tables import base_table, legend, plain
 
 

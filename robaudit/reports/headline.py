@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from robaudit.spec import sigma_text
+from robaudit.spec.model import sigma_text
 from robaudit.text import printable
 
 

@@ -11,9 +11,8 @@ from typing import Any
 
 from robaudit.errors import RunError
 from robaudit.files import json_bytes, read_json, remove_leftovers, sealed, write_atomically
-from robaudit.identity import digest, identity
 from robaudit.locks import locked
-from robaudit.spec import AuditSpec
+from robaudit.spec.model import AuditSpec, digest, identity
 from robaudit.validation.study import Validation
 
 SCHEMA_VERSION = 1

@@ -21,7 +21,7 @@ from robaudit.progress import Listener, Silent
 from robaudit.provenance import pick_device, plugins
 from robaudit.rows import Row
 from robaudit.run_document import first_info, history
-from robaudit.spec import AuditSpec
+from robaudit.spec.model import AuditSpec
 from robaudit.validation.comparison import Comparison, compare
 from robaudit.validation.compute import Computed, compute
 from robaudit.validation.convergence import Point, converge

@@ -27,7 +27,7 @@ from pydantic import ValidationError
 from robaudit.datasets import open_dataset
 from robaudit.errors import SampleError
 from robaudit.estimators import registry
-from robaudit.spec_datasets import TorchvisionSpec
+from robaudit.spec.model import TorchvisionSpec
 from tests.hostile.case import USUAL, Case
 from tests.hostile.client import ROOT, Answer, Server, homes, shown, snapshot
 from tests.hostile.data import DATA, image_contents, ten_folders

@@ -19,7 +19,7 @@ from robaudit.ledger import Ledger
 from robaudit.results import SampleResults
 from robaudit.run_folder import RunFolder
 from robaudit.runs import StoredRows
-from robaudit.spec import EstimatorSpec
+from robaudit.spec.model import EstimatorSpec
 from tests.specs import NETWORK, write
 from tests.test_runs import row
 

@@ -19,8 +19,7 @@ from robaudit.estimators.work import CleanPass, Work
 from robaudit.models import LogitModel, load_model
 from robaudit.noise import GaussianNoise
 from robaudit.numerics.intervals import LN10, log_mean
-from robaudit.spec import ModelSpec
-from robaudit.spec_datasets import NpzSpec
+from robaudit.spec.model import ModelSpec, NpzSpec
 from tests.shared import SHARED, card, needs_shared
 
 pytestmark = [needs_shared, pytest.mark.slow]

@@ -21,8 +21,7 @@ from robaudit.memory import free_bytes
 from robaudit.models import LogitModel, load_model
 from robaudit.models.architectures import ARCHITECTURES
 from robaudit.noise import GaussianNoise
-from robaudit.spec import ModelSpec
-from robaudit.spec_datasets import NpzSpec
+from robaudit.spec.model import ModelSpec, NpzSpec
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import Any
 from robaudit.auditing import audit
 from robaudit.planning.choice import Plan, Question
 from robaudit.planning.proposal import propose
-from robaudit.spec import AuditSpec
+from robaudit.spec.model import AuditSpec
 from robaudit.validation.comparison import Error
 from robaudit.validation.study import validate
 from tests.shared import document

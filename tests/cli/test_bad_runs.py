@@ -149,7 +149,9 @@ def test_out_that_cannot_be_written(out: str, says: str, tmp_path: Path, refuse:
 
 @pytest.mark.parametrize("command", ["bias-report", "flag-samples"])
 def test_report_that_cannot_be_written(command: str, run: Path, refuse: Refuse) -> None:
-    refuse(command, "run", "-o", "nowhere/report.csv", says="nowhere/report.csv: its folder does not exist; make it first, or name another")
+    refuse(
+        command, "run", "-o", "nowhere/report.csv", says="nowhere/report.csv: its folder does not exist; create it first, or name another"
+    )
     refuse(command, "run", "-o", "run", says="run: is a folder; name a file")
     refuse(command, "run", "--format", "xml", says="'xml' is not one of 'table', 'csv', 'json'")
 

@@ -1,4 +1,4 @@
-"""Specs and options that say no valid audit: one line, exit 2, nothing written."""
+"""Invalid specs and options: one line, exit 2, nothing written."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FILES = {
     "tabs": ("model:\n\tpath: x", "spec.yaml:2: not valid YAML"),
     "empty": ("", "is not a mapping; a spec has the sections model, dataset, noise"),
     "a list": ("- model\n- noise", "is not a mapping"),
-    "key twice": ("model:\n  path: a\nmodel:\n  path: b\n", "spec.yaml:3: not valid YAML: the key 'model' stands twice"),
+    "key twice": ("model:\n  path: a\nmodel:\n  path: b\n", "spec.yaml:3: not valid YAML: the key 'model' appears twice"),
     "YAML bomb": (BOMB, "too many or too deeply nested values"),
     "self-reference": ("model: &a [*a]", "too many or too deeply nested values"),
     "Python object": ("model: !!python/object/apply:os.system ['touch canary']", "could not determine a constructor"),
@@ -84,13 +84,13 @@ DOCUMENTS: dict[str, tuple[dict[str, Any], str]] = {
     "std zero": (digits(model={**NETWORK, "std": [0]}), "model.std[0]: got 0; must be greater than 0"),
     "dataset is text": (digits(dataset="digits"), "dataset: got 'digits'; must be a mapping"),
     "no dataset kind": (digits(dataset={"limit": 3}), "dataset.kind: is missing; kind: npz | images"),
-    "unknown dataset kind": (digits(dataset={"kind": "digts"}), "'digts' is no known kind; did you mean 'digits'?"),
+    "unknown dataset kind": (digits(dataset={"kind": "digts"}), "unknown kind 'digts'; did you mean 'digits'?"),
     "npz without path": (digits(dataset={"kind": "npz"}), "the key 'dataset.path' is missing"),
     "limit zero": (digits(limit=0), "dataset.limit: got 0; must be greater than 0"),
     "limit is a word": (digits(dataset={"kind": "digits", "limit": "many"}), "dataset.limit: got 'many'; must be a whole number"),
     "limit is yes": (digits(dataset={"kind": "digits", "limit": True}), "dataset.limit: got True; must be a number"),
     "limit is a fraction": (digits(dataset={"kind": "digits", "limit": 1.5}), "dataset.limit: got 1.5; must be a whole number"),
-    "limit and sample": (digits(dataset={"kind": "digits", "limit": 3, "sample": {"size": 3}}), "limit and sample exclude each other"),
+    "limit and sample": (digits(dataset={"kind": "digits", "limit": 3, "sample": {"size": 3}}), "limit and sample cannot be combined"),
     "resize": (
         digits(dataset={"kind": "images", "path": "x", "resize": "big"}),
         "dataset.resize: got 'big'; must be a whole number or a list",
@@ -133,7 +133,7 @@ SIGMAS = {
     "loud": "noise.sigma[0]: got 'loud'; must be a number",
     "yes": "noise.sigma[0]: got True; must be a number",
     "[0.1, 0]": "noise.sigma[1]: got 0; must be greater than 0",
-    "[8/255, 0.1, 8/255]": "noise.sigma: the same sigma stands twice",
+    "[8/255, 0.1, 8/255]": "noise.sigma: the same sigma appears twice",
     "[]": "noise.sigma: must have at least 1 in the list",
 }
 
@@ -167,7 +167,7 @@ OPTIONS = {
     "--sigma 0": (["estimate", "ok.yaml", "--sigma", "0"], "--sigma 0: is not a positive number; give a noise level such as 0.05 or 8/255"),
     "--sigma nan": (["estimate", "ok.yaml", "--sigma", "nan"], "--sigma nan: is not a positive number"),
     "--sigma word": (["estimate", "ok.yaml", "--sigma", "a"], "--sigma a: is not a number"),
-    "--sigma twice": (["estimate", "ok.yaml", "--sigma", "1/10", "--sigma", "0.1"], "the same sigma stands twice"),
+    "--sigma twice": (["estimate", "ok.yaml", "--sigma", "1/10", "--sigma", "0.1"], "the same sigma appears twice"),
     "--estimator": (["estimate", "ok.yaml", "--estimator", "taylorr"], "unknown estimator 'taylorr'; did you mean 'taylor'?"),
     "--estimator twice": (["estimate", "ok.yaml", "--estimator", "mc", "--estimator", "mc"], "two estimators are called 'mc'"),
     "--set without value": (
@@ -176,7 +176,7 @@ OPTIONS = {
     ),
     "--set without option": (
         ["estimate", "ok.yaml", "--set", "mc=3"],
-        "names no option of the estimator; for example --set mc.samples=2000",
+        "does not name an option of the estimator; for example --set mc.samples=2000",
     ),
     "--set unknown section": (["estimate", "ok.yaml", "--set", "modle.mean=3"], "unknown key 'modle'; did you mean 'model'?"),
     "--set unknown key": (["estimate", "ok.yaml", "--set", "model.maen=3"], "unknown key 'model.maen'; did you mean 'mean'?"),
@@ -196,7 +196,7 @@ def test_invalid_option(args: list[str], says: str, tmp_path: Path, refuse: Refu
 
 def test_no_command_prints_the_help(run_cli: RunCli) -> None:
     code, out, err = run_cli()
-    assert (code, err) == (2, "error: no command is given; see robaudit --help\n")
+    assert (code, err) == (2, "error: no command given; see robaudit --help\n")
     assert "flag-samples" in out
 
 

@@ -15,7 +15,7 @@ import yaml
 
 from robaudit.demo import __file__ as demo
 from robaudit.estimators import registry
-from robaudit.spec import AuditSpec
+from robaudit.spec.model import AuditSpec
 from tests.conftest import RunCli
 from tests.specs import digits
 

@@ -45,7 +45,7 @@ def check(tmp_path: Path, run_cli: RunCli) -> None:
     for name in ("ordinary", "noise_trained"):
         assert f"Files: runs/demo-{name}/samples.csv, samples.json, summary.json, run.json" in out
         assert (tmp_path / "runs" / f"demo-{name}" / "samples.csv").exists()
-    assert "what to do next" in out
+    assert "next steps" in out
     assert "robaudit show runs/demo-noise_trained" in out
     again = run_cli("demo")
     assert again.code == 0

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from robaudit.cli.ending import TERMINATED, ends_when_asked
+from robaudit.cli.main import TERMINATED, ended_by_sigterm
 from tests.cli.test_entry import plain, read_all
 from tests.conftest import RunCli
 from tests.specs import digits, tree, write
@@ -28,7 +28,7 @@ pace._DUE, pace._SHORT, pace._STEADY_IMAGES = 0.0, 0.0, 4  # a part for every fo
 main()
 """
 PROGRAM = (sys.executable, "-c", SLOWLY)
-LAST = "terminated; the finished parts are on disk: the same command goes on from there\n"
+LAST = "terminated; finished work is on disk: run the same command again to continue\n"
 
 
 @contextlib.contextmanager
@@ -107,8 +107,8 @@ def test_other_commands_end_with_a_word(tmp_path: Path) -> None:
     code = (
         "import os, signal\n"
         "from robaudit.cli import main\n"
-        "import robaudit.spec_schema\n"
-        "robaudit.spec_schema.spec_schema = lambda classes: os.kill(os.getpid(), signal.SIGTERM)\n"
+        "import robaudit.spec.schema\n"
+        "robaudit.spec.schema.spec_schema = lambda classes: os.kill(os.getpid(), signal.SIGTERM)\n"
         "import sys\n"
         "sys.argv = ['robaudit', 'schema']\n"
         "main()\n"
@@ -131,7 +131,7 @@ def test_it_raises_once_and_then_leaves_it_to_the_system() -> None:
         finally:
             assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
-    with pytest.raises(SystemExit) as ended, ends_when_asked():
+    with pytest.raises(SystemExit) as ended, ended_by_sigterm():
         end()
     assert ended.value.code == TERMINATED == 143
 
@@ -139,7 +139,7 @@ def test_it_raises_once_and_then_leaves_it_to_the_system() -> None:
 def test_what_is_ignored_stays_ignored() -> None:
     before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:
-        with ends_when_asked():
+        with ended_by_sigterm():
             os.kill(os.getpid(), signal.SIGTERM)
             assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
     finally:
@@ -165,7 +165,7 @@ def test_code_of_the_user_cannot_pass_for_the_end(code: str, tmp_path: Path, run
     name = f"leaving_{ord(code[0])}"
     (tmp_path / f"{name}.py").write_text(f"import sys\ndef make(): sys.exit({code})\n")
     spec = write(tmp_path, digits(dataset={"kind": "python", "target": f"{name}:make"}))
-    line = "error: code of the model or the data set has called sys.exit, and the command is not done; let it return or raise\n"
+    line = "error: code of the model or the data set called sys.exit before the command was done; let it return or raise\n"
     assert run_cli("estimate", spec, "--out", "run", "--trust") == (2, "", line)
 
 

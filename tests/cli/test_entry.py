@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
-from robaudit.cli.app import app
+from robaudit.cli.main import make_app
 from tests.specs import digits, write
 
 COMMANDS = (
@@ -47,12 +47,12 @@ def test_help_lists_every_command() -> None:
     done = start("--help")
     assert (done.returncode, done.stderr) == (0, "")
     assert all(re.search(rf"^\W+{command} ", done.stdout, re.MULTILINE) for command in COMMANDS)
-    assert set(COMMANDS) == set(getattr(get_command(app), "commands"))  # noqa: B009  typer's group has no such type
+    assert set(COMMANDS) == set(getattr(get_command(make_app()), "commands"))  # noqa: B009  typer's group has no such type
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_and_option_has_help_and_an_example(command: str) -> None:
-    found = getattr(get_command(app), "commands")[command]  # noqa: B009  as above
+    found = getattr(get_command(make_app()), "commands")[command]  # noqa: B009  as above
     assert found.help
     assert f"Example: robaudit {command}" in found.help
     assert all(parameter.help for parameter in found.params if parameter.name != "help")

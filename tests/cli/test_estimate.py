@@ -220,4 +220,4 @@ def test_interrupt_is_exit_130(tmp_path: Path, run_cli: RunCli, monkeypatch: pyt
 
     monkeypatch.setattr("robaudit.auditing.finish", interrupt)
     code, out, err = run_cli("estimate", write(tmp_path, digits(limit=1)), "--out", "run", "-q")
-    assert (code, out, err) == (130, "", "interrupted; the finished parts are on disk: the same command goes on from there\n")
+    assert (code, out, err) == (130, "", "interrupted; finished work is on disk: run the same command again to continue\n")

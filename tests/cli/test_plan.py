@@ -10,7 +10,7 @@ import yaml
 
 from robaudit.planning import pilot, proposal
 from robaudit.planning.choice import Plan
-from robaudit.spec import AuditSpec
+from robaudit.spec.model import AuditSpec
 from tests.cli.conftest import Refuse
 from tests.conftest import RunCli
 from tests.specs import digits, tree, write

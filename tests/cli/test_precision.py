@@ -56,7 +56,7 @@ def test_cuda_rounds_its_products_only_when_asked(precision: str, allowed: bool,
     import torch
     from torch import nn
 
-    from robaudit.spec import AuditSpec
+    from robaudit.spec.model import AuditSpec
 
     seen = set()
 

@@ -112,7 +112,7 @@ def test_killed_after_the_first_part(number: signal.Signals, code: int, tmp_path
             assert other.err.endswith("error: run: another robaudit is writing here; wait for it, or choose another --out\n")
             process.send_signal(number)
             process.send_signal(signal.SIGCONT)
-            wait_until(lambda: number == signal.SIGKILL or "finishing this part" in log.read_text())
+            wait_until(lambda: number == signal.SIGKILL or "finishing the current part" in log.read_text())
         except BaseException:
             process.kill()
             raise
@@ -211,8 +211,8 @@ def test_the_first_interrupt_finishes_the_part(tmp_path: Path) -> None:
         out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (130, "")
     assert err.splitlines()[-2:] == [
-        "finishing this part; Ctrl-C again stops at once",
-        "interrupted; the finished parts are on disk: the same command goes on from there",
+        "finishing the current part; press Ctrl-C again to stop at once",
+        "interrupted; finished work is on disk: run the same command again to continue",
     ]
     assert 1 <= len(parts(tmp_path / "run")) < 4
     assert log.read_text().endswith(" interrupted\n")

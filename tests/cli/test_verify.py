@@ -50,7 +50,7 @@ def test_a_run_comes_out_again(run: Path, run_cli: RunCli) -> None:
     for samples, rows in (("all", 240), ("3", 24)):
         code, out, _ = run_cli("verify", run, "--samples", samples)
         assert code == 0
-        assert out == f"{rows} rows of {rows // 8} samples computed anew: all as written\n"
+        assert out == f"{rows} rows of {rows // 8} samples recomputed: all as written\n"
     assert run_cli("verify", run, "--samples", "2", "-q") == (0, "", "")
 
 
@@ -60,7 +60,7 @@ def test_a_changed_third_digit_is_found(estimator: str, run: Path, run_cli: RunC
     code, out, _ = run_cli("verify", run, "--samples", "all")
     assert code == 1
     assert out.startswith(f"{name}, {estimator} at sigma 0.25: value is 0.")
-    assert out.endswith("240 rows of 30 samples computed anew: 1 numbers differ\n")
+    assert out.endswith("240 rows of 30 samples recomputed: 1 numbers differ\n")
 
 
 @pytest.mark.parametrize(("field", "value"), [("predicted", 3), ("lower", 0.0), ("interval", "none"), ("upper", None)])
@@ -143,7 +143,7 @@ def test_a_network_that_sees_the_whole_batch_is_verified_as_a_whole(tmp_path: Pa
     spec = write(tmp_path, digits(limit=30, model={"format": "python", "architecture": "together:model"}))
     assert run_cli("estimate", spec, "--out", "run", "--trust").code == 0
     code, out, err = run_cli("verify", "run", "--samples", "3", "--trust")
-    assert (code, out) == (0, "30 rows of 30 samples computed anew: all as written\n")
+    assert (code, out) == (0, "30 rows of 30 samples recomputed: all as written\n")
     assert "note: its model looks at all the images of a batch, so all samples are computed anew" in err
 
 
@@ -159,7 +159,7 @@ def test_many_differences_are_not_all_printed(run: Path, run_cli: RunCli) -> Non
 @pytest.mark.parametrize("samples", ["0", "-1", "some", "1.5", "\u0663"])
 def test_bad_number_of_samples(samples: str, run_cli: RunCli) -> None:
     code, _, err = run_cli("verify", "run", f"--samples={samples}")
-    assert (code, err) == (2, f"error: --samples {samples}: is no number of samples; give a number of at least 1, or all\n")
+    assert (code, err) == (2, f"error: --samples {samples}: is not a number of samples; give a whole number of at least 1, or all\n")
 
 
 def test_export_gives_the_same_bytes(run: Path, run_cli: RunCli) -> None:

@@ -114,7 +114,7 @@ def test_confidence(trained: Run, ordinary: Run, run_cli: RunCli, tmp_path: Path
     write_record(looked, InterimRecord(asked=asked, point=False, each=asked.each(), draws=[100], run=run, gates=[told]))
     code, out, err = run_cli("compare", trained.path, looked, *command)
     assert code == 0
-    assert "sampled until gates were decided" in err
+    assert "sampled until its gates were decided" in err
     assert validate(out)["gates"][0]["confidence"] == pytest.approx(asked.each())
     assert validate(run_cli("compare", trained.path, looked, *command, "--confidence", "0.9").out)["gates"][0]["confidence"] == 0.9
 
@@ -143,7 +143,7 @@ def test_skipped_samples_are_told_everywhere(trained: Run, ordinary: Run, run_cl
     assert "samples left out: 20 skipped, 20 only base" in run_cli(*command, "md").out
     code, out, err = run_cli("compare", "--baseline", tmp_path / "a.json", path, "--estimator", "mc", "--update")
     assert code == 0
-    assert "20 results without a finite value, or skipped" in err
+    assert "20 results skipped or without a finite value" in err
     code, out, _ = run_cli("compare", "--baseline", tmp_path / "a.json", path, "--estimator", "mc", "--format", "json")
     assert (code, validate(out)["baseline"]["counts"]["unknown"]) == (4, 20)
 
@@ -186,11 +186,11 @@ def test_hostile_names(ordinary: Run, run_cli: RunCli, tmp_path: Path) -> None:
         (["BASE", "NEW", "--below", "7"], "7 is outside the range of"),
         (["BASE", "NEW", "--confidence", "1"], "is not above 0.5 and below 1"),
         (["BASE", "NEW", "--gate", "accuracy_drop <= -7"], "lies from -1 to 1, never -7"),
-        (["BASE", "NEW", "--prune"], "goes with --update"),
+        (["BASE", "NEW", "--prune"], "needs --update"),
         (["BASE", "NEW", "--format", "junit"], "there is no gate to report"),
-        (["BASE", "NEW", "--update"], "goes with --baseline"),
-        (["BASE", "NEW", "--include", "maybe"], "goes with --baseline"),
-        (["--baseline", "a.json", "BASE", "NEW"], "with --baseline one run is compared"),
+        (["BASE", "NEW", "--update"], "needs --baseline"),
+        (["BASE", "NEW", "--include", "maybe"], "needs --baseline"),
+        (["--baseline", "a.json", "BASE", "NEW"], "--baseline compares one run, not 2"),
         (["--baseline", "a.json", "NEW", "--gate", "mean_drop <= 1"], "does not go with --baseline"),
         (["--baseline", "a.json", "NEW", "--format", "csv"], "does not go with --baseline"),
         (["--baseline", "a.json", "NEW"], "no such file"),

@@ -23,7 +23,7 @@ from robaudit.datasets import open_dataset
 from robaudit.datasets.ahead import Read, default_workers, read_ahead
 from robaudit.datasets.base import Labels, Sample
 from robaudit.errors import SampleError
-from robaudit.spec_datasets import ImagesSpec
+from robaudit.spec.model import ImagesSpec
 from tests.conftest import RunCli
 from tests.specs import digits, write
 

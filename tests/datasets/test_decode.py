@@ -18,7 +18,7 @@ from torchvision.transforms import functional
 
 from robaudit.datasets.decode import image_pixels, read_image
 from robaudit.errors import SampleError
-from robaudit.spec_datasets import ImageOptions, TorchvisionSpec
+from robaudit.spec.model import ImageOptions, TorchvisionSpec
 
 RNG = np.random.default_rng(3)
 COLOUR = RNG.integers(0, 256, (6, 5, 3), dtype=np.uint8)

@@ -12,7 +12,7 @@ from sklearn.datasets import load_digits
 from robaudit.datasets import open_dataset
 from robaudit.datasets.base import Dataset
 from robaudit.datasets.digits import split_indices
-from robaudit.spec_datasets import DigitsSpec
+from robaudit.spec.model import DigitsSpec
 
 
 def opened(split: Literal["train", "test", "all"]) -> Dataset:

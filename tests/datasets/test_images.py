@@ -14,7 +14,7 @@ from PIL import Image
 from robaudit.datasets import open_dataset
 from robaudit.datasets.base import Dataset
 from robaudit.errors import DataError, SampleError
-from robaudit.spec_datasets import ImagesSpec
+from robaudit.spec.model import ImagesSpec
 
 
 def opened(folder: Path, **options: Any) -> Dataset:

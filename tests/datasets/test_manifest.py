@@ -18,7 +18,7 @@ from PIL import Image
 from robaudit.datasets import manifest, open_dataset
 from robaudit.datasets.base import Dataset
 from robaudit.errors import DataError, SampleError
-from robaudit.spec_datasets import ManifestSpec, SampleSpec
+from robaudit.spec.model import ManifestSpec, SampleSpec
 from tests.datasets.tools import open_below
 
 

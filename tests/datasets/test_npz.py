@@ -23,7 +23,7 @@ from robaudit.datasets import npz, open_dataset
 from robaudit.datasets.base import Dataset
 from robaudit.datasets.npz import Expanded, NpzDataset
 from robaudit.errors import DataError, SampleError
-from robaudit.spec_datasets import NpzSpec
+from robaudit.spec.model import NpzSpec
 from tests.datasets.tools import open_below
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "data"

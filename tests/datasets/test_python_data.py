@@ -13,7 +13,7 @@ import torch
 from robaudit.datasets import open_dataset
 from robaudit.datasets.base import Dataset
 from robaudit.errors import DataError, SampleError
-from robaudit.spec_datasets import PythonDatasetSpec, SampleSpec
+from robaudit.spec.model import PythonDatasetSpec, SampleSpec
 
 MODULE = """
 import sys

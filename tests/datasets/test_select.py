@@ -15,7 +15,7 @@ from robaudit.datasets import open_dataset
 from robaudit.datasets.base import Labels, Sample
 from robaudit.datasets.select import Selected, choose, random_subset
 from robaudit.errors import DataError, SampleError
-from robaudit.spec_datasets import BaseDatasetSpec, DigitsSpec, SampleSpec
+from robaudit.spec.model import BaseDatasetSpec, DigitsSpec, SampleSpec
 
 
 class Fake:

@@ -22,7 +22,7 @@ from robaudit.datasets import npz, open_dataset
 from robaudit.datasets.base import Dataset, Sample
 from robaudit.datasets.decode import MOST_PIXELS, hush, plain_pillow
 from robaudit.errors import SampleError
-from robaudit.spec_datasets import DatasetSpec
+from robaudit.spec.model import DatasetSpec
 
 COUNT, THREADS = 40, 4
 IMAGES = np.random.default_rng(7).integers(0, 256, (COUNT, 3, 12, 10), dtype=np.uint8)

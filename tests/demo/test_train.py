@@ -12,8 +12,7 @@ from safetensors.torch import load_file
 
 from robaudit.demo import train as demo
 from robaudit.models.architectures import digits_cnn
-from robaudit.spec import AuditSpec
-from robaudit.spec_datasets import DigitsSpec
+from robaudit.spec.model import AuditSpec, DigitsSpec
 
 FOLDER = Path(demo.__file__).parent
 

@@ -22,8 +22,7 @@ from robaudit.models import LogitModel, from_module, load_model
 from robaudit.models.architectures import digits_cnn
 from robaudit.models.logits import for_noisy_passes
 from robaudit.noise import GaussianNoise
-from robaudit.spec import ModelSpec
-from robaudit.spec_datasets import DigitsSpec, NpzSpec
+from robaudit.spec.model import DigitsSpec, ModelSpec, NpzSpec
 from tests.estimators.test_selection import spread
 from tests.estimators.tools import SHAPE, build, curved, installed_estimators
 from tests.shared import MODELS, SHARED, card, needs_shared

@@ -21,7 +21,7 @@ from robaudit.models import from_module
 from robaudit.noise import GaussianNoise
 from robaudit.numerics.margins import margins
 from robaudit.quantities import IntervalKind
-from robaudit.spec_datasets import DigitsSpec
+from robaudit.spec.model import DigitsSpec
 from tests.estimators.tools import build, curved, linear, work_on
 from tests.models.conftest import load
 from tests.specs import WEIGHTS
@@ -240,7 +240,7 @@ def test_a_trained_deep_network_is_caught() -> None:
     from robaudit.estimators.work import CleanPass, Work
     from robaudit.models import from_module
     from robaudit.noise import GaussianNoise
-    from robaudit.spec_datasets import DigitsSpec
+    from robaudit.spec.model import DigitsSpec
 
     data = open_dataset(DigitsSpec(kind="digits", split="train"), base_dir=Path(), trust=False)
     samples = [data[i] for i in range(len(data))]

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from robaudit.cli.step_summary import append_step_summary
+from robaudit.cli.streams import append_step_summary
 from robaudit.gates.decide import EXIT_CODES, ClassPart, Decision, Verdict, overall
 from robaudit.gates.formats import Subject, document, github, junit, step_summary, within
 from robaudit.schemas import published

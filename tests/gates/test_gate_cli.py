@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from robaudit import audit, load_spec
-from robaudit.identity import base_identity, identity
 from robaudit.runs import read_run
+from robaudit.spec.model import base_identity, identity
 from tests.cli.conftest import Refuse, refuse
 from tests.conftest import RunCli
 from tests.specs import digits, read_info, write
@@ -56,7 +56,7 @@ def test_what_is_printed(run: Path, straddled: str, run_cli: RunCli) -> None:
     code, out, err = run_cli("gate", run, "--gate", SURE, "--gate", straddled)
     first, second, last = out.splitlines()
     assert code == 4
-    assert err.startswith("looking again after more draws is one more chance to be wrong: robaudit estimate --until-decided")
+    assert err.startswith("deciding again after more draws is another chance of error: robaudit estimate --until-decided")
     assert first.startswith("pass          mean(estimator=mc, sigma=0.35) >= 0.5")
     assert first.endswith("measurement, pooled Clopper-Pearson")
     assert second.startswith("inconclusive  mean(estimator=mc, sigma=0.35) >= ")
@@ -207,7 +207,7 @@ def test_a_failed_gate_that_nobody_reads_has_failed(run: Path) -> None:
 
 @pytest.mark.parametrize("asked", [{}, {"ROBAUDIT_TRACEBACK": "1"}])
 def test_a_bug_is_never_a_failed_gate(run: Path, asked: dict[str, str]) -> None:
-    code = "import robaudit.cli.ending as e; del e.ends_when_asked; from robaudit.cli import main; main()"
+    code = "import robaudit.cli.options as o; del o.RunArgument; from robaudit.cli import main; main()"
     done = subprocess.run([sys.executable, "-c", code], env={**os.environ, **asked}, capture_output=True, text=True, check=False)
     assert done.returncode == 3
     assert "internal error: ImportError" in done.stderr

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.main import get_command
 
-from robaudit.cli.app import app
+from robaudit.cli.main import make_app
 from robaudit.errors import SpecError
 from robaudit.spec_gates import QUANTITIES, Gate, parse_gate
 from tests.gates.tools import gate
@@ -104,7 +104,7 @@ def test_a_printed_gate_reads_as_itself(
 def test_the_docs_name_every_quantity_and_option() -> None:
     text = (Path(__file__).parents[2] / "docs" / "gates.md").read_text(encoding="utf-8")
     assert all(f"`{quantity}`" in text for quantity in QUANTITIES)
-    command = getattr(get_command(app), "commands")["gate"]  # noqa: B009  typer's group has no such type
+    command = getattr(get_command(make_app()), "commands")["gate"]  # noqa: B009  typer's group has no such type
     options = {name for parameter in command.params for name in parameter.opts if name.startswith("--") and name != "--help"}
     assert {"--gate", "--population", "--pyproject"} <= options
     assert not [name for name in options if name not in text]

@@ -61,8 +61,8 @@ def test_a_clear_gate_is_decided_at_the_first_look(run_cli: RunCli, tmp_path: Pa
     write(tmp_path, spec())
     code, out, err = run_cli("estimate", "spec.yaml", "--gate", "mean >= 0.1", "--out", "run")
     assert code == 0
-    assert "look after 64 of 1,024 draws an image:\n  pass  mean(estimator=mc, sigma=0.35) >= 0.1" in err
-    assert "64 draws an image in all looks, 960 fewer than the 1,024 of a single run" in err
+    assert "interim analysis after 64 of 1,024 draws per image:\n  pass  mean(estimator=mc, sigma=0.35) >= 0.1" in err
+    assert "64 draws per image in all, 960 fewer than the 1,024 of a single run" in err
     assert out.splitlines()[-1] == "pass: of 1 gate 1 passed; intervals 99 %, each gate by itself"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "spec.yaml"]
     made = read_run(tmp_path / "run")
@@ -72,7 +72,7 @@ def test_a_clear_gate_is_decided_at_the_first_look(run_cli: RunCli, tmp_path: Pa
     assert run_cli("gate", "run").out == later_out(out)
     later = run_cli("gate", "run", "--gate", "mean >= 0.1")
     assert (later.code, later.out) == (0, later_out(out))
-    assert "each look, and so every gate, is at 99 %" in later.err
+    assert "each interim analysis, and so every gate, is at 99 %" in later.err
     again = run_cli("estimate", "spec.yaml", "--gate", "mean >= 0.1", "--out", "run")
     assert (again.code, again.out) == (0, out)
     assert "this run is complete; nothing was recomputed" in again.err
@@ -85,16 +85,16 @@ def test_a_close_gate_takes_all_draws(run_cli: RunCli, tmp_path: Path) -> None:
     write(tmp_path, spec(256, gates=["mean >= 0.5"]))
     first = run_cli("estimate", "spec.yaml", "--out", "plain")
     assert first.code == 0
-    assert "the spec has 1 gate: robaudit gate plain decides them" in first.err
+    assert "the spec has 1 gate; to decide: robaudit gate plain" in first.err
     write(tmp_path, spec(256, gates=["mean >= 0.999", "accuracy >= 1"]))
-    assert "the spec has 2 gates: robaudit gate plain decides them" in run_cli("estimate", "spec.yaml", "--out", "plain").err
+    assert "the spec has 2 gates; to decide: robaudit gate plain" in run_cli("estimate", "spec.yaml", "--out", "plain").err
     assert read_run(tmp_path / "plain").info["spec"]["gates"] == ["mean >= 0.999", "accuracy >= 1"]
     assert run_cli("gate", "plain").code == 1  # not the gates of then
     value = sum(row.value for row in read_run(tmp_path / "plain").rows) / 6
     code, out, err = run_cli("estimate", "spec.yaml", "--gate", f"mean >= {value:.6f}", "--out", "run", "--inconclusive", "fail")
     assert code == 1
-    assert err.count("look after ") >= 2
-    assert "look after 256 of 256" in err
+    assert err.count("interim analysis after ") >= 2
+    assert "interim analysis after 256 of 256" in err
     assert "(inconclusive counts as fail)" in out
     assert [row.value for row in read_run(tmp_path / "run").rows] == [row.value for row in read_run(tmp_path / "plain").rows]
 
@@ -105,8 +105,8 @@ def test_gates_of_the_spec_and_other_results(run_cli: RunCli, tmp_path: Path) ->
     assert run_cli("estimate", "spec.yaml", "--until-decided").code == 2
     code, out, err = run_cli("estimate", "spec.yaml", "--until-decided", "--point", "--max-samples", "100")
     assert code == 1
-    assert err.count("look after 64 of 100 draws") == 1
-    assert "look after 100" not in err
+    assert err.count("interim analysis after 64 of 100 draws") == 1
+    assert "interim analysis after 100" not in err
     (folder,) = (tmp_path / "runs").iterdir()
     assert folder.name.endswith("-gated")
     assert "no interval" in out
@@ -116,7 +116,7 @@ def test_population_takes_all_draws_at_once(run_cli: RunCli, tmp_path: Path) -> 
     write(tmp_path, spec(70))
     code, out, err = run_cli("estimate", "spec.yaml", "--gate", "mean >= 0.01", "--population", "--out", "run")
     assert code == 0
-    assert "look after" not in err
+    assert "interim analysis after" not in err
     assert "population" in out
 
 
@@ -157,7 +157,7 @@ def test_refused_before_anything_is_computed(refuse: Refuse, tmp_path: Path) -> 
     refuse("estimate", "spec.yaml", "--gate", "accuracy >= 1", "--confidence", "0", says="confidence 0: is not above 0.5")
     refuse("estimate", "spec.yaml", "--gate", "mean(estimator=mc) >= 0.9", "--max-samples", "65", says="more than the 64 samples")
     for option in (("--confidence", "0.9"), ("--max-samples", "9"), ("--point",), ("--population",), ("--inconclusive", "pass")):
-        refuse("estimate", "spec.yaml", *option, says=f"{option[0]}: is about gates")
+        refuse("estimate", "spec.yaml", *option, says=f"{option[0]}: needs gates")
 
 
 def test_estimate_and_gate_decide_alike_for_several_estimators(run_cli: RunCli, tmp_path: Path) -> None:

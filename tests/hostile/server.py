@@ -25,7 +25,14 @@ RAN_CODE = 97  # exit code of a command in which a file's code has run
 HEADROOM = 2 * 2**30
 LARGEST_FILE = 64 * 2**20
 PRELOADED = (
-    *("robaudit.cli.app", "robaudit.auditing", "robaudit.cli.console", "robaudit.cli.show", "robaudit.models.load", "torch.export.passes"),
+    *(
+        "robaudit.cli.estimate",
+        "robaudit.auditing",
+        "robaudit.cli.console",
+        "robaudit.cli.reading",
+        "robaudit.models.load",
+        "torch.export.passes",
+    ),
     *("robaudit.datasets.digits", "robaudit.datasets.npz", "robaudit.datasets.images", "robaudit.datasets.manifest", "torchvision.models"),
     *(
         "robaudit.stats.classes",

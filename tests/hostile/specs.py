@@ -201,7 +201,7 @@ def value_cases() -> dict[str, Case]:
             ),
             "would be downloaded",
         ),
-        "value: a path with a lone surrogate": Case(value("model", '{path: "\\ud800.pt"}'), "half a character"),
+        "value: a path with a lone surrogate": Case(value("model", '{path: "\\ud800.pt"}'), "lone surrogate"),
         "value: class names with lone surrogates": Case(
             value("dataset", '{kind: digits, class_names: [a, b, c, d, e, f, g, h, i, "\\ud800"]}'), SPEC
         ),

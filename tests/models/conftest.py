@@ -13,7 +13,7 @@ from torch import nn
 
 from robaudit.errors import ModelError
 from robaudit.models import LogitModel, load_model
-from robaudit.spec import ModelSpec
+from robaudit.spec.model import ModelSpec
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
 ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {

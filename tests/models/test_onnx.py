@@ -12,7 +12,7 @@ from torch import nn
 
 from robaudit.errors import ModelError
 from robaudit.models import load_model
-from robaudit.spec import ModelSpec
+from robaudit.spec.model import ModelSpec
 from tests.models.conftest import load, one_line, pixels, refusal, small_net
 
 onnx = pytest.importorskip("onnx")

@@ -94,14 +94,14 @@ def test_another_process_gives_the_same_bytes(folder: Path, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        (("-o", "it.gif"), "end it with .png, .svg or .pdf"),
-        (("-o", "it"), "end it with .png, .svg or .pdf"),
+        (("-o", "it.gif"), "use .png, .svg or .pdf"),
+        (("-o", "it"), "use .png, .svg or .pdf"),
         (("-o", "gone/it.png"), "its folder does not exist"),
         (("-o", "it.png", "--estimator", "nothing"), "has no estimator nothing; it has mc, softmax, logit_gaussian"),
         (("-o", "it.png", "--sigma", "0.7"), "has no sigma 0.7"),
         (("-o", "it.png", "--width", "1"), "does not fit a page"),
-        (("-o", "it.png", "--threshold", "0.5"), "means nothing to --kind bias"),
-        (("-o", "it.png", "--max-images", "3"), "means nothing to --kind bias"),
+        (("-o", "it.png", "--threshold", "0.5"), "does not apply to --kind bias"),
+        (("-o", "it.png", "--max-images", "3"), "does not apply to --kind bias"),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_a_line(run_cli: RunCli, folder: Path, tmp_path: Path, args: tuple[str, ...], says: str) -> None:
@@ -114,7 +114,7 @@ def test_what_makes_no_sense_is_refused_in_a_line(run_cli: RunCli, folder: Path,
 def test_other_refusals(run_cli: RunCli, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "is no run folder" in run_cli("plot", "nowhere", "--kind", "cost", "-o", "it.png").err
     assert run_cli("plot", folder, "--kind", "pie", "-o", "it.png").code == 2
-    assert "not a number" in run_cli("plot", folder, "--kind", "flagged", "-o", "it.png", "--threshold", "nan").err
+    assert "is not a finite number" in run_cli("plot", folder, "--kind", "flagged", "-o", "it.png", "--threshold", "nan").err
     assert "too narrow for this picture; at least 5 inches" in run_cli("plot", folder, "--kind", "cost", "-o", "it.png", "--width", "4").err
     outcome = run_cli("plot", folder, "--kind", "agreement", "-o", "it.png", "--estimator", "mc")
     assert (outcome.code, outcome.err.count("\n")) == (5, 1)

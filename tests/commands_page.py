@@ -1,6 +1,6 @@
-"""Write docs/commands.md: every command with its arguments and options, as the program itself knows them.
+"""Write docs/commands.md: every command with its arguments and options, taken from the program itself.
 
-python -m tests.commands
+python -m tests.commands_page
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Any
 
 from typer.models import ArgumentInfo, OptionInfo
 
-from robaudit.cli.app import app
+from robaudit.cli.main import make_app
 
 PATH = Path(__file__).resolve().parents[1] / "docs" / "commands.md"
 _HEAD = """# The commands
 
-Written by `python -m tests.commands`. `robaudit COMMAND --help` says the same in a terminal. `robaudit --install-completion` teaches your
-shell the commands and options; `--show-completion` prints what it would write.
+Written by `python -m tests.commands_page`. `robaudit COMMAND --help` prints the same in a terminal.
+`robaudit --install-completion` makes your shell complete commands and options; `--show-completion` prints what it would install.
 """
 
 
@@ -39,7 +39,7 @@ class Parameter:
 
 def commands() -> dict[str, Callable[..., Any]]:
     """The functions by the names of their commands."""
-    return {str(one.name): one.callback for one in app.registered_commands if one.callback is not None}
+    return {str(one.name): one.callback for one in make_app().registered_commands if one.callback is not None}
 
 
 def about(function: Callable[..., Any]) -> str:

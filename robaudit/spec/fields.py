@@ -1,4 +1,4 @@
-"""What kinds of values does a spec hold: numbers that may be written 8/255, counts, sizes, frozen sections (imports no torch)?"""
+"""The values of a spec: numbers that may be written 8/255, counts, sizes and frozen sections (imports no torch)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def no_bool(value: object) -> object:
 
 
 def as_tuple(value: object) -> object:
-    """Let a single value stand for a list of one."""
+    """Read a single value as a list of one."""
     if value is None or isinstance(value, list | tuple):
         return value
     return (value,)

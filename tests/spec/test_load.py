@@ -9,9 +9,8 @@ import pytest
 import yaml
 
 from robaudit.errors import SpecError
-from robaudit.spec import AuditSpec
-from robaudit.spec_file import load_spec
-from robaudit.spec_settings import apply_setting, choose_estimators, put
+from robaudit.spec.load import apply_setting, choose_estimators, load_spec, put
+from robaudit.spec.model import AuditSpec
 from tests.specs import digits, write
 
 
@@ -96,6 +95,6 @@ def test_several_mistakes_are_counted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("key", ["~", "1", "true", "2026-01-01", "[a, b]", "{a: 1}"])
-def test_keys_that_are_no_text(key: str, tmp_path: Path) -> None:
+def test_keys_that_are_not_text(key: str, tmp_path: Path) -> None:
     with pytest.raises(SpecError):
         load(tmp_path, f"? {key}\n: 1\n" + yaml.safe_dump(digits()))

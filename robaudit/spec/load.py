@@ -1,4 +1,4 @@
-"""How does a YAML file (and the command line's changes to it) become an AuditSpec, with errors that name the line?"""
+"""Read a YAML file, and the command line's changes to it, into an AuditSpec, with errors that name the line."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ import yaml
 from pydantic import ValidationError
 
 from robaudit.errors import SpecError, did_you_mean
-from robaudit.spec import AuditSpec
-from robaudit.spec_errors import Location, explain
-from robaudit.spec_settings import apply_setting, choose_estimators, put
+from robaudit.spec.errors import Location, explain
+from robaudit.spec.model import DEFAULT_ESTIMATOR, AuditSpec
 
 _MAX_BYTES, _MAX_NODES, _MAX_DEPTH = 2**20, 20_000, 50
 _LONGEST_TEXT = 5000  # a path has at most 4096
@@ -22,7 +21,7 @@ _TOO_MUCH = "too many or too deeply nested values"
 
 
 class _Loader(yaml.SafeLoader):
-    """SafeLoader that refuses a key that stands twice, and more or deeper values than a spec can need, as soon as they are read."""
+    """A SafeLoader that refuses duplicate keys, and more or deeper values than a spec can need, while it reads."""
 
     nodes = depth = 0
 
@@ -44,7 +43,7 @@ def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Hashable, Any]:
         if not isinstance(key, yaml.ScalarNode):
             raise yaml.constructor.ConstructorError(None, None, "a key must be plain text", key.start_mark)
         if key.value in seen:
-            raise yaml.constructor.ConstructorError(None, None, f"the key {key.value!r} stands twice", key.start_mark)
+            raise yaml.constructor.ConstructorError(None, None, f"the key {key.value!r} appears twice", key.start_mark)
         seen.add(key.value)
     loader.flatten_mapping(node)
     return yaml.SafeLoader.construct_mapping(loader, node, deep=True)
@@ -64,14 +63,14 @@ def load_spec(
     """Read a spec file and apply the command line's changes.
 
     Args:
-        path: the YAML file; relative paths in it start from its folder.
+        path: the YAML file; paths in it are relative to its folder.
         settings: ``key=value`` with dotted keys (``model.mean=[0.5]``, ``mc.samples=2000``), values in YAML.
         sigmas: replace the spec's noise levels.
         estimators: replace the spec's list; options that the spec gives a named one are kept.
         overrides: further values by location, for example ``{("run", "seed"): 3}``.
 
     Raises:
-        SpecError: the file is missing, is no YAML, or says no valid audit; the line is named.
+        SpecError: the file is missing, is not YAML, or is not a valid spec; the line is named.
     """
     return parse_spec(_read(path), path, settings=settings, sigmas=sigmas, estimators=estimators, overrides=overrides)
 
@@ -85,10 +84,10 @@ def parse_spec(
     estimators: Sequence[str] = (),
     overrides: Mapping[Location, Any] | None = None,
 ) -> AuditSpec:
-    """As :func:`load_spec`, from the text of a file that stands, or would stand, at ``path``.
+    """As :func:`load_spec`, from text that is, or will be, in a file at ``path``.
 
     Raises:
-        SpecError: it is no YAML, or says no valid audit.
+        SpecError: it is not YAML, or not a valid spec.
     """
     raw, lines = _parse(text, str(path))
     for location, value in (overrides or {}).items():
@@ -99,7 +98,7 @@ def parse_spec(
         raw["estimators"] = choose_estimators(raw.get("estimators"), estimators)
     for setting in settings:
         apply_setting(raw, setting)
-    _refuse_half_characters(raw, str(path), 0)
+    _refuse_surrogates(raw, str(path), 0)
     try:
         spec = AuditSpec.model_validate(raw)
     except ValidationError as error:
@@ -126,21 +125,22 @@ def _read(path: Path) -> str:
         ) from error
     except UnicodeDecodeError as error:
         raise SpecError(str(path), "is not UTF-8 text", "a spec is a YAML text file") from error
-    except (OSError, ValueError) as error:  # ValueError: no path at all, with a NUL in it
+    except (OSError, ValueError) as error:  # ValueError: a path with a NUL in it
         raise SpecError(str(path), getattr(error, "strerror", None) or "cannot be read", "name a readable spec file") from error
 
 
 def _parse(text: str, where: str) -> tuple[dict[str, Any], dict[Location, int]]:
     try:
-        node = yaml.compose(text, Loader=_Loader)
+        loader = _Loader(text)
+        node = loader.get_single_node()
         lines: dict[Location, int] = {}
         if node is not None:
             _index(node, (), lines, [0])
-        raw = yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader
+        raw = None if node is None else loader.construct_document(node)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         raise SpecError(f"{where}:{mark.line + 1}" if mark else where, f"not valid YAML: {error.problem or error.context}") from error
-    except Exception as error:  # PyYAML's own constructors raise nearly anything on values that are none
+    except Exception as error:  # PyYAML's constructors raise nearly anything on malformed values
         raise SpecError(where, f"not valid YAML: {str(error) or type(error).__name__}") from error
     if not isinstance(raw, dict):
         raise SpecError(where, "is not a mapping", "a spec has the sections model, dataset, noise, estimators and run")
@@ -163,29 +163,114 @@ def _index(node: yaml.Node, location: Location, lines: dict[Location, int], coun
             _index(value, (*location, i), lines, count)
 
 
-def _refuse_half_characters(value: object, where: str, depth: int) -> None:
+def _refuse_surrogates(value: object, where: str, depth: int) -> None:
     """Refuse lone surrogates, which YAML can write but no file or terminal can hold."""
     if depth > _MAX_DEPTH:  # an alias of itself in --set
         raise SpecError(where, _TOO_MUCH)
     if isinstance(value, dict):
         for key, inner in value.items():
-            _refuse_half_characters(key, where, depth + 1)
-            _refuse_half_characters(inner, where, depth + 1)
+            _refuse_surrogates(key, where, depth + 1)
+            _refuse_surrogates(inner, where, depth + 1)
     elif isinstance(value, list | tuple | set):
         for inner in value:
-            _refuse_half_characters(inner, where, depth + 1)
+            _refuse_surrogates(inner, where, depth + 1)
     elif isinstance(value, str):
         try:
             value.encode()
         except UnicodeEncodeError:
-            raise SpecError(where, f"holds half a character ({value!r})", "write whole Unicode characters") from None
+            raise SpecError(where, f"contains a lone surrogate ({value!r})", "use whole Unicode characters") from None
 
 
 def _within_sample(raw: Mapping[str, Any], location: Location, value: Any) -> tuple[Location, Any]:
-    """``--limit N`` of a random subset is a smaller subset of the same seed, which the larger contains."""
+    """Make ``--limit N`` of a random subset a smaller subset of the same seed, which the larger one contains."""
     dataset = raw.get("dataset")
     sample = dataset.get("sample") if isinstance(dataset, dict) else None
     if location == ("dataset", "limit") and isinstance(sample, dict):
         size = sample.get("size")
         return ("dataset", "sample", "size"), min(size, value) if isinstance(size, int) else size
     return location, value
+
+
+def put(raw: dict[str, Any], location: Location, value: object) -> None:
+    """Set a value of the raw spec by its location, creating missing sections.
+
+    Raises:
+        SpecError: the location leads through something that is not a section.
+    """
+    target: Any = raw
+    for i, part in enumerate(location[:-1]):
+        if isinstance(target, list) and isinstance(part, int) and part < len(target):
+            target = target[part]
+            continue
+        if isinstance(target, dict) and target.get(part) is None:
+            target[part] = {}
+        if not isinstance(target, dict) or not isinstance(target[part], dict | list):
+            where, section = (".".join(map(str, parts)) for parts in (location, location[: i + 1]))
+            raise SpecError(where, f"{section} is not a section of the spec", "a section is a mapping (key: value)")
+        target = target[part]
+    last = location[-1]
+    if isinstance(target, list) and not (isinstance(last, int) and last < len(target)):
+        raise SpecError(".".join(map(str, location)), f"{last!r} is not an index of the list", f"it has {len(target)} entries, from 0")
+    target[last] = value
+
+
+def apply_setting(raw: dict[str, Any], setting: str) -> None:
+    """Apply one ``--set key=value``; the first part of the key is a section of the spec or the name of an estimator.
+
+    Raises:
+        SpecError: it is not of that form, or there is no such key.
+    """
+    key, equals, text = setting.partition("=")
+    if not equals or not key.strip():
+        raise SpecError(f"--set {setting}", "is not of the form key=value", "for example --set mc.samples=2000")
+    value = _value(text, f"--set {setting}")
+    location: Location = tuple(int(part) if part.isdecimal() else part for part in key.strip().split("."))
+    entries = raw.get("estimators")
+    if isinstance(entries, list) and location[0] not in AuditSpec.model_fields:
+        for i, entry in enumerate(entries):
+            name = _name(entry)
+            if name == location[0] and len(location) > 1:
+                if not isinstance(entry, dict):
+                    entries[i] = {name: {}}
+                elif entry.get(name, 0) is None:
+                    entry[name] = {}
+                put(raw, ("estimators", i, *(("options",) if "name" in entries[i] else (name,)), *location[1:]), value)
+                return
+    if location[0] not in AuditSpec.model_fields:
+        known = [_name(entry) for entry in entries] if isinstance(entries, list) else [DEFAULT_ESTIMATOR]
+        if location[0] in known and len(location) == 1:
+            raise SpecError(f"--set {setting}", "does not name an option of the estimator", f"for example --set {location[0]}.samples=2000")
+        if entries is None and location[0] == DEFAULT_ESTIMATOR:
+            raw["estimators"] = [DEFAULT_ESTIMATOR]
+            apply_setting(raw, setting)
+            return
+        remedy = did_you_mean(str(location[0]), [*AuditSpec.model_fields, *known])
+        raise SpecError(f"--set {setting}", f"unknown key {location[0]!r}", remedy)
+    put(raw, location, value)
+
+
+def _value(text: str, where: str) -> Any:
+    try:
+        return yaml.safe_load(text)
+    except Exception as error:  # PyYAML's constructors raise nearly anything on malformed values
+        raise SpecError(where, "the value is not valid YAML", 'quote it, for example --set "model.mean=[0.5]"') from error
+
+
+def _name(entry: object) -> str:
+    if isinstance(entry, dict) and entry:
+        return str(entry["name"]) if "name" in entry else str(next(iter(entry)))
+    return str(entry)
+
+
+def choose_estimators(entries: object, names: Sequence[str]) -> list[Any]:
+    """The estimators named on the command line (by name or label), with the options that the spec gives them."""
+    listed = entries if isinstance(entries, list) else []
+    known = {_name(entry): entry for entry in reversed(listed)} | {label: entry for entry in listed if (label := _label(entry))}
+    return [known.get(name, name) for name in names]
+
+
+def _label(entry: object) -> str | None:
+    if not isinstance(entry, dict):
+        return None
+    options = entry.get("options" if "name" in entry else _name(entry))
+    return str(options["label"]) if isinstance(options, dict) and options.get("label") else None

@@ -18,9 +18,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from robaudit.errors import SpecError
-from robaudit.spec_file import load_spec
-from robaudit.starting.answers import Answers, dataset_section, levels, model_section, normalisation
-from robaudit.starting.text import spec_text
+from robaudit.spec.init import Answers, dataset_section, levels, model_section, normalisation, spec_text
+from robaudit.spec.load import load_spec
 from tests.conftest import RunCli
 from tests.specs import WEIGHTS, save_npz
 
@@ -30,7 +29,7 @@ MODEL = ("--model", str(WEIGHTS), "--architecture", "robaudit:digits_cnn")
 def test_a_spec_that_runs(tmp_path: Path, run_cli: RunCli) -> None:
     code, out, err = run_cli("init", *MODEL, "--data", "digits", "--sigma", "0.2", "--limit", "8", "--samples", "20", "--gate", "0.5")
     assert code == 0
-    assert "audit.yaml is written" in err
+    assert "wrote audit.yaml" in err
     assert "note: clean accuracy 100.0% (8 of the first 8 labelled images)" in err
     assert out.startswith("next: robaudit estimate audit.yaml")
     assert load_spec(tmp_path / "audit.yaml").gates == ("mean(sigma=0.2) >= 0.5",)
@@ -39,7 +38,7 @@ def test_a_spec_that_runs(tmp_path: Path, run_cli: RunCli) -> None:
 
 
 def test_asked_on_a_terminal(tmp_path: Path) -> None:
-    """Wrong answers are asked for again; an empty one takes what stands in brackets."""
+    """Invalid answers are asked for again; an empty one takes the default in brackets."""
     answers = ["nothing.pt", str(WEIGHTS), "robaudit:digits_cnn", "nowhere", "digits", "", "0.2 x", "0.2 8/255", ""]
     here, there = pty.openpty()
     command = [sys.executable, "-m", "robaudit", "init", "--no-check", "--limit", "8"]
@@ -54,7 +53,7 @@ def test_asked_on_a_terminal(tmp_path: Path) -> None:
             os.write(here, f"{answer}\n".encode())
         assert process.wait(60) == 0
         os.close(here)
-    assert b"there is no such file; give the path" in seen
+    assert b"no such file; give the path" in seen
     found = load_spec(tmp_path / "audit.yaml")
     assert found.noise.sigma == (0.2, 8 / 255)
     assert found.gates == ()
@@ -64,27 +63,30 @@ def test_asked_on_a_terminal(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ([], "--model: is not given; say it, or run robaudit init on a terminal, where it asks"),
-        (["--model", "no.pt"], "--model no.pt: there is no such file; give the path of the trained model, from the spec's folder"),
-        (["--model", str(WEIGHTS)], "--architecture: is not given"),
-        ([*MODEL], "--data: is not given"),
-        ([*MODEL, "--data", "x.npz"], "--data x.npz: there is no such file or folder; or say digits, or torchvision:CIFAR10"),
-        ([*MODEL, "--data", "x.txt"], "--data x.txt: is of no known kind"),
+        ([], "--model: is missing; give it, or run robaudit init on a terminal, where it asks"),
+        (["--model", "no.pt"], "--model no.pt: no such file; give the path of the trained model, relative to the spec's folder"),
+        (["--model", str(WEIGHTS)], "--architecture: is missing"),
+        ([*MODEL], "--data: is missing"),
+        ([*MODEL, "--data", "x.npz"], "--data x.npz: no such file or folder; give an existing one, digits or torchvision:CIFAR10"),
+        ([*MODEL, "--data", "x.txt"], "--data x.txt: is not a supported kind of data"),
         ([*MODEL, "--data", "digits", "--normalise", "imagenett"], "did you mean 'imagenet'?"),
-        ([*MODEL, "--data", "digits", "--normalise", "1/x"], "--normalise 1/x: 'x' is no list of numbers"),
+        ([*MODEL, "--data", "digits", "--normalise", "1/x"], "--normalise 1/x: 'x' is not a list of numbers"),
         ([*MODEL, "--data", "digits", "--sigma", "0"], "--sigma 0: '0' is not a positive number"),
         ([*MODEL, "--data", "digits", "--sigma", " "], "--sigma  : '' is not a positive number"),
         ([*MODEL, "--data", "digits", "--sigma", "inf"], "--sigma inf: 'inf' is not a positive number"),
-        ([*MODEL, "--data", "digits", "--sigma", "0.1,1/10"], "--sigma 0.1,1/10: 1/10 stands twice; list each level once"),
-        ([*MODEL, "--data", "digits", "--sigma", "1e9"], "is no noise level"),
-        ([*MODEL, "--data", "digits", "--normalise", "0.5/0"], "--normalise 0.5/0: is no mean and std; as many numbers in both"),
-        ([*MODEL, "--data", "digits", "--normalise", "0.5,0.4/1"], "is no mean and std"),
-        ([*MODEL, "--data", "digits", "--normalise", "nan/nan"], "'nan' is no list of numbers"),
+        ([*MODEL, "--data", "digits", "--sigma", "0.1,1/10"], "--sigma 0.1,1/10: 1/10 appears twice; list each level once"),
+        ([*MODEL, "--data", "digits", "--sigma", "1e9"], "is not a noise level"),
+        (
+            [*MODEL, "--data", "digits", "--normalise", "0.5/0"],
+            "--normalise 0.5/0: is not a valid mean and std; give as many numbers in both",
+        ),
+        ([*MODEL, "--data", "digits", "--normalise", "0.5,0.4/1"], "is not a valid mean and std"),
+        ([*MODEL, "--data", "digits", "--normalise", "nan/nan"], "'nan' is not a list of numbers"),
         ([*MODEL, "--data", "digits", "--channels", "2"], "--channels 2: is neither 1 (grey) nor 3 (colour); give one of them"),
-        ([*MODEL, "--data", "digits", "--resize", "9"], "--resize: means nothing to digits; it is for image files; leave it out"),
-        ([*MODEL, "--data", "torchvision:"], "--data torchvision:: names no data set"),
-        ([*MODEL, "--data", "digits", "--gate", "90"], "--gate 90.0: is no share; a number above 0 and at most 1, for example 0.9"),
-        (["there.yaml"], "there.yaml: is there already; name another file, or add --force"),
+        ([*MODEL, "--data", "digits", "--resize", "9"], "--resize: does not apply to digits; it is for image files; leave it out"),
+        ([*MODEL, "--data", "torchvision:"], "--data torchvision:: does not name a data set"),
+        ([*MODEL, "--data", "digits", "--gate", "90"], "--gate 90.0: is not a share; give a number above 0 and at most 1, for example 0.9"),
+        (["there.yaml"], "there.yaml: already exists; name another file, or add --force"),
         (["no/such.yaml"], "no/such.yaml: its folder does not exist"),
     ],
 )
@@ -118,7 +120,7 @@ def test_odd_names_are_found_again(name: str, tmp_path: Path, run_cli: RunCli) -
     assert found.gates[0] == "mean(sigma=0.02) >= 0.9999999"
 
 
-def test_names_that_are_no_text_are_refused(tmp_path: Path, run_cli: RunCli) -> None:
+def test_names_that_are_not_text_are_refused(tmp_path: Path, run_cli: RunCli) -> None:
     name = os.fsdecode(b"\xff.npz")
     save_npz(tmp_path / "plain.npz").rename(tmp_path / name)
     code, _, err = run_cli("init", *MODEL, "--data", name)

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from robaudit.identity import base_identity, digest, identity
-from robaudit.spec import AuditSpec, sigma_text
+from robaudit.spec.model import AuditSpec, base_identity, digest, identity, sigma_text
 from tests.specs import digits
 
 

@@ -1,4 +1,4 @@
-"""How does a validation error become one line: where, what is wrong, what would be right?"""
+"""One line for a validation error: where, what is wrong, what would be right."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from robaudit import spec_datasets
 from robaudit.errors import SpecError, did_you_mean
+from robaudit.spec.model import DATASET_SPECS
 
 Location = tuple[int | str, ...]
 
@@ -49,10 +49,10 @@ def explain(error: ValidationError, model: type[BaseModel], where: str, lines: M
     if kind == "missing":
         return SpecError(place, f"the key {key!r} is missing", _description(model, first["loc"]))
     if kind in ("union_tag_invalid", "union_tag_not_found"):
-        choices = spec_datasets.DATASET_KINDS
+        choices = list(DATASET_SPECS)
         named = given.get("kind") if isinstance(given, dict) else None
         remedy = did_you_mean(str(named), choices) if named else "kind: " + " | ".join(choices)
-        return SpecError(place, f"{key}.kind: " + (f"{named!r} is no known kind" if named else "is missing"), remedy)
+        return SpecError(place, f"{key}.kind: " + (f"unknown kind {named!r}" if named else "is missing"), remedy)
     here = dict.fromkeys(_wanted(found) for found in errors if _written(found["loc"]) == location)
     wanted = " or ".join(here).replace("or must be", "or")
     if given is None:
@@ -65,13 +65,13 @@ def explain(error: ValidationError, model: type[BaseModel], where: str, lines: M
 
 
 def _written(location: Sequence[int | str]) -> Location:
-    """The location as it stands in the file, without pydantic's names for the members of a union."""
+    """The location as written in the file, without pydantic's names for the members of a union."""
     kept = [part for i, part in enumerate(location) if not _is_tag(location, i)]
     return tuple(part for i, part in enumerate(kept) if not (i and isinstance(part, str) and _UNION_MEMBER.fullmatch(part)))
 
 
 def _wanted(found: ErrorDetails) -> str:
-    """What would be right, in plain words."""
+    """What would be right, in plain English."""
     if found["type"] in _WORDS:
         return _WORDS[found["type"]].format(**found.get("ctx", {}))
     text = found["msg"].removeprefix("Value error, ")
@@ -80,19 +80,7 @@ def _wanted(found: ErrorDetails) -> str:
 
 def _is_tag(location: Sequence[int | str], i: int) -> bool:
     """Whether part i of a pydantic location is the tag of the data set's union rather than a key."""
-    return i == 1 and location[0] == "dataset" and location[1] in _kinds()
-
-
-def _kinds() -> dict[str, type[BaseModel]]:
-    classes = (
-        spec_datasets.NpzSpec,
-        spec_datasets.ImagesSpec,
-        spec_datasets.ManifestSpec,
-        spec_datasets.TorchvisionSpec,
-        spec_datasets.DigitsSpec,
-        spec_datasets.PythonDatasetSpec,
-    )
-    return dict(zip(spec_datasets.DATASET_KINDS, classes, strict=True))
+    return i == 1 and location[0] == "dataset" and location[1] in DATASET_SPECS
 
 
 def _owner(model: type[BaseModel], location: Sequence[int | str]) -> type[BaseModel] | None:
@@ -100,7 +88,7 @@ def _owner(model: type[BaseModel], location: Sequence[int | str]) -> type[BaseMo
     current: type[BaseModel] | None = model
     for i, part in enumerate(location[:-1]):
         if _is_tag(location, i):
-            current = _kinds()[str(part)]
+            current = DATASET_SPECS[str(part)]
         elif current is not None and isinstance(part, str):
             annotation = current.model_fields[part].annotation if part in current.model_fields else None
             current = next((a for a in (annotation, *get_args(annotation)) if isinstance(a, type) and issubclass(a, BaseModel)), None)

@@ -1,7 +1,8 @@
-"""What does a first spec need to know, and what do people's short answers mean?"""
+"""A first spec from a few short answers, written as commented YAML."""
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Mapping
@@ -11,7 +12,7 @@ from typing import Any
 
 from robaudit.errors import SpecError, did_you_mean
 from robaudit.files import expanded
-from robaudit.spec_fields import as_number
+from robaudit.spec.fields import as_number
 
 NORMALISATIONS: Mapping[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
     "none": ((), ()),
@@ -22,20 +23,20 @@ NORMALISATIONS: Mapping[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
     "fashionmnist": ((0.2860,), (0.3530,)),
     "half": ((0.5,), (0.5,)),
 }
-"""Mean and standard deviation of the training images, as people use them."""
+"""Commonly used means and standard deviations of training images."""
 _EMBEDDED = "digits"
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What the spec is made from.
+    """The answers that a spec is made from.
 
     Attributes:
         model: the ``model`` section.
         dataset: the ``dataset`` section.
         sigma: noise levels as the user wrote them.
         samples: noisy copies of an image.
-        least: the mean robustness that a gate asks for; None: no gate.
+        least: the mean robustness that a gate requires; None: no gate.
     """
 
     model: Mapping[str, Any]
@@ -75,7 +76,7 @@ def normalisation(text: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
         raise SpecError(f"--normalise {text}", "is neither a name nor mean/std", f"{known}; or numbers as 0.4,0.5,0.6/0.2,0.2,0.2")
     means, stds = _numbers(mean, text), _numbers(std, text)
     if len(means) != len(stds) or min(stds) <= 0:
-        raise SpecError(f"--normalise {text}", "is no mean and std", "as many numbers in both, and each std above 0")
+        raise SpecError(f"--normalise {text}", "is not a valid mean and std", "give as many numbers in both, each std above 0")
     return means, stds
 
 
@@ -85,18 +86,18 @@ def _numbers(listed: str, text: str) -> tuple[float, ...]:
     except ValueError:
         found = (math.nan,)
     if not all(map(math.isfinite, found)):
-        raise SpecError(f"--normalise {text}", f"{listed!r} is no list of numbers", "for example 0.4,0.5,0.6/0.2,0.2,0.2")
+        raise SpecError(f"--normalise {text}", f"{listed!r} is not a list of numbers", "for example 0.4,0.5,0.6/0.2,0.2,0.2")
     return found
 
 
 def dataset_section(text: str, base: Path, *, resize: int | None, crop: int | None, channels: int | None, limit: int) -> dict[str, Any]:
-    """The ``dataset`` section: by what the path is, or ``digits``, or ``torchvision:NAME`` with the images under ``data/``.
+    """The ``dataset`` section for a path, by its kind, for ``digits``, or for ``torchvision:NAME`` with the images in ``data/``.
 
     Args:
         text: the answer.
-        base: the folder of the spec, where relative paths start.
-        resize, crop, channels: of image files.
-        limit: how many images: the first of arrays, a random subset of folders (whose first are of one class).
+        base: the folder of the spec, which paths are relative to.
+        resize, crop, channels: for image files.
+        limit: how many images: the first of an array; a random subset of folders, whose first images are all of one class.
 
     Raises:
         SpecError: there is no such file, or its kind is unknown.
@@ -110,7 +111,7 @@ def dataset_section(text: str, base: Path, *, resize: int | None, crop: int | No
         return {"kind": "digits", "limit": limit}
     if colon and name == "torchvision":
         if not of:
-            raise SpecError(f"--data {text}", "names no data set", "for example torchvision:CIFAR10")
+            raise SpecError(f"--data {text}", "does not name a data set", "for example torchvision:CIFAR10")
         return {"kind": "torchvision", "name": of, "root": "data", **files, "limit": limit}
     text = str(expanded(text))
     path = base / text
@@ -118,9 +119,13 @@ def dataset_section(text: str, base: Path, *, resize: int | None, crop: int | No
         return {"kind": "images", "path": text, **files, "sample": {"size": limit}}
     kinds = {".npz": "npz", ".csv": "manifest"}
     if not path.exists():
-        raise SpecError(f"--data {text}", "there is no such file or folder", "or say digits, or torchvision:CIFAR10")
+        raise SpecError(f"--data {text}", "no such file or folder", "give an existing one, digits or torchvision:CIFAR10")
     if path.suffix.lower() not in kinds:
-        raise SpecError(f"--data {text}", "is of no known kind", "a .npz file, a folder of class folders, or a .csv manifest (path,label)")
+        raise SpecError(
+            f"--data {text}",
+            "is not a supported kind of data",
+            "give a .npz file, a folder of class folders, or a .csv manifest (path,label)",
+        )
     kind = kinds[path.suffix.lower()]
     if kind == "npz":
         _refuse(files, text)
@@ -130,14 +135,14 @@ def dataset_section(text: str, base: Path, *, resize: int | None, crop: int | No
 
 def _refuse(files: Mapping[str, int], text: str) -> None:
     if files:
-        raise SpecError(f"--{next(iter(files))}", f"means nothing to {text}", "it is for image files; leave it out")
+        raise SpecError(f"--{next(iter(files))}", f"does not apply to {text}", "it is for image files; leave it out")
 
 
 def levels(text: str) -> tuple[str, ...]:
     """Noise levels, as 0.02, 8/255.
 
     Raises:
-        SpecError: one is no positive number, or stands twice.
+        SpecError: one is not a positive number, or appears twice.
     """
     found = tuple(piece for piece in re.split(r"[\s,]+", text.strip()) if piece)
     values = set()
@@ -149,6 +154,29 @@ def levels(text: str) -> tuple[str, ...]:
         if not 0 < value < math.inf:
             raise SpecError(f"--sigma {text}", f"{piece!r} is not a positive number", "for example 0.02,0.05 or 8/255")
         if value in values:
-            raise SpecError(f"--sigma {text}", f"{piece} stands twice", "list each level once")
+            raise SpecError(f"--sigma {text}", f"{piece} appears twice", "list each level once")
         values.add(value)
     return found
+
+
+def spec_text(answers: Answers) -> str:
+    """The YAML text: commented sections; values in YAML's JSON subset, so that no text can break out of its quotes."""
+    lines = ["# What robaudit audits; for all keys see docs/spec.md or robaudit schema", "model:"]
+    lines += [f"  {key}: {_value(value)}" for key, value in answers.model.items()]
+    if "mean" not in answers.model:
+        lines.append("  # mean: [0.485, 0.456, 0.406]   # as in your training, if it normalised; applied after the noise")
+        lines.append("  # std: [0.229, 0.224, 0.225]")
+    lines += ["dataset:", *(f"  {key}: {_value(value)}" for key, value in answers.dataset.items())]
+    lines += ["noise:", f"  sigma: [{', '.join(answers.sigma)}]   # standard deviation on pixels in [0, 1]"]
+    lines += ["estimators:", f"  - mc: {{samples: {answers.samples}}}   # noisy copies of each image"]
+    if answers.least is not None:
+        gates = [f"mean(sigma={sigma}) >= {answers.least!r}" for sigma in answers.sigma]
+        lines += ["gates:   # what robaudit gate requires of a run", *(f"  - {_value(gate)}" for gate in gates)]
+    else:
+        lines += ["# gates:   # what robaudit gate requires of a run", f'#   - "mean(sigma={answers.sigma[0]}) >= 0.9"']
+    return "\n".join(lines) + "\n"
+
+
+def _value(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in text)

@@ -1,4 +1,4 @@
-"""What is the JSON schema of a spec, with the options of the installed estimators?"""
+"""The JSON schema of a spec, with the options of the installed estimators."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from robaudit.spec import AuditSpec
+from robaudit.spec.model import AuditSpec
 
 
 def spec_schema(estimators: Mapping[str, type[BaseModel]]) -> dict[str, Any]:

@@ -1,0 +1,71 @@
+"""What there is: `robaudit --version`, `robaudit estimators` and `robaudit schema`."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from robaudit.cli.options import FormatOption, TextFormat
+
+
+class Document(StrEnum):
+    """Which document is described."""
+
+    SPEC = "spec"
+    GATES = "gates"
+    COMPARE = "compare"
+
+
+def _version(value: bool) -> None:
+    if value:
+        from importlib.metadata import version
+
+        typer.echo(f"robaudit {version('robaudit')}")
+        raise typer.Exit
+
+
+def program(
+    _: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")] = False,
+) -> None:
+    """Options of the program itself."""
+
+
+def estimators(format_: FormatOption = TextFormat.TABLE) -> None:
+    """List the installed estimators: quantity, requirements, cost, when to prefer which, and source.
+
+    Example: robaudit estimators
+    """
+    from robaudit import registry
+    from robaudit.cli.console import output
+    from robaudit.reports.catalogue import catalogue, catalogue_csv, catalogue_json, catalogue_table
+
+    entries = catalogue({name: registry.load(name) for name in registry.installed()})
+    if format_ is TextFormat.TABLE:
+        output().print(catalogue_table(entries))
+    else:
+        typer.echo(catalogue_csv(entries) if format_ is TextFormat.CSV else catalogue_json(entries), nl=False)
+
+
+def schema(
+    for_: Annotated[
+        Document, typer.Option("--for", help="Describe the spec, or what robaudit gate or robaudit compare writes with --format json.")
+    ] = Document.SPEC,
+) -> None:
+    """Print a JSON schema: of the spec with the options of every installed estimator, or of a command's JSON output.
+
+    Example: robaudit schema > robaudit.schema.json
+    """
+    import json
+
+    if for_ is not Document.SPEC:
+        from robaudit.schemas import published
+
+        typer.echo(published(for_.value), nl=False)
+        return
+    from robaudit import registry
+    from robaudit.spec.schema import spec_schema
+
+    classes = {name: registry.load(name) for name in registry.installed()}
+    typer.echo(json.dumps(spec_schema(classes), indent=2))

@@ -1,0 +1,165 @@
+"""The program: its commands, how errors become exit codes, and how it ends on SIGTERM."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    import typer
+
+TERMINATED = 128 + signal.SIGTERM
+"""Exit code after SIGTERM, as a shell reports it."""
+INTERRUPTED = 128 + signal.SIGINT
+_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+_RESUMABLE = "; finished work is on disk: run the same command again to continue"
+
+
+def main() -> NoReturn:
+    """Run the command line and exit: 0, 2, 3, 5, 130 or 143; 1 and 4 only where gates, `compare` or `verify` say so.
+
+    Anything unexpected, including an installation that cannot be imported, is 3, so that no pipeline takes it for a failed gate.
+    """
+    try:
+        from robaudit.cli.process import share_cores
+
+        share_cores()
+        with ended_by_sigterm():
+            _run()
+    except Exception as error:  # noqa: BLE001  Python's own exit code would be 1
+        _internal(error)
+
+
+def make_app() -> typer.Typer:
+    """All commands. A function, so that an installation that cannot be imported is reported as an internal error."""
+    import typer
+
+    from robaudit.cli import catalogue, compare, demo, estimate, gate, init, plan, plot, reading, report, validate, verify
+
+    app = typer.Typer(
+        name="robaudit",
+        help="Audit how robust an image classifier is to everyday sensor noise: per-sample robustness with error bars.",
+        epilog="Start with: robaudit demo",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+
+    app.callback()(catalogue.program)
+    app.command("demo")(demo.demo)
+    app.command("init")(init.init)
+    app.command("estimate")(estimate.estimate)
+    app.command("show")(reading.show)
+    app.command("bias-report")(reading.bias_report)
+    app.command("flag-samples")(reading.flag_samples)
+    app.command("gate")(gate.gate)
+    app.command("compare")(compare.compare)
+    app.command("export")(reading.export)
+    app.command("report")(report.report)
+    app.command("verify")(verify.verify)
+    app.command("validate")(validate.validate)
+    app.command("plan")(plan.plan)
+    app.command("plot")(plot.plot)
+    app.command("estimators")(catalogue.estimators)
+    app.command("schema")(catalogue.schema)
+    return app
+
+
+@contextlib.contextmanager
+def ended_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM raise SystemExit inside the block: files stay whole, locks and the terminal are released, nothing is waited for.
+
+    A second SIGTERM kills the process at once. If the process was started with SIGTERM ignored, it stays ignored.
+    """
+    previous = signal.getsignal(signal.SIGTERM)
+    if threading.current_thread() is not threading.main_thread() or previous is signal.SIG_IGN or previous is None:
+        yield
+        return
+
+    def end(number: int, _: object) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        raise SystemExit(TERMINATED)
+
+    signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+def _run() -> NoReturn:
+    import typer
+
+    from robaudit.cli.streams import discard_output
+    from robaudit.errors import RobauditError
+
+    app = make_app()
+    try:
+        code = app(prog_name="robaudit", standalone_mode=False)
+    except RobauditError as error:
+        _fail(f"error: {error}", error.exit_code)
+    except (KeyboardInterrupt, typer.Abort):
+        code = INTERRUPTED
+    except SystemExit as exit_:
+        if exit_.code == TERMINATED:
+            _fail("terminated" + _how_to_resume(), TERMINATED)
+        if isinstance(exit_.__context__, BrokenPipeError):  # typer and rich exit like this when the reader of a pipe has gone
+            sys.exit(0)
+        if not _completing():
+            _fail("error: code of the model or the data set called sys.exit before the command was done; let it return or raise", 2)
+        code = exit_.code
+    except OSError as error:
+        if error.filename is not None and not os.environ.get("ROBAUDIT_TRACEBACK"):
+            _fail(f"error: {error.filename}: {error.strerror}", 2)
+        if error.errno in _DISK_ERRORS:  # errors of our own files name them: this one is about printed text
+            discard_output()
+            _fail(f"error: standard output: {error.strerror}", 2)
+        _internal(error)
+    except Exception as error:  # noqa: BLE001  reported in one line: wrong usage, or a bug of ours
+        if hasattr(error, "format_message"):  # a usage error of the argument parser
+            _fail(f"error: {_usage(error)}", 2)
+        _internal(error)
+    if code == INTERRUPTED:  # typer turns an interrupt into this code
+        _fail("interrupted" + _how_to_resume(), INTERRUPTED)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _completing() -> bool:
+    """Whether the shell asks for completions: typer answers and calls sys.exit."""
+    return "_ROBAUDIT_COMPLETE" in os.environ or any(argument.endswith("-completion") for argument in sys.argv[1:])
+
+
+def _how_to_resume() -> str:
+    return _RESUMABLE if sys.argv[1:2] in (["estimate"], ["demo"]) else ""
+
+
+def _usage(error: Any) -> str:
+    """The parser's message in one line, and which help explains more."""
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "robaudit"
+    message = " ".join(str(error.format_message()).split()).rstrip(".").replace("Value error, ", "").replace("Input should", "must")
+    return f"{message or 'no command given'}; see {command} --help"
+
+
+def _internal(error: Exception) -> NoReturn:
+    if os.environ.get("ROBAUDIT_TRACEBACK"):
+        import traceback
+
+        traceback.print_exception(error)
+    text = " ".join(f"{type(error).__name__}: {error}".split())
+    _fail(f"internal error: {text}; this is a bug in robaudit (ROBAUDIT_TRACEBACK=1 shows where)", 3)
+
+
+def _fail(line: str, code: int) -> NoReturn:
+    from robaudit.cli.streams import StandardError
+
+    stream = StandardError()
+    stream.write(line + "\n")
+    stream.flush()
+    sys.exit(code)

@@ -1,0 +1,213 @@
+"""Commands that read a run: `robaudit show`, `bias-report`, `flag-samples` and `export`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from robaudit.cli.options import (
+    BelowOption,
+    EstimatorFilter,
+    FormatOption,
+    OutputOption,
+    RunArgument,
+    SigmaFilter,
+    TextFormat,
+    TrustOption,
+    sigmas,
+)
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from robaudit.runs import Run
+
+
+class By(StrEnum):
+    """Which class a sample counts for."""
+
+    LABEL = "label"
+    PREDICTED = "predicted"
+
+
+class Only(StrEnum):
+    """Which samples to look at."""
+
+    CORRECT = "correct"
+    WRONG = "wrong"
+
+
+class RowsFormat(StrEnum):
+    """How rows are written."""
+
+    CSV = "csv"
+    JSON = "json"
+
+
+def show(run: RunArgument, estimator: EstimatorFilter = None, sigma: SigmaFilter = None) -> None:
+    """Print the tables of a finished run again.
+
+    Example: robaudit show runs/spec-1a2b3c4d
+    """
+    from robaudit.runs import read_run
+
+    print_run(read_run(run), estimator or (), sigmas(sigma))
+
+
+def print_run(run: Run, estimators: Sequence[str] = (), levels: Sequence[float] = ()) -> None:
+    """Print the header, the tables and where the files are."""
+    from rich.markup import escape
+
+    from robaudit.cli.console import output
+    from robaudit.reports.headline import headline
+    from robaudit.reports.tables import overall_tables
+
+    console = output()
+    groups = {(group.key.estimator, group.key.sigma): group for group in run.summary()}
+    chosen = [groups[key] for key in run.chosen(groups, estimators, levels)]
+    for line in headline(run.info):
+        console.print(escape(line))
+    console.print()
+    console.print(overall_tables(chosen, run.seconds, run.quantities))
+    console.print()
+    console.print(escape(f"Files: {run.path}/samples.csv, samples.json, summary.json, run.json"))
+
+
+def bias_report(
+    run: RunArgument,
+    by: Annotated[
+        By | None, typer.Option(help="Group samples by their label or by the predicted class. Default: label, where there are labels.")
+    ] = None,
+    threshold: Annotated[float, typer.Option(help="Report the share of samples whose value is below this.")] = 0.9,
+    estimator: EstimatorFilter = None,
+    sigma: SigmaFilter = None,
+    format_: FormatOption = TextFormat.TABLE,
+    output: OutputOption = None,
+) -> None:
+    """Report robustness by class, the gap between the least and the most robust class, and whether chance alone explains it.
+
+    Each estimator and noise level is reported separately; they are never pooled.
+
+    Example: robaudit bias-report runs/spec-1a2b3c4d --estimator mc --sigma 0.05
+    """
+    from robaudit.reports.bias_table import bias_csv, bias_table
+    from robaudit.runs import read_run
+    from robaudit.stats.classes import class_bias
+
+    opened = read_run(run)
+    labels = by is By.LABEL if by else bool(opened.info["data"]["labelled"])
+    results = [
+        class_bias(
+            rows,
+            by="label" if labels else "predicted",
+            threshold=threshold,
+            class_names=opened.class_names,
+            quantity=opened.quantities[rows[0].quantity],
+        )
+        for rows in opened.groups(estimator or (), sigmas(sigma)).values()
+    ]
+    tables = [bias_table(one, opened.quantities[one.key.quantity]) for one in results]
+    _emit_groups(format_, tables, lambda: [bias_csv(one) for one in results], [one.document() for one in results], output)
+
+
+def flag_samples(
+    run: RunArgument,
+    below: BelowOption = None,
+    bottom: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="List the N least robust samples instead, below the threshold or not.")
+    ] = None,
+    top: Annotated[int | None, typer.Option(min=1, metavar="N", help="Also list the N most robust samples.")] = None,
+    per_class: Annotated[bool, typer.Option("--per-class", help="Make a list for each predicted class.")] = False,
+    only: Annotated[Only | None, typer.Option(help="Only samples classified correctly, or wrongly, without noise.")] = None,
+    estimator: EstimatorFilter = None,
+    sigma: SigmaFilter = None,
+    format_: FormatOption = TextFormat.TABLE,
+    output: OutputOption = None,
+    images: Annotated[Path | None, typer.Option(metavar="DIR", help="Also write each listed sample as a PNG, clean beside noisy.")] = None,
+    trust: TrustOption = False,
+) -> None:
+    """List the non-robust samples, worst first, and say which are below the threshold with their whole interval.
+
+    Example: robaudit flag-samples runs/spec-1a2b3c4d --below 0.9 --only correct --images worst/
+    """
+    from robaudit.reports.flags_table import flags_csv, flags_table
+    from robaudit.runs import read_run
+    from robaudit.stats.flags import flag, usual_threshold
+
+    opened = read_run(run)
+    results = [
+        flag(
+            rows,
+            below=usual_threshold(opened.quantities[rows[0].quantity]) if below is None else below,
+            bottom=bottom,
+            top=top,
+            per_class=per_class,
+            only=None if only is None else only.value,
+            quantity=opened.quantities[rows[0].quantity],
+        )
+        for rows in opened.groups(estimator or (), sigmas(sigma)).values()
+    ]
+    tables = [flags_table(one, opened.class_names, opened.quantities[one.key.quantity]) for one in results]
+    _emit_groups(format_, tables, lambda: [flags_csv(one) for one in results], [one.document() for one in results], output)
+    if images is not None:
+        from robaudit.gallery import write_gallery
+
+        count = write_gallery(opened, results, images, trust=trust)
+        typer.echo(f"{count} pictures in {images}", err=True)
+
+
+def _emit_groups(
+    format_: TextFormat,
+    tables: Sequence[RenderableType],
+    csv: Callable[[], Sequence[str]],
+    documents: Sequence[dict[str, Any]],
+    to: Path | None,
+) -> None:
+    """Print or write one report of several groups; the CSV texts of all groups share one header."""
+    from robaudit.cli.console import output, plain_text
+    from robaudit.cli.streams import emit
+    from robaudit.reports.json_text import document_json
+
+    if format_ is TextFormat.JSON:
+        emit(document_json({"groups": list(documents)}), to)
+    elif format_ is TextFormat.CSV:
+        first, *others = csv()
+        emit(first + "".join(text.partition("\n")[2] for text in others), to)
+    elif to is not None:
+        emit(plain_text(*tables), to)
+    else:
+        for table in tables:
+            output().print(table)
+
+
+def export(
+    run: RunArgument,
+    format_: Annotated[RowsFormat, typer.Option("--format", help="As in samples.csv or as in samples.json.")] = RowsFormat.CSV,
+    output: OutputOption = None,
+) -> None:
+    """Write the rows of a run as in samples.csv or samples.json; if the run is unfinished, those it has so far.
+
+    Example: robaudit export runs/spec-1a2b3c4d --format json -o rows.json
+    """
+    from robaudit.cli.streams import check_output, put, write_output
+    from robaudit.reports.csv_text import rows_csv_chunks
+    from robaudit.reports.json_text import rows_json_chunks
+    from robaudit.run_folder import RunFolder
+    from robaudit.runs import read_run
+
+    if output is not None:
+        check_output(output)
+    folder = RunFolder(run)
+    finished = folder.info()["status"] == "complete"
+    rows = read_run(run, kept=True).rows if finished else folder.rows_so_far()
+    texts = (rows_csv_chunks if format_ is RowsFormat.CSV else rows_json_chunks)(rows)
+    if output is None:
+        put(texts)
+    else:
+        write_output(output, texts)
+    if not finished:
+        typer.echo(f"note: {run} is unfinished: these are the {len(rows)} rows it has so far", err=True)

@@ -1,0 +1,171 @@
+"""Where text goes: standard output and error, the file of ``-o``, and the step summary of a GitHub job."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from robaudit.errors import RobauditError
+from robaudit.text import printable
+
+STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
+
+
+class StandardError(io.TextIOBase):
+    """Standard error, looked up at each call.
+
+    Once it cannot be written (a closed pipe, a terminal that is gone, a full disk) it becomes ``/dev/null`` for the rest of the
+    process, so that neither a message nor the end of the process fails because of it.
+    """
+
+    def write(self, text: str) -> int:
+        """Write, or drop what cannot be written."""
+        _attempt("write", text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Write what is buffered, or drop it."""
+        _attempt("flush")
+
+    def isatty(self) -> bool:
+        """Whether it is a terminal."""
+        stream = _standard_error()
+        return stream is not None and bool(stream.isatty())
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        """Its text encoding."""
+        return str(getattr(_standard_error(), "encoding", "utf-8"))
+
+
+def _standard_error() -> Any:
+    """None where the process was started without one."""
+    return getattr(sys.stderr, "rich_proxied_file", sys.stderr)  # a progress display replaces it with itself
+
+
+def _attempt(method: str, *arguments: str) -> None:
+    stream = _standard_error()
+    if stream is None:
+        return
+    try:
+        getattr(stream, method)(*arguments)
+    except OSError:
+        _discard(stream)
+
+
+def _discard(stream: Any) -> None:
+    with contextlib.suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
+
+
+def discard_output() -> None:
+    """Drop everything that is still to be printed to standard output."""
+    _discard(sys.stdout)
+
+
+@contextlib.contextmanager
+def reader_may_leave() -> Iterator[None]:
+    """Continue when the reader of standard output has gone, as in ``robaudit gate ... | head -1``: the exit code still counts."""
+    try:
+        yield
+    except BrokenPipeError:
+        discard_output()
+    except SystemExit as exit_:  # rich's way of saying the same
+        if not isinstance(exit_.__context__, BrokenPipeError):
+            raise
+        discard_output()
+
+
+def put(texts: Iterable[str]) -> None:
+    """Write to standard output: unchanged to a file or a pipe; on a terminal, control characters are written as escapes."""
+    terminal, encoding = sys.stdout.isatty(), sys.stdout.encoding or "utf-8"
+    sys.stdout.flush()
+    for text in texts:
+        data = _visible(text).encode(encoding, "backslashreplace") if terminal else text.encode()
+        sys.stdout.buffer.write(data)
+    sys.stdout.flush()
+
+
+def _visible(text: str) -> str:
+    return "\n".join(map(printable, text.split("\n")))
+
+
+def emit(text: str, output: Path | None) -> None:
+    """Write to the file of ``-o``, or to standard output if there is none; the reader of standard output may leave.
+
+    Raises:
+        RobauditError: the file cannot be written; an existing file is left as it was.
+    """
+    if output is not None:
+        write_output(output, [text])
+        return
+    with reader_may_leave():
+        put([text])
+
+
+def check_output(path: Path) -> None:
+    """Refuse a file of ``-o`` that cannot be written, before any work is done for it.
+
+    Raises:
+        RobauditError: it is a folder, or its folder does not exist.
+    """
+    if path.is_dir():
+        raise RobauditError(str(path), "is a folder", "name a file")
+    if not path.absolute().parent.is_dir():
+        raise RobauditError(str(path), "its folder does not exist", "create it first, or name another file")
+
+
+def write_output(path: Path, pieces: Iterable[str | bytes]) -> None:
+    """Write to the file of ``-o``, entirely or not at all; pipes and devices are not replaced but written to piece by piece.
+
+    Raises:
+        RobauditError: it cannot be written; an existing file is left as it was.
+    """
+    from robaudit.files import writing
+
+    check_output(path)
+    encoded = (piece.encode() if isinstance(piece, str) else piece for piece in pieces)
+    if path.exists() and not path.is_file():
+        try:
+            with path.open("wb") as device:
+                for piece in encoded:
+                    device.write(piece)
+        except BrokenPipeError:
+            return  # its reader has seen enough
+        except OSError as error:
+            raise RobauditError(str(path), f"cannot be written: {error.strerror or error}", "name another file") from error
+        return
+    target = path.resolve() if path.is_symlink() else path
+    if target.exists() and not os.access(target, os.W_OK):
+        raise RobauditError(str(path), "is write-protected", "name another file")
+    with writing(target) as sink:
+        for piece in encoded:
+            sink.write(piece)
+
+
+def append_step_summary(text: str) -> str | None:
+    """Append Markdown to the file that ``$GITHUB_STEP_SUMMARY`` names, as far as it fits; does nothing if the variable is not set.
+
+    Returns:
+        Why it could not be written, for a warning (the gates are decided all the same); None if all is well.
+    """
+    from robaudit.gates.formats.github import LARGEST, within
+
+    name = os.environ.get(STEP_SUMMARY)
+    if not name:
+        return None
+    path = Path(name)
+    try:
+        size = path.stat().st_size if path.exists() else 0
+        with path.open("ab") as file:
+            file.write(within(text, max(0, LARGEST - size)).encode())
+    except OSError as error:
+        return f"{STEP_SUMMARY}: {path} cannot be written: {error.strerror or error}"
+    return None

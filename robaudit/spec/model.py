@@ -1,0 +1,295 @@
+"""The spec as frozen, checked models, and the digests that tell specs apart (imports no torch)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, field_validator, model_validator
+
+from robaudit.compare.gates import QUANTITIES
+from robaudit.errors import SpecError
+from robaudit.spec.fields import Bytes, Count, Number, Part, Positive, Whole, as_tuple, no_bool
+from robaudit.spec_gates import parse_gate
+
+SMALLEST_SIGMA, LARGEST_SIGMA = 1e-6, 1e3
+MOST_ROWS, MOST_WORKERS, MOST_GATES = 2**20, 64, 1000
+
+
+class ModelSpec(Part):
+    """The trained model and the normalisation of its input."""
+
+    path: str | None = Field(None, description="weights file, relative to the spec file; optional for format python")
+    format: Literal["torchscript", "pt2", "safetensors", "onnx", "python"] | None = Field(
+        None, description="default: guessed from the file's suffix and content"
+    )
+    architecture: str | None = Field(
+        None,
+        description="safetensors: torchvision:NAME, robaudit:NAME or package.module:function (--trust); python: package.module:function",
+    )
+    architecture_options: dict[str, Any] = Field(default_factory=dict, description="keyword arguments of the architecture")
+    mean: Annotated[tuple[Number, ...], BeforeValidator(as_tuple)] = Field(
+        (), description="mean per channel, subtracted after the noise is added"
+    )
+    std: Annotated[tuple[Positive, ...], BeforeValidator(as_tuple)] = Field(
+        (), description="standard deviation per channel, divided by after the noise is added"
+    )
+    output: str | int | None = Field(None, description="key or index of the logits if the model returns a dict or a tuple")
+
+    @model_validator(mode="after")
+    def _check(self) -> ModelSpec:
+        if self.mean and self.std and len(self.mean) != len(self.std):
+            raise ValueError(f"mean has {len(self.mean)} values and std has {len(self.std)}; give one for each channel in both")
+        if self.path is None and self.architecture is None:
+            raise ValueError("needs a path (or, for format python, an architecture package.module:function)")
+        return self
+
+
+class SampleSpec(Part):
+    """A seeded random subset, in the order of the data set."""
+
+    size: Count
+    seed: Whole = 0
+
+
+class BaseDatasetSpec(Part):
+    """Keys that all kinds of data sets share."""
+
+    limit: Count | None = Field(None, description="audit the first N samples")
+    sample: SampleSpec | None = Field(None, description="audit a random subset instead: {size: 1000, seed: 0}")
+    class_names: tuple[str, ...] | None = Field(
+        None, description="names by class index; also the order of class folders, which are sorted by name without it"
+    )
+
+    @model_validator(mode="after")
+    def _one_selection(self) -> BaseDatasetSpec:
+        if self.limit is not None and self.sample is not None:
+            raise ValueError("limit and sample cannot be combined; keep one")
+        return self
+
+
+class NpzSpec(BaseDatasetSpec):
+    """Arrays in a NumPy .npz file."""
+
+    kind: Literal["npz"]
+    path: str
+    images_key: str = "images"
+    labels_key: str | None = Field("labels", description="null: no labels")
+    layout: Literal["nchw", "nhwc", "nhw"] | None = Field(None, description="default: guessed from the shape")
+    scale: Positive | None = Field(None, description="divisor of the pixels; default: 255 for uint8, 1 for float")
+
+
+class ImageOptions(BaseDatasetSpec):
+    """How image files become tensors."""
+
+    resize: Count | tuple[Count, Count] | None = Field(None, description="shorter side, or [height, width]")
+    crop: Count | tuple[Count, Count] | None = Field(None, description="centre crop, after the resize")
+    channels: Literal[1, 3] = 3
+
+
+class ImagesSpec(ImageOptions):
+    """A folder with one folder of images for each class."""
+
+    kind: Literal["images"]
+    path: str
+
+
+class ManifestSpec(ImageOptions):
+    """A CSV file with columns path, label and optionally id; paths are relative to the CSV file."""
+
+    kind: Literal["manifest"]
+    path: str
+
+
+class TorchvisionSpec(ImageOptions):
+    """A data set of torchvision.datasets by its name."""
+
+    kind: Literal["torchvision"]
+    name: str = Field(description="class name in torchvision.datasets, for example CIFAR10")
+    root: str
+    split: str | None = Field("test", description="test or train (or what the data set's own split option takes)")
+    download: bool = False
+    options: dict[str, Any] = Field(default_factory=dict, description="further keyword arguments of the data set")
+    channels: Literal[1, 3] | None = None  # type: ignore[assignment]
+
+
+class DigitsSpec(BaseDatasetSpec):
+    """scikit-learn's handwritten digits, 1 x 8 x 8, 10 classes: embedded, needs no file."""
+
+    kind: Literal["digits"]
+    split: Literal["train", "test", "all"] = "test"
+
+
+class PythonDatasetSpec(BaseDatasetSpec):
+    """A Python function that returns an indexable collection of (pixels, label) or (pixels, label, id); needs --trust."""
+
+    kind: Literal["python"]
+    target: str = Field(description="package.module:function")
+    options: dict[str, Any] = Field(default_factory=dict)
+
+
+DatasetSpec = Annotated[NpzSpec | ImagesSpec | ManifestSpec | TorchvisionSpec | DigitsSpec | PythonDatasetSpec, Field(discriminator="kind")]
+
+DATASET_SPECS: Mapping[str, type[BaseDatasetSpec]] = {
+    "npz": NpzSpec,
+    "images": ImagesSpec,
+    "manifest": ManifestSpec,
+    "torchvision": TorchvisionSpec,
+    "digits": DigitsSpec,
+    "python": PythonDatasetSpec,
+}
+"""The dataset sections by kind."""
+
+
+class NoiseSpec(Part):
+    """The noise added to the pixels."""
+
+    kind: Literal["gaussian"] = "gaussian"
+    sigma: Annotated[tuple[Positive, ...], BeforeValidator(as_tuple)] = Field(
+        min_length=1, description="standard deviations in pixel units ([0, 1]); fractions such as 8/255 are allowed"
+    )
+    clip: bool = Field(False, description="clip the noisy pixels to [0, 1]")
+
+    @field_validator("sigma")
+    @classmethod
+    def _distinct(cls, sigma: tuple[float, ...]) -> tuple[float, ...]:
+        for level in sigma:
+            if not SMALLEST_SIGMA <= level <= LARGEST_SIGMA:
+                raise ValueError(
+                    f"{level:g} is not a noise level: pixels are in [0, 1]; give one from {SMALLEST_SIGMA:g} to {LARGEST_SIGMA:g}"
+                )
+        if len(set(sigma)) != len(sigma):
+            raise ValueError("the same sigma appears twice; list each once")
+        return sigma
+
+
+class EstimatorSpec(Part):
+    """One estimator by name, with its options (checked by the estimator itself)."""
+
+    name: str
+    options: dict[str, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_forms(cls, value: object) -> object:
+        if isinstance(value, str):
+            return {"name": value}
+        if isinstance(value, dict) and len(value) != 1 and "name" not in value:
+            keys = ", ".join(map(str, value)) or "none"
+            raise ValueError(
+                f"an entry of the list has one key, the estimator's name, as in {{mc: {{samples: 1000}}}}; this one has: {keys}"
+            )
+        if isinstance(value, dict) and len(value) == 1 and "name" not in value:
+            name, options = next(iter(value.items()))
+            return {"name": name, "options": {} if options is None else options}
+        return value
+
+
+DEFAULT_ESTIMATOR = "logit_gaussian"
+"""What runs if a spec names no estimator."""
+
+Precision = Literal["fp32", "tf32", "bf16", "fp64"]
+
+
+class RunSpec(Part):
+    """How to run the audit; only seed and precision change results (device and deterministic may change the last digits)."""
+
+    seed: Annotated[int, Field(ge=0, lt=2**63), BeforeValidator(no_bool)] = 0
+    device: str = Field("auto", description="cpu, cuda, cuda:1 or auto")
+    batch_size: Literal["auto"] | Annotated[int, Field(gt=0, le=MOST_ROWS), BeforeValidator(no_bool)] = "auto"
+    precision: Precision = Field(
+        "fp32",
+        description="of the network: tf32 (CUDA) and bf16 (noisy passes without gradients) are faster; probabilities are always float64",
+    )
+    workers: Literal["auto"] | Annotated[int, Field(ge=0, le=MOST_WORKERS), BeforeValidator(no_bool)] = Field(
+        "auto", description="threads that read and decode images in advance; auto: 4 with CUDA, 0 on the CPU"
+    )
+    memory: Literal["auto"] | Bytes = Field(
+        "auto", description="main memory to use at most, for example 4GB or 512MiB (CUDA memory is measured); auto: what is free"
+    )
+    deterministic: bool = Field(False, description="the same bits from every run on one kind of CUDA device, at some cost in speed")
+
+
+def _gate(text: str) -> str:
+    if text.count("(") != text.count(")"):
+        raise ValueError("is only part of a gate: within [ ] a comma ends it unless it is quoted")
+    try:
+        parse_gate(text, QUANTITIES, "gates")
+    except SpecError as error:
+        raise ValueError(f"{error.what}; {error.remedy}") from error
+    return text
+
+
+class AuditSpec(Part):
+    """A whole audit: model, data, noise, estimators and how to run them."""
+
+    model: ModelSpec = Field(description="the trained network, for example {path: model.torchscript.pt}")
+    dataset: DatasetSpec = Field(description="the labelled images, for example {kind: npz, path: test.npz}")
+    noise: NoiseSpec = Field(description="what is added to the pixels, for example {sigma: [0.05, 8/255]}")
+    estimators: Annotated[tuple[EstimatorSpec, ...], Field(min_length=1)] = (EstimatorSpec(name=DEFAULT_ESTIMATOR),)
+    run: RunSpec = RunSpec()
+    gates: Annotated[tuple[Annotated[str, AfterValidator(_gate)], ...], BeforeValidator(as_tuple)] = Field(
+        (),
+        max_length=MOST_GATES,
+        description="what robaudit gate requires of the results, for example [mean >= 0.9]; they do not change what is computed",
+    )
+
+    _base_dir: Path = PrivateAttr(default_factory=Path.cwd)
+    _name: str = PrivateAttr(default="audit")
+
+    @property
+    def base_dir(self) -> Path:
+        """The folder that paths in the spec are relative to."""
+        return self._base_dir
+
+    @property
+    def name(self) -> str:
+        """The stem of the spec file."""
+        return self._name
+
+    def located(self, base_dir: Path, name: str) -> AuditSpec:
+        """Record where the spec came from: the folder of its relative paths, and its name."""
+        self._base_dir, self._name = base_dir, name
+        return self
+
+    def document(self) -> dict[str, Any]:
+        """The spec as plain JSON values, with every default filled in."""
+        return self.model_dump(mode="json")
+
+
+def sigma_text(sigma: float) -> str:
+    """A noise level as people write it: at most six significant digits."""
+    return f"{sigma:.6g}" if math.isfinite(sigma) else str(sigma)
+
+
+_SPEED_ONLY = ("device", "batch_size", "workers", "memory", "deterministic")
+
+
+def digest(document: object) -> str:
+    """sha256 (hex) of a JSON document in canonical form."""
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def identity(spec_document: Mapping[str, Any]) -> str:
+    """sha256 of what a run computes: the spec without the keys that only change its speed, and without gates."""
+    document = json.loads(json.dumps(spec_document))
+    document.pop("gates", None)
+    for key in _SPEED_ONLY:
+        document["run"].pop(key, None)
+    return digest(document)
+
+
+def base_identity(spec_document: Mapping[str, Any]) -> str:
+    """sha256 of what an extension must share: the spec without noise levels, estimators and limit."""
+    document = json.loads(json.dumps(spec_document))
+    document["noise"].pop("sigma")
+    document.pop("estimators")
+    document["dataset"].pop("limit")
+    if document["dataset"]["sample"] is not None:
+        document["dataset"]["sample"].pop("size")
+    return identity(document)

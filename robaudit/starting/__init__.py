@@ -1,1 +1,0 @@
-"""The first spec: a few answers become a YAML file that says what it does."""
