@@ -1,4 +1,4 @@
-"""How far does an estimate move when a group of its draws is left out?"""
+"""Delete-one-group jackknife of an estimate, on a transformed scale."""
 
 from __future__ import annotations
 
