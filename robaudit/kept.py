@@ -1,4 +1,4 @@
-"""Which noisy draws of an image kept its class: as bits on disk, and back?
+"""The noisy draws of an image that kept its class, as bits on disk and back.
 
 Two runs with the same seed give a sample the same noise, so draw j of the one can be set against draw j of the other.
 """

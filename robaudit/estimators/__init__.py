@@ -1,1 +1,1 @@
-"""The estimators: one small file each, registered through entry points."""
+"""The estimators: one file each with its variants, registered through entry points."""

@@ -239,7 +239,7 @@ class Sequences:
     """The confidence sequences of a chunk's images.
 
     To decide, :func:`robaudit.numerics.sequences.deciding_sequence` uses all draws. For a tolerance the number of draws is known
-    beforehand but for p (1 - p), and the first tenth of them is spent on the prior: their Jeffreys posterior. The sequence then uses
+    in advance but for p (1 - p), and the first tenth of them is spent on the prior: their Jeffreys posterior. The sequence then uses
     the draws after them, and is [0, 1] before. That prior is fixed when those draws begin, so the martingale starts at 1 there, and
     Ville's inequality holds as ever; it takes seven tenths of the draws that Jeffreys' prior on all of them takes. The interval is
     stretched to the value over all draws, should it not hold it.

@@ -1,4 +1,4 @@
-"""How does the list of installed estimators read?"""
+"""The list of installed estimators as a table, CSV and JSON."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ import torch
 from pydantic import ValidationError
 
 from robaudit.estimators.base import Estimate, Estimator
+from robaudit.estimators.contract import check_class, check_passes, checked_estimates
 from tests.estimators.tools import Counter, build, curved, installed_estimators, linear, work_on
 
 NAMES = sorted(installed_estimators())
@@ -122,6 +123,27 @@ def _assert_close(some: object, others: object) -> None:
         assert (a.forwards, a.backwards, a.interval) == (b.forwards, b.backwards, b.interval)
         if a.lower is not None:
             assert a.lower == pytest.approx(b.lower, rel=1e-3, abs=2e-4)
+
+
+def test_a_number_of_draws_can_be_set_or_not(name: str) -> None:
+    """Where it can, the row costs those draws and no rule stops them."""
+    estimator = build(name)
+    changed = estimator.with_draws(32)
+    if changed is None:
+        assert estimator.fixed_draws is None
+        return
+    assert (changed.fixed_draws, type(changed)) == (32, type(estimator))
+    assert {one.forwards for one in changed.estimate(work_on(curved()))} == {33}
+    assert changed.with_draws(estimator.fixed_draws or 0) == estimator
+    assert estimator.with_draws(0) is None
+
+
+def test_its_plugin_contract_holds(name: str) -> None:
+    """What is asked of other packages' estimators holds for ours."""
+    estimator = build(name)
+    check_class(name, type(estimator))
+    check_passes(name, estimator)
+    assert checked_estimates(name, estimator, work_on(curved())) == list(estimator.estimate(work_on(curved())))
 
 
 def test_is_an_estimator(name: str) -> None:

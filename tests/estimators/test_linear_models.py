@@ -6,15 +6,16 @@ import math
 
 import pytest
 import torch
+from pydantic import ValidationError
 from scipy.stats import binomtest, multivariate_normal, norm
 
-from tests.estimators.tools import build, linear, weights, work_on
+from tests.estimators.tools import build, curved, linear, weights, work_on
 
 
 @pytest.mark.parametrize("sigma", [0.05, 0.25, 1.0])
 @pytest.mark.parametrize("name", ["taylor", "mmse"])
 def test_two_classes_have_the_closed_form(name: str, sigma: float) -> None:
-    """p = Phi(c / (sigma ||u||)) to 1e-9 in float64 and 1e-5 in float32 (spec 1, item 2)."""
+    """p = Phi(c / (sigma ||u||)) to 1e-9 in float64 and 1e-5 in float32 (Han et al., Lemma 3.1)."""
     for dtype, tolerance in ((torch.float64, 1e-9), (torch.float32, 1e-5)):
         network = linear(2, dtype=dtype)
         work = work_on(network, sigma=sigma, dtype=dtype)
@@ -57,7 +58,7 @@ def test_mc_agrees_with_taylor_within_its_interval() -> None:
 
 
 def test_published_iid_draws_carry_the_error_the_pairs_remove() -> None:
-    """With iid draws z errs by N(0, 1/N) even on a linear model; with pairs it does not (spec 1, item 4)."""
+    """With iid draws z errs by N(0, 1/N) even on a linear model; with pairs it does not (Han et al., Proposition 3.3)."""
     samples, images = 8, 200
     network = linear(2, dtype=torch.float64)
     work = work_on(network, sigma=0.5, dtype=torch.float64, images=images)
@@ -73,7 +74,7 @@ def test_published_iid_draws_carry_the_error_the_pairs_remove() -> None:
 
 
 def test_softmax_is_taylor_mvs_when_gradients_have_one_length() -> None:
-    """spec 1, item 6: T = sigma k when all ||u_i|| = k. With two classes there is one u."""
+    """Han et al., Lemma A.4: T = sigma k when all ||u_i|| = k. With two classes there is one u."""
     network = linear(2, dtype=torch.float64)
     sigma = 0.3
     work = work_on(network, sigma=sigma, dtype=torch.float64)
@@ -91,3 +92,11 @@ def test_jackknife_interval_of_iid_mmse_covers_the_closed_form() -> None:
     rows = build("mmse", samples=16, pairs=False).estimate(work)
     covered = sum(e.lower is not None and e.upper is not None and e.lower <= t.value <= e.upper for e, t in zip(rows, exact, strict=True))
     assert covered / images >= 0.95 - 3 * math.sqrt(0.95 * 0.05 / images)
+
+
+@pytest.mark.parametrize(("name", "options"), [("taylor", {}), ("mmse", {"samples": 6})])
+def test_the_old_names_are_presets_of_the_link(name: str, options: dict[str, object]) -> None:
+    work = work_on(curved())
+    assert build(name, link="mv_sigmoid", **options).estimate(work) == build(f"{name}_mvs", **options).estimate(work)
+    with pytest.raises(ValidationError, match="mv_sigmoid"):
+        build(f"{name}_mvs", link="normal_cdf")
