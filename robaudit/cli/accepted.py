@@ -32,7 +32,7 @@ def against_baseline(
     from robaudit.cli.compared import emit_table, emit_text, gates_text, summarise
     from robaudit.cli.console import messages
     from robaudit.compare.accepted import read_accepted, write_accepted
-    from robaudit.compare.baseline import stand
+    from robaudit.compare.baseline import against_accepted
     from robaudit.compare.baseline_texts import baseline_sections, decisions
     from robaudit.compare.matching import described
     from robaudit.compare.texts import table
@@ -46,7 +46,7 @@ def against_baseline(
         raise RunError(str(baseline), "no such file", "write it with the findings of this run: --update")
     opened = read_run(run)
     include = include or ("surely" if accepted is None else accepted.include)
-    found = stand(opened, accepted, below, estimators, sigmas, maybe=include == "maybe")
+    found = against_accepted(opened, accepted, below, estimators, sigmas, maybe=include == "maybe")
     looked_at = opened.chosen(dict.fromkeys((row.estimator, row.sigma) for row in opened.rows), estimators, sigmas)
     decided = decisions(found, looked_at, accepting=update)
     not_finite = sum(not math.isfinite(row.value) for row in opened.rows if (row.estimator, row.sigma) in looked_at)
