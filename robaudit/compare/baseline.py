@@ -183,9 +183,8 @@ def _seen(
             continue
         gone = not beyond if one.certainty == "no interval" else one.certainty == "no"
         state: State = "new" if there is None else "fixed" if gone else "persisting"
-        before = (None, None) if there is None else (there.value, there.reason)
-        about = one.label, one.predicted, one.value, one.lower, one.upper, one.certainty
-        yield Finding(state, *group, one.id, image, *about, *before)
+        seen = Finding(state, *group, one.id, image, one.label, one.predicted, one.value, one.lower, one.upper, one.certainty)
+        yield seen if there is None else replace(seen, accepted=there.value, reason=there.reason)
 
 
 def _unknown(
