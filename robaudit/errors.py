@@ -59,14 +59,14 @@ class EstimatorError(RobauditError):
     """An estimator of another package does not keep its contract."""
 
 
-class AnotherRunError(RunError):
-    """The folder holds a run of other weights, data or noise, which cannot go on as the one asked for."""
-
-
 class NothingLeftError(RobauditError):
     """The input is valid, but every sample was skipped or filtered out."""
 
     exit_code = 5
+
+
+class AnotherRunError(RunError):
+    """The folder holds a run of other weights, data or noise, which cannot go on as the one asked for."""
 
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str:

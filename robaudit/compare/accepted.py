@@ -1,4 +1,4 @@
-"""Which findings has somebody accepted: the file of them, read and written?"""
+"""The file of accepted findings."""
 
 from __future__ import annotations
 
@@ -93,19 +93,19 @@ def read_accepted(path: Path) -> Accepted | None:
     """Read the file; None where there is none.
 
     Raises:
-        RunError: it is no such file, or of a newer version.
+        RunError: it is not such a file, or of a newer version.
     """
     where = str(path)
     try:
         if not path.exists():
             return None
         if not path.is_file() or path.stat().st_size > _LARGEST_FILE:
-            raise RunError(where, "is no file of accepted findings", "name a JSON file that --update has written")
+            raise RunError(where, "is not a file of accepted findings", "name a JSON file that --update has written")
         document = json.loads(path.read_bytes(), object_pairs_hook=_once)
     except OSError as error:
         raise RunError(where, f"cannot be read: {error.strerror or error}") from error
     except _TwiceError as error:
-        raise RunError(where, f"is damaged (the key {error.args[0]!r} stands twice in one place)", _REMEDY) from error
+        raise RunError(where, f"is damaged (the key {error.args[0]!r} appears twice in one place)", _REMEDY) from error
     except (ValueError, RecursionError) as error:
         raise RunError(where, "is damaged (not valid JSON)", _REMEDY) from error
     version = document.get("schema_version") if isinstance(document, dict) else None
@@ -120,14 +120,14 @@ def read_accepted(path: Path) -> Accepted | None:
             what = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
         raise RunError(where, f"is damaged ({what})", _REMEDY) from error
     if len(found.by_key()) < len(found.findings):
-        raise RunError(where, "is damaged (a finding stands in it twice)", _REMEDY)
+        raise RunError(where, "is damaged (a finding appears twice in it)", _REMEDY)
     if len(found.below()) < len(found.thresholds):
         raise RunError(where, "is damaged (one result has two thresholds)", _REMEDY)
     return found
 
 
 class _TwiceError(ValueError):
-    """A key that stands twice in an object."""
+    """A key that appears twice in an object."""
 
 
 def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Which findings of a run are new, which were accepted before, and which are gone?"""
+"""A run against the file of accepted findings: which are new, which persist, which are gone."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Finding:
     """A sample beyond the threshold, now or when it was accepted.
 
     Attributes:
-        state: new (found, and not accepted), unknown (not accepted, and not known: it was skipped, or its value is no finite number),
+        state: new (found, and not accepted), unknown (not accepted, and not known: it was skipped, or its value is not finite),
             persisting (accepted, and not surely gone), fixed (accepted, and surely no finding any more), stale (accepted, but the
             image is another one now, or is not in this run).
         value, lower, upper: now; None where it is stale or not known.
@@ -39,14 +39,14 @@ class Finding:
     sigma: float
     sample_id: str
     image: str | None
-    label: int | None
-    predicted: int | None
-    value: float | None
-    lower: float | None
-    upper: float | None
-    certainty: Certainty | None
-    accepted: float | None
-    reason: str | None
+    label: int | None = None
+    predicted: int | None = None
+    value: float | None = None
+    lower: float | None = None
+    upper: float | None = None
+    certainty: Certainty | None = None
+    accepted: float | None = None
+    reason: str | None = None
     why: str = ""
 
     @property
@@ -60,7 +60,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class BaselineReport:
     """A run against the accepted findings.
 
     Attributes:
@@ -108,9 +108,9 @@ class Standing:
         }
 
 
-def stand(
+def against_accepted(
     run: Run, accepted: Accepted | None, below: float | None, estimators: Sequence[str], sigmas: Sequence[float], *, maybe: bool
-) -> Standing:
+) -> BaselineReport:
     """Find the samples of a run beyond the threshold and look each up.
 
     Args:
@@ -161,7 +161,7 @@ def stand(
     found.sort(key=lambda one: STATES.index(one.state))
     elsewhere = {(one.estimator, one.sigma) for one in (*kept, *absent)}
     kept_edges = {key: edge for key, edge in before.items() if key not in thresholds and key in elsewhere}
-    return Standing({**kept_edges, **thresholds}, tuple(found), tuple(kept), tuple(absent))
+    return BaselineReport({**kept_edges, **thresholds}, tuple(found), tuple(kept), tuple(absent))
 
 
 def _seen(
@@ -182,21 +182,9 @@ def _seen(
         if there is None and not hit:
             continue
         gone = not beyond if one.certainty == "no interval" else one.certainty == "no"
-        yield Finding(
-            state="new" if there is None else "fixed" if gone else "persisting",
-            estimator=group[0],
-            sigma=group[1],
-            sample_id=one.id,
-            image=image,
-            label=one.label,
-            predicted=one.predicted,
-            value=one.value,
-            lower=one.lower,
-            upper=one.upper,
-            certainty=one.certainty,
-            accepted=None if there is None else there.value,
-            reason=None if there is None else there.reason,
-        )
+        state: State = "new" if there is None else "fixed" if gone else "persisting"
+        seen = Finding(state, *group, one.id, image, one.label, one.predicted, one.value, one.lower, one.upper, one.certainty)
+        yield seen if there is None else replace(seen, accepted=there.value, reason=there.reason)
 
 
 def _unknown(
@@ -210,25 +198,8 @@ def _unknown(
         if there is not None:
             yield replace(_stale(there, why), state="persisting", label=label, predicted=predicted)
             continue
-        image = images.get(sample_id)
-        nothing = (None,) * 6
-        yield Finding("unknown", *group, sample_id, image, label, predicted, *nothing, why)
+        yield Finding("unknown", *group, sample_id, images.get(sample_id), label, predicted, why=why)
 
 
 def _stale(there: AcceptedFinding, why: str) -> Finding:
-    return Finding(
-        state="stale",
-        estimator=there.estimator,
-        sigma=there.sigma,
-        sample_id=there.sample_id,
-        image=there.image,
-        label=None,
-        predicted=None,
-        value=None,
-        lower=None,
-        upper=None,
-        certainty=None,
-        accepted=there.value,
-        reason=there.reason,
-        why=why,
-    )
+    return Finding("stale", there.estimator, there.sigma, there.sample_id, there.image, accepted=there.value, reason=there.reason, why=why)

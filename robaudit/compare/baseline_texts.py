@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from robaudit.compare.baseline import NOT_FINITE, SKIPPED, STATES, Finding, Standing
+from robaudit.compare.baseline import NOT_FINITE, SKIPPED, STATES, BaselineReport, Finding
 from robaudit.compare.sections import Section
 from robaudit.gates.decide import Decision, judge
 from robaudit.reports import numbers
@@ -16,7 +16,7 @@ _SHOWN = 20
 _NAMED = 5
 
 
-def decisions(standing: Standing, groups: Sequence[tuple[str, float]], *, accepting: bool = False) -> tuple[Decision, ...]:
+def decisions(standing: BaselineReport, groups: Sequence[tuple[str, float]], *, accepting: bool = False) -> tuple[Decision, ...]:
     """A gate for each group: no new finding; it passes in any case where the new ones are about to be accepted.
 
     Samples of which nothing is known may be new findings: they leave it open.
@@ -24,7 +24,7 @@ def decisions(standing: Standing, groups: Sequence[tuple[str, float]], *, accept
     return tuple(_decision(standing, group, accepting) for group in groups)
 
 
-def _decision(standing: Standing, group: tuple[str, float], accepting: bool) -> Decision:
+def _decision(standing: BaselineReport, group: tuple[str, float], accepting: bool) -> Decision:
     new = standing.of("new", group)
     counts = ", ".join(f"{len(standing.of(state, group))} {state}" for state in STATES)
     named = ", ".join(one.sample_id for one in new[:_NAMED]) + (", ..." if len(new) > _NAMED else "")
@@ -44,7 +44,7 @@ def _reasons(unknown: Sequence[Finding]) -> list[tuple[str, str]]:
     return [(why, words[why]) for why in dict.fromkeys(one.why for one in unknown)]
 
 
-def baseline_sections(standing: Standing, names: Names | None) -> list[Section]:
+def baseline_sections(standing: BaselineReport, names: Names | None) -> list[Section]:
     """The report for a reader."""
     head = ", ".join(f"{len(standing.of(state)):,} {state}" for state in STATES)
     rows = [_row(one, names) for one in standing.findings if one.state != "persisting" or one.why]

@@ -258,7 +258,7 @@ class PairedRows:
         ids: of the samples, in the order of the pairs.
         base, new: the numbers of each run.
         same_noise: whether both runs gave each sample the same noise.
-        not_finite: pairs left out, as one of their values is no finite number.
+        not_finite: pairs left out, because one of their values is not finite.
         skipped: samples of the base run that the new one skipped.
         cut: draws of each image of the base run and of the new one, where one has more than are compared.
         why: why pairs are not paired, where both saw the same noise.

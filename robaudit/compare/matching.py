@@ -1,4 +1,4 @@
-"""Which samples do two runs share, and may their results be set against each other?"""
+"""Samples that two runs share, and whether their results may be compared."""
 
 from __future__ import annotations
 

@@ -104,11 +104,6 @@ class MonteCarlo(Estimator):
         return [self._fixed(*values) for values in zip(counts, predicted, lower.tolist(), upper.tolist(), texts, strict=True)]
 
     @property
-    def fixed_samples(self) -> int | None:
-        """``samples``, without a tolerance and a decision."""
-        return self.samples if self._rule is None else None
-
-    @property
     def _rule(self) -> Rule | None:
         if self.tolerance is None and self.decide is None:
             return None
@@ -118,6 +113,11 @@ class MonteCarlo(Estimator):
         p, n = counts[predicted] / self.samples, self.samples
         error = math.sqrt(p * (1 - p) / (n - 1)) if n > 1 else None
         return replace(_estimate(counts, predicted, lower, upper, error, interval=self.interval), kept=kept)
+
+    @property
+    def fixed_samples(self) -> int | None:
+        """``samples``, without a tolerance and a decision."""
+        return self.samples if self._rule is None else None
 
     @staticmethod
     def _adaptive(stopped: Stopped, predicted: int) -> Estimate:

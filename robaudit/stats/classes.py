@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from robaudit.errors import NothingLeftError, RobauditError
 from robaudit.rows import Row
 from robaudit.stats.groups import Document, GroupKey, QuantityLike, one_group, quantity_of, with_values
-from robaudit.stats.intervals import Floats, simultaneous
+from robaudit.stats.intervals import Floats, opened, population_mean, simultaneous
 from robaudit.stats.summary import Columns, Mean, Quantile, Share, mean_of, quantile_of, share
 
 By = Literal["label", "predicted"]
@@ -174,14 +174,15 @@ def class_bias(
         null = permutation_null(pooled, np.array([classes[i].images for i in tested]), permutations, seed)
         mean, each = float(pooled.mean()), simultaneous(1.0 - alpha, len(tested))
         for i, p, adjusted in zip(tested, null.p_values, holm(null.p_values), strict=True):
-            wide = mean_of(members[classes[i].index], quantity, each)
+            images = members[classes[i].index].images(quantity.low, quantity.high)
+            lower, upper = opened(images, population_mean(images, each, light_tails=True))
             classes[i] = replace(
                 classes[i],
-                simultaneous_lower=wide.lower,
-                simultaneous_upper=wide.upper,
+                simultaneous_lower=lower,
+                simultaneous_upper=upper,
                 p_value=float(p),
                 p_holm=float(adjusted),
-                differs="no" if adjusted > alpha else "lower" if wide.value < mean else "higher",
+                differs="no" if adjusted > alpha else "lower" if classes[i].mean.value < mean else "higher",
             )
         gap = _gap([classes[i] for i in tested], null, quantity, permutations)
     verdict, explanation = verdict_on(classes, gap, alpha)

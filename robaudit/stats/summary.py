@@ -72,7 +72,7 @@ class Columns:
     """The numbers of rows of one estimator and noise level, at most 48 bytes a row.
 
     Attributes:
-        not_finite: rows that were left out, as their value is no finite number.
+        not_finite: rows that were left out, because their value is not a finite number.
         bounded: rows with an interval, be it open to one side.
         sampling_only: rows whose interval covers the draws only.
         noted: rows with a note.
@@ -325,7 +325,7 @@ class GroupSummary:
         key: estimator, sigma, noise and quantity.
         unit, higher_is_better: of the quantity.
         images: rows with a finite value, which everything below is about.
-        not_finite: rows left out because their value is no finite number.
+        not_finite: rows left out because their value is not a finite number.
         with_interval: how many rows have an interval of their own.
         sampling_only: how many of those intervals cover the draws only, not the estimator's bias.
         adaptive: how many stopped when they had seen enough: their values lean to the side where they stopped.

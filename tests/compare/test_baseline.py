@@ -12,7 +12,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from robaudit.compare.accepted import read_accepted
-from robaudit.compare.baseline import STATES, Standing, stand
+from robaudit.compare.baseline import STATES, BaselineReport, against_accepted
 from robaudit.compare.baseline_texts import decisions
 from robaudit.errors import RunError
 from robaudit.quantities import NO_INTERVAL
@@ -32,7 +32,7 @@ def with_values(run: Run, **values: tuple[float, float]) -> Run:
     return replace(run, rows=found, path=Path("nowhere"))
 
 
-def accepted_by(folder: Path, standing: Standing, **reasons: str) -> Any:
+def accepted_by(folder: Path, standing: BaselineReport, **reasons: str) -> Any:
     """The file that --update writes, with reasons added by hand, read again."""
     from robaudit.compare.accepted import write_accepted
 
@@ -47,12 +47,12 @@ def accepted_by(folder: Path, standing: Standing, **reasons: str) -> Any:
     return read_accepted(path)
 
 
-def states(standing: Standing) -> dict[str, list[str]]:
+def states(standing: BaselineReport) -> dict[str, list[str]]:
     return {state: [one.sample_id for one in standing.of(state)] for state in STATES if standing.of(state)}
 
 
 def test_findings_and_their_states(tmp_path: Path, ordinary: Run) -> None:
-    first = stand(
+    first = against_accepted(
         with_values(ordinary, a=(0.1, 0.05), b=(0.2, 0.05), c=(0.3, 0.05), d=(0.9, 0.05), e=(0.48, 0.05)), None, None, (), (), maybe=False
     )
     assert states(first) == {"new": ["a", "b", "c"]}, "e is only maybe below"
@@ -60,13 +60,13 @@ def test_findings_and_their_states(tmp_path: Path, ordinary: Run) -> None:
     assert (gate.verdict, gate.value) == ("fail", 3)
     accepted = accepted_by(tmp_path, first, b="known: drawn badly")
     then = with_values(ordinary, a=(0.12, 0.05), b=(0.48, 0.05), c=(0.8, 0.05), d=(0.2, 0.05))
-    second = stand(then, accepted, None, (), (), maybe=False)
+    second = against_accepted(then, accepted, None, (), (), maybe=False)
     assert states(second) == {"new": ["d"], "persisting": ["a", "b"], "fixed": ["c"]}, "b may be below still"
     assert next(one.reason for one in second.findings if one.sample_id == "b") == "known: drawn badly"
     third = accepted_by(tmp_path, second)
     assert {one.sample_id: one.reason for one in third.findings} == {"a": None, "b": "known: drawn badly", "d": None}
-    assert states(stand(then, third, None, (), (), maybe=False)) == {"persisting": ["a", "d", "b"]}
-    everything = stand(with_values(ordinary, e=(0.48, 0.05)), None, None, (), (), maybe=True)
+    assert states(against_accepted(then, third, None, (), (), maybe=False)) == {"persisting": ["a", "d", "b"]}
+    everything = against_accepted(with_values(ordinary, e=(0.48, 0.05)), None, None, (), (), maybe=True)
     assert states(everything) == {"new": ["e"]}
 
 
@@ -74,32 +74,32 @@ def test_a_finding_whose_sample_or_image_is_gone_is_stale(tmp_path: Path, ordina
     run = with_values(ordinary, a=(0.1, 0.05), b=(0.2, 0.05), c=(0.9, 0.05))
     digests = {"a": "1" * 32, "b": "2" * 32, "c": "3" * 32}
     monkeypatch.setattr("robaudit.compare.baseline.image_digests", lambda run: digests)
-    accepted = accepted_by(tmp_path, stand(run, None, None, (), (), maybe=False))
+    accepted = accepted_by(tmp_path, against_accepted(run, None, None, (), (), maybe=False))
     digests["a"] = "4" * 32
-    found = stand(with_values(ordinary, a=(0.1, 0.05), c=(0.9, 0.05)), accepted, None, (), (), maybe=False)
+    found = against_accepted(with_values(ordinary, a=(0.1, 0.05), c=(0.9, 0.05)), accepted, None, (), (), maybe=False)
     assert states(found) == {"new": ["a"], "stale": ["a", "b"]}
     assert {one.why for one in found.of("stale")} == {"another image", "not in this run"}
 
 
 def test_what_is_not_known_is_neither_new_nor_gone(tmp_path: Path, ordinary: Run) -> None:
     run = with_values(ordinary, a=(0.1, 0.05), b=(0.9, 0.05), c=(0.9, 0.05), d=(0.2, 0.05))
-    accepted = accepted_by(tmp_path, stand(run, None, None, (), (), maybe=False), a="drawn badly")
+    accepted = accepted_by(tmp_path, against_accepted(run, None, None, (), (), maybe=False), a="drawn badly")
     nothing: dict[str, Any] = {"value": math.nan, "lower": None, "upper": None, "interval": NO_INTERVAL}
     rows = [replace(row, **nothing) if row.sample_id in ("a", "b") else row for row in run.rows if row.sample_id != "d"]
     info = {**run.info, "skipped": [{"sample_id": name, "reason": "unreadable"} for name in ("d", "e")]}
-    found = stand(replace(run, rows=rows, info=info), accepted, None, (), (), maybe=False)
+    found = against_accepted(replace(run, rows=rows, info=info), accepted, None, (), (), maybe=False)
     assert states(found) == {"unknown": ["b", "e"], "persisting": ["a", "d"]}
     (gate,) = decisions(found, [MC])
     assert (gate.verdict, gate.lower, gate.upper) == ("inconclusive", 0, 2)
     assert "2 may be findings: 1 without a finite value and 1 skipped" in gate.evidence
     assert accepted_by(tmp_path, found, a="drawn badly") == accepted, "what was accepted stays so, its value included"
     everything = [replace(row, **nothing) for row in run.rows]
-    assert states(stand(replace(run, rows=everything), accepted, None, (), (), maybe=False)) == {
+    assert states(against_accepted(replace(run, rows=everything), accepted, None, (), (), maybe=False)) == {
         "unknown": ["b", "c"],
         "persisting": ["a", "d"],
     }
     worse = [replace(row, value=0.1, lower=0.05, upper=0.15) if row.sample_id == "c" else row for row in rows]
-    (gate,) = decisions(stand(replace(run, rows=worse), accepted, None, (), (), maybe=False), [MC])
+    (gate,) = decisions(against_accepted(replace(run, rows=worse), accepted, None, (), (), maybe=False), [MC])
     assert (gate.verdict, gate.value) == ("fail", 1), "a new one, whatever the others are"
 
 
@@ -127,16 +127,16 @@ def test_update_forgets_what_is_not_in_the_run_only_when_told_to(ordinary: Run, 
 
 def test_the_threshold_of_the_file_holds(tmp_path: Path, ordinary: Run) -> None:
     run = with_values(ordinary, a=(0.7, 0.05))
-    assert states(stand(run, None, None, (), (), maybe=False)) == {}
-    accepted = accepted_by(tmp_path, stand(run, None, 0.8, (), (), maybe=False))
-    assert states(stand(run, accepted, None, (), (), maybe=False)) == {"persisting": ["a"]}
-    assert states(stand(run, accepted, 0.5, (), (), maybe=False)) == {"fixed": ["a"]}
+    assert states(against_accepted(run, None, None, (), (), maybe=False)) == {}
+    accepted = accepted_by(tmp_path, against_accepted(run, None, 0.8, (), (), maybe=False))
+    assert states(against_accepted(run, accepted, None, (), (), maybe=False)) == {"persisting": ["a"]}
+    assert states(against_accepted(run, accepted, 0.5, (), (), maybe=False)) == {"fixed": ["a"]}
 
 
 def test_what_a_filter_leaves_out_stays_in_the_file(tmp_path: Path, trained: Run) -> None:
-    accepted = accepted_by(tmp_path, stand(trained, None, 0.99, (), (), maybe=True))
+    accepted = accepted_by(tmp_path, against_accepted(trained, None, 0.99, (), (), maybe=True))
     everything = len(accepted.findings)
-    only = stand(trained, accepted, None, ["taylor"], (), maybe=True)
+    only = against_accepted(trained, accepted, None, ["taylor"], (), maybe=True)
     assert 0 < len(only.of("persisting")) < everything
     assert len(only.accepted_now()) == everything
     assert accepted_by(tmp_path, only) == accepted
@@ -220,4 +220,4 @@ def test_a_damaged_file_is_refused_and_untouched(content: str, ordinary: Run, ru
 def test_other_noise_is_refused(tmp_path: Path, ordinary: Run) -> None:
     (tmp_path / "a.json").write_text(json.dumps({**GOOD, "noise": "blur"}))
     with pytest.raises(RunError, match="has gaussian noise, and the accepted findings blur"):
-        stand(ordinary, read_accepted(tmp_path / "a.json"), None, (), (), maybe=False)
+        against_accepted(ordinary, read_accepted(tmp_path / "a.json"), None, (), (), maybe=False)
