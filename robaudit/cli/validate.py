@@ -1,4 +1,4 @@
-"""`robaudit validate`: are a spec's estimators right for its model and data?"""
+"""`robaudit validate`: how far the estimators of a spec are off for its model and data."""
 
 from __future__ import annotations
 
@@ -55,19 +55,19 @@ def validate(
     Example: robaudit validate spec.yaml --samples 50 --budget 5m
     """
     from robaudit.cli.console import Reporter, output
-    from robaudit.planning.durations import seconds
+    from robaudit.durations import parse_duration
     from robaudit.spec_file import load_spec
 
-    limit = None if budget is None else seconds(budget)
+    limit = None if budget is None else parse_duration(budget)
     asked_spec = load_spec(spec, settings=set_ or ())
+    from robaudit.advice.validate import validate as run
+    from robaudit.advice.validation_files import asked, check_folder, default_out, document, write
     from robaudit.cli.printing import put
     from robaudit.cli.process import keep_freed_memory
     from robaudit.pictures import can_draw
     from robaudit.provenance import command_line
+    from robaudit.reports.advice import validation_tables
     from robaudit.reports.json_text import document_json
-    from robaudit.validation.folder import asked, check_folder, default_out, document, write
-    from robaudit.validation.study import validate as run
-    from robaudit.validation.table import tables
 
     drawing = can_draw(required=picture is True) and picture is not False
     wanted = asked(asked_spec, samples, reference_draws, limit, convergence)
@@ -99,5 +99,5 @@ def validate(
         put([document_json(document(found))])
     elif not quiet:
         console = output()
-        for part in tables(found):
+        for part in validation_tables(found):
             console.print(part)

@@ -6,9 +6,9 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from robaudit.estimators import sizes
 
@@ -121,6 +121,25 @@ class Estimator(BaseModel, ABC):
     @abstractmethod
     def passes(self, classes: int) -> tuple[int, int]:
         """(forwards, backwards) one image costs at one noise level, the clean pass included; for planning and progress."""
+
+    def with_draws(self, draws: int) -> Self | None:
+        """The same estimator with so many draws of each image and no stopping rule.
+
+        Args:
+            draws: noisy copies of each image.
+
+        Returns:
+            None if its number of draws cannot be chosen, or cannot be this one.
+        """
+        return None
+
+    def _redrawn(self, draws: int, *stopping: str) -> Self | None:
+        """With other ``samples`` and without the options that ``stopping`` names; None where ``samples`` cannot be so many."""
+        options = self.model_dump(exclude_unset=True, exclude={"samples", *stopping})
+        try:
+            return self.model_validate({**options, "samples": draws})
+        except ValidationError:
+            return None
 
     def review(self) -> Review | None:
         """What looks at all rows of this estimator at one noise level together, for warnings at the end of a run; usually nothing."""

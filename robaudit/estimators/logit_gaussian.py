@@ -79,6 +79,10 @@ class LogitGaussian(Estimator):
         """One clean pass and the draws; with a tolerance the number is not known beforehand: about a quarter of the most."""
         return 1 + (self.samples if self.tolerance is None else max(_FIRST, self.max_samples // 4)), 0
 
+    def with_draws(self, draws: int) -> Self | None:
+        """See the base class."""
+        return self._redrawn(draws, "tolerance", "allocate", "max_samples")
+
     def held(self, classes: int, values: int) -> int:
         """The margins of all draws, and a normal CDF for each group of the jackknife: with a tolerance, those of the most draws."""
         draws = self.samples if self.tolerance is None else self.max_samples

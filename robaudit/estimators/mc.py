@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import torch
 from pydantic import Field
@@ -63,6 +63,10 @@ class MonteCarlo(Estimator):
         """One clean pass and one for each draw; with a tolerance or a decision about what is usual (:func:`adaptive.usual_draws`)."""
         rule = self._rule
         return 1 + (self.samples if rule is None else adaptive.usual_draws(rule)), 0
+
+    def with_draws(self, draws: int) -> Self | None:
+        """See the base class."""
+        return self._redrawn(draws, "tolerance", "decide", "max_samples")
 
     def held(self, classes: int, values: int) -> int:
         """The votes, and which draws they came from; with a tolerance or a decision a copy of the image while it is open."""

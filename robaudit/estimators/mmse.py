@@ -57,6 +57,10 @@ class NoisyLinearOptions(FewClasses):
         most = self.most(classes)
         return 1 + (0 if most is None else SELECTING_FORWARDS) + self.samples, self.samples * (most or classes - 1)
 
+    def with_draws(self, draws: int) -> Self | None:
+        """See the base class."""
+        return self._redrawn(draws)
+
     def held(self, classes: int, values: int) -> int:
         """What selects the margins, then the fit's gradients in groups and a normal CDF (one group after the other)."""
         most = self.most(classes)

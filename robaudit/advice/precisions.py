@@ -1,4 +1,4 @@
-"""Would noisy passes in a lower precision be faster here, and what would they change?"""
+"""Speed and effect of noisy passes in a lower precision."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from robaudit.errors import ModelError
 from robaudit.estimators.engine import Engine
 from robaudit.models import LogitModel
 from robaudit.models.precision import for_noisy_passes, rounded_products
-from robaudit.planning.chance import KNOWN_BIAS
 from robaudit.precision_check import precision_effects
 from robaudit.spec import Precision
 
-WORTH = 1.25
-"""A precision is worth its change when noisy passes are so many times as fast."""
+WORTHWHILE = 1.25
+"""A lower precision is considered where it makes noisy passes so many times as fast."""
+
+HARMLESS = 0.002
+"""A lower precision is recommended where it shifts the share that keeps its class by no more."""
 
 _REPEATS = 3
 
@@ -34,7 +36,7 @@ class Offer:
         speed: how many times as fast noisy passes are.
         changed: share of noisy copies that change class; None where it was not measured, as the speed is not worth it.
         shift: largest change of the share that keeps the clean class, over the noise levels; likewise.
-        recommended: fast enough, and what it shifts is less than the errors known of the estimators.
+        recommended: fast enough, and shifts the share by .002 at most.
     """
 
     precision: Precision
@@ -57,7 +59,7 @@ class Offer:
 
 
 def precision_offers(ready: Ready, *, skip_bad: bool = False) -> list[Offer]:
-    """Time a full noisy pass in each precision, and look at what those worth their while change. Only where the spec asks for fp32.
+    """Time a full noisy pass in each precision, and measure what the faster ones change; nothing unless the spec asks for fp32.
 
     Args:
         ready: the audit.
@@ -75,14 +77,14 @@ def _offers(ready: Ready, skip_bad: bool) -> Iterator[Offer]:
             speed = _speed(engine, lower, ready.image, precision)
         except (ModelError, RuntimeError):  # an operator that bfloat16 lacks
             continue
-        if speed < WORTH:
+        if speed < WORTHWHILE:
             yield Offer(precision, speed, None, None, recommended=False)
             continue
         other = Engine(engine.model, engine.noise, engine.classes, engine.rows(ready.image.shape), noisy=lower)
         effects = precision_effects(other, ready.samples, ready.spec.noise.sigma, precision, skip_bad=skip_bad)
         changed = sum(one.changed for one in effects) / sum(one.copies for one in effects)
         shift = max(abs(one.kept - one.kept_fp32) / one.copies for one in effects)
-        yield Offer(precision, speed, changed, shift, recommended=shift <= KNOWN_BIAS)
+        yield Offer(precision, speed, changed, shift, recommended=shift <= HARMLESS)
 
 
 def _speed(engine: Engine, lower: LogitModel, image: Tensor, precision: Precision) -> float:
