@@ -71,7 +71,6 @@ class Trial:
         ids: of the images, unusable ones included.
         rows: with the fewer draws.
         fixed, each: an image takes fixed + each * draws seconds, at all noise levels together.
-        overhead: seconds that a trial takes whatever its images.
     """
 
     chosen: Chosen
@@ -80,7 +79,6 @@ class Trial:
     rows: Rows
     fixed: float
     each: float
-    overhead: float
 
     @property
     def draws(self) -> int:
@@ -230,13 +228,16 @@ def _try(ready: Ready, chosen: Chosen, seconds: float, limit: float, *, skip_bad
     rows: Rows = {}
     while count:
         try:
-            with within((limit if count <= FEW else half) - (time.perf_counter() - started)):
+            left = (limit if count <= FEW else max(half, 4 * _QUICK)) - (time.perf_counter() - started)
+            with within(left):
                 rows, spent = run_on(ready, count, estimator, chosen.name, skip_bad=skip_bad)
         except TooLongError:
             break
         sizes.append((count, spent))
         left = (limit if count < FEW else half) - (time.perf_counter() - started)
         more = int(min(most, _GROWTH * count, left * count / spent))
+        if count <= FEW and spent < _QUICK:  # what any trial takes may be most of it
+            more = min(most, _GROWTH * count)
         count = more if more > count and more >= min(most, 2 * count) else 0
     if not sizes:
         return None
@@ -245,7 +246,7 @@ def _try(ready: Ready, chosen: Chosen, seconds: float, limit: float, *, skip_bad
     some = few(ready, images)
     ids = [some.sample_id(i) for i in range(len(some))]
     if not draws:
-        return Trial(chosen, settings, ids, rows, short, 0.0, overhead)
+        return Trial(chosen, settings, ids, rows, short, 0.0)
     fixed = each = short / (draws + 1)  # passes are all that counts where they are too slow for a second look
     longer, estimator = min(settings, key=lambda setting: abs(setting[0] - LONG))
     again = max(min(FEW, images), images // _GROWTH)
@@ -254,7 +255,7 @@ def _try(ready: Ready, chosen: Chosen, seconds: float, limit: float, *, skip_bad
         long = max(0.2 * spent, spent - overhead) / again
         each = max((long - short) / (longer - draws), 0.2 * long / longer)
         fixed = max(0.0, short - each * draws)
-    return Trial(chosen, settings, ids, rows, fixed, each, overhead)
+    return Trial(chosen, settings, ids, rows, fixed, each)
 
 
 def _seconds(sizes: Sequence[tuple[int, float]]) -> tuple[float, float]:

@@ -163,7 +163,7 @@ def seconds_of(ready: Ready, candidate: Candidate, plan: Plan, allowed: float, *
     images = max(1, min(plan.images, max(least, int(allowed / one))))
     estimator = registry.load(plan.estimator).model_validate(dict(plan.options))
     _, spent = run_on(ready, images, estimator, "confirm", skip_bad=skip_bad)
-    return max(0.2 * spent, spent - candidate.trial.overhead) / images
+    return spent / images
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,7 +113,7 @@ def trial(estimator: Estimator, values: list[float], std_error: float | None = N
     ids = [str(i) for i in range(len(values))]
     rows = {(name, SIGMA): replace(ROW, sample_id=name, value=value, std_error=std_error) for name, value in zip(ids, values, strict=True)}
     one = estimator.with_draws(SHORT)
-    return Trial(Chosen("x", "x", estimator), [(SHORT, one) if one else (0, estimator)], ids, rows, 0.001, 0.001, 0.0)
+    return Trial(Chosen("x", "x", estimator), [(SHORT, one) if one else (0, estimator)], ids, rows, 0.001, 0.001)
 
 
 shares = st.lists(st.tuples(st.integers(0, SHORT), st.floats(0, 1)), min_size=2, max_size=20)
