@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,9 +34,8 @@ SHORT, LONG = 16, 64
 FEW = 4
 """Images that an estimator is judged by at least."""
 
-_MOST_IMAGES, _GROWTH = 512, 4
+_MOST_IMAGES, _GROWTH, _QUICK = 512, 4, 0.25  # a trial of up to 4 images that takes so many seconds is followed by one of 16
 _MOST_DRAWS, _MOST_DRAWS_OF_OTHERS = 2**20, 2**12
-_QUICK = 0.25  # seconds that every estimator has
 _OTHERS, _LEAST_OTHERS = 0.3, 1.0  # of the pilot, and seconds at least, for what else the spec names
 
 Floats = NDArray[np.float64]
@@ -62,40 +61,25 @@ class Level:
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
-    """An estimator on as many images as there was time for.
+class Candidate:
+    """An estimator that a plan may choose.
 
     Attributes:
         chosen: its name and label.
         settings: draws and the estimator with so many, fewest first; draws 0: as the spec has it.
-        ids: of the images, unusable ones included.
-        rows: with the fewer draws.
         fixed, each: an image takes fixed + each * draws seconds, at all noise levels together.
+        levels: its errors, by noise level.
     """
 
     chosen: Chosen
     settings: Sequence[tuple[int, Estimator]]
-    ids: Sequence[str]
-    rows: Rows
     fixed: float
     each: float
-
-    @property
-    def draws(self) -> int:
-        """Of the rows; 0 where they cannot be chosen."""
-        return min(SHORT, self.settings[0][0])
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """An estimator that a plan may choose: its costs (:class:`Trial`), and its errors by noise level."""
-
-    trial: Trial
-    levels: Sequence[Level]
+    levels: Sequence[Level] = ()
 
     def seconds(self, n: int) -> float:
         """Of one image with n draws, at all noise levels."""
-        return self.trial.fixed + self.trial.each * n
+        return self.fixed + self.each * n
 
     def error(self, n: int) -> float:
         """RMSE of an image's value, at the worst noise level."""
@@ -104,6 +88,21 @@ class Candidate:
     def error_of_mean(self, n: int, images: int, *, sampled: bool) -> float:
         """Standard error of the mean over so many images, at the worst noise level; ``sampled``: the choice of images included."""
         return math.sqrt(max((sampled * one.between + one.spread / max(1, n)) / images + one.bias**2 for one in self.levels))
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """An estimator on a few images: the rows with so many draws (0: as the spec has it), unusable images having none."""
+
+    candidate: Candidate
+    ids: Sequence[str]
+    rows: Rows
+    draws: int
+
+    @property
+    def finite(self) -> set[str]:
+        """Ids of the images that have a number at every noise level."""
+        return {name for name, _ in self.rows} - {name for (name, _), row in self.rows.items() if not math.isfinite(row.value)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,11 +144,8 @@ def pilot(ready: Ready, seconds: float, *, skip_bad: bool = False) -> Pilot:
     trials: list[Trial] = []
     for name in ALWAYS:
         one = next((one for one in named if one.name == name), Chosen(name, name, registry.load(name)()))
-        found = _try(ready, one, share, math.inf, skip_bad=skip_bad)
-        if found is None:
-            raise AssertionError("a trial without a limit comes to its end")
-        trials.append(found)
-        _refuse_too_few(ready, len({name for name, _ in trials[0].rows}))
+        trials += filter(None, [_try(ready, one, share, math.inf, skip_bad=skip_bad)])
+        _refuse_too_few(ready, len(trials[0].finite & trials[-1].finite))
     votes, notes = trials[0], []
     end = time.perf_counter() + max(_OTHERS * seconds, _LEAST_OTHERS)
     for i, one in enumerate(others):
@@ -159,24 +155,20 @@ def pilot(ready: Ready, seconds: float, *, skip_bad: bool = False) -> Pilot:
             reason = f"one image takes longer than the {left / 2:.2g} s that are left to try it"
         elif len(found.ids) < min(FEW, len(ready.samples)):  # a single image that noise does not touch flatters any estimator
             reason = f"only {len(found.ids)} of {FEW} images could be tried in the time there is, too few to judge it by"
-        elif not all(key in found.rows and math.isfinite(found.rows[key].value) for key in votes.rows if key[0] in found.ids):
+        elif len(usable := votes.finite.intersection(found.ids)) < 2 or not usable <= found.finite:
             reason = "it gives no number for some images"
         else:
             trials.append(found)
             continue
         notes.append(f"{one.label} is left out: {reason}")
+    sigmas = ready.spec.noise.sigma
     return Pilot(
-        candidates=[Candidate(one, [errors_at(one, votes, sigma) for sigma in ready.spec.noise.sigma]) for one in trials],
-        images=len({name for name, _ in votes.rows}),
+        candidates=[replace(one.candidate, levels=[errors_at(one, votes, sigma) for sigma in sigmas]) for one in trials],
+        images=len(votes.finite),
         touched=len({name for (name, _), row in votes.rows.items() if 0 < row.value < 1}),
         seconds=time.perf_counter() - started,
         notes=notes,
     )
-
-
-def few(ready: Ready, count: int) -> Selected:
-    """So many random images, drawn with the run's seed; those of a smaller number are among those of a larger one."""
-    return Selected(ready.samples, random_subset(len(ready.samples), min(count, len(ready.samples)), ready.spec.run.seed))
 
 
 def run_on(ready: Ready, count: int, estimator: Estimator, stream: str, *, skip_bad: bool) -> tuple[Rows, float]:
@@ -184,9 +176,14 @@ def run_on(ready: Ready, count: int, estimator: Estimator, stream: str, *, skip_
     engine = on_stream(ready.engine, ready.spec.run.seed, f"pilot {stream}")
     tasks = tasks_of(ready.spec.noise.sigma, [Chosen("trial", "trial", estimator)])
     started = time.perf_counter()
-    found = compute(ready, engine, few(ready, count), tasks, Silent(), on_error="skip" if skip_bad else "stop")
+    found = compute(ready, engine, _few(ready, count), tasks, Silent(), on_error="skip" if skip_bad else "stop")
     spent = time.perf_counter() - started
     return {(name, sigma): row for (name, sigma, _), row in found.rows.items()}, spent
+
+
+def _few(ready: Ready, count: int) -> Selected:
+    """So many random images, drawn with the run's seed; those of a smaller number are among those of a larger one."""
+    return Selected(ready.samples, random_subset(len(ready.samples), min(count, len(ready.samples)), ready.spec.run.seed))
 
 
 def _refuse_too_few(ready: Ready, images: int) -> None:
@@ -200,15 +197,15 @@ def _settings(chosen: Chosen) -> list[tuple[int, Estimator]]:
     found: dict[int, Estimator] = {}
     for i in range(4 * int(math.log2(SHORT)), 4 * int(math.log2(most)) + 1):
         first = round(2 ** (i / 4))
-        for draws in range(first, first + SHORT):
-            if (estimator := chosen.estimator.with_draws(draws)) is not None:
-                found[draws] = estimator
-                break
+        possible = ((draws, chosen.estimator.with_draws(draws)) for draws in range(first, first + SHORT))
+        found |= next(({draws: one} for draws, one in possible if one is not None), {})
     return sorted(found.items()) or [(0, chosen.estimator)]
 
 
 def _try(ready: Ready, chosen: Chosen, seconds: float, limit: float, *, skip_bad: bool) -> Trial | None:
-    """Try an estimator with few draws on 1, 4, 16, ... images, as far as half of the time goes, then with more on a quarter of them.
+    """Try an estimator with few draws on 1, 4, 16, ... images, as far as a quarter of the time goes, then those with more draws.
+
+    What any trial takes, however few its images, is the same in the last two and leaves no trace in their difference.
 
     Args:
         ready: the audit.
@@ -222,50 +219,33 @@ def _try(ready: Ready, chosen: Chosen, seconds: float, limit: float, *, skip_bad
     """
     settings = _settings(chosen)
     (draws, estimator), most = settings[0], min(_MOST_IMAGES, len(ready.samples))
-    half, started = max(_QUICK, seconds / 2), time.perf_counter()
-    sizes: list[tuple[int, float]] = []
-    count = 1
+    started, quarter, images, count = time.perf_counter(), max(_QUICK, seconds / 4), 0, 1
     rows: Rows = {}
     while count:
+        left = (limit if count <= FEW else max(quarter, 4 * _QUICK)) - (time.perf_counter() - started)
         try:
-            left = (limit if count <= FEW else max(half, 4 * _QUICK)) - (time.perf_counter() - started)
             with within(left):
-                rows, spent = run_on(ready, count, estimator, chosen.name, skip_bad=skip_bad)
+                rows, short = run_on(ready, count, estimator, chosen.name, skip_bad=skip_bad)
         except TooLongError:
             break
-        sizes.append((count, spent))
-        left = (limit if count < FEW else half) - (time.perf_counter() - started)
-        more = int(min(most, _GROWTH * count, left * count / spent))
-        if count <= FEW and spent < _QUICK:  # what any trial takes may be most of it
+        images, left = count, (limit if count < FEW else quarter) - (time.perf_counter() - started)
+        more = int(min(most, _GROWTH * count, left * count / short))
+        if count <= FEW and short < _QUICK:
             more = min(most, _GROWTH * count)
         count = more if more > count and more >= min(most, 2 * count) else 0
-    if not sizes:
+    if not images:
         return None
-    overhead, short = _seconds(sizes)
-    images = sizes[-1][0]
-    some = few(ready, images)
+    some = _few(ready, images)
     ids = [some.sample_id(i) for i in range(len(some))]
     if not draws:
-        return Trial(chosen, settings, ids, rows, short, 0.0)
-    fixed = each = short / (draws + 1)  # passes are all that counts where they are too slow for a second look
+        return Trial(Candidate(chosen, settings, short / images, 0.0), ids, rows, 0)
+    fixed = each = short / images / (draws + 1)  # passes are all that counts where they are too slow for a second look
     longer, estimator = min(settings, key=lambda setting: abs(setting[0] - LONG))
-    again = max(min(FEW, images), images // _GROWTH)
-    if again * short * longer / draws <= 2 * half:
-        _, spent = run_on(ready, again, estimator, f"{chosen.name} longer", skip_bad=skip_bad)
-        long = max(0.2 * spent, spent - overhead) / again
-        each = max((long - short) / (longer - draws), 0.2 * long / longer)
-        fixed = max(0.0, short - each * draws)
-    return Trial(chosen, settings, ids, rows, fixed, each)
-
-
-def _seconds(sizes: Sequence[tuple[int, float]]) -> tuple[float, float]:
-    """Seconds of a trial whatever its images, and of an image, from growing numbers of images; the first trial warms up."""
-    images, spent = sizes[-1]
-    if len(sizes) < 3:
-        return 0.0, spent / images
-    fewer, less = sizes[-2]
-    each = max(0.2 * spent / images, (spent - less) / (images - fewer))
-    return max(0.0, spent - each * images), each
+    if short * longer / draws <= 2 * _GROWTH * quarter:
+        rows, long = run_on(ready, images, estimator, f"{chosen.name} longer", skip_bad=skip_bad)
+        each = max((long - short) / (longer - draws), 0.2 * long / longer) / images
+        fixed, draws = max(0.0, short / images - each * draws), longer
+    return Trial(Candidate(chosen, settings, fixed, each), ids, rows, draws)
 
 
 def errors_at(trial: Trial, votes: Trial, sigma: float) -> Level:
@@ -277,16 +257,16 @@ def errors_at(trial: Trial, votes: Trial, sigma: float) -> Level:
 
     Args:
         trial: the estimator's.
-        votes: that of mc, on the same images or more.
+        votes: that of mc, on the same images or others.
         sigma: the noise level.
     """
-    p = {name: row.value for (name, level), row in votes.rows.items() if level == sigma}
-    shares, n = np.array(list(p.values())), votes.draws
+    p, n = {name: row.value for (name, level), row in votes.rows.items() if level == sigma}, votes.draws
+    shares = np.array(list(p.values()))
     flips = max(_binomial(shares, n), 1 / (n * len(shares)))  # where no copy flipped, as if one had
     between = max(0.0, float(np.var(shares, ddof=1)) - flips / n)
     if trial is votes:
         return Level(flips, 0.0, 0.0, between)
-    rows = [row for (name, level), row in trial.rows.items() if level == sigma and name in p]
+    rows = [row for (name, level), row in trial.rows.items() if level == sigma and name in p and math.isfinite(row.value)]
     known = np.array([p[row.sample_id] for row in rows])
     off = np.array([row.value for row in rows]) - known
     stated = [row.std_error**2 for row in rows if row.std_error is not None]

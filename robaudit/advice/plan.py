@@ -10,10 +10,9 @@ from typing import Any, Literal
 import yaml
 from torch import nn
 
-from robaudit import registry
-from robaudit.advice.pilot import FEW, Candidate, pilot, run_on
+from robaudit.advice.pilot import FEW, Candidate, Pilot, pilot, run_on
 from robaudit.advice.precisions import Offer, precision_offers
-from robaudit.auditing import Ready, prepare
+from robaudit.auditing import prepare
 from robaudit.datasets.base import Dataset
 from robaudit.deterministic import deterministic
 from robaudit.durations import duration_text
@@ -68,10 +67,6 @@ class Plan:
         """The error that counts."""
         return self.error if question == "images" else self.error_of_mean
 
-    def document(self) -> dict[str, Any]:
-        """As JSON values."""
-        return asdict(self)
-
 
 def plans(candidate: Candidate, images: int, budget: float, start: float) -> list[Plan]:
     """Every setting of an estimator, with as many images as fit.
@@ -82,8 +77,8 @@ def plans(candidate: Candidate, images: int, budget: float, start: float) -> lis
         budget: seconds.
         start: seconds before the first image.
     """
-    chosen, found = candidate.trial.chosen, []
-    for draws, estimator in candidate.trial.settings:
+    chosen, found = candidate.chosen, []
+    for draws, estimator in candidate.settings:
         one = candidate.seconds(draws)
         count = min(images, int((SPARE * budget - start) / one)) if one else images
         if count < min(_FEWEST_IMAGES, images):
@@ -140,30 +135,12 @@ def confirmed(
         if plan is None or (plan.kind, plan.draws) in tried:
             break
         tried.add((plan.kind, plan.draws))
-        i = next(i for i, one in enumerate(found) if one.trial.chosen.label == plan.kind)
+        i = next(i for i, one in enumerate(found) if one.chosen.label == plan.kind)
         if not (predicted := found[i].seconds(plan.draws)):
             break
-        trial, factor = found[i].trial, measure(found[i], plan) / predicted
-        found[i] = replace(found[i], trial=replace(trial, fixed=trial.fixed * factor, each=trial.each * factor))
+        factor = measure(found[i], plan) / predicted
+        found[i] = replace(found[i], fixed=found[i].fixed * factor, each=found[i].each * factor)
     return found
-
-
-def seconds_of(ready: Ready, candidate: Candidate, plan: Plan, allowed: float, *, skip_bad: bool = False) -> float:
-    """Seconds of one image with a plan: tried on as many images as fit, four at least unless they are too expensive.
-
-    Args:
-        ready: the audit.
-        candidate: the estimator of the plan.
-        plan: the plan.
-        allowed: seconds for the trial.
-        skip_bad: leave unusable samples out.
-    """
-    one = max(1e-9, candidate.seconds(plan.draws))
-    least = FEW if FEW * one <= 2 * allowed else 1
-    images = max(1, min(plan.images, max(least, int(allowed / one))))
-    estimator = registry.load(plan.estimator).model_validate(dict(plan.options))
-    _, spent = run_on(ready, images, estimator, "confirm", skip_bad=skip_bad)
-    return spent / images
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +151,7 @@ class Proposal:
         question: whether a value of each image is wanted, or a mean over images.
         budget: seconds.
         available: images of the data set.
-        pilot_images, pilot_touched, pilot_seconds: what was tried.
+        tried: the pilot.
         start: seconds before the first image.
         chosen: the plan to take.
         alternatives: the best plan of each estimator, by error; the chosen one is among them.
@@ -187,9 +164,7 @@ class Proposal:
     question: Question
     budget: float
     available: int
-    pilot_images: int
-    pilot_touched: int
-    pilot_seconds: float
+    tried: Pilot
     start: float
     chosen: Plan
     alternatives: Sequence[Plan]
@@ -206,11 +181,11 @@ class Proposal:
             "device": self.device,
             "sigma": list(self.sigmas),
             "images": self.available,
-            "pilot": {"images": self.pilot_images, "touched": self.pilot_touched, "seconds": self.pilot_seconds},
+            "pilot": {"images": self.tried.images, "touched": self.tried.touched, "seconds": self.tried.seconds},
             "start_seconds": self.start,
-            "recommended": self.chosen.document(),
-            "alternatives": [plan.document() for plan in self.alternatives],
-            "precisions": [offer.document() for offer in self.precisions],
+            "recommended": asdict(self.chosen),
+            "alternatives": [asdict(plan) for plan in self.alternatives],
+            "precisions": [asdict(offer) for offer in self.precisions],
             "snippet": self.snippet,
         }
 
@@ -261,7 +236,11 @@ def propose(
             return best([plan for one in candidates for plan in plans(one, count, budget, start)], question, count)
 
         def measure(candidate: Candidate, plan: Plan) -> float:
-            return seconds_of(ready, candidate, plan, CONFIRMING * allowed, skip_bad=skip_bad)
+            one, most = candidate.seconds(plan.draws), CONFIRMING * allowed
+            fitting = int(most / one) if FEW * one <= most else FEW if FEW * one <= 2 * most else 1
+            images = min(plan.images, fitting)
+            _, spent = run_on(ready, images, dict(candidate.settings)[plan.draws], "confirm", skip_bad=skip_bad)
+            return spent / images
 
         candidates = confirmed(tried.candidates, choose, measure)
         offers = precision_offers(ready, skip_bad=skip_bad)
@@ -279,9 +258,7 @@ def propose(
         question=question,
         budget=budget,
         available=count,
-        pilot_images=tried.images,
-        pilot_touched=tried.touched,
-        pilot_seconds=tried.seconds,
+        tried=tried,
         start=start,
         chosen=chosen,
         alternatives=sorted(alternatives.values(), key=lambda plan: (-plan.images, plan.answers(question))),

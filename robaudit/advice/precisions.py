@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -53,10 +51,6 @@ class Offer:
             return f"{speed}: not worth it here"
         return f"{speed}, {self.changed:.1%} of the noisy copies change class, the share that keeps it by {self.shift:.4f} at most"
 
-    def document(self) -> dict[str, Any]:
-        """As JSON values."""
-        return asdict(self)
-
 
 def precision_offers(ready: Ready, *, skip_bad: bool = False) -> list[Offer]:
     """Time a full noisy pass in each precision, and measure what the faster ones change; nothing unless the spec asks for fp32.
@@ -65,11 +59,9 @@ def precision_offers(ready: Ready, *, skip_bad: bool = False) -> list[Offer]:
         ready: the audit.
         skip_bad: leave unusable samples out.
     """
-    return list(_offers(ready, skip_bad)) if ready.spec.run.precision == "fp32" else []
-
-
-def _offers(ready: Ready, skip_bad: bool) -> Iterator[Offer]:
-    engine = ready.engine
+    if ready.spec.run.precision != "fp32":
+        return []
+    engine, offers = ready.engine, list[Offer]()
     candidates: tuple[Precision, ...] = ("tf32", "bf16") if engine.model.device.type == "cuda" else ("bf16",)
     for precision in candidates:
         try:
@@ -78,13 +70,14 @@ def _offers(ready: Ready, skip_bad: bool) -> Iterator[Offer]:
         except (ModelError, RuntimeError):  # an operator that bfloat16 lacks
             continue
         if speed < WORTHWHILE:
-            yield Offer(precision, speed, None, None, recommended=False)
+            offers.append(Offer(precision, speed, None, None, recommended=False))
             continue
         other = Engine(engine.model, engine.noise, engine.classes, engine.rows(ready.image.shape), noisy=lower)
         effects = precision_effects(other, ready.samples, ready.spec.noise.sigma, precision, skip_bad=skip_bad)
         changed = sum(one.changed for one in effects) / sum(one.copies for one in effects)
         shift = max(abs(one.kept - one.kept_fp32) / one.copies for one in effects)
-        yield Offer(precision, speed, changed, shift, recommended=shift <= HARMLESS)
+        offers.append(Offer(precision, speed, changed, shift, recommended=shift <= HARMLESS))
+    return offers
 
 
 def _speed(engine: Engine, lower: LogitModel, image: Tensor, precision: Precision) -> float:

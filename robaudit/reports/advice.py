@@ -20,7 +20,7 @@ def plan_tables(found: Proposal) -> Iterator[RenderableType]:
     about = "a decision about each image" if found.question == "images" else "a mean over the images"
     levels = f"{len(found.sigmas)} noise {'level' if len(found.sigmas) == 1 else 'levels'}"
     yield plain(f"{duration_text(found.budget)} for {about}: {found.available:,} images, {levels}", "bold")
-    yield plain(f"tried on {found.pilot_images} images in {duration_text(found.pilot_seconds)}, {found.device}")
+    yield plain(f"tried on {found.tried.images} images in {duration_text(found.tried.seconds)}, {found.device}")
     table = base_table(narrow=False)
     for name in ("", "estimator"):
         table.add_column(name, no_wrap=True)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 import robaudit
 from robaudit.advice import pilot as pilots
-from robaudit.advice.pilot import SHORT, TooLongError, Trial, errors_at, pilot, run_on, within
+from robaudit.advice.pilot import SHORT, Candidate, TooLongError, Trial, errors_at, pilot, run_on, within
 from robaudit.auditing import Ready, prepare
 from robaudit.errors import RobauditError
 from robaudit.estimators.base import Estimator
@@ -48,7 +48,7 @@ def ready(tmp_path: Path, estimators: list[object], model: nn.Module | None = No
 
 
 def names(found: pilots.Pilot) -> set[str]:
-    return {one.trial.chosen.name for one in found.candidates}
+    return {one.chosen.name for one in found.candidates}
 
 
 @pytest.mark.slow
@@ -83,7 +83,7 @@ def test_draws_are_chosen_for_every_estimator_that_has_them(tmp_path: Path, monk
     monkeypatch.setattr(pilots, "_LEAST_OTHERS", 60.0)
     estimators = [{"mc": {"decide": 0.9}}, {"logit_gaussian": {"draws": "pairs", "tolerance": 0.01}}, {"mmse": {"pairs": False}}, "taylor"]
     found = pilot(ready(tmp_path, estimators, noise={"sigma": [0.1, 0.3]}), 0.5)
-    first = {one.trial.chosen.name: one.trial.settings[0] for one in found.candidates}
+    first = {one.chosen.name: one.settings[0] for one in found.candidates}
     assert {name: (n, one.model_dump(exclude_unset=True)) for name, (n, one) in first.items()} == {
         "mc": (16, {"samples": 16}),
         "logit_gaussian": (16, {"draws": "pairs", "samples": 16}),
@@ -112,8 +112,7 @@ def test_an_attempt_is_interrupted_and_networks_are_left_as_they_were() -> None:
 def trial(estimator: Estimator, values: list[float], std_error: float | None = None) -> Trial:
     ids = [str(i) for i in range(len(values))]
     rows = {(name, SIGMA): replace(ROW, sample_id=name, value=value, std_error=std_error) for name, value in zip(ids, values, strict=True)}
-    one = estimator.with_draws(SHORT)
-    return Trial(Chosen("x", "x", estimator), [(SHORT, one) if one else (0, estimator)], ids, rows, 0.001, 0.001)
+    return Trial(Candidate(Chosen("x", "x", estimator), [], 0.001, 0.001), ids, rows, SHORT if estimator.with_draws(SHORT) else 0)
 
 
 shares = st.lists(st.tuples(st.integers(0, SHORT), st.floats(0, 1)), min_size=2, max_size=20)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from robaudit.advice.pilot import Candidate, Level, Trial
+from robaudit.advice.pilot import Candidate, Level
 from robaudit.advice.plan import SPARE, TOLERATED, Plan, best, confirmed, plans
 from robaudit.estimators.logit_gaussian import LogitGaussian
 from robaudit.estimators.mc import MonteCarlo
@@ -23,7 +23,7 @@ PASS = 0.001
 
 def candidate(chosen: Chosen, draws: Sequence[int], fixed: float, each: float, level: Level) -> Candidate:
     options = [(n, chosen.estimator.with_draws(n) or chosen.estimator) for n in draws]
-    return Candidate(Trial(chosen, options, [], {}, fixed, each), [level])
+    return Candidate(chosen, options, fixed, each, [level])
 
 
 def chosen(estimator: MonteCarlo | LogitGaussian | Taylor, name: str) -> Chosen:
@@ -111,10 +111,10 @@ def test_times_are_corrected_until_the_chosen_setting_was_tried() -> None:
     """logit_gaussian is said to be three times as fast as it is: after a trial mc is chosen, and tried, too."""
     level = Level(spread=0.1, systematic=0.0, bias=0.0, between=0.04)
     truth = {
-        "logit_gaussian": replace(GAUSSIAN, trial=replace(GAUSSIAN.trial, fixed=0.0, each=0.003), levels=[level]),
-        "mc": replace(MC, trial=replace(MC.trial, fixed=0.0, each=0.002), levels=[level]),
+        "logit_gaussian": replace(GAUSSIAN, fixed=0.0, each=0.003, levels=[level]),
+        "mc": replace(MC, fixed=0.0, each=0.002, levels=[level]),
     }
-    said = [replace(one, trial=replace(one.trial, each=0.001 if name != "mc" else 0.002)) for name, one in truth.items()]
+    said = [replace(one, each=0.001 if name != "mc" else 0.002) for name, one in truth.items()]
     tried = []
 
     def choose(found: Sequence[Candidate]) -> Plan | None:
@@ -126,7 +126,7 @@ def test_times_are_corrected_until_the_chosen_setting_was_tried() -> None:
 
     found = confirmed(said, choose, measure)
     assert tried == ["logit_gaussian", "mc"]
-    assert [one.trial.each for one in found] == pytest.approx([0.003, 0.002])
+    assert [one.each for one in found] == pytest.approx([0.003, 0.002])
     taken = choose(found)
     assert taken is not None
     assert taken.estimator == "mc"
