@@ -22,7 +22,7 @@ class For(StrEnum):
 
 
 def plan(
-    spec: Annotated[Path, typer.Argument(metavar="SPEC.yaml", help="Model, data set and noise; further estimators to think of.")],
+    spec: Annotated[Path, typer.Argument(metavar="SPEC.yaml", help="Model, data set and noise; further estimators to consider.")],
     budget: Annotated[str, typer.Option(metavar="DURATION", help="What the run may take: 90s, 10m, 2h, 1h30m.")],
     for_: Annotated[For, typer.Option("--for", help="A decision about each image, or a mean over the images.")] = For.IMAGES,
     format_: Annotated[Form, typer.Option("--format", help="How to print it.")] = Form.TEXT,

@@ -35,7 +35,7 @@ def validate(
     ] = None,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder to write. Default: runs/<spec name>-validation-<hash8>.")] = None,
     convergence: Annotated[
-        bool, typer.Option("--convergence", help="Also measure the error of mc, mmse and logit_gaussian by number of draws.")
+        bool, typer.Option("--convergence", help="Also measure the error by number of draws, of estimators that have one.")
     ] = False,
     picture: Annotated[
         bool | None, typer.Option("--picture/--no-picture", help="Draw the pictures. Default: if matplotlib is installed.")
