@@ -59,7 +59,7 @@ def verdict(one: Comparison) -> str:
     """One line about one estimator at one noise level."""
     rank = "unknown" if one.rank is None else short(one.rank)
     if one.error is None:
-        return f"is no {P_ROBUST.name} but {one.quantity}: only its order is compared (rank correlation {rank})"
+        return f"estimates {one.quantity}, not {P_ROBUST.name}: only its order is compared (rank correlation {rank})"
     found = grade(one)
     if found is Grade.UNKNOWN:
         return f"{one.images} images are too few to judge by (at least {FEWEST_IMAGES})"

@@ -45,7 +45,7 @@ def test_where_nothing_is_good_mc_is_the_answer() -> None:
 
 def test_other_quantities_have_no_part_in_the_choice() -> None:
     softmax = replace(GOOD, estimator="softmax", quantity="confidence", error=None, seconds=1e-5, rank=0.5)
-    assert verdict(softmax) == "is no p_robust but confidence: only its order is compared (rank correlation .50)"
+    assert verdict(softmax) == "estimates confidence, not p_robust: only its order is compared (rank correlation .50)"
     assert advice([softmax]) == []
     assert advice([softmax, GOOD])[0].startswith("use good")
 

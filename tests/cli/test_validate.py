@@ -46,7 +46,7 @@ def test_a_validation(spec: Path, run_cli: RunCli, tmp_path: Path) -> None:
     code, out, err = run_cli("validate", spec, *FEW, "--out", "found")
     assert code == 0
     assert "12 images against mc with 200 draws of noise of its own" in out
-    assert "softmax is no p_robust but confidence: only its order is compared" in out
+    assert "softmax estimates confidence, not p_robust: only its order is compared" in out
     assert "-> " in out
     assert "note: the reference: mc with 200 draws of its own noise" in err
     found = tmp_path / "found"
