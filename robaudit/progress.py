@@ -8,20 +8,12 @@ from typing import Protocol
 
 from rich.progress import Progress
 
+from robaudit.durations import duration_text
+
 SPEED_WINDOW = 600.0
 """Seconds over which the speed of an audit is averaged."""
 _SECONDS_BETWEEN_UPDATES = 0.5
-_MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86400.0
-_LONGEST = 1000 * _DAY
-_DAYS, _HOURS, _MINUTES, _SECONDS = (_DAY, "days"), (_HOUR, "h"), (_MINUTE, "min"), (1.0, "s")
-_STEPS = (  # durations below this are rounded to so many seconds and written in one unit or two
-    (100.0, 1.0, _SECONDS, _SECONDS),
-    (10 * _MINUTE, 10.0, _MINUTES, _SECONDS),
-    (100 * _MINUTE, _MINUTE, _MINUTES, _SECONDS),
-    (10 * _HOUR, 10 * _MINUTE, _HOURS, _MINUTES),
-    (72 * _HOUR, _HOUR, _HOURS, _MINUTES),
-    (10 * _DAY, 6 * _HOUR, _DAYS, _HOURS),
-)
+_MINUTE, _HOUR = 60.0, 3600.0
 
 Clock = Callable[[], float]
 
@@ -132,18 +124,6 @@ class AuditProgress:
 
     def _samples(self) -> str:
         return f"{self.done:>{len(str(self.total))}}/{self.total} samples"
-
-
-def duration_text(seconds: float) -> str:
-    """A duration to about two figures: ``71 s``, ``4 min 10 s``, ``12 min``, ``3 h 20 min``, ``27 h``, ``3 days 6 h``."""
-    if not seconds < _LONGEST:
-        return f"over {_LONGEST / _DAY:.0f} days"
-    for below, step, large, small in _STEPS:
-        if seconds < below - step / 2:
-            whole, rest = divmod(max(1.0, round(seconds / step)) * step, large[0])
-            parts = (whole, large[1]), (rest / small[0], small[1])
-            return " ".join(f"{number:.0f} {unit}" for number, unit in parts if number)
-    return f"{seconds / _DAY:.0f} days"
 
 
 def rate_text(per_second: float) -> str:

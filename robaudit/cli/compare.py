@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from robaudit.compare.baseline import Standing
+    from robaudit.compare.baseline import BaselineReport
     from robaudit.gates.decide import Decision, Verdict
     from robaudit.gates.formats.subject import Subject
     from robaudit.runs import Run
@@ -213,7 +213,7 @@ def _against_baseline(
     from robaudit.cli.gate import summarise
     from robaudit.cli.streams import emit
     from robaudit.compare.accepted import read_accepted
-    from robaudit.compare.baseline import stand
+    from robaudit.compare.baseline import against_accepted
     from robaudit.compare.baseline_texts import baseline_sections, decisions
     from robaudit.compare.texts import table
     from robaudit.gates.decide import EXIT_CODES, overall
@@ -226,15 +226,15 @@ def _against_baseline(
         raise RunError(str(baseline), "no such file", "write it from the findings of this run: --update")
     run = read_run(path)
     wanted = include.value if include is not None else "surely" if accepted is None else accepted.include
-    standing = stand(run, accepted, selection.below, selection.estimators, selection.sigmas, maybe=wanted == "maybe")
+    report = against_accepted(run, accepted, selection.below, selection.estimators, selection.sigmas, maybe=wanted == "maybe")
     groups = run.chosen(dict.fromkeys((row.estimator, row.sigma) for row in run.rows), selection.estimators, selection.sigmas)
-    decided = decisions(standing, groups, accepting=update)
+    decided = decisions(report, groups, accepting=update)
     not_finite = sum(not math.isfinite(row.value) for row in run.rows if (row.estimator, row.sigma) in groups)
     subject = Subject.of(run.info, "compare", left_out={"not_finite": not_finite})
     if format_ is CompareFormat.TABLE:
-        _emit_table(table(baseline_sections(standing, run.class_names)), decided, "inconclusive", output)
+        _emit_table(table(baseline_sections(report, run.class_names)), decided, "inconclusive", output)
     elif format_ is CompareFormat.JSON:
-        document = {**decisions_document(decided, subject), "baseline": standing.document()}
+        document = {**decisions_document(decided, subject), "baseline": report.document()}
         emit(json.dumps(document, indent=2, allow_nan=False) + "\n", output)
     else:
         _emit_gates(format_, decided, subject, "inconclusive", output)
@@ -242,11 +242,11 @@ def _against_baseline(
         summarise(decided, subject, "inconclusive")
     if not update:
         return EXIT_CODES[overall(decided)]
-    _accept(run, baseline, standing, wanted, prune)
+    _accept(run, baseline, report, wanted, prune)
     return 0
 
 
-def _accept(run: Run, baseline: Path, standing: Standing, include: str, prune: bool) -> None:
+def _accept(run: Run, baseline: Path, report: BaselineReport, include: str, prune: bool) -> None:
     """Write a run's findings to the file of accepted ones."""
     from robaudit.cli.console import say
     from robaudit.compare.accepted import write_accepted
@@ -255,10 +255,10 @@ def _accept(run: Run, baseline: Path, standing: Standing, include: str, prune: b
 
     model = run.info["model"]
     header = {"model": {"name": model["name"], "sha256": model["sha256"]}, "noise": described(run).kind, "include": include}
-    kept = standing.accepted_now(prune=prune)
-    write_accepted(baseline, header, standing.thresholds, kept)
+    kept = report.accepted_now(prune=prune)
+    write_accepted(baseline, header, report.thresholds, kept)
     say(f"{baseline}: {len(kept)} accepted findings")
-    if unknown := standing.of("unknown"):
+    if unknown := report.of("unknown"):
         say(f"{count(len(unknown), 'result')} skipped or without a finite value: not accepted, and may be findings")
 
 

@@ -1,4 +1,4 @@
-"""`robaudit plan`: which estimator, and how many draws and images, fit a budget?"""
+"""`robaudit plan`: the estimator, draws and images that fit a budget."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ def plan(
     """
     started = time.perf_counter()
     from robaudit.cli.console import Reporter, output
-    from robaudit.planning.durations import seconds
+    from robaudit.durations import parse_duration
     from robaudit.spec.load import load_spec
 
-    limit = seconds(budget)
+    limit = parse_duration(budget)
     asked = load_spec(spec, settings=set_ or ())
+    from robaudit.advice.plan import propose
     from robaudit.cli.process import keep_freed_memory
     from robaudit.cli.streams import put
-    from robaudit.planning.proposal import propose
-    from robaudit.planning.table import tables
+    from robaudit.reports.advice import plan_tables
     from robaudit.reports.json_text import document_json
 
     keep_freed_memory()
@@ -64,5 +64,5 @@ def plan(
         put([document_json(proposal.document())])
         return
     console = output()
-    for part in tables(proposal):
+    for part in plan_tables(proposal):
         console.print(part)

@@ -1,4 +1,4 @@
-"""`robaudit validate`: are the estimators of a spec right for its model and data?"""
+"""`robaudit validate`: how far the estimators of a spec are off for its model and data."""
 
 from __future__ import annotations
 
@@ -35,8 +35,7 @@ def validate(
     ] = None,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder to write. Default: runs/<spec name>-validation-<hash8>.")] = None,
     convergence: Annotated[
-        bool,
-        typer.Option("--convergence", help="Also measure how the error of mc, mmse and logit_gaussian falls with the number of draws."),
+        bool, typer.Option("--convergence", help="Also measure the error by number of draws, of estimators that have one.")
     ] = False,
     picture: Annotated[
         bool | None, typer.Option("--picture/--no-picture", help="Draw the scatter plots. Default: if matplotlib is installed.")
@@ -54,19 +53,19 @@ def validate(
     Example: robaudit validate spec.yaml --samples 50 --budget 5m
     """
     from robaudit.cli.console import Reporter, output
-    from robaudit.planning.durations import seconds
+    from robaudit.durations import parse_duration
     from robaudit.spec.load import load_spec
 
-    limit = None if budget is None else seconds(budget)
+    limit = None if budget is None else parse_duration(budget)
     asked_spec = load_spec(spec, settings=set_ or ())
+    from robaudit.advice.validate import validate as run
+    from robaudit.advice.validation_files import asked, check_folder, default_out, document, write
     from robaudit.cli.process import keep_freed_memory
     from robaudit.cli.streams import put
     from robaudit.pictures import can_draw
     from robaudit.provenance import command_line
+    from robaudit.reports.advice import validation_tables
     from robaudit.reports.json_text import document_json
-    from robaudit.validation.folder import asked, check_folder, default_out, document, write
-    from robaudit.validation.study import validate as run
-    from robaudit.validation.table import tables
 
     drawing = can_draw(required=picture is True) and picture is not False
     wanted = asked(asked_spec, samples, reference_draws, limit, convergence)
@@ -98,5 +97,5 @@ def validate(
         put([document_json(document(study))])
     elif not quiet:
         console = output()
-        for part in tables(study):
+        for part in validation_tables(study):
             console.print(part)

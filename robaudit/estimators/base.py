@@ -93,29 +93,31 @@ class Estimator(BaseModel, ABC):
         None, min_length=1, pattern=r"^[\w.-]+$", description="name in the results; needed to run one estimator twice"
     )
 
-    @property
-    def fixed_samples(self) -> int | None:
-        """Independent noisy copies of each image, of an estimator that draws as many as its option ``samples`` says, whatever they
-        show; such a run can be taken up with more of them (``--until-decided``). None for all others."""
-        return None
-
     @abstractmethod
     def passes(self, classes: int) -> tuple[int, int]:
         """(forwards, backwards) one image costs at one noise level, the clean pass included; for planning and progress."""
 
     @property
     def fixed_draws(self) -> int | None:
-        """Noisy copies of each image; None where images stop by themselves, or the number is not one option's."""
+        """Noisy copies of each image; None where images stop by themselves, or no single option says how many."""
         return None
 
     def with_draws(self, draws: int) -> Self | None:
-        """The estimator with so many noisy copies of each image, and no rule to stop by; None where it cannot have so many."""
+        """The same estimator with so many noisy copies of each image and no stopping rule.
+
+        Args:
+            draws: noisy copies of each image.
+
+        Returns:
+            None if its number of draws cannot be chosen, or cannot be this one.
+        """
         return None
 
-    def having(self, **options: Any) -> Self | None:
-        """The estimator with some options changed; None where it cannot have them so."""
+    def having(self, *without: str, **options: Any) -> Self | None:
+        """The estimator with some options changed, and those named left at their defaults; None where that is not valid."""
+        kept = self.model_dump(exclude_unset=True, exclude={*without, *options})
         try:
-            return type(self).model_validate({**self.model_dump(), **options})
+            return type(self).model_validate({**kept, **options})
         except ValidationError:
             return None
 

@@ -90,7 +90,7 @@ class LogitGaussian(Estimator):
 
     def with_draws(self, draws: int) -> Self | None:
         """The same with so many draws of each image, a multiple of 16."""
-        return self.having(samples=draws, tolerance=None, allocate="each")
+        return self.having("tolerance", "allocate", "max_samples", samples=draws)
 
     def passes(self, classes: int) -> tuple[int, int]:
         """One clean pass and the draws; with a tolerance the number is not known in advance: about a quarter of the most."""

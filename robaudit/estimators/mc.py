@@ -80,7 +80,7 @@ class MonteCarlo(Estimator):
 
     def with_draws(self, draws: int) -> Self | None:
         """The same with so many draws of each image."""
-        return self.having(samples=draws, tolerance=None, decide=None)
+        return self.having("tolerance", "decide", "max_samples", samples=draws)
 
     def passes(self, classes: int) -> tuple[int, int]:
         """One clean pass and one for each draw; with a tolerance or a decision about what is usual (:func:`usual_draws`)."""
@@ -113,11 +113,6 @@ class MonteCarlo(Estimator):
         p, n = counts[predicted] / self.samples, self.samples
         error = math.sqrt(p * (1 - p) / (n - 1)) if n > 1 else None
         return replace(_estimate(counts, predicted, lower, upper, error, interval=self.interval), kept=kept)
-
-    @property
-    def fixed_samples(self) -> int | None:
-        """``samples``, without a tolerance and a decision."""
-        return self.samples if self._rule is None else None
 
     @staticmethod
     def _adaptive(stopped: Stopped, predicted: int) -> Estimate:

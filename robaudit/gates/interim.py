@@ -111,9 +111,9 @@ def with_draws(spec: AuditSpec, draws: int, gates: Sequence[str] | None = None) 
 
 
 def _fixed_samples(spec: AuditSpec) -> dict[str, int]:
-    """The estimators of the spec that draw a number of samples fixed in advance, with that number."""
-    found = {chosen.label: chosen.estimator.fixed_samples for chosen in registry.build(spec.estimators)}
-    return {label: samples for label, samples in found.items() if samples is not None}
+    """The estimators of the spec with an exact interval and a number of draws fixed in advance, with that number."""
+    exact = (one for one in registry.build(spec.estimators) if one.estimator.interval.kind is IntervalKind.CLOPPER_PEARSON)
+    return {one.label: one.estimator.fixed_draws for one in exact if one.estimator.fixed_draws is not None}
 
 
 def refuse_undecidable(spec: AuditSpec, gates: Sequence[Gate], *, point: bool) -> None:

@@ -10,8 +10,8 @@ import numpy as np
 
 from robaudit.html.tally import GroupTally
 from robaudit.numerics.intervals import mean_interval
+from robaudit.stats.agreement import rank_correlation
 from robaudit.stats.groups import QuantityLike
-from robaudit.validation.comparison import spearman
 
 _MOST = 4  # estimators of which every pair is compared; of more, each with the first
 
@@ -73,4 +73,4 @@ def _agreement(first: str, second: str, sigma: float, quantity: QuantityLike, a:
     away, width = y - x, quantity.high - quantity.low
     ends = mean_interval(away, -width, width)
     rms = float(np.sqrt(np.mean(away**2)))
-    return Agreement(first, second, sigma, quantity.name, int(x.size), float(away.mean()), *ends, rms, spearman(x, y))
+    return Agreement(first, second, sigma, quantity.name, int(x.size), float(away.mean()), *ends, rms, rank_correlation(x, y))

@@ -14,6 +14,7 @@ from robaudit.errors import NothingLeftError
 from robaudit.numerics.intervals import mean_interval
 from robaudit.pictures.groups import rows_by_group
 from robaudit.runs import Run
+from robaudit.stats.agreement import rank_correlation
 from robaudit.stats.groups import GroupKey, QuantityLike, quantity_of
 
 MOST_ESTIMATORS, MOST_DOTS = 4, 600
@@ -89,24 +90,6 @@ def agreement(run: Run, estimators: Sequence[str] = (), sigmas: Sequence[float] 
     values = {key.estimator: rows for key, rows in groups.items() if (key.quantity, key.sigma) == (name, sigma) and key.estimator in shown}
     pairs = tuple(_pair(a, b, values[a], values[b], quantity) for a, b in combinations(shown, 2))
     return Agreement(quantity, sigma, tuple(shown), tuple(names[MOST_ESTIMATORS:]), pairs, len({level for _, level in places}))
-
-
-def rank_correlation(a: Floats, b: Floats) -> float | None:
-    """Pearson's correlation of the ranks, equal values sharing their mean rank; None where one side has a single value.
-
-    As :func:`robaudit.validation.comparison.spearman`, without its two seconds for importing scipy.stats.
-    """
-    u, v = (_ranks(side) for side in (a, b))
-    norm = math.sqrt(float(u @ u) * float(v @ v))
-    return float(u @ v) / norm if norm else None
-
-
-def _ranks(values: Floats) -> Floats:
-    """Ranks less their mean."""
-    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
-    middle = np.cumsum(counts) - (counts + 1) / 2
-    ranks: Floats = middle[place] - (len(values) - 1) / 2
-    return ranks
 
 
 def _pair(

@@ -6,12 +6,11 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from robaudit.advice.comparison import Truth
+from robaudit.advice.validate import Point, Validation
+from robaudit.advice.verdicts import short
 from robaudit.pictures.style import CARD, FAINT, INK, colour, files, quiet
 from robaudit.rows import Row
-from robaudit.validation.convergence import Point
-from robaudit.validation.reference import Truth
-from robaudit.validation.study import Validation
-from robaudit.validation.words import short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,4 +1,4 @@
-"""Does a plan keep its word? Plans for real models, the runs they propose, and the errors of those: `python -m tests.benchmarks.planned`.
+"""Plans for real models, the runs they propose, and the errors of those: `python -m tests.benchmarks.planned`.
 
 Everything happens in one process, one thing right after the other, so that a machine that is busy is equally busy for the plan and its run.
 """
@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from robaudit.advice.comparison import Error
+from robaudit.advice.plan import Plan, Question, propose
+from robaudit.advice.validate import validate
 from robaudit.auditing import audit
-from robaudit.planning.choice import Plan, Question
-from robaudit.planning.proposal import propose
 from robaudit.spec.model import AuditSpec
-from robaudit.validation.comparison import Error
-from robaudit.validation.study import validate
 from tests.shared import document
 
 CASES: tuple[tuple[str, float, int, int, int, int], ...] = (

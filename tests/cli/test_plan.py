@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from robaudit.planning import pilot, proposal
-from robaudit.planning.choice import Plan
+from robaudit.advice import pilot
+from robaudit.advice import plan as proposal
+from robaudit.advice.plan import Plan
 from robaudit.spec.model import AuditSpec
 from tests.cli.conftest import Refuse
 from tests.conftest import RunCli
@@ -77,7 +78,7 @@ def test_the_snippet_keeps_the_kind_of_choice_the_spec_has() -> None:
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        (("--budget", "fast"), "--budget fast: is no duration; give one such as 90s, 10m, 2h or 1h30m"),
+        (("--budget", "fast"), "--budget fast: is not a duration; give one such as 90s, 10m, 2h or 1h30m"),
         ((), "Missing option '--budget'"),
         (("--budget", "5s", "--for", "everything"), "Invalid value for '--for'"),
         (("--budget", "0.001s"), "--budget 0.001s: is too short: the start alone takes"),

@@ -46,7 +46,7 @@ def test_a_validation(spec: Path, run_cli: RunCli, tmp_path: Path) -> None:
     code, out, err = run_cli("validate", spec, *FEW, "--out", "found")
     assert code == 0
     assert "12 images against mc with 200 draws of noise of its own" in out
-    assert "softmax is no p_robust but confidence: only its order is compared" in out
+    assert "softmax estimates confidence, not p_robust: only its order is compared" in out
     assert "-> " in out
     assert "note: the reference: mc with 200 draws of its own noise" in err
     found = tmp_path / "found"
@@ -131,7 +131,7 @@ def test_an_overrun_budget_is_said_and_untouched_images_have_no_verdict(
         assert "+-" not in line
     assert "is close" not in out
     assert "-> " not in out
-    monkeypatch.setattr("robaudit.validation.reference.MOST_DRAWS", 300)
+    monkeypatch.setattr("robaudit.advice.validate.MOST_DRAWS", 300)
     assert "--budget" not in run_cli("validate", spec, "--samples", "4", "--budget", "60s", "--no-picture").err
 
 
@@ -150,7 +150,7 @@ def test_a_foreign_folder_is_never_written_into(spec: Path, refuse: Refuse, run_
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        (("--budget", "soon"), "--budget soon: is no duration; give one such as 90s, 10m, 2h or 1h30m"),
+        (("--budget", "soon"), "--budget soon: is not a duration; give one such as 90s, 10m, 2h or 1h30m"),
         (("--samples", "1"), "Invalid value for '--samples'"),
         (("--reference-draws", "10"), "Invalid value for '--reference-draws'"),
         (("--set", "mc.samples=no"), "estimators[0].mc: samples: got False"),

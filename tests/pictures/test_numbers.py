@@ -6,9 +6,10 @@ import math
 
 import numpy as np
 import pytest
+from scipy.stats import spearmanr
 
 from robaudit.errors import NothingLeftError, RobauditError, RunError
-from robaudit.pictures.agreement_numbers import MOST_DOTS, MOST_ESTIMATORS, agreement, rank_correlation
+from robaudit.pictures.agreement_numbers import MOST_DOTS, MOST_ESTIMATORS, agreement
 from robaudit.pictures.bias_numbers import BEST, WORST, classes_of
 from robaudit.pictures.cost_numbers import costs
 from robaudit.pictures.distribution_numbers import MOST_POINTS, band, distributions
@@ -19,7 +20,6 @@ from robaudit.quantities import CONFIDENCE, LOG10_P_FAIL, Interval
 from robaudit.stats.classes import class_bias
 from robaudit.stats.flags import flag
 from robaudit.stats.summary import summarise
-from robaudit.validation.comparison import spearman
 from tests.pictures.made import row, run, usual
 
 
@@ -133,21 +133,13 @@ def test_agreement_compares_two_by_two_what_both_have() -> None:
     for pair in found.pairs:
         assert pair.difference == pytest.approx((values[pair.up] - values[pair.across]).mean())
         assert pair.lower < pair.difference < pair.upper
-        assert pair.rank == pytest.approx(spearman(values[pair.across], values[pair.up]))
+        assert pair.rank == pytest.approx(spearmanr(values[pair.across], values[pair.up]).statistic)
         assert np.array_equal(pair.x[:, 0], values[pair.across])
     rows = [row(i, 0.1 * i, estimator=name) for i in range(6) for name in ("a", "b") if not (name == "b" and i == 3)]
     (pair,) = agreement(run(rows)).pairs
     assert (pair.images, pair.difference) == (5, 0.0)
     assert pair.rank == pytest.approx(1.0)
     assert np.isnan(pair.x[:, 1:]).all()
-
-
-def test_ranks_with_ties_are_spearmans() -> None:
-    generator = np.random.default_rng(2)
-    for _ in range(20):
-        a, b = generator.integers(0, 5, 30).astype(float), generator.random(30)
-        assert rank_correlation(a, b) == pytest.approx(spearman(a, b), abs=1e-12)
-    assert rank_correlation(np.ones(4), np.arange(4.0)) is None
 
 
 def test_agreement_draws_few_of_many_and_never_pools_quantities() -> None:

@@ -1,4 +1,4 @@
-"""Is the reference's noise another than the run's, and are runs paired across models and noise levels?"""
+"""The noise of the reference differs from that of the run; runs are paired across models and noise levels."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from robaudit.advice.comparison import Truth
+from robaudit.advice.validate import STREAM
 from robaudit.assembly import on_stream
 from robaudit.estimators.mc import MonteCarlo
 from robaudit.noise import GaussianNoise
-from robaudit.validation.reference import STREAM, Truth
 from tests.estimators.tools import SHAPE, curved, linear, work_on
 
 CPU = torch.device("cpu")

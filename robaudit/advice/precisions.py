@@ -1,11 +1,9 @@
-"""Would noisy passes in a lower precision be faster here, and what would they change?"""
+"""Speed and effect of noisy passes in a lower precision."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -14,12 +12,14 @@ from robaudit.auditing import Ready
 from robaudit.errors import ModelError
 from robaudit.estimators.engine import Engine
 from robaudit.models.logits import LogitModel, for_noisy_passes, rounded_products
-from robaudit.planning.chance import KNOWN_BIAS
 from robaudit.precision_check import precision_effects
 from robaudit.spec.model import Precision
 
-WORTH = 1.25
-"""A precision is worth its change when noisy passes are so many times as fast."""
+WORTHWHILE = 1.25
+"""A lower precision is considered where it makes noisy passes so many times as fast."""
+
+HARMLESS = 0.002
+"""A lower precision is recommended where it shifts the share that keeps its class by no more."""
 
 _REPEATS = 3
 
@@ -33,7 +33,7 @@ class Offer:
         speed: how many times as fast noisy passes are.
         changed: share of noisy copies that change class; None where it was not measured, as the speed is not worth it.
         shift: largest change of the share that keeps the clean class, over the noise levels; likewise.
-        recommended: fast enough, and what it shifts is less than the errors known of the estimators.
+        recommended: fast enough, and shifts the share by .002 at most.
     """
 
     precision: Precision
@@ -50,23 +50,17 @@ class Offer:
             return f"{speed}: not worth it here"
         return f"{speed}, {self.changed:.1%} of the noisy copies change class, the share that keeps it by {self.shift:.4f} at most"
 
-    def document(self) -> dict[str, Any]:
-        """As JSON values."""
-        return asdict(self)
-
 
 def precision_offers(ready: Ready, *, skip_bad: bool = False) -> list[Offer]:
-    """Time a full noisy pass in each precision, and look at what those worth their while change. Only where the spec asks for fp32.
+    """Time a full noisy pass in each precision, and measure what the faster ones change; nothing unless the spec asks for fp32.
 
     Args:
         ready: the audit.
         skip_bad: leave unusable samples out.
     """
-    return list(_offers(ready, skip_bad)) if ready.spec.run.precision == "fp32" else []
-
-
-def _offers(ready: Ready, skip_bad: bool) -> Iterator[Offer]:
-    engine = ready.engine
+    if ready.spec.run.precision != "fp32":
+        return []
+    engine, offers = ready.engine, list[Offer]()
     candidates: tuple[Precision, ...] = ("tf32", "bf16") if engine.model.device.type == "cuda" else ("bf16",)
     for precision in candidates:
         try:
@@ -74,14 +68,15 @@ def _offers(ready: Ready, skip_bad: bool) -> Iterator[Offer]:
             speed = _speed(engine, lower, ready.image, precision)
         except (ModelError, RuntimeError):  # an operator that bfloat16 lacks
             continue
-        if speed < WORTH:
-            yield Offer(precision, speed, None, None, recommended=False)
+        if speed < WORTHWHILE:
+            offers.append(Offer(precision, speed, None, None, recommended=False))
             continue
         other = Engine(engine.model, engine.noise, engine.classes, engine.rows(ready.image.shape), noisy=lower)
         effects = precision_effects(other, ready.samples, ready.spec.noise.sigma, precision, skip_bad=skip_bad)
         changed = sum(one.changed for one in effects) / sum(one.copies for one in effects)
         shift = max(abs(one.kept - one.kept_fp32) / one.copies for one in effects)
-        yield Offer(precision, speed, changed, shift, recommended=shift <= KNOWN_BIAS)
+        offers.append(Offer(precision, speed, changed, shift, recommended=shift <= HARMLESS))
+    return offers
 
 
 def _speed(engine: Engine, lower: LogitModel, image: Tensor, precision: Precision) -> float:

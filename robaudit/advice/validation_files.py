@@ -1,4 +1,4 @@
-"""What does a validation leave on disk, and which folders may it write into?"""
+"""The folder of a validation: its files, and the check that it may be written."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from robaudit.advice.validate import Validation
 from robaudit.errors import RunError
 from robaudit.files import json_bytes, read_json, remove_leftovers, sealed, write_atomically
 from robaudit.locks import locked
 from robaudit.spec.model import AuditSpec, digest, identity
-from robaudit.validation.study import Validation
 
 SCHEMA_VERSION = 1
 NAME = "validation.json"
@@ -38,7 +38,7 @@ def default_out(spec: AuditSpec, wanted: str) -> Path:
 
 
 def check_folder(path: Path, wanted: str) -> None:
-    """Refuse a folder that is not empty, unless it holds a validation of the same: before anything dear is computed.
+    """Refuse a folder that is not empty, unless it holds a validation of the same: before anything expensive is computed.
 
     Raises:
         RunError: it is a file, cannot be read, or holds something else.

@@ -1,4 +1,4 @@
-"""What does a comparison with the reference mean for who has to choose an estimator?
+"""Verdicts on estimators compared with the reference, and advice which one to use.
 
 The rules, in this order. CLOSE, USABLE: an RMSE of at most .01, .03. Biased: a mean difference of at least .01 that is beyond two of its
 standard errors. Chance: the stated standard errors explain at least 70 % of the RMSE; no chance: at most half of it. Intervals are called
@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import StrEnum
 
+from robaudit.advice.comparison import Comparison, Error
 from robaudit.quantities import P_ROBUST
-from robaudit.validation.comparison import Comparison, Error
 
 CLOSE, USABLE = 0.01, 0.03
 FEWEST_IMAGES = 10
@@ -59,7 +59,7 @@ def verdict(one: Comparison) -> str:
     """One line about one estimator at one noise level."""
     rank = "unknown" if one.rank is None else short(one.rank)
     if one.error is None:
-        return f"is no {P_ROBUST.name} but {one.quantity}: only its order is compared (rank correlation {rank})"
+        return f"estimates {one.quantity}, not {P_ROBUST.name}: only its order is compared (rank correlation {rank})"
     found = grade(one)
     if found is Grade.UNKNOWN:
         return f"{one.images} images are too few to judge by (at least {FEWEST_IMAGES})"

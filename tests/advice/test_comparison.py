@@ -1,22 +1,17 @@
-"""Do rows with a known bias, error and order give just those?"""
+"""Rows with a known bias, error and order give just those."""
 
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from scipy.stats import spearmanr
 
+from robaudit.advice.comparison import Truth, compare, covers, root_mean_square
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import CONFIDENCE, NO_INTERVAL, P_ROBUST, Quantity
 from robaudit.rows import Row
-from robaudit.validation.comparison import compare, covers, root_mean_square, spearman
-from robaudit.validation.reference import Truth
 
 DRAWS = 10_000
 LOG_FAILURE = Quantity("log10_p_fail", "log10 of a probability", -300.0, 0.0, higher_is_better=False)
@@ -80,23 +75,6 @@ def test_the_error_of_the_rmse_is_one_standard_error() -> None:
 
 def test_images_are_touched_if_the_reference_kept_some_and_lost_some() -> None:
     assert compare(rows([1.0, 1.0, 0.0, 0.5]), truths([1.0, 0.9999, 0.0, 0.5]), P_ROBUST, 1.0).touched == 2
-
-
-@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=2, max_size=30))
-def test_rank_correlation_is_scipys_with_ties(pairs: list[tuple[int, int]]) -> None:
-    a, b = ([float(x) for x in side] for side in zip(*pairs, strict=True))
-    found = spearman(a, b)
-    if len(set(a)) == 1 or len(set(b)) == 1:
-        assert found is None
-        return
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        assert found == pytest.approx(spearmanr(a, b).statistic, abs=1e-12)
-
-
-def test_rank_correlation_leaves_nan_out() -> None:
-    assert spearman([1, math.nan, 2, 3], [1, 5, 2, math.inf]) == 1
-    assert spearman([1, math.nan], [1, 2]) is None
 
 
 def test_other_quantities_are_compared_by_rank_only() -> None:

@@ -1,4 +1,4 @@
-"""How does a validation read in a terminal?"""
+"""Proposals of `plan` and results of `validate` in a terminal."""
 
 from __future__ import annotations
 
@@ -6,14 +6,55 @@ from collections.abc import Iterator
 
 from rich.console import RenderableType
 
+from robaudit.advice.comparison import Comparison
+from robaudit.advice.plan import Plan, Proposal
+from robaudit.advice.validate import Validation
+from robaudit.advice.verdicts import milliseconds, short, signed
+from robaudit.durations import duration_text
 from robaudit.reports import numbers
 from robaudit.reports.tables import base_table, legend, plain
-from robaudit.validation.comparison import Comparison
-from robaudit.validation.study import Validation
-from robaudit.validation.words import milliseconds, short, signed
 
 
-def tables(found: Validation) -> Iterator[RenderableType]:
+def plan_tables(found: Proposal) -> Iterator[RenderableType]:
+    """The alternatives, the recommended one marked, and what to paste."""
+    about = "a decision about each image" if found.question == "images" else "a mean over the images"
+    levels = f"{len(found.sigmas)} noise {'level' if len(found.sigmas) == 1 else 'levels'}"
+    yield plain(f"{duration_text(found.budget)} for {about}: {found.available:,} images, {levels}", "bold")
+    yield plain(f"tried on {found.tried.images} images in {duration_text(found.tried.seconds)}, {found.device}")
+    table = base_table(narrow=False)
+    for name in ("", "estimator"):
+        table.add_column(name, no_wrap=True)
+    for name in ("draws", "images", "RMSE of an image", "error of the mean", "of these images", "time"):
+        table.add_column(name, justify="right")
+    for plan in found.alternatives:
+        table.add_row(*map(plain, _plan_cells(plan, plan == found.chosen)), style="bold" if plan == found.chosen else "")
+    yield table
+    yield from legend(_PLAN_LEGEND)
+    yield from (plain(offer.text) for offer in found.precisions)
+    yield plain("Paste into the spec:", "bold")
+    yield from map(plain, found.snippet.splitlines())
+
+
+_PLAN_LEGEND = (
+    "->: recommended: the cheapest whose error is within 10 % of the least. Errors are predicted, at the worst noise level.",
+    "A bias too small for this short trial does not show: robaudit validate measures it.",
+    "error of the mean: as an estimate for all images of this kind; a class of k images has sqrt(images / k) times as much.",
+    "of these images: the part of it that is noise and bias, not the choice of images.",
+    "time: of the run, its start included; nine tenths of the budget are planned with.",
+)
+
+
+def _plan_cells(plan: Plan, chosen: bool) -> Iterator[str]:
+    yield "->" if chosen else ""
+    yield plan.kind
+    yield f"{plan.draws:,}" if plan.draws else "-"
+    yield f"{plan.images:,}"
+    for error in (plan.error, plan.error_of_mean, plan.noise_of_mean):
+        yield f"{error:.2g}"
+    yield duration_text(plan.seconds)
+
+
+def validation_tables(found: Validation) -> Iterator[RenderableType]:
     """What was compared, a table, and the recommendation at each noise level."""
     images = len({name for name, _ in found.truths})
     yield plain(f"{images} images against mc with {found.draws:,} draws of noise of its own", "bold")
@@ -26,7 +67,7 @@ def tables(found: Validation) -> Iterator[RenderableType]:
     for one in found.comparisons:
         table.add_row(*map(plain, (one.estimator, sigmas[one.sigma], *_cells(one))))
     yield table
-    yield from legend(_LEGEND)
+    yield from legend(_VALIDATION_LEGEND)
     for words in found.words():
         yield plain(f"At sigma {sigmas[words['sigma']]}:", "bold")
         for estimator, text in words["verdicts"].items():
@@ -37,7 +78,7 @@ def tables(found: Validation) -> Iterator[RenderableType]:
             yield plain(f"  -> {text}.")
 
 
-_LEGEND = (
+_VALIDATION_LEGEND = (
     "bias: mean of estimate - reference. RMSE: the reference's own variance is taken out. rank: Spearman's correlation.",
     "+-: one standard error over the images; no 95 % interval: what rare large errors would add, few images do not show.",
     "coverage: share of the 95 % intervals that agree with the reference and its interval. -: does not apply.",

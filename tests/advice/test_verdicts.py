@@ -1,4 +1,4 @@
-"""Do the recommendations follow their rules?"""
+"""Recommendations follow their rules."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from robaudit.validation.comparison import Comparison, Coverage, Error
-from robaudit.validation.words import advice, milliseconds, remarks, short, signed, verdict
+from robaudit.advice.comparison import Comparison, Coverage, Error
+from robaudit.advice.verdicts import advice, milliseconds, remarks, short, signed, verdict
 
 ERROR = Error(0.0, 0.001, 0.005, 0.001, 0.002, None, "7", 0.9, 0.95)
 GOOD = Comparison("good", 0.1, "p_robust", 50, 50, 0.9, 0.9, ERROR, 0.99, None, 65, 0, 0.03)
@@ -45,7 +45,7 @@ def test_where_nothing_is_good_mc_is_the_answer() -> None:
 
 def test_other_quantities_have_no_part_in_the_choice() -> None:
     softmax = replace(GOOD, estimator="softmax", quantity="confidence", error=None, seconds=1e-5, rank=0.5)
-    assert verdict(softmax) == "is no p_robust but confidence: only its order is compared (rank correlation .50)"
+    assert verdict(softmax) == "estimates confidence, not p_robust: only its order is compared (rank correlation .50)"
     assert advice([softmax]) == []
     assert advice([softmax, GOOD])[0].startswith("use good")
 

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, nn
 
 import robaudit
+from robaudit.advice import precisions
+from robaudit.advice.plan import snippet
+from robaudit.advice.precisions import Offer, precision_offers
 from robaudit.auditing import Ready, prepare
-from robaudit.planning import precisions
-from robaudit.planning.precisions import Offer, precision_offers
-from robaudit.planning.proposal import snippet
 from robaudit.progress import Silent
-from tests.planning.test_choice import everything
+from tests.advice.test_plan import everything
 from tests.specs import digits, write
 
 

@@ -1,9 +1,9 @@
-"""How far are an estimator's values from the reference: bias, RMSE, worst case, rank correlation, coverage?"""
+"""Distance of an estimator's values from a reference: bias, RMSE, worst case, rank correlation, coverage."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -13,13 +13,45 @@ from numpy.typing import ArrayLike
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import P_ROBUST
 from robaudit.rows import Row
+from robaudit.stats.agreement import rank_correlation
 from robaudit.stats.groups import QuantityLike
-from robaudit.validation.reference import Truth
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """An image's reference at one noise level.
+
+    Attributes:
+        kept: noisy copies that kept the class.
+        draws: noisy copies.
+    """
+
+    kept: int
+    draws: int
+
+    @property
+    def value(self) -> float:
+        """kept / draws."""
+        return self.kept / self.draws
+
+    @property
+    def variance(self) -> float:
+        """The unbiased estimate of the variance of :attr:`value`: p (1 - p) / (draws - 1)."""
+        return self.value * (1 - self.value) / max(1, self.draws - 1)
+
+    def interval(self) -> tuple[float, float]:
+        """The 95 % Clopper-Pearson interval of p."""
+        lower, upper = clopper_pearson(self.kept, self.draws)
+        return float(lower), float(upper)
+
+
+Truths = Mapping[tuple[str, float], Truth]
+"""By (sample id, sigma)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Error:
-    """How far the values are from the reference.
+    """Differences of the values from the reference.
 
     Attributes:
         bias: mean of value - reference.
@@ -45,7 +77,7 @@ class Error:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How many intervals hold the reference, its own uncertainty taken into account (:func:`covers`).
+    """Number of intervals that hold the reference, its own uncertainty taken into account (:func:`covers`).
 
     Attributes:
         held, total: intervals that do, and all.
@@ -72,7 +104,7 @@ class Comparison:
         images: how many were compared.
         touched: of them, those whose class some of the reference's copies kept, and some did not.
         mean, reference_mean: over the images; the mean is in the units of the quantity.
-        error: None where the quantity is no probability of robustness.
+        error: None where the quantity is not p_robust.
         rank: Spearman's rank correlation with the reference, +1 where the more robust of two images always has the better value;
             None where either is the same for all images.
         coverage: None where no interval is claimed, or the quantity is another.
@@ -114,7 +146,7 @@ def compare(rows: Sequence[Row], truths: Sequence[Truth], quantity: QuantityLike
     values = np.array([row.value for row in rows])
     known = np.array([truth.value for truth in truths])
     alike = quantity.name == P_ROBUST.name
-    rank = spearman(values, known)
+    rank = rank_correlation(values, known)
     intervals = [(row, truth) for row, truth in zip(rows, truths, strict=True) if row.lower is not None and row.upper is not None]
     return Comparison(
         estimator=first.estimator,
@@ -132,26 +164,6 @@ def compare(rows: Sequence[Row], truths: Sequence[Truth], quantity: QuantityLike
         seconds=seconds / n,
         kind=kind,
     )
-
-
-def spearman(a: ArrayLike, b: ArrayLike) -> float | None:
-    """Pearson's correlation of the ranks, equal values sharing their mean rank; pairs that are no finite numbers are left out.
-
-    Returns:
-        In [-1, 1]; None with fewer than two pairs, or where either side is the same throughout.
-
-    Source: Spearman, American Journal of Psychology 15 (1904).
-    """
-    from scipy.stats import rankdata
-
-    x, y = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
-    both = np.isfinite(x) & np.isfinite(y)
-    if both.sum() < 2:
-        return None
-    ranks = [rankdata(side[both]) for side in (x, y)]
-    u, v = (side - side.mean() for side in ranks)
-    scale = math.sqrt(float(u @ u) * float(v @ v))
-    return None if scale == 0 else max(-1.0, min(1.0, float(u @ v) / scale))
 
 
 def root_mean_square(squares: ArrayLike, correction: float) -> tuple[float, float | None]:

@@ -1,0 +1,1 @@
+"""Advice before a long run: whether the estimators fit the model, and what fits the time."""

@@ -1,0 +1,292 @@
+"""The estimator, draws and images that fit a time budget best, from short trials (:mod:`robaudit.advice.pilot`)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+import yaml
+from torch import nn
+
+from robaudit.advice.pilot import FEW, Candidate, Pilot, pilot, run_on
+from robaudit.advice.precisions import Offer, precision_offers
+from robaudit.auditing import prepare
+from robaudit.datasets.base import Dataset
+from robaudit.deterministic import deterministic
+from robaudit.durations import duration_text
+from robaudit.errors import RobauditError
+from robaudit.models.logits import rounded_products
+from robaudit.progress import Listener, Silent
+from robaudit.provenance import device_name, pick_device
+from robaudit.spec.model import AuditSpec
+
+Question = Literal["images", "mean"]
+
+SHARE, SHORTEST, LONGEST, CONFIRMING = 0.1, 1.0, 60.0, 0.4
+"""The pilot takes about a tenth of the budget, from one second to one minute, and a trial of what it chooses four tenths of that."""
+
+SPARE = 0.9
+"""Of the budget is planned with: machines are not equally fast all the time."""
+
+TOLERATED = 1.1
+"""An error within so many times the least is as good: the cheapest of those plans is recommended."""
+
+ROUNDS = 3
+"""Plans that are tried at most: a corrected time may lead to another one."""
+
+_FEWEST_IMAGES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One way to spend the budget.
+
+    Attributes:
+        estimator, kind, options: its name, its label in the table, and its options for the spec.
+        draws: of an image and noise level (0: the estimator has no such option).
+        images: how many.
+        seconds: predicted, start included.
+        error: predicted RMSE of an image's value, at the worst noise level.
+        error_of_mean: predicted standard error of the mean, for all images of this kind.
+        noise_of_mean: the same for the very images of the plan.
+    """
+
+    estimator: str
+    kind: str
+    options: Mapping[str, Any]
+    draws: int
+    images: int
+    seconds: float
+    error: float
+    error_of_mean: float
+    noise_of_mean: float
+
+    def answers(self, question: Question) -> float:
+        """The error that counts."""
+        return self.error if question == "images" else self.error_of_mean
+
+
+def plans(candidate: Candidate, images: int, budget: float, start: float) -> list[Plan]:
+    """Every setting of an estimator, with as many images as fit.
+
+    Args:
+        candidate: the estimator.
+        images: of the data set.
+        budget: seconds.
+        start: seconds before the first image.
+    """
+    chosen, found = candidate.chosen, []
+    for draws, estimator in candidate.settings:
+        one = candidate.seconds(draws)
+        count = min(images, int((SPARE * budget - start) / one)) if one else images
+        if count < min(_FEWEST_IMAGES, images):
+            break
+        found.append(
+            Plan(
+                estimator=chosen.name,
+                kind=chosen.label,
+                options=estimator.model_dump(mode="json", exclude_unset=True),
+                draws=draws,
+                images=count,
+                seconds=start + count * one,
+                error=candidate.error(draws),
+                error_of_mean=candidate.error_of_mean(draws, count, sampled=True),
+                noise_of_mean=candidate.error_of_mean(draws, count, sampled=False),
+            )
+        )
+    return found
+
+
+def best(found: Sequence[Plan], question: Question, images: int) -> Plan | None:
+    """The plan to take: the cheapest whose error is within 10 % of the least; None if nothing fits.
+
+    For a decision about each image, plans that leave images out count only where none has all of them, and then those that have most.
+    """
+    if not found:
+        return None
+    able = list(found)
+    if question == "images":
+        most = max(plan.images for plan in able)
+        able = [plan for plan in able if plan.images == images] or [plan for plan in able if plan.images >= 0.95 * most]
+    least = min(plan.answers(question) for plan in able)
+    good = [plan for plan in able if plan.answers(question) <= TOLERATED * least]
+    return min(good, key=lambda plan: (plan.seconds, plan.answers(question)))
+
+
+def confirmed(
+    candidates: Sequence[Candidate], choose: Callable[[Sequence[Candidate]], Plan | None], measure: Callable[[Candidate, Plan], float]
+) -> list[Candidate]:
+    """The candidates, the times of those chosen corrected by what the chosen setting took.
+
+    A pilot of short trials extrapolates to many draws; caches, and a machine with other work, make that wrong by up to a factor of
+    two. So the setting that is chosen is tried itself, its estimator's times are multiplied by measured / predicted, and the choice is
+    made again, until a setting is chosen that was tried (three times at most).
+
+    Args:
+        candidates: from the pilot.
+        choose: the best plan of all candidates.
+        measure: seconds of one image with a plan of a candidate.
+    """
+    found, tried = list(candidates), set[tuple[str, int]]()
+    for _ in range(ROUNDS):
+        plan = choose(found)
+        if plan is None or (plan.kind, plan.draws) in tried:
+            break
+        tried.add((plan.kind, plan.draws))
+        i = next(i for i, one in enumerate(found) if one.chosen.label == plan.kind)
+        if not (predicted := found[i].seconds(plan.draws)):
+            break
+        factor = measure(found[i], plan) / predicted
+        found[i] = replace(found[i], fixed=found[i].fixed * factor, each=found[i].each * factor)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """The plan to take, and the others.
+
+    Attributes:
+        question: whether a value of each image is wanted, or a mean over images.
+        budget: seconds.
+        available: images of the data set.
+        tried: the pilot.
+        start: seconds before the first image.
+        chosen: the plan to take.
+        alternatives: the best plan of each estimator, by error; the chosen one is among them.
+        precisions: effects of a lower precision of the noisy passes; the times above are those of the spec's precision.
+        snippet: YAML for the spec.
+        device: where it was tried.
+        sigmas: noise levels.
+    """
+
+    question: Question
+    budget: float
+    available: int
+    tried: Pilot
+    start: float
+    chosen: Plan
+    alternatives: Sequence[Plan]
+    precisions: Sequence[Offer]
+    snippet: str
+    device: str
+    sigmas: Sequence[float]
+
+    def document(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "for": self.question,
+            "budget_seconds": self.budget,
+            "device": self.device,
+            "sigma": list(self.sigmas),
+            "images": self.available,
+            "pilot": {"images": self.tried.images, "touched": self.tried.touched, "seconds": self.tried.seconds},
+            "start_seconds": self.start,
+            "recommended": asdict(self.chosen),
+            "alternatives": [asdict(plan) for plan in self.alternatives],
+            "precisions": [asdict(offer) for offer in self.precisions],
+            "snippet": self.snippet,
+        }
+
+
+def propose(
+    spec: AuditSpec,
+    budget: float,
+    *,
+    question: Question = "images",
+    trust: bool = False,
+    skip_bad: bool = False,
+    model: nn.Module | None = None,
+    dataset: Dataset | None = None,
+    listener: Listener | None = None,
+    already: float = 0.0,
+    typed: str | None = None,
+) -> Proposal:
+    """Try every estimator for a moment, and say which setting of which one fits the budget best.
+
+    ``mc`` and ``logit_gaussian`` are always among them, others where the spec names them. Nothing is written.
+
+    Args:
+        spec: model, data, noise levels, and further estimators to consider.
+        budget: seconds that the run may take, without this pilot.
+        question: ``images``: a value of each image; ``mean``: a mean over images, where errors average out.
+        trust: allow Python code that the spec names.
+        skip_bad: leave unusable samples out.
+        model, dataset: in place of those the spec names.
+        listener: hears notes and warnings.
+        already: seconds that loading the program took, which its run will take, too.
+        typed: the budget as the user wrote it.
+
+    Raises:
+        RobauditError: spec, model or data are not usable, or nothing fits.
+    """
+    listener, device = listener or Silent(), pick_device(spec.run.device)
+    with deterministic(spec.run.deterministic, device), rounded_products(spec.run.precision == "tf32"):
+        started = time.perf_counter()
+        ready = prepare(spec, None, "", model, dataset, device, listener, trust=trust, skip_bad=skip_bad)
+        start, count = already + time.perf_counter() - started, len(ready.samples)
+        allowed = min(LONGEST, max(SHORTEST, SHARE * budget))
+        listener.note(f"trying the estimators for about {duration_text(allowed)}")
+        tried = pilot(ready, allowed, skip_bad=skip_bad)
+        for text in tried.notes:
+            listener.note(text)
+
+        def choose(candidates: Sequence[Candidate]) -> Plan | None:
+            return best([plan for one in candidates for plan in plans(one, count, budget, start)], question, count)
+
+        def measure(candidate: Candidate, plan: Plan) -> float:
+            one, most = candidate.seconds(plan.draws), CONFIRMING * allowed
+            fitting = int(most / one) if FEW * one <= most else FEW if FEW * one <= 2 * most else 1
+            images = min(plan.images, fitting)
+            _, spent = run_on(ready, images, dict(candidate.settings)[plan.draws], "confirm", skip_bad=skip_bad)
+            return spent / images
+
+        candidates = confirmed(tried.candidates, choose, measure)
+        offers = precision_offers(ready, skip_bad=skip_bad)
+    if tried.touched < max(3, tried.images / 20):
+        listener.warn(
+            f"only {tried.touched} of the pilot's {tried.images} images are touched by this noise: the predicted errors are uncertain"
+        )
+    chosen = choose(candidates)
+    if chosen is None:
+        where = f"--budget {typed or duration_text(budget)}"
+        raise RobauditError(where, f"is too short: the start alone takes {start:.0f} s", "give it more time")
+    bests = [best(plans(one, count, budget, start), question, count) for one in candidates]
+    alternatives = {(plan.kind, plan.draws, plan.images): plan for plan in [chosen, *bests] if plan is not None}
+    return Proposal(
+        question=question,
+        budget=budget,
+        available=count,
+        tried=tried,
+        start=start,
+        chosen=chosen,
+        alternatives=sorted(alternatives.values(), key=lambda plan: (-plan.images, plan.answers(question))),
+        precisions=offers,
+        snippet=snippet(spec, chosen, count, offers),
+        device=device_name(device),
+        sigmas=spec.noise.sigma,
+    )
+
+
+def snippet(spec: AuditSpec, plan: Plan, available: int, offers: Sequence[Offer] = ()) -> str:
+    """The sections of the spec that change, as YAML."""
+    options = dict(plan.options)
+    entry: Any = {plan.estimator: options} if options else plan.estimator
+    text = _yaml({"estimators": [entry]})
+    if plan.images < available:
+        sample = spec.dataset.sample
+        less: Mapping[str, Any] = (
+            {"limit": plan.images}
+            if spec.dataset.limit is not None
+            else {"sample": {"size": plan.images, "seed": sample.seed if sample else 0}}
+        )
+        text += "dataset:  # the rest of this section stays as it is\n" + "".join(f"  {line}\n" for line in _yaml(less).splitlines())
+    faster = max((offer for offer in offers if offer.recommended), key=lambda offer: offer.speed, default=None)
+    if faster is not None:
+        text += f"run:  # likewise\n  precision: {faster.precision}\n"
+    return text
+
+
+def _yaml(document: Mapping[str, Any]) -> str:
+    return yaml.safe_dump(document, sort_keys=False, default_flow_style=None, width=100)

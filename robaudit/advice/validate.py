@@ -1,0 +1,289 @@
+"""Estimators of a spec compared with converged Monte Carlo on a few of its images.
+
+With ``convergence`` also the study of Han, Srinivas and Lakkaraju ("Average-case robustness"): the RMSE over images against converged
+Monte Carlo for n = 1, 2, 4, ... draws.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from torch import nn
+
+from robaudit.advice.comparison import Comparison, Truth, Truths, compare
+from robaudit.advice.verdicts import advice, remarks, verdict
+from robaudit.assembly import on_stream
+from robaudit.auditing import Ready, prepare
+from robaudit.datasets.base import Dataset
+from robaudit.datasets.load import open_dataset
+from robaudit.datasets.select import Selected, random_subset
+from robaudit.deterministic import deterministic
+from robaudit.errors import NothingLeftError
+from robaudit.estimators.mc import MonteCarlo
+from robaudit.estimators.registry import Chosen, Task, tasks_of
+from robaudit.loop import OnError
+from robaudit.models.logits import rounded_products
+from robaudit.progress import Listener, Silent
+from robaudit.provenance import pick_device, plugins
+from robaudit.quantities import P_ROBUST
+from robaudit.rows import Row
+from robaudit.run_document import first_info, history
+from robaudit.spec.model import AuditSpec
+from robaudit.validation.compute import Computed, compute
+
+SAMPLES, DRAWS = 50, 10_000
+"""Images, and draws of the reference."""
+
+STREAM = "reference"
+"""Noise stream of the reference, from which no run draws."""
+
+FEWEST_DRAWS, MOST_DRAWS = 256, 10**6
+"""Draws of the reference under a budget."""
+
+CONVERGENCE_SHARE = 0.25
+"""The convergence study takes up to a quarter of the reference's passes: beyond that one would see the reference's own error."""
+
+_PILOT_IMAGES, _PILOT_DRAWS = 8, 64
+_OVERRUN = 1.1
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """Error of an estimator with n draws.
+
+    Attributes:
+        estimator, sigma, n: which, and its draws of each image.
+        images: over how many.
+        forwards, backwards: passes of an image.
+        rmse, rmse_error, bias, bias_error: as in :class:`robaudit.advice.comparison.Error`.
+    """
+
+    estimator: str
+    sigma: float
+    n: int
+    images: int
+    forwards: float
+    backwards: float
+    rmse: float
+    rmse_error: float | None
+    bias: float
+    bias_error: float | None
+
+    def document(self) -> dict[str, Any]:
+        """As JSON values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Validation:
+    """The estimators of a spec compared with the reference.
+
+    Attributes:
+        info: what was computed on what: as in run.json.
+        draws: of the reference, an image and noise level.
+        rows: by (sample id, sigma, label).
+        truths: the reference by (sample id, sigma).
+        comparisons: in the order of the spec: noise levels, then estimators.
+        skipped: samples left out, with the reason.
+        points: of the convergence study; empty where none was asked for.
+        seconds: of the estimators, and of the reference.
+    """
+
+    info: Mapping[str, Any]
+    draws: int
+    rows: Mapping[tuple[str, float, str], Row]
+    truths: Truths
+    comparisons: Sequence[Comparison]
+    skipped: Sequence[tuple[str, str]] = ()
+    points: Sequence[Point] = ()
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+    def at(self, sigma: float) -> list[Comparison]:
+        """The comparisons at one noise level."""
+        return [one for one in self.comparisons if one.sigma == sigma]
+
+    @property
+    def sigmas(self) -> list[float]:
+        """The noise levels, in order."""
+        return list(dict.fromkeys(one.sigma for one in self.comparisons))
+
+    def words(self) -> list[dict[str, Any]]:
+        """For each noise level: a verdict on every estimator, what to use, and what limits the comparison."""
+        found = []
+        for sigma in self.sigmas:
+            group = self.at(sigma)
+            known = [truth.value for (_, level), truth in self.truths.items() if level == sigma]
+            verdicts = {one.estimator: verdict(one) for one in group}
+            found.append({"sigma": sigma, "verdicts": verdicts, "advice": advice(group), "remarks": remarks(group, known)})
+        return found
+
+
+def validate(
+    spec: AuditSpec,
+    *,
+    samples: int = SAMPLES,
+    draws: int = DRAWS,
+    budget: float | None = None,
+    convergence: bool = False,
+    trust: bool = False,
+    on_error: OnError = "stop",
+    model: nn.Module | None = None,
+    dataset: Dataset | None = None,
+    listener: Listener | None = None,
+    command: str | None = None,
+) -> Validation:
+    """Run every estimator of a spec, and Monte Carlo with noise of its own, on a random subset of its samples, and compare.
+
+    The subset is drawn with the run's seed from the samples that the spec chooses. The estimators get the noise that a run would
+    give them; the reference gets the named stream "reference" of the same seed, which no run draws from.
+
+    Args:
+        spec: what to validate.
+        samples: how many images; all, if there are fewer.
+        draws: of the reference, an image and noise level.
+        budget: seconds for the estimators and the reference, which gets the draws that they leave time for (at least 256); neither loading
+            nor the convergence study counts. A note says by how much it was overrun.
+        convergence: also measure the error as a function of the draws, of estimators whose draws can be chosen.
+        trust: allow Python code that the spec names.
+        on_error: at an unusable sample: stop, or leave it out.
+        model, dataset: in place of those the spec names.
+        listener: hears notes, warnings and progress.
+        command: what the user typed.
+
+    Raises:
+        RobauditError: spec, model or data are not usable.
+        NothingLeftError: every sample was skipped.
+    """
+    listener = listener or Silent()
+    device = pick_device(spec.run.device)
+    whole = dataset if dataset is not None else open_dataset(spec.dataset, base_dir=spec.base_dir, trust=trust)
+    subset = Selected(whole, random_subset(len(whole), samples, spec.run.seed))
+    with deterministic(spec.run.deterministic, device), rounded_products(spec.run.precision == "tf32"):
+        ready = prepare(spec, None, "", model, subset, device, listener, trust=trust, skip_bad=on_error == "skip")
+        started, alone = time.perf_counter(), 0.0
+        listener.note(f"the estimators on {len(subset)} of {len(whole)} images")
+        found = compute(ready, ready.engine, subset, ready.tasks, listener, on_error=on_error)
+        kept = _without(subset, {skip.sample_id for skip in found.skipped})
+        if not found.rows:
+            raise NothingLeftError(whole.where, "every sample was skipped", f"the first: {found.skipped[0].reason}")
+        if budget is not None:
+            alone = time.perf_counter() - started
+            draws = draws_within(ready, kept, budget - alone)
+        listener.note(f"the reference: mc with {draws:,} draws of its own noise")
+        truths, seconds = measure(ready, kept, draws, listener)
+        if budget is not None and (spent := time.perf_counter() - started) > _OVERRUN * budget:
+            parts = f"the estimators {alone:.2g} s, the reference with {draws:,} draws {spent - alone:.2g} s"
+            listener.note(f"--budget: it took {spent:.2g} s, not {budget:.2g} s: {parts}")
+        points = converge(ready, kept, truths, listener) if convergence else ()
+    info = {
+        **{
+            key: value for key, value in first_info(spec, ready.engine.model, whole, device, ready.check).items() if key != "schema_version"
+        },
+        "plugins": plugins([task.chosen for task in ready.tasks]),
+        **history(None, command, device),
+    }
+    return Validation(
+        info=info,
+        draws=draws,
+        rows=found.rows,
+        truths=truths,
+        comparisons=_comparisons(ready, found, truths),
+        skipped=[(skip.sample_id, skip.reason) for skip in found.skipped],
+        points=points,
+        seconds={"estimators": sum(found.seconds.values()), "reference": seconds},
+    )
+
+
+def _without(samples: Selected, gone: set[str]) -> Selected:
+    return Selected(samples, [i for i in range(len(samples)) if samples.sample_id(i) not in gone]) if gone else samples
+
+
+def _comparisons(ready: Ready, found: Computed, truths: Truths) -> list[Comparison]:
+    result = []
+    for task in ready.tasks:
+        label, sigma = task.chosen.label, task.sigma
+        rows = [row for row in found.rows.values() if (row.estimator, row.sigma) == (label, sigma)]
+        known = [truths[row.sample_id, sigma] for row in rows]
+        result.append(compare(rows, known, task.chosen.estimator.quantity, found.seconds[label, sigma], task.chosen.name))
+    return result
+
+
+def measure(ready: Ready, samples: Dataset, draws: int, listener: Listener) -> tuple[Truths, float]:
+    """The reference of every sample at every noise level of the spec, and the seconds it took."""
+    engine = on_stream(ready.engine, ready.spec.run.seed, STREAM)
+    found = compute(ready, engine, samples, _votes(ready.spec.noise.sigma, draws), listener)
+    truths = {(name, sigma): Truth(round(row.value * draws), draws) for (name, sigma, _), row in found.rows.items()}
+    return truths, sum(found.seconds.values())
+
+
+def draws_within(ready: Ready, samples: Dataset, seconds: float) -> int:
+    """Draws of each image at each noise level that take about so many seconds, from the time of a few; at least 256."""
+    few = Selected(samples, range(min(_PILOT_IMAGES, len(samples))))
+    tasks = _votes(ready.spec.noise.sigma[:1], _PILOT_DRAWS)
+    engine = on_stream(ready.engine, ready.spec.run.seed, "pilot")
+    compute(ready, engine, Selected(samples, range(1)), tasks, Silent())  # the first pass is slower than the others
+    started = time.perf_counter()
+    compute(ready, engine, few, tasks, Silent())
+    one = (time.perf_counter() - started) / (len(few) * _PILOT_DRAWS)
+    wanted = seconds / (one * len(samples) * len(ready.spec.noise.sigma))
+    return int(min(MOST_DRAWS, max(FEWEST_DRAWS, wanted)))
+
+
+def _votes(sigmas: Sequence[float], draws: int) -> tuple[Task, ...]:
+    return tasks_of(sigmas, [Chosen(STREAM, "mc", MonteCarlo(samples=draws))])
+
+
+def converge(ready: Ready, samples: Dataset, truths: Truths, listener: Listener) -> list[Point]:
+    """Compare the spec's estimators of p_robust whose draws can be chosen with the reference, at 1, 2, 4, ... draws.
+
+    Args:
+        ready: the audit that the spec asks for.
+        samples: the images of the reference.
+        truths: the reference.
+        listener: hears the progress.
+    """
+    draws = next(iter(truths.values())).draws
+    variants = [one for task in ready.tasks for one in variants_of(task, int(CONVERGENCE_SHARE * draws), ready.engine.classes)]
+    if not variants:
+        listener.warn("--convergence: no estimator of the spec has a number of draws to vary; mc, mmse and logit_gaussian do")
+        return []
+    listener.note(f"convergence: {len(variants)} settings")
+    found = compute(ready, ready.engine, samples, [task for _, _, task in variants], listener)
+    points = []
+    for label, n, task in variants:
+        rows = [row for row in found.rows.values() if (row.estimator, row.sigma) == (task.chosen.label, task.sigma)]
+        known = [truths[row.sample_id, row.sigma] for row in rows]
+        points.append(_point(label, n, compare(rows, known, task.chosen.estimator.quantity, 0.0)))
+    return points
+
+
+def variants_of(task: Task, passes: int, classes: int) -> Iterator[tuple[str, int, Task]]:
+    """A task with powers of two as its draws: label, draws and task; nothing for an estimator without such an option.
+
+    Args:
+        task: one of the spec.
+        passes: what an image may cost, in forward passes (a backward pass counts two).
+        classes: number of logits.
+    """
+    chosen = task.chosen
+    for n in (2**i for i in range(31)):
+        estimator = chosen.estimator.with_draws(n) if chosen.estimator.quantity.name == P_ROBUST.name else None
+        if estimator is None:
+            continue
+        other = Task(task.sigma, Chosen(f"{chosen.label} n={n}", chosen.name, estimator))
+        if other.cost(classes) > passes:
+            return
+        yield chosen.label, n, other
+
+
+def _point(label: str, n: int, one: Comparison) -> Point:
+    error = one.error
+    if error is None:
+        raise ValueError(f"{label} does not estimate p_robust")
+    return Point(
+        label, one.sigma, n, one.images, one.forwards, one.backwards,
+        error.rmse, error.rmse_error, error.bias, error.bias_error,
+    )  # fmt: skip

@@ -1,1 +1,0 @@
-"""What fits a budget: which estimator, how many draws, how many images?"""
