@@ -33,12 +33,12 @@ def against_baseline(
     from robaudit.cli.console import messages
     from robaudit.compare.accepted import read_accepted, write_accepted
     from robaudit.compare.baseline import stand
-    from robaudit.compare.baseline_texts import baseline_sections, decisions
     from robaudit.compare.matching import described
-    from robaudit.compare.texts import table
-    from robaudit.gates.formats import Subject, decisions_document
     from robaudit.gates.result import EXIT_CODES, overall
-    from robaudit.reports.headline import count
+    from robaudit.report.baseline_texts import baseline_sections, decisions
+    from robaudit.report.ci import Subject, decisions_document
+    from robaudit.report.comparison_texts import table
+    from robaudit.report.headline import count
     from robaudit.runs import read_run
 
     accepted = read_accepted(baseline)

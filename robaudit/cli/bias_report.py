@@ -37,7 +37,7 @@ def bias_report(
     from rich.console import Group
 
     from robaudit.cli.printing import emit
-    from robaudit.reports.bias_table import bias_csv, bias_table
+    from robaudit.report.class_tables import bias_csv, bias_table
     from robaudit.runs import read_run
     from robaudit.summary.bias import class_bias
 

@@ -124,11 +124,11 @@ def _compare(
     from robaudit.cli.compared import emit_table, emit_text, gates_text, markdown_gates, summarise
     from robaudit.compare.comparison import compare as compare_runs
     from robaudit.compare.gates import QUANTITIES, decide
-    from robaudit.compare.sections import sections
-    from robaudit.compare.texts import csv_text, json_text, markdown_text, table
-    from robaudit.gates.formats import Subject
     from robaudit.gates.grammar import parse_gate
     from robaudit.gates.result import EXIT_CODES, overall
+    from robaudit.report.ci import Subject
+    from robaudit.report.comparison import sections
+    from robaudit.report.comparison_texts import csv_text, json_text, markdown_text, table
     from robaudit.runs import read_run
 
     asked = [parse_gate(text, QUANTITIES, "--gate") for text in gates]

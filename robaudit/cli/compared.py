@@ -10,8 +10,8 @@ from robaudit.cli.options import write_output
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from robaudit.gates.formats import Subject
     from robaudit.gates.result import Decision, Verdict
+    from robaudit.report.ci import Subject
 
 
 def emit_table(shown: Any, decisions: Sequence[Decision], inconclusive: Verdict, output: Path | None) -> None:
@@ -52,14 +52,14 @@ def emit_text(text: str, output: Path | None) -> None:
 
 def gates_text(format_: str, decisions: Sequence[Decision], subject: Subject, inconclusive: Verdict) -> str:
     """Gates as JUnit XML or as GitHub's commands."""
-    from robaudit.gates.formats import github, junit
+    from robaudit.report.ci import github, junit
 
     return (junit if format_ == "junit" else github)(decisions, subject, inconclusive=inconclusive)
 
 
 def markdown_gates(decisions: Sequence[Decision], subject: Subject, inconclusive: Verdict) -> str:
     """Gates as Markdown; nothing without any."""
-    from robaudit.gates.formats import step_summary
+    from robaudit.report.ci import step_summary
 
     return "\n" + step_summary(decisions, subject, inconclusive=inconclusive) if decisions else ""
 
@@ -68,7 +68,7 @@ def summarise(decisions: Sequence[Decision], subject: Subject, inconclusive: Ver
     """Append the step summary of a GitHub job, where this is one."""
     from robaudit.cli.console import messages
     from robaudit.cli.step_summary import append_step_summary
-    from robaudit.gates.formats import step_summary
+    from robaudit.report.ci import step_summary
 
     trouble = append_step_summary(step_summary(decisions, subject, inconclusive=inconclusive) + (f"\n{more}" if more else ""))
     if trouble is not None:

@@ -18,7 +18,7 @@ def estimators(
     """
     from robaudit import registry
     from robaudit.cli.console import output
-    from robaudit.reports.catalogue import catalogue, catalogue_csv, catalogue_json, catalogue_table
+    from robaudit.report.catalogue import catalogue, catalogue_csv, catalogue_json, catalogue_table
 
     entries = catalogue({name: registry.load(name) for name in registry.installed()})
     if format_ is TextFormat.TABLE:

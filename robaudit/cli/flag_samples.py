@@ -46,7 +46,7 @@ def flag_samples(
     from rich.console import Group
 
     from robaudit.cli.printing import emit
-    from robaudit.reports.flags_table import flags_csv, flags_table
+    from robaudit.report.flag_tables import flags_csv, flags_table
     from robaudit.runs import read_run
     from robaudit.summary.flags import flag, usual_threshold
 
@@ -74,7 +74,7 @@ def flag_samples(
         write=write_output,
     )
     if images is not None:
-        from robaudit.gallery import write_gallery
+        from robaudit.report.gallery import write_gallery
 
         count = write_gallery(opened, found, images, trust=trust)
         typer.echo(f"{count} pictures in {images}", err=True)

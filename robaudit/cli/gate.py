@@ -113,9 +113,9 @@ def report(
     from robaudit.cli.printing import put
     from robaudit.cli.step_summary import append_step_summary
     from robaudit.cli.unread import unread_is_no_end
-    from robaudit.gates.formats import Subject, document, github, junit, step_summary
     from robaudit.gates.result import EXIT_CODES, overall
     from robaudit.gates.text import lines
+    from robaudit.report.ci import Subject, document, github, junit, step_summary
 
     subject, told = Subject.of(run.info, command), lines(decisions, inconclusive)
     texts = {GateFormat.JSON: document, GateFormat.JUNIT: junit, GateFormat.GITHUB: github}

@@ -51,8 +51,8 @@ def report(
     from robaudit.cli.printing import put
     from robaudit.errors import RobauditError
     from robaudit.gates.standing import standing
-    from robaudit.html.content import Choice
-    from robaudit.html.several import gather_all
+    from robaudit.report.html.content import Choice
+    from robaudit.report.html.several import gather_all
     from robaudit.runs import read_run
 
     markdown = format_ is ReportFormat.MD or (format_ is None and output is not None and output.suffix.lower() in (".md", ".markdown"))
@@ -61,7 +61,7 @@ def report(
     if not markdown and output is None and sys.stdout.isatty():
         raise RobauditError("robaudit report", "a page is no text for a terminal", "name a file with -o, or --format md")
     if not markdown:
-        from robaudit.html.render import environment
+        from robaudit.report.html.render import environment
 
         environment()  # what is not installed is said before any work
     choice = Choice(tuple(estimator or ()), tuple(sigmas(sigma)), threshold, max_images)
@@ -72,11 +72,11 @@ def report(
         contents.append(replace(content, decisions=decisions))
         problems += [f"no gates: {problem}"] if problem else []
     if markdown:
-        from robaudit.html.markdown import markdown_report
+        from robaudit.report.html.markdown import markdown_report
 
         text = markdown_report(contents, title=title)
     else:
-        from robaudit.html.render import page
+        from robaudit.report.html.render import page
 
         text, missing = page(contents, title=title, images=not no_images, trust=trust, threshold=threshold)
         problems += [f"no images: {problem}" for problem in missing]

@@ -14,8 +14,8 @@ def append_step_summary(text: str) -> str | None:
     Returns:
         Why it could not be written, for a warning (the gates are decided all the same); None where all is well.
     """
-    from robaudit.gates.formats import within
-    from robaudit.gates.formats.github import LARGEST
+    from robaudit.report.ci import within
+    from robaudit.report.ci.github import LARGEST
 
     name = os.environ.get(VARIABLE)
     if not name:

@@ -62,8 +62,8 @@ def validate(
     asked_spec = load_spec(spec, settings=set_ or ())
     from robaudit.cli.printing import put
     from robaudit.cli.process import keep_freed_memory
-    from robaudit.pictures import can_draw
     from robaudit.provenance import command_line
+    from robaudit.report.pictures import can_draw
     from robaudit.reports.json_text import document_json
     from robaudit.validation.folder import asked, check_folder, default_out, document, write
     from robaudit.validation.study import validate as run
@@ -87,7 +87,7 @@ def validate(
             command=command_line(sys.argv[1:]),
         )
         if drawing:
-            from robaudit.pictures.validation import pictures
+            from robaudit.report.pictures.validation import pictures
 
             files = write(folder, wanted, found, pictures(found))
         else:

@@ -13,7 +13,7 @@ from robaudit.gates.grammar import Gate
 from robaudit.gates.measuring import Measured, measure
 from robaudit.gates.quantities import OF_CLASSES, check_range, meaning
 from robaudit.gates.result import Decision, Verdict, judge
-from robaudit.reports.names import class_name
+from robaudit.report.names import class_name
 from robaudit.runs import Run
 from robaudit.summary.groups import QuantityLike
 

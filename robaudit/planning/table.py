@@ -10,7 +10,7 @@ from robaudit.planning.choice import Plan
 from robaudit.planning.durations import text as duration
 from robaudit.planning.proposal import Proposal
 from robaudit.remaining import duration_text
-from robaudit.reports.tables import base_table, legend, plain
+from robaudit.report.tables import base_table, legend, plain
 
 
 def tables(found: Proposal) -> Iterator[RenderableType]:

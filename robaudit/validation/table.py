@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from rich.console import RenderableType
 
-from robaudit.reports import numbers
-from robaudit.reports.tables import base_table, legend, plain
+from robaudit.report import numbers
+from robaudit.report.tables import base_table, legend, plain
 from robaudit.validation.comparison import Comparison
 from robaudit.validation.study import Validation
 from robaudit.validation.words import milliseconds, short, signed

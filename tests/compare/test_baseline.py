@@ -13,10 +13,10 @@ from jsonschema import Draft202012Validator
 
 from robaudit.compare.accepted import read_accepted
 from robaudit.compare.baseline import STATES, Standing, stand
-from robaudit.compare.baseline_texts import decisions
 from robaudit.errors import RunError
+from robaudit.report.baseline_texts import decisions
+from robaudit.report.ci.schemas import published
 from robaudit.runs import Run
-from robaudit.schemas import published
 from tests.conftest import RunCli
 
 MC = ("mc", 0.3)

@@ -11,8 +11,8 @@ import pytest
 from robaudit.compare.comparison import compare
 from robaudit.compare.matching import why_unpaired
 from robaudit.compare.paired import paired_difference
-from robaudit.compare.sections import sections
 from robaudit.errors import RobauditError
+from robaudit.report.comparison import sections
 from robaudit.rows import Row
 from tests.compare.tools import between, bits, decided, made, shares
 from tests.gates.tools import row

@@ -30,8 +30,8 @@ PRELOADED = (
     *(
         "robaudit.summary.bias",
         "robaudit.summary.flags",
-        "robaudit.gallery",
-        "robaudit.reports.bias_table",
+        "robaudit.report.gallery",
+        "robaudit.report.class_tables",
         "torch._export.serde.serialize",
     ),
     *("safetensors.torch", "torch.export.pt2_archive._package", "torch.fx.experimental.symbolic_shapes", "sklearn.datasets"),

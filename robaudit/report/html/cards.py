@@ -1,0 +1,167 @@
+"""What does the gallery of a run show: a card for each listed sample, and what noise looks like?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from robaudit.errors import RobauditError
+from robaudit.report.html import figures
+from robaudit.report.html.content import Content, is_beyond
+from robaudit.report.html.tables import Bar, bar_of
+from robaudit.report.html.thumbnails import Thumbnail, thumbnail
+from robaudit.report.names import class_name
+from robaudit.summary.flags import Flag, Flagged
+from robaudit.text import clipped, printable
+
+if TYPE_CHECKING:
+    from robaudit.report.gallery import RunImages
+
+_LONGEST_ID = 80
+_WORDS = {"no interval": "no interval", "no": "not flagged"}
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """One sample of the gallery.
+
+    Attributes:
+        rank: place in the list, from 1; the least robust is first.
+        name: the sample's id.
+        label, predicted, flips_to: classes in words; empty where unknown.
+        judged: "correct", "wrong" or "unlabelled" on the clean image.
+        classes: indices of label and prediction.
+        value, interval: in words.
+        bar: on the scale of the quantity.
+        certainty, words: as in :class:`robaudit.summary.flags.Flag`, and what the card says.
+        clean, noisy: images; None without.
+    """
+
+    rank: int
+    name: str
+    label: str
+    predicted: str
+    flips_to: str
+    judged: str
+    classes: tuple[int, ...]
+    value: str
+    interval: str
+    bar: Bar | None
+    certainty: str
+    words: str
+    clean: Thumbnail | None
+    noisy: Thumbnail | None
+
+
+@dataclass(frozen=True, slots=True)
+class Gallery:
+    """The cards of one estimator and noise level."""
+
+    flagged: Flagged
+    cards: tuple[Card, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One image without noise and at every noise level of the run."""
+
+    name: str
+    clean: Thumbnail
+    noisy: tuple[tuple[str, Thumbnail], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """All that has images.
+
+    Attributes:
+        galleries: for each shown estimator and noise level.
+        examples: of noise.
+        problems: why images are missing, one line each.
+        reduced: whether any image is smaller than the original.
+    """
+
+    galleries: tuple[Gallery, ...]
+    examples: tuple[Example, ...]
+    problems: tuple[str, ...]
+    reduced: bool
+
+
+def show(content: Content, *, images: bool = True, trust: bool = False) -> Shown:
+    """The galleries of a run; without images where its data set cannot be opened.
+
+    Args:
+        content: of the run.
+        images: whether any are wanted.
+        trust: allow the Python data set that the spec names.
+    """
+    album = _Album(content, trust=trust) if images else None
+    galleries = tuple(
+        Gallery(one, tuple(_card(content, one, sample, rank, album) for rank, sample in enumerate(one.samples, start=1)))
+        for one in content.flagged
+    )
+    if album is None:
+        return Shown(galleries, (), (), False)
+    examples = tuple(example for name in content.examples if (example := _example(content, name, album)) is not None)
+    return Shown(galleries, examples, tuple(dict.fromkeys(album.problems)), album.reduced)
+
+
+class _Album:
+    """Images as thumbnails, as far as there are any; each is read once for each noise level."""
+
+    def __init__(self, content: Content, *, trust: bool) -> None:
+        from robaudit.report.gallery import RunImages
+
+        self.problems: list[str] = []
+        self.reduced = False
+        self._images: RunImages | None = None
+        wanted = [*(sample.id for one in content.flagged for sample in one.samples), *content.examples]
+        try:
+            self._images = RunImages(content.run, wanted, trust=trust)
+        except RobauditError as error:
+            self.problems.append(str(error))
+
+    def look(self, name: str, sigmas: Sequence[float]) -> list[Thumbnail] | None:
+        """The clean image and its first noisy copy at each level."""
+        if self._images is None:
+            return None
+        try:
+            clean = self._images.clean(name)
+        except RobauditError as error:
+            self.problems.append(str(error))
+            return None
+        found = [thumbnail(clean), *(thumbnail(self._images.noisy(name, clean, sigma)) for sigma in sigmas)]
+        self.reduced = self.reduced or not found[0].whole
+        return found
+
+
+def _card(content: Content, one: Flagged, sample: Flag, rank: int, album: _Album | None) -> Card:
+    names, quantity = content.run.class_names, content.quantity(one.key.quantity)
+    pair = None if album is None else album.look(sample.id, [one.key.sigma])
+    beyond = is_beyond(sample, one)
+    certainty = sample.certainty if beyond or sample.certainty == "maybe" else "no"
+    judged = "unlabelled" if sample.label is None else "correct" if sample.label == sample.predicted else "wrong"
+    return Card(
+        rank=rank,
+        name=clipped(printable(sample.id), _LONGEST_ID),
+        label="" if sample.label is None else class_name(sample.label, names, 40),
+        predicted=class_name(sample.predicted, names, 40),
+        flips_to="" if sample.flips_to is None else class_name(sample.flips_to, names, 40),
+        judged=judged,
+        classes=tuple(dict.fromkeys(index for index in (sample.label, sample.predicted) if index is not None)),
+        value=figures.number(sample.value, sample.lower, sample.upper, quantity),
+        interval=figures.interval(sample.lower, sample.upper),
+        bar=bar_of(sample.value, sample.lower, sample.upper, quantity),
+        certainty=certainty,
+        words=_WORDS.get(certainty, certainty),
+        clean=None if pair is None else pair[0],
+        noisy=None if pair is None else pair[1],
+    )
+
+
+def _example(content: Content, name: str, album: _Album) -> Example | None:
+    found = album.look(name, list(content.sigmas))
+    if found is None:
+        return None
+    return Example(clipped(printable(name), _LONGEST_ID), found[0], tuple(zip(content.sigmas.values(), found[1:], strict=True)))
