@@ -38,8 +38,8 @@ def against_baseline(
     from robaudit.report.baseline_texts import baseline_sections, decisions
     from robaudit.report.ci import Subject, decisions_document
     from robaudit.report.comparison_texts import table
-    from robaudit.report.headline import count
     from robaudit.runs import read_run
+    from robaudit.text import count
 
     accepted = read_accepted(baseline)
     if accepted is None and not update:

@@ -12,7 +12,7 @@ from robaudit.errors import SpecError
 from robaudit.gates.enough import smallest_factor
 from robaudit.gates.grammar import Gate
 from robaudit.gates.result import ClassPart, Covers, Decision, judge
-from robaudit.report.names import class_name
+from robaudit.text import class_name
 
 
 @dataclass(frozen=True, slots=True)

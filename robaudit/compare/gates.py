@@ -14,7 +14,7 @@ from robaudit.compare.thresholds import check_gate
 from robaudit.errors import RunError, SpecError, did_you_mean
 from robaudit.gates.grammar import Gate
 from robaudit.gates.result import Covers, Decision, judge
-from robaudit.report.headline import count
+from robaudit.text import count
 
 QUANTITIES: Mapping[str, frozenset[str]] = dict.fromkeys(
     ("mean_drop", "worst_class_drop", "accuracy_drop", "noisy_accuracy_drop", "newly_flagged", "share_worse"), frozenset()

@@ -13,9 +13,9 @@ from robaudit.gates.grammar import Gate
 from robaudit.gates.measuring import Measured, measure
 from robaudit.gates.quantities import OF_CLASSES, check_range, meaning
 from robaudit.gates.result import Decision, Verdict, judge
-from robaudit.report.names import class_name
 from robaudit.runs import Run
 from robaudit.summary.groups import QuantityLike
+from robaudit.text import class_name
 
 _CHANCE = 0.8  # of deciding with as many more as are named
 _IF_TRUE = "in 4 of 5 cases if the value is the true one"

@@ -9,8 +9,7 @@ from robaudit.gates.grammar import Gate
 from robaudit.gates.result import Decision, judge
 from robaudit.report import numbers
 from robaudit.report.comparison import Section
-from robaudit.report.headline import count
-from robaudit.report.names import Names, class_name, shortened
+from robaudit.text import Names, class_name, count, shortened
 
 _SHOWN = 20
 _NAMED = 5

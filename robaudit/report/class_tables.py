@@ -10,12 +10,12 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from robaudit.report import numbers
-from robaudit.report.names import class_name
 from robaudit.report.tables import APPROXIMATE, Responsive, base_table, heading, legend, plain
 from robaudit.reports.csv_text import table_csv
 from robaudit.summary.bias_result import ClassBias, ClassStats
 from robaudit.summary.estimates import Mean, Quantile, Share
 from robaudit.summary.groups import QuantityLike, quantity_of
+from robaudit.text import class_name
 
 NAME_WIDTHS = {True: 14, False: 24}
 VERDICT_STYLE = {"real": "bold yellow", "noise": "bold", "untested": "bold"}

@@ -9,12 +9,11 @@ from typing import Any
 
 from robaudit.compare.paired import Ends
 from robaudit.compare.result import ClassChange, Comparison, Difference, GroupComparison, SampleChange
-from robaudit.report.headline import count
-from robaudit.report.names import Names, class_name, shortened
-from robaudit.report.numbers import sigmas
+from robaudit.report import numbers
+from robaudit.text import Names, class_name, count, shortened
 
 MOST_CLASSES, MOST_SAMPLES = 5, 10
-_LONGEST_ID, _LONGEST_NAME, _MOST_DIGITS = 40, 24, 12
+_LONGEST_ID, _LONGEST_NAME = 40, 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,43 +44,9 @@ def sections(comparison: Comparison, base: Mapping[str, Any], new: Mapping[str, 
         names: of the classes.
     """
     yield Section("new against base", _head(comparison, base, new))
-    levels = sigmas(group.key.sigma for group in comparison.groups)
+    levels = numbers.sigmas(group.key.sigma for group in comparison.groups)
     for group in comparison.groups:
         yield from _group(group, levels[group.key.sigma], names)
-
-
-def difference(value: float, ends: Ends | None) -> str:
-    """``-0.0415 [-0.0425, -0.0405]``: digits by the width, ends rounded outwards; ``~-0.0415`` without an interval."""
-    if ends is None:
-        return f"~{value:+.4f}"
-    if ends[:2] == (0.0, 0.0):
-        return "0 [0, 0]"
-    return f"{value:+.{_digits(ends)}f} {interval(ends)}"
-
-
-def interval(ends: Ends | None) -> str:
-    """``[-0.0425, -0.0405]``; no digit hides on which side of 0 an end is."""
-    if ends is None:
-        return "none"
-    if ends[:2] == (0.0, 0.0):
-        return "[0, 0]"
-    digits = _digits(ends)
-    return f"[{_end(ends.lower, digits, math.floor)}, {_end(ends.upper, digits, math.ceil)}]"
-
-
-def _end(end: float, digits: int, away: Callable[[float], int]) -> str:
-    if not math.isfinite(end):
-        return f"{end:+}"
-    for more in range(digits, _MOST_DIGITS):
-        rounded = away(round(end * 10**more, 6)) / 10**more
-        if (rounded > 0) == (end > 0) and (rounded < 0) == (end < 0):
-            return f"{rounded + 0.0:+.{more}f}"
-    return f"{end:+.2g}"
-
-
-def _digits(ends: Ends) -> int:
-    width = ends.upper - ends.lower
-    return min(6, max(3, math.ceil(-math.log10(width)) + 1)) if 0 < width < 1 else 4 if width == 0 else 3
 
 
 def _head(comparison: Comparison, base: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
@@ -192,7 +157,17 @@ def _counts(group: GroupComparison) -> list[str]:
 
 
 def _row(name: str, found: Difference) -> tuple[str, ...]:
-    return name, f"{found.base:.4f}", f"{found.new:.4f}", difference(found.value, found.these), interval(found.population)
+    return (
+        name,
+        f"{found.base:.4f}",
+        f"{found.new:.4f}",
+        numbers.change(found.value, _two(found.these)),
+        numbers.change_interval(_two(found.population)),
+    )
+
+
+def _two(ends: Ends | None) -> tuple[float, float] | None:
+    return None if ends is None else (ends.lower, ends.upper)
 
 
 def _class(one: ClassChange, names: Names | None) -> tuple[str, ...]:
@@ -203,6 +178,6 @@ def _sample(one: SampleChange, names: Names | None) -> tuple[str, ...]:
     before, now = (class_name(index, names, _LONGEST_NAME) for index in (one.base_predicted, one.predicted))
     predicted = now if before == now else f"{before} -> {now}"
     flag = f"{one.flagged}, {'no interval' if one.sure == 'no interval' else one.sure}" if one.flagged else "worse"
-    ends = None if one.lower is None or one.upper is None else Ends(one.lower, one.upper, "")
+    ends = None if one.lower is None or one.upper is None else (one.lower, one.upper)
     label = class_name(one.label, names, _LONGEST_NAME)
-    return shortened(one.id, _LONGEST_ID), label, predicted, flag, f"{one.base:.4f}", f"{one.new:.4f}", difference(one.difference, ends)
+    return shortened(one.id, _LONGEST_ID), label, predicted, flag, f"{one.base:.4f}", f"{one.new:.4f}", numbers.change(one.difference, ends)

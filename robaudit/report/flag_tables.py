@@ -10,12 +10,11 @@ from rich.table import Table
 from rich.text import Text
 
 from robaudit.report import numbers
-from robaudit.report.names import Names, class_name, shortened
 from robaudit.report.tables import Responsive, base_table, heading, legend, plain
 from robaudit.reports.csv_text import table_csv
 from robaudit.summary.flags import Flag, Flagged
 from robaudit.summary.groups import QuantityLike, quantity_of
-from robaudit.text import printable
+from robaudit.text import Names, class_name, printable, shortened
 
 ID_WIDTHS = {True: 16, False: 30}
 CLASS_WIDTHS = {True: 11, False: 20}

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from robaudit.spec import sigma_text
-from robaudit.text import printable
+from robaudit.text import count, printable
 
 
 def headline(info: Mapping[str, Any]) -> list[str]:
@@ -34,11 +34,6 @@ def accuracy_words(share: Mapping[str, Any] | None) -> str:
     if share is None:
         return "not measured (no labels)"
     return f"{share['value']:.1%} ({share['count']} of {share['total']}; 95 % interval {share['lower']:.1%} to {share['upper']:.1%})"
-
-
-def count(number: int, noun: str) -> str:
-    """``1 sample``, ``48 samples``."""
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
 def _noisy(entries: Sequence[Mapping[str, Any]]) -> list[str]:

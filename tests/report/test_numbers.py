@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.report import numbers
-from robaudit.report.names import class_name, shortened
-from robaudit.text import printable
+from robaudit.text import class_name, printable, shortened
 
 
 def test_all_and_none_print_as_bounds() -> None:

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from robaudit.errors import RobauditError
-from robaudit.report.html import figures
+from robaudit.report import numbers
 from robaudit.report.html.content import Content, is_beyond
 from robaudit.report.html.tables import Bar, bar_of
 from robaudit.report.html.thumbnails import Thumbnail, thumbnail
-from robaudit.report.names import class_name
 from robaudit.summary.flags import Flag, Flagged
-from robaudit.text import clipped, printable
+from robaudit.text import class_name, clipped, printable
 
 if TYPE_CHECKING:
     from robaudit.report.gallery import RunImages
@@ -150,8 +149,8 @@ def _card(content: Content, one: Flagged, sample: Flag, rank: int, album: _Album
         flips_to="" if sample.flips_to is None else class_name(sample.flips_to, names, 40),
         judged=judged,
         classes=tuple(dict.fromkeys(index for index in (sample.label, sample.predicted) if index is not None)),
-        value=figures.number(sample.value, sample.lower, sample.upper, quantity),
-        interval=figures.interval(sample.lower, sample.upper),
+        value=numbers.number(sample.value, sample.lower, sample.upper, quantity),
+        interval=numbers.interval(sample.lower, sample.upper),
         bar=bar_of(sample.value, sample.lower, sample.upper, quantity),
         certainty=certainty,
         words=_WORDS.get(certainty, certainty),

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from robaudit.report.html.content import Content
-from robaudit.report.html.figures import count
 from robaudit.report.html.tables import Table, class_table
 from robaudit.report.tables import APPROXIMATE
 from robaudit.summary.bias import ClassBias
+from robaudit.text import count
 
 _ALL, _WORST, _BEST = 30, 20, 5
 WORDS = {"real": "a real difference", "noise": "chance may explain it", "untested": "not tested"}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from robaudit.report import numbers
-from robaudit.report.html import figures
 from robaudit.report.html.content import Content
 from robaudit.report.html.tables import KIND, Cell, Table, bar_of, meaning
 
@@ -33,11 +32,11 @@ def comparison_tables(contents: Sequence[Content], names: Sequence[str]) -> tupl
                 Cell(f"sigma {level[group.key.sigma]}"),
                 Cell(group.key.estimator),
                 Cell(f"{group.images:,}"),
-                Cell(figures.NONE if group.clean_accuracy is None else figures.share(group.clean_accuracy)),
-                Cell(figures.NONE if noisy is None else figures.noisy_percent(noisy)),
-                Cell(figures.mean(mean, quantity, marked=marked), bar_of(mean.value, mean.lower, mean.upper, quantity)),
-                Cell(figures.interval(mean.lower, mean.upper)),
-                Cell(figures.quantile(group.p05, quantity)),
+                Cell(numbers.NONE if group.clean_accuracy is None else numbers.share(group.clean_accuracy)),
+                Cell(numbers.NONE if noisy is None else numbers.noisy_percent(noisy)),
+                Cell(numbers.mean(mean, quantity, marked=marked), bar_of(mean.value, mean.lower, mean.upper, quantity)),
+                Cell(numbers.interval(mean.lower, mean.upper)),
+                Cell(numbers.quantile(group.p05, quantity)),
             ]
             rows.append(tuple(cells))
         heads = ("run", "noise", "estimator", "images", "right, clean", "right, noisy", "mean", KIND, "5th percentile")

@@ -8,9 +8,9 @@ from typing import Any
 
 from robaudit.gates.text import number
 from robaudit.report.html.content import Content
-from robaudit.report.html.figures import NONE, count
 from robaudit.report.html.tables import Cell, Table
-from robaudit.text import clipped, printable
+from robaudit.report.numbers import NONE
+from robaudit.text import clipped, count, printable
 
 _MOST_SKIPPED = 20
 

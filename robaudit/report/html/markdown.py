@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from robaudit.report.html import facts, figures
+from robaudit.report import numbers
+from robaudit.report.html import facts
 from robaudit.report.html.classes import WORDS, class_view
 from robaudit.report.html.comparison import comparison_notes, comparison_tables, run_names
 from robaudit.report.html.content import Content, is_beyond
 from robaudit.report.html.tables import COVER, Cell, Table, accuracy_table, agreement_table, cost_table, robustness_tables
 from robaudit.report.html.verdict import certainties, flag_rule, sentence
-from robaudit.report.names import class_name
 from robaudit.summary.flags import Flagged
-from robaudit.text import clipped, printable
+from robaudit.text import class_name, clipped, printable
 
 MOST = 60_000
 """Bytes; a comment of GitHub's holds 65,536 characters."""
@@ -112,7 +112,7 @@ def _flagged(content: Content, flagged: Flagged, most: int) -> Iterator[str]:
         rows = []
         for one in listed:
             classes = [class_name(index, names, 40) for index in (one.label, one.predicted, one.flips_to)]
-            value = figures.number(one.value, one.lower, one.upper, quantity), figures.interval(one.lower, one.upper)
+            value = numbers.number(one.value, one.lower, one.upper, quantity), numbers.interval(one.lower, one.upper)
             rows.append(tuple(map(Cell, (one.id, *classes, *value, one.certainty))))
         heads = ("sample", "label", "predicted", "flips to", flagged.key.quantity, "95% for this image", "certainty")
         yield from markdown_table(Table("Flagged samples", heads, tuple(rows), 4))[1:]

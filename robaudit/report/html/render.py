@@ -18,10 +18,9 @@ from robaudit.report.html.comparison import comparison_notes, comparison_tables,
 from robaudit.report.html.content import Content
 from robaudit.report.html.tables import COVER, accuracy_table, agreement_table, cost_table, robustness_tables
 from robaudit.report.html.verdict import certainties, flag_rule, sentence, tiles
-from robaudit.report.names import class_name
 from robaudit.report.tables import MEANINGS
 from robaudit.runs import Run
-from robaudit.text import clipped, printable
+from robaudit.text import class_name, clipped, printable
 
 SECTIONS = (
     ("verdict", "Verdict"),

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from robaudit.report import numbers
 from robaudit.report.class_tables import label_of
-from robaudit.report.html import figures
 from robaudit.report.html.content import Content
 from robaudit.report.tables import APPROXIMATE, MEANINGS
 from robaudit.summary.bias import ClassBias
 from robaudit.summary.bias_result import ClassStats
 from robaudit.summary.groups import QuantityLike
 from robaudit.summary.overall import GroupSummary
+from robaudit.text import count
 
 KIND, THESE = "95% for images of this kind", "95% for these images"
 COVER = (
@@ -57,15 +57,15 @@ def accuracy_table(content: Content) -> Table:
     rows: list[tuple[Cell, ...]] = []
     clean = content.run.info["clean_accuracy"]
     if clean is not None:
-        value = figures.signs(numbers.percent(clean["count"], clean["total"], clean["lower"], clean["upper"]))
+        value = numbers.signs(numbers.percent(clean["count"], clean["total"], clean["lower"], clean["upper"]))
         bar = Bar(clean["value"], clean["lower"], clean["upper"])
-        rows.append((Cell("no noise"), Cell(""), Cell(value, bar), Cell(figures.percents(clean["lower"], clean["upper"])), Cell("exact")))
+        rows.append((Cell("no noise"), Cell(""), Cell(value, bar), Cell(numbers.percents(clean["lower"], clean["upper"])), Cell("exact")))
     for group in content.groups:
         one = group.noisy_accuracy
         if one is not None:
             bar = Bar(one.value, one.lower, one.upper)
-            ends = figures.percents(one.lower, one.upper), figures.percents(one.measured_lower, one.measured_upper)
-            rows.append((Cell(_sigma(content, group)), Cell(group.key.estimator), Cell(figures.noisy_percent(one), bar), *map(Cell, ends)))
+            ends = numbers.percents(one.lower, one.upper), numbers.percents(one.measured_lower, one.measured_upper)
+            rows.append((Cell(_sigma(content, group)), Cell(group.key.estimator), Cell(numbers.noisy_percent(one), bar), *map(Cell, ends)))
     return Table("Share of right answers", ("noise", "estimator", "right", KIND, THESE), tuple(rows), 2)
 
 
@@ -97,9 +97,9 @@ def agreement_table(content: Content) -> Table:
     heads = ("noise", "quantity", "estimators", "images", "mean difference", KIND, "RMS difference", "rank correlation")
     rows = []
     for one in content.agreements:
-        away = figures.difference(one.difference, one.lower, one.upper)
-        texts = [f"{one.second} − {one.first}", f"{one.images:,}", away, figures.interval(one.lower, one.upper)]
-        cells = (f"sigma {content.sigmas[one.sigma]}", one.quantity, *texts, f"{one.rms:.4f}", figures.rank(one.rank))
+        away = numbers.difference(one.difference, one.lower, one.upper)
+        texts = [f"{one.second} − {one.first}", f"{one.images:,}", away, numbers.interval(one.lower, one.upper)]
+        cells = (f"sigma {content.sigmas[one.sigma]}", one.quantity, *texts, f"{one.rms:.4f}", numbers.rank(one.rank))
         rows.append(tuple(map(Cell, cells)))
     return Table("Pairs of estimators, on the same images", heads, tuple(rows), 3)
 
@@ -121,10 +121,10 @@ def cost_table(content: Content) -> Table:
         key = group.key.estimator, group.key.sigma
         tally = content.tallies[key]
         n, time = len(tally.values), seconds.get(key)
-        each = f"{time / n:.3g}" if time else figures.NONE  # run.json rounds to milliseconds: 0 is no measurement
+        each = f"{time / n:.3g}" if time else numbers.NONE  # run.json rounds to milliseconds: 0 is no measurement
         passes = (f"{number / n:,.1f}".removesuffix(".0") for number in (tally.forwards, tally.backwards))
         kinds = ", ".join(kind for kind, _ in tally.intervals.most_common(3))
-        cells = (key[0], _sigma(content, group), numbers.duration(time) or figures.NONE, each, *passes, kinds)
+        cells = (key[0], _sigma(content, group), numbers.duration(time) or numbers.NONE, each, *passes, kinds)
         rows.append(tuple(map(Cell, cells)))
     return Table("Time and passes", heads, tuple(rows), 2, ("The clean pass of an image is counted with every estimator, shared or not.",))
 
@@ -149,13 +149,13 @@ def _robustness(content: Content, groups: Sequence[GroupSummary], quantity: Quan
     rows = []
     for group in groups:
         one, marked = group.mean, group.with_interval < group.images
-        middle = (figures.quantile(group.median, quantity), figures.quantile(group.p05, quantity))
-        below = (figures.share(share) for share in (group.below_half, group.below_ninety)) if shares else ()
+        middle = (numbers.quantile(group.median, quantity), numbers.quantile(group.p05, quantity))
+        below = (numbers.share(share) for share in (group.below_half, group.below_ninety)) if shares else ()
         cells = [
             Cell(group.key.estimator),
             Cell(_sigma(content, group)),
-            Cell(figures.mean(one, quantity, marked=marked), bar_of(one.value, one.lower, one.upper, quantity)),
-            *map(Cell, (figures.interval(one.lower, one.upper), figures.interval(one.measured_lower, one.measured_upper), *middle, *below)),
+            Cell(numbers.mean(one, quantity, marked=marked), bar_of(one.value, one.lower, one.upper, quantity)),
+            *map(Cell, (numbers.interval(one.lower, one.upper), numbers.interval(one.measured_lower, one.measured_upper), *middle, *below)),
         ]
         rows.append(tuple(cells))
     heads = ("estimator", "noise", "mean", KIND, THESE, "median", "5th percentile", *shares)
@@ -170,9 +170,9 @@ def _notes(groups: Sequence[GroupSummary]) -> Iterable[str]:
     if leaning := list(dict.fromkeys(group.key.estimator for group in groups if group.adaptive)):
         yield f"{', '.join(leaning)}: images stopped by themselves, and lean to the side where they stopped; the intervals allow for it."
     if dropped := sum(group.not_finite for group in groups):
-        yield f"{figures.count(dropped, 'result')} left out: not a finite number."
+        yield f"{count(dropped, 'result')} left out: not a finite number."
     if noted := sum(group.noted for group in groups):
-        yield f"{figures.count(noted, 'result')} with a note: see the column note of samples.csv."
+        yield f"{count(noted, 'result')} with a note: see the column note of samples.csv."
 
 
 def _class_cells(one: ClassStats, bias: ClassBias, quantity: QuantityLike) -> Iterable[Cell]:
@@ -181,14 +181,14 @@ def _class_cells(one: ClassStats, bias: ClassBias, quantity: QuantityLike) -> It
     yield Cell(f"{one.images:,}")
     marked = mean.measured_lower is None
     if single:
-        yield Cell(f"({figures.number(mean.value, mean.measured_lower, mean.measured_upper, quantity)})")
-        yield Cell(figures.NONE)
+        yield Cell(f"({numbers.number(mean.value, mean.measured_lower, mean.measured_upper, quantity)})")
+        yield Cell(numbers.NONE)
     else:
-        yield Cell(figures.mean(mean, quantity, marked=marked), bar_of(mean.value, mean.lower, mean.upper, quantity))
-        yield Cell(figures.interval(mean.lower, mean.upper))
-    yield Cell(figures.interval(mean.measured_lower, mean.measured_upper))
-    yield Cell(figures.quantile(one.median, quantity))
-    yield Cell(figures.NONE if one.p_holm is None else numbers.p_value(one.p_holm))
+        yield Cell(numbers.mean(mean, quantity, marked=marked), bar_of(mean.value, mean.lower, mean.upper, quantity))
+        yield Cell(numbers.interval(mean.lower, mean.upper))
+    yield Cell(numbers.interval(mean.measured_lower, mean.measured_upper))
+    yield Cell(numbers.quantile(one.median, quantity))
+    yield Cell(numbers.NONE if one.p_holm is None else numbers.p_value(one.p_holm))
     worse = "lower" if bias.higher_is_better else "higher"
     words = {None: "not tested", "no": "no", worse: "worse"}.get(one.differs, "better")
     yield Cell(words, tone="bad" if words == "worse" else "")

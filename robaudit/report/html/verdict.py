@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from robaudit.estimators.base import LOG10_P_FAIL
 from robaudit.report import numbers
 from robaudit.report.class_tables import label_of
-from robaudit.report.html import figures
 from robaudit.report.html.content import Content
 from robaudit.summary.bias import ClassBias
 from robaudit.summary.bias_result import ClassStats
 from robaudit.summary.estimates import Mean
 from robaudit.summary.flags import Flagged
 from robaudit.summary.overall import GroupSummary
+from robaudit.text import count
 
 _MOST = 4  # noise levels in a tile
 _KIND = "95% interval for images of this kind"
@@ -121,8 +121,8 @@ def _clean_line(content: Content) -> Line:
     clean = content.run.info["clean_accuracy"]
     if clean is None:
         return Line("no noise", "not measured", "the data have no labels")
-    value = figures.signs(numbers.percent(clean["count"], clean["total"], clean["lower"], clean["upper"]))
-    ends = figures.percents(clean["lower"], clean["upper"])
+    value = numbers.signs(numbers.percent(clean["count"], clean["total"], clean["lower"], clean["upper"]))
+    ends = numbers.percents(clean["lower"], clean["upper"])
     return Line("no noise", value, f"{ends} · {clean['count']:,} of {clean['total']:,} images")
 
 
@@ -130,8 +130,8 @@ def _noisy_lines(content: Content) -> tuple[Line, ...]:
     return _few(
         Line(
             f"sigma {content.sigmas[group.key.sigma]}",
-            figures.noisy_percent(one),
-            figures.percents(one.lower, one.upper),
+            numbers.noisy_percent(one),
+            numbers.percents(one.lower, one.upper),
         )
         for group in content.main()
         if (one := group.noisy_accuracy) is not None
@@ -165,20 +165,20 @@ def _mean_line(content: Content, group: GroupSummary) -> Line:
     marked = group.with_interval < group.images
     quantity = content.quantity(group.key.quantity)
     if group.unit == "probability":
-        return Line(where, figures.mean_percent(one, quantity, marked=marked), figures.percents(one.lower, one.upper))
+        return Line(where, numbers.mean_percent(one, quantity, marked=marked), numbers.percents(one.lower, one.upper))
     if group.key.quantity == LOG10_P_FAIL.name:
         return _odds_line(where, one, marked=marked)
-    value = figures.mean(one, quantity, marked=marked)
-    return Line(where, value, figures.interval(one.lower, one.upper))
+    value = numbers.mean(one, quantity, marked=marked)
+    return Line(where, value, numbers.interval(one.lower, one.upper))
 
 
 def _odds_line(where: str, one: Mean, *, marked: bool) -> Line:
     """The mean of log10 of failure probabilities as odds: their geometric mean."""
     if math.isinf(one.lower):
-        end = figures.upper_end(one)
-        return Line(where, f"≤ {figures.odds(end, 'up')}" if end < 0 else figures.NONE, figures.NONE)
-    ends = f"{figures.odds(one.lower, 'down')} to {figures.odds(one.upper, 'up')}"
-    return Line(where, ("~" if marked else "") + figures.odds(one.value), ends)
+        end = numbers.upper_end(one)
+        return Line(where, f"≤ {numbers.odds(end, 'up')}" if end < 0 else numbers.NONE, numbers.NONE)
+    ends = f"{numbers.odds(one.lower, 'down')} to {numbers.odds(one.upper, 'up')}"
+    return Line(where, ("~" if marked else "") + numbers.odds(one.value), ends)
 
 
 def _class_words(one: ClassStats) -> str:
@@ -190,9 +190,9 @@ def _class_words(one: ClassStats) -> str:
 def _mean_text(content: Content, one: ClassStats, bias: ClassBias) -> str:
     quantity, marked = content.quantity(bias.key.quantity), one.mean.measured_lower is None
     if bias.unit == "probability":
-        ends = figures.percents(one.mean.lower, one.mean.upper)
-        return f"{figures.mean_percent(one.mean, quantity, marked=marked)} ({ends})"
-    return figures.mean(one.mean, quantity, marked=marked)
+        ends = numbers.percents(one.mean.lower, one.mean.upper)
+        return f"{numbers.mean_percent(one.mean, quantity, marked=marked)} ({ends})"
+    return numbers.mean(one.mean, quantity, marked=marked)
 
 
 def _level(group: GroupSummary) -> float:
@@ -202,10 +202,10 @@ def _level(group: GroupSummary) -> float:
 def _answer(content: Content, group: GroupSummary) -> str:
     line = _mean_line(content, group)
     if group.unit == "probability":
-        levels = f"sigma {content.sigmas[group.key.sigma]} ({figures.grey_levels(group.key.sigma)})"
+        levels = f"sigma {content.sigmas[group.key.sigma]} ({numbers.grey_levels(group.key.sigma)})"
         return f"At {group.key.noise} noise of {levels} the model keeps its answer in {line.value} of noisy copies{_within(line)}"
     if group.key.quantity == LOG10_P_FAIL.name:
-        value = "an unknown share of" if line.value == figures.NONE else line.value
+        value = "an unknown share of" if line.value == numbers.NONE else line.value
         copies = f"{value} noisy copies{_within(line)}, by the geometric mean over the images"
         return f"At {group.key.noise} noise of {line.where} the model changes its answer in {copies}"
     return f"At {group.key.noise} noise of {line.where} the mean {group.key.quantity} is {line.value}{_within(line)}"
@@ -218,7 +218,7 @@ def _short(content: Content, group: GroupSummary) -> str:
 
 
 def _within(line: Line) -> str:
-    return "" if line.detail == figures.NONE else f" ({line.detail})"
+    return "" if line.detail == numbers.NONE else f" ({line.detail})"
 
 
 def _flag_words(content: Content, sigma: float) -> str:
@@ -226,6 +226,6 @@ def _flag_words(content: Content, sigma: float) -> str:
     if not found:
         return ""
     one = found[0]
-    many, verb = f"{one.beyond:,} of {figures.count(one.total, 'image')}", "is" if one.beyond == 1 else "are"
+    many, verb = f"{one.beyond:,} of {count(one.total, 'image')}", "is" if one.beyond == 1 else "are"
     sure = f" ({certainties(content, one)})" if one.beyond or one.maybe else ""
     return f"At sigma {content.sigmas[sigma]}, {many} {verb} not robust{sure}: {flag_rule(one)}."

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from robaudit.report.html import figures
+from robaudit.report import numbers
 from robaudit.report.pictures.agreement_numbers import MOST_DOTS, Agreement, Floats, Pair
 from robaudit.report.pictures.page import Box, Look, Sketch, axes, fitted, measured, put
 from robaudit.report.pictures.style import FAINT, INK, few_ticks, tone
@@ -83,7 +83,7 @@ def _draw(figure: Figure, box: Box, look: Look, found: Agreement) -> None:
 
 def _words(figure: Figure, look: Look, pair: Pair, place: Box, *, inside: bool) -> None:
     """Above a panel; flush with its right side where the words are wider than it."""
-    rank = "rank unknown" if pair.rank is None else f"rank {figures.rank(pair.rank)}".replace("-", "\u2212")
+    rank = "rank unknown" if pair.rank is None else f"rank {numbers.rank(pair.rank)}".replace("-", "\u2212")
     x, side = (place.x, "left") if inside else (place.x + place.width, "right")
     put(figure, x, place.y + look.line, rank, size=look.size, weight="bold", va="bottom", ha=side)
     put(figure, x, place.y, _difference(pair), size=look.size, color=FAINT, va="bottom", ha=side)
@@ -91,8 +91,8 @@ def _words(figure: Figure, look: Look, pair: Pair, place: Box, *, inside: bool) 
 
 def _difference(pair: Pair) -> str:
     """As the table of a report says it: digits follow the interval, whose ends round outwards."""
-    value, ends = figures.difference(pair.difference, pair.lower, pair.upper), figures.interval(pair.lower, pair.upper)
-    return f"\u0394 {value}{'' if ends == figures.NONE else f' ({ends})'}".replace("-", "\u2212")
+    value, ends = numbers.difference(pair.difference, pair.lower, pair.upper), numbers.interval(pair.lower, pair.upper)
+    return f"\u0394 {value}{'' if ends == numbers.NONE else f' ({ends})'}".replace("-", "\u2212")
 
 
 def _dots(ax: Axes, pair: Pair, ink: str, look: Look) -> None:

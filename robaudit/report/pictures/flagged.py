@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from robaudit.report.names import class_name
 from robaudit.report.numbers import with_interval
 from robaudit.report.pictures.flagged_numbers import Pixels, Worst
 from robaudit.report.pictures.groups import others_words
@@ -13,6 +12,7 @@ from robaudit.report.pictures.page import Box, Look, Sketch, fitted, measured, p
 from robaudit.report.pictures.style import FAINT, LOWER
 from robaudit.spec import sigma_text
 from robaudit.summary.flags_result import Flag
+from robaudit.text import class_name
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

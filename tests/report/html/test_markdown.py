@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from robaudit.report.html import figures
+from robaudit.report import numbers
 from robaudit.report.html.content import Choice, Content, gather
 from robaudit.report.html.markdown import MOST, escaped, markdown_report
 from tests.report.html.tools import HOSTILE, hand_made, rows
@@ -28,9 +28,9 @@ def test_the_numbers_and_the_sections(content: Content) -> None:
     for head in ("Accuracy", "Robustness", "Classes, the weakest first", "Flagged samples", "Agreement", "Cost", "How it was made"):
         assert f"\n### {head}\n" in text
     for group in content.run.summary():
-        assert figures.interval(group.mean.lower, group.mean.upper) in text
+        assert numbers.interval(group.mean.lower, group.mean.upper) in text
     clean = content.run.info["clean_accuracy"]
-    assert figures.percents(clean["lower"], clean["upper"]) in text
+    assert numbers.percents(clean["lower"], clean["upper"]) in text
     for flagged in content.flagged:
         assert f"{flagged.beyond} of {flagged.total}" in text
     assert "<svg" not in text

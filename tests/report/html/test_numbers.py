@@ -10,8 +10,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from robaudit.report import numbers
 from robaudit.report.gallery import RunImages
-from robaudit.report.html import figures
 from robaudit.report.html.agreement import agreements
 from robaudit.report.html.cards import show
 from robaudit.report.html.content import Choice, Content, gather
@@ -125,11 +125,11 @@ def test_robustness(found: Page, said: Content, made: Run, quantity: str) -> Non
         assert line[2] == f"{mark}{np.mean(values):.3f}"
         assert line[3] == _to(mean.lower, mean.upper)
         assert line[4] == _to(mean.measured_lower, mean.measured_upper) != line[3]
-        quantiles = [figures.quantile(one, said.quantity(quantity)) for one in (group.median, group.p05)]
+        quantiles = [numbers.quantile(one, said.quantity(quantity)) for one in (group.median, group.p05)]
         assert line[5:7] == quantiles
         if mark:
             assert quantiles == [f"~{np.quantile(values, q):.3f}" for q in (0.5, 0.05)]
-        assert line[7:] == [figures.share(one) for one in (group.below_half, group.below_ninety)][: len(shares)]
+        assert line[7:] == [numbers.share(one) for one in (group.below_half, group.below_ninety)][: len(shares)]
         if shares:
             assert group.below_half.count == sum(value < 0.5 for value in values)
             assert group.below_ninety.count == sum(value < 0.9 for value in values)

@@ -14,8 +14,8 @@ import pytest
 from torch import Tensor
 
 from robaudit.errors import NothingLeftError, RobauditError
+from robaudit.report import numbers
 from robaudit.report.gallery import RunImages
-from robaudit.report.html import figures
 from robaudit.report.html.content import Choice, Content, gather
 from robaudit.report.html.render import page
 from robaudit.report.html.verdict import tiles
@@ -67,16 +67,16 @@ def test_the_numbers_are_those_of_the_summary(content: Content, html: str) -> No
     text = found.text("r1-robustness")
     for group in content.run.summary():
         mean, quantity = group.mean, content.quantity(group.key.quantity)
-        assert figures.interval(mean.lower, mean.upper) in text
-        assert figures.quantile(group.p05, quantity) in text
-        assert figures.share(group.below_half) in text
+        assert numbers.interval(mean.lower, mean.upper) in text
+        assert numbers.quantile(group.p05, quantity) in text
+        assert numbers.share(group.below_half) in text
     clean = content.run.info["clean_accuracy"]
     assert f"{clean['count']} of {clean['total']} images" in found.text("r1-verdict")
     for entry in content.run.info["noisy_accuracy"]:
-        assert figures.percents(entry["lower"], entry["upper"]) in found.text("r1-accuracy")
+        assert numbers.percents(entry["lower"], entry["upper"]) in found.text("r1-accuracy")
     for bias in content.biases:
         for one in bias.classes:
-            assert figures.interval(one.mean.lower, one.mean.upper) in found.text("r1-classes")
+            assert numbers.interval(one.mean.lower, one.mean.upper) in found.text("r1-classes")
     for flagged in content.flagged:
         assert f"{flagged.beyond} of {flagged.total} images are flagged" in found.text("r1-samples")
     assert found.count("li", class_="card") == sum(len(flagged.samples) for flagged in content.flagged)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from robaudit.report.html import figures
+from robaudit.report import numbers
 from robaudit.report.pictures.agreement import _difference
 from robaudit.report.pictures.agreement_numbers import agreement
 from robaudit.report.pictures.kinds import INLINE, Choice, sketch_of
@@ -68,8 +68,8 @@ def test_labels_of_ticks_do_not_meet(made: Run) -> None:
 
 def test_the_difference_reads_as_in_the_table() -> None:
     (pair,) = agreement(usual(30, sigmas=(0.1,))).pairs
-    ends = figures.interval(pair.lower, pair.upper)
+    ends = numbers.interval(pair.lower, pair.upper)
     low, high = map(float, re.findall(r"-?[\d.]+", ends))
     assert low <= pair.lower < pair.difference < pair.upper <= high
-    words = f"Δ {figures.difference(pair.difference, pair.lower, pair.upper)} ({ends})"
+    words = f"Δ {numbers.difference(pair.difference, pair.lower, pair.upper)} ({ends})"
     assert _difference(pair) == words.replace("-", "\N{MINUS SIGN}")

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from robaudit.estimators.base import LOG10_P_FAIL, P_ROBUST
-from robaudit.report.html import figures
+from robaudit.report import numbers
 from robaudit.report.html.thumbnails import thumbnail
 from robaudit.summary.accuracy import NoisyAccuracy
 from robaudit.summary.estimates import Mean
@@ -31,14 +31,14 @@ def numbers_in(text: str) -> list[float]:
 @given(st.tuples(shares, shares, shares).map(sorted))
 def test_intervals_round_outwards(ends: list[float]) -> None:
     lower, value, upper = ends
-    low, high = numbers_in(figures.interval(lower, upper))
+    low, high = numbers_in(numbers.interval(lower, upper))
     assert low <= lower + 1e-9
     assert high >= upper - 1e-9
-    low, high = numbers_in(figures.percents(lower, upper))
+    low, high = numbers_in(numbers.percents(lower, upper))
     assert low <= 100 * lower + 1e-7
     assert high >= 100 * upper - 1e-7
-    text = figures.percent(value, lower, upper)
-    if text == figures.NONE:
+    text = numbers.probability(value, lower, upper)
+    if text == numbers.NONE:
         assert lower < 0.001 if value == 1.0 else upper > 0.999
         assert value in (0.0, 1.0)
         return
@@ -48,39 +48,39 @@ def test_intervals_round_outwards(ends: list[float]) -> None:
 
 
 def test_words_for_ends() -> None:
-    assert figures.percent(1.0, 0.9996, 1.0) == "≥ 99.96%"
-    assert figures.percent(0.0, 0.0, 0.03621) == "≤ 3.7%"
-    assert figures.percent(0.5463, 0.42, 0.67) == "54.6%"
-    assert figures.interval(float("-inf"), -12.0) == "at most -12.000"
-    assert figures.interval(np.float64(-1e-15), np.float64(0.25)) == "0.000 to 0.250"
-    assert figures.interval(None, None) == figures.percents(None, None) == "–"
-    assert figures.number(0.5, None, None, P_ROBUST) == "~0.500"
+    assert numbers.probability(1.0, 0.9996, 1.0) == "≥ 99.96%"
+    assert numbers.probability(0.0, 0.0, 0.03621) == "≤ 3.7%"
+    assert numbers.probability(0.5463, 0.42, 0.67) == "54.6%"
+    assert numbers.interval(float("-inf"), -12.0) == "at most -12.000"
+    assert numbers.interval(np.float64(-1e-15), np.float64(0.25)) == "0.000 to 0.250"
+    assert numbers.interval(None, None) == numbers.percents(None, None) == "–"
+    assert numbers.number(0.5, None, None, P_ROBUST) == "~0.500"
 
 
 def test_without_intervals_the_end_of_the_range_is_no_measured_bound() -> None:
     """Every value of taylor may be 1.0: the spread over images is 0, and says nothing of its error."""
     one = Mean(1.0, 0.755, 1.0, None, None, None, "none")
-    assert figures.mean(one, P_ROBUST, marked=True) == "~>0.999"
-    assert figures.mean_percent(one, P_ROBUST, marked=True) == "~>99.9%"
-    assert figures.mean(replace(one, value=0.9), P_ROBUST, marked=True) == "~0.900"
-    assert figures.mean(replace(one, measured_lower=0.98, measured_upper=1.0), P_ROBUST) == "≥ 0.980"
+    assert numbers.mean(one, P_ROBUST, marked=True) == "~>0.999"
+    assert numbers.mean_percent(one, P_ROBUST, marked=True) == "~>99.9%"
+    assert numbers.mean(replace(one, value=0.9), P_ROBUST, marked=True) == "~0.900"
+    assert numbers.mean(replace(one, measured_lower=0.98, measured_upper=1.0), P_ROBUST) == "≥ 0.980"
 
 
 def test_a_bound_at_the_end_of_the_range_is_a_dash() -> None:
     every = NoisyAccuracy(1, 1.0, 0.0, 1.0, 0.0, 0.83, 1.0)
-    assert figures.noisy_percent(every) == "≥ 83.0%"
-    assert figures.noisy_percent(replace(every, measured_lower=None, measured_upper=None)) == "–"
-    assert figures.noisy_percent(replace(every, value=0.0, measured_lower=0.0, measured_upper=0.17)) == "≤ 17.0%"
-    assert figures.noisy_percent(replace(every, value=0.5)) == "50.0%"
+    assert numbers.noisy_percent(every) == "≥ 83.0%"
+    assert numbers.noisy_percent(replace(every, measured_lower=None, measured_upper=None)) == "–"
+    assert numbers.noisy_percent(replace(every, value=0.0, measured_lower=0.0, measured_upper=0.17)) == "≤ 17.0%"
+    assert numbers.noisy_percent(replace(every, value=0.5)) == "50.0%"
     bounded = Mean(-5.0, -math.inf, 0.0, None, -math.inf, -3.0, "mover")
-    assert figures.mean(bounded, LOG10_P_FAIL) == "≤ -3.000"
-    assert figures.mean(replace(bounded, measured_upper=0.0), LOG10_P_FAIL) == "–"
-    assert figures.number(1.0, 0.0, 1.0, P_ROBUST) == figures.number(0.0, 0.0, 1.0, P_ROBUST) == "–"
+    assert numbers.mean(bounded, LOG10_P_FAIL) == "≤ -3.000"
+    assert numbers.mean(replace(bounded, measured_upper=0.0), LOG10_P_FAIL) == "–"
+    assert numbers.number(1.0, 0.0, 1.0, P_ROBUST) == numbers.number(0.0, 0.0, 1.0, P_ROBUST) == "–"
 
 
 @given(st.floats(-1, 1), st.floats(0, 0.4), st.floats(0, 0.4))
 def test_a_difference_has_a_sign_and_the_digits_of_its_interval(value: float, below: float, above: float) -> None:
-    text = figures.difference(value, value - below, value + above)
+    text = numbers.difference(value, value - below, value + above)
     digits = len(text.partition(".")[2])
     assert 3 <= digits <= 6
     assert abs(float(text) - value) <= 0.5001 * 10**-digits
@@ -88,7 +88,7 @@ def test_a_difference_has_a_sign_and_the_digits_of_its_interval(value: float, be
 
 
 def test_only_equal_orders_have_a_rank_correlation_of_one() -> None:
-    assert [figures.rank(one) for one in (None, 1.0, 0.99999, -0.5)] == ["–", "1.000", ">0.999", "-0.500"]
+    assert [numbers.rank(one) for one in (None, 1.0, 0.99999, -0.5)] == ["–", "1.000", ">0.999", "-0.500"]
 
 
 @pytest.mark.parametrize(
@@ -117,13 +117,13 @@ def test_thumbnails(shape: tuple[int, int, int], kind: str, size: tuple[int, int
 
 @given(st.floats(-15, 0))
 def test_odds_round_to_the_side_asked_for(log10: float) -> None:
-    up, down = (1 / float(figures.odds(log10, way).removeprefix("1 of ").replace(",", "")) for way in ("up", "down"))
+    up, down = (1 / float(numbers.odds(log10, way).removeprefix("1 of ").replace(",", "")) for way in ("up", "down"))
     assert down <= 10**log10 * (1 + 1e-8)
     assert up >= 10**log10 * (1 - 1e-8)
     assert up / down < 1.11
 
 
 def test_odds_in_words() -> None:
-    assert figures.odds(-3.2) == "1 of 1,600"
-    assert figures.odds(-12.0, "up") == "1 of 1,000,000,000,000"
-    assert figures.odds(float("-inf")) == "never"
+    assert numbers.odds(-3.2) == "1 of 1,600"
+    assert numbers.odds(-12.0, "up") == "1 of 1,000,000,000,000"
+    assert numbers.odds(float("-inf")) == "never"
