@@ -26,18 +26,17 @@ def against_baseline(
     Raises:
         RunError: the file is damaged, or there is none and it is not to be written.
     """
-    import json
     import math
 
     from robaudit.cli.compared import emit_table, emit_text, gates_text, summarise
     from robaudit.cli.console import messages
     from robaudit.compare.accepted import read_accepted, write_accepted
-    from robaudit.compare.baseline import stand
+    from robaudit.compare.baseline import decisions, stand
     from robaudit.compare.matching import described
     from robaudit.gates.result import EXIT_CODES, overall
-    from robaudit.report.baseline_texts import baseline_sections, decisions
-    from robaudit.report.ci import Subject, decisions_document
-    from robaudit.report.comparison_texts import table
+    from robaudit.report.ci import Subject, decisions_document, json_text
+    from robaudit.report.comparison import baseline_table
+    from robaudit.report.tables import Terminal
     from robaudit.runs import read_run
     from robaudit.text import count
 
@@ -52,10 +51,11 @@ def against_baseline(
     not_finite = sum(not math.isfinite(row.value) for row in opened.rows if (row.estimator, row.sigma) in looked_at)
     subject = Subject.of(opened.info, "compare", left_out={"not_finite": not_finite})
     if format_ == "table":
-        emit_table(table(baseline_sections(found, opened.class_names)), decided, "inconclusive", output)
+        table = baseline_table(found, opened.class_names)
+        emit_table(Terminal(lambda _: [table]), decided, "inconclusive", output)
     elif format_ == "json":
         document = {**decisions_document(decided, subject), "baseline": found.document()}
-        emit_text(json.dumps(document, indent=2, allow_nan=False) + "\n", output)
+        emit_text(json_text(document), output)
     else:
         emit_text(gates_text(format_, decided, subject, "inconclusive"), output)
     if format_ == "github":

@@ -126,9 +126,9 @@ def _compare(
     from robaudit.compare.gates import QUANTITIES, decide
     from robaudit.gates.grammar import parse_gate
     from robaudit.gates.result import EXIT_CODES, overall
-    from robaudit.report.ci import Subject
-    from robaudit.report.comparison import sections
-    from robaudit.report.comparison_texts import csv_text, json_text, markdown_text, table
+    from robaudit.report.ci import Subject, json_text
+    from robaudit.report.comparison import comparison_document, comparison_tables, csv_text, markdown_text
+    from robaudit.report.tables import Terminal
     from robaudit.runs import read_run
 
     asked = [parse_gate(text, QUANTITIES, "--gate") for text in gates]
@@ -137,18 +137,18 @@ def _compare(
     found = compare_runs(base, new, estimators=estimators, sigmas=levels, below=below, confidence=sure)
     decisions = decide(found, asked, population=population, point=point)
     subject = Subject.of(new.info, "compare", Subject.of(base.info, "compare"), found.left_out())
-    parts = sections(found, base.info, new.info, new.class_names or base.class_names)
+    tables = list(comparison_tables(found, base.info, new.info, new.class_names or base.class_names))
     if format_ is CompareFormat.TABLE:
-        emit_table(table(parts), decisions, inconclusive, output)
+        emit_table(Terminal(lambda _: tables), decisions, inconclusive, output)
     else:
         text = {
             CompareFormat.CSV: lambda: csv_text(found),
-            CompareFormat.JSON: lambda: json_text(found, decisions, subject, inconclusive),
-            CompareFormat.MD: lambda: markdown_text(parts) + markdown_gates(decisions, subject, inconclusive),
+            CompareFormat.JSON: lambda: json_text(comparison_document(found, decisions, subject, inconclusive)),
+            CompareFormat.MD: lambda: markdown_text(tables) + markdown_gates(decisions, subject, inconclusive),
         }.get(format_, lambda: gates_text(format_.value, decisions, subject, inconclusive))()
         emit_text(text, output)
     if format_ is CompareFormat.GITHUB:
-        summarise(decisions, subject, inconclusive, markdown_text(sections(found, base.info, new.info, new.class_names)))
+        summarise(decisions, subject, inconclusive, markdown_text(tables))
     if not decisions:
         return 0
     return EXIT_CODES[overall(decisions, inconclusive)]

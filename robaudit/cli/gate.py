@@ -115,10 +115,10 @@ def report(
     from robaudit.cli.unread import unread_is_no_end
     from robaudit.gates.result import EXIT_CODES, overall
     from robaudit.gates.text import lines
-    from robaudit.report.ci import Subject, document, github, junit, step_summary
+    from robaudit.report.ci import Subject, gates_json, github, junit, step_summary
 
     subject, told = Subject.of(run.info, command), lines(decisions, inconclusive)
-    texts = {GateFormat.JSON: document, GateFormat.JUNIT: junit, GateFormat.GITHUB: github}
+    texts = {GateFormat.JSON: gates_json, GateFormat.JUNIT: junit, GateFormat.GITHUB: github}
     render = texts.get(format_)
     text = "".join(f"{line}\n" for _, line in told) if render is None else render(decisions, subject, inconclusive=inconclusive)
     if output is not None:

@@ -51,8 +51,7 @@ def report(
     from robaudit.cli.printing import put
     from robaudit.errors import RobauditError
     from robaudit.gates.standing import standing
-    from robaudit.report.html.content import Choice
-    from robaudit.report.html.several import gather_all
+    from robaudit.report.html.content import Choice, gather_all
     from robaudit.runs import read_run
 
     markdown = format_ is ReportFormat.MD or (format_ is None and output is not None and output.suffix.lower() in (".md", ".markdown"))

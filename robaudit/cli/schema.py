@@ -28,7 +28,7 @@ def schema(
     import json
 
     if for_ is not Document.SPEC:
-        from robaudit.report.ci.schemas import published
+        from robaudit.report.ci.document import published
 
         typer.echo(published(for_.value), nl=False)
         return

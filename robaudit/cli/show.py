@@ -27,8 +27,7 @@ def print_run(run: Run, estimators: Sequence[str] = (), levels: Sequence[float] 
     from rich.markup import escape
 
     from robaudit.cli.console import output
-    from robaudit.report.headline import headline
-    from robaudit.report.tables import overall_tables
+    from robaudit.report.summary_tables import headline, overall_tables
 
     console = output()
     found = {(group.key.estimator, group.key.sigma): group for group in run.summary()}

@@ -14,8 +14,8 @@ def append_step_summary(text: str) -> str | None:
     Returns:
         Why it could not be written, for a warning (the gates are decided all the same); None where all is well.
     """
-    from robaudit.report.ci import within
-    from robaudit.report.ci.github import LARGEST
+    from robaudit.report.ci.github import LARGEST, LEFT_OUT
+    from robaudit.report.tables import within
 
     name = os.environ.get(VARIABLE)
     if not name:
@@ -24,7 +24,7 @@ def append_step_summary(text: str) -> str | None:
     try:
         there = path.stat().st_size if path.exists() else 0
         with path.open("ab") as file:
-            file.write(within(text, max(0, LARGEST - there)).encode())
+            file.write(within(text, max(0, LARGEST - there), LEFT_OUT).encode())
     except OSError as error:
         return f"{VARIABLE}: {path} cannot be written: {error.strerror or error}"
     return None

@@ -1,16 +1,14 @@
-"""How does robustness by class read in a terminal and as CSV?"""
+"""Robustness by class, for terminals and as CSV."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import fields
 from typing import Any
 
-from rich.console import RenderableType
-from rich.text import Text
-
 from robaudit.report import numbers
-from robaudit.report.tables import APPROXIMATE, Responsive, base_table, heading, legend, plain
+from robaudit.report.summary_tables import approximate, circumstances, heading
+from robaudit.report.tables import Cell, Column, Table, Terminal, Tone, cells
 from robaudit.reports.csv_text import table_csv
 from robaudit.summary.bias_result import ClassBias, ClassStats
 from robaudit.summary.estimates import Mean, Quantile, Share
@@ -18,10 +16,11 @@ from robaudit.summary.groups import QuantityLike, quantity_of
 from robaudit.text import class_name
 
 NAME_WIDTHS = {True: 14, False: 24}
-VERDICT_STYLE = {"real": "bold yellow", "noise": "bold", "untested": "bold"}
+_TONES: dict[str, Tone] = {"real": "warning", "noise": "strong", "untested": "strong"}
+SINGLE_IMAGE = "( ) a single image says nothing about its class: listed, not tested."
 
 
-def bias_table(bias: ClassBias, quantity: QuantityLike | None = None) -> Responsive:
+def bias_table(bias: ClassBias, quantity: QuantityLike | None = None) -> Terminal:
     """A line per class, least robust first, then the gap and the verdict in words.
 
     Args:
@@ -29,7 +28,7 @@ def bias_table(bias: ClassBias, quantity: QuantityLike | None = None) -> Respons
         quantity: what the values are; ours are known without it.
     """
     known = quantity or quantity_of(bias.key.quantity, None)
-    return Responsive(lambda narrow: _build(bias, known, narrow))
+    return Terminal(lambda narrow: [_table(bias, known, narrow)])
 
 
 def bias_csv(bias: ClassBias) -> str:
@@ -47,6 +46,12 @@ def label_of(one: ClassStats, width: int | None = None) -> str:
     return class_name(one.index, None if one.name is None else {one.index: one.name}, width)
 
 
+def weakest_first(bias: ClassBias) -> list[ClassStats]:
+    """The classes by their means, the least robust first."""
+    sign = 1.0 if bias.higher_is_better else -1.0
+    return sorted(bias.classes, key=lambda one: sign * one.mean.value)
+
+
 def _flat(one: ClassStats) -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for field in fields(one):
@@ -59,24 +64,31 @@ def _flat(one: ClassStats) -> dict[str, Any]:
     return flat
 
 
-def _build(bias: ClassBias, quantity: QuantityLike, narrow: bool) -> Iterable[RenderableType]:
-    classes = "label" if bias.by == "label" else "predicted class"
-    yield from heading(bias.key, bias.unit, bias.higher_is_better, str(bias.key), f"by {classes}")
-    table = base_table(narrow)
-    table.add_column("class", no_wrap=True)
+def _table(bias: ClassBias, quantity: QuantityLike, narrow: bool) -> Table:
+    by = "by label" if bias.by == "label" else "by predicted class"
     share = (f"< {bias.threshold:g}",) if bias.threshold <= quantity.high else ()
-    for name in ("n", "mean [95% interval]", "error", "25%", "50%", "75%", *share, "p", ""):
-        table.add_column(name, justify="right" if name else "left", no_wrap=not name.startswith("mean"))
-    for one in sorted(bias.classes, key=lambda one: one.mean.value if bias.higher_is_better else -one.mean.value):
+    heads = ("25%", "50%", "75%", *share, "p")
+    rows = []
+    for one in weakest_first(bias):
         differs = one.differs if one.differs in ("lower", "higher") else ""
-        table.add_row(*map(plain, _cells(one, quantity, narrow, share=bool(share))), Text(differs, style="yellow"))
-    yield table
-    yield from _gap_lines(bias)
-    yield plain(bias.explanation, VERDICT_STYLE[bias.verdict])
-    yield from legend(_legend(bias, share=bool(share)))
+        rows.append((*cells(_cells(one, quantity, narrow, share=bool(share))), Cell(differs, tone="warning")))
+    return Table(
+        heading(bias.key, bias.unit),
+        (
+            Column("class"),
+            Column("n", number=True),
+            Column("mean [95% interval]", number=True, wrap=True),
+            *(Column(head, number=True) for head in ("error", *heads)),
+            Column(""),
+        ),
+        tuple(rows),
+        lines=(circumstances(bias.key, bias.higher_is_better, str(bias.key), by),),
+        conclusions=(*_gap(bias), Cell(bias.explanation, tone=_TONES[bias.verdict])),
+        notes=tuple(_notes(bias, share=bool(share))),
+    )
 
 
-def _cells(one: ClassStats, quantity: QuantityLike, narrow: bool, *, share: bool) -> Iterable[str]:
+def _cells(one: ClassStats, quantity: QuantityLike, narrow: bool, *, share: bool) -> Iterator[str]:
     ends = quantity.low, quantity.high
     yield label_of(one, NAME_WIDTHS[narrow])
     yield f"{one.images:,}"
@@ -93,25 +105,24 @@ def _cells(one: ClassStats, quantity: QuantityLike, narrow: bool, *, share: bool
     yield "" if one.p_holm is None else numbers.p_value(one.p_holm)
 
 
-def _gap_lines(bias: ClassBias) -> Iterable[Text]:
+def _gap(bias: ClassBias) -> Iterable[Cell]:
     if bias.gap is not None:
         by_index = {one.index: one for one in bias.classes}
         least, most = label_of(by_index[bias.gap.least]), label_of(by_index[bias.gap.most])
         reach = f"[{bias.gap.lower:.3f}, {bias.gap.upper:.3f}]"
-        yield plain(f"Least robust: {least}. Most robust: {most}. Gap {bias.gap.value:.3f} {reach}, simultaneous over all classes.")
+        yield Cell(f"Least robust: {least}. Most robust: {most}. Gap {bias.gap.value:.3f} {reach}, simultaneous over all classes.")
 
 
-def _legend(bias: ClassBias, *, share: bool) -> list[str]:
+def _notes(bias: ClassBias, *, share: bool) -> Iterator[str]:
     below = f"< {bias.threshold:g}: share of images below. " if share else ""
-    lines = [
+    yield (
         f"[ ] interval over images, each class by itself. error: of the mean, from measuring these images. 25%, 50%, 75%: quartiles. "
-        f"{below}p: this class against the rest, by shuffling, Holm-adjusted for the number of "
+        f"{below}p: this class against the rest, by permutation, Holm-adjusted for the number of "
         f"classes; lower, higher: p <= {bias.alpha:g}."
-    ]
+    )
     if any(one.images == 1 for one in bias.classes):
-        lines.append("( ) a single image says nothing about its class: listed, not tested.")
+        yield SINGLE_IMAGE
     if any(one.mean.measured_lower is None for one in bias.classes):
-        lines.append(APPROXIMATE)
+        yield approximate("[ ]")
     if bias.left_out:
-        lines.append(f"{bias.left_out:,} sample(s) left out: no {bias.by}, or no finite value.")
-    return lines
+        yield f"{bias.left_out:,} sample(s) left out: no {bias.by}, or no finite value."

@@ -1,41 +1,28 @@
-"""What does a reader of a comparison see, as headings, tables of texts and remarks, before it is printed anywhere?"""
+"""A comparison of two runs, and a run against its accepted findings: tables, CSV and JSON."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from robaudit.compare.baseline import STATES, Finding, Standing
 from robaudit.compare.paired import Ends
 from robaudit.compare.result import ClassChange, Comparison, Difference, GroupComparison, SampleChange
+from robaudit.gates.result import Decision, Verdict
 from robaudit.report import numbers
+from robaudit.report.ci import Subject, decisions_document
+from robaudit.report.tables import Table, cells, columns, markdown, markdown_table
+from robaudit.reports.csv_text import table_csv
 from robaudit.text import Names, class_name, count, shortened
 
-MOST_CLASSES, MOST_SAMPLES = 5, 10
-_LONGEST_ID, _LONGEST_NAME = 40, 24
+MOST_CLASSES, MOST_SAMPLES, MOST_FINDINGS = 5, 10, 20
+_LONGEST_ID, _LONGEST_NAME, _LONGEST_REMARK = 40, 24, 60
+_CHANGES = ("base", "new", "new - base [these images]", "[images of this kind]")
+_FIELDS = ("base", "new", "difference", "lower", "upper", "method", "population_lower", "population_upper")
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
-    """A part of the report.
-
-    Attributes:
-        title: its heading.
-        lines: below it.
-        columns, rows: a table of texts; the first ``left`` columns are aligned to the left. No columns: no table.
-        notes: below the table.
-    """
-
-    title: str
-    lines: Sequence[str] = ()
-    columns: Sequence[str] = ()
-    rows: Sequence[Sequence[str]] = ()
-    left: int = 1
-    notes: Sequence[str] = ()
-
-
-def sections(comparison: Comparison, base: Mapping[str, Any], new: Mapping[str, Any], names: Names | None) -> Iterator[Section]:
+def comparison_tables(comparison: Comparison, base: Mapping[str, Any], new: Mapping[str, Any], names: Names | None) -> Iterator[Table]:
     """The report of a comparison.
 
     Args:
@@ -43,10 +30,47 @@ def sections(comparison: Comparison, base: Mapping[str, Any], new: Mapping[str, 
         base, new: the run.json of each run.
         names: of the classes.
     """
-    yield Section("new against base", _head(comparison, base, new))
+    yield Table("new against base", lines=tuple(_head(comparison, base, new)))
     levels = numbers.sigmas(group.key.sigma for group in comparison.groups)
     for group in comparison.groups:
         yield from _group(group, levels[group.key.sigma], names)
+
+
+def baseline_table(standing: Standing, names: Names | None) -> Table:
+    """A run against its accepted findings: what is new, unknown, fixed or stale."""
+    head = ", ".join(f"{len(standing.of(state)):,} {state}" for state in STATES)
+    rows = [_finding(one, names) for one in standing.findings if one.state != "persisting" or one.why]
+    title, lines = "against the accepted findings", (f"{count(len(standing.findings), 'finding')}: {head}",)
+    if not rows:
+        return Table(title, lines=lines)
+    texts = ("", "estimator", "sigma", "sample", "label", "predicted")
+    return Table(
+        title,
+        columns(texts, ("accepted", "now [95 %]", "remark"), wrap=True),
+        tuple(map(cells, rows[:MOST_FINDINGS])),
+        lines=lines,
+        notes=_rest(len(rows) - MOST_FINDINGS, "json holds"),
+    )
+
+
+def markdown_text(tables: Iterable[Table]) -> str:
+    """Tables as Markdown, each with its heading."""
+    lines: list[str] = []
+    for table in tables:
+        lines += [f"### {markdown(table.heading)}", ""] if table.heading else []
+        lines += [*(f"- {markdown(line)}" for line in table.lines), ""]
+        lines += markdown_table(table)[1:] if table.columns else []
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def csv_text(comparison: Comparison) -> str:
+    """A line for clean accuracy, and for each group one for the mean, for accuracy under noise, and for each class."""
+    return table_csv(["estimator", "sigma", "what", "class", "images", *_FIELDS], _records(comparison))
+
+
+def comparison_document(comparison: Comparison, decisions: Sequence[Decision], subject: Subject, inconclusive: Verdict) -> dict[str, Any]:
+    """The document of ``robaudit schema --for compare``: that of the gates, and what was found."""
+    return {**decisions_document(decisions, subject, inconclusive=inconclusive), "comparison": comparison.document()}
 
 
 def _head(comparison: Comparison, base: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
@@ -80,38 +104,33 @@ def _points_between(ends: Ends | None) -> str:
     return f"[{_points(ends.lower, math.floor)}, {_points(ends.upper, math.ceil)}] points"
 
 
-def _group(group: GroupComparison, sigma: str, names: Names | None) -> Iterator[Section]:
+def _group(group: GroupComparison, sigma: str, names: Names | None) -> Iterator[Table]:
     title = f"{group.key.estimator} at sigma {sigma}: {group.key.quantity}, {'higher' if group.higher_is_better else 'lower'} is better"
     rows = [_row("mean", group.mean)]
     if group.noisy_accuracy is not None:
         rows.append(_row("accuracy under noise", group.noisy_accuracy))
-    yield Section(
+    yield Table(
         title,
-        [f"{count(group.images, 'image')}, {_how(group)}"],
-        ("", "base", "new", "new - base [these images]", "[images of this kind]"),
-        rows,
-        notes=_counts(group),
+        columns(("",), _CHANGES, wrap=True),
+        tuple(map(cells, rows)),
+        lines=(f"{count(group.images, 'image')}, {_how(group)}",),
+        notes=tuple(_counts(group)),
     )
-    shown = group.classes[:MOST_CLASSES]
     if len(group.classes) > 1:
-        left = len(group.classes) - len(shown)
-        yield Section(
+        yield Table(
             "",
-            [f"Classes, largest loss first; {100 * group.confidence:g} % for all {len(group.classes)} together:"],
-            ("class", "images", "base", "new", "new - base [these images]", "[images of this kind]"),
-            [_class(one, names) for one in shown],
-            notes=[f"... and {left:,} more, which --format json and csv hold."] if left else [],
+            columns(("class",), ("images", *_CHANGES), wrap=True),
+            tuple(cells(_class(one, names)) for one in group.classes[:MOST_CLASSES]),
+            lines=(f"Classes, largest loss first; {100 * group.confidence:g} % for all {len(group.classes)} together:",),
+            notes=_rest(len(group.classes) - MOST_CLASSES, "json and csv hold"),
         )
-    samples = group.changed[:MOST_SAMPLES]
-    if samples:
-        left = len(group.changed) - len(samples)
-        yield Section(
+    if group.changed:
+        yield Table(
             "",
-            ["Samples that changed, worst first:"],
-            ("sample", "label", "predicted", "", "base", "new", "new - base [95 %]"),
-            [_sample(one, names) for one in samples],
-            left=4,
-            notes=[f"... and {left:,} more, which --format json holds."] if left else [],
+            columns(("sample", "label", "predicted", ""), ("base", "new", "new - base [95 %]"), wrap=True),
+            tuple(cells(_sample(one, names)) for one in group.changed[:MOST_SAMPLES]),
+            lines=("Samples that changed, worst first:",),
+            notes=_rest(len(group.changed) - MOST_SAMPLES, "json holds"),
         )
 
 
@@ -181,3 +200,42 @@ def _sample(one: SampleChange, names: Names | None) -> tuple[str, ...]:
     ends = None if one.lower is None or one.upper is None else (one.lower, one.upper)
     label = class_name(one.label, names, _LONGEST_NAME)
     return shortened(one.id, _LONGEST_ID), label, predicted, flag, f"{one.base:.4f}", f"{one.new:.4f}", numbers.change(one.difference, ends)
+
+
+def _finding(one: Finding, names: Names | None) -> tuple[str, ...]:
+    now = "" if one.value is None else numbers.with_interval(one.value, one.lower, one.upper, float("-inf"), float("inf"))
+    before = "" if one.accepted is None else f"{one.accepted:.4g}"
+    classes = (class_name(index, names, 20) for index in (one.label, one.predicted))
+    remark = "; ".join(filter(None, [one.why, one.reason or ""]))
+    return (
+        one.state,
+        one.estimator,
+        f"{one.sigma:.6g}",
+        shortened(one.sample_id, _LONGEST_ID),
+        *classes,
+        before,
+        now,
+        remark[:_LONGEST_REMARK],
+    )
+
+
+def _records(comparison: Comparison) -> Iterator[list[object]]:
+    if comparison.clean_accuracy is not None:
+        yield [None, None, "clean_accuracy", None, comparison.samples, *_fields(comparison.clean_accuracy)]
+    for group in comparison.groups:
+        key = [group.key.estimator, group.key.sigma]
+        yield [*key, "mean", None, group.images, *_fields(group.mean)]
+        if group.noisy_accuracy is not None:
+            yield [*key, "noisy_accuracy", None, group.images, *_fields(group.noisy_accuracy)]
+        for one in group.classes:
+            yield [*key, "class_mean", one.index, one.images, *_fields(one.difference)]
+
+
+def _fields(found: Difference) -> list[object]:
+    these, population = found.these, found.population
+    ends = [None, None, "none"] if these is None else list(these)
+    return [found.base, found.new, found.value, *ends, *([None, None] if population is None else population[:2])]
+
+
+def _rest(left: int, where: str) -> tuple[str, ...]:
+    return (f"... and {left:,} more, which --format {where}.",) if left > 0 else ()

@@ -1,16 +1,13 @@
-"""How do the flagged samples read in a terminal and as CSV?"""
+"""The flagged samples, for terminals and as CSV."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import fields
-
-from rich.console import RenderableType
-from rich.table import Table
-from rich.text import Text
+from collections.abc import Iterator, Sequence
+from dataclasses import fields, replace
 
 from robaudit.report import numbers
-from robaudit.report.tables import Responsive, base_table, heading, legend, plain
+from robaudit.report.summary_tables import circumstances, heading
+from robaudit.report.tables import Cell, Column, Table, Terminal, cells
 from robaudit.reports.csv_text import table_csv
 from robaudit.summary.flags import Flag, Flagged
 from robaudit.summary.groups import QuantityLike, quantity_of
@@ -22,7 +19,7 @@ CLASS_WIDTHS = {True: 11, False: 20}
 
 def flags_table(
     flagged: Flagged, class_names: Names | None = None, quantity: QuantityLike | None = None, limit: int | None = 50
-) -> Responsive:
+) -> Terminal:
     """How many are flagged, then the list, worst first, then the most robust ones where asked.
 
     Args:
@@ -33,18 +30,19 @@ def flags_table(
     """
     known = quantity or quantity_of(flagged.key.quantity, None)
 
-    def build(narrow: bool) -> Iterable[RenderableType]:
-        yield from heading(flagged.key, flagged.unit, flagged.higher_is_better, str(flagged.key))
-        yield plain(count_line(flagged))
+    def build(narrow: bool) -> list[Table]:
+        about = circumstances(flagged.key, flagged.higher_is_better, str(flagged.key))
+        tables = [Table(heading(flagged.key, flagged.unit), lines=(about, count_line(flagged)))]
         for order, samples in (("Least robust first", flagged.samples), ("Most robust first", flagged.robust)):
             if samples:
-                yield Text(f"\n{order}{', class by class' if flagged.per_class else ''}:")
-                yield _table(samples[:limit], flagged, class_names, known, narrow=narrow)
-            if limit is not None and len(samples) > limit:
-                yield Text(f"... and {len(samples) - limit:,} more, which -o FILE writes too.")
-        yield from legend(_legend(flagged))
+                title = f"{order}{', class by class' if flagged.per_class else ''}:"
+                rest = 0 if limit is None else max(0, len(samples) - limit)
+                more = (f"... and {rest:,} more, which -o FILE writes too.",) if rest else ()
+                tables.append(replace(_table(samples[:limit], flagged, class_names, known, narrow), lines=(title,), notes=more))
+        tables[-1] = replace(tables[-1], notes=(*tables[-1].notes, *_notes(flagged)))
+        return tables
 
-    return Responsive(build)
+    return Terminal(build)
 
 
 def flags_csv(flagged: Flagged) -> str:
@@ -56,13 +54,18 @@ def flags_csv(flagged: Flagged) -> str:
     return table_csv(["estimator", "sigma", "threshold", "list", *names], lines)
 
 
+def is_beyond(sample: Flag, flagged: Flagged) -> bool:
+    """Whether a listed sample is flagged, or only listed as one of the least robust."""
+    return sample.value < flagged.threshold if flagged.higher_is_better else sample.value > flagged.threshold
+
+
 def count_line(flagged: Flagged) -> str:
     """How many of how many are beyond the threshold, and how surely."""
     side = "below" if flagged.higher_is_better else "above"
     kind = f"{flagged.only} " if flagged.only else ""
     text = f"{flagged.beyond:,} of {flagged.total:,} {kind}samples are {side} {flagged.threshold:g}"
     if flagged.with_interval == 0:
-        return f"{text}; none surely, for these estimates have no interval."
+        return f"{text}; none surely, because these estimates have no interval."
     if flagged.likely:
         whole = f"{flagged.likely:,} of them likely (their whole interval, which leaves out the estimator's bias)"
         whole += f", {flagged.surely:,} surely" if flagged.surely else ""
@@ -71,47 +74,37 @@ def count_line(flagged: Flagged) -> str:
     return f"{text}, {whole}; for {flagged.maybe:,} the interval straddles {flagged.threshold:g}."
 
 
-def _table(samples: Sequence[Flag], flagged: Flagged, names: Names | None, quantity: QuantityLike, *, narrow: bool) -> Table:
-    table = base_table(narrow)
-    for name in (
-        "sample",
-        "label",
-        "predicted",
-        "value [95% interval]",
-        "flips to",
-        f"{'<' if flagged.higher_is_better else '>'} {flagged.threshold:g}?",
-    ):
-        table.add_column(name, justify="right" if name.startswith("value") else "left", no_wrap=not name.startswith("value"))
+def _table(samples: Sequence[Flag], flagged: Flagged, names: Names | None, quantity: QuantityLike, narrow: bool) -> Table:
+    rows = []
     for one in samples:
-        cells = (
+        texts = (
             shortened(printable(one.id), ID_WIDTHS[narrow]),
             *(class_name(index, names, CLASS_WIDTHS[narrow]) for index in (one.label, one.predicted)),
             numbers.with_interval(one.value, one.lower, one.upper, quantity.low, quantity.high, tight=narrow),
             class_name(one.flips_to, names, CLASS_WIDTHS[narrow]),
         )
-        table.add_row(*map(plain, cells), Text(_answer(one, flagged), style="red" if one.certainty == "surely" else ""))
-    return table
+        rows.append((*cells(texts), Cell(_answer(one, flagged), tone="bad" if one.certainty == "surely" else "")))
+    value = Column("value [95% interval]", number=True, wrap=True)
+    question = Column(f"{'<' if flagged.higher_is_better else '>'} {flagged.threshold:g}?")
+    return Table(columns=(*map(Column, ("sample", "label", "predicted")), value, Column("flips to"), question), rows=tuple(rows))
 
 
 def _answer(one: Flag, flagged: Flagged) -> str:
     """Whether the sample is beyond the threshold, in words."""
     if one.certainty != "no interval":
         return one.certainty
-    beyond = one.value < flagged.threshold if flagged.higher_is_better else one.value > flagged.threshold
-    return "~yes" if beyond else "~no"
+    return "~yes" if is_beyond(one, flagged) else "~no"
 
 
-def _legend(flagged: Flagged) -> list[str]:
-    listed = flagged.samples + flagged.robust
-    lines = []
-    if any(one.certainty in ("surely", "maybe") for one in listed):
-        lines.append("surely: the whole interval is beyond the threshold; maybe: the interval straddles it.")
-    if any(one.certainty == "likely" for one in listed):
-        lines.append("likely: the whole interval is beyond the threshold, but covers sampling only, not the estimator's bias.")
-    if any(one.certainty == "no interval" for one in listed):
-        lines.append("~ no interval: an approximation of unknown error, so nothing is sure.")
+def _notes(flagged: Flagged) -> Iterator[str]:
+    certainties = {one.certainty for one in flagged.samples + flagged.robust}
+    if certainties & {"surely", "maybe"}:
+        yield "surely: the whole interval is beyond the threshold; maybe: the interval straddles it."
+    if "likely" in certainties:
+        yield "likely: the whole interval is beyond the threshold, but covers sampling only, not the estimator's bias."
+    if "no interval" in certainties:
+        yield "~ no interval: an approximation of unknown error, so nothing is sure."
     if flagged.filtered:
-        lines.append(f"{flagged.filtered:,} sample(s) filtered out: not known to be {flagged.only}.")
+        yield f"{flagged.filtered:,} sample(s) filtered out: not known to be {flagged.only}."
     if flagged.not_finite:
-        lines.append(f"{flagged.not_finite:,} sample(s) left out: not a finite value.")
-    return lines
+        yield f"{flagged.not_finite:,} sample(s) left out: not a finite value."

@@ -1,61 +1,118 @@
-"""How does the overall result read in a terminal?
+"""One model of a table, and its rendering for terminals and as Markdown.
 
-Colour is sparing and repeats what the text says. All text is :class:`rich.text.Text`: names with brackets are no markup.
+Pages render the same model in ``html/report.html.j2``; as CSV, :func:`robaudit.reports.csv_text.table_csv` writes raw values.
+All text is literal: brackets are not rich's markup, stars are not Markdown's, and control characters print as escapes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from rich import box
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
-from rich.table import Table
+from rich.table import Table as Grid
 from rich.text import Text
 
-from robaudit.report import numbers
-from robaudit.summary.groups import GroupKey, QuantityLike, quantity_of
-from robaudit.summary.overall import GroupSummary
-from robaudit.text import printable
+from robaudit.text import clipped, printable
 
 WIDE = 100
-MEANINGS = {
-    "p_robust": "probability that noise leaves the prediction unchanged",
-    "log10_p_fail": "probability that noise changes the prediction, as a power of ten: -6 is one in a million",
-    "confidence": "softmax score of the clean image (no noise enters it)",
-}
-APPROXIMATE = "~ no interval of its own: each image's value is an approximation of unknown error; [ ] covers the choice of images only."
+"""Columns of a terminal below which tables are made narrow."""
+
+Tone = Literal["", "bad", "warning", "strong", "text"]
+_STYLES: dict[Tone, str] = {"": "", "bad": "red", "warning": "yellow", "strong": "bold", "text": ""}
+_LONGEST = 120
+_MARKDOWN = re.compile(r"([\\`*_{}\[\]#|~$]|^[-+=])")
+_NUMBERED = re.compile(r"^(\d+)([.)])(?=\s|$)")
+_LINKED = re.compile(r"(?<=[@#])|(?<=:)(?=//|[A-Za-z+-][\w+-]*:)|(?<=w)(?=ww)")
+_JOINER = "\N{WORD JOINER}"
 
 
 @dataclass(frozen=True, slots=True)
-class Responsive:
-    """Renderables that depend on whether the terminal is narrow: under 100 columns, and anything that is no terminal (80)."""
+class Bar:
+    """A value and its interval as shares of the scale, 0 to 1; drawn on pages."""
 
-    build: Callable[[bool], Iterable[RenderableType]]
+    value: float
+    lower: float
+    upper: float
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield from self.build(options.max_width < WIDE)
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A text, a bar beside it where there is a scale, and its tone (``text``: long, and may wrap on a page)."""
+
+    text: str
+    bar: Bar | None = None
+    tone: Tone = ""
 
 
-def overall_tables(
-    groups: Sequence[GroupSummary],
-    seconds: Mapping[tuple[str, float], float] | None = None,
-    quantities: Mapping[str, QuantityLike] | None = None,
-) -> Responsive:
-    """A table for each quantity and kind of noise, which never share one, with a line per estimator and noise level.
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column: its head, whether it holds numbers, aligned to the right, and whether its lines may break in a terminal."""
 
-    Args:
-        groups: from :func:`robaudit.summary.overall.summarise`.
-        seconds: time by (estimator, sigma); an empty cell where unknown.
-        quantities: descriptions of quantities that are not ours.
+    head: str
+    number: bool = False
+    wrap: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table with what is written around it; without columns, only that.
+
+    Attributes:
+        heading: above it.
+        columns, rows: the table.
+        lines: below the heading.
+        conclusions: below the table.
+        notes: how to read it, last.
     """
 
-    def build(narrow: bool) -> Iterable[RenderableType]:
-        for kind in dict.fromkeys((group.key.quantity, group.key.noise) for group in groups):
-            members = [group for group in groups if (group.key.quantity, group.key.noise) == kind]
-            yield from _overall(members, seconds or {}, quantity_of(kind[0], quantities), narrow)
+    heading: str = ""
+    columns: tuple[Column, ...] = ()
+    rows: tuple[tuple[Cell, ...], ...] = ()
+    lines: tuple[str, ...] = ()
+    conclusions: tuple[Cell, ...] = ()
+    notes: tuple[str, ...] = ()
 
-    return Responsive(build)
+
+def columns(texts: Iterable[str], numbers: Iterable[str] = (), *, wrap: bool = False) -> tuple[Column, ...]:
+    """Columns of text, then columns of numbers."""
+    return *(Column(head, False, wrap) for head in texts), *(Column(head, True, wrap) for head in numbers)
+
+
+def cells(texts: Iterable[str], tone: Tone = "") -> tuple[Cell, ...]:
+    """A row of texts."""
+    return tuple(Cell(text, tone=tone) for text in texts)
+
+
+@dataclass(frozen=True, slots=True)
+class Terminal:
+    """Tables for rich to print; ``build`` is told whether the terminal is narrow: under 100 columns, or not a terminal (80)."""
+
+    build: Callable[[bool], Iterable[Table]]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        narrow = options.max_width < WIDE
+        for table in self.build(narrow):
+            yield from rendered(table, narrow=narrow)
+
+
+def rendered(table: Table, *, narrow: bool = False) -> Iterator[RenderableType]:
+    """A table and what is around it, for rich; an empty line at the end."""
+    if table.heading:
+        yield plain(table.heading, "bold")
+    yield from map(plain, table.lines)
+    if table.columns:
+        grid = base_table(narrow=narrow)
+        for column in table.columns:
+            grid.add_column(plain(column.head), justify="right" if column.number else "left", no_wrap=not column.wrap)
+        for row in table.rows:
+            grid.add_row(*(plain(cell.text, _STYLES[cell.tone]) for cell in row))
+        yield grid
+    yield from (plain(cell.text, _STYLES[cell.tone]) for cell in table.conclusions)
+    yield from legend(table.notes)
 
 
 def plain(text: str, style: str = "") -> Text:
@@ -63,15 +120,9 @@ def plain(text: str, style: str = "") -> Text:
     return Text(printable(text), style=style)
 
 
-def heading(key: GroupKey, unit: str, higher_is_better: bool, *more: str) -> list[Text]:
-    """What the numbers below it are: a line for the quantity, one for the circumstances."""
-    facts = (f"{key.noise} noise", "higher is better" if higher_is_better else "lower is better", *more)
-    return [plain(f"{key.quantity}: {MEANINGS.get(key.quantity, unit)}", "bold"), plain(", ".join(facts))]
-
-
-def base_table(narrow: bool) -> Table:
+def base_table(narrow: bool) -> Grid:
     """An empty table in our style."""
-    return Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 0) if narrow else (0, 1, 0, 0))
+    return Grid(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 0) if narrow else (0, 1, 0, 0))
 
 
 def legend(lines: Sequence[str]) -> list[Text]:
@@ -79,60 +130,34 @@ def legend(lines: Sequence[str]) -> list[Text]:
     return [*(plain(line, "dim") for line in lines), Text()]
 
 
-def _overall(
-    groups: Sequence[GroupSummary], seconds: Mapping[tuple[str, float], float], quantity: QuantityLike, narrow: bool
-) -> Iterable[RenderableType]:
-    counts = {group.images for group in groups}
-    facts = [f"{groups[0].images:,} images"] if len(counts) == 1 else []
-    yield from heading(groups[0].key, quantity.unit, quantity.higher_is_better, *facts)
-    table = base_table(narrow)
-    for name in ("estimator", "sigma"):
-        table.add_column(name, no_wrap=True)
-    shares = ("< 0.5", "< 0.9") if _reaches(quantity) else ()
-    for name in ("mean [95% interval]", *(["images"] if not facts else []), "median", "5th %ile", *shares, "seconds"):
-        table.add_column(name, justify="right", no_wrap=not name.startswith("mean"))
-    sigma_text = numbers.sigmas(group.key.sigma for group in groups)
-    for group in groups:
-        time = numbers.duration(seconds.get((group.key.estimator, group.key.sigma)))
-        cells = (group.key.estimator, sigma_text[group.key.sigma], *_cells(group, quantity, not facts, narrow), time)
-        table.add_row(*map(plain, cells))
-    yield table
-    yield from legend(_legend(groups, shares=_reaches(quantity)))
+def markdown(text: str) -> str:
+    """Text that stays text in Markdown and in a table of it: one line, no markup, no HTML, no link, no mention of people or issues."""
+    text = printable(text).strip().replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    text = _NUMBERED.sub(r"\1\\\2", _MARKDOWN.sub(r"\\\1", text))
+    return _LINKED.sub(_JOINER, text)
 
 
-def _reaches(quantity: QuantityLike) -> bool:
-    """Whether it reaches .5 and .9, so that the shares below say something."""
-    return quantity.high > 0.9
+def markdown_table(table: Table) -> list[str]:
+    """The lines of a table in Markdown, with its notes; heading, lines and conclusions are left to the caller."""
+    sides = ["---:" if column.number else ":---" for column in table.columns]
+    lines = ["| " + " | ".join(markdown(column.head) or " " for column in table.columns) + " |", "| " + " | ".join(sides) + " |"]
+    lines += ["| " + " | ".join(map(_markdown_cell, row)) + " |" for row in table.rows]
+    return ["", *lines, "", *(part for note in table.notes for part in (markdown(note), ""))]
 
 
-def _cells(group: GroupSummary, quantity: QuantityLike, with_count: bool, narrow: bool) -> Iterable[str]:
-    """The cells from the mean to the shares."""
-    ends = quantity.low, quantity.high
-    mean = numbers.with_interval(group.mean.value, group.mean.lower, group.mean.upper, *ends, tight=narrow)
-    yield ("" if group.with_interval == group.images else numbers.NO_INTERVAL) + mean
-    if with_count:
-        yield f"{group.images:,}"
-    for quantile in (group.median, group.p05):
-        yield numbers.estimate(quantile.value, quantile.measured_lower, quantile.measured_upper, *ends)
-    for share in (group.below_half, group.below_ninety) if _reaches(quantity) else ():
-        yield numbers.percent(share.count, share.total, share.lower, share.upper, tight=narrow)
+def _markdown_cell(cell: Cell) -> str:
+    text = markdown(clipped(cell.text, _LONGEST)) or " "
+    return f"**{text}**" if cell.tone == "bad" else text
 
 
-def _legend(groups: Sequence[GroupSummary], *, shares: bool) -> list[str]:
-    lines = [
-        "[ ] 95 % interval of the mean over images of this kind." + (" < 0.5, < 0.9: share of images below." if shares else ""),
-        "5th %ile: 95 % of the images have at least this value.",
-    ]
-    if any(group.with_interval < group.images for group in groups):
-        lines.append(APPROXIMATE)
-    if biased := list(dict.fromkeys(group.key.estimator for group in groups if group.sampling_only)):
-        lines.append(f"{', '.join(biased)}: the interval of an image covers its noise draws only, not the bias of the approximation.")
-    if leaning := list(dict.fromkeys(group.key.estimator for group in groups if group.adaptive)):
-        lines.append(
-            f"{', '.join(leaning)}: images that stopped by themselves lean to that side, and their mean with them; [ ] allows for it."
-        )
-    if dropped := sum(group.not_finite for group in groups):
-        lines.append(f"{dropped:,} result(s) left out: not a finite number.")
-    if noted := sum(group.noted for group in groups):
-        lines.append(f"{noted:,} result(s) carry a note: see the column note of samples.csv.")
-    return lines
+def within(text: str, room: int, note: str) -> str:
+    """The text, or its first lines and a note, in at most ``room`` bytes of UTF-8; "" where nothing fits."""
+    if len(text.encode()) <= room:
+        return text
+    kept, size = list[str](), len(note.encode())
+    for line in re.findall(r".*\n|.+", text):
+        size += len(line.encode())
+        if size > room:
+            break
+        kept.append(line)
+    return "".join(kept) + note if kept else ""

@@ -12,10 +12,9 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from robaudit.compare.accepted import read_accepted
-from robaudit.compare.baseline import STATES, Standing, stand
+from robaudit.compare.baseline import STATES, Standing, decisions, stand
 from robaudit.errors import RunError
-from robaudit.report.baseline_texts import decisions
-from robaudit.report.ci.schemas import published
+from robaudit.report.ci import published
 from robaudit.runs import Run
 from tests.conftest import RunCli
 

@@ -17,7 +17,7 @@ from jsonschema import Draft202012Validator
 
 from robaudit.files import file_sha256, json_bytes
 from robaudit.gates.record import Asked, Decided, Looks, RunOf, write_looks
-from robaudit.report.ci.schemas import published
+from robaudit.report.ci import published
 from robaudit.runs import Run
 from tests.conftest import RunCli
 from tests.specs import read_info

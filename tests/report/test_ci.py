@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from robaudit.cli.step_summary import append_step_summary
 from robaudit.gates.grammar import Gate
 from robaudit.gates.result import EXIT_CODES, ClassPart, Decision, Verdict, overall
-from robaudit.report.ci import Subject, document, github, junit, step_summary, within
-from robaudit.report.ci.schemas import published
+from robaudit.report.ci import Subject, gates_json, github, junit, published, step_summary
+from robaudit.report.ci.github import LEFT_OUT
+from robaudit.report.tables import within
 
 SUBJECT = Subject("gate", "night <run>", "net.pt", "ab" * 32, "cd" * 32, "0.1.0")
 HOSTILE = "</testsuite>\x00\x1b[31m\ud800 | ]]> ::error::x\r\n::error::<script>alert(1)</script> 100%, a:b `x` [y](z) \u202e"
@@ -178,7 +179,7 @@ def test_step_summary_shows_names_as_they_are(given_: list[Decision], subject: S
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=30)), st.integers(0, 400))
 def test_summary_is_cut_on_a_line(lines: list[str], room: int) -> None:
     text = "".join(line.replace("\r", "").replace("\n", "") + "\n" for line in lines)
-    cut = within(text, room)
+    cut = within(text, room, LEFT_OUT)
     assert len(cut.encode()) <= room
     if cut != text and cut:
         kept = cut.partition("\n_The rest is left out")[0]
@@ -189,7 +190,7 @@ def test_summary_is_cut_on_a_line(lines: list[str], room: int) -> None:
 @settings(max_examples=25)
 @given(decisions, subjects, counts_as)
 def test_document_is_what_the_schema_says(given_: list[Decision], subject: Subject, inconclusive: Verdict) -> None:
-    text = document(given_, subject, inconclusive=inconclusive)
+    text = gates_json(given_, subject, inconclusive=inconclusive)
     found = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
     VALIDATOR.validate(found)
     assert found["exit_code"] == EXIT_CODES[overall(given_, inconclusive)]
@@ -199,7 +200,7 @@ def test_document_is_what_the_schema_says(given_: list[Decision], subject: Subje
 
 
 def test_schema_refuses_what_is_no_document() -> None:
-    found = json.loads(document([made("pass")], SUBJECT))
+    found = json.loads(gates_json([made("pass")], SUBJECT))
     assert VALIDATOR.is_valid(found)
     for key in found:
         assert not VALIDATOR.is_valid({name: value for name, value in found.items() if name != key}), key

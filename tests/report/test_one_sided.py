@@ -12,7 +12,7 @@ from rich.console import Console
 from robaudit.estimators.base import LOG10_P_FAIL
 from robaudit.report import numbers
 from robaudit.report.class_tables import bias_table
-from robaudit.report.tables import overall_tables
+from robaudit.report.summary_tables import overall_tables
 from robaudit.reports.json_text import document_json
 from robaudit.rows import Row
 from robaudit.summary.bias import class_bias

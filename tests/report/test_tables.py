@@ -14,7 +14,7 @@ from rich.console import Console, RenderableType
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.report.class_tables import bias_csv, bias_table
 from robaudit.report.flag_tables import flags_csv, flags_table
-from robaudit.report.tables import overall_tables
+from robaudit.report.summary_tables import overall_tables
 from robaudit.rows import Row
 from robaudit.summary.bias import class_bias
 from robaudit.summary.flags import flag
@@ -149,5 +149,5 @@ def test_sure_and_likely_ones_are_both_counted() -> None:
 
 def test_a_mean_that_leans_is_explained() -> None:
     rows = [replace(row, interval="confidence-sequence") for row in mc(12)]
-    assert any("stopped by themselves" in line for line in shown(overall_tables(summarise(rows)), 140))
-    assert not any("stopped by themselves" in line for line in shown(overall_tables(summarise(mc(12))), 140))
+    assert any("stopped early" in line for line in shown(overall_tables(summarise(rows)), 140))
+    assert not any("stopped early" in line for line in shown(overall_tables(summarise(mc(12))), 140))

@@ -1,14 +1,22 @@
-"""How does a pipeline read what became of the gates: JUnit XML, GitHub's annotations and step summary, or JSON?
+"""Decided gates for pipelines: JUnit XML, GitHub's annotations and step summary, and JSON.
 
 Functions from decisions to text; none of them reads or writes anything.
 """
 
 from __future__ import annotations
 
-from robaudit.report.ci.document import decisions_document, document
-from robaudit.report.ci.github import github, step_summary, within
+from robaudit.report.ci.document import Subject, counted, decisions_document, gates_json, json_text, published
+from robaudit.report.ci.github import github, step_summary
 from robaudit.report.ci.junit import junit
-from robaudit.report.ci.subject import Subject, counted
-from robaudit.report.ci.words import found, sentence
 
-__all__ = ["Subject", "counted", "decisions_document", "document", "found", "github", "junit", "sentence", "step_summary", "within"]
+__all__ = [
+    "Subject",
+    "counted",
+    "decisions_document",
+    "gates_json",
+    "github",
+    "json_text",
+    "junit",
+    "published",
+    "step_summary",
+]

@@ -1,16 +1,16 @@
-"""How do decided gates reach GitHub: annotations on the run, and a step summary in Markdown?
+"""Decided gates for GitHub: annotations on the run, and a step summary in Markdown.
 
-GitHub shows ten annotations of a kind from a step, and takes one MiB of step summary; what is more it drops, so we choose.
+GitHub shows ten annotations of a kind from a step and takes one MiB of step summary; it drops the rest, so the choice is made here.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from robaudit.gates.result import Decision, Verdict, overall
-from robaudit.report.ci.subject import Subject, counted
-from robaudit.report.ci.words import class_words, covered, found, found_of_class, sentence
+from robaudit.report.ci.document import Subject, counted
+from robaudit.report.ci.words import class_text, class_value_text, coverage_text, sentence, value_text
+from robaudit.report.tables import Table, cells, columns, markdown, markdown_table
 from robaudit.text import clipped, printable
 
 MOST = 10
@@ -19,12 +19,12 @@ MOST = 10
 LARGEST = 2**20
 """Bytes of a step summary."""
 
+LEFT_OUT = "\n_The rest is left out: GitHub takes 1 MiB of step summary._\n"
+
 _LEVELS: dict[Verdict, str] = {"fail": "error", "inconclusive": "warning", "pass": "notice"}
 _ORDER = ("fail", "inconclusive", "pass")
 _LONGEST_NAME = 300
-_MARKDOWN = re.compile(r"([\\`*_{}\[\]#|~@$]|:(?=[/\w])|(?<=www)\.|^[-+=])")
-_NUMBERED = re.compile(r"^(\d+)([.)])")
-_SIGNS = {"pass": "✅", "fail": "❌", "inconclusive": "❔"}
+_SIGNS: dict[Verdict, str] = {"pass": "✅", "fail": "❌", "inconclusive": "❔"}
 _MOST_CLASSES = 20
 
 
@@ -71,34 +71,12 @@ def step_summary(decisions: Sequence[Decision], subject: Subject, *, inconclusiv
         lines += ["", f"compared with {_about(subject.against)}"]
     left_out = [f"{number:,} {name.replace('_', ' ')}" for name, number in subject.counts().items() if number]
     lines += ["", f"samples left out: {markdown(', '.join(left_out))}"] if left_out else []
-    lines += ["", "| | gate | found | covers |", "|---|---|---|---|"]
-    for one in decisions:
-        verdict_words = f"{_SIGNS[one.verdict]} {one.verdict}"
-        lines.append(f"| {verdict_words} | {markdown(str(one.gate))} | {markdown(found(one))} | {markdown(covered(one))} |")
+    rows = [cells((f"{_SIGNS[one.verdict]} {one.verdict}", str(one.gate), value_text(one), coverage_text(one))) for one in decisions]
+    lines += markdown_table(Table(columns=columns(("", "gate", "value", "covers")), rows=tuple(rows)))[:-1]
     lines += ["", *(f"- {markdown(str(one.gate))}: {markdown(one.evidence)}" for one in decisions if one.evidence)]
     for one in decisions:
         lines += _classes(one)
     return "\n".join(lines).rstrip("\n") + "\n"
-
-
-def within(text: str, room: int = LARGEST) -> str:
-    """The text, or its first lines and a note that the rest is left out, in at most ``room`` bytes of UTF-8; "" where nothing fits."""
-    if len(text.encode()) <= room:
-        return text
-    note = "\n_The rest is left out: GitHub takes 1 MiB of step summary._\n"
-    kept, size = list[str](), len(note.encode())
-    for line in re.findall(r".*\n|.+", text):
-        size += len(line.encode())
-        if size > room:
-            break
-        kept.append(line)
-    return "".join(kept) + note if kept else ""
-
-
-def markdown(text: str) -> str:
-    """The text as Markdown shows it: on one line, and none of it is markup or HTML."""
-    text = printable(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return _NUMBERED.sub(r"\1\\\2", _MARKDOWN.sub(r"\\\1", text.strip()))
 
 
 def _about(subject: Subject) -> str:
@@ -113,11 +91,12 @@ def _classes(decision: Decision) -> list[str]:
     """The worst classes behind a gate, as a table."""
     if not decision.classes:
         return []
-    lines = ["", f"{markdown(str(decision.gate))}, worst first:", "", "| class | images | found |", "|---|---|---|"]
-    for part in decision.classes[:_MOST_CLASSES]:
-        lines.append(f"| {markdown(class_words(part))} | {part.images} | {markdown(found_of_class(part, decision.gate.threshold))} |")
+    limit = decision.gate.threshold
+    rows = [cells((class_text(part), f"{part.images}", class_value_text(part, limit))) for part in decision.classes[:_MOST_CLASSES]]
     left = len(decision.classes) - _MOST_CLASSES
-    return [*lines, *([f"| and {left} more | | |"] if left > 0 else [])]
+    rows += [cells((f"and {left} more", "", ""))] if left > 0 else []
+    table = Table(columns=columns(("class",), ("images", "value")), rows=tuple(rows))
+    return ["", f"{markdown(str(decision.gate))}, worst first:", *markdown_table(table)[:-1]]
 
 
 def _command(level: str, title: str, message: str) -> str:

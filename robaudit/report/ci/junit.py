@@ -1,7 +1,7 @@
-"""How do decided gates read as JUnit XML?
+"""Decided gates as JUnit XML.
 
 One test suite for the run; a test case for each gate, and one for each class of a gate that has classes. A failed gate is a
-``<failure>``. An inconclusive one is what it counts as: by itself an ``<error>`` (JUnit's word for a test that came to no result;
+``<failure>``. An inconclusive one is what it counts as: by itself an ``<error>`` (JUnit's word for a test without a result;
 every CI system shows it beside the failures, and the job ends with exit code 4), with ``--inconclusive pass`` a ``<skipped>``
 (listed, and the job goes on), with ``--inconclusive fail`` a ``<failure>``.
 """
@@ -15,8 +15,8 @@ from typing import NamedTuple
 from xml.etree import ElementTree
 
 from robaudit.gates.result import ClassPart, Decision, Verdict, judge
-from robaudit.report.ci.subject import Subject
-from robaudit.report.ci.words import class_words, found_of_class, sentence
+from robaudit.report.ci.document import Subject
+from robaudit.report.ci.words import class_text, class_value_text, sentence
 
 _NO_XML = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufdcf\ufdf0-\ufffd\U00010000-\U0010ffff]")
 _WORST_FIRST = {"pass": 0, "inconclusive": 1, "fail": 2}
@@ -70,16 +70,16 @@ def _element(verdict: Verdict, inconclusive: Verdict) -> str | None:
 
 
 def _cases(decision: Decision, subject: Subject) -> Iterator[_Case]:
-    """The gate's own, then one for each of its classes."""
+    """The case of the gate, then one for each of its classes."""
     group = f"robaudit.{subject.name}"
     yield _Case(group, str(decision.gate), decision.verdict, sentence(decision))
     judged = _each_counts(decision)
     for part in decision.classes:
         verdict = _class_verdict(decision, part) if judged else "pass"
-        words = f"{class_words(part)}: {found_of_class(part, decision.gate.threshold)}, {part.images} images" + (
+        words = f"{class_text(part)}: {class_value_text(part, decision.gate.threshold)}, {part.images} images" + (
             f"; threshold {decision.gate.threshold:.6g}" * judged
         )
-        yield _Case(f"{group}.{decision.gate}", class_words(part), verdict, words)
+        yield _Case(f"{group}.{decision.gate}", class_text(part), verdict, words)
 
 
 def _each_counts(decision: Decision) -> bool:
@@ -93,8 +93,8 @@ def _each_counts(decision: Decision) -> bool:
 def _class_verdict(decision: Decision, part: ClassPart) -> Verdict:
     """By the class's own interval (its value without one), and never worse than the gate's verdict."""
     lower, upper = (part.value if end is None else end for end in (part.lower, part.upper))
-    own = judge(decision.gate.relation, decision.gate.threshold, lower, upper)
-    return min(own, decision.verdict, key=_WORST_FIRST.__getitem__)
+    verdict = judge(decision.gate.relation, decision.gate.threshold, lower, upper)
+    return min(verdict, decision.verdict, key=_WORST_FIRST.__getitem__)
 
 
 def _properties(subject: Subject) -> Iterator[tuple[str, str]]:

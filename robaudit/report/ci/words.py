@@ -1,4 +1,4 @@
-"""How is a decided gate said in one line of plain text?"""
+"""A decided gate in one line of plain text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LONGEST = 2000
 """Characters of one line, at most."""
 
 
-def found(decision: Decision) -> str:
+def value_text(decision: Decision) -> str:
     """The value and its interval: ``0.8731 [0.8612, 0.8850]``; ``~0.8731`` without one."""
     try:
         return numbers(decision)
@@ -21,8 +21,8 @@ def found(decision: Decision) -> str:
         return f"{decision.value:.6g}" + ("" if decision.lower is None or decision.upper is None else _ends(decision.lower, decision.upper))
 
 
-def found_of_class(part: ClassPart, threshold: float) -> str:
-    """The same of a class."""
+def class_value_text(part: ClassPart, threshold: float) -> str:
+    """The value of a class and its interval."""
     if math.isnan(part.value):
         return "no finite value"
     try:
@@ -35,19 +35,19 @@ def found_of_class(part: ClassPart, threshold: float) -> str:
 
 
 def sentence(decision: Decision) -> str:
-    """The gate, its verdict, what was found, what the interval covers, and what there is to add; on one line."""
+    """The gate, its verdict, its value, what the interval covers, and the evidence; on one line."""
     added = f"; {decision.evidence}" if decision.evidence else ""
-    return clipped(printable(f"{decision.gate}: {decision.verdict}, {found(decision)} ({covered(decision)}){added}"), LONGEST)
+    return clipped(printable(f"{decision.gate}: {decision.verdict}, {value_text(decision)} ({coverage_text(decision)}){added}"), LONGEST)
 
 
-def covered(decision: Decision) -> str:
+def coverage_text(decision: Decision) -> str:
     """What the interval covers, and how it was made."""
     if decision.covers == "nothing":
         return "no interval"
     return f"{decision.covers}; {100 * decision.confidence:.4g} % interval, {decision.method}"
 
 
-def class_words(part: ClassPart) -> str:
+def class_text(part: ClassPart) -> str:
     """``class 3 (cat)``."""
     name = "" if part.name is None or part.name == str(part.index) else f" ({part.name})"
     return f"class {part.index}{name}"

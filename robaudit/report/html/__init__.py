@@ -1,1 +1,1 @@
-"""What people look at: a run as one self-contained page."""
+"""A run, or several, as one self-contained page, and as Markdown."""

@@ -1,24 +1,47 @@
-"""What does the gallery of a run show: a card for each listed sample, and what noise looks like?"""
+"""The gallery of a run: a card for each listed sample, and images that show what the noise looks like."""
 
 from __future__ import annotations
 
+import base64
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from robaudit.errors import RobauditError
 from robaudit.report import numbers
-from robaudit.report.html.content import Content, is_beyond
-from robaudit.report.html.tables import Bar, bar_of
-from robaudit.report.html.thumbnails import Thumbnail, thumbnail
+from robaudit.report.flag_tables import is_beyond
+from robaudit.report.html.content import Content
+from robaudit.report.html.tables import bar_of
+from robaudit.report.tables import Bar
 from robaudit.summary.flags import Flag, Flagged
 from robaudit.text import class_name, clipped, printable
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from robaudit.report.gallery import RunImages
 
+SMALL, LARGEST = 64, 160
+_QUALITY = 88
 _LONGEST_ID = 80
 _WORDS = {"no interval": "no interval", "no": "not flagged"}
+
+
+@dataclass(frozen=True, slots=True)
+class Thumbnail:
+    """An image for ``<img src>``.
+
+    Attributes:
+        uri: data:image/png or data:image/jpeg.
+        width, height: of the stored image, in pixels.
+        whole: whether every pixel of the original is there; else it is reduced, which averages some of the noise away.
+    """
+
+    uri: str
+    width: int
+    height: int
+    whole: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +95,7 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """All that has images.
+    """The parts of a page that have images.
 
     Attributes:
         galleries: for each shown estimator and noise level.
@@ -104,6 +127,29 @@ def show(content: Content, *, images: bool = True, trust: bool = False) -> Shown
         return Shown(galleries, (), (), False)
     examples = tuple(example for name in content.examples if (example := _example(content, name, album)) is not None)
     return Shown(galleries, examples, tuple(dict.fromkeys(album.problems)), album.reduced)
+
+
+def thumbnail(pixels: Tensor) -> Thumbnail:
+    """A thumbnail of pixels (channels, height, width) in [0, 1]; what lies outside is cut off.
+
+    Up to 64 pixels a side it is a PNG of the very pixels, for the browser to enlarge; else a JPEG, reduced to 160 pixels a side.
+    """
+    from PIL import Image
+
+    from robaudit.report.gallery import as_array
+
+    array = as_array(pixels)
+    image = Image.fromarray(array[:, :, 0] if len(pixels) == 1 else array)
+    whole = max(image.size) <= SMALL
+    if not whole:
+        image.thumbnail((LARGEST, LARGEST), Image.Resampling.LANCZOS)
+    sink = io.BytesIO()
+    if whole:
+        image.save(sink, format="PNG", optimize=True)
+    else:
+        image.save(sink, format="JPEG", quality=_QUALITY, optimize=True)
+    kind = "png" if whole else "jpeg"
+    return Thumbnail(f"data:image/{kind};base64,{base64.b64encode(sink.getvalue()).decode()}", *image.size, whole)
 
 
 class _Album:

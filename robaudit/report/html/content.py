@@ -1,25 +1,27 @@
-"""What does a report say about one run: summaries, classes, flagged samples, agreement and cost, as plain data?"""
+"""What a report says about a run: summaries, classes, flagged samples, agreement and cost, as plain data."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal, TypeVar
 
-from robaudit.errors import NothingLeftError, RobauditError
+from robaudit.errors import NothingLeftError, RobauditError, RunError
 from robaudit.report import numbers
-from robaudit.report.html.agreement import Agreement, agreements
-from robaudit.report.html.tally import GroupTally, Tally
+from robaudit.report.agreements import Agreement, agreements, comparable
+from robaudit.report.flag_tables import is_beyond
 from robaudit.rows import Row
 from robaudit.runs import Run
 from robaudit.summary.bias import ClassBias, class_bias
-from robaudit.summary.flags import Flag, Flagged, flag, usual_threshold
+from robaudit.summary.flags import Flagged, flag, usual_threshold
 from robaudit.summary.groups import QuantityLike, quantity_of
 from robaudit.summary.overall import GroupSummary, Overview
 
 Key = tuple[str, float]
-_FEW = 6  # the least robust samples that are shown though none of them is flagged
+T = TypeVar("T")
+_FEW = 6  # the least robust samples that are shown although none of them is flagged
+_EXAMPLES = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,29 @@ class Choice:
     most: int = 60
 
 
+@dataclass(slots=True)
+class GroupTally:
+    """One estimator at one noise level.
+
+    Attributes:
+        results: how many rows.
+        forwards, backwards: passes of all its rows.
+        intervals: how many rows have which kind of interval.
+    """
+
+    results: int = 0
+    forwards: int = 0
+    backwards: int = 0
+    intervals: Counter[str] = field(default_factory=Counter)
+
+    def add(self, row: Row) -> None:
+        """Take one more row."""
+        self.results += 1
+        self.forwards += row.forwards
+        self.backwards += row.backwards
+        self.intervals[row.interval] += 1
+
+
 @dataclass(frozen=True, slots=True)
 class Content:
     """What is said about one run.
@@ -50,7 +75,7 @@ class Content:
             intervals, else the first.
         biases: by class, for each shown estimator and noise level.
         flagged: the samples that are not robust, for the same; at most ``most`` of them are listed.
-        agreements: pairs of estimators.
+        agreements: of the estimators of each quantity, at each noise level.
         examples: ids of samples whose noisy copies show what noise looks like.
         whole: whether no estimator or noise level was left out.
         edges: of the same, how many flagged samples have an interval that straddles the threshold, and how many have none.
@@ -84,17 +109,20 @@ class Content:
 
 
 def gather(run: Run, choice: Choice) -> Content:
-    """Read a run and say what a report says; the rows of a large run are gone through once, and once more for each shown group.
+    """Read a run; the rows of a large one are read once, once more for each shown group, and once more to compare estimators.
 
     Raises:
         NothingLeftError: a group has no finite value.
         RunError: it has no such estimator or noise level.
         RobauditError: a threshold that the quantity cannot have.
     """
-    overview, tally = Overview(run.quantities), Tally()
+    overview, tallies, labelled, examples = Overview(run.quantities), dict[Key, GroupTally](), False, dict[int, str]()
     for row in run.rows:
         overview.add(row)
-        tally.add(row)
+        tallies.setdefault((row.estimator, row.sigma), GroupTally()).add(row)
+        labelled = labelled or row.label is not None
+        if len(examples) < _EXAMPLES:
+            examples.setdefault(row.predicted, row.sample_id)
     summaries = {(group.key.estimator, group.key.sigma): group for group in overview.summaries()}
     if not summaries:
         raise NothingLeftError(str(run.path), "there are no results to report", "audit at least one sample")
@@ -108,15 +136,24 @@ def gather(run: Run, choice: Choice) -> Content:
         if key[0] in shown:
             quantity = quantity_of(summaries[key].key.quantity, run.quantities)
             rows = [row for row in run.rows if (row.estimator, row.sigma) == key]
-            names = run.class_names
-            found = _worst(rows, quantity, choice)
-            unsure = Counter(one.certainty for one in found.samples if is_beyond(one, found))
+            worst = _worst(rows, quantity, choice)
+            unsure = Counter(one.certainty for one in worst.samples if is_beyond(one, worst))
             edges[key] = unsure["maybe"], unsure["no interval"]
-            flagged.append(replace(found, samples=found.samples[: min(choice.most, max(found.beyond, _FEW))]))
-            biases.append(class_bias(rows, by="label" if tally.labelled else "predicted", class_names=names, quantity=quantity))
-    tallies = {key: tally.groups[key] for key in keys}
-    pairs = agreements(tallies, {group.key.quantity: quantity_of(group.key.quantity, run.quantities) for group in groups})
-    return Content(run, groups, tallies, shown, tuple(biases), tuple(flagged), pairs, tally.examples, len(keys) == len(summaries), edges)
+            flagged.append(replace(worst, samples=worst.samples[: min(choice.most, max(worst.beyond, _FEW))]))
+            by: Literal["label", "predicted"] = "label" if labelled else "predicted"
+            biases.append(class_bias(rows, by=by, class_names=run.class_names, quantity=quantity))
+    return Content(
+        run=run,
+        groups=groups,
+        tallies={key: tallies[key] for key in keys},
+        shown=shown,
+        biases=tuple(biases),
+        flagged=tuple(flagged),
+        agreements=agreements(run, choice.estimators, choice.sigmas) if comparable([group.key for group in groups]) else (),
+        examples=tuple(examples.values()),
+        whole=len(keys) == len(summaries),
+        edges=edges,
+    )
 
 
 def _principal(groups: Sequence[GroupSummary]) -> str:
@@ -134,6 +171,71 @@ def _worst(rows: Sequence[Row], quantity: QuantityLike, choice: Choice) -> Flagg
     return flag(rows, below=threshold, bottom=len(rows), quantity=quantity)
 
 
-def is_beyond(sample: Flag, flagged: Flagged) -> bool:
-    """Whether a listed sample is flagged, or shown as one of the least robust only."""
-    return sample.value < flagged.threshold if flagged.higher_is_better else sample.value > flagged.threshold
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """The part of a choice that a run has, and its errors for the rest; ``some``: whether anything is left."""
+
+    run: Run
+    choice: Choice
+    estimators: Mapping[str, RunError]
+    sigmas: Mapping[float, RunError]
+    some: bool
+
+
+def gather_all(runs: Sequence[Run], choice: Choice) -> tuple[list[Content], list[str]]:
+    """Read several runs, of each those of the named estimators and noise levels that it has.
+
+    Args:
+        runs: at least one.
+        choice: of each.
+
+    Returns:
+        What is said about each run that has some of them, and a line for all that is missing somewhere.
+
+    Raises:
+        RunError: no run has one of them.
+        NothingLeftError, RobauditError: as :func:`gather`.
+    """
+    if not choice.estimators and not choice.sigmas:
+        return [gather(run, choice) for run in runs], []
+    asked = [_asked(run, choice) for run in runs]
+    _refuse_unknown(choice.estimators, [one.estimators for one in asked])
+    _refuse_unknown(choice.sigmas, [one.sigmas for one in asked])
+    if not any(one.some for one in asked):
+        raise NothingLeftError("robaudit report", "no run has these estimators at these noise levels", "name others")
+    return [gather(one.run, one.choice) for one in asked if one.some], [note for one in asked for note in _notes(one)]
+
+
+def _notes(one: _Asked) -> list[str]:
+    lacks = [str(error) for error in (*one.estimators.values(), *one.sigmas.values())]
+    if one.some:
+        return lacks
+    return [f"left out: {text}" for text in lacks or [f"{one.run.path}: has none of these estimators at these noise levels"]]
+
+
+def _asked(run: Run, choice: Choice) -> _Asked:
+    keys = list(dict.fromkeys((row.estimator, row.sigma) for row in run.rows))
+    no_name = _missing(choice.estimators, lambda name: run.chosen(keys, [name], []))
+    no_level = _missing(choice.sigmas, lambda sigma: run.chosen(keys, [], [sigma]))
+    estimators = [name for name in choice.estimators if name not in no_name]
+    sigmas = [sigma for sigma in choice.sigmas if sigma not in no_level]
+    some = bool(estimators or not choice.estimators) and bool(sigmas or not choice.sigmas)
+    some = some and bool(run.chosen(keys, estimators, sigmas))
+    return _Asked(run, replace(choice, estimators=estimators, sigmas=sigmas), no_name, no_level, some)
+
+
+def _missing(asked: Sequence[T], look: Callable[[T], object]) -> dict[T, RunError]:
+    """What the run has not, and what it says of that."""
+    found = {}
+    for one in asked:
+        try:
+            look(one)
+        except RunError as error:
+            found[one] = error
+    return found
+
+
+def _refuse_unknown(asked: Sequence[T], missing: Sequence[Mapping[T, RunError]]) -> None:
+    for one in asked:
+        if all(one in lacks for lacks in missing):
+            raise missing[0][one]

@@ -1,4 +1,4 @@
-"""How was a run made, as a report tells it?"""
+"""How a run was made, and what became of its gates."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 from robaudit.gates.text import number
 from robaudit.report.html.content import Content
-from robaudit.report.html.tables import Cell, Table
 from robaudit.report.numbers import NONE
+from robaudit.report.tables import Cell, Table, cells, columns
 from robaudit.text import clipped, count, printable
 
 _MOST_SKIPPED = 20
@@ -34,7 +34,7 @@ def provenance(content: Content) -> list[tuple[str, str]]:
 
 
 def versions(content: Content) -> list[tuple[str, str]]:
-    """Of Python and the packages, and of plugins."""
+    """Versions of Python, of the packages and of plugins."""
     info = content.run.info
     found = [(name, number) for name, number in info.get("versions", {}).items() if number is not None]
     plugins = [
@@ -48,7 +48,7 @@ def session_table(content: Content) -> Table:
     rows = [
         [one[key] or "from Python" for key in ("started", "command", "device", "robaudit")] for one in content.run.info.get("sessions", [])
     ]
-    return Table("Sessions", ("started", "command", "device", "robaudit"), _wrapped(rows), 9)
+    return Table("Sessions", columns(("started", "command", "device", "robaudit")), _wrapped(rows))
 
 
 def skipped_table(content: Content) -> Table:
@@ -57,7 +57,7 @@ def skipped_table(content: Content) -> Table:
     rows = [[one["sample_id"], one["reason"]] for one in skipped[:_MOST_SKIPPED]]
     rest = len(skipped) - len(rows)
     notes = (f"and {rest:,} more: see run.json",) if rest else ()
-    return Table(f"{count(len(skipped), 'sample')} skipped", ("sample", "reason"), _wrapped(rows), 9, notes)
+    return Table(f"{count(len(skipped), 'sample')} skipped", columns(("sample", "reason")), _wrapped(rows), notes=notes)
 
 
 def decision_table(decisions: Sequence[Mapping[str, Any]]) -> Table:
@@ -66,7 +66,6 @@ def decision_table(decisions: Sequence[Mapping[str, Any]]) -> Table:
     Args:
         decisions: documents of :class:`robaudit.gates.result.Decision`; numbers may be None.
     """
-    heads = ("gate", "verdict", "value", "interval", "covers")
     rows = []
     for one in decisions:
         limit = one["threshold"]
@@ -75,9 +74,9 @@ def decision_table(decisions: Sequence[Mapping[str, Any]]) -> Table:
             for key, rounding in (("value", ROUND_HALF_EVEN), ("lower", ROUND_FLOOR), ("upper", ROUND_CEILING))
         )
         interval = f"{lower or 'open'} to {upper or 'open'} ({100 * one['confidence']:.6g}%)" if lower or upper else NONE
-        cells = (Cell(str(one["gate"])), Cell(str(one["verdict"]), tone="bad" if one["verdict"] == "fail" else ""))
-        rows.append((*cells, *map(Cell, (value or NONE, interval, str(one["covers"])))))
-    return Table("What the run must meet", heads, tuple(rows), 2)
+        verdict = Cell(str(one["verdict"]), tone="bad" if one["verdict"] == "fail" else "")
+        rows.append((Cell(str(one["gate"])), verdict, *cells((value or NONE, interval, str(one["covers"])))))
+    return Table("What the run must meet", columns(("gate", "verdict"), ("value", "interval", "covers")), tuple(rows))
 
 
 def _provenance(info: Mapping[str, Any], path: str) -> Iterator[tuple[str, str]]:
@@ -107,4 +106,4 @@ def _last(path: str) -> str:
 
 
 def _wrapped(rows: Sequence[Sequence[str]]) -> tuple[tuple[Cell, ...], ...]:
-    return tuple(tuple(Cell(text, tone="text") for text in row) for row in rows)
+    return tuple(cells(row, tone="text") for row in rows)

@@ -1,25 +1,34 @@
-"""How does a run read as Markdown, short enough for a comment on a pull request?"""
+"""A run as Markdown, short enough for a comment on a pull request."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
 from robaudit.report import numbers
+from robaudit.report.flag_tables import is_beyond
 from robaudit.report.html import facts
-from robaudit.report.html.classes import WORDS, class_view
-from robaudit.report.html.comparison import comparison_notes, comparison_tables, run_names
-from robaudit.report.html.content import Content, is_beyond
-from robaudit.report.html.tables import COVER, Cell, Table, accuracy_table, agreement_table, cost_table, robustness_tables
+from robaudit.report.html.content import Content
+from robaudit.report.html.tables import (
+    COVER,
+    VERDICTS,
+    accuracy_table,
+    agreement_table,
+    class_view,
+    comparison_notes,
+    comparison_tables,
+    cost_table,
+    robustness_tables,
+    run_names,
+)
 from robaudit.report.html.verdict import certainties, flag_rule, sentence
+from robaudit.report.tables import Table, cells, columns, markdown, markdown_table, within
 from robaudit.summary.flags import Flagged
-from robaudit.text import class_name, clipped, printable
+from robaudit.text import class_name, clipped
 
 MOST = 60_000
 """Bytes; a comment of GitHub's holds 65,536 characters."""
 
-_SPECIAL = re.compile(r"([\\`*_\[\]#|~$]|^[-+=])")
-_JOINER = "\N{WORD JOINER}"
+_CUT = "\nThis report was cut here: the HTML report holds the rest.\n"
 _SAMPLES = (20, 8, 3, 0)
 _LONGEST = 120
 
@@ -36,48 +45,26 @@ def markdown_report(contents: Sequence[Content], *, title: str | None = None) ->
         text = "\n".join(_lines(contents, title, samples)) + "\n"
         if len(text.encode()) <= MOST:
             return text
-    return _cut(text)
-
-
-def escaped(text: str) -> str:
-    """Text that stays text in Markdown and in a table of it: no markup, no HTML, no mention of people or issues, no link."""
-    text = printable(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    text = _SPECIAL.sub(r"\\\1", text)
-    for mark in ("@", "#", "://", "www"):
-        text = text.replace(mark, mark[0] + _JOINER + mark[1:])
-    return text
-
-
-def markdown_table(table: Table) -> list[str]:
-    """The lines of a table, with its notes; its caption is left to the caller."""
-    sides = [":---" if i < table.numeric else "---:" for i in range(len(table.heads))]
-    lines = ["| " + " | ".join(map(escaped, table.heads)) + " |", "| " + " | ".join(sides) + " |"]
-    lines += ["| " + " | ".join(_cell(cell) for cell in row) + " |" for row in table.rows]
-    return ["", *lines, "", *(part for note in table.notes for part in (escaped(note), ""))]
-
-
-def _cell(cell: Cell) -> str:
-    text = escaped(clipped(cell.text, _LONGEST)) or " "
-    return f"**{text}**" if cell.tone == "bad" else text
+    return within(text, MOST, _CUT)
 
 
 def _lines(contents: Sequence[Content], title: str | None, samples: int) -> Iterator[str]:
     names = [clipped(name, _LONGEST) for name in run_names(contents)]
-    yield f"# {escaped(clipped(title or 'Robustness of ' + ', '.join(names), 500))}"
+    yield f"# {markdown(clipped(title or 'Robustness of ' + ', '.join(names), 500))}"
     if len(contents) > 1:
         yield from ("", "## Comparison", "")
-        yield from (escaped(note) for note in comparison_notes(contents))
+        yield from (markdown(note) for note in comparison_notes(contents))
         for table in comparison_tables(contents, names):
-            yield from ("", escaped(table.caption), *markdown_table(table))
+            yield from ("", markdown(table.heading), *markdown_table(table))
     for content, name in zip(contents, names, strict=True):
         if len(contents) > 1:
-            yield from ("", f"## {escaped(name)}")
+            yield from ("", f"## {markdown(name)}")
         yield from _run(content, samples)
 
 
 def _run(content: Content, samples: int) -> Iterator[str]:
-    yield from ("", f"**{escaped(sentence(content))}**", "", escaped(facts.facts(content)), "")
-    yield from (f"Warning: {escaped(clipped(warning, 500))}\n" for warning in content.run.info["warnings"][:10])
+    yield from ("", f"**{markdown(sentence(content))}**", "", markdown(facts.facts(content)), "")
+    yield from (f"Warning: {markdown(clipped(warning, 500))}\n" for warning in content.run.info["warnings"][:10])
     if content.decisions:
         yield from ("### Gates", *markdown_table(facts.decision_table(content.decisions)))
     yield "### Accuracy"
@@ -85,11 +72,11 @@ def _run(content: Content, samples: int) -> Iterator[str]:
     yield from markdown_table(accuracy) if accuracy.rows else ("", "Not measured: the data have no labels.", "")
     yield "### Robustness"
     for table in robustness_tables(content):
-        yield from ("", escaped(table.caption), *markdown_table(table))
-    yield from (escaped(COVER), "", "### Classes, the weakest first")
+        yield from ("", markdown(table.heading), *markdown_table(table))
+    yield from (markdown(COVER), "", "### Classes, the weakest first")
     for bias in content.biases:
         view = class_view(content, bias)
-        yield from ("", f"{escaped(view.title)}: **{WORDS[bias.verdict]}**. {escaped(bias.explanation)}", *markdown_table(view.table))
+        yield from ("", f"{markdown(view.title)}: **{VERDICTS[bias.verdict]}**. {markdown(bias.explanation)}", *markdown_table(view.table))
         if view.best is not None and view.rest is not None:
             yield from ("The strongest:", *markdown_table(view.best), f"{len(view.rest.rows)} more classes lie between them.", "")
     yield "### Flagged samples"
@@ -98,7 +85,7 @@ def _run(content: Content, samples: int) -> Iterator[str]:
     if content.agreements:
         yield from ("### Agreement", *markdown_table(agreement_table(content)))
     yield from ("### Cost", *markdown_table(cost_table(content)), "### How it was made", "")
-    yield from (f"- {escaped(name)}: {escaped(clipped(text, 500))}" for name, text in facts.provenance(content))
+    yield from (f"- {markdown(name)}: {markdown(clipped(text, 500))}" for name, text in facts.provenance(content))
 
 
 def _flagged(content: Content, flagged: Flagged, most: int) -> Iterator[str]:
@@ -107,26 +94,14 @@ def _flagged(content: Content, flagged: Flagged, most: int) -> Iterator[str]:
     what = f"{flagged.key.estimator}, sigma {level}: {many} ({sure}): {flag_rule(flagged)}."
     listed = [sample for sample in flagged.samples if is_beyond(sample, flagged)][:most]
     rest = flagged.beyond - len(listed)
-    yield from ("", escaped(what), "")
+    yield from ("", markdown(what), "")
     if listed:
         rows = []
         for one in listed:
             classes = [class_name(index, names, 40) for index in (one.label, one.predicted, one.flips_to)]
             value = numbers.number(one.value, one.lower, one.upper, quantity), numbers.interval(one.lower, one.upper)
-            rows.append(tuple(map(Cell, (one.id, *classes, *value, one.certainty))))
-        heads = ("sample", "label", "predicted", "flips to", flagged.key.quantity, "95% for this image", "certainty")
-        yield from markdown_table(Table("Flagged samples", heads, tuple(rows), 4))[1:]
+            rows.append(cells((one.id, *classes, *value, one.certainty)))
+        heads = (flagged.key.quantity, "95% for this image", "certainty")
+        yield from markdown_table(Table("", columns(("sample", "label", "predicted", "flips to"), heads), tuple(rows)))[1:]
     if rest:
         yield from (f"{rest:,} more are not listed.", "")
-
-
-def _cut(text: str) -> str:
-    """As many lines as fit, and a last one that says so."""
-    end = "\nThis report was cut here: the whole is in the HTML one.\n"
-    kept, room = [], MOST - len(end.encode())
-    for line in text.splitlines(keepends=True):
-        room -= len(line.encode())
-        if room < 0:
-            break
-        kept.append(line)
-    return "".join(kept) + end

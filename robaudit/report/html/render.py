@@ -1,4 +1,4 @@
-"""How does the content of runs become one page that loads nothing from anywhere?"""
+"""Runs as one page that loads nothing from anywhere."""
 
 from __future__ import annotations
 
@@ -13,12 +13,21 @@ from typing import Any
 from robaudit.errors import RobauditError
 from robaudit.report.html import facts
 from robaudit.report.html.cards import Gallery, Shown, show
-from robaudit.report.html.classes import WORDS, class_view
-from robaudit.report.html.comparison import comparison_notes, comparison_tables, run_names
 from robaudit.report.html.content import Content
-from robaudit.report.html.tables import COVER, accuracy_table, agreement_table, cost_table, robustness_tables
+from robaudit.report.html.tables import (
+    COVER,
+    VERDICTS,
+    accuracy_table,
+    agreement_table,
+    class_view,
+    comparison_notes,
+    comparison_tables,
+    cost_table,
+    robustness_tables,
+    run_names,
+)
 from robaudit.report.html.verdict import certainties, flag_rule, sentence, tiles
-from robaudit.report.tables import MEANINGS
+from robaudit.report.summary_tables import MEANINGS
 from robaudit.runs import Run
 from robaudit.text import class_name, clipped, printable
 
@@ -122,7 +131,7 @@ def _safe(text: str) -> Any:
     """Text of ours, which is HTML already."""
     from markupsafe import Markup
 
-    return Markup(text)  # noqa: S704  package data, or made by inline_svg
+    return Markup(text)  # noqa: S704  package data, or made by inline_picture
 
 
 def _resource(name: str) -> str:
@@ -171,13 +180,11 @@ def _classes(content: Content, i: int, threshold: float | None) -> dict[str, Any
     view = class_view(content, bias)
     tested = sum(one.images > 1 for one in bias.classes) > 1
     picture = _picture("bias", content, threshold, bias.key.estimator, bias.key.sigma) if tested else None
-    if picture:  # the verdict stands above it
-        picture["caption"] = picture["caption"].removeprefix(bias.explanation).lstrip()
     return {
         "title": view.title,
         "open": i == 0 or len(content.biases) <= _OPEN,
         "verdict": bias.verdict,
-        "verdict_words": WORDS[bias.verdict],
+        "verdict_words": VERDICTS[bias.verdict],
         "explanation": bias.explanation,
         "picture": picture,
         "table": view.table,
@@ -204,7 +211,7 @@ def _gallery(content: Content, gallery: Gallery) -> dict[str, Any]:
 def _picture(
     kind: str, content: Content, threshold: float | None, estimator: str | None = None, sigma: float | None = None
 ) -> dict[str, Any]:
-    """An inline picture of what was chosen of the run, and its caption."""
+    """An inline picture of the chosen part of the run, and its caption; a lead is in the text above it."""
     from robaudit.report.pictures import kinds
 
     names = list(dict.fromkeys(group.key.estimator for group in content.groups))

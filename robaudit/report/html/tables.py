@@ -1,4 +1,4 @@
-"""What do the tables of a report hold, whether they become HTML or Markdown?"""
+"""The tables of a report, for its page and for Markdown."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from robaudit.report import numbers
-from robaudit.report.class_tables import label_of
+from robaudit.report.class_tables import SINGLE_IMAGE, label_of, weakest_first
 from robaudit.report.html.content import Content
-from robaudit.report.tables import APPROXIMATE, MEANINGS
+from robaudit.report.summary_tables import approximate, caveats, heading
+from robaudit.report.tables import Bar, Cell, Table, cells, columns
 from robaudit.summary.bias import ClassBias
 from robaudit.summary.bias_result import ClassStats
 from robaudit.summary.groups import QuantityLike
@@ -21,35 +22,28 @@ COVER = (
     "“Images of this kind” allows for the choice of images: other images would give other numbers. “These images” allows only for "
     "the noise that was drawn: it says how well this very set was measured."
 )
+VERDICTS = {"real": "a real difference", "noise": "chance may explain it", "untested": "not tested"}
+_ALL, _WORST, _BEST = 30, 20, 5  # of the classes
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
-    """A value and its interval as shares of the scale, 0 to 1."""
+class ClassView:
+    """The classes of one estimator at one noise level.
 
-    value: float
-    lower: float
-    upper: float
+    Attributes:
+        bias: all of them, tested.
+        title: estimator and noise level.
+        table: all classes, the weakest first; of more than 30 the weakest 20.
+        best, rest: the strongest 5, and those between; None where the table has all.
+        notes: lines below.
+    """
 
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """A text, and a bar beside it where there is a scale."""
-
-    text: str
-    bar: Bar | None = None
-    tone: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A table: its caption, column heads (those from ``numeric`` on are numbers), rows, and lines below it."""
-
-    caption: str
-    heads: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
-    numeric: int = 1
-    notes: tuple[str, ...] = ()
+    bias: ClassBias
+    title: str
+    table: Table
+    best: Table | None
+    rest: Table | None
+    notes: tuple[str, ...]
 
 
 def accuracy_table(content: Content) -> Table:
@@ -66,7 +60,7 @@ def accuracy_table(content: Content) -> Table:
             bar = Bar(one.value, one.lower, one.upper)
             ends = numbers.percents(one.lower, one.upper), numbers.percents(one.measured_lower, one.measured_upper)
             rows.append((Cell(_sigma(content, group)), Cell(group.key.estimator), Cell(numbers.noisy_percent(one), bar), *map(Cell, ends)))
-    return Table("Share of right answers", ("noise", "estimator", "right", KIND, THESE), tuple(rows), 2)
+    return Table("Share of right answers", columns(("noise", "estimator"), ("right", KIND, THESE)), tuple(rows))
 
 
 def robustness_tables(content: Content) -> tuple[Table, ...]:
@@ -78,61 +72,43 @@ def robustness_tables(content: Content) -> tuple[Table, ...]:
     )
 
 
-def class_table(bias: ClassBias, quantity: QuantityLike, classes: Sequence[ClassStats], caption: str) -> Table:
-    """A line for each of these classes.
-
-    Args:
-        bias: where they are from.
-        quantity: what the values are.
-        classes: in the order of the lines.
-        caption: of the table.
-    """
-    heads = ("class", "images", "mean", KIND, THESE, "median", "p", "beyond chance?")
-    rows = tuple(tuple(_class_cells(one, bias, quantity)) for one in classes)
-    return Table(caption, heads, rows, 1)
-
-
 def agreement_table(content: Content) -> Table:
     """A line for each pair of estimators and noise level."""
-    heads = ("noise", "quantity", "estimators", "images", "mean difference", KIND, "RMS difference", "rank correlation")
+    texts, heads = ("noise", "quantity", "estimators"), ("images", "mean difference", KIND, "RMS difference", "rank correlation")
     rows = []
-    for one in content.agreements:
-        away = numbers.difference(one.difference, one.lower, one.upper)
-        texts = [f"{one.second} − {one.first}", f"{one.images:,}", away, numbers.interval(one.lower, one.upper)]
-        cells = (f"sigma {content.sigmas[one.sigma]}", one.quantity, *texts, f"{one.rms:.4f}", numbers.rank(one.rank))
-        rows.append(tuple(map(Cell, cells)))
-    return Table("Pairs of estimators, on the same images", heads, tuple(rows), 3)
+    for group in content.agreements:
+        place = f"sigma {content.sigmas[group.sigma]}", group.quantity.name
+        for one in group.pairs:
+            away = numbers.difference(one.difference, one.lower, one.upper), numbers.interval(one.lower, one.upper)
+            rows.append(cells((*place, f"{one.up} − {one.across}", f"{one.images:,}", *away, f"{one.rms:.4f}", numbers.rank(one.rank))))
+    return Table("Pairs of estimators, on the same images", columns(texts, heads), tuple(rows))
 
 
 def cost_table(content: Content) -> Table:
     """Seconds and passes of an image, for each estimator and noise level."""
-    heads = (
-        "estimator",
-        "noise",
-        "seconds",
-        "seconds an image",
-        "forward passes an image",
-        "backward passes an image",
-        "interval of an image",
-    )
+    heads = ("seconds", "seconds an image", "forward passes an image", "backward passes an image", "interval of an image")
     seconds = content.run.seconds
     rows = []
     for group in content.groups:
         key = group.key.estimator, group.key.sigma
         tally = content.tallies[key]
-        n, time = len(tally.values), seconds.get(key)
+        n, time = tally.results, seconds.get(key)
         each = f"{time / n:.3g}" if time else numbers.NONE  # run.json rounds to milliseconds: 0 is no measurement
         passes = (f"{number / n:,.1f}".removesuffix(".0") for number in (tally.forwards, tally.backwards))
         kinds = ", ".join(kind for kind, _ in tally.intervals.most_common(3))
-        cells = (key[0], _sigma(content, group), numbers.duration(time) or numbers.NONE, each, *passes, kinds)
-        rows.append(tuple(map(Cell, cells)))
-    return Table("Time and passes", heads, tuple(rows), 2, ("The clean pass of an image is counted with every estimator, shared or not.",))
+        rows.append(cells((key[0], _sigma(content, group), numbers.duration(time) or numbers.NONE, each, *passes, kinds)))
+    return Table(
+        "Time and passes",
+        columns(("estimator", "noise"), heads),
+        tuple(rows),
+        notes=("The clean pass of an image is counted with every estimator, shared or not.",),
+    )
 
 
 def meaning(group: GroupSummary) -> str:
-    """What a quantity is, in words, and which direction is better."""
+    """The quantity of a group in words, and which direction is better."""
     direction = "higher is better" if group.higher_is_better else "lower is better"
-    return f"{group.key.quantity}: {MEANINGS.get(group.key.quantity, group.unit)}; {direction}"
+    return f"{heading(group.key, group.unit)}; {direction}"
 
 
 def bar_of(value: float, lower: float | None, upper: float | None, quantity: QuantityLike) -> Bar | None:
@@ -151,28 +127,11 @@ def _robustness(content: Content, groups: Sequence[GroupSummary], quantity: Quan
         one, marked = group.mean, group.with_interval < group.images
         middle = (numbers.quantile(group.median, quantity), numbers.quantile(group.p05, quantity))
         below = (numbers.share(share) for share in (group.below_half, group.below_ninety)) if shares else ()
-        cells = [
-            Cell(group.key.estimator),
-            Cell(_sigma(content, group)),
-            Cell(numbers.mean(one, quantity, marked=marked), bar_of(one.value, one.lower, one.upper, quantity)),
-            *map(Cell, (numbers.interval(one.lower, one.upper), numbers.interval(one.measured_lower, one.measured_upper), *middle, *below)),
-        ]
-        rows.append(tuple(cells))
-    heads = ("estimator", "noise", "mean", KIND, THESE, "median", "5th percentile", *shares)
-    return Table(meaning(groups[0]), heads, tuple(rows), 2, tuple(_notes(groups)))
-
-
-def _notes(groups: Sequence[GroupSummary]) -> Iterable[str]:
-    if any(group.with_interval < group.images for group in groups):
-        yield APPROXIMATE.replace("[ ]", "the interval")
-    if biased := list(dict.fromkeys(group.key.estimator for group in groups if group.sampling_only)):
-        yield f"{', '.join(biased)}: the interval of an image covers its noise draws only, not the bias of the approximation."
-    if leaning := list(dict.fromkeys(group.key.estimator for group in groups if group.adaptive)):
-        yield f"{', '.join(leaning)}: images stopped by themselves, and lean to the side where they stopped; the intervals allow for it."
-    if dropped := sum(group.not_finite for group in groups):
-        yield f"{count(dropped, 'result')} left out: not a finite number."
-    if noted := sum(group.noted for group in groups):
-        yield f"{count(noted, 'result')} with a note: see the column note of samples.csv."
+        intervals = numbers.interval(one.lower, one.upper), numbers.interval(one.measured_lower, one.measured_upper)
+        mean = Cell(numbers.mean(one, quantity, marked=marked), bar_of(one.value, one.lower, one.upper, quantity))
+        rows.append((*cells((group.key.estimator, _sigma(content, group))), mean, *cells((*intervals, *middle, *below))))
+    heads = ("mean", KIND, THESE, "median", "5th percentile", *shares)
+    return Table(meaning(groups[0]), columns(("estimator", "noise"), heads), tuple(rows), notes=tuple(caveats(groups)))
 
 
 def _class_cells(one: ClassStats, bias: ClassBias, quantity: QuantityLike) -> Iterable[Cell]:
@@ -196,3 +155,84 @@ def _class_cells(one: ClassStats, bias: ClassBias, quantity: QuantityLike) -> It
 
 def _sigma(content: Content, group: GroupSummary) -> str:
     return f"sigma {content.sigmas[group.key.sigma]}"
+
+
+def class_view(content: Content, bias: ClassBias) -> ClassView:
+    """The tables of one estimator and noise level."""
+    quantity, ordered = content.quantity(bias.key.quantity), weakest_first(bias)
+    title = f"{bias.key.estimator}, sigma {content.sigmas[bias.key.sigma]}"
+
+    def table(classes: Sequence[ClassStats], caption: str) -> Table:
+        heads = ("images", "mean", KIND, THESE, "median", "p", "beyond chance?")
+        return Table(caption, columns(("class",), heads), tuple(tuple(_class_cells(one, bias, quantity)) for one in classes))
+
+    if len(ordered) <= _ALL:
+        by = "label" if bias.by == "label" else "predicted class"
+        return ClassView(bias, title, table(ordered, f"By {by}, {title}"), None, None, _class_notes(bias))
+    worst, rest, best = ordered[:_WORST], ordered[_WORST:-_BEST], ordered[-_BEST:]
+    return ClassView(
+        bias,
+        title,
+        table(worst, f"The {len(worst)} weakest of {len(ordered):,} classes, {title}"),
+        table(best, f"The {len(best)} strongest, {title}"),
+        table(rest, f"The others, {title}"),
+        _class_notes(bias),
+    )
+
+
+def _class_notes(bias: ClassBias) -> tuple[str, ...]:
+    lines = [
+        "p: this class against the rest, by permutation of the class labels, adjusted (Holm) for the number of classes; "
+        f"chance does not explain it where p is at most {bias.alpha:g}."
+    ]
+    if any(one.images == 1 for one in bias.classes):
+        lines.append(SINGLE_IMAGE)
+    if any(one.mean.measured_lower is None for one in bias.classes):
+        lines.append(approximate())
+    if bias.left_out:
+        lines.append(f"{count(bias.left_out, 'sample')} left out: no {bias.by}, or no finite value.")
+    return tuple(lines)
+
+
+def comparison_tables(contents: Sequence[Content], names: Sequence[str]) -> tuple[Table, ...]:
+    """A table for each quantity, by noise level and estimator first, so that runs that compare stand below each other.
+
+    Args:
+        contents: of the runs.
+        names: of the runs, all different.
+    """
+    level = numbers.sigmas(group.key.sigma for content in contents for group in content.groups)
+    lines = [(group, content, name) for content, name in zip(contents, names, strict=True) for group in content.groups]
+    kinds = dict.fromkeys((group.key.quantity, group.key.noise) for group, _, _ in lines)
+    tables = []
+    for kind in kinds:
+        mine = [line for line in lines if (line[0].key.quantity, line[0].key.noise) == kind]
+        order = {estimator: i for i, estimator in enumerate(dict.fromkeys(group.key.estimator for group, _, _ in mine))}
+        rows = []
+        for group, content, name in sorted(mine, key=lambda line: (line[0].key.sigma, order[line[0].key.estimator])):
+            quantity, mean, noisy = content.quantity(kind[0]), group.mean, group.noisy_accuracy
+            marked = group.with_interval < group.images
+            clean = numbers.NONE if group.clean_accuracy is None else numbers.share(group.clean_accuracy)
+            texts = (name, f"sigma {level[group.key.sigma]}", group.key.estimator, f"{group.images:,}", clean)
+            shown = Cell(numbers.mean(mean, quantity, marked=marked), bar_of(mean.value, mean.lower, mean.upper, quantity))
+            ends = numbers.interval(mean.lower, mean.upper), numbers.quantile(group.p05, quantity)
+            rows.append((*cells((*texts, numbers.NONE if noisy is None else numbers.noisy_percent(noisy))), shown, *cells(ends)))
+        heads = ("images", "right, clean", "right, noisy", "mean", KIND, "5th percentile")
+        tables.append(Table(meaning(mine[0][0]), columns(("run", "noise", "estimator"), heads), tuple(rows)))
+    return tuple(tables)
+
+
+def comparison_notes(contents: Sequence[Content]) -> list[str]:
+    """What to know before comparing lines."""
+    if len({content.run.info["data"].get("sha256") for content in contents}) > 1:
+        return ["These runs used different data: a difference between two lines may come from the images."]
+    return ["All runs used the same data. Intervals that overlap may still hide a difference, because the images are the same."]
+
+
+def run_names(contents: Sequence[Content]) -> list[str]:
+    """A different name for each run."""
+    names = [content.run.info["name"] for content in contents]
+    if len(set(names)) == len(names):
+        return names
+    named = [f"{name} ({content.run.path.name})" for name, content in zip(names, contents, strict=True)]
+    return named if len(set(named)) == len(named) else [f"{i}: {name}" for i, name in enumerate(named, start=1)]

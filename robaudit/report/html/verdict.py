@@ -1,4 +1,4 @@
-"""What does a run come to, in a sentence and a few large numbers that need no expert?"""
+"""The verdict on a run: a sentence and a few large numbers that need no expert."""
 
 from __future__ import annotations
 

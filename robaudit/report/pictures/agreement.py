@@ -1,4 +1,4 @@
-"""How does the picture of the agreement look: estimator against estimator, a panel for each two?"""
+"""The picture of the agreement: estimator against estimator, a panel for each pair."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from robaudit.report import numbers
-from robaudit.report.pictures.agreement_numbers import MOST_DOTS, Agreement, Floats, Pair
+from robaudit.report.agreements import MOST_DOTS, Agreement, Floats, Pair
 from robaudit.report.pictures.page import Box, Look, Sketch, axes, fitted, measured, put
 from robaudit.report.pictures.style import FAINT, INK, few_ticks, tone
 from robaudit.spec import sigma_text
@@ -42,10 +42,10 @@ def _head(look: Look) -> float:
 
 
 def _caption(found: Agreement) -> str:
-    counts = {pair.images for pair in found.pairs}
+    counts = {pair.images for pair in found.drawn}
     images = f"{max(counts):,}" if len(counts) == 1 else f"{min(counts):,} to {max(counts):,}"
     parts = [f"{images} images; a dot an image."]
-    if any(np.isfinite(pair.x[:, 1:]).any() or np.isfinite(pair.y[:, 1:]).any() for pair in found.pairs):
+    if any(np.isfinite(pair.x[:, 1:]).any() or np.isfinite(pair.y[:, 1:]).any() for pair in found.drawn):
         parts.append("Faint bars: 95 % interval of each image (measurement).")
     parts.append(
         "Line: equal values. Rank: Spearman's correlation. \u0394: vertical less horizontal, mean over the images, "
@@ -64,8 +64,8 @@ def _draw(figure: Figure, box: Box, look: Look, found: Agreement) -> None:
     side, head = _side(box.width, found), _head(look)
     low, high = _range(found)
     names = found.estimators
-    inside = all(measured(_difference(pair), look.size) <= side + _MORE for pair in found.pairs)
-    for pair in found.pairs:
+    inside = all(measured(_difference(pair), look.size) <= side + _MORE for pair in found.drawn)
+    for pair in found.drawn:
         column, row = names.index(pair.across), names.index(pair.up) - 1
         x = box.x + _LEFT + column * (side + _LEFT)
         y = box.y + box.height - row * (side + head + _BELOW) - head - side
@@ -118,7 +118,7 @@ def _bars(low: Floats, high: Floats, at: Floats) -> tuple[Floats, Floats]:
 
 def _range(found: Agreement) -> tuple[float, float]:
     """From the lowest to the highest value of all panels; up to the end of the quantity's range where they come near it."""
-    values = np.concatenate([side[:, 0] for pair in found.pairs for side in (pair.x, pair.y)])
+    values = np.concatenate([side[:, 0] for pair in found.drawn for side in (pair.x, pair.y)])
     low, high = float(values.min()), float(values.max())
     span = (high - low) or 0.1
     if abs(found.quantity.high - high) < 0.25 * span:

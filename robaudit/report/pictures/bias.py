@@ -1,22 +1,78 @@
-"""How does the picture of the classes look: their means in order, the worst at the top?"""
+"""The picture of the classes: their means in order, the worst at the top."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from robaudit.report.class_tables import label_of
+from robaudit.report.class_tables import label_of, weakest_first
 from robaudit.report.numbers import with_interval
-from robaudit.report.pictures.bias_numbers import Classes
-from robaudit.report.pictures.groups import others_words
+from robaudit.report.pictures.groups import one_of, others_words
 from robaudit.report.pictures.page import Box, Look, Sketch, axes, fitted, measured, put, put_level
 from robaudit.report.pictures.style import CARD, FAINT, GRID, HIGHER, INK, LOWER, few_ticks
+from robaudit.runs import Run
 from robaudit.spec import sigma_text
-from robaudit.summary.bias_result import ClassStats
+from robaudit.summary.bias import class_bias
+from robaudit.summary.bias_result import ClassBias, ClassStats
+from robaudit.summary.columns import Columns
+from robaudit.summary.estimates import Mean, mean_of
+from robaudit.summary.groups import QuantityLike, quantity_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+ALL, WORST, BEST = 25, 20, 5
+
+
+@dataclass(frozen=True, slots=True)
+class Classes:
+    """The classes of one estimator at one noise level.
+
+    Attributes:
+        bias: the whole report.
+        quantity: what was measured.
+        first, last: the classes that are shown, the worst first: all of them in ``first``, or the worst and the best.
+        between: how many are not shown.
+        overall: the mean over all images that have a class.
+        others: other groups of the run.
+    """
+
+    bias: ClassBias
+    quantity: QuantityLike
+    first: tuple[ClassStats, ...]
+    last: tuple[ClassStats, ...]
+    between: int
+    overall: Mean
+    others: int
+
+
+def classes_of(run: Run, estimators: Sequence[str] = (), sigmas: Sequence[float] = ()) -> Classes:
+    """The classes by label, or by prediction where the data has no labels.
+
+    Raises:
+        RunError: the run has no such estimator or sigma.
+        NothingLeftError: there is no finite value.
+    """
+    rows, others = one_of(run, estimators, sigmas)
+    quantity = quantity_of(rows[0].quantity, run.quantities)
+    labelled = any(row.label is not None for row in rows)
+    bias = class_bias(rows, by="label" if labelled else "predicted", class_names=run.class_names, quantity=quantity)
+    ordered = weakest_first(bias)
+    many = len(ordered) > ALL
+    members = Columns.of(row for row in rows if (row.label if labelled else row.predicted) is not None)
+    return Classes(
+        bias=bias,
+        quantity=quantity,
+        first=tuple(ordered[:WORST] if many else ordered),
+        last=tuple(ordered[-BEST:] if many else ()),
+        between=max(0, len(ordered) - WORST - BEST) if many else 0,
+        overall=mean_of(members, quantity),
+        others=others,
+    )
+
 
 _BELOW, _ABOVE, _WIDEST = 0.45, 0.22, 0.36  # inches, inches, share of the body for names
 
@@ -27,6 +83,7 @@ def sketch(found: Classes) -> Sketch:
     key = found.bias.key
     return Sketch(
         title=f"Robustness by class: {key.estimator}, sigma {sigma_text(key.sigma)}",
+        lead=found.bias.explanation,
         caption=_caption(found),
         height=lambda look: lines * look.line * 1.35 + _BELOW + _ABOVE,
         draw=lambda figure, box, look: _draw(figure, box, look, found),
@@ -38,7 +95,7 @@ def _caption(found: Classes) -> str:
     images = sum(one.images for one in bias.classes)
     by = "label" if bias.by == "label" else "predicted class"
     mean = with_interval(found.overall.value, found.overall.lower, found.overall.upper, *ends)
-    parts = [bias.explanation, f"{images:,} images in {len(bias.classes):,} classes, by {by}; mean of all {mean} (line)."]
+    parts = [f"{images:,} images in {len(bias.classes):,} classes, by {by}; mean of all {mean} (line)."]
     if any(one.simultaneous_lower is not None for one in bias.classes):
         parts.append(
             f"Bars: {100 * (1 - bias.alpha):.3g} % intervals that hold for all classes together, for images of this kind (population)."

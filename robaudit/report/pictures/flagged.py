@@ -1,21 +1,100 @@
-"""How does the picture of the worst samples look: clean beside noisy, with what they flip to and how often they stay?"""
+"""The picture of the worst samples: clean beside noisy, the class they flip to, and their robustness."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
+from robaudit.report.flag_tables import is_beyond
 from robaudit.report.numbers import with_interval
-from robaudit.report.pictures.flagged_numbers import Pixels, Worst
-from robaudit.report.pictures.groups import others_words
+from robaudit.report.pictures.groups import one_of, others_words
 from robaudit.report.pictures.page import Box, Look, Sketch, fitted, measured, put
 from robaudit.report.pictures.style import FAINT, LOWER
+from robaudit.runs import Run
 from robaudit.spec import sigma_text
-from robaudit.summary.flags_result import Flag
+from robaudit.summary.flags import flag, usual_threshold
+from robaudit.summary.flags_result import Flag, Flagged
+from robaudit.summary.groups import QuantityLike, quantity_of
 from robaudit.text import class_name
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+Pixels = NDArray[np.uint8]
+_LARGEST, _SMALLEST = 256, 128  # pixels of a side as they go into a file
+
+
+@dataclass(frozen=True, slots=True)
+class Worst:
+    """The worst samples of one estimator at one noise level.
+
+    Attributes:
+        flagged: the list, and how many samples are beyond the threshold in all.
+        quantity: what was measured.
+        class_names: by class index, if known.
+        others: other groups of the run.
+    """
+
+    flagged: Flagged
+    quantity: QuantityLike
+    class_names: tuple[str, ...] | None
+    others: int
+
+    @property
+    def samples(self) -> tuple[Flag, ...]:
+        """Those shown, the worst first."""
+        return self.flagged.samples
+
+
+def worst_of(
+    run: Run, most: int = 12, estimators: Sequence[str] = (), sigmas: Sequence[float] = (), threshold: float | None = None
+) -> Worst:
+    """The worst samples, beyond the threshold or not.
+
+    Raises:
+        RunError: the run has no such estimator or sigma.
+        NothingLeftError: there is no finite value.
+    """
+    rows, others = one_of(run, estimators, sigmas)
+    quantity = quantity_of(rows[0].quantity, run.quantities)
+    below = usual_threshold(quantity) if threshold is None else threshold
+    return Worst(flag(rows, below=below, bottom=most, quantity=quantity), quantity, run.class_names, others)
+
+
+def pixels_of(run: Run, worst: Worst, *, trust: bool = False) -> tuple[tuple[Pixels, Pixels], ...]:
+    """Each sample, clean and with its first noise draw, as (height, width, 3) bytes; noisy pixels beyond [0, 1] are cut off.
+
+    Raises:
+        RobauditError: the data set is not where it was, or is Python code and not trusted.
+    """
+    from robaudit.report.gallery import RunImages
+
+    images = RunImages(run, (sample.id for sample in worst.samples), trust=trust)
+    found = []
+    for sample in worst.samples:
+        clean = images.clean(sample.id)
+        found.append((sized(clean.numpy()), sized(images.noisy(sample.id, clean, worst.flagged.key.sigma).numpy())))
+    return tuple(found)
+
+
+def sized(image: NDArray[np.float32]) -> Pixels:
+    """An image (channels, height, width) in [0, 1] as bytes: small ones enlarged pixel by pixel, large ones made smaller."""
+    from PIL import Image
+
+    whole = (image.clip(0.0, 1.0) * 255).round().astype(np.uint8)
+    rgb = np.broadcast_to(whole, (3, *whole.shape[1:])) if len(whole) == 1 else whole[:3]
+    pixels = np.ascontiguousarray(np.moveaxis(rgb, 0, 2))
+    longest = max(pixels.shape[:2])
+    if longest > _LARGEST:
+        height, width = (max(1, round(side * _LARGEST / longest)) for side in pixels.shape[:2])
+        return np.asarray(Image.fromarray(pixels).resize((width, height), Image.Resampling.BOX))
+    factor = -(-_SMALLEST // longest)
+    return pixels.repeat(factor, axis=0).repeat(factor, axis=1)
+
 
 _GAP, _ROOM, _PAIR = 0.22, 0.16, 0.05  # inches between columns, below a cell, between clean and noisy
 _ARROW = " \u2192 "
@@ -95,7 +174,7 @@ def _image(figure: Figure, box: Box, image: Pixels, look: Look) -> None:
 def _words(figure: Figure, look: Look, found: Worst, sample: Flag, place: Box) -> None:
     one, names = found.flagged, found.class_names
     value = with_interval(sample.value, sample.lower, sample.upper, found.quantity.low, found.quantity.high)
-    beyond = one.beyond and (sample.value < one.threshold if one.higher_is_better else sample.value > one.threshold)
+    beyond = is_beyond(sample, one)
     lines = (
         (_flips(sample, names, place.width, look), {"weight": "bold"}),
         (fitted(value, place.width, look.size), {"color": LOWER} if beyond else {}),

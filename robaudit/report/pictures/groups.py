@@ -1,8 +1,7 @@
-"""Which groups of a run does a picture show, and which one if it can show only one?"""
+"""The groups of a run that a picture shows, and the one that speaks for the run where there is room for one."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from robaudit.errors import NothingLeftError
@@ -62,21 +61,3 @@ def _rank(rows: Sequence[Row]) -> tuple[bool, int]:
 def others_words(others: int) -> str:
     """That a run has more groups than the one that is shown."""
     return "" if not others else f" One of {others + 1} combinations of estimator and sigma in this run."
-
-
-def rows_by_group(
-    run: Run, estimators: Sequence[str] = (), sigmas: Sequence[float] = ()
-) -> dict[GroupKey, dict[str, tuple[float, float, float]]]:
-    """Value, lower and upper end (NaN where there is none) of each sample with a finite value, by group, in the run's order.
-
-    Raises:
-        RunError: the run has no such estimator or sigma.
-    """
-    found: dict[GroupKey, dict[str, tuple[float, float, float]]] = {}
-    for row in run.rows:
-        group = found.setdefault(GroupKey(row.estimator, row.sigma, row.noise, row.quantity), {})
-        if math.isfinite(row.value):
-            low, high = (math.nan if end is None else end for end in (row.lower, row.upper))
-            group[row.sample_id] = row.value, low, high
-    wanted = set(run.chosen([(key.estimator, key.sigma) for key in found], estimators, sigmas))
-    return {key: group for key, group in found.items() if (key.estimator, key.sigma) in wanted and group}

@@ -1,4 +1,4 @@
-"""How does a picture stand in an HTML page: in the page's fonts and colours, beside others, and harmless?"""
+"""A picture as part of an HTML page: in its fonts and colours, without clashing ids, and harmless."""
 
 from __future__ import annotations
 

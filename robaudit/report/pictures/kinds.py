@@ -1,9 +1,7 @@
-"""Which pictures of a run are there, and how are they made: as a file, and as a part of an HTML page?"""
+"""The pictures of a run by kind: as files, and as parts of an HTML page."""
 
 from __future__ import annotations
 
-import math
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -35,37 +33,33 @@ class Choice:
 
 
 def _distribution(run: Run, choice: Choice) -> Sketch:
-    from robaudit.report.pictures.distribution import sketch
-    from robaudit.report.pictures.distribution_numbers import distributions
+    from robaudit.report.pictures.distribution import distributions, sketch
 
     return sketch(distributions(run, choice.estimators, choice.sigmas, choice.threshold))
 
 
 def _bias(run: Run, choice: Choice) -> Sketch:
-    from robaudit.report.pictures.bias import sketch
-    from robaudit.report.pictures.bias_numbers import classes_of
+    from robaudit.report.pictures.bias import classes_of, sketch
 
     return sketch(classes_of(run, choice.estimators, choice.sigmas))
 
 
 def _flagged(run: Run, choice: Choice) -> Sketch:
-    from robaudit.report.pictures.flagged import sketch
-    from robaudit.report.pictures.flagged_numbers import pixels_of, worst_of
+    from robaudit.report.pictures.flagged import pixels_of, sketch, worst_of
 
     worst = worst_of(run, choice.max_images, choice.estimators, choice.sigmas, choice.threshold)
     return sketch(worst, pixels_of(run, worst, trust=choice.trust))
 
 
 def _agreement(run: Run, choice: Choice) -> Sketch:
+    from robaudit.report.agreements import agreement
     from robaudit.report.pictures.agreement import sketch
-    from robaudit.report.pictures.agreement_numbers import agreement
 
     return sketch(agreement(run, choice.estimators, choice.sigmas))
 
 
 def _cost(run: Run, choice: Choice) -> Sketch:
-    from robaudit.report.pictures.cost import sketch
-    from robaudit.report.pictures.cost_numbers import costs
+    from robaudit.report.pictures.cost import costs, sketch
 
     return sketch(costs(run, choice.estimators, choice.sigmas), run.info["device"])
 
@@ -79,27 +73,6 @@ _SKETCHES: dict[str, Callable[[Run, Choice], Sketch]] = {
 }
 KINDS = tuple(_SKETCHES)
 FORMATS = ("png", "svg", "pdf")
-
-
-def kinds_for(run: Run) -> tuple[str, ...]:
-    """The kinds that have something to show, in the order of :data:`KINDS`; the rows are read once.
-
-    bias: two classes have two images each. agreement: two estimators have estimated one quantity at one noise level. flagged: always;
-    whether the data set is still where it was shows when it is drawn.
-    """
-    from robaudit.report.pictures.agreement_numbers import comparable
-    from robaudit.summary.groups import GroupKey
-
-    groups: dict[GroupKey, Counter[int]] = {}
-    labelled = bool(run.info["data"]["labelled"])
-    for row in run.rows:
-        if math.isfinite(row.value):
-            group = groups.setdefault(GroupKey(row.estimator, row.sigma, row.noise, row.quantity), Counter())
-            group[row.predicted if not labelled else -1 if row.label is None else row.label] += 1
-    shown = dict.fromkeys(KINDS, bool(groups))
-    shown["bias"] = any(sum(count > 1 for index, count in group.items() if index >= 0) > 1 for group in groups.values())
-    shown["agreement"] = bool(comparable(list(groups)))
-    return tuple(kind for kind, there in shown.items() if there)
 
 
 def sketch_of(kind: str, run: Run, choice: Choice) -> Sketch:
@@ -166,7 +139,7 @@ def inline_svg(
 
 
 def inline_picture(kind: str, run: Run, choice: Choice, *, salt: str = "") -> tuple[str, str]:
-    """A picture as an ``<svg>`` element without its caption, and the caption: text that the page has to escape, and may wrap.
+    """A picture as an ``<svg>`` element without its caption, and the caption, without its lead: text for the page to escape and wrap.
 
     Args:
         kind, run, salt: as for :func:`inline_svg`.
@@ -185,4 +158,4 @@ def _inline(kind: str, run: Run, choice: Choice, *, salt: str, caption: bool) ->
 
     made = sketch_of(kind, run, choice)
     size, draw = page(made, INLINE, caption=caption)
-    return inline(saved("svg", size, draw, text=True), kind, made.title, made.caption if caption else "", salt), made.caption
+    return inline(saved("svg", size, draw, text=True), kind, made.title, made.whole_caption if caption else "", salt), made.caption

@@ -1,4 +1,4 @@
-"""What do the pictures of a run share: a title, a body of axes placed in inches, a caption, and text that fits?"""
+"""The page that the pictures of a run share: a title, a body of axes placed in inches, a caption, and text that fits."""
 
 from __future__ import annotations
 
@@ -68,6 +68,7 @@ class Sketch:
         height: inches of its body, for a look.
         draw: draws the body into a part of a figure.
         narrowest: inches of the whole picture below which its parts would overlap.
+        lead: the main finding, before the caption; a page that says it above the picture leaves it out.
     """
 
     title: str
@@ -75,12 +76,18 @@ class Sketch:
     height: Callable[[Look], float]
     draw: Callable[[Figure, Box, Look], None]
     narrowest: float = NARROWEST
+    lead: str = ""
+
+    @property
+    def whole_caption(self) -> str:
+        """Lead and caption."""
+        return f"{self.lead} {self.caption}".lstrip()
 
 
 def page(sketch: Sketch, look: Look, *, caption: bool = True) -> tuple[tuple[float, float], Callable[[Figure], None]]:
     """Size of the figure in inches, and what draws all of it, with the caption or without."""
     title = wrapped(sketch.title, look.body, look.size + 3, bold=True)
-    words = wrapped(sketch.caption, look.body, look.size) if caption else []
+    words = wrapped(sketch.whole_caption, look.body, look.size) if caption else []
     above = len(title) * (look.size + 3) * _LEADING + 2 * _GAP
     below = len(words) * look.line + (2 * _GAP if words else 0)
     body = sketch.height(look)

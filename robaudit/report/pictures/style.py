@@ -1,4 +1,4 @@
-"""What do all our pictures share: a light card, quiet axes, the colours of the estimators, and bytes that repeat?"""
+"""The style of all pictures: a light card, quiet axes, one palette that reads on light and dark pages, and reproducible bytes."""
 
 from __future__ import annotations
 
@@ -13,15 +13,20 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 CARD, INK, FAINT, GRID = "#fcfcfa", "#22262b", "#5b626b", "#e4e6e8"
-_KNOWN = {
-    "logit_gaussian": "#b3261e",
-    "mc": "#1a5fb4",
-    "mmse": "#2e7d32",
-    "mmse_mvs": "#7a9a3a",
-    "taylor": "#8b3fa8",
+BLUE, RED, GREEN, OLIVE, ORANGE, TEAL = "#3a7bd5", "#d1453b", "#3a9a41", "#7f8f1d", "#cf7318", "#158f89"
+LOWER, HIGHER = RED, BLUE
+"""Worse and better than the rest."""
+_HEAT = (BLUE, TEAL, OLIVE, ORANGE, RED)
+_TONES = {
+    "mc": BLUE,
+    "logit_gaussian": RED,
+    "mmse": GREEN,
+    "mmse_mvs": OLIVE,
+    "taylor": "#a55cc4",
     "taylor_mvs": "#b07cc6",
-    "softmax": "#6d6d6d",
+    "softmax": "#808080",
 }
+_OTHER_TONES = (ORANGE, TEAL, "#a8743a", "#d6427c", "#6f8794")
 _ALWAYS = {
     "svg.hashsalt": "robaudit",
     "pdf.fonttype": 42,
@@ -30,31 +35,10 @@ _ALWAYS = {
     "text.parse_math": False,
     "path.simplify": False,  # dots are very short lines
 }
-LOWER, HIGHER = "#d1453b", "#3a7bd5"
-"""What is worse and better than the rest."""
-_HEAT = ("#3a7bd5", "#158f89", "#7f8f1d", "#cf7318", "#d1453b")  # from little noise to much; these read on a light and on a dark page
-_OTHERS = ("#e8710a", "#00778a", "#9a5b13", "#c2185b", "#455a64")
-
-
-def colour(name: str, position: int) -> str:
-    """The colour of an estimator: its own, or that of its place in the list."""
-    return _KNOWN.get(name, _OTHERS[position % len(_OTHERS)])
-
-
-_TONES = {
-    "mc": "#3a7bd5",
-    "logit_gaussian": "#d1453b",
-    "mmse": "#3a9a41",
-    "mmse_mvs": "#7f8f1d",
-    "taylor": "#a55cc4",
-    "taylor_mvs": "#b07cc6",
-    "softmax": "#808080",
-}
-_OTHER_TONES = ("#cf7318", "#158f89", "#a8743a", "#d6427c", "#6f8794")
 
 
 def tone(name: str, position: int) -> str:
-    """As :func:`colour`, in tones that read on a light and on a dark page."""
+    """The colour of an estimator: its own, or that of its place in the list."""
     return _TONES.get(name, _OTHER_TONES[position % len(_OTHER_TONES)])
 
 
@@ -72,28 +56,14 @@ def _between(first: str, second: str, share: float) -> str:
 
 
 def files(name: str, size: tuple[float, float], draw: Callable[[Figure], None]) -> Mapping[str, Callable[[], bytes]]:
-    """What makes NAME.png and NAME.svg.
+    """Functions that make NAME.png and NAME.svg.
 
     Args:
         name: of the files.
         size: width and height in inches.
         draw: draws into an empty figure.
     """
-    return {f"{name}.png": lambda: _bytes("png", size, draw), f"{name}.svg": lambda: _bytes("svg", size, draw)}
-
-
-def _bytes(kind: str, size: tuple[float, float], draw: Callable[[Figure], None]) -> bytes:
-    from matplotlib import rc_context
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    with rc_context({"svg.hashsalt": "robaudit", "svg.fonttype": "path", "font.family": "DejaVu Sans", "font.size": 9}):
-        figure = Figure(figsize=size, facecolor=CARD)
-        FigureCanvasAgg(figure)
-        draw(figure)
-        sink = io.BytesIO()
-        figure.savefig(sink, format=kind, dpi=150, facecolor=CARD, metadata={"Date": None} if kind == "svg" else None)
-        return sink.getvalue()
+    return {f"{name}.png": lambda: saved("png", size, draw, dpi=150), f"{name}.svg": lambda: saved("svg", size, draw)}
 
 
 def saved(kind: str, size: tuple[float, float], draw: Callable[[Figure], None], *, dpi: int = 300, text: bool = False) -> bytes:

@@ -1,4 +1,4 @@
-"""How do the pictures of a validation look: estimate against reference, and error against draws?"""
+"""The pictures of a validation: estimate against reference, and error against draws."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from robaudit.report.pictures.style import CARD, FAINT, INK, colour, files, quiet
+from robaudit.report.pictures.style import CARD, FAINT, INK, files, quiet, tone
 from robaudit.rows import Row
 from robaudit.validation.convergence import Point
 from robaudit.validation.reference import Truth
@@ -22,7 +22,7 @@ _LOWEST = 1e-4
 
 
 def pictures(found: Validation) -> Mapping[str, Callable[[], bytes]]:
-    """What makes the files: scatter and, if there are points, convergence, each as png and svg."""
+    """Functions that make the files: scatter and, if there are points, convergence, each as png and svg."""
     columns, rows = _grid(found)
     size = (_PANEL * columns + 0.5, _PANEL * rows + 1.0)
     made = dict(files("scatter", size, lambda figure: _scatter(figure, found)))
@@ -60,7 +60,7 @@ def _scatter(figure: Figure, found: Validation) -> None:
             if (label, sigma) == (one.estimator, one.sigma)
         ]
         quiet(ax)
-        _panel(ax, pairs, colour(one.estimator, labels.index(one.estimator)), same=one.error is not None)
+        _panel(ax, pairs, tone(one.estimator, labels.index(one.estimator)), same=one.error is not None)
         ax.set_title(f"{one.estimator}, sigma {one.sigma:g}", size=9, weight="bold", color=INK, loc="left", pad=14)
         about = f"rank {'-' if one.rank is None else short(one.rank)}"
         if one.error is not None:
@@ -109,7 +109,7 @@ def _convergence(figure: Figure, found: Validation) -> None:
         ax.set_yscale("log")
         ax.minorticks_off()
         for label in labels:
-            _curve(ax, [p for p in found.points if (p.estimator, p.sigma) == (label, sigma)], colour(label, labels.index(label)))
+            _curve(ax, [p for p in found.points if (p.estimator, p.sigma) == (label, sigma)], tone(label, labels.index(label)))
         ax.set_title(f"sigma {sigma:g}", size=9, weight="bold", color=INK, loc="left")
         ax.set_xlabel("draws of an image", color=FAINT, size=8)
     grid[0].set_ylabel("RMSE", color=FAINT, size=8)
@@ -128,4 +128,4 @@ def _curve(ax: Axes, points: Sequence[Point], ink: str) -> None:
 
 def _legend(ax: Axes, labels: Sequence[str]) -> None:
     for i, label in enumerate(labels):
-        ax.text(1.03, 0.98 - 0.07 * i, label, transform=ax.transAxes, color=colour(label, i), size=9, weight="bold", va="top")
+        ax.text(1.03, 0.98 - 0.07 * i, label, transform=ax.transAxes, color=tone(label, i), size=9, weight="bold", va="top")

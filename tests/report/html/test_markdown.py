@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from robaudit.report import numbers
 from robaudit.report.html.content import Choice, Content, gather
-from robaudit.report.html.markdown import MOST, escaped, markdown_report
+from robaudit.report.html.markdown import MOST, markdown_report
+from robaudit.report.tables import markdown
 from tests.report.html.tools import HOSTILE, hand_made, rows
 
 CELL = re.compile(r"(?<!\\)\|")
@@ -58,7 +59,7 @@ def test_hostile_names_stay_text(content: Content) -> None:
 
 @given(st.text())
 def test_escaped_text_is_one_line_without_markup(text: str) -> None:
-    found = escaped(text)
+    found = markdown(text)
     assert "\n" not in found
     assert "<" not in found
     assert not CELL.search(found.replace("\\\\", ""))

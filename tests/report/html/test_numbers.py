@@ -11,12 +11,11 @@ import numpy as np
 import pytest
 
 from robaudit.report import numbers
+from robaudit.report.agreements import Pair, agreement
 from robaudit.report.gallery import RunImages
-from robaudit.report.html.agreement import agreements
-from robaudit.report.html.cards import show
+from robaudit.report.html.cards import show, thumbnail
 from robaudit.report.html.content import Choice, Content, gather
 from robaudit.report.html.render import page
-from robaudit.report.html.thumbnails import thumbnail
 from robaudit.report.html.verdict import certainties, tiles
 from robaudit.rows import Row
 from robaudit.runs import Run
@@ -151,7 +150,8 @@ def test_agreement(found: Page, said: Content, made: Run) -> None:
     heads, *lines = found.tables["Pairs of estimators, on the same images"]
     assert heads == ["noise", "quantity", "estimators", "images", "mean difference", KIND, "RMS difference", "rank correlation"]
     assert len(lines) == 2
-    for line, sigma, one in zip(lines, RIGHT, said.agreements, strict=True):
+    for line, sigma, group in zip(lines, RIGHT, said.agreements, strict=True):
+        (one,) = group.pairs
         away = np.subtract(_values(made, "taylor", sigma), _values(made, "mc", sigma))
         ends = _to(one.lower, one.upper)
         assert one.lower < away.mean() < one.upper
@@ -160,13 +160,35 @@ def test_agreement(found: Page, said: Content, made: Run) -> None:
 
 
 def test_other_images_are_not_compared(made: Run) -> None:
-    """Other samples, the same in another order, and fewer of them."""
+    """Other samples; the same in another order, or fewer of them, are paired by their ids."""
     known = [row for row in made.rows if row.sigma == 0.1 and row.estimator == "mc"]
     taylor = [row for row in made.rows if row.sigma == 0.1 and row.estimator == "taylor"]
-    for others in ([replace(row, sample_id=f"x{row.sample_id}") for row in taylor], taylor[::-1], taylor[1:]):
-        assert gather(hand_made([*known, *others]), Choice()).agreements == ()
-    assert len(gather(hand_made([*known, *taylor]), Choice()).agreements) == 1
-    assert agreements({}, {}) == ()
+    others = [replace(row, sample_id=f"x{row.sample_id}") for row in taylor]
+    assert gather(hand_made([*known, *others]), Choice()).agreements == ()
+    (whole,) = _pairs([*known, *taylor])
+    (turned,) = _pairs([*known, *taylor[::-1]])
+    (fewer,) = _pairs([*known, *taylor[1:]])
+    assert (turned.images, turned.difference, turned.rms, turned.rank) == (whole.images, whole.difference, whole.rms, whole.rank)
+    assert fewer.images == whole.images - 1
+    away = [b.value - a.value for a, b in zip(known[1:], taylor[1:], strict=True)]
+    assert fewer.difference == pytest.approx(np.mean(away))
+
+
+def test_the_table_has_every_pair_that_is_drawn(made: Run, without_pictures: None) -> None:
+    """Of six estimators four are drawn; the other two are compared with the first."""
+    rows = [row for row in made.rows if row.sigma == 0.1 and row.estimator == "mc"]
+    many = [replace(row, estimator=name) for name in "abcdef" for row in rows]
+    content = gather(hand_made(many), Choice())
+    lines = Page.of(page([content], images=False)[0]).tables["Pairs of estimators, on the same images"][1:]
+    drawn = agreement(hand_made(many)).drawn
+    assert len(drawn) == 6
+    assert len(lines) == 8
+    assert {f"{pair.up} − {pair.across}" for pair in drawn} < {line[2] for line in lines}
+
+
+def _pairs(rows: Sequence[Row]) -> tuple[Pair, ...]:
+    (found,) = gather(hand_made(rows), Choice()).agreements
+    return found.pairs
 
 
 @pytest.mark.parametrize(("estimator", "worst"), [("mc", "1 (bee)"), ("splitting", "0 (ant)")])

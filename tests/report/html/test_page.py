@@ -114,7 +114,7 @@ def test_several_runs_are_compared_first(content: Content, without_pictures: Non
     assert text.index('id="comparison"') < text.index('id="r1"') < text.index('id="r2"')
     assert found.text("r1-robustness") == found.text("r2-robustness") != ""
     assert found.text("comparison").count("mc") == 4
-    assert "All runs looked at the same data" in found.text("comparison")
+    assert "All runs used the same data" in found.text("comparison")
     other = replace(content, run=replace(content.run, info={**content.run.info, "data": {**content.run.info["data"], "sha256": "x"}}))
     assert "different data" in Page.of(page([content, other], images=False)[0]).text("comparison")
 

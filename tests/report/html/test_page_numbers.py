@@ -17,7 +17,7 @@ from PIL import Image
 
 from robaudit.estimators.base import LOG10_P_FAIL, P_ROBUST
 from robaudit.report import numbers
-from robaudit.report.html.thumbnails import thumbnail
+from robaudit.report.html.cards import thumbnail
 from robaudit.summary.accuracy import NoisyAccuracy
 from robaudit.summary.estimates import Mean
 

@@ -14,7 +14,7 @@ from robaudit.files import sealed
 from robaudit.gates.record import NAME
 from robaudit.gates.standing import standing
 from robaudit.report.html import facts
-from robaudit.report.html.markdown import markdown_table
+from robaudit.report.tables import markdown_table
 from robaudit.runs import Run
 from tests.report.html.tools import hand_made, rows
 

@@ -9,13 +9,12 @@ import pytest
 
 from robaudit.errors import NothingLeftError, RobauditError, RunError
 from robaudit.estimators.base import CONFIDENCE, LOG10_P_FAIL
-from robaudit.report.pictures.agreement_numbers import MOST_DOTS, MOST_ESTIMATORS, agreement, rank_correlation
-from robaudit.report.pictures.bias_numbers import BEST, WORST, classes_of
-from robaudit.report.pictures.cost_numbers import costs
-from robaudit.report.pictures.distribution_numbers import MOST_POINTS, band, distributions
-from robaudit.report.pictures.flagged_numbers import sized, worst_of
+from robaudit.report.agreements import MOST_DOTS, MOST_ESTIMATORS, agreement, rank_correlation
+from robaudit.report.pictures.bias import BEST, WORST, classes_of
+from robaudit.report.pictures.cost import costs
+from robaudit.report.pictures.distribution import MOST_POINTS, band, distributions
+from robaudit.report.pictures.flagged import sized, worst_of
 from robaudit.report.pictures.groups import one_of
-from robaudit.report.pictures.kinds import KINDS, kinds_for
 from robaudit.summary.bias import class_bias
 from robaudit.summary.flags import flag
 from robaudit.summary.overall import summarise
@@ -128,9 +127,10 @@ def test_agreement_compares_two_by_two_what_both_have() -> None:
     made = usual(50, ("a", "b", "c", "d", "e"), (0.05, 0.1))
     found = agreement(made)
     assert (found.sigma, found.estimators, found.left, found.levels) == (0.1, ("a", "b", "c", "d"), ("e",), 2)
-    assert len(found.pairs) == MOST_ESTIMATORS * (MOST_ESTIMATORS - 1) // 2
+    assert len(found.drawn) == MOST_ESTIMATORS * (MOST_ESTIMATORS - 1) // 2
     values = {name: np.array([r.value for r in made.rows if (r.estimator, r.sigma) == (name, 0.1)]) for name in "abcd"}
-    for pair in found.pairs:
+    assert [(pair.across, pair.up) for pair in found.pairs if pair not in found.drawn] == [("a", "e")]
+    for pair in found.drawn:
         assert pair.difference == pytest.approx((values[pair.up] - values[pair.across]).mean())
         assert pair.lower < pair.difference < pair.upper
         assert pair.rank == pytest.approx(spearman(values[pair.across], values[pair.up]))
@@ -167,14 +167,6 @@ def test_costs_are_means_over_images_and_widths_are_of_closed_intervals() -> Non
     assert first.bounded == 3
     assert first.width == pytest.approx(0.1)
     assert (second.seconds, second.width, second.bounded) == (None, None, 0)
-
-
-def test_the_kinds_that_a_run_has_something_for() -> None:
-    assert kinds_for(usual(20)) == KINDS
-    assert kinds_for(run([row(0, 0.5)])) == ("distribution", "flagged", "cost")
-    assert kinds_for(run([row(0, math.nan)])) == ()
-    unlabelled = run(row(i, 0.5, label=None, predicted=i % 2, correct=None) for i in range(4))
-    assert "bias" in kinds_for(unlabelled)
 
 
 def test_images_keep_their_shape_and_pixels() -> None:

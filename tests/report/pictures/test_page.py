@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from robaudit.report.pictures.distribution import _labels
-from robaudit.report.pictures.distribution_numbers import distributions
+from robaudit.report.pictures.distribution import _labels, distributions
 from robaudit.report.pictures.inline import _VARIABLES
 from robaudit.report.pictures.page import ELLIPSIS, Look, fitted, measured, wrapped
 from robaudit.report.pictures.style import HIGHER, LOWER, heat, tone

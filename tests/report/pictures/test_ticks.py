@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from robaudit.report import numbers
+from robaudit.report.agreements import agreement
 from robaudit.report.pictures.agreement import _difference
-from robaudit.report.pictures.agreement_numbers import agreement
 from robaudit.report.pictures.kinds import INLINE, Choice, sketch_of
 from robaudit.report.pictures.page import Look, page
 from robaudit.runs import Run
