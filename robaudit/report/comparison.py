@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from robaudit.compare.baseline import STATES, Finding, Standing
@@ -59,7 +60,8 @@ def markdown_text(tables: Iterable[Table]) -> str:
     for table in tables:
         lines += [f"### {markdown(table.heading)}", ""] if table.heading else []
         lines += [*(f"- {markdown(line)}" for line in table.lines), ""]
-        lines += markdown_table(table)[1:] if table.columns else []
+        lines += markdown_table(replace(table, notes=()))[1:] if table.columns else []
+        lines += [*(f"- {markdown(note)}" for note in table.notes), ""] if table.notes else []
     return "\n".join(lines).rstrip("\n") + "\n"
 
 

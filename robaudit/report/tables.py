@@ -26,7 +26,7 @@ _STYLES: dict[Tone, str] = {"": "", "bad": "red", "warning": "yellow", "strong":
 _LONGEST = 120
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]#|~$]|^[-+=])")
 _NUMBERED = re.compile(r"^(\d+)([.)])(?=\s|$)")
-_LINKED = re.compile(r"(?<=[@#])|(?<=:)(?=//|[A-Za-z+-][\w+-]*:)|(?<=w)(?=ww)")
+_LINKED = re.compile(r"(?<=[@#])|(?<=:)(?=//)|(?<=w)(?=ww)")
 _JOINER = "\N{WORD JOINER}"
 
 
