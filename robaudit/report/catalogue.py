@@ -1,9 +1,7 @@
-"""How does the list of installed estimators read?"""
+"""The list of installed estimators."""
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -13,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from robaudit.estimators.base import Estimator
+from robaudit.reports.csv_text import table_csv
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +72,7 @@ def catalogue_table(entries: Sequence[Entry]) -> Table:
 
 def catalogue_csv(entries: Sequence[Entry]) -> str:
     """CSV with a header."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, fieldnames=list(Entry.__slots__), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(asdict(entry) for entry in entries)
-    return text.getvalue()
+    return table_csv(list(Entry.__slots__), (list(asdict(entry).values()) for entry in entries))
 
 
 def catalogue_json(entries: Sequence[Entry]) -> str:

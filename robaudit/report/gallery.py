@@ -1,4 +1,4 @@
-"""What do the flagged samples look like, clean beside noisy?"""
+"""Images of the listed samples, clean and noisy, read again from the data set of the run."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from PIL import Image
 from pydantic import ValidationError
 from torch import Tensor
@@ -35,7 +36,7 @@ class RunImages:
         trust: allow the Python data set that the spec names.
 
     Raises:
-        RobauditError: the data set is not where it was, or has one of the samples no more.
+        RobauditError: the data set is not where it was, or no longer has one of the samples.
     """
 
     def __init__(self, run: Run, ids: Iterable[str], *, trust: bool = False) -> None:
@@ -50,7 +51,7 @@ class RunImages:
         for sample_id in wanted:
             if sample_id not in self._index:
                 raise RobauditError(
-                    self._dataset.where, f"has no sample {sample_id!r} any more", "restore the data set the run was made on"
+                    self._dataset.where, f"no longer has a sample {sample_id!r}", "restore the data set the run was made on"
                 )
         self._noise = GaussianNoise(spec.run.seed, torch.device("cpu"))
 
@@ -74,7 +75,7 @@ class RunImages:
 def write_gallery(run: Run, flagged: Sequence[Flagged], folder: Path, *, trust: bool = False) -> int:
     """Write a PNG for each listed sample: the clean image beside its first noisy copy; returns how many.
 
-    The files of an estimator and noise level stand in a folder of their own, numbered in the order of the list.
+    The files of an estimator and noise level are in a folder of their own, numbered in the order of the list.
 
     Raises:
         RobauditError: the data set is not where it was, or the folder cannot be written.
@@ -106,11 +107,11 @@ def side_by_side(clean: Tensor, noisy: Tensor) -> bytes:
     return buffer.getvalue()
 
 
-def as_array(image: Tensor) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
+def as_array(image: Tensor) -> NDArray[np.uint8]:
     """An image (channels, height, width) as bytes (height, width, 3): what lies outside [0, 1] is cut off."""
     pixels = (image.clamp(0, 1) * 255).round().to(torch.uint8)
     rgb = pixels.expand(3, -1, -1) if len(pixels) == 1 else pixels[:3]
-    array: np.ndarray[tuple[int, ...], np.dtype[np.uint8]] = rgb.permute(1, 2, 0).contiguous().numpy()
+    array: NDArray[np.uint8] = rgb.permute(1, 2, 0).contiguous().numpy()
     return array
 
 

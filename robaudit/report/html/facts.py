@@ -83,12 +83,12 @@ def _provenance(info: Mapping[str, Any], path: str) -> Iterator[tuple[str, str]]
     model, data, totals = info["model"], info["data"], info["totals"]
     yield "Run", f"{info['name']} in {path}"
     yield "Model", f"{model['name']} ({model['format']}, {model['classes']} classes)"
-    yield "sha256 of it", model["sha256"]
+    yield "Model sha256", model["sha256"]
     yield (
         "Data",
         f"{data['where']}: {count(totals['samples'], 'sample')}" + (f", {data['labelled']:,} labelled" if "labelled" in data else ""),
     )
-    yield "sha256 of them", str(data.get("sha256", ""))
+    yield "Data sha256", str(data.get("sha256", ""))
     yield "Noise", info["noise"]
     yield "Seed", str(info["seed"])
     yield "Device", info["device"]

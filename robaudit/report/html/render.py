@@ -202,9 +202,9 @@ def _gallery(content: Content, gallery: Gallery) -> dict[str, Any]:
     if listed < one.beyond:
         text += f" Shown: the worst {listed:,}."
     if extra:
-        text += f" Shown too: {extra} of the least robust that are not flagged."
+        text += f" Also shown: {extra} of the least robust that are not flagged."
     words = MEANINGS.get(one.key.quantity, one.unit)
-    text += f" The large number of a card is {one.key.quantity}, the {words}, with its 95% interval for this image."
+    text += f" The large number on a card is {one.key.quantity}, the {words}, with its 95% interval for this image."
     return {"title": f"{one.key.estimator}, sigma {level}", "sigma": level, "caption": text, "cards": gallery.cards}
 
 

@@ -20,7 +20,7 @@ from robaudit.text import count
 KIND, THESE = "95% for images of this kind", "95% for these images"
 COVER = (
     "“Images of this kind” allows for the choice of images: other images would give other numbers. “These images” allows only for "
-    "the noise that was drawn: it says how well this very set was measured."
+    "the noise that was drawn: it tells how precisely this set was measured."
 )
 VERDICTS = {"real": "a real difference", "noise": "chance may explain it", "untested": "not tested"}
 _ALL, _WORST, _BEST = 30, 20, 5  # of the classes
@@ -195,7 +195,7 @@ def _class_notes(bias: ClassBias) -> tuple[str, ...]:
 
 
 def comparison_tables(contents: Sequence[Content], names: Sequence[str]) -> tuple[Table, ...]:
-    """A table for each quantity, by noise level and estimator first, so that runs that compare stand below each other.
+    """A table for each quantity, by noise level and estimator first, so that comparable lines follow each other.
 
     Args:
         contents: of the runs.

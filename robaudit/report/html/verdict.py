@@ -64,7 +64,7 @@ def flag_rule(flagged: Flagged) -> str:
 def certainties(content: Content, flagged: Flagged) -> str:
     """How surely: ``8 surely, 2 on the edge; 1 more on the edge``, the last one of those that are not flagged.
 
-    On the edge: the interval straddles the threshold. What stands before the semicolon adds up to the flagged samples.
+    On the edge: the interval straddles the threshold. The numbers before the semicolon add up to the flagged samples.
     """
     if not flagged.with_interval:
         return "none of them surely: no intervals"
@@ -85,13 +85,13 @@ def worst_class(bias: ClassBias) -> ClassStats | None:
 
 
 def explained(one: ClassStats, bias: ClassBias) -> str:
-    """Whether chance explains a class."""
+    """Whether chance would explain the mean of a class."""
     worse = "lower" if bias.higher_is_better else "higher"
     if one.differs is None:
         return "not tested"
-    return (
-        "chance may explain it" if one.differs == "no" else "worse than chance explains" if one.differs == worse else "better than chance"
-    )
+    if one.differs == "no":
+        return "chance may explain it"
+    return f"{'worse' if one.differs == worse else 'better'} than chance would explain"
 
 
 def _tiles(content: Content) -> Iterator[Tile]:
@@ -107,7 +107,7 @@ def _tiles(content: Content) -> Iterator[Tile]:
             for bias in content.biases
             if bias.key.estimator == name and (worst := worst_class(bias)) is not None
         ),
-        "its mean, and whether class sizes and luck would explain it",
+        "its mean, and whether chance would explain it",
     )
     flagged = [one for one in content.flagged if one.key.estimator == name]
     yield Tile(

@@ -44,15 +44,15 @@ def _head(look: Look) -> float:
 def _caption(found: Agreement) -> str:
     counts = {pair.images for pair in found.drawn}
     images = f"{max(counts):,}" if len(counts) == 1 else f"{min(counts):,} to {max(counts):,}"
-    parts = [f"{images} images; a dot an image."]
+    parts = [f"{images} images; one dot per image."]
     if any(np.isfinite(pair.x[:, 1:]).any() or np.isfinite(pair.y[:, 1:]).any() for pair in found.drawn):
         parts.append("Faint bars: 95 % interval of each image (measurement).")
     parts.append(
-        "Line: equal values. Rank: Spearman's correlation. \u0394: vertical less horizontal, mean over the images, "
+        "Line: equal values. Rank: Spearman's correlation. \u0394: vertical minus horizontal, mean over the images, "
         "with its 95 % interval for images of this kind."
     )
     if max(counts) > MOST_DOTS:
-        parts.append(f"{MOST_DOTS} images are drawn, evenly spaced in the data set; the numbers are of all.")
+        parts.append(f"{MOST_DOTS} images are drawn, evenly spaced in the data set; the numbers are for all.")
     if found.left:
         parts.append(f"Not shown: {', '.join(found.left)}.")
     if found.levels > 1:

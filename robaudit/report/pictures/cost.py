@@ -141,15 +141,15 @@ def _caption(shown: Sequence[Cost], left: int, device: str) -> str:
     counts = {one.images for one in shown}
     images = f"{max(counts):,}" if len(counts) == 1 else f"{min(counts):,} to {max(counts):,}"
     parts = [
-        f"{images} images. Seconds: measured once, on {device}, with whatever else ran there; without the clean pass that all share.",
+        f"{images} images. Seconds: measured once on {device}, under whatever load it had, without the clean pass that all share.",
         "Passes: forward and backward together, the clean one included.",
     ]
     if any(one.width is not None for one in shown):
-        parts.append("Width: of the 95 % interval of an image (measurement): median, and the middle half of the images as a bar.")
+        parts.append("Width: 95 % interval of an image (measurement), median; bar: the middle half of the images.")
     if any(one.width is not None and one.sampling_only for one in shown):
         parts.append("Hollow: the interval covers the noise draws only, not the estimator's bias.")
     if any(one.width is not None and one.bounded < one.images for one in shown):
-        parts.append("Intervals open to one side have no width and are left out.")
+        parts.append("Intervals that are open on one side have no width and are left out.")
     if left:
         parts.append(f"{left} further lines are left out.")
     return " ".join(parts)

@@ -149,7 +149,7 @@ def _caption(shown: Sequence[Distribution], left: Sequence[Distribution]) -> str
     fewest, most = min(level.images for level in levels), max(level.images for level in levels)
     parts = [
         f"{fewest:,} images." if fewest == most else f"{fewest:,} to {most:,} images.",
-        "Left: the images from worst to best; where a curve crosses a height, that share of the images is at it or worse "
+        "Left: images sorted from worst to best; where a curve crosses a value, that share of the images has it or a worse one "
         f"(95 % band of a whole curve for images of this kind: ± {100 * band(fewest):.0f} points).",
         "Right: dot: mean; line: its 95 % interval for images of this kind (population); box: middle half of the images; "
         "thin line: 5 % to 95 % of them.",
@@ -162,7 +162,7 @@ def _caption(shown: Sequence[Distribution], left: Sequence[Distribution]) -> str
     if without:
         parts.append(f"{without:,} results without a finite value are left out.")
     if not all(math.isfinite(level.mean.upper - level.mean.lower) for level in levels):
-        parts.append("An interval that leaves the picture is open to that side.")
+        parts.append("An interval that leaves the picture is open on that side.")
     parts += _approximate(shown)
     if most > MOST_POINTS:
         parts.append(f"Curves go through {MOST_POINTS} images; all numbers are of all images.")
@@ -274,7 +274,7 @@ def _means(ax: Axes, one: Distribution, colours: dict[float, str], texts: dict[f
 
 
 def _labels(one: Distribution, texts: dict[float, str], inches: float, look: Look) -> tuple[list[float], list[str], int]:
-    """Where the levels stand, what is written below them, and which of them have room for a label: every first, second, ...
+    """Positions of the levels, the texts below them, and which of them have room for a label: every first, second, ...
 
     Means are written if they fit, if need be by even steps between the levels.
     """
@@ -293,7 +293,7 @@ def _labels(one: Distribution, texts: dict[float, str], inches: float, look: Loo
 
 
 def _places(sigmas: Sequence[float]) -> list[float]:
-    """Where the levels stand, from 0 to their number less one: in proportion if that keeps them apart, else by logarithms, else evenly."""
+    """Positions of the levels, from 0 to their number less one: in proportion if that keeps them apart, else by logarithms, else evenly."""
     count = len(sigmas)
     if count == 1:
         return [0.0]

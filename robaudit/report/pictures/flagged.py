@@ -23,6 +23,7 @@ from robaudit.text import class_name
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from torch import Tensor
 
 Pixels = NDArray[np.uint8]
 _LARGEST, _SMALLEST = 256, 128  # pixels of a side as they go into a file
@@ -77,17 +78,17 @@ def pixels_of(run: Run, worst: Worst, *, trust: bool = False) -> tuple[tuple[Pix
     found = []
     for sample in worst.samples:
         clean = images.clean(sample.id)
-        found.append((sized(clean.numpy()), sized(images.noisy(sample.id, clean, worst.flagged.key.sigma).numpy())))
+        found.append((sized(clean), sized(images.noisy(sample.id, clean, worst.flagged.key.sigma))))
     return tuple(found)
 
 
-def sized(image: NDArray[np.float32]) -> Pixels:
+def sized(image: Tensor) -> Pixels:
     """An image (channels, height, width) in [0, 1] as bytes: small ones enlarged pixel by pixel, large ones made smaller."""
     from PIL import Image
 
-    whole = (image.clip(0.0, 1.0) * 255).round().astype(np.uint8)
-    rgb = np.broadcast_to(whole, (3, *whole.shape[1:])) if len(whole) == 1 else whole[:3]
-    pixels = np.ascontiguousarray(np.moveaxis(rgb, 0, 2))
+    from robaudit.report.gallery import as_array
+
+    pixels = as_array(image)
     longest = max(pixels.shape[:2])
     if longest > _LARGEST:
         height, width = (max(1, round(side * _LARGEST / longest)) for side in pixels.shape[:2])
@@ -132,10 +133,10 @@ def _caption(found: Worst) -> str:
     shown = len(found.samples)
     beyond = f"{one.beyond:,} of {one.total:,} images {'is' if one.beyond == 1 else 'are'} {side} {one.threshold:.3g}"
     if one.surely or one.likely:
-        beyond += f", {one.surely + one.likely:,} by the whole interval"
+        beyond += f", {one.surely + one.likely:,} by their whole interval"
     parts = [
         f"{beyond}; the {shown} worst." if shown > 1 else f"{beyond}; the worst.",
-        f"Clean, and with its first noise draw; the class the model sees, and the one it most likely flips to; {one.key.quantity}.",
+        f"Each image clean and with its first noise draw; the predicted class, and the class it most likely flips to; {one.key.quantity}.",
     ]
     if any(sample.label is not None and sample.label != sample.predicted for sample in found.samples):
         parts.append("is: the label, where the model is wrong without noise.")

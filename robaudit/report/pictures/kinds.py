@@ -126,7 +126,7 @@ def inline_svg(
         estimator, sigma: only this one.
         threshold: from where a sample counts as not robust; the quantity's usual one where None.
         trust: for the kind flagged: whether the Python data set that the spec names may be run.
-        salt: goes into the ids: two pictures that are equal to the last bit need different ones to stand on one page.
+        salt: mixed into the ids: two pictures that are equal to the last bit need different ones on one page.
 
     The caption is part of the picture; :func:`inline_picture` gives it as text.
 

@@ -109,7 +109,7 @@ def put(figure: Figure, x: float, y: float, text: str, **style: Any) -> None:
 
 
 def put_level(figure: Figure, x: float, y: float, text: str, *, size: float, **style: Any) -> None:
-    """A line of text whose small letters stand about a height, whatever its letters are."""
+    """A line of text whose lower-case letters are centred on a height, whatever they are."""
     put(figure, x, y - RISE * size / 72, text, size=size, va="baseline", **style)
 
 
@@ -160,7 +160,7 @@ def _cut(text: str, count: int, end: bool) -> str:
 
 
 def wrapped(text: str, width: float, size: float, *, bold: bool = False) -> list[str]:
-    """Lines of a text that are no wider; a word that is wider alone loses its end."""
+    """The text in lines of at most this width; a single word that is wider loses its end."""
     lines: list[str] = []
     for word in printable(text).split():
         joined = f"{lines[-1]} {word}" if lines else ""

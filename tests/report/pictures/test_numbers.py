@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+import torch
 
 from robaudit.errors import NothingLeftError, RobauditError, RunError
 from robaudit.estimators.base import CONFIDENCE, LOG10_P_FAIL
@@ -171,12 +172,12 @@ def test_costs_are_means_over_images_and_widths_are_of_closed_intervals() -> Non
 
 def test_images_keep_their_shape_and_pixels() -> None:
     small = np.linspace(-1, 2, 12, dtype=np.float32).reshape(1, 3, 4)
-    big = sized(small)
+    big = sized(torch.from_numpy(small))
     assert big.shape == (96, 128, 3)
     assert big[0, 0].tolist() == [0, 0, 0]
     assert big[-1, -1].tolist() == [255, 255, 255]
-    assert sized(np.full((3, 300, 600), 0.5, dtype=np.float32)).shape == (128, 256, 3)
-    assert sized(np.zeros((4, 200, 200), dtype=np.float32)).shape == (200, 200, 3)
+    assert sized(torch.full((3, 300, 600), 0.5)).shape == (128, 256, 3)
+    assert sized(torch.zeros(4, 200, 200)).shape == (200, 200, 3)
 
 
 def test_a_kind_that_there_is_not_has_a_suggestion() -> None:
