@@ -87,7 +87,7 @@ def agreements(run: Run, estimators: Sequence[str] = (), sigmas: Sequence[float]
     groups = _values_by_group(run, estimators, sigmas)
     places = comparable(list(groups))
     levels = len({sigma for _, sigma in places})
-    values = {(key.quantity, key.sigma, key.estimator): found for key, found in groups.items()}
+    values = {(key.quantity, key.sigma, key.estimator): by_id for key, by_id in groups.items()}
     made = []
     for (name, sigma), names in places.items():
         quantity, shown = quantity_of(name, run.quantities), names[:MOST_ESTIMATORS]
@@ -150,11 +150,11 @@ def _values_by_group(
     Raises:
         RunError: the run has no such estimator or sigma.
     """
-    found: dict[GroupKey, dict[str, tuple[float, float, float]]] = {}
+    groups: dict[GroupKey, dict[str, tuple[float, float, float]]] = {}
     for row in run.rows:
-        group = found.setdefault(GroupKey(row.estimator, row.sigma, row.noise, row.quantity), {})
+        group = groups.setdefault(GroupKey(row.estimator, row.sigma, row.noise, row.quantity), {})
         if math.isfinite(row.value):
             low, high = (math.nan if end is None else end for end in (row.lower, row.upper))
             group[row.sample_id] = row.value, low, high
-    wanted = set(run.chosen([(key.estimator, key.sigma) for key in found], estimators, sigmas))
-    return {key: group for key, group in found.items() if (key.estimator, key.sigma) in wanted and group}
+    wanted = set(run.chosen([(key.estimator, key.sigma) for key in groups], estimators, sigmas))
+    return {key: group for key, group in groups.items() if (key.estimator, key.sigma) in wanted and group}

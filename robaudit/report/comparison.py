@@ -27,7 +27,7 @@ def comparison_tables(comparison: Comparison, base: Mapping[str, Any], new: Mapp
     """The report of a comparison.
 
     Args:
-        comparison: what was found.
+        comparison: the result.
         base, new: the run.json of each run.
         names: of the classes.
     """
@@ -71,7 +71,7 @@ def csv_text(comparison: Comparison) -> str:
 
 
 def comparison_document(comparison: Comparison, decisions: Sequence[Decision], subject: Subject, inconclusive: Verdict) -> dict[str, Any]:
-    """The document of ``robaudit schema --for compare``: that of the gates, and what was found."""
+    """The document of ``robaudit schema --for compare``: that of the gates, and the comparison."""
     return {**decisions_document(decisions, subject, inconclusive=inconclusive), "comparison": comparison.document()}
 
 
@@ -177,13 +177,13 @@ def _counts(group: GroupComparison) -> list[str]:
     return lines
 
 
-def _row(name: str, found: Difference) -> tuple[str, ...]:
+def _row(name: str, one: Difference) -> tuple[str, ...]:
     return (
         name,
-        f"{found.base:.4f}",
-        f"{found.new:.4f}",
-        numbers.change(found.value, _two(found.these)),
-        numbers.change_interval(_two(found.population)),
+        f"{one.base:.4f}",
+        f"{one.new:.4f}",
+        numbers.change(one.value, _two(one.these)),
+        numbers.change_interval(_two(one.population)),
     )
 
 
@@ -233,10 +233,10 @@ def _records(comparison: Comparison) -> Iterator[list[object]]:
             yield [*key, "class_mean", one.index, one.images, *_fields(one.difference)]
 
 
-def _fields(found: Difference) -> list[object]:
-    these, population = found.these, found.population
+def _fields(one: Difference) -> list[object]:
+    these, population = one.these, one.population
     ends = [None, None, "none"] if these is None else list(these)
-    return [found.base, found.new, found.value, *ends, *([None, None] if population is None else population[:2])]
+    return [one.base, one.new, one.value, *ends, *([None, None] if population is None else population[:2])]
 
 
 def _rest(left: int, where: str) -> tuple[str, ...]:

@@ -176,9 +176,9 @@ class _Album:
         except RobauditError as error:
             self.problems.append(str(error))
             return None
-        found = [thumbnail(clean), *(thumbnail(self._images.noisy(name, clean, sigma)) for sigma in sigmas)]
-        self.reduced = self.reduced or not found[0].whole
-        return found
+        thumbnails = [thumbnail(clean), *(thumbnail(self._images.noisy(name, clean, sigma)) for sigma in sigmas)]
+        self.reduced = self.reduced or not thumbnails[0].whole
+        return thumbnails
 
 
 def _card(content: Content, one: Flagged, sample: Flag, rank: int, album: _Album | None) -> Card:
@@ -206,7 +206,7 @@ def _card(content: Content, one: Flagged, sample: Flag, rank: int, album: _Album
 
 
 def _example(content: Content, name: str, album: _Album) -> Example | None:
-    found = album.look(name, list(content.sigmas))
-    if found is None:
+    images = album.look(name, list(content.sigmas))
+    if images is None:
         return None
-    return Example(clipped(printable(name), _LONGEST_ID), found[0], tuple(zip(content.sigmas.values(), found[1:], strict=True)))
+    return Example(clipped(printable(name), _LONGEST_ID), images[0], tuple(zip(content.sigmas.values(), images[1:], strict=True)))

@@ -226,13 +226,13 @@ def _asked(run: Run, choice: Choice) -> _Asked:
 
 def _missing(asked: Sequence[T], look: Callable[[T], object]) -> dict[T, RunError]:
     """What the run has not, and what it says of that."""
-    found = {}
+    missing = {}
     for one in asked:
         try:
             look(one)
         except RunError as error:
-            found[one] = error
-    return found
+            missing[one] = error
+    return missing
 
 
 def _refuse_unknown(asked: Sequence[T], missing: Sequence[Mapping[T, RunError]]) -> None:

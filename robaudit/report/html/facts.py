@@ -36,11 +36,11 @@ def provenance(content: Content) -> list[tuple[str, str]]:
 def versions(content: Content) -> list[tuple[str, str]]:
     """Versions of Python, of the packages and of plugins."""
     info = content.run.info
-    found = [(name, number) for name, number in info.get("versions", {}).items() if number is not None]
+    packages = [(name, number) for name, number in info.get("versions", {}).items() if number is not None]
     plugins = [
         (f"plugin {name}", f"{one['package']} {one['version']}, {one['entry_point']}") for name, one in info.get("plugins", {}).items()
     ]
-    return [*found, *plugins]
+    return [*packages, *plugins]
 
 
 def session_table(content: Content) -> Table:

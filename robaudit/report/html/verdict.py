@@ -140,8 +140,8 @@ def _noisy_lines(content: Content) -> tuple[Line, ...]:
 
 def _few(lines: Iterable[Line]) -> tuple[Line, ...]:
     """All lines, or the first, the last and two between."""
-    found = list(lines)
-    return tuple(found) if len(found) <= _MOST else tuple(found[round(i * (len(found) - 1) / (_MOST - 1))] for i in range(_MOST))
+    every = list(lines)
+    return tuple(every) if len(every) <= _MOST else tuple(every[round(i * (len(every) - 1) / (_MOST - 1))] for i in range(_MOST))
 
 
 def _title(group: GroupSummary) -> str:
@@ -222,10 +222,10 @@ def _within(line: Line) -> str:
 
 
 def _flag_words(content: Content, sigma: float) -> str:
-    found: Sequence[Flagged] = [one for one in content.flagged if one.key.sigma == sigma and one.key.estimator == content.shown[0]]
-    if not found:
+    flagged: Sequence[Flagged] = [one for one in content.flagged if one.key.sigma == sigma and one.key.estimator == content.shown[0]]
+    if not flagged:
         return ""
-    one = found[0]
+    one = flagged[0]
     many, verb = f"{one.beyond:,} of {count(one.total, 'image')}", "is" if one.beyond == 1 else "are"
     sure = f" ({certainties(content, one)})" if one.beyond or one.maybe else ""
     return f"At sigma {content.sigmas[sigma]}, {many} {verb} not robust{sure}: {flag_rule(one)}."

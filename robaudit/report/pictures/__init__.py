@@ -17,7 +17,7 @@ def can_draw(*, required: bool = False, where: str = "--picture") -> bool:
     Raises:
         RobauditError: it is required and missing.
     """
-    found = find_spec("matplotlib") is not None
-    if required and not found:
+    installed = find_spec("matplotlib") is not None
+    if required and not installed:
         raise RobauditError(where, "matplotlib is not installed", "pip install 'robaudit[plot]'")
-    return found
+    return installed

@@ -21,19 +21,19 @@ _NARROWEST = (3.3, 3.8, 5.0)  # inches of the picture with 1, 2, 3 panels across
 _ROOM, _MORE = 0.04, 0.08  # of the range, beside the values; inches that words may go beyond a panel
 
 
-def sketch(found: Agreement) -> Sketch:
+def sketch(agreement: Agreement) -> Sketch:
     """The picture of this agreement."""
     return Sketch(
-        title=f"Agreement of estimators: {found.quantity.name}, sigma {sigma_text(found.sigma)}",
-        caption=_caption(found),
-        height=lambda look: (len(found.estimators) - 1) * (_side(look.body, found) + _BELOW + _head(look)),
-        draw=lambda figure, box, look: _draw(figure, box, look, found),
-        narrowest=_NARROWEST[len(found.estimators) - 2],
+        title=f"Agreement of estimators: {agreement.quantity.name}, sigma {sigma_text(agreement.sigma)}",
+        caption=_caption(agreement),
+        height=lambda look: (len(agreement.estimators) - 1) * (_side(look.body, agreement) + _BELOW + _head(look)),
+        draw=lambda figure, box, look: _draw(figure, box, look, agreement),
+        narrowest=_NARROWEST[len(agreement.estimators) - 2],
     )
 
 
-def _side(body: float, found: Agreement) -> float:
-    panels = len(found.estimators) - 1
+def _side(body: float, agreement: Agreement) -> float:
+    panels = len(agreement.estimators) - 1
     return min(_LARGEST[panels - 1], body / panels - _LEFT)
 
 
@@ -41,11 +41,11 @@ def _head(look: Look) -> float:
     return 2 * look.line + 0.14
 
 
-def _caption(found: Agreement) -> str:
-    counts = {pair.images for pair in found.drawn}
+def _caption(agreement: Agreement) -> str:
+    counts = {pair.images for pair in agreement.drawn}
     images = f"{max(counts):,}" if len(counts) == 1 else f"{min(counts):,} to {max(counts):,}"
     parts = [f"{images} images; one dot per image."]
-    if any(np.isfinite(pair.x[:, 1:]).any() or np.isfinite(pair.y[:, 1:]).any() for pair in found.drawn):
+    if any(np.isfinite(pair.x[:, 1:]).any() or np.isfinite(pair.y[:, 1:]).any() for pair in agreement.drawn):
         parts.append("Faint bars: 95 % interval of each image (measurement).")
     parts.append(
         "Line: equal values. Rank: Spearman's correlation. \u0394: vertical minus horizontal, mean over the images, "
@@ -53,19 +53,19 @@ def _caption(found: Agreement) -> str:
     )
     if max(counts) > MOST_DOTS:
         parts.append(f"{MOST_DOTS} images are drawn, evenly spaced in the data set; the numbers are for all.")
-    if found.left:
-        parts.append(f"Not shown: {', '.join(found.left)}.")
-    if found.levels > 1:
-        parts.append(f"One of {found.levels} noise levels.")
+    if agreement.left:
+        parts.append(f"Not shown: {', '.join(agreement.left)}.")
+    if agreement.levels > 1:
+        parts.append(f"One of {agreement.levels} noise levels.")
     return " ".join(parts)
 
 
-def _draw(figure: Figure, box: Box, look: Look, found: Agreement) -> None:
-    side, head = _side(box.width, found), _head(look)
-    low, high = _range(found)
-    names = found.estimators
-    inside = all(measured(_difference(pair), look.size) <= side + _MORE for pair in found.drawn)
-    for pair in found.drawn:
+def _draw(figure: Figure, box: Box, look: Look, agreement: Agreement) -> None:
+    side, head = _side(box.width, agreement), _head(look)
+    low, high = _range(agreement)
+    names = agreement.estimators
+    inside = all(measured(_difference(pair), look.size) <= side + _MORE for pair in agreement.drawn)
+    for pair in agreement.drawn:
         column, row = names.index(pair.across), names.index(pair.up) - 1
         x = box.x + _LEFT + column * (side + _LEFT)
         y = box.y + box.height - row * (side + head + _BELOW) - head - side
@@ -116,14 +116,14 @@ def _bars(low: Floats, high: Floats, at: Floats) -> tuple[Floats, Floats]:
     return np.stack([low, high, gap], axis=1)[there].ravel(), np.stack([at, at, gap], axis=1)[there].ravel()
 
 
-def _range(found: Agreement) -> tuple[float, float]:
+def _range(agreement: Agreement) -> tuple[float, float]:
     """From the lowest to the highest value of all panels; up to the end of the quantity's range where they come near it."""
-    values = np.concatenate([side[:, 0] for pair in found.drawn for side in (pair.x, pair.y)])
+    values = np.concatenate([side[:, 0] for pair in agreement.drawn for side in (pair.x, pair.y)])
     low, high = float(values.min()), float(values.max())
     span = (high - low) or 0.1
-    if abs(found.quantity.high - high) < 0.25 * span:
-        high = found.quantity.high
-    if abs(low - found.quantity.low) < 0.25 * span:
-        low = found.quantity.low
+    if abs(agreement.quantity.high - high) < 0.25 * span:
+        high = agreement.quantity.high
+    if abs(low - agreement.quantity.low) < 0.25 * span:
+        low = agreement.quantity.low
     room = _ROOM * ((high - low) or 0.1)
     return low - room, high + room

@@ -77,24 +77,24 @@ def classes_of(run: Run, estimators: Sequence[str] = (), sigmas: Sequence[float]
 _BELOW, _ABOVE, _WIDEST = 0.45, 0.22, 0.36  # inches, inches, share of the body for names
 
 
-def sketch(found: Classes) -> Sketch:
+def sketch(classes: Classes) -> Sketch:
     """The picture of these classes."""
-    lines = len(found.first) + len(found.last) + bool(found.between)
-    key = found.bias.key
+    lines = len(classes.first) + len(classes.last) + bool(classes.between)
+    key = classes.bias.key
     return Sketch(
         title=f"Robustness by class: {key.estimator}, sigma {sigma_text(key.sigma)}",
-        lead=found.bias.explanation,
-        caption=_caption(found),
+        lead=classes.bias.explanation,
+        caption=_caption(classes),
         height=lambda look: lines * look.line * 1.35 + _BELOW + _ABOVE,
-        draw=lambda figure, box, look: _draw(figure, box, look, found),
+        draw=lambda figure, box, look: _draw(figure, box, look, classes),
     )
 
 
-def _caption(found: Classes) -> str:
-    bias, ends = found.bias, (found.quantity.low, found.quantity.high)
+def _caption(classes: Classes) -> str:
+    bias, ends = classes.bias, (classes.quantity.low, classes.quantity.high)
     images = sum(one.images for one in bias.classes)
     by = "label" if bias.by == "label" else "predicted class"
-    mean = with_interval(found.overall.value, found.overall.lower, found.overall.upper, *ends)
+    mean = with_interval(classes.overall.value, classes.overall.lower, classes.overall.upper, *ends)
     parts = [f"{images:,} images in {len(bias.classes):,} classes, by {by}; mean of all {mean} (line)."]
     if any(one.simultaneous_lower is not None for one in bias.classes):
         parts.append(
@@ -104,38 +104,38 @@ def _caption(found: Classes) -> str:
         parts.append("Filled: differs from the rest.")
     if any(one.images == 1 for one in bias.classes):
         parts.append("A class without a bar has a single image.")
-    if found.overall.measured_by == "none":
+    if classes.overall.measured_by == "none":
         parts.append("No image has an interval of its own: its value is an approximation of unknown error, which no bar covers.")
     if bias.left_out:
         parts.append(f"{bias.left_out:,} images without a class or a finite value are left out.")
-    return " ".join(parts) + others_words(found.others)
+    return " ".join(parts) + others_words(classes.others)
 
 
-def _draw(figure: Figure, box: Box, look: Look, found: Classes) -> None:
-    shown = [*found.first, *([None] if found.between else []), *found.last]
+def _draw(figure: Figure, box: Box, look: Look, classes: Classes) -> None:
+    shown = [*classes.first, *([None] if classes.between else []), *classes.last]
     counts = [f"n {one.images:,}" if one else "" for one in shown]
     right = max(measured(text, look.size) for text in counts) + 0.1
     names = [label_of(one) if one else "" for one in shown]
     room = min(_WIDEST * box.width, max(measured(name, look.size, bold=True) for name in names)) + 0.06
     ax = axes(figure, Box(box.x + room, box.y + _BELOW, box.width - room - right, box.height - _BELOW - _ABOVE), look)
     ax.set_ylim(len(shown) - 0.5, -0.5)
-    ax.set_xlim(*_range(shown, found))
+    ax.set_xlim(*_range(shown, classes))
     ax.yaxis.set_ticks([])
     ax.grid(visible=False, axis="y")
     few_ticks(ax.xaxis)
     ax.set_xlabel(
-        f"mean {found.quantity.name}" + ("" if found.bias.higher_is_better else " (lower is better)"),
+        f"mean {classes.quantity.name}" + ("" if classes.bias.higher_is_better else " (lower is better)"),
         color=FAINT,
         size=look.size,
         labelpad=3,
     )
-    ax.axvline(found.overall.value, color=FAINT, linewidth=1.0, zorder=1)
+    ax.axvline(classes.overall.value, color=FAINT, linewidth=1.0, zorder=1)
     step = (box.height - _BELOW - _ABOVE) / len(shown)
-    _overall(figure, ax, box, look, found)
+    _overall(figure, ax, box, look, classes)
     for i, one in enumerate(shown):
         y = box.y + box.height - _ABOVE - (i + 0.5) * step
         if one is None:
-            words = f"{found.between:,} classes between"
+            words = f"{classes.between:,} classes between"
             put_level(figure, box.x, y, words, size=look.size, color=FAINT)
             ax.axhline(i, color=GRID, linewidth=1.2, dashes=(1, 3))
             continue
@@ -164,21 +164,21 @@ def _dot(ax: Axes, place: int, one: ClassStats, ink: str, *, marked: bool) -> No
     ax.plot([one.mean.value], [place], marker="o", markersize=6, linestyle="none", zorder=3, **style)
 
 
-def _overall(figure: Figure, ax: Axes, box: Box, look: Look, found: Classes) -> None:
+def _overall(figure: Figure, ax: Axes, box: Box, look: Look, classes: Classes) -> None:
     """The words above the line of the overall mean."""
     left, right = ax.get_xlim()
     width, height = figure.get_size_inches()
     place = ax.get_position()
-    x = width * (place.x0 + (found.overall.value - left) / (right - left) * place.width)
-    words = f"mean of all {found.overall.value:.3f}"
+    x = width * (place.x0 + (classes.overall.value - left) / (right - left) * place.width)
+    words = f"mean of all {classes.overall.value:.3f}"
     half = measured(words, look.size) / 2
     x = min(max(x, box.x + half), box.x + box.width - half)
     put(figure, x, height * place.y1 + 0.06, words, size=look.size, color=FAINT, ha="center", va="bottom")
 
 
-def _range(shown: list[ClassStats | None], found: Classes) -> tuple[float, float]:
+def _range(shown: list[ClassStats | None], classes: Classes) -> tuple[float, float]:
     """From the lowest to the highest end that is shown, with some room."""
-    ends = [found.overall.value]
+    ends = [classes.overall.value]
     for one in (one for one in shown if one is not None):
         ends += [one.mean.value]
         ends += [end for end in (one.simultaneous_lower, one.simultaneous_upper) if end is not None and math.isfinite(end)]

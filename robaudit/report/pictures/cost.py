@@ -116,17 +116,17 @@ _BELOW, _ABOVE, _BETWEEN = 0.36, 0.24, 0.2  # inches of a block: ticks, headings
 _HEADS = ("seconds an image", "passes an image", "width of interval")
 
 
-def sketch(found: Sequence[Cost], device: str) -> Sketch:
+def sketch(every: Sequence[Cost], device: str) -> Sketch:
     """The picture of these costs; a block for each quantity."""
-    shown = found[:MOST_LINES]
-    names = list(dict.fromkeys(one.key.estimator for one in found))
+    shown = every[:MOST_LINES]
+    names = list(dict.fromkeys(one.key.estimator for one in every))
     blocks = [
         sorted((one for one in shown if one.key.quantity == name), key=lambda one: (names.index(one.key.estimator), one.key.sigma))
         for name in dict.fromkeys(one.key.quantity for one in shown)
     ]
     return Sketch(
         title="Cost of an image, and the interval it buys",
-        caption=_caption(shown, len(found) - len(shown), device),
+        caption=_caption(shown, len(every) - len(shown), device),
         height=lambda look: sum(_height(block, look) for block in blocks),
         draw=lambda figure, box, look: _draw(figure, box, look, blocks),
         narrowest=5.0,

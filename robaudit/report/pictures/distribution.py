@@ -81,11 +81,11 @@ def distributions(
     """
     from robaudit.summary.flags import usual_threshold
 
-    found: dict[tuple[str, str], list[tuple[GroupKey, Columns]]] = {}
+    groups_of: dict[tuple[str, str], list[tuple[GroupKey, Columns]]] = {}
     for key, columns in columns_of(run, estimators, sigmas).items():
-        found.setdefault((key.estimator, key.quantity), []).append((key, columns))
+        groups_of.setdefault((key.estimator, key.quantity), []).append((key, columns))
     made = []
-    for (estimator, name), groups in found.items():
+    for (estimator, name), groups in groups_of.items():
         quantity = quantity_of(name, run.quantities)
         limit = threshold if threshold is not None and quantity.low <= threshold <= quantity.high else usual_threshold(quantity)
         ordered = sorted(groups, key=lambda group: group[0].sigma)
@@ -128,12 +128,12 @@ _SIDE = 0.45  # room beside the first and the last level, in their distance
 _ROW, _TICKS, _HEAD = 1.5, 0.58, 0.3  # inches: of the axes, below and above them
 
 
-def sketch(found: Sequence[Distribution]) -> Sketch:
+def sketch(every: Sequence[Distribution]) -> Sketch:
     """The picture of these distributions."""
-    shown = found[:MOST_ROWS]
+    shown = every[:MOST_ROWS]
     return Sketch(
         title=_title(shown),
-        caption=_caption(shown, found[MOST_ROWS:]),
+        caption=_caption(shown, every[MOST_ROWS:]),
         height=lambda _: len(shown) * (_ROW + _TICKS + _HEAD),
         draw=lambda figure, box, look: _draw(figure, box, look, shown),
     )

@@ -75,11 +75,11 @@ def pixels_of(run: Run, worst: Worst, *, trust: bool = False) -> tuple[tuple[Pix
     from robaudit.report.gallery import RunImages
 
     images = RunImages(run, (sample.id for sample in worst.samples), trust=trust)
-    found = []
+    pairs = []
     for sample in worst.samples:
         clean = images.clean(sample.id)
-        found.append((sized(clean), sized(images.noisy(sample.id, clean, worst.flagged.key.sigma))))
-    return tuple(found)
+        pairs.append((sized(clean), sized(images.noisy(sample.id, clean, worst.flagged.key.sigma))))
+    return tuple(pairs)
 
 
 def sized(image: Tensor) -> Pixels:
@@ -101,14 +101,14 @@ _GAP, _ROOM, _PAIR = 0.22, 0.16, 0.05  # inches between columns, below a cell, b
 _ARROW = " \u2192 "
 
 
-def sketch(found: Worst, pixels: Sequence[tuple[Pixels, Pixels]]) -> Sketch:
+def sketch(worst: Worst, pixels: Sequence[tuple[Pixels, Pixels]]) -> Sketch:
     """The picture of these samples."""
-    key = found.flagged.key
+    key = worst.flagged.key
     return Sketch(
         title=f"Least robust images: {key.estimator}, sigma {sigma_text(key.sigma)}",
-        caption=_caption(found),
-        height=lambda look: -(-len(found.samples) // _columns(look)) * _cell(look),
-        draw=lambda figure, box, look: _draw(figure, box, look, found, pixels),
+        caption=_caption(worst),
+        height=lambda look: -(-len(worst.samples) // _columns(look)) * _cell(look),
+        draw=lambda figure, box, look: _draw(figure, box, look, worst, pixels),
     )
 
 
@@ -127,10 +127,10 @@ def _cell(look: Look) -> float:
     return _side(look) + 3 * look.line + 0.06 + _ROOM
 
 
-def _caption(found: Worst) -> str:
-    one = found.flagged
+def _caption(worst: Worst) -> str:
+    one = worst.flagged
     side = "below" if one.higher_is_better else "above"
-    shown = len(found.samples)
+    shown = len(worst.samples)
     beyond = f"{one.beyond:,} of {one.total:,} images {'is' if one.beyond == 1 else 'are'} {side} {one.threshold:.3g}"
     if one.surely or one.likely:
         beyond += f", {one.surely + one.likely:,} by their whole interval"
@@ -138,28 +138,28 @@ def _caption(found: Worst) -> str:
         f"{beyond}; the {shown} worst." if shown > 1 else f"{beyond}; the worst.",
         f"Each image clean and with its first noise draw; the predicted class, and the class it most likely flips to; {one.key.quantity}.",
     ]
-    if any(sample.label is not None and sample.label != sample.predicted for sample in found.samples):
+    if any(sample.label is not None and sample.label != sample.predicted for sample in worst.samples):
         parts.append("is: the label, where the model is wrong without noise.")
     if one.with_interval:
         parts.append("[ ] 95 % interval of the image (measurement).")
-    if any(sample.lower is None and sample.upper is None for sample in found.samples):
+    if any(sample.lower is None and sample.upper is None for sample in worst.samples):
         parts.append("~ no interval.")
     if one.likely:
         parts.append("The intervals cover sampling only, not the estimator's bias.")
     if one.not_finite:
         parts.append(f"{one.not_finite:,} images without a finite value are left out.")
-    return " ".join(parts) + others_words(found.others)
+    return " ".join(parts) + others_words(worst.others)
 
 
-def _draw(figure: Figure, box: Box, look: Look, found: Worst, pixels: Sequence[tuple[Pixels, Pixels]]) -> None:
+def _draw(figure: Figure, box: Box, look: Look, worst: Worst, pixels: Sequence[tuple[Pixels, Pixels]]) -> None:
     side, columns = _side(look), _columns(look)
     across = 2 * side + _PAIR
-    for i, (sample, pair) in enumerate(zip(found.samples, pixels, strict=True)):
+    for i, (sample, pair) in enumerate(zip(worst.samples, pixels, strict=True)):
         x = box.x + (i % columns) * (across + _GAP)
         y = box.y + box.height - (i // columns) * _cell(look) - side
         for j, image in enumerate(pair):
             _image(figure, Box(x + j * (side + _PAIR), y, side, side), image, look)
-        _words(figure, look, found, sample, Box(x, y - 0.06, across, 0))
+        _words(figure, look, worst, sample, Box(x, y - 0.06, across, 0))
 
 
 def _image(figure: Figure, box: Box, image: Pixels, look: Look) -> None:
@@ -172,9 +172,9 @@ def _image(figure: Figure, box: Box, image: Pixels, look: Look) -> None:
     ax.set_axis_off()
 
 
-def _words(figure: Figure, look: Look, found: Worst, sample: Flag, place: Box) -> None:
-    one, names = found.flagged, found.class_names
-    value = with_interval(sample.value, sample.lower, sample.upper, found.quantity.low, found.quantity.high)
+def _words(figure: Figure, look: Look, worst: Worst, sample: Flag, place: Box) -> None:
+    one, names = worst.flagged, worst.class_names
+    value = with_interval(sample.value, sample.lower, sample.upper, worst.quantity.low, worst.quantity.high)
     beyond = is_beyond(sample, one)
     lines = (
         (_flips(sample, names, place.width, look), {"weight": "bold"}),

@@ -22,14 +22,14 @@ def columns_of(run: Run, estimators: Sequence[str] = (), sigmas: Sequence[float]
         RunError: the run has no such estimator or sigma.
         NothingLeftError: there is no finite value.
     """
-    found: dict[GroupKey, Columns] = {}
+    groups: dict[GroupKey, Columns] = {}
     for row in run.rows:
         key = GroupKey(row.estimator, row.sigma, row.noise, row.quantity)
-        if key not in found:
-            found[key] = Columns()
-        found[key].add(row)
-    wanted = set(run.chosen([(key.estimator, key.sigma) for key in found], estimators, sigmas))
-    chosen = {key: columns for key, columns in found.items() if (key.estimator, key.sigma) in wanted and len(columns)}
+        if key not in groups:
+            groups[key] = Columns()
+        groups[key].add(row)
+    wanted = set(run.chosen([(key.estimator, key.sigma) for key in groups], estimators, sigmas))
+    chosen = {key: columns for key, columns in groups.items() if (key.estimator, key.sigma) in wanted and len(columns)}
     if not chosen:
         raise NothingLeftError(str(run.path), "has no finite value to draw", "read the notes in samples.csv")
     return chosen

@@ -69,8 +69,8 @@ def _used(root: Xml.Element) -> Iterator[str]:
     seen = set()
     for element in root.iter():
         for key, value in element.attrib.items():
-            found = [value[1:]] if _name(key) == "href" and value.startswith("#") else _REFERENCE.findall(value)
-            for name in found:
+            ids = [value[1:]] if _name(key) == "href" and value.startswith("#") else _REFERENCE.findall(value)
+            for name in ids:
                 if name not in seen:
                     seen.add(name)
                     yield name
@@ -90,7 +90,7 @@ def _attributes(element: Xml.Element, names: dict[str, str]) -> None:
             elif _KEPT.fullmatch(value):
                 element.attrib["href"] = value.replace("\n", "")
         elif not (name == "transform" and value.startswith("rotate(-0 ")):
-            value = _REFERENCE.sub(lambda found: f"url(#{names[found[1]]})", value)
+            value = _REFERENCE.sub(lambda match: f"url(#{names[match[1]]})", value)
             element.attrib[name] = _style(value) if name == "style" else _LONG.sub(_shorter, value)
 
 
@@ -102,7 +102,7 @@ def _shorter(number: re.Match[str]) -> str:
 def _style(text: str) -> str:
     """Declarations with the page's font, and its colours where they are ours."""
     text = _FONT.sub(
-        lambda found: f"font-size: {found[2]}px; font-family: inherit" + (f"; font-weight: {found[1]}" if found[1] else ""), text
+        lambda match: f"font-size: {match[2]}px; font-family: inherit" + (f"; font-weight: {match[1]}" if match[1] else ""), text
     )
     text = _FAMILY.sub("font-family: inherit", text)
     for colour, variable in _VARIABLES.items():

@@ -21,21 +21,21 @@ _MOST_COLUMNS, _PANEL = 6, 3.1
 _LOWEST = 1e-4
 
 
-def pictures(found: Validation) -> Mapping[str, Callable[[], bytes]]:
+def pictures(validation: Validation) -> Mapping[str, Callable[[], bytes]]:
     """Functions that make the files: scatter and, if there are points, convergence, each as png and svg."""
-    columns, rows = _grid(found)
+    columns, rows = _grid(validation)
     size = (_PANEL * columns + 0.5, _PANEL * rows + 1.0)
-    made = dict(files("scatter", size, lambda figure: _scatter(figure, found)))
-    if found.points:
-        panels = len(found.sigmas)
-        made |= files("convergence", (max(5.0, 4.4 * panels + 0.4), 4.4), lambda figure: _convergence(figure, found))
+    made = dict(files("scatter", size, lambda figure: _scatter(figure, validation)))
+    if validation.points:
+        panels = len(validation.sigmas)
+        made |= files("convergence", (max(5.0, 4.4 * panels + 0.4), 4.4), lambda figure: _convergence(figure, validation))
     return made
 
 
-def _grid(found: Validation) -> tuple[int, int]:
+def _grid(validation: Validation) -> tuple[int, int]:
     """Columns and rows: a row for each noise level, if it fits."""
-    count = len(found.comparisons)
-    columns = min(_MOST_COLUMNS, count // max(1, len(found.sigmas)))
+    count = len(validation.comparisons)
+    columns = min(_MOST_COLUMNS, count // max(1, len(validation.sigmas)))
     return columns, -(-count // columns)
 
 
@@ -45,18 +45,18 @@ def _title(figure: Figure, title: str, about: str) -> None:
     figure.text(0.25 / figure.get_figwidth(), 1 - 0.42 / height, about, size=9, color=FAINT, va="top")
 
 
-def _scatter(figure: Figure, found: Validation) -> None:
-    columns, rows = _grid(found)
+def _scatter(figure: Figure, validation: Validation) -> None:
+    columns, rows = _grid(validation)
     width, height = figure.get_size_inches()
     grid = figure.subplots(rows, columns, squeeze=False).ravel()
     figure.subplots_adjust(left=0.62 / width, right=1 - 0.15 / width, top=1 - 0.98 / height, bottom=0.5 / height, wspace=0.26, hspace=0.42)
-    images = len({name for name, _ in found.truths})
-    _title(figure, "Estimate against reference", f"{images} images; reference: mc with {found.draws:,} draws. Bars: 95 % intervals.")
-    labels = list(dict.fromkeys(one.estimator for one in found.comparisons))
-    for ax, one in zip(grid, found.comparisons, strict=False):
+    images = len({name for name, _ in validation.truths})
+    _title(figure, "Estimate against reference", f"{images} images; reference: mc with {validation.draws:,} draws. Bars: 95 % intervals.")
+    labels = list(dict.fromkeys(one.estimator for one in validation.comparisons))
+    for ax, one in zip(grid, validation.comparisons, strict=False):
         pairs = [
-            (row, found.truths[name, sigma])
-            for (name, sigma, label), row in found.rows.items()
+            (row, validation.truths[name, sigma])
+            for (name, sigma, label), row in validation.rows.items()
             if (label, sigma) == (one.estimator, one.sigma)
         ]
         quiet(ax)
@@ -69,7 +69,7 @@ def _scatter(figure: Figure, found: Validation) -> None:
             about = f"{one.quantity}: {about}"
         ax.text(0, 1.02, about, transform=ax.transAxes, size=8, color=FAINT, va="bottom")
         ax.set_xlabel("reference", color=FAINT, size=8)
-    for ax in grid[len(found.comparisons) :]:
+    for ax in grid[len(validation.comparisons) :]:
         ax.set_visible(False)
     for ax in grid[::columns]:
         ax.set_ylabel("estimate", color=FAINT, size=8)
@@ -93,23 +93,23 @@ def _panel(ax: Axes, pairs: Sequence[tuple[Row, Truth]], ink: str, *, same: bool
     ax.scatter(x, y, s=13, color=ink, edgecolors=CARD, linewidths=0.4, zorder=3)
 
 
-def _convergence(figure: Figure, found: Validation) -> None:
+def _convergence(figure: Figure, validation: Validation) -> None:
     width, height = figure.get_size_inches()
-    grid = figure.subplots(1, len(found.sigmas), squeeze=False, sharey=True)[0]
+    grid = figure.subplots(1, len(validation.sigmas), squeeze=False, sharey=True)[0]
     figure.subplots_adjust(left=0.62 / width, right=1 - 1.2 / width, top=1 - 1.0 / height, bottom=0.5 / height, wspace=0.3)
     _title(
         figure,
         "Error against draws",
-        f"RMSE over {found.points[0].images} images against mc with {found.draws:,} draws; band: one standard error.",
+        f"RMSE over {validation.points[0].images} images against mc with {validation.draws:,} draws; band: one standard error.",
     )
-    labels = list(dict.fromkeys(point.estimator for point in found.points))
-    for ax, sigma in zip(grid, found.sigmas, strict=True):
+    labels = list(dict.fromkeys(point.estimator for point in validation.points))
+    for ax, sigma in zip(grid, validation.sigmas, strict=True):
         quiet(ax)
         ax.set_xscale("log", base=2)
         ax.set_yscale("log")
         ax.minorticks_off()
         for label in labels:
-            _curve(ax, [p for p in found.points if (p.estimator, p.sigma) == (label, sigma)], tone(label, labels.index(label)))
+            _curve(ax, [p for p in validation.points if (p.estimator, p.sigma) == (label, sigma)], tone(label, labels.index(label)))
         ax.set_title(f"sigma {sigma:g}", size=9, weight="bold", color=INK, loc="left")
         ax.set_xlabel("draws of an image", color=FAINT, size=8)
     grid[0].set_ylabel("RMSE", color=FAINT, size=8)
