@@ -15,6 +15,13 @@ from robaudit.text import Names, class_name, printable, shortened
 
 ID_WIDTHS = {True: 16, False: 30}
 CLASS_WIDTHS = {True: 11, False: 20}
+CERTAINTIES = {
+    "surely": "surely: the whole 95 % interval is beyond the threshold.",
+    "likely": "likely: the whole 95 % interval is beyond the threshold, but covers sampling only, not the estimator's bias.",
+    "maybe": "maybe: the interval straddles the threshold.",
+    "no interval": "~ no interval: an approximation of unknown error, so nothing is sure.",
+}
+"""What a sample's certainty means; "no": it is not beyond the threshold."""
 
 
 def flags_table(
@@ -98,12 +105,7 @@ def _answer(one: Flag, flagged: Flagged) -> str:
 
 def _notes(flagged: Flagged) -> Iterator[str]:
     certainties = {one.certainty for one in flagged.samples + flagged.robust}
-    if certainties & {"surely", "maybe"}:
-        yield "surely: the whole interval is beyond the threshold; maybe: the interval straddles it."
-    if "likely" in certainties:
-        yield "likely: the whole interval is beyond the threshold, but covers sampling only, not the estimator's bias."
-    if "no interval" in certainties:
-        yield "~ no interval: an approximation of unknown error, so nothing is sure."
+    yield from (text for name, text in CERTAINTIES.items() if name in certainties)
     if flagged.filtered:
         yield f"{flagged.filtered:,} sample(s) filtered out: not known to be {flagged.only}."
     if flagged.not_finite:

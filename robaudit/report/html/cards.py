@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 SMALL, LARGEST = 64, 160
 _QUALITY = 88
 _LONGEST_ID = 80
-_WORDS = {"no interval": "no interval", "no": "not flagged"}
+NOT_FLAGGED = "not flagged"
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +199,7 @@ def _card(content: Content, one: Flagged, sample: Flag, rank: int, album: _Album
         interval=numbers.interval(sample.lower, sample.upper),
         bar=bar_of(sample.value, sample.lower, sample.upper, quantity),
         certainty=certainty,
-        words=_WORDS.get(certainty, certainty),
+        words=NOT_FLAGGED if certainty == "no" else certainty,
         clean=None if pair is None else pair[0],
         noisy=None if pair is None else pair[1],
     )

@@ -11,8 +11,9 @@ from importlib.resources import files
 from typing import Any
 
 from robaudit.errors import RobauditError
+from robaudit.report.flag_tables import CERTAINTIES
 from robaudit.report.html import facts
-from robaudit.report.html.cards import Gallery, Shown, show
+from robaudit.report.html.cards import NOT_FLAGGED, Gallery, Shown, show
 from robaudit.report.html.content import Content
 from robaudit.report.html.tables import (
     COVER,
@@ -41,20 +42,7 @@ SECTIONS = (
     ("cost", "Cost"),
     ("made", "How it was made"),
 )
-_CERTAINTIES = {
-    "surely": "surely",
-    "likely": "likely",
-    "maybe": "maybe",
-    "no interval": "no interval",
-    "no": "not flagged",
-}
-_CERTAINTY_WORDS = {
-    "surely": "surely: the whole 95% interval is beyond the threshold.",
-    "likely": "likely: the whole 95% interval is beyond the threshold, but covers sampling only, not the estimator's own bias.",
-    "maybe": "maybe: the interval straddles the threshold.",
-    "no interval": "no interval: an approximation of unknown error, so nothing is sure.",
-    "no": "not flagged: shown as one of the least robust.",
-}
+_NO = f"{NOT_FLAGGED}: shown as one of the least robust."
 _OPEN = 3  # noise levels whose classes and samples are unfolded
 
 
@@ -161,8 +149,8 @@ def _run(content: Content, shown: Shown, name: str, threshold: float | None) -> 
         "problems": shown.problems,
         "galleries": [_gallery(content, gallery) for gallery in shown.galleries],
         "class_options": [(i, class_name(i, class_names, 40)) for i in sorted({index for card in cards for index in card.classes})],
-        "certainty_options": [(key, text) for key, text in _CERTAINTIES.items() if key in there],
-        "certainty_words": " ".join(text for key, text in _CERTAINTY_WORDS.items() if key in there),
+        "certainty_options": [(key, NOT_FLAGGED if key == "no" else key) for key in (*CERTAINTIES, "no") if key in there],
+        "certainty_words": " ".join(text for key, text in {**CERTAINTIES, "no": _NO}.items() if key in there),
         "reduced": shown.reduced,
         "agreement": agreement_table(content),
         "cost": cost_table(content),
