@@ -15,17 +15,12 @@ from robaudit.memory import is_out_of_memory
 from robaudit.models.logits import LogitModel
 from robaudit.numerics.margins import margin_gradients
 from robaudit.provenance import image_digest
+from robaudit.spec.presets import LIKELY, NORMALISATIONS, hint
 
 CHECKED = 256
 BATCH_DEPENDENT = "an image's logits depend on the other images of its batch"
 _FEWEST, _BYTES = 32, 2**28  # fewer of large images: 256 MB at the most
 _ROWS = 64
-_PRESETS = {
-    "mean: [0.485, 0.456, 0.406], std: [0.229, 0.224, 0.225] (ImageNet)": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
-    "mean: [0.4914, 0.4822, 0.4465], std: [0.247, 0.2435, 0.2616] (CIFAR-10)": ((0.4914, 0.4822, 0.4465), (0.247, 0.2435, 0.2616)),
-    "mean: [0.1307], std: [0.3081] (MNIST)": ((0.1307,), (0.3081,)),
-    "mean: 0.5, std: 0.5": ((0.5,), (0.5,)),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,9 +207,10 @@ def _alternatives(model: LogitModel, channels: int) -> Iterator[tuple[str, Calla
         yield "no mean and std (is the normalisation inside the model?)", lambda x: x * model.std + model.mean
         return
     yield "pixels times 255 (mean: 0, std: 0.00392157)", lambda x: x * 255
-    for text, (preset_mean, preset_std) in _PRESETS.items():
+    for name in LIKELY:
+        preset_mean, preset_std = NORMALISATIONS[name]
         if len(preset_mean) in (1, channels):
-            yield text, _normalise(preset_mean, preset_std)
+            yield hint(name), _normalise(preset_mean, preset_std)
 
 
 def _normalise(mean: Sequence[float], std: Sequence[float]) -> Callable[[Tensor], Tensor]:

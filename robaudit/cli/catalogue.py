@@ -39,7 +39,7 @@ def estimators(format_: FormatOption = TextFormat.TABLE) -> None:
     """
     from robaudit import registry
     from robaudit.cli.console import output
-    from robaudit.reports.catalogue import catalogue, catalogue_csv, catalogue_json, catalogue_table
+    from robaudit.report.catalogue import catalogue, catalogue_csv, catalogue_json, catalogue_table
 
     entries = catalogue({name: registry.load(name) for name in registry.installed()})
     if format_ is TextFormat.TABLE:
@@ -60,7 +60,7 @@ def schema(
     import json
 
     if for_ is not Document.SPEC:
-        from robaudit.schemas import published
+        from robaudit.report.ci.document import published
 
         typer.echo(published(for_.value), nl=False)
         return

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from robaudit.compare.baseline import BaselineReport
     from robaudit.gates.decide import Decision, Verdict
-    from robaudit.gates.formats.subject import Subject
+    from robaudit.report.ci.document import Subject
     from robaudit.runs import Run
 
 
@@ -148,11 +148,11 @@ def _compare(
     from robaudit.cli.streams import emit
     from robaudit.compare.difference import compare as compare_runs
     from robaudit.compare.gates import QUANTITIES, decide
-    from robaudit.compare.sections import sections
-    from robaudit.compare.texts import csv_text, json_text, markdown_text, table
     from robaudit.gates.decide import EXIT_CODES, overall
-    from robaudit.gates.formats.github import step_summary
-    from robaudit.gates.formats.subject import Subject
+    from robaudit.report.ci.document import Subject, json_text
+    from robaudit.report.ci.github import step_summary
+    from robaudit.report.comparison import comparison_document, comparison_tables, csv_text, markdown_text
+    from robaudit.report.tables import Terminal
     from robaudit.runs import read_run
     from robaudit.spec_gates import parse_gate
 
@@ -162,20 +162,20 @@ def _compare(
     comparison = compare_runs(base, new, estimators=selection.estimators, sigmas=selection.sigmas, below=selection.below, confidence=sure)
     decisions = decide(comparison, asked, population=population, point=point)
     subject = Subject.of(new.info, "compare", Subject.of(base.info, "compare"), comparison.left_out())
-    parts = sections(comparison, base.info, new.info, new.class_names or base.class_names)
+    tables = list(comparison_tables(comparison, base.info, new.info, new.class_names or base.class_names))
     if format_ is CompareFormat.TABLE:
-        _emit_table(table(parts), decisions, inconclusive, output)
+        _emit_table(Terminal(lambda _: tables), decisions, inconclusive, output)
     elif format_ is CompareFormat.CSV:
         emit(csv_text(comparison), output)
     elif format_ is CompareFormat.JSON:
-        emit(json_text(comparison, decisions, subject, inconclusive), output)
+        emit(json_text(comparison_document(comparison, decisions, subject, inconclusive)), output)
     elif format_ is CompareFormat.MD:
         verdicts = "\n" + step_summary(decisions, subject, inconclusive=inconclusive) if decisions else ""
-        emit(markdown_text(parts) + verdicts, output)
+        emit(markdown_text(tables) + verdicts, output)
     else:
         _emit_gates(format_, decisions, subject, inconclusive, output)
     if format_ is CompareFormat.GITHUB:
-        summarise(decisions, subject, inconclusive, markdown_text(sections(comparison, base.info, new.info, new.class_names)))
+        summarise(decisions, subject, inconclusive, markdown_text(tables))
     return EXIT_CODES[overall(decisions, inconclusive)] if decisions else 0
 
 
@@ -207,18 +207,16 @@ def _against_baseline(
     Raises:
         RunError: the file is damaged, or does not exist and is not to be written.
     """
-    import json
     import math
 
     from robaudit.cli.gate import summarise
     from robaudit.cli.streams import emit
     from robaudit.compare.accepted import read_accepted
-    from robaudit.compare.baseline import against_accepted
-    from robaudit.compare.baseline_texts import baseline_sections, decisions
-    from robaudit.compare.texts import table
+    from robaudit.compare.baseline import against_accepted, decisions
     from robaudit.gates.decide import EXIT_CODES, overall
-    from robaudit.gates.formats.document import decisions_document
-    from robaudit.gates.formats.subject import Subject
+    from robaudit.report.ci.document import Subject, decisions_document, json_text
+    from robaudit.report.comparison import baseline_table
+    from robaudit.report.tables import Terminal
     from robaudit.runs import read_run
 
     accepted = read_accepted(baseline)
@@ -232,10 +230,11 @@ def _against_baseline(
     not_finite = sum(not math.isfinite(row.value) for row in run.rows if (row.estimator, row.sigma) in groups)
     subject = Subject.of(run.info, "compare", left_out={"not_finite": not_finite})
     if format_ is CompareFormat.TABLE:
-        _emit_table(table(baseline_sections(report, run.class_names)), decided, "inconclusive", output)
+        table = baseline_table(report, run.class_names)
+        _emit_table(Terminal(lambda _: [table]), decided, "inconclusive", output)
     elif format_ is CompareFormat.JSON:
         document = {**decisions_document(decided, subject), "baseline": report.document()}
-        emit(json.dumps(document, indent=2, allow_nan=False) + "\n", output)
+        emit(json_text(document), output)
     else:
         _emit_gates(format_, decided, subject, "inconclusive", output)
     if format_ is CompareFormat.GITHUB:
@@ -251,7 +250,7 @@ def _accept(run: Run, baseline: Path, report: BaselineReport, include: str, prun
     from robaudit.cli.console import say
     from robaudit.compare.accepted import write_accepted
     from robaudit.compare.matching import described
-    from robaudit.reports.headline import count
+    from robaudit.text import count
 
     model = run.info["model"]
     header = {"model": {"name": model["name"], "sha256": model["sha256"]}, "noise": described(run).kind, "include": include}
@@ -266,7 +265,7 @@ def _emit_gates(
     format_: CompareFormat, decisions: Sequence[Decision], subject: Subject, inconclusive: Verdict, output: Path | None
 ) -> None:
     from robaudit.cli.streams import emit
-    from robaudit.gates.formats import github, junit
+    from robaudit.report.ci import github, junit
 
     emit((junit if format_ is CompareFormat.JUNIT else github)(decisions, subject, inconclusive=inconclusive), output)
 

@@ -27,8 +27,8 @@ def demo(
     from robaudit.cli.console import Reporter, output
     from robaudit.cli.process import keep_freed_memory
     from robaudit.cli.reading import print_run
-    from robaudit.reports.bias_table import bias_table
-    from robaudit.reports.flags_table import flags_table
+    from robaudit.report.class_tables import bias_table
+    from robaudit.report.flag_tables import flags_table
     from robaudit.stats.classes import class_bias
     from robaudit.stats.flags import flag
 

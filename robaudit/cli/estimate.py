@@ -160,9 +160,9 @@ def _until_decided(spec: AuditSpec, out: Path | None, audit: Audit, options: _Ga
     from robaudit.cli.reading import print_run
     from robaudit.cli.streams import reader_may_leave
     from robaudit.gates.decide import check_confidence, decide
-    from robaudit.gates.formats.subject import Subject
     from robaudit.gates.interim import read_record, refuse_undecidable, with_draws
     from robaudit.gates.sources import confidence_of, parsed
+    from robaudit.report.ci.document import Subject
     from robaudit.resume import default_out
 
     gates = parsed(options.gates, "--gate") if options.gates else parsed(spec.gates, "gates")

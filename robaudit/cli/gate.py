@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from robaudit.gates.decide import Decision, Verdict
-    from robaudit.gates.formats.subject import Subject
+    from robaudit.report.ci.document import Subject
 
 
 class GateFormat(StrEnum):
@@ -48,8 +48,8 @@ def gate(
     """
     from robaudit.cli.console import say
     from robaudit.gates.decide import decide
-    from robaudit.gates.formats.subject import Subject
     from robaudit.gates.sources import confidence_of, find_rules, gates_of
+    from robaudit.report.ci.document import Subject
     from robaudit.runs import read_run
     from robaudit.text import printable
 
@@ -80,12 +80,13 @@ def report_gates(decisions: Sequence[Decision], inconclusive: Verdict, format_: 
     """Print the decisions or write them to the file of ``-o``; returns the exit code."""
     from robaudit.cli.streams import emit
     from robaudit.gates.decide import EXIT_CODES, overall
-    from robaudit.gates.formats import document, github, junit
+    from robaudit.report.ci import github, junit
+    from robaudit.report.ci.document import gates_json
 
     if format_ is GateFormat.TEXT:
         _print_text(decisions, inconclusive, output)
     else:
-        render = {GateFormat.JSON: document, GateFormat.JUNIT: junit, GateFormat.GITHUB: github}[format_]
+        render = {GateFormat.JSON: gates_json, GateFormat.JUNIT: junit, GateFormat.GITHUB: github}[format_]
         emit(render(decisions, subject, inconclusive=inconclusive), output)
     if format_ is GateFormat.GITHUB:
         summarise(decisions, subject, inconclusive)
@@ -96,7 +97,7 @@ def summarise(decisions: Sequence[Decision], subject: Subject, inconclusive: Ver
     """Append the gates, and more Markdown, to the step summary of a GitHub job, if this is one."""
     from robaudit.cli.console import say
     from robaudit.cli.streams import append_step_summary
-    from robaudit.gates.formats.github import step_summary
+    from robaudit.report.ci.github import step_summary
 
     trouble = append_step_summary(step_summary(decisions, subject, inconclusive=inconclusive) + (f"\n{more}" if more else ""))
     if trouble is not None:

@@ -57,10 +57,10 @@ def plot(
     from robaudit.cli.streams import check_output, write_output
 
     check_output(output)
-    from robaudit.pictures import can_draw
+    from robaudit.report.pictures import can_draw
 
     can_draw(required=True, where=f"-o {output}")
-    from robaudit.pictures.kinds import Choice, picture
+    from robaudit.report.pictures.kinds import Choice, picture
     from robaudit.runs import read_run
 
     choice = Choice(tuple(estimator or ()), tuple(sigmas(sigma)), threshold, 12 if max_images is None else max_images, trust)

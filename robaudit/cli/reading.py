@@ -63,8 +63,7 @@ def print_run(run: Run, estimators: Sequence[str] = (), levels: Sequence[float] 
     from rich.markup import escape
 
     from robaudit.cli.console import output
-    from robaudit.reports.headline import headline
-    from robaudit.reports.tables import overall_tables
+    from robaudit.report.summary_tables import headline, overall_tables
 
     console = output()
     groups = {(group.key.estimator, group.key.sigma): group for group in run.summary()}
@@ -94,7 +93,7 @@ def bias_report(
 
     Example: robaudit bias-report runs/spec-1a2b3c4d --estimator mc --sigma 0.05
     """
-    from robaudit.reports.bias_table import bias_csv, bias_table
+    from robaudit.report.class_tables import bias_csv, bias_table
     from robaudit.runs import read_run
     from robaudit.stats.classes import class_bias
 
@@ -134,7 +133,7 @@ def flag_samples(
 
     Example: robaudit flag-samples runs/spec-1a2b3c4d --below 0.9 --only correct --images worst/
     """
-    from robaudit.reports.flags_table import flags_csv, flags_table
+    from robaudit.report.flag_tables import flags_csv, flags_table
     from robaudit.runs import read_run
     from robaudit.stats.flags import flag, usual_threshold
 
@@ -154,7 +153,7 @@ def flag_samples(
     tables = [flags_table(one, opened.class_names, opened.quantities[one.key.quantity]) for one in results]
     _emit_groups(format_, tables, lambda: [flags_csv(one) for one in results], [one.document() for one in results], output)
     if images is not None:
-        from robaudit.gallery import write_gallery
+        from robaudit.report.gallery import write_gallery
 
         count = write_gallery(opened, results, images, trust=trust)
         typer.echo(f"{count} pictures in {images}", err=True)

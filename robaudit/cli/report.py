@@ -46,8 +46,7 @@ def report(
     from robaudit.cli.streams import check_output, put, write_output
     from robaudit.errors import RobauditError
     from robaudit.gates.sources import decisions_of
-    from robaudit.html.content import Choice
-    from robaudit.html.several import gather_all
+    from robaudit.report.html.content import Choice, gather_all
     from robaudit.runs import read_run
 
     markdown = format_ is ReportFormat.MD or (format_ is None and output is not None and output.suffix.lower() in (".md", ".markdown"))
@@ -56,7 +55,7 @@ def report(
     if not markdown and output is None and sys.stdout.isatty():
         raise RobauditError("robaudit report", "an HTML page cannot be shown on a terminal", "name a file with -o, or give --format md")
     if not markdown:
-        from robaudit.html.render import environment
+        from robaudit.report.html.render import environment
 
         environment()  # reports what is not installed before any work is done
     choice = Choice(tuple(estimator or ()), tuple(sigmas(sigma)), threshold, max_images)
@@ -67,11 +66,11 @@ def report(
         contents.append(replace(content, decisions=decisions))
         problems += [f"no gates: {problem}"] if problem else []
     if markdown:
-        from robaudit.html.markdown import markdown_report
+        from robaudit.report.html.markdown import markdown_report
 
         text = markdown_report(contents, title=title)
     else:
-        from robaudit.html.render import page
+        from robaudit.report.html.render import page
 
         text, missing = page(contents, title=title, images=not no_images, trust=trust, threshold=threshold)
         problems += [f"no images: {problem}" for problem in missing]

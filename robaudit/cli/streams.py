@@ -156,7 +156,8 @@ def append_step_summary(text: str) -> str | None:
     Returns:
         Why it could not be written, for a warning (the gates are decided all the same); None if all is well.
     """
-    from robaudit.gates.formats.github import LARGEST, within
+    from robaudit.report.ci.github import LARGEST, LEFT_OUT
+    from robaudit.report.tables import within
 
     name = os.environ.get(STEP_SUMMARY)
     if not name:
@@ -165,7 +166,7 @@ def append_step_summary(text: str) -> str | None:
     try:
         size = path.stat().st_size if path.exists() else 0
         with path.open("ab") as file:
-            file.write(within(text, max(0, LARGEST - size)).encode())
+            file.write(within(text, max(0, LARGEST - size), LEFT_OUT).encode())
     except OSError as error:
         return f"{STEP_SUMMARY}: {path} cannot be written: {error.strerror or error}"
     return None

@@ -62,8 +62,8 @@ def validate(
     from robaudit.advice.validation_files import asked, check_folder, default_out, document, write
     from robaudit.cli.process import keep_freed_memory
     from robaudit.cli.streams import put
-    from robaudit.pictures import can_draw
     from robaudit.provenance import command_line
+    from robaudit.report.pictures import can_draw
     from robaudit.reports.advice import validation_tables
     from robaudit.reports.json_text import document_json
 
@@ -85,7 +85,7 @@ def validate(
             command=command_line(sys.argv[1:]),
         )
         if drawing:
-            from robaudit.pictures.validation import pictures
+            from robaudit.report.pictures.validation import pictures
 
             files = write(folder, wanted, study, pictures(study))
         else:

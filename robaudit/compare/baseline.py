@@ -10,14 +10,17 @@ from typing import Any, Literal
 from robaudit.compare.accepted import Accepted, AcceptedFinding, Key
 from robaudit.compare.matching import described, image_digests
 from robaudit.errors import RunError
+from robaudit.gates.decide import Decision, judge
 from robaudit.quantities import Quantity
 from robaudit.rows import Row
 from robaudit.runs import Run
+from robaudit.spec_gates import Gate
 from robaudit.stats.flags import Certainty, check_threshold, flag, usual_threshold
 from robaudit.stats.groups import json_values
 
 State = Literal["new", "unknown", "persisting", "fixed", "stale"]
 STATES: tuple[State, ...] = ("new", "unknown", "persisting", "fixed", "stale")
+_NAMED = 5  # new findings in the evidence of a gate
 NOT_FINITE, SKIPPED = "no finite value in this run", "skipped in this run"
 
 
@@ -203,3 +206,31 @@ def _unknown(
 
 def _stale(there: AcceptedFinding, why: str) -> Finding:
     return Finding("stale", there.estimator, there.sigma, there.sample_id, there.image, accepted=there.value, reason=there.reason, why=why)
+
+
+def decisions(report: BaselineReport, groups: Sequence[tuple[str, float]], *, accepting: bool = False) -> tuple[Decision, ...]:
+    """A gate for each group: no new finding; it passes in any case where the new ones are about to be accepted.
+
+    Samples of which nothing is known may be new findings: they leave it open.
+    """
+    return tuple(_decision(report, group, accepting) for group in groups)
+
+
+def _decision(report: BaselineReport, group: tuple[str, float], accepting: bool) -> Decision:
+    new = report.of("new", group)
+    counts = ", ".join(f"{len(report.of(state, group))} {state}" for state in STATES)
+    named = ", ".join(one.sample_id for one in new[:_NAMED]) + (", ..." if len(new) > _NAMED else "")
+    unknown = report.of("unknown", group)
+    value, most = float(len(new)), float(len(new) + len(unknown))
+    verdict = "pass" if accepting else judge("<=", 0.0, value, most)
+    words = f"{counts} below {report.thresholds[group]:g}" + (f"; new{' and accepted now' if accepting else ''}: {named}" if new else "")
+    if unknown:
+        reasons = " and ".join(f"{sum(one.why == why for one in unknown)} {words_of}" for why, words_of in _reasons(unknown))
+        words += f"; {len(unknown)} may be findings: {reasons}"
+    method = "counted" if unknown else "exact"
+    return Decision(Gate("new_findings", "<=", 0.0, *group), value, value, most, method, "these images", 0.95, verdict, words)
+
+
+def _reasons(unknown: Sequence[Finding]) -> list[tuple[str, str]]:
+    words = {NOT_FINITE: "without a finite value", SKIPPED: "skipped"}
+    return [(why, words[why]) for why in dict.fromkeys(one.why for one in unknown)]

@@ -15,11 +15,10 @@ from robaudit.errors import RunError, SpecError
 from robaudit.gates.decide import Basis, Decision, settle
 from robaudit.gates.evidence import matching_groups
 from robaudit.gates.measure import ClassPart, Measured, check_between
-from robaudit.reports.headline import count
-from robaudit.reports.names import class_name
 from robaudit.runs import Run
 from robaudit.spec_gates import Gate
 from robaudit.stats.intervals import Bounds, scaled
+from robaudit.text import class_name, count
 
 QUANTITIES: Mapping[str, frozenset[str]] = dict.fromkeys(
     ("mean_drop", "worst_class_drop", "accuracy_drop", "noisy_accuracy_drop", "newly_flagged", "share_worse"), frozenset()

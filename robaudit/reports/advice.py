@@ -11,8 +11,8 @@ from robaudit.advice.plan import Plan, Proposal
 from robaudit.advice.validate import Validation
 from robaudit.advice.verdicts import milliseconds, short, signed
 from robaudit.durations import duration_text
-from robaudit.reports import numbers
-from robaudit.reports.tables import base_table, legend, plain
+from robaudit.report import numbers
+from robaudit.report.tables import base_table, legend, plain
 
 
 def plan_tables(found: Proposal) -> Iterator[RenderableType]:

@@ -13,17 +13,8 @@ from typing import Any
 from robaudit.errors import SpecError, did_you_mean
 from robaudit.files import expanded
 from robaudit.spec.fields import as_number
+from robaudit.spec.presets import NORMALISATIONS
 
-NORMALISATIONS: Mapping[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
-    "none": ((), ()),
-    "imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
-    "cifar10": ((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)),
-    "cifar100": ((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)),
-    "mnist": ((0.1307,), (0.3081,)),
-    "fashionmnist": ((0.2860,), (0.3530,)),
-    "half": ((0.5,), (0.5,)),
-}
-"""Commonly used means and standard deviations of training images."""
 _EMBEDDED = "digits"
 
 

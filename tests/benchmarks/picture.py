@@ -1,4 +1,4 @@
-"""How does the accuracy-cost picture look: error against cost, one line an estimator, one panel a network?"""
+"""The accuracy-cost picture: error against cost, one line per estimator, one panel per network."""
 
 from __future__ import annotations
 
@@ -8,21 +8,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from robaudit.report.pictures.style import CARD, FAINT, GRID, INK, ORANGE, RED, tone
 from tests.benchmarks.cost import Point
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-CARD, INK, FAINT, GRID = "#fcfcfa", "#22262b", "#6a717a", "#e4e6e8"
-COLOURS = {
-    "logit_gaussian, tolerance, mean": "#b3261e",
-    "logit_gaussian, samples": "#e8710a",
-    "mc": "#1a5fb4",
-    "mmse": "#2e7d32",
-    "mmse_mvs": "#7a9a3a",
-    "taylor": "#8b3fa8",
-    "taylor_mvs": "#b07cc6",
-    "softmax": "#7d7d7d",
+COLOURS = {"logit_gaussian, tolerance, mean": RED, "logit_gaussian, samples": ORANGE} | {
+    name: tone(name, 0) for name in ("mc", "mmse", "mmse_mvs", "taylor", "taylor_mvs", "softmax")
 }
 NAMES = {"logit_gaussian, tolerance, mean": "logit_gaussian,\nby tolerance", "logit_gaussian, samples": "logit_gaussian,\nby samples"}
 ASIDE: dict[str, tuple[int, tuple[float, float], dict[str, str]]] = {

@@ -12,12 +12,11 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from robaudit.compare.accepted import read_accepted
-from robaudit.compare.baseline import STATES, BaselineReport, against_accepted
-from robaudit.compare.baseline_texts import decisions
+from robaudit.compare.baseline import STATES, BaselineReport, against_accepted, decisions
 from robaudit.errors import RunError
 from robaudit.quantities import NO_INTERVAL
+from robaudit.report.ci import published
 from robaudit.runs import Run
-from robaudit.schemas import published
 from tests.conftest import RunCli
 
 MC = ("mc", 0.3)

@@ -11,9 +11,9 @@ from scipy.special import ndtri
 
 from robaudit.compare.difference import compare, paired_difference
 from robaudit.compare.matching import why_unpaired
-from robaudit.compare.sections import sections
 from robaudit.errors import RobauditError
 from robaudit.quantities import NO_INTERVAL, Interval
+from robaudit.report.comparison import comparison_tables
 from robaudit.rows import Row
 from tests.compare.tools import between, bits, decided, made, shares
 from tests.gates.tools import row
@@ -211,7 +211,7 @@ def test_one_unit_in_one_line() -> None:
     base = [replace(one, correct=i % 2 == 0) for i, one in enumerate(shares([9] * 40, 10, [0] * 40))]
     new = [replace(one, correct=i % 4 != 1) for i, one in enumerate(shares([9] * 40, 10, [0] * 40))]
     found = between(base, new)
-    first = next(iter(sections(found, made(base).info, made(new).info, None))).lines[0]
+    first = next(iter(comparison_tables(found, made(base).info, made(new).info, None))).lines[0]
     assert first.startswith("clean accuracy  50.0% -> 75.0%, +25.0 points (exact for these images; images of this kind [+")
     assert first.endswith("] points)")
     assert found.clean_accuracy is not None

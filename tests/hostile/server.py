@@ -37,8 +37,8 @@ PRELOADED = (
     *(
         "robaudit.stats.classes",
         "robaudit.stats.flags",
-        "robaudit.gallery",
-        "robaudit.reports.bias_table",
+        "robaudit.report.gallery",
+        "robaudit.report.class_tables",
         "torch._export.serde.serialize",
     ),
     *("safetensors.torch", "torch.export.pt2_archive._package", "torch.fx.experimental.symbolic_shapes", "sklearn.datasets"),

@@ -1,0 +1,90 @@
+"""The list of installed estimators as a table, CSV and JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+from pydantic import ValidationError
+from pydantic.fields import FieldInfo
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from robaudit.estimators.base import Estimator
+from robaudit.reports.csv_text import table_csv
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One installed estimator in words."""
+
+    name: str
+    quantity: str
+    unit: str
+    needs: str
+    cost: str
+    interval: str
+    options: str
+    summary: str
+    prefer: str
+    source: str
+
+
+def catalogue(classes: Mapping[str, type[Estimator]]) -> list[Entry]:
+    """The entries in alphabetical order; the cost is that of the defaults with ten classes."""
+    return [_entry(name, classes[name]) for name in sorted(classes)]
+
+
+def _entry(name: str, cls: type[Estimator]) -> Entry:
+    try:
+        forwards, backwards = cls().passes(10)
+        cost = f"{forwards:,} forward" + (f", {backwards:,} backward" if backwards else "")
+    except ValidationError:  # an option has no default
+        cost = "by its options: any number of"
+    options = {key: field for key, field in cls.model_fields.items() if key != "label"}
+    return Entry(
+        name=name,
+        quantity=cls.quantity.name,
+        unit=cls.quantity.unit,
+        needs=", ".join(sorted(cls.needs)),
+        cost=cost,
+        interval=cls.interval.text,
+        options=", ".join(_option(key, field) for key, field in options.items()),
+        summary=cls.summary,
+        prefer=cls.prefer,
+        source=cls.source,
+    )
+
+
+def _option(key: str, field: FieldInfo) -> str:
+    return f"{key} (required)" if field.is_required() else f"{key}={json.dumps(field.get_default(call_default_factory=True))}"
+
+
+def catalogue_table(entries: Sequence[Entry]) -> Table:
+    """A table for people."""
+    table = Table(
+        title="Installed estimators (cost: passes an image and noise level, 10 classes)",
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 2, 1, 0),
+    )
+    for column, ratio in (("estimator", 2), ("measures", 2), ("needs, cost and interval", 4), ("what it is, and when to prefer it", 6)):
+        table.add_column(column, ratio=ratio, overflow="fold")
+    for e in entries:
+        measured = f"{e.quantity}\n({e.unit})"
+        needs = f"needs {e.needs}\n{e.cost} passes\ninterval: {e.interval}"
+        what = f"{e.summary}\nWhen: {e.prefer}\nSource: {e.source}"
+        table.add_row(Text(e.name + (f"\n{e.options}" if e.options else "")), Text(measured), Text(needs), Text(what))
+    return table
+
+
+def catalogue_csv(entries: Sequence[Entry]) -> str:
+    """CSV with a header."""
+    return table_csv(list(Entry.__slots__), (list(asdict(entry).values()) for entry in entries))
+
+
+def catalogue_json(entries: Sequence[Entry]) -> str:
+    """JSON list."""
+    return json.dumps([asdict(entry) for entry in entries], indent=2) + "\n"

@@ -1,0 +1,109 @@
+"""Decided gates for GitHub: annotations on the run, and a step summary in Markdown.
+
+GitHub shows ten annotations of a kind from a step and takes one MiB of step summary; it drops the rest, so the choice is made here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from robaudit.gates.decide import Decision, Verdict, overall
+from robaudit.report.ci.document import Subject, counted
+from robaudit.report.ci.words import class_text, class_value_text, coverage_text, sentence, value_text
+from robaudit.report.tables import Table, cells, columns, markdown, markdown_table
+from robaudit.text import clipped, printable
+
+MOST = 10
+"""Annotations in all."""
+
+LARGEST = 2**20
+"""Bytes of a step summary."""
+
+LEFT_OUT = "\n_The rest is left out: GitHub takes 1 MiB of step summary._\n"
+
+_LEVELS: dict[Verdict, str] = {"fail": "error", "inconclusive": "warning", "pass": "notice"}
+_ORDER = ("fail", "inconclusive", "pass")
+_LONGEST_NAME = 300
+_SIGNS: dict[Verdict, str] = {"pass": "✅", "fail": "❌", "inconclusive": "❔"}
+_MOST_CLASSES = 20
+
+
+def github(decisions: Sequence[Decision], subject: Subject, *, inconclusive: Verdict = "inconclusive") -> str:
+    """Workflow commands, one a line: an error for a failed gate, a warning for an inconclusive one, and a notice that says how many passed.
+
+    An inconclusive gate that counts as failed is an error, one that counts as passed a notice. At most ten lines, the failures first;
+    where there are more, the last says how many.
+
+    Args:
+        decisions: the gates.
+        subject: the run.
+        inconclusive: what an inconclusive gate counts as.
+    """
+    told = [one for one in decisions if one.verdict != "pass"]
+    told.sort(key=lambda one: _ORDER.index(counted(one, inconclusive)))  # stable: otherwise as they were given
+    lines = [
+        _command(_LEVELS[counted(one, inconclusive)], f"robaudit {subject.command}: {one.gate}", f"{subject.name}: {sentence(one)}")
+        for one in told
+    ]
+    passed = len(decisions) - len(told)
+    if passed:
+        words = f"{subject.name}: {passed} of {_gates(len(decisions))} passed"
+        lines.append(_command("notice", f"robaudit {subject.command}", words))
+    if len(lines) > MOST:
+        left = len(told) - (MOST - 1)
+        level = _LEVELS[counted(told[MOST - 1], inconclusive)]
+        words = f"{subject.name}: {left} more gates did not pass, {passed} passed; all are in the log and the step summary"
+        lines = [*lines[: MOST - 1], _command(level, f"robaudit {subject.command}", words)]
+    return "".join(line + "\n" for line in lines)
+
+
+def step_summary(decisions: Sequence[Decision], subject: Subject, *, inconclusive: Verdict = "inconclusive") -> str:
+    """The Markdown for ``$GITHUB_STEP_SUMMARY``: the verdict, a table of the gates, the classes behind them.
+
+    Args:
+        decisions: the gates.
+        subject: the run.
+        inconclusive: what an inconclusive gate counts as.
+    """
+    verdict = overall(decisions, inconclusive)
+    lines = [f"### {_SIGNS[verdict]} robaudit {subject.command}: {verdict}", "", _about(subject)]
+    if subject.against is not None:
+        lines += ["", f"compared with {_about(subject.against)}"]
+    left_out = [f"{number:,} {name.replace('_', ' ')}" for name, number in subject.counts().items() if number]
+    lines += ["", f"samples left out: {markdown(', '.join(left_out))}"] if left_out else []
+    rows = [cells((f"{_SIGNS[one.verdict]} {one.verdict}", str(one.gate), value_text(one), coverage_text(one))) for one in decisions]
+    lines += markdown_table(Table(columns=columns(("", "gate", "value", "covers")), rows=tuple(rows)))[:-1]
+    lines += ["", *(f"- {markdown(str(one.gate))}: {markdown(one.evidence)}" for one in decisions if one.evidence)]
+    for one in decisions:
+        lines += _classes(one)
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _about(subject: Subject) -> str:
+    return f"{markdown(subject.name)}: model {markdown(subject.model)} (sha256 {markdown(subject.sha256[:8])})"
+
+
+def _gates(number: int) -> str:
+    return f"{number} gate" + ("" if number == 1 else "s")
+
+
+def _classes(decision: Decision) -> list[str]:
+    """The worst classes behind a gate, as a table."""
+    if not decision.classes:
+        return []
+    limit = decision.gate.threshold
+    rows = [cells((class_text(part), f"{part.images}", class_value_text(part, limit))) for part in decision.classes[:_MOST_CLASSES]]
+    left = len(decision.classes) - _MOST_CLASSES
+    rows += [cells((f"and {left} more", "", ""))] if left > 0 else []
+    table = Table(columns=columns(("class",), ("images", "value")), rows=tuple(rows))
+    return ["", f"{markdown(str(decision.gate))}, worst first:", *markdown_table(table)[:-1]]
+
+
+def _command(level: str, title: str, message: str) -> str:
+    """``::error title=...::message``, escaped as the runner takes it apart."""
+    name = _data(clipped(printable(title), _LONGEST_NAME)).replace(":", "%3A").replace(",", "%2C")
+    return f"::{level} title={name}::{_data(clipped(printable(message), 2000))}"
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")

@@ -1,0 +1,128 @@
+"""Robustness by class, for terminals and as CSV."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import fields
+from typing import Any
+
+from robaudit.report import numbers
+from robaudit.report.summary_tables import approximate, circumstances, heading
+from robaudit.report.tables import Cell, Column, Table, Terminal, Tone, cells
+from robaudit.reports.csv_text import table_csv
+from robaudit.stats.classes import ClassBias, ClassStats
+from robaudit.stats.groups import QuantityLike, quantity_of
+from robaudit.stats.summary import Mean, Quantile, Share
+from robaudit.text import class_name
+
+NAME_WIDTHS = {True: 14, False: 24}
+_TONES: dict[str, Tone] = {"real": "warning", "noise": "strong", "untested": "strong"}
+SINGLE_IMAGE = "( ) a single image says nothing about its class: listed, not tested."
+
+
+def bias_table(bias: ClassBias, quantity: QuantityLike | None = None) -> Terminal:
+    """A line per class, least robust first, then the gap and the verdict in words.
+
+    Args:
+        bias: from :func:`robaudit.stats.classes.class_bias`.
+        quantity: what the values are; ours are known without it.
+    """
+    known = quantity or quantity_of(bias.key.quantity, None)
+    return Terminal(lambda narrow: [_table(bias, known, narrow)])
+
+
+def bias_csv(bias: ClassBias) -> str:
+    """A line per class, in order of class: the group, then the fields of :class:`ClassStats`.
+
+    A field with parts becomes columns: ``mean`` for its value, ``mean_lower`` and so on for the rest.
+    """
+    group = {"estimator": bias.key.estimator, "sigma": bias.key.sigma, "by": bias.by, "threshold": bias.threshold}
+    lines = [{**group, **_flat(one)} for one in bias.classes]
+    return table_csv(list(lines[0]), (list(line.values()) for line in lines))
+
+
+def label_of(one: ClassStats, width: int | None = None) -> str:
+    """``3 (cat)``, shortened to ``width``."""
+    return class_name(one.index, None if one.name is None else {one.index: one.name}, width)
+
+
+def weakest_first(bias: ClassBias) -> list[ClassStats]:
+    """The classes by their means, the least robust first."""
+    sign = 1.0 if bias.higher_is_better else -1.0
+    return sorted(bias.classes, key=lambda one: sign * one.mean.value)
+
+
+def _flat(one: ClassStats) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for field in fields(one):
+        value = getattr(one, field.name)
+        if isinstance(value, Mean | Quantile | Share):
+            for part in fields(value):
+                flat[field.name if part.name == "value" else f"{field.name}_{part.name}"] = getattr(value, part.name)
+        else:
+            flat[field.name] = value
+    return flat
+
+
+def _table(bias: ClassBias, quantity: QuantityLike, narrow: bool) -> Table:
+    by = "by label" if bias.by == "label" else "by predicted class"
+    share = (f"< {bias.threshold:g}",) if bias.threshold <= quantity.high else ()
+    heads = ("25%", "50%", "75%", *share, "p")
+    rows = []
+    for one in weakest_first(bias):
+        differs = one.differs if one.differs in ("lower", "higher") else ""
+        rows.append((*cells(_cells(one, quantity, narrow, share=bool(share))), Cell(differs, tone="warning")))
+    return Table(
+        heading(bias.key, bias.unit),
+        (
+            Column("class"),
+            Column("n", number=True),
+            Column("mean [95% interval]", number=True, wrap=True),
+            *(Column(head, number=True) for head in ("error", *heads)),
+            Column(""),
+        ),
+        tuple(rows),
+        lines=(circumstances(bias.key, bias.higher_is_better, str(bias.key), by),),
+        conclusions=(*_gap(bias), Cell(bias.explanation, tone=_TONES[bias.verdict])),
+        notes=tuple(_notes(bias, share=bool(share))),
+    )
+
+
+def _cells(one: ClassStats, quantity: QuantityLike, narrow: bool, *, share: bool) -> Iterator[str]:
+    ends = quantity.low, quantity.high
+    yield label_of(one, NAME_WIDTHS[narrow])
+    yield f"{one.images:,}"
+    if one.images == 1:
+        yield f"({numbers.estimate(one.mean.value, one.mean.measured_lower, one.mean.measured_upper, *ends)})"
+    else:
+        mark = numbers.NO_INTERVAL if one.mean.measured_lower is None else ""
+        yield mark + numbers.with_interval(one.mean.value, one.mean.lower, one.mean.upper, *ends, tight=narrow)
+    yield "" if one.mean.measurement_error is None else f"{one.mean.measurement_error:.3f}"
+    for quartile in (one.q25, one.median, one.q75):
+        yield numbers.short(quartile.value, quartile.measured_lower, *ends) if one.images > 1 else ""
+    if share:
+        yield numbers.percent(one.below.count, one.below.total, one.below.lower, one.below.upper, tight=narrow) if one.images > 1 else ""
+    yield "" if one.p_holm is None else numbers.p_value(one.p_holm)
+
+
+def _gap(bias: ClassBias) -> Iterable[Cell]:
+    if bias.gap is not None:
+        by_index = {one.index: one for one in bias.classes}
+        least, most = label_of(by_index[bias.gap.least]), label_of(by_index[bias.gap.most])
+        reach = f"[{bias.gap.lower:.3f}, {bias.gap.upper:.3f}]"
+        yield Cell(f"Least robust: {least}. Most robust: {most}. Gap {bias.gap.value:.3f} {reach}, simultaneous over all classes.")
+
+
+def _notes(bias: ClassBias, *, share: bool) -> Iterator[str]:
+    below = f"< {bias.threshold:g}: share of images below. " if share else ""
+    yield (
+        f"[ ] interval over images, each class by itself. error: of the mean, from measuring these images. 25%, 50%, 75%: quartiles. "
+        f"{below}p: this class against the rest, by permutation, Holm-adjusted for the number of "
+        f"classes; lower, higher: p <= {bias.alpha:g}."
+    )
+    if any(one.images == 1 for one in bias.classes):
+        yield SINGLE_IMAGE
+    if any(one.mean.measured_lower is None for one in bias.classes):
+        yield approximate("[ ]")
+    if bias.left_out:
+        yield f"{bias.left_out:,} sample(s) left out: no {bias.by}, or no finite value."

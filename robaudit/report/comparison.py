@@ -1,0 +1,242 @@
+"""A comparison of two runs, and a run against its accepted findings: tables, CSV and JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from robaudit.compare.baseline import STATES, BaselineReport, Finding
+from robaudit.compare.result import ClassChange, Comparison, Difference, GroupComparison, Limits, SampleChange
+from robaudit.gates.decide import Decision, Verdict
+from robaudit.report import numbers
+from robaudit.report.ci.document import Subject, decisions_document
+from robaudit.report.tables import Table, cells, columns, markdown, markdown_table
+from robaudit.reports.csv_text import table_csv
+from robaudit.text import Names, class_name, count, shortened
+
+MOST_CLASSES, MOST_SAMPLES, MOST_FINDINGS = 5, 10, 20
+_LONGEST_ID, _LONGEST_NAME, _LONGEST_REMARK = 40, 24, 60
+_CHANGES = ("base", "new", "new - base [these images]", "[images of this kind]")
+_FIELDS = ("base", "new", "difference", "lower", "upper", "method", "population_lower", "population_upper")
+
+
+def comparison_tables(comparison: Comparison, base: Mapping[str, Any], new: Mapping[str, Any], names: Names | None) -> Iterator[Table]:
+    """The report of a comparison.
+
+    Args:
+        comparison: the result.
+        base, new: the run.json of each run.
+        names: of the classes.
+    """
+    yield Table("new against base", lines=tuple(_head(comparison, base, new)))
+    levels = numbers.sigmas(group.key.sigma for group in comparison.groups)
+    for group in comparison.groups:
+        yield from _group(group, levels[group.key.sigma], names)
+
+
+def baseline_table(standing: BaselineReport, names: Names | None) -> Table:
+    """A run against its accepted findings: what is new, unknown, fixed or stale."""
+    head = ", ".join(f"{len(standing.of(state)):,} {state}" for state in STATES)
+    rows = [_finding(one, names) for one in standing.findings if one.state != "persisting" or one.why]
+    title, lines = "against the accepted findings", (f"{count(len(standing.findings), 'finding')}: {head}",)
+    if not rows:
+        return Table(title, lines=lines)
+    texts = ("", "estimator", "sigma", "sample", "label", "predicted")
+    return Table(
+        title,
+        columns(texts, ("accepted", "now [95 %]", "remark"), wrap=True),
+        tuple(map(cells, rows[:MOST_FINDINGS])),
+        lines=lines,
+        notes=_rest(len(rows) - MOST_FINDINGS, "json holds"),
+    )
+
+
+def markdown_text(tables: Iterable[Table]) -> str:
+    """Tables as Markdown, each with its heading."""
+    lines: list[str] = []
+    for table in tables:
+        lines += [f"### {markdown(table.heading)}", ""] if table.heading else []
+        lines += [*(f"- {markdown(line)}" for line in table.lines), ""]
+        lines += markdown_table(replace(table, notes=()))[1:] if table.columns else []
+        lines += [*(f"- {markdown(note)}" for note in table.notes), ""] if table.notes else []
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def csv_text(comparison: Comparison) -> str:
+    """A line for clean accuracy, and for each group one for the mean, for accuracy under noise, and for each class."""
+    return table_csv(["estimator", "sigma", "what", "class", "images", *_FIELDS], _records(comparison))
+
+
+def comparison_document(comparison: Comparison, decisions: Sequence[Decision], subject: Subject, inconclusive: Verdict) -> dict[str, Any]:
+    """The document of ``robaudit schema --for compare``: that of the gates, and the comparison."""
+    return {**decisions_document(decisions, subject, inconclusive=inconclusive), "comparison": comparison.document()}
+
+
+def _head(comparison: Comparison, base: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    lines = []
+    accuracy = comparison.clean_accuracy
+    if accuracy is None:
+        lines.append("clean accuracy  not measured (no labels)")
+    else:
+        lines.append(
+            f"clean accuracy  {accuracy.base:.1%} -> {accuracy.new:.1%}, {_points(accuracy.value)} points (exact for these images; "
+            f"images of this kind {_points_between(accuracy.population)})"
+        )
+    for words, info in (("base", base), ("new", new)):
+        model = info["model"]
+        lines.append(f"{words:15} {info['name']}: model {model['name']} ({model['format']}, sha256 {model['sha256'][:8]})")
+    lines.append(f"samples         {count(comparison.samples, 'sample')} in both")
+    if comparison.matching.same_model:
+        lines.append("model           the same in both: what differs is noise of the measurement")
+    lines += [f"warning         {text}" for text in comparison.matching.warnings]
+    return lines
+
+
+def _points(share: float, away: Callable[[float], int] = round) -> str:
+    """A share in points, with one digit and a sign."""
+    return f"{away(round(1000 * share, 6)) / 10 + 0.0:+.1f}"
+
+
+def _points_between(ends: Limits | None) -> str:
+    if ends is None:
+        return "none"
+    return f"[{_points(ends.lower, math.floor)}, {_points(ends.upper, math.ceil)}] points"
+
+
+def _group(group: GroupComparison, sigma: str, names: Names | None) -> Iterator[Table]:
+    title = f"{group.key.estimator} at sigma {sigma}: {group.key.quantity}, {'higher' if group.higher_is_better else 'lower'} is better"
+    rows = [_row("mean", group.mean)]
+    if group.noisy_accuracy is not None:
+        rows.append(_row("accuracy under noise", group.noisy_accuracy))
+    yield Table(
+        title,
+        columns(("",), _CHANGES, wrap=True),
+        tuple(map(cells, rows)),
+        lines=(f"{count(group.images, 'image')}, {_how(group)}",),
+        notes=tuple(_counts(group)),
+    )
+    if len(group.classes) > 1:
+        yield Table(
+            "",
+            columns(("class",), ("images", *_CHANGES), wrap=True),
+            tuple(cells(_class(one, names)) for one in group.classes[:MOST_CLASSES]),
+            lines=(f"Classes, largest loss first; {100 * group.confidence:g} % for all {len(group.classes)} together:",),
+            notes=_rest(len(group.classes) - MOST_CLASSES, "json and csv hold"),
+        )
+    if group.changed:
+        yield Table(
+            "",
+            columns(("sample", "label", "predicted", ""), ("base", "new", "new - base [95 %]"), wrap=True),
+            tuple(cells(_sample(one, names)) for one in group.changed[:MOST_SAMPLES]),
+            lines=("Samples that changed, worst first:",),
+            notes=_rest(len(group.changed) - MOST_SAMPLES, "json holds"),
+        )
+
+
+def _how(group: GroupComparison) -> str:
+    if group.how == "the same model":
+        return "the same model: the difference is exactly 0"
+    if group.how == "unpaired":
+        return f"unpaired{f', as {group.why}' if group.why else ''}: the measurement errors of both runs add up"
+    saved = group.variance_saved
+    words = f"paired on the same {group.draws:,} noise draws each"
+    if group.cut is not None:
+        words += f" (the first; base has {group.cut[0]:,}, new {group.cut[1]:,}; all below is of those)"
+    if saved is None:
+        return words
+    more = "saves more than 99%" if saved > 0.99 else f"saves {saved:.0%}" if saved >= 0 else f"costs {-saved:.0%}"
+    return f"{words}, which {more} of the measurement's variance"
+
+
+def _counts(group: GroupComparison) -> list[str]:
+    side = "below" if group.higher_is_better else "above"
+    lines = []
+    if group.compared:
+        each = f"of {group.compared:,}, each beyond its own 95 % interval (chance alone: up to 2.5 % either way)"
+        lines.append(f"worse: {group.worse:,}, better: {group.better:,} {each}.")
+    bounds, size = group.counts, group.images + group.not_finite + group.skipped
+    if bounds.worse is not None and bounds.newly_flagged is not None:
+        worse = f"{round(bounds.worse.lower * size):,} to {round(bounds.worse.upper * size):,} of {size:,}"
+        flagged = f"{bounds.newly_flagged.lower:,.0f} to {bounds.newly_flagged.upper:,.0f}"
+        lines.append(f"truly worse, however little: {worse}; truly newly flagged: {flagged} ({100 * group.confidence:.4g} %).")
+    for which in ("newly flagged", "fixed"):
+        kinds = {kind: group.flagged(which, kind) for kind in ("surely", "likely", "maybe", "no interval")}
+        words = ", ".join(f"{number:,} {'by their values' if kind == 'no interval' else kind}" for kind, number in kinds.items() if number)
+        lines.append(f"{which} ({side} {group.threshold:g}): {words or '0'}.")
+    if group.not_finite:
+        lines.append(
+            f"{count(group.not_finite, 'sample')} left out: no finite value in one run or both. Gates count them at both ends of the range."
+        )
+    if group.skipped:
+        lines.append(f"{count(group.skipped, 'sample')} left out: skipped by the new run. Gates count them at both ends of the range.")
+    if group.sampling_only:
+        lines.append(f"{group.key.estimator}: intervals cover its noise draws only, not the bias of the approximation.")
+    return lines
+
+
+def _row(name: str, one: Difference) -> tuple[str, ...]:
+    return (
+        name,
+        f"{one.base:.4f}",
+        f"{one.new:.4f}",
+        numbers.change(one.value, _two(one.measured)),
+        numbers.change_interval(_two(one.population)),
+    )
+
+
+def _two(ends: Limits | None) -> tuple[float, float] | None:
+    return None if ends is None else (ends.lower, ends.upper)
+
+
+def _class(one: ClassChange, names: Names | None) -> tuple[str, ...]:
+    return class_name(one.index, names, _LONGEST_NAME), f"{one.images:,}", *_row("", one.difference)[1:]
+
+
+def _sample(one: SampleChange, names: Names | None) -> tuple[str, ...]:
+    before, now = (class_name(index, names, _LONGEST_NAME) for index in (one.base_predicted, one.predicted))
+    predicted = now if before == now else f"{before} -> {now}"
+    flag = f"{one.flagged}, {'no interval' if one.sure == 'no interval' else one.sure}" if one.flagged else "worse"
+    ends = None if one.lower is None or one.upper is None else (one.lower, one.upper)
+    label = class_name(one.label, names, _LONGEST_NAME)
+    return shortened(one.id, _LONGEST_ID), label, predicted, flag, f"{one.base:.4f}", f"{one.new:.4f}", numbers.change(one.difference, ends)
+
+
+def _finding(one: Finding, names: Names | None) -> tuple[str, ...]:
+    now = "" if one.value is None else numbers.with_interval(one.value, one.lower, one.upper, float("-inf"), float("inf"))
+    before = "" if one.accepted is None else f"{one.accepted:.4g}"
+    classes = (class_name(index, names, 20) for index in (one.label, one.predicted))
+    remark = "; ".join(filter(None, [one.why, one.reason or ""]))
+    return (
+        one.state,
+        one.estimator,
+        f"{one.sigma:.6g}",
+        shortened(one.sample_id, _LONGEST_ID),
+        *classes,
+        before,
+        now,
+        remark[:_LONGEST_REMARK],
+    )
+
+
+def _records(comparison: Comparison) -> Iterator[list[object]]:
+    if comparison.clean_accuracy is not None:
+        yield [None, None, "clean_accuracy", None, comparison.samples, *_fields(comparison.clean_accuracy)]
+    for group in comparison.groups:
+        key = [group.key.estimator, group.key.sigma]
+        yield [*key, "mean", None, group.images, *_fields(group.mean)]
+        if group.noisy_accuracy is not None:
+            yield [*key, "noisy_accuracy", None, group.images, *_fields(group.noisy_accuracy)]
+        for one in group.classes:
+            yield [*key, "class_mean", one.index, one.images, *_fields(one.difference)]
+
+
+def _fields(one: Difference) -> list[object]:
+    these, population = one.measured, one.population
+    ends = [None, None, "none"] if these is None else list(these)
+    return [one.base, one.new, one.value, *ends, *([None, None] if population is None else population[:2])]
+
+
+def _rest(left: int, where: str) -> tuple[str, ...]:
+    return (f"... and {left:,} more, which --format {where}.",) if left > 0 else ()

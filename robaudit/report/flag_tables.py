@@ -1,0 +1,112 @@
+"""The flagged samples, for terminals and as CSV."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import fields, replace
+
+from robaudit.report import numbers
+from robaudit.report.summary_tables import circumstances, heading
+from robaudit.report.tables import Cell, Column, Table, Terminal, cells
+from robaudit.reports.csv_text import table_csv
+from robaudit.stats.flags import Flag, Flagged
+from robaudit.stats.groups import QuantityLike, quantity_of
+from robaudit.text import Names, class_name, printable, shortened
+
+ID_WIDTHS = {True: 16, False: 30}
+CLASS_WIDTHS = {True: 11, False: 20}
+CERTAINTIES = {
+    "surely": "surely: the whole 95 % interval is beyond the threshold.",
+    "likely": "likely: the whole 95 % interval is beyond the threshold, but covers sampling only, not the estimator's bias.",
+    "maybe": "maybe: the interval straddles the threshold.",
+    "no interval": "~ no interval: an approximation of unknown error, so nothing is sure.",
+}
+"""What a sample's certainty means; "no": it is not beyond the threshold."""
+
+
+def flags_table(
+    flagged: Flagged, class_names: Names | None = None, quantity: QuantityLike | None = None, limit: int | None = 50
+) -> Terminal:
+    """How many are flagged, then the list, worst first, then the most robust ones where asked.
+
+    Args:
+        flagged: from :func:`robaudit.stats.flags.flag`.
+        class_names: by class index.
+        quantity: what the values are; ours are known without it.
+        limit: lines a list prints at most (the rest is counted); None prints all.
+    """
+    known = quantity or quantity_of(flagged.key.quantity, None)
+
+    def build(narrow: bool) -> list[Table]:
+        about = circumstances(flagged.key, flagged.higher_is_better, str(flagged.key))
+        tables = [Table(heading(flagged.key, flagged.unit), lines=(about, count_line(flagged)))]
+        for order, samples in (("Least robust first", flagged.samples), ("Most robust first", flagged.robust)):
+            if samples:
+                title = f"{order}{', class by class' if flagged.per_class else ''}:"
+                rest = 0 if limit is None else max(0, len(samples) - limit)
+                more = (f"... and {rest:,} more, which -o FILE writes too.",) if rest else ()
+                tables.append(replace(_table(samples[:limit], flagged, class_names, known, narrow), lines=(title,), notes=more))
+        tables[-1] = replace(tables[-1], notes=(*tables[-1].notes, *_notes(flagged)))
+        return tables
+
+    return Terminal(build)
+
+
+def flags_csv(flagged: Flagged) -> str:
+    """A line per sample: the group, the list it is on ("flagged" or "robust"), then the fields of :class:`Flag`."""
+    names = [field.name for field in fields(Flag)]
+    group = [flagged.key.estimator, flagged.key.sigma, flagged.threshold]
+    lists = (("flagged", flagged.samples), ("robust", flagged.robust))
+    lines = ([*group, name, *(getattr(sample, field) for field in names)] for name, samples in lists for sample in samples)
+    return table_csv(["estimator", "sigma", "threshold", "list", *names], lines)
+
+
+def is_beyond(sample: Flag, flagged: Flagged) -> bool:
+    """Whether a listed sample is flagged, or only listed as one of the least robust."""
+    return sample.value < flagged.threshold if flagged.higher_is_better else sample.value > flagged.threshold
+
+
+def count_line(flagged: Flagged) -> str:
+    """How many of how many are beyond the threshold, and how surely."""
+    side = "below" if flagged.higher_is_better else "above"
+    kind = f"{flagged.only} " if flagged.only else ""
+    text = f"{flagged.beyond:,} of {flagged.total:,} {kind}samples are {side} {flagged.threshold:g}"
+    if flagged.with_interval == 0:
+        return f"{text}; none surely, because these estimates have no interval."
+    if flagged.likely:
+        whole = f"{flagged.likely:,} of them likely (their whole interval, which leaves out the estimator's bias)"
+        whole += f", {flagged.surely:,} surely" if flagged.surely else ""
+    else:
+        whole = f"{flagged.surely:,} of them by their whole interval"
+    return f"{text}, {whole}; for {flagged.maybe:,} the interval straddles {flagged.threshold:g}."
+
+
+def _table(samples: Sequence[Flag], flagged: Flagged, names: Names | None, quantity: QuantityLike, narrow: bool) -> Table:
+    rows = []
+    for one in samples:
+        texts = (
+            shortened(printable(one.id), ID_WIDTHS[narrow]),
+            *(class_name(index, names, CLASS_WIDTHS[narrow]) for index in (one.label, one.predicted)),
+            numbers.with_interval(one.value, one.lower, one.upper, quantity.low, quantity.high, tight=narrow),
+            class_name(one.flips_to, names, CLASS_WIDTHS[narrow]),
+        )
+        rows.append((*cells(texts), Cell(_answer(one, flagged), tone="bad" if one.certainty == "surely" else "")))
+    value = Column("value [95% interval]", number=True, wrap=True)
+    question = Column(f"{'<' if flagged.higher_is_better else '>'} {flagged.threshold:g}?")
+    return Table(columns=(*map(Column, ("sample", "label", "predicted")), value, Column("flips to"), question), rows=tuple(rows))
+
+
+def _answer(one: Flag, flagged: Flagged) -> str:
+    """Whether the sample is beyond the threshold, in words."""
+    if one.certainty != "no interval":
+        return one.certainty
+    return "~yes" if is_beyond(one, flagged) else "~no"
+
+
+def _notes(flagged: Flagged) -> Iterator[str]:
+    certainties = {one.certainty for one in flagged.samples + flagged.robust}
+    yield from (text for name, text in CERTAINTIES.items() if name in certainties)
+    if flagged.filtered:
+        yield f"{flagged.filtered:,} sample(s) filtered out: not known to be {flagged.only}."
+    if flagged.not_finite:
+        yield f"{flagged.not_finite:,} sample(s) left out: not a finite value."

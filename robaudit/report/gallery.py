@@ -1,0 +1,126 @@
+"""Images of the listed samples, clean and noisy, read again from the data set of the run."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+from pydantic import ValidationError
+from torch import Tensor
+
+from robaudit.datasets.load import open_dataset
+from robaudit.errors import RobauditError, SampleError
+from robaudit.files import write_atomically
+from robaudit.noise.gaussian import GaussianNoise
+from robaudit.runs import Run
+from robaudit.spec.errors import explain
+from robaudit.spec.model import AuditSpec, sigma_text
+from robaudit.stats.flags import Flag, Flagged
+from robaudit.text import class_name
+
+_SMALLEST, _GAP = 160, 8
+
+
+class RunImages:
+    """The images of a run, clean and with the noise of its first draw.
+
+    Args:
+        run: whose data set is opened again.
+        ids: the samples that will be asked for.
+        trust: allow the Python data set that the spec names.
+
+    Raises:
+        RobauditError: the data set is not where it was, or no longer has one of the samples.
+    """
+
+    def __init__(self, run: Run, ids: Iterable[str], *, trust: bool = False) -> None:
+        try:
+            spec = AuditSpec.model_validate(run.info["spec"]).located(Path(run.info["spec_folder"]), run.info["name"])
+        except ValidationError as error:
+            raise explain(error, AuditSpec, f"{run.path}/run.json, spec") from error
+        self._dataset = open_dataset(spec.dataset, base_dir=spec.base_dir, trust=trust)
+        wanted = dict.fromkeys(ids)
+        known = ((self._dataset.sample_id(i), i) for i in range(len(self._dataset)))
+        self._index = {sample_id: i for sample_id, i in known if sample_id in wanted}
+        for sample_id in wanted:
+            if sample_id not in self._index:
+                raise RobauditError(
+                    self._dataset.where, f"no longer has a sample {sample_id!r}", "restore the data set the run was made on"
+                )
+        self._noise = GaussianNoise(spec.run.seed, torch.device("cpu"))
+
+    def clean(self, sample_id: str) -> Tensor:
+        """The pixels (channels, height, width) in [0, 1].
+
+        Raises:
+            RobauditError: this one cannot be read.
+        """
+        try:
+            return self._dataset[self._index[sample_id]].pixels
+        except SampleError as error:
+            raise RobauditError(error.where, error.what, error.remedy) from error
+
+    def noisy(self, sample_id: str, clean: Tensor, sigma: float) -> Tensor:
+        """Its first noisy copy at this level, not clipped; the draw is the CPU's, whatever device the run was on."""
+        z = next(self._noise.blocks(sample_id, 1, tuple(clean.shape)))[0]
+        return clean + sigma * z
+
+
+def write_gallery(run: Run, flagged: Sequence[Flagged], folder: Path, *, trust: bool = False) -> int:
+    """Write a PNG for each listed sample: the clean image beside its first noisy copy; returns how many.
+
+    The files of an estimator and noise level are in a folder of their own, numbered in the order of the list.
+
+    Raises:
+        RobauditError: the data set is not where it was, or the folder cannot be written.
+    """
+    images = RunImages(run, (sample.id for one in flagged for sample in (*one.samples, *one.robust)), trust=trust)
+    written = 0
+    for one in flagged:
+        target = folder / _plain(f"{one.key.estimator}-{sigma_text(one.key.sigma)}")
+        try:
+            target.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RobauditError(str(target), f"cannot be made: {error.strerror or error}", "choose another --images") from error
+        for rank, sample in enumerate((*one.samples, *one.robust), start=1):
+            clean = images.clean(sample.id)
+            picture = side_by_side(clean, images.noisy(sample.id, clean, one.key.sigma))
+            write_atomically(target / _name(rank, sample, run.class_names), picture)
+            written += 1
+    return written
+
+
+def side_by_side(clean: Tensor, noisy: Tensor) -> bytes:
+    """A PNG of two images (channels, height, width), a white gap between them, small ones enlarged pixel by pixel."""
+    height = clean.shape[1]
+    factor = max(1, -(-_SMALLEST // height))
+    left, right = (as_array(image).repeat(factor, axis=0).repeat(factor, axis=1) for image in (clean, noisy))
+    gap = np.full((left.shape[0], _GAP, 3), 255, dtype=np.uint8)
+    buffer = io.BytesIO()
+    Image.fromarray(np.concatenate([left, gap, right], axis=1)).save(buffer, format="PNG")
+    return buffer.getvalue()
+
+
+def as_array(image: Tensor) -> NDArray[np.uint8]:
+    """An image (channels, height, width) as bytes (height, width, 3): what lies outside [0, 1] is cut off."""
+    pixels = (image.clamp(0, 1) * 255).round().to(torch.uint8)
+    rgb = pixels.expand(3, -1, -1) if len(pixels) == 1 else pixels[:3]
+    array: NDArray[np.uint8] = rgb.permute(1, 2, 0).contiguous().numpy()
+    return array
+
+
+def _name(rank: int, sample: Flag, names: Sequence[str] | None) -> str:
+    flip = f"-to-{class_name(sample.flips_to, names)}" if sample.flips_to is not None else ""
+    text = f"{rank:03d}-{sample.id}-{class_name(sample.predicted, names)}{flip}"
+    return _plain(text)[:120] + ".png"
+
+
+def _plain(text: str) -> str:
+    """Letters, digits, dots, dashes and underscores only: nothing that leads out of a folder."""
+    return re.sub(r"[^\w.-]+", "_", text).lstrip(".")

@@ -1,0 +1,212 @@
+"""The gallery of a run: a card for each listed sample, and images that show what the noise looks like."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from robaudit.errors import RobauditError
+from robaudit.report import numbers
+from robaudit.report.flag_tables import is_beyond
+from robaudit.report.html.content import Content
+from robaudit.report.html.tables import bar_of
+from robaudit.report.tables import Bar
+from robaudit.stats.flags import Flag, Flagged
+from robaudit.text import class_name, clipped, printable
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from robaudit.report.gallery import RunImages
+
+SMALL, LARGEST = 64, 160
+_QUALITY = 88
+_LONGEST_ID = 80
+NOT_FLAGGED = "not flagged"
+
+
+@dataclass(frozen=True, slots=True)
+class Thumbnail:
+    """An image for ``<img src>``.
+
+    Attributes:
+        uri: data:image/png or data:image/jpeg.
+        width, height: of the stored image, in pixels.
+        whole: whether every pixel of the original is there; else it is reduced, which averages some of the noise away.
+    """
+
+    uri: str
+    width: int
+    height: int
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """One sample of the gallery.
+
+    Attributes:
+        rank: place in the list, from 1; the least robust is first.
+        name: the sample's id.
+        label, predicted, flips_to: classes in words; empty where unknown.
+        judged: "correct", "wrong" or "unlabelled" on the clean image.
+        classes: indices of label and prediction.
+        value, interval: in words.
+        bar: on the scale of the quantity.
+        certainty, words: as in :class:`robaudit.stats.flags.Flag`, and what the card says.
+        clean, noisy: images; None without.
+    """
+
+    rank: int
+    name: str
+    label: str
+    predicted: str
+    flips_to: str
+    judged: str
+    classes: tuple[int, ...]
+    value: str
+    interval: str
+    bar: Bar | None
+    certainty: str
+    words: str
+    clean: Thumbnail | None
+    noisy: Thumbnail | None
+
+
+@dataclass(frozen=True, slots=True)
+class Gallery:
+    """The cards of one estimator and noise level."""
+
+    flagged: Flagged
+    cards: tuple[Card, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One image without noise and at every noise level of the run."""
+
+    name: str
+    clean: Thumbnail
+    noisy: tuple[tuple[str, Thumbnail], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """The parts of a page that have images.
+
+    Attributes:
+        galleries: for each shown estimator and noise level.
+        examples: of noise.
+        problems: why images are missing, one line each.
+        reduced: whether any image is smaller than the original.
+    """
+
+    galleries: tuple[Gallery, ...]
+    examples: tuple[Example, ...]
+    problems: tuple[str, ...]
+    reduced: bool
+
+
+def show(content: Content, *, images: bool = True, trust: bool = False) -> Shown:
+    """The galleries of a run; without images where its data set cannot be opened.
+
+    Args:
+        content: of the run.
+        images: whether any are wanted.
+        trust: allow the Python data set that the spec names.
+    """
+    album = _Album(content, trust=trust) if images else None
+    galleries = tuple(
+        Gallery(one, tuple(_card(content, one, sample, rank, album) for rank, sample in enumerate(one.samples, start=1)))
+        for one in content.flagged
+    )
+    if album is None:
+        return Shown(galleries, (), (), False)
+    examples = tuple(example for name in content.examples if (example := _example(content, name, album)) is not None)
+    return Shown(galleries, examples, tuple(dict.fromkeys(album.problems)), album.reduced)
+
+
+def thumbnail(pixels: Tensor) -> Thumbnail:
+    """A thumbnail of pixels (channels, height, width) in [0, 1]; what lies outside is cut off.
+
+    Up to 64 pixels a side it is a PNG of the very pixels, for the browser to enlarge; else a JPEG, reduced to 160 pixels a side.
+    """
+    from PIL import Image
+
+    from robaudit.report.gallery import as_array
+
+    array = as_array(pixels)
+    image = Image.fromarray(array[:, :, 0] if len(pixels) == 1 else array)
+    whole = max(image.size) <= SMALL
+    if not whole:
+        image.thumbnail((LARGEST, LARGEST), Image.Resampling.LANCZOS)
+    sink = io.BytesIO()
+    if whole:
+        image.save(sink, format="PNG", optimize=True)
+    else:
+        image.save(sink, format="JPEG", quality=_QUALITY, optimize=True)
+    kind = "png" if whole else "jpeg"
+    return Thumbnail(f"data:image/{kind};base64,{base64.b64encode(sink.getvalue()).decode()}", *image.size, whole)
+
+
+class _Album:
+    """Images as thumbnails, as far as there are any; each is read once for each noise level."""
+
+    def __init__(self, content: Content, *, trust: bool) -> None:
+        from robaudit.report.gallery import RunImages
+
+        self.problems: list[str] = []
+        self.reduced = False
+        self._images: RunImages | None = None
+        wanted = [*(sample.id for one in content.flagged for sample in one.samples), *content.examples]
+        try:
+            self._images = RunImages(content.run, wanted, trust=trust)
+        except RobauditError as error:
+            self.problems.append(str(error))
+
+    def look(self, name: str, sigmas: Sequence[float]) -> list[Thumbnail] | None:
+        """The clean image and its first noisy copy at each level."""
+        if self._images is None:
+            return None
+        try:
+            clean = self._images.clean(name)
+        except RobauditError as error:
+            self.problems.append(str(error))
+            return None
+        thumbnails = [thumbnail(clean), *(thumbnail(self._images.noisy(name, clean, sigma)) for sigma in sigmas)]
+        self.reduced = self.reduced or not thumbnails[0].whole
+        return thumbnails
+
+
+def _card(content: Content, one: Flagged, sample: Flag, rank: int, album: _Album | None) -> Card:
+    names, quantity = content.run.class_names, content.quantity(one.key.quantity)
+    pair = None if album is None else album.look(sample.id, [one.key.sigma])
+    beyond = is_beyond(sample, one)
+    certainty = sample.certainty if beyond or sample.certainty == "maybe" else "no"
+    judged = "unlabelled" if sample.label is None else "correct" if sample.label == sample.predicted else "wrong"
+    return Card(
+        rank=rank,
+        name=clipped(printable(sample.id), _LONGEST_ID),
+        label="" if sample.label is None else class_name(sample.label, names, 40),
+        predicted=class_name(sample.predicted, names, 40),
+        flips_to="" if sample.flips_to is None else class_name(sample.flips_to, names, 40),
+        judged=judged,
+        classes=tuple(dict.fromkeys(index for index in (sample.label, sample.predicted) if index is not None)),
+        value=numbers.number(sample.value, sample.lower, sample.upper, quantity),
+        interval=numbers.interval(sample.lower, sample.upper),
+        bar=bar_of(sample.value, sample.lower, sample.upper, quantity),
+        certainty=certainty,
+        words=NOT_FLAGGED if certainty == "no" else certainty,
+        clean=None if pair is None else pair[0],
+        noisy=None if pair is None else pair[1],
+    )
+
+
+def _example(content: Content, name: str, album: _Album) -> Example | None:
+    images = album.look(name, list(content.sigmas))
+    if images is None:
+        return None
+    return Example(clipped(printable(name), _LONGEST_ID), images[0], tuple(zip(content.sigmas.values(), images[1:], strict=True)))

@@ -1,0 +1,241 @@
+"""What a report says about a run: summaries, classes, flagged samples, agreement and cost, as plain data."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeVar
+
+from robaudit.errors import NothingLeftError, RobauditError, RunError
+from robaudit.report import numbers
+from robaudit.report.agreements import Agreement, agreements, comparable
+from robaudit.report.flag_tables import is_beyond
+from robaudit.rows import Row
+from robaudit.runs import Run
+from robaudit.stats.classes import ClassBias, class_bias
+from robaudit.stats.flags import Flagged, flag, usual_threshold
+from robaudit.stats.groups import QuantityLike, quantity_of
+from robaudit.stats.summary import GroupSummary, Overview
+
+Key = tuple[str, float]
+T = TypeVar("T")
+_FEW = 6  # the least robust samples that are shown although none of them is flagged
+_EXAMPLES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What of a run is reported.
+
+    Attributes:
+        estimators, sigmas: those named; all without.
+        threshold: beyond it a sample is flagged; None: the usual one of each quantity.
+        most: samples listed at most, for each estimator and noise level.
+    """
+
+    estimators: Sequence[str] = ()
+    sigmas: Sequence[float] = ()
+    threshold: float | None = None
+    most: int = 60
+
+
+@dataclass(slots=True)
+class GroupTally:
+    """One estimator at one noise level.
+
+    Attributes:
+        results: how many rows.
+        forwards, backwards: passes of all its rows.
+        intervals: how many rows have which kind of interval.
+    """
+
+    results: int = 0
+    forwards: int = 0
+    backwards: int = 0
+    intervals: Counter[str] = field(default_factory=Counter)
+
+    def add(self, row: Row) -> None:
+        """Take one more row."""
+        self.results += 1
+        self.forwards += row.forwards
+        self.backwards += row.backwards
+        self.intervals[row.interval.text] += 1
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What is said about one run.
+
+    Attributes:
+        run: the run.
+        groups: the summaries of the chosen estimators and noise levels, in the run's order.
+        tallies: passes and intervals of the same.
+        shown: the estimators whose classes and samples are shown: those asked for, else the first that gives probabilities with
+            intervals, else the first.
+        biases: by class, for each shown estimator and noise level.
+        flagged: the samples that are not robust, for the same; at most ``most`` of them are listed.
+        agreements: of the estimators of each quantity, at each noise level.
+        examples: ids of samples whose noisy copies show what noise looks like.
+        whole: whether no estimator or noise level was left out.
+        edges: of the same, how many flagged samples have an interval that straddles the threshold, and how many have none.
+        decisions: of the run's gates, as documents: see :func:`robaudit.gates.standing.standing`.
+    """
+
+    run: Run
+    groups: tuple[GroupSummary, ...]
+    tallies: Mapping[Key, GroupTally]
+    shown: tuple[str, ...]
+    biases: tuple[ClassBias, ...]
+    flagged: tuple[Flagged, ...]
+    agreements: tuple[Agreement, ...]
+    examples: tuple[str, ...]
+    whole: bool
+    edges: Mapping[Key, tuple[int, int]] = field(default_factory=dict)
+    decisions: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def sigmas(self) -> dict[float, str]:
+        """The noise levels, and the shortest texts that tell them apart."""
+        return numbers.sigmas(group.key.sigma for group in self.groups)
+
+    def quantity(self, name: str) -> QuantityLike:
+        """Range and direction of a quantity of the run."""
+        return quantity_of(name, self.run.quantities)
+
+    def main(self) -> list[GroupSummary]:
+        """The summaries of the first shown estimator."""
+        return [group for group in self.groups if group.key.estimator == self.shown[0]]
+
+
+def gather(run: Run, choice: Choice) -> Content:
+    """Read a run; the rows of a large one are read once, once more for each shown group, and once more to compare estimators.
+
+    Raises:
+        NothingLeftError: a group has no finite value.
+        RunError: it has no such estimator or noise level.
+        RobauditError: a threshold that the quantity cannot have.
+    """
+    overview, tallies, labelled, examples = Overview(run.quantities), dict[Key, GroupTally](), False, dict[int, str]()
+    for row in run.rows:
+        overview.add(row)
+        tallies.setdefault((row.estimator, row.sigma), GroupTally()).add(row)
+        labelled = labelled or row.label is not None
+        if len(examples) < _EXAMPLES:
+            examples.setdefault(row.predicted, row.sample_id)
+    summaries = {(group.key.estimator, group.key.sigma): group for group in overview.summaries()}
+    if not summaries:
+        raise NothingLeftError(str(run.path), "there are no results to report", "audit at least one sample")
+    keys = run.chosen(summaries, choice.estimators, choice.sigmas)
+    if not keys:
+        raise NothingLeftError(str(run.path), "has none of these estimators at these noise levels", "name others")
+    groups = tuple(summaries[key] for key in keys)
+    shown = tuple(dict.fromkeys(choice.estimators)) or (_principal(groups),)
+    biases, flagged, edges = [], [], {}
+    for key in keys:
+        if key[0] in shown:
+            quantity = quantity_of(summaries[key].key.quantity, run.quantities)
+            rows = [row for row in run.rows if (row.estimator, row.sigma) == key]
+            worst = _worst(rows, quantity, choice)
+            unsure = Counter(one.certainty for one in worst.samples if is_beyond(one, worst))
+            edges[key] = unsure["maybe"], unsure["no interval"]
+            flagged.append(replace(worst, samples=worst.samples[: min(choice.most, max(worst.beyond, _FEW))]))
+            by: Literal["label", "predicted"] = "label" if labelled else "predicted"
+            biases.append(class_bias(rows, by=by, class_names=run.class_names, quantity=quantity))
+    return Content(
+        run=run,
+        groups=groups,
+        tallies={key: tallies[key] for key in keys},
+        shown=shown,
+        biases=tuple(biases),
+        flagged=tuple(flagged),
+        agreements=agreements(run, choice.estimators, choice.sigmas) if comparable([group.key for group in groups]) else (),
+        examples=tuple(examples.values()),
+        whole=len(keys) == len(summaries),
+        edges=edges,
+    )
+
+
+def _principal(groups: Sequence[GroupSummary]) -> str:
+    """The estimator that answers the question: the first of a probability with intervals, else the first."""
+    probable = [group for group in groups if group.unit == "probability" and group.with_interval]
+    return (probable or list(groups))[0].key.estimator
+
+
+def _worst(rows: Sequence[Row], quantity: QuantityLike, choice: Choice) -> Flagged:
+    """All samples, the worst first, and how many are beyond the threshold."""
+    threshold = usual_threshold(quantity) if choice.threshold is None else choice.threshold
+    if not quantity.low <= threshold <= quantity.high:
+        reach = f"{quantity.low:g} to {quantity.high:g}"
+        raise RobauditError(f"--threshold {threshold:g}", f"{quantity.name} goes from {reach}", "name a value inside, or other --estimator")
+    return flag(rows, below=threshold, bottom=len(rows), quantity=quantity)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """The part of a choice that a run has, and its errors for the rest; ``some``: whether anything is left."""
+
+    run: Run
+    choice: Choice
+    estimators: Mapping[str, RunError]
+    sigmas: Mapping[float, RunError]
+    some: bool
+
+
+def gather_all(runs: Sequence[Run], choice: Choice) -> tuple[list[Content], list[str]]:
+    """Read several runs, of each those of the named estimators and noise levels that it has.
+
+    Args:
+        runs: at least one.
+        choice: of each.
+
+    Returns:
+        What is said about each run that has some of them, and a line for all that is missing somewhere.
+
+    Raises:
+        RunError: no run has one of them.
+        NothingLeftError, RobauditError: as :func:`gather`.
+    """
+    if not choice.estimators and not choice.sigmas:
+        return [gather(run, choice) for run in runs], []
+    asked = [_asked(run, choice) for run in runs]
+    _refuse_unknown(choice.estimators, [one.estimators for one in asked])
+    _refuse_unknown(choice.sigmas, [one.sigmas for one in asked])
+    if not any(one.some for one in asked):
+        raise NothingLeftError("robaudit report", "no run has these estimators at these noise levels", "name others")
+    return [gather(one.run, one.choice) for one in asked if one.some], [note for one in asked for note in _notes(one)]
+
+
+def _notes(one: _Asked) -> list[str]:
+    lacks = [str(error) for error in (*one.estimators.values(), *one.sigmas.values())]
+    if one.some:
+        return lacks
+    return [f"left out: {text}" for text in lacks or [f"{one.run.path}: has none of these estimators at these noise levels"]]
+
+
+def _asked(run: Run, choice: Choice) -> _Asked:
+    keys = list(dict.fromkeys((row.estimator, row.sigma) for row in run.rows))
+    no_name = _missing(choice.estimators, lambda name: run.chosen(keys, [name], []))
+    no_level = _missing(choice.sigmas, lambda sigma: run.chosen(keys, [], [sigma]))
+    estimators = [name for name in choice.estimators if name not in no_name]
+    sigmas = [sigma for sigma in choice.sigmas if sigma not in no_level]
+    some = bool(estimators or not choice.estimators) and bool(sigmas or not choice.sigmas)
+    some = some and bool(run.chosen(keys, estimators, sigmas))
+    return _Asked(run, replace(choice, estimators=estimators, sigmas=sigmas), no_name, no_level, some)
+
+
+def _missing(asked: Sequence[T], look: Callable[[T], object]) -> dict[T, RunError]:
+    """What the run has not, and what it says of that."""
+    missing = {}
+    for one in asked:
+        try:
+            look(one)
+        except RunError as error:
+            missing[one] = error
+    return missing
+
+
+def _refuse_unknown(asked: Sequence[T], missing: Sequence[Mapping[T, RunError]]) -> None:
+    for one in asked:
+        if all(one in lacks for lacks in missing):
+            raise missing[0][one]

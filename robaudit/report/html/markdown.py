@@ -1,0 +1,107 @@
+"""A run as Markdown, short enough for a comment on a pull request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from robaudit.report import numbers
+from robaudit.report.flag_tables import is_beyond
+from robaudit.report.html import facts
+from robaudit.report.html.content import Content
+from robaudit.report.html.tables import (
+    COVER,
+    VERDICTS,
+    accuracy_table,
+    agreement_table,
+    class_view,
+    comparison_notes,
+    comparison_tables,
+    cost_table,
+    robustness_tables,
+    run_names,
+)
+from robaudit.report.html.verdict import certainties, flag_rule, sentence
+from robaudit.report.tables import Table, cells, columns, markdown, markdown_table, within
+from robaudit.stats.flags import Flagged
+from robaudit.text import class_name, clipped
+
+MOST = 60_000
+"""Bytes; a comment of GitHub's holds 65,536 characters."""
+
+_CUT = "\nThis report was cut here: the HTML report holds the rest.\n"
+_SAMPLES = (20, 8, 3, 0)
+_LONGEST = 120
+
+
+def markdown_report(contents: Sequence[Content], *, title: str | None = None) -> str:
+    """Verdict and tables of one or several runs, under 60,000 bytes: fewer samples are listed where there is too much.
+
+    Args:
+        contents: of the runs, at least one.
+        title: the heading; made from the names of the runs without.
+    """
+    text = ""
+    for samples in _SAMPLES:
+        text = "\n".join(_lines(contents, title, samples)) + "\n"
+        if len(text.encode()) <= MOST:
+            return text
+    return within(text, MOST, _CUT)
+
+
+def _lines(contents: Sequence[Content], title: str | None, samples: int) -> Iterator[str]:
+    names = [clipped(name, _LONGEST) for name in run_names(contents)]
+    yield f"# {markdown(clipped(title or 'Robustness of ' + ', '.join(names), 500))}"
+    if len(contents) > 1:
+        yield from ("", "## Comparison", "")
+        yield from (markdown(note) for note in comparison_notes(contents))
+        for table in comparison_tables(contents, names):
+            yield from ("", markdown(table.heading), *markdown_table(table))
+    for content, name in zip(contents, names, strict=True):
+        if len(contents) > 1:
+            yield from ("", f"## {markdown(name)}")
+        yield from _run(content, samples)
+
+
+def _run(content: Content, samples: int) -> Iterator[str]:
+    yield from ("", f"**{markdown(sentence(content))}**", "", markdown(facts.facts(content)), "")
+    yield from (f"Warning: {markdown(clipped(warning, 500))}\n" for warning in content.run.info["warnings"][:10])
+    if content.decisions:
+        yield from ("### Gates", *markdown_table(facts.decision_table(content.decisions)))
+    yield "### Accuracy"
+    accuracy = accuracy_table(content)
+    yield from markdown_table(accuracy) if accuracy.rows else ("", "Not measured: the data have no labels.", "")
+    yield "### Robustness"
+    for table in robustness_tables(content):
+        yield from ("", markdown(table.heading), *markdown_table(table))
+    yield from (markdown(COVER), "", "### Classes, the weakest first")
+    for bias in content.biases:
+        view = class_view(content, bias)
+        yield from ("", f"{markdown(view.title)}: **{VERDICTS[bias.verdict]}**. {markdown(bias.explanation)}", *markdown_table(view.table))
+        if view.best is not None and view.rest is not None:
+            yield from ("The strongest:", *markdown_table(view.best), f"{len(view.rest.rows)} more classes lie between them.", "")
+    yield "### Flagged samples"
+    for flagged in content.flagged:
+        yield from _flagged(content, flagged, samples)
+    if content.agreements:
+        yield from ("### Agreement", *markdown_table(agreement_table(content)))
+    yield from ("### Cost", *markdown_table(cost_table(content)), "### How it was made", "")
+    yield from (f"- {markdown(name)}: {markdown(clipped(text, 500))}" for name, text in facts.provenance(content))
+
+
+def _flagged(content: Content, flagged: Flagged, most: int) -> Iterator[str]:
+    level, names, quantity = content.sigmas[flagged.key.sigma], content.run.class_names, content.quantity(flagged.key.quantity)
+    many, sure = f"{flagged.beyond:,} of {flagged.total:,}", certainties(content, flagged)
+    what = f"{flagged.key.estimator}, sigma {level}: {many} ({sure}): {flag_rule(flagged)}."
+    listed = [sample for sample in flagged.samples if is_beyond(sample, flagged)][:most]
+    rest = flagged.beyond - len(listed)
+    yield from ("", markdown(what), "")
+    if listed:
+        rows = []
+        for one in listed:
+            classes = [class_name(index, names, 40) for index in (one.label, one.predicted, one.flips_to)]
+            value = numbers.number(one.value, one.lower, one.upper, quantity), numbers.interval(one.lower, one.upper)
+            rows.append(cells((one.id, *classes, *value, one.certainty)))
+        heads = (flagged.key.quantity, "95% for this image", "certainty")
+        yield from markdown_table(Table("", columns(("sample", "label", "predicted", "flips to"), heads), tuple(rows)))[1:]
+    if rest:
+        yield from (f"{rest:,} more are not listed.", "")

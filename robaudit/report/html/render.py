@@ -1,0 +1,228 @@
+"""Runs as one page that loads nothing from anywhere."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from importlib.metadata import version
+from importlib.resources import files
+from typing import Any
+
+from robaudit.errors import RobauditError
+from robaudit.report.flag_tables import CERTAINTIES
+from robaudit.report.html import facts
+from robaudit.report.html.cards import NOT_FLAGGED, Gallery, Shown, show
+from robaudit.report.html.content import Content
+from robaudit.report.html.tables import (
+    COVER,
+    VERDICTS,
+    accuracy_table,
+    agreement_table,
+    class_view,
+    comparison_notes,
+    comparison_tables,
+    cost_table,
+    robustness_tables,
+    run_names,
+)
+from robaudit.report.html.verdict import certainties, flag_rule, sentence, tiles
+from robaudit.report.summary_tables import MEANINGS
+from robaudit.runs import Run
+from robaudit.text import class_name, clipped, printable
+
+SECTIONS = (
+    ("verdict", "Verdict"),
+    ("accuracy", "Accuracy"),
+    ("robustness", "Robustness"),
+    ("classes", "Classes"),
+    ("samples", "Flagged samples"),
+    ("agreement", "Agreement"),
+    ("cost", "Cost"),
+    ("made", "How it was made"),
+)
+_NO = f"{NOT_FLAGGED}: shown as one of the least robust."
+_OPEN = 3  # noise levels whose classes and samples are unfolded
+
+
+def page(
+    contents: Sequence[Content],
+    *,
+    title: str | None = None,
+    images: bool = True,
+    trust: bool = False,
+    threshold: float | None = None,
+) -> tuple[str, tuple[str, ...]]:
+    """The page of one or several runs.
+
+    Args:
+        contents: of the runs, at least one.
+        title: the heading; made from the names of the runs without.
+        images: whether samples are shown as images.
+        trust: allow the Python data set that a spec names.
+        threshold: beyond it a sample is flagged, for the pictures.
+
+    Returns:
+        The HTML, and why images are missing, a line each.
+
+    Raises:
+        RobauditError: jinja2 or matplotlib is not installed.
+    """
+    templates = environment()
+    names = [clipped(printable(name), 100) for name in run_names(contents)]
+    shown = [show(content, images=images, trust=trust) for content in contents]
+    runs = [_run(content, one, name, threshold) for content, one, name in zip(contents, shown, names, strict=True)]
+    style, script = _resource("style.css"), _resource("script.js")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = (
+        f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    )
+    several = len(contents) > 1
+    text = templates.get_template("report.html.j2").render(
+        title=title or f"Robustness of {names[0] if not several else ', '.join(names)}",
+        runs=runs,
+        comparison=comparison_tables(contents, names) if several else (),
+        comparison_notes=comparison_notes(contents) if several else (),
+        cover=COVER,
+        folded_from=_OPEN,
+        sections=SECTIONS,
+        policy=policy,
+        style=_safe(style),
+        script=_safe(script),
+        version=version("robaudit"),
+    )
+    return text, tuple(dict.fromkeys(problem for one in shown for problem in one.problems))
+
+
+def environment() -> Any:
+    """Templates in which everything that is printed is escaped, control characters too.
+
+    Raises:
+        RobauditError: jinja2 is not installed.
+    """
+    try:
+        from jinja2 import Environment, FunctionLoader, StrictUndefined
+    except ImportError as error:
+        raise RobauditError("robaudit report", "needs jinja2", "pip install 'robaudit[report]'") from error
+
+    return Environment(loader=FunctionLoader(_resource), autoescape=True, undefined=StrictUndefined, finalize=_shown, trim_blocks=False)
+
+
+def _shown(value: object) -> object:
+    from markupsafe import Markup
+
+    return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _safe(text: str) -> Any:
+    """Text of ours, which is HTML already."""
+    from markupsafe import Markup
+
+    return Markup(text)  # noqa: S704  package data, or made by inline_picture
+
+
+def _resource(name: str) -> str:
+    return (files("robaudit.report.html") / name).read_text(encoding="utf-8")
+
+
+def _run(content: Content, shown: Shown, name: str, threshold: float | None) -> dict[str, Any]:
+    """What the template reads of one run."""
+    has = {key for key, _ in SECTIONS if key != "agreement" or content.agreements}
+    class_names = content.run.class_names
+    cards = [card for gallery in shown.galleries for card in gallery.cards]
+    there = {card.certainty for card in cards}
+    return {
+        "name": name,
+        "facts": facts.facts(content),
+        "has": has,
+        "sentence": sentence(content),
+        "warnings": content.run.info["warnings"],
+        "tiles": tiles(content),
+        "decisions": facts.decision_table(content.decisions) if content.decisions else None,
+        "accuracy": accuracy_table(content),
+        "robustness": robustness_tables(content),
+        "pictures": {
+            kind: _picture(kind, content, threshold) for kind in ("distribution", "agreement", "cost") if kind in has | {"distribution"}
+        },
+        "classes": [_classes(content, i, threshold) for i in range(len(content.biases))],
+        "problems": shown.problems,
+        "galleries": [_gallery(content, gallery) for gallery in shown.galleries],
+        "class_options": [(i, class_name(i, class_names, 40)) for i in sorted({index for card in cards for index in card.classes})],
+        "certainty_options": [(key, NOT_FLAGGED if key == "no" else key) for key in (*CERTAINTIES, "no") if key in there],
+        "certainty_words": " ".join(text for key, text in {**CERTAINTIES, "no": _NO}.items() if key in there),
+        "reduced": shown.reduced,
+        "agreement": agreement_table(content),
+        "cost": cost_table(content),
+        "examples": shown.examples,
+        "provenance": facts.provenance(content),
+        "versions": facts.versions(content),
+        "sessions": facts.session_table(content),
+        "skipped": facts.skipped_table(content),
+        "spec": _lines(content.run.info["spec"]),
+    }
+
+
+def _classes(content: Content, i: int, threshold: float | None) -> dict[str, Any]:
+    bias = content.biases[i]
+    view = class_view(content, bias)
+    tested = sum(one.images > 1 for one in bias.classes) > 1
+    picture = _picture("bias", content, threshold, bias.key.estimator, bias.key.sigma) if tested else None
+    return {
+        "title": view.title,
+        "open": i == 0 or len(content.biases) <= _OPEN,
+        "verdict": bias.verdict,
+        "verdict_words": VERDICTS[bias.verdict],
+        "explanation": bias.explanation,
+        "picture": picture,
+        "table": view.table,
+        "best": view.best,
+        "rest": view.rest,
+        "notes": view.notes,
+    }
+
+
+def _gallery(content: Content, gallery: Gallery) -> dict[str, Any]:
+    one, level = gallery.flagged, content.sigmas[gallery.flagged.key.sigma]
+    extra = max(0, len(gallery.cards) - one.beyond)
+    listed = len(gallery.cards) - extra
+    text = f"{one.beyond:,} of {one.total:,} images are flagged ({certainties(content, one)}): {flag_rule(one)}."
+    if listed < one.beyond:
+        text += f" Shown: the worst {listed:,}."
+    if extra:
+        text += f" Also shown: {extra} of the least robust that are not flagged."
+    words = MEANINGS.get(one.key.quantity, one.unit)
+    text += f" The large number on a card is {one.key.quantity}, the {words}, with its 95% interval for this image."
+    return {"title": f"{one.key.estimator}, sigma {level}", "sigma": level, "caption": text, "cards": gallery.cards}
+
+
+def _picture(
+    kind: str, content: Content, threshold: float | None, estimator: str | None = None, sigma: float | None = None
+) -> dict[str, Any]:
+    """An inline picture of the chosen part of the run, and its caption; a lead is in the text above it."""
+    from robaudit.report.pictures import kinds
+
+    names = list(dict.fromkeys(group.key.estimator for group in content.groups))
+    levels = list(content.sigmas)
+    one_name = estimator or (names[0] if len(names) == 1 else None)
+    one_level = sigma if sigma is not None else levels[0] if len(levels) == 1 else None
+    choice = kinds.Choice(() if one_name is None else (one_name,), () if one_level is None else (one_level,), threshold)
+    svg, caption = kinds.inline_picture(kind, _narrowed(content), choice)
+    return {"svg": _safe(svg), "caption": caption}
+
+
+def _narrowed(content: Content) -> Run:
+    """The run with the chosen rows only, where some but not one alone were chosen."""
+    if content.whole or len(content.groups) == 1:
+        return content.run
+    keys = {(group.key.estimator, group.key.sigma) for group in content.groups}
+    return replace(content.run, rows=tuple(row for row in content.run.rows if (row.estimator, row.sigma) in keys))
+
+
+def _lines(spec: Mapping[str, Any]) -> Any:
+    """The spec as YAML, escaped line by line."""
+    import yaml
+    from markupsafe import Markup, escape
+
+    text = yaml.safe_dump(dict(spec), sort_keys=False, allow_unicode=True)
+    return Markup("\n").join(escape(printable(line)) for line in text.splitlines())

@@ -1,0 +1,237 @@
+"""The tables of a report, for its page and for Markdown."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from robaudit.report import numbers
+from robaudit.report.class_tables import SINGLE_IMAGE, label_of, weakest_first
+from robaudit.report.html.content import Content
+from robaudit.report.summary_tables import approximate, caveats, heading
+from robaudit.report.tables import Bar, Cell, Table, cells, columns
+from robaudit.stats.classes import ClassBias, ClassStats
+from robaudit.stats.groups import QuantityLike
+from robaudit.stats.summary import GroupSummary
+from robaudit.text import count
+
+KIND, THESE = "95% for images of this kind", "95% for these images"
+COVER = (
+    "“Images of this kind” allows for the choice of images: other images would give other numbers. “These images” allows only for "
+    "the noise that was drawn: it tells how precisely this set was measured."
+)
+VERDICTS = {"real": "a real difference", "noise": "chance may explain it", "untested": "not tested"}
+_ALL, _WORST, _BEST = 30, 20, 5  # of the classes
+
+
+@dataclass(frozen=True, slots=True)
+class ClassView:
+    """The classes of one estimator at one noise level.
+
+    Attributes:
+        bias: all of them, tested.
+        title: estimator and noise level.
+        table: all classes, the weakest first; of more than 30 the weakest 20.
+        best, rest: the strongest 5, and those between; None where the table has all.
+        notes: lines below.
+    """
+
+    bias: ClassBias
+    title: str
+    table: Table
+    best: Table | None
+    rest: Table | None
+    notes: tuple[str, ...]
+
+
+def accuracy_table(content: Content) -> Table:
+    """Clean accuracy and accuracy under noise over sigma."""
+    rows: list[tuple[Cell, ...]] = []
+    clean = content.run.info["clean_accuracy"]
+    if clean is not None:
+        value = numbers.signs(numbers.percent(clean["count"], clean["total"], clean["lower"], clean["upper"]))
+        bar = Bar(clean["value"], clean["lower"], clean["upper"])
+        rows.append((Cell("no noise"), Cell(""), Cell(value, bar), Cell(numbers.percents(clean["lower"], clean["upper"])), Cell("exact")))
+    for group in content.groups:
+        one = group.noisy_accuracy
+        if one is not None:
+            bar = Bar(one.value, one.lower, one.upper)
+            ends = numbers.percents(one.lower, one.upper), numbers.percents(one.measured_lower, one.measured_upper)
+            rows.append((Cell(_sigma(content, group)), Cell(group.key.estimator), Cell(numbers.noisy_percent(one), bar), *map(Cell, ends)))
+    return Table("Share of right answers", columns(("noise", "estimator"), ("right", KIND, THESE)), tuple(rows))
+
+
+def robustness_tables(content: Content) -> tuple[Table, ...]:
+    """Mean, median, 5th percentile and shares over sigma: a table for each quantity, which never share one."""
+    kinds = dict.fromkeys((group.key.quantity, group.key.noise) for group in content.groups)
+    return tuple(
+        _robustness(content, [g for g in content.groups if (g.key.quantity, g.key.noise) == kind], content.quantity(kind[0]))
+        for kind in kinds
+    )
+
+
+def agreement_table(content: Content) -> Table:
+    """A line for each pair of estimators and noise level."""
+    texts, heads = ("noise", "quantity", "estimators"), ("images", "mean difference", KIND, "RMS difference", "rank correlation")
+    rows = []
+    for group in content.agreements:
+        place = f"sigma {content.sigmas[group.sigma]}", group.quantity.name
+        for one in group.pairs:
+            away = numbers.difference(one.difference, one.lower, one.upper), numbers.interval(one.lower, one.upper)
+            rows.append(cells((*place, f"{one.up} − {one.across}", f"{one.images:,}", *away, f"{one.rms:.4f}", numbers.rank(one.rank))))
+    return Table("Pairs of estimators, on the same images", columns(texts, heads), tuple(rows))
+
+
+def cost_table(content: Content) -> Table:
+    """Seconds and passes of an image, for each estimator and noise level."""
+    heads = ("seconds", "seconds an image", "forward passes an image", "backward passes an image", "interval of an image")
+    seconds = content.run.seconds
+    rows = []
+    for group in content.groups:
+        key = group.key.estimator, group.key.sigma
+        tally = content.tallies[key]
+        n, time = tally.results, seconds.get(key)
+        each = f"{time / n:.3g}" if time else numbers.NONE  # run.json rounds to milliseconds: 0 is no measurement
+        passes = (f"{number / n:,.1f}".removesuffix(".0") for number in (tally.forwards, tally.backwards))
+        kinds = ", ".join(kind for kind, _ in tally.intervals.most_common(3))
+        rows.append(cells((key[0], _sigma(content, group), numbers.duration(time) or numbers.NONE, each, *passes, kinds)))
+    return Table(
+        "Time and passes",
+        columns(("estimator", "noise"), heads),
+        tuple(rows),
+        notes=("The clean pass of an image is counted with every estimator, shared or not.",),
+    )
+
+
+def meaning(group: GroupSummary) -> str:
+    """The quantity of a group in words, and which direction is better."""
+    direction = "higher is better" if group.higher_is_better else "lower is better"
+    return f"{heading(group.key, group.unit)}; {direction}"
+
+
+def bar_of(value: float, lower: float | None, upper: float | None, quantity: QuantityLike) -> Bar | None:
+    """A bar on the scale of the quantity; None where the scale has no end."""
+    width = quantity.high - quantity.low
+    if not math.isfinite(width) or width <= 0:
+        return None
+    low, high = value if lower is None else lower, value if upper is None else upper
+    return Bar(*(min(1.0, max(0.0, (x - quantity.low) / width)) for x in (value, low, high)))
+
+
+def _robustness(content: Content, groups: Sequence[GroupSummary], quantity: QuantityLike) -> Table:
+    shares = ("below 0.5", "below 0.9") if quantity.high > 0.9 else ()
+    rows = []
+    for group in groups:
+        one, marked = group.mean, group.with_interval < group.images
+        middle = (numbers.quantile(group.median, quantity), numbers.quantile(group.p05, quantity))
+        below = (numbers.share(share) for share in (group.below_half, group.below_ninety)) if shares else ()
+        intervals = numbers.interval(one.lower, one.upper), numbers.interval(one.measured_lower, one.measured_upper)
+        mean = Cell(numbers.mean(one, quantity, marked=marked), bar_of(one.value, one.lower, one.upper, quantity))
+        rows.append((*cells((group.key.estimator, _sigma(content, group))), mean, *cells((*intervals, *middle, *below))))
+    heads = ("mean", KIND, THESE, "median", "5th percentile", *shares)
+    return Table(meaning(groups[0]), columns(("estimator", "noise"), heads), tuple(rows), notes=tuple(caveats(groups)))
+
+
+def _class_cells(one: ClassStats, bias: ClassBias, quantity: QuantityLike) -> Iterable[Cell]:
+    single, mean = one.images == 1, one.mean
+    yield Cell(label_of(one))
+    yield Cell(f"{one.images:,}")
+    marked = mean.measured_lower is None
+    if single:
+        yield Cell(f"({numbers.number(mean.value, mean.measured_lower, mean.measured_upper, quantity)})")
+        yield Cell(numbers.NONE)
+    else:
+        yield Cell(numbers.mean(mean, quantity, marked=marked), bar_of(mean.value, mean.lower, mean.upper, quantity))
+        yield Cell(numbers.interval(mean.lower, mean.upper))
+    yield Cell(numbers.interval(mean.measured_lower, mean.measured_upper))
+    yield Cell(numbers.quantile(one.median, quantity))
+    yield Cell(numbers.NONE if one.p_holm is None else numbers.p_value(one.p_holm))
+    worse = "lower" if bias.higher_is_better else "higher"
+    words = {None: "not tested", "no": "no", worse: "worse"}.get(one.differs, "better")
+    yield Cell(words, tone="bad" if words == "worse" else "")
+
+
+def _sigma(content: Content, group: GroupSummary) -> str:
+    return f"sigma {content.sigmas[group.key.sigma]}"
+
+
+def class_view(content: Content, bias: ClassBias) -> ClassView:
+    """The tables of one estimator and noise level."""
+    quantity, ordered = content.quantity(bias.key.quantity), weakest_first(bias)
+    title = f"{bias.key.estimator}, sigma {content.sigmas[bias.key.sigma]}"
+
+    def table(classes: Sequence[ClassStats], caption: str) -> Table:
+        heads = ("images", "mean", KIND, THESE, "median", "p", "beyond chance?")
+        return Table(caption, columns(("class",), heads), tuple(tuple(_class_cells(one, bias, quantity)) for one in classes))
+
+    if len(ordered) <= _ALL:
+        by = "label" if bias.by == "label" else "predicted class"
+        return ClassView(bias, title, table(ordered, f"By {by}, {title}"), None, None, _class_notes(bias))
+    worst, rest, best = ordered[:_WORST], ordered[_WORST:-_BEST], ordered[-_BEST:]
+    return ClassView(
+        bias,
+        title,
+        table(worst, f"The {len(worst)} weakest of {len(ordered):,} classes, {title}"),
+        table(best, f"The {len(best)} strongest, {title}"),
+        table(rest, f"The others, {title}"),
+        _class_notes(bias),
+    )
+
+
+def _class_notes(bias: ClassBias) -> tuple[str, ...]:
+    lines = [
+        "p: this class against the rest, by permutation of the class labels, adjusted (Holm) for the number of classes; "
+        f"chance does not explain it where p is at most {bias.alpha:g}."
+    ]
+    if any(one.images == 1 for one in bias.classes):
+        lines.append(SINGLE_IMAGE)
+    if any(one.mean.measured_lower is None for one in bias.classes):
+        lines.append(approximate())
+    if bias.left_out:
+        lines.append(f"{count(bias.left_out, 'sample')} left out: no {bias.by}, or no finite value.")
+    return tuple(lines)
+
+
+def comparison_tables(contents: Sequence[Content], names: Sequence[str]) -> tuple[Table, ...]:
+    """A table for each quantity, by noise level and estimator first, so that comparable lines follow each other.
+
+    Args:
+        contents: of the runs.
+        names: of the runs, all different.
+    """
+    level = numbers.sigmas(group.key.sigma for content in contents for group in content.groups)
+    lines = [(group, content, name) for content, name in zip(contents, names, strict=True) for group in content.groups]
+    kinds = dict.fromkeys((group.key.quantity, group.key.noise) for group, _, _ in lines)
+    tables = []
+    for kind in kinds:
+        mine = [line for line in lines if (line[0].key.quantity, line[0].key.noise) == kind]
+        order = {estimator: i for i, estimator in enumerate(dict.fromkeys(group.key.estimator for group, _, _ in mine))}
+        rows = []
+        for group, content, name in sorted(mine, key=lambda line: (line[0].key.sigma, order[line[0].key.estimator])):
+            quantity, mean, noisy = content.quantity(kind[0]), group.mean, group.noisy_accuracy
+            marked = group.with_interval < group.images
+            clean = numbers.NONE if group.clean_accuracy is None else numbers.share(group.clean_accuracy)
+            texts = (name, f"sigma {level[group.key.sigma]}", group.key.estimator, f"{group.images:,}", clean)
+            shown = Cell(numbers.mean(mean, quantity, marked=marked), bar_of(mean.value, mean.lower, mean.upper, quantity))
+            ends = numbers.interval(mean.lower, mean.upper), numbers.quantile(group.p05, quantity)
+            rows.append((*cells((*texts, numbers.NONE if noisy is None else numbers.noisy_percent(noisy))), shown, *cells(ends)))
+        heads = ("images", "right, clean", "right, noisy", "mean", KIND, "5th percentile")
+        tables.append(Table(meaning(mine[0][0]), columns(("run", "noise", "estimator"), heads), tuple(rows)))
+    return tuple(tables)
+
+
+def comparison_notes(contents: Sequence[Content]) -> list[str]:
+    """What to know before comparing lines."""
+    if len({content.run.info["data"].get("sha256") for content in contents}) > 1:
+        return ["These runs used different data: a difference between two lines may come from the images."]
+    return ["All runs used the same data. Intervals that overlap may still hide a difference, because the images are the same."]
+
+
+def run_names(contents: Sequence[Content]) -> list[str]:
+    """A different name for each run."""
+    names = [content.run.info["name"] for content in contents]
+    if len(set(names)) == len(names):
+        return names
+    named = [f"{name} ({content.run.path.name})" for name, content in zip(names, contents, strict=True)]
+    return named if len(set(named)) == len(named) else [f"{i}: {name}" for i, name in enumerate(named, start=1)]

@@ -1,0 +1,229 @@
+"""The verdict on a run: a sentence and a few large numbers that need no expert."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from robaudit.quantities import LOG10_P_FAIL
+from robaudit.report import numbers
+from robaudit.report.class_tables import label_of
+from robaudit.report.html.content import Content
+from robaudit.stats.classes import ClassBias, ClassStats
+from robaudit.stats.flags import Flagged
+from robaudit.stats.summary import GroupSummary, Mean
+from robaudit.text import count
+
+_MOST = 4  # noise levels in a tile
+_KIND = "95% interval for images of this kind"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One number of a tile: where, what, and how sure."""
+
+    where: str
+    value: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A few large numbers that belong together."""
+
+    title: str
+    lines: tuple[Line, ...]
+    note: str = ""
+
+
+def sentence(content: Content) -> str:
+    """The verdict: how robust at the least and at the greatest noise, and how many samples are not."""
+    groups = content.main()
+    least, most = min(groups, key=_level), max(groups, key=_level)
+    text = _answer(content, least)
+    if most is not least:
+        text += f", and {_short(content, most)}"
+    return f"{text}. {_flag_words(content, most.key.sigma)}"
+
+
+def tiles(content: Content) -> tuple[Tile, ...]:
+    """Clean accuracy, accuracy under noise, robustness, the worst class and the samples that are not robust."""
+    return tuple(tile for tile in _tiles(content) if tile.lines)
+
+
+def flag_rule(flagged: Flagged) -> str:
+    """When a sample of this list counts as not robust."""
+    if flagged.key.quantity == "p_robust" and flagged.threshold == 0.5:
+        return "noise changes the answer in more than half of the noisy copies (value below 0.5)"
+    return f"{flagged.key.quantity} {'below' if flagged.higher_is_better else 'above'} {flagged.threshold:.4g}"
+
+
+def certainties(content: Content, flagged: Flagged) -> str:
+    """How surely: ``8 surely, 2 on the edge; 1 more on the edge``, the last one of those that are not flagged.
+
+    On the edge: the interval straddles the threshold. The numbers before the semicolon add up to the flagged samples.
+    """
+    if not flagged.with_interval:
+        return "none of them surely: no intervals"
+    edge, unknown = content.edges.get((flagged.key.estimator, flagged.key.sigma), (0, 0))
+    known = [(flagged.surely, "surely"), (flagged.likely, "likely")]
+    told = [f"{number:,} {word}" for number, word in known if number] or ["none surely"] * bool(flagged.beyond)
+    told += [f"{number:,} {word}" for number, word in ((edge, "on the edge"), (unknown, "without an interval")) if number]
+    more = flagged.maybe - edge
+    return "; ".join(filter(None, (", ".join(told), f"{more:,} {'more ' if flagged.beyond else ''}on the edge" if more else ""))) or "none"
+
+
+def worst_class(bias: ClassBias) -> ClassStats | None:
+    """The least robust class, of those with two images or more."""
+    tested = [one for one in bias.classes if one.images > 1]
+    if len(tested) < 2:
+        return None
+    return (min if bias.higher_is_better else max)(tested, key=lambda one: one.mean.value)
+
+
+def explained(one: ClassStats, bias: ClassBias) -> str:
+    """Whether chance would explain the mean of a class."""
+    worse = "lower" if bias.higher_is_better else "higher"
+    if one.differs is None:
+        return "not tested"
+    if one.differs == "no":
+        return "chance may explain it"
+    return f"{'worse' if one.differs == worse else 'better'} than chance would explain"
+
+
+def _tiles(content: Content) -> Iterator[Tile]:
+    groups, level = content.main(), content.sigmas
+    name, noisy = content.shown[0], _noisy_lines(content)
+    under = f"under noise: of noisy copies, by {name}; " if noisy else ""
+    yield Tile("Right answers", (_clean_line(content), *noisy), f"accuracy; {under}{_KIND}")
+    yield Tile(_title(groups[0]), _few(_mean_line(content, group) for group in groups), _mean_note(groups[0]))
+    yield Tile(
+        "Weakest class",
+        _few(
+            Line(f"sigma {level[bias.key.sigma]}", _class_words(worst), f"{_mean_text(content, worst, bias)}; {explained(worst, bias)}")
+            for bias in content.biases
+            if bias.key.estimator == name and (worst := worst_class(bias)) is not None
+        ),
+        "its mean, and whether chance would explain it",
+    )
+    flagged = [one for one in content.flagged if one.key.estimator == name]
+    yield Tile(
+        "Images that are not robust",
+        _few(Line(f"sigma {level[one.key.sigma]}", f"{one.beyond:,} of {one.total:,}", certainties(content, one)) for one in flagged),
+        flag_rule(flagged[0]) if flagged else "",
+    )
+
+
+def _clean_line(content: Content) -> Line:
+    clean = content.run.info["clean_accuracy"]
+    if clean is None:
+        return Line("no noise", "not measured", "the data have no labels")
+    value = numbers.signs(numbers.percent(clean["count"], clean["total"], clean["lower"], clean["upper"]))
+    ends = numbers.percents(clean["lower"], clean["upper"])
+    return Line("no noise", value, f"{ends} · {clean['count']:,} of {clean['total']:,} images")
+
+
+def _noisy_lines(content: Content) -> tuple[Line, ...]:
+    return _few(
+        Line(
+            f"sigma {content.sigmas[group.key.sigma]}",
+            numbers.noisy_percent(one),
+            numbers.percents(one.lower, one.upper),
+        )
+        for group in content.main()
+        if (one := group.noisy_accuracy) is not None
+    )
+
+
+def _few(lines: Iterable[Line]) -> tuple[Line, ...]:
+    """All lines, or the first, the last and two between."""
+    every = list(lines)
+    return tuple(every) if len(every) <= _MOST else tuple(every[round(i * (len(every) - 1) / (_MOST - 1))] for i in range(_MOST))
+
+
+def _title(group: GroupSummary) -> str:
+    if group.unit == "probability":
+        return "Keeps its answer under noise"
+    return "Probability that noise changes the answer" if group.key.quantity == LOG10_P_FAIL.name else f"Mean {group.key.quantity}"
+
+
+def _mean_note(group: GroupSummary) -> str:
+    if group.unit == "probability":
+        sure = _KIND if group.with_interval else "~ an approximation without an interval"
+        return f"share of noisy copies, mean over the images ({group.key.estimator}); {sure}"
+    if group.key.quantity == LOG10_P_FAIL.name:
+        return f"of noisy copies, geometric mean over the images ({group.key.estimator}); {_KIND}"
+    direction = "higher is better" if group.higher_is_better else "lower is better"
+    return f"mean {group.key.quantity} ({group.unit}, {direction}), {group.key.estimator}"
+
+
+def _mean_line(content: Content, group: GroupSummary) -> Line:
+    where, one = f"sigma {content.sigmas[group.key.sigma]}", group.mean
+    marked = group.with_interval < group.images
+    quantity = content.quantity(group.key.quantity)
+    if group.unit == "probability":
+        return Line(where, numbers.mean_percent(one, quantity, marked=marked), numbers.percents(one.lower, one.upper))
+    if group.key.quantity == LOG10_P_FAIL.name:
+        return _odds_line(where, one, marked=marked)
+    value = numbers.mean(one, quantity, marked=marked)
+    return Line(where, value, numbers.interval(one.lower, one.upper))
+
+
+def _odds_line(where: str, one: Mean, *, marked: bool) -> Line:
+    """The mean of log10 of failure probabilities as odds: their geometric mean."""
+    if math.isinf(one.lower):
+        end = numbers.upper_end(one)
+        return Line(where, f"≤ {numbers.odds(end, 'up')}" if end < 0 else numbers.NONE, numbers.NONE)
+    ends = f"{numbers.odds(one.lower, 'down')} to {numbers.odds(one.upper, 'up')}"
+    return Line(where, ("~" if marked else "") + numbers.odds(one.value), ends)
+
+
+def _class_words(one: ClassStats) -> str:
+    """``class 3`` without a name: a bare number would read as the value."""
+    text = label_of(one, 24)
+    return text if text != str(one.index) else f"class {text}"
+
+
+def _mean_text(content: Content, one: ClassStats, bias: ClassBias) -> str:
+    quantity, marked = content.quantity(bias.key.quantity), one.mean.measured_lower is None
+    if bias.unit == "probability":
+        ends = numbers.percents(one.mean.lower, one.mean.upper)
+        return f"{numbers.mean_percent(one.mean, quantity, marked=marked)} ({ends})"
+    return numbers.mean(one.mean, quantity, marked=marked)
+
+
+def _level(group: GroupSummary) -> float:
+    return group.key.sigma
+
+
+def _answer(content: Content, group: GroupSummary) -> str:
+    line = _mean_line(content, group)
+    if group.unit == "probability":
+        levels = f"sigma {content.sigmas[group.key.sigma]} ({numbers.grey_levels(group.key.sigma)})"
+        return f"At {group.key.noise} noise of {levels} the model keeps its answer in {line.value} of noisy copies{_within(line)}"
+    if group.key.quantity == LOG10_P_FAIL.name:
+        value = "an unknown share of" if line.value == numbers.NONE else line.value
+        copies = f"{value} noisy copies{_within(line)}, by the geometric mean over the images"
+        return f"At {group.key.noise} noise of {line.where} the model changes its answer in {copies}"
+    return f"At {group.key.noise} noise of {line.where} the mean {group.key.quantity} is {line.value}{_within(line)}"
+
+
+def _short(content: Content, group: GroupSummary) -> str:
+    line = _mean_line(content, group)
+    share = group.unit == "probability" or group.key.quantity == LOG10_P_FAIL.name
+    return f"at {line.where} {'in' if share else 'it is'} {line.value}{_within(line)}"
+
+
+def _within(line: Line) -> str:
+    return "" if line.detail == numbers.NONE else f" ({line.detail})"
+
+
+def _flag_words(content: Content, sigma: float) -> str:
+    flagged: Sequence[Flagged] = [one for one in content.flagged if one.key.sigma == sigma and one.key.estimator == content.shown[0]]
+    if not flagged:
+        return ""
+    one = flagged[0]
+    many, verb = f"{one.beyond:,} of {count(one.total, 'image')}", "is" if one.beyond == 1 else "are"
+    sure = f" ({certainties(content, one)})" if one.beyond or one.maybe else ""
+    return f"At sigma {content.sigmas[sigma]}, {many} {verb} not robust{sure}: {flag_rule(one)}."

@@ -1,0 +1,184 @@
+"""The picture of the classes: their means in order, the worst at the top."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from robaudit.report.class_tables import label_of, weakest_first
+from robaudit.report.numbers import with_interval
+from robaudit.report.pictures.groups import one_of, others_words
+from robaudit.report.pictures.page import Box, Look, Sketch, axes, fitted, measured, put, put_level
+from robaudit.report.pictures.style import CARD, FAINT, GRID, HIGHER, INK, LOWER, few_ticks
+from robaudit.runs import Run
+from robaudit.spec.model import sigma_text
+from robaudit.stats.classes import ClassBias, ClassStats, class_bias
+from robaudit.stats.groups import QuantityLike, quantity_of
+from robaudit.stats.summary import Columns, Mean, mean_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+ALL, WORST, BEST = 25, 20, 5
+
+
+@dataclass(frozen=True, slots=True)
+class Classes:
+    """The classes of one estimator at one noise level.
+
+    Attributes:
+        bias: the whole report.
+        quantity: what was measured.
+        first, last: the classes that are shown, the worst first: all of them in ``first``, or the worst and the best.
+        between: how many are not shown.
+        overall: the mean over all images that have a class.
+        others: other groups of the run.
+    """
+
+    bias: ClassBias
+    quantity: QuantityLike
+    first: tuple[ClassStats, ...]
+    last: tuple[ClassStats, ...]
+    between: int
+    overall: Mean
+    others: int
+
+
+def classes_of(run: Run, estimators: Sequence[str] = (), sigmas: Sequence[float] = ()) -> Classes:
+    """The classes by label, or by prediction where the data has no labels.
+
+    Raises:
+        RunError: the run has no such estimator or sigma.
+        NothingLeftError: there is no finite value.
+    """
+    rows, others = one_of(run, estimators, sigmas)
+    quantity = quantity_of(rows[0].quantity, run.quantities)
+    labelled = any(row.label is not None for row in rows)
+    bias = class_bias(rows, by="label" if labelled else "predicted", class_names=run.class_names, quantity=quantity)
+    ordered = weakest_first(bias)
+    many = len(ordered) > ALL
+    members = Columns.of(row for row in rows if (row.label if labelled else row.predicted) is not None)
+    return Classes(
+        bias=bias,
+        quantity=quantity,
+        first=tuple(ordered[:WORST] if many else ordered),
+        last=tuple(ordered[-BEST:] if many else ()),
+        between=max(0, len(ordered) - WORST - BEST) if many else 0,
+        overall=mean_of(members, quantity),
+        others=others,
+    )
+
+
+_BELOW, _ABOVE, _WIDEST = 0.45, 0.22, 0.36  # inches, inches, share of the body for names
+
+
+def sketch(classes: Classes) -> Sketch:
+    """The picture of these classes."""
+    lines = len(classes.first) + len(classes.last) + bool(classes.between)
+    key = classes.bias.key
+    return Sketch(
+        title=f"Robustness by class: {key.estimator}, sigma {sigma_text(key.sigma)}",
+        lead=classes.bias.explanation,
+        caption=_caption(classes),
+        height=lambda look: lines * look.line * 1.35 + _BELOW + _ABOVE,
+        draw=lambda figure, box, look: _draw(figure, box, look, classes),
+    )
+
+
+def _caption(classes: Classes) -> str:
+    bias, ends = classes.bias, (classes.quantity.low, classes.quantity.high)
+    images = sum(one.images for one in bias.classes)
+    by = "label" if bias.by == "label" else "predicted class"
+    mean = with_interval(classes.overall.value, classes.overall.lower, classes.overall.upper, *ends)
+    parts = [f"{images:,} images in {len(bias.classes):,} classes, by {by}; mean of all {mean} (line)."]
+    if any(one.simultaneous_lower is not None for one in bias.classes):
+        parts.append(
+            f"Bars: {100 * (1 - bias.alpha):.3g} % intervals that hold for all classes together, for images of this kind (population)."
+        )
+    if any(one.differs in ("lower", "higher") for one in bias.classes):
+        parts.append("Filled: differs from the rest.")
+    if any(one.images == 1 for one in bias.classes):
+        parts.append("A class without a bar has a single image.")
+    if classes.overall.measured_by == "none":
+        parts.append("No image has an interval of its own: its value is an approximation of unknown error, which no bar covers.")
+    if bias.left_out:
+        parts.append(f"{bias.left_out:,} images without a class or a finite value are left out.")
+    return " ".join(parts) + others_words(classes.others)
+
+
+def _draw(figure: Figure, box: Box, look: Look, classes: Classes) -> None:
+    shown = [*classes.first, *([None] if classes.between else []), *classes.last]
+    counts = [f"n {one.images:,}" if one else "" for one in shown]
+    right = max(measured(text, look.size) for text in counts) + 0.1
+    names = [label_of(one) if one else "" for one in shown]
+    room = min(_WIDEST * box.width, max(measured(name, look.size, bold=True) for name in names)) + 0.06
+    ax = axes(figure, Box(box.x + room, box.y + _BELOW, box.width - room - right, box.height - _BELOW - _ABOVE), look)
+    ax.set_ylim(len(shown) - 0.5, -0.5)
+    ax.set_xlim(*_range(shown, classes))
+    ax.yaxis.set_ticks([])
+    ax.grid(visible=False, axis="y")
+    few_ticks(ax.xaxis)
+    ax.set_xlabel(
+        f"mean {classes.quantity.name}" + ("" if classes.bias.higher_is_better else " (lower is better)"),
+        color=FAINT,
+        size=look.size,
+        labelpad=3,
+    )
+    ax.axvline(classes.overall.value, color=FAINT, linewidth=1.0, zorder=1)
+    step = (box.height - _BELOW - _ABOVE) / len(shown)
+    _overall(figure, ax, box, look, classes)
+    for i, one in enumerate(shown):
+        y = box.y + box.height - _ABOVE - (i + 0.5) * step
+        if one is None:
+            words = f"{classes.between:,} classes between"
+            put_level(figure, box.x, y, words, size=look.size, color=FAINT)
+            ax.axhline(i, color=GRID, linewidth=1.2, dashes=(1, 3))
+            continue
+        ink = {"lower": LOWER, "higher": HIGHER}.get(one.differs or "", FAINT)
+        marked = one.differs in ("lower", "higher")
+        name = fitted(names[i], room - 0.06, look.size, bold=marked)
+        put_level(
+            figure,
+            box.x,
+            y,
+            name,
+            size=look.size,
+            color=ink if marked else INK,
+            weight="bold" if marked else "normal",
+        )
+        put_level(figure, box.x + box.width, y, counts[i], size=look.size, color=FAINT, ha="right")
+        _dot(ax, i, one, ink, marked=marked)
+
+
+def _dot(ax: Axes, place: int, one: ClassStats, ink: str, *, marked: bool) -> None:
+    if one.simultaneous_lower is not None and one.simultaneous_upper is not None:
+        left, right = ax.get_xlim()
+        ends = [min(max(end, left), right) for end in (one.simultaneous_lower, one.simultaneous_upper)]
+        ax.plot(ends, [place, place], color=ink, linewidth=1.6, solid_capstyle="butt", alpha=0.85, zorder=2)
+    style: dict[str, Any] = {"markerfacecolor": ink if marked else CARD, "markeredgecolor": ink, "markeredgewidth": 1.3}
+    ax.plot([one.mean.value], [place], marker="o", markersize=6, linestyle="none", zorder=3, **style)
+
+
+def _overall(figure: Figure, ax: Axes, box: Box, look: Look, classes: Classes) -> None:
+    """The words above the line of the overall mean."""
+    left, right = ax.get_xlim()
+    width, height = figure.get_size_inches()
+    place = ax.get_position()
+    x = width * (place.x0 + (classes.overall.value - left) / (right - left) * place.width)
+    words = f"mean of all {classes.overall.value:.3f}"
+    half = measured(words, look.size) / 2
+    x = min(max(x, box.x + half), box.x + box.width - half)
+    put(figure, x, height * place.y1 + 0.06, words, size=look.size, color=FAINT, ha="center", va="bottom")
+
+
+def _range(shown: list[ClassStats | None], classes: Classes) -> tuple[float, float]:
+    """From the lowest to the highest end that is shown, with some room."""
+    ends = [classes.overall.value]
+    for one in (one for one in shown if one is not None):
+        ends += [one.mean.value]
+        ends += [end for end in (one.simultaneous_lower, one.simultaneous_upper) if end is not None and math.isfinite(end)]
+    room = 0.05 * ((max(ends) - min(ends)) or 0.1)
+    return min(ends) - room, max(ends) + room

@@ -1,0 +1,304 @@
+"""The picture of the distribution: sorted images beside means and boxes, a row for each estimator."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from robaudit.report.numbers import estimate
+from robaudit.report.numbers import sigmas as sigma_texts
+from robaudit.report.pictures.groups import columns_of
+from robaudit.report.pictures.page import Box, Look, Sketch, axes, fitted, measured, put
+from robaudit.report.pictures.style import CARD, FAINT, heat, number_ticks
+from robaudit.report.summary_tables import MEANINGS
+from robaudit.runs import Run
+from robaudit.stats.groups import GroupKey, QuantityLike, quantity_of
+from robaudit.stats.summary import Columns, Mean, Share, mean_of, share
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MOST_POINTS = 400
+_BOX = (0.05, 0.25, 0.5, 0.75, 0.95)
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One estimator at one noise level.
+
+    Attributes:
+        sigma: the level.
+        images: with a finite value; ``left_out``: without.
+        with_interval, sampling_only: images with an interval of their own; of those, with one that covers the draws only.
+        shares, values: the curve: this share of the images is at least as bad as the value; from the worst image to the best.
+        box: 5 %, 25 %, 50 %, 75 % and 95 % quantile of the values.
+        mean: as in the summary.
+        beyond: images beyond the threshold.
+    """
+
+    sigma: float
+    images: int
+    left_out: int
+    with_interval: int
+    sampling_only: int
+    shares: tuple[float, ...]
+    values: tuple[float, ...]
+    box: tuple[float, ...]
+    mean: Mean
+    beyond: Share
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """All noise levels of one estimator, the smallest first."""
+
+    estimator: str
+    quantity: QuantityLike
+    threshold: float
+    levels: tuple[Level, ...]
+
+
+def distributions(
+    run: Run, estimators: Sequence[str] = (), sigmas: Sequence[float] = (), threshold: float | None = None
+) -> tuple[Distribution, ...]:
+    """One for each estimator, in the run's order.
+
+    Args:
+        run: a finished run.
+        estimators, sigmas: only these.
+        threshold: for the share beyond it; each quantity's usual one where None, or where it is out of its range.
+
+    Raises:
+        RunError: the run has no such estimator or sigma.
+        NothingLeftError: there is no finite value.
+    """
+    from robaudit.stats.flags import usual_threshold
+
+    groups_of: dict[tuple[str, str], list[tuple[GroupKey, Columns]]] = {}
+    for key, columns in columns_of(run, estimators, sigmas).items():
+        groups_of.setdefault((key.estimator, key.quantity), []).append((key, columns))
+    made = []
+    for (estimator, name), groups in groups_of.items():
+        quantity = quantity_of(name, run.quantities)
+        limit = threshold if threshold is not None and quantity.low <= threshold <= quantity.high else usual_threshold(quantity)
+        ordered = sorted(groups, key=lambda group: group[0].sigma)
+        made.append(
+            Distribution(estimator, quantity, limit, tuple(_level(key.sigma, columns, quantity, limit) for key, columns in ordered))
+        )
+    return tuple(made)
+
+
+def _level(sigma: float, columns: Columns, quantity: QuantityLike, threshold: float) -> Level:
+    values = columns.values
+    ranked = np.sort(values) if quantity.higher_is_better else -np.sort(-values)  # the worst first
+    count = len(ranked)
+    places = np.arange(count) if count <= MOST_POINTS else np.unique(np.linspace(0, count - 1, MOST_POINTS).round().astype(int))
+    beyond = int((values < threshold).sum() if quantity.higher_is_better else (values > threshold).sum())
+    return Level(
+        sigma=sigma,
+        images=count,
+        left_out=columns.not_finite,
+        with_interval=columns.bounded,
+        sampling_only=columns.sampling_only,
+        shares=tuple(((places + 1) / count).tolist()),
+        values=tuple(ranked[places].tolist()),
+        box=tuple(np.quantile(values, _BOX).tolist()),
+        mean=mean_of(columns, quantity),
+        beyond=share(beyond, count),
+    )
+
+
+def band(images: int) -> float:
+    """Half the width of a 95 % band about the whole curve, for images of this kind: sqrt(log(2 / .05) / (2 n)).
+
+    Source: Dvoretzky, Kiefer and Wolfowitz (1956), with the constant of Massart (1990).
+    """
+    return min(1.0, math.sqrt(math.log(40.0) / (2 * images)))
+
+
+MOST_ROWS = 6
+_SIDE = 0.45  # room beside the first and the last level, in their distance
+_ROW, _TICKS, _HEAD = 1.5, 0.58, 0.3  # inches: of the axes, below and above them
+
+
+def sketch(every: Sequence[Distribution]) -> Sketch:
+    """The picture of these distributions."""
+    shown = every[:MOST_ROWS]
+    return Sketch(
+        title=_title(shown),
+        caption=_caption(shown, every[MOST_ROWS:]),
+        height=lambda _: len(shown) * (_ROW + _TICKS + _HEAD),
+        draw=lambda figure, box, look: _draw(figure, box, look, shown),
+    )
+
+
+def _title(shown: Sequence[Distribution]) -> str:
+    names = {one.quantity.name for one in shown}
+    return "Robustness of the images by noise level" if names == {"p_robust"} else "Distribution over the images by noise level"
+
+
+def _caption(shown: Sequence[Distribution], left: Sequence[Distribution]) -> str:
+    levels = [level for one in shown for level in one.levels]
+    fewest, most = min(level.images for level in levels), max(level.images for level in levels)
+    parts = [
+        f"{fewest:,} images." if fewest == most else f"{fewest:,} to {most:,} images.",
+        "Left: images sorted from worst to best; where a curve crosses a value, that share of the images has it or a worse one "
+        f"(95 % band of a whole curve for images of this kind: ± {100 * band(fewest):.0f} points).",
+        "Right: dot: mean; line: its 95 % interval for images of this kind (population); box: middle half of the images; "
+        "thin line: 5 % to 95 % of them.",
+        f"Dashed: {_thresholds(shown)}.",
+    ]
+    for name in dict.fromkeys(one.quantity.name for one in shown):
+        if name in MEANINGS:
+            parts.append(f"{name}: {MEANINGS[name].rstrip('.')}.")
+    without = sum(level.left_out for level in levels)
+    if without:
+        parts.append(f"{without:,} results without a finite value are left out.")
+    if not all(math.isfinite(level.mean.upper - level.mean.lower) for level in levels):
+        parts.append("An interval that leaves the picture is open on that side.")
+    parts += _approximate(shown)
+    if most > MOST_POINTS:
+        parts.append(f"Curves go through {MOST_POINTS} images; all numbers are of all images.")
+    if left:
+        parts.append(f"Not shown: {', '.join(one.estimator for one in left)}.")
+    return " ".join(parts)
+
+
+def _thresholds(shown: Sequence[Distribution]) -> str:
+    known = {one.quantity.name: one.threshold for one in shown}
+    if len(set(known.values())) == 1:
+        return f"{shown[0].threshold:.3g}"
+    return ", ".join(f"{threshold:.3g} ({name})" for name, threshold in known.items())
+
+
+def _approximate(shown: Sequence[Distribution]) -> list[str]:
+    """What the values of some estimators are not."""
+    none = [one.estimator for one in shown if not any(level.with_interval for level in one.levels)]
+    biased = [one.estimator for one in shown if any(level.sampling_only for level in one.levels)]
+    parts = [f"{', '.join(none)}: approximations of unknown error."] if none else []
+    return parts + ([f"{', '.join(biased)}: the bias of the approximation is in no interval."] if biased else [])
+
+
+def _draw(figure: Figure, box: Box, look: Look, shown: Sequence[Distribution]) -> None:
+    texts = sigma_texts(level.sigma for one in shown for level in one.levels)
+    colours = dict(zip(sorted(texts), heat(len(texts)), strict=True))
+    step = _ROW + _TICKS + _HEAD
+    left, gap = 0.12 + 4.2 * look.size / 72, 0.3
+    half = (box.width - left - gap) / 2
+    for i, one in enumerate(shown):
+        bottom = box.y + box.height - (i + 1) * step + _TICKS
+        name = fitted(f"{one.estimator}: {one.quantity.name}", box.width, look.size, bold=True)
+        put(figure, box.x, bottom + _ROW + 0.09, name, size=look.size, weight="bold", va="bottom")
+        curves = axes(figure, Box(box.x + left, bottom, half, _ROW), look)
+        means = axes(figure, Box(box.x + left + half + gap, bottom, half, _ROW), look)
+        low, high = _range(one)
+        for ax in (curves, means):
+            ax.set_ylim(low, high)
+            ax.axhline(one.threshold, color=FAINT, linewidth=0.8, dashes=(4, 3), zorder=1)
+        _curves(curves, one.levels, colours, look)
+        _means(means, one, colours, texts, half, look)
+        for ax in (curves, means):
+            number_ticks(ax.yaxis, _ticks(one, low, high))
+        means.yaxis.set_tick_params(labelleft=False)
+
+
+def _range(one: Distribution) -> tuple[float, float]:
+    """The quantity's range, or that of the values where it is endless; better is up."""
+    values = [value for level in one.levels for value in (*level.values, level.mean.value)]
+    low = one.quantity.low if math.isfinite(one.quantity.low) else min(values)
+    high = one.quantity.high if math.isfinite(one.quantity.high) else max(values)
+    room = 0.04 * ((high - low) or 1.0)
+    ends = low - room, high + room
+    return ends if one.quantity.higher_is_better else ends[::-1]
+
+
+def _ticks(one: Distribution, low: float, high: float) -> list[float]:
+    if (one.quantity.low, one.quantity.high) == (0.0, 1.0):
+        return [0.0, 0.25, 0.5, 0.75, 1.0]
+    from matplotlib.ticker import MaxNLocator
+
+    ends = sorted((low, high))
+    return [float(t) for t in MaxNLocator(nbins=4, steps=[1, 2, 5, 10]).tick_values(*ends) if ends[0] <= t <= ends[1]]
+
+
+def _curves(ax: Axes, levels: Sequence[Level], colours: dict[float, str], look: Look) -> None:
+    for level in levels:
+        x, y = _steps(level, *ax.get_ylim())
+        ax.plot(x, y, color=colours[level.sigma], linewidth=1.7, drawstyle="steps-pre", solid_joinstyle="round", zorder=3)
+    ax.set_xlim(-0.01, 1.02)
+    number_ticks(ax.xaxis, [0, 0.25, 0.5, 0.75, 1], ["0 %", "25", "50", "75", "100"])
+    ax.set_xlabel("images, worst first", color=FAINT, size=look.size, labelpad=2)
+
+
+def _steps(level: Level, low: float, high: float) -> tuple[list[float], list[float]]:
+    """The curve without the points that change nothing that could be seen."""
+    unit = abs(high - low) / 500
+    x, y = [0.0], [level.values[0]]
+    for place, value in zip(level.shares, level.values, strict=True):
+        if len(x) > 1 and round(value / unit) == round(y[-1] / unit):
+            x[-1] = place
+        else:
+            x.append(place)
+            y.append(value)
+    return x, y
+
+
+def _means(ax: Axes, one: Distribution, colours: dict[float, str], texts: dict[float, str], inches: float, look: Look) -> None:
+    levels = one.levels
+    places, numbers, every = _labels(one, texts, inches, look)
+    width = 0.42 * min((b - a for a, b in pairwise(places)), default=0.6)
+    for x, level in zip(places, levels, strict=True):
+        ink = colours[level.sigma]
+        ax.plot([x, x], [level.box[0], level.box[4]], color=ink, linewidth=0.9, alpha=0.6, zorder=2)
+        ax.fill_between([x - width / 2, x + width / 2], level.box[1], level.box[3], color=ink, alpha=0.25, linewidth=0.6, zorder=2)
+        ax.plot([x - width / 2, x + width / 2], [level.box[2]] * 2, color=ink, linewidth=0.9, alpha=0.8, zorder=2)
+        low, high = sorted(ax.get_ylim())
+        reach = [min(max(end, low), high) for end in (level.mean.lower, level.mean.upper)]
+        ax.plot([x, x], reach, color=ink, linewidth=2.4, solid_capstyle="butt", zorder=3)
+        ax.plot([x], [level.mean.value], marker="o", markersize=5.5, color=ink, markeredgecolor=CARD, markeredgewidth=0.8, zorder=4)
+    ax.set_xlim(places[0] - _SIDE, places[-1] + _SIDE)
+    ax.grid(visible=False, axis="x")
+    shown = range(0, len(levels), every)
+    number_ticks(ax.xaxis, [places[i] for i in shown], [texts[levels[i].sigma] + numbers[i] for i in shown])
+    for label, i in zip(ax.get_xticklabels(), shown, strict=True):
+        label.set_color(colours[levels[i].sigma])
+        label.set_fontweight("bold")
+    ax.set_xlabel("sigma, and mean" if numbers[0] else "sigma", color=FAINT, size=look.size, labelpad=2)
+
+
+def _labels(one: Distribution, texts: dict[float, str], inches: float, look: Look) -> tuple[list[float], list[str], int]:
+    """Positions of the levels, the texts below them, and which of them have room for a label: every first, second, ...
+
+    Means are written if they fit, if need be by even steps between the levels.
+    """
+    ends = one.quantity.low, one.quantity.high
+    numbers = [f"\n{estimate(level.mean.value, level.mean.lower, level.mean.upper, *ends)}" for level in one.levels]
+    count = len(one.levels)
+    need = max(measured(text, look.size, bold=True) for text in (*(n.strip() for n in numbers), *texts.values())) + 0.08
+    bare = max(measured(text, look.size, bold=True) for text in texts.values()) + 0.08
+    step = inches / max(count - 1 + 2 * _SIDE, 1)
+    proportional, even = _places([level.sigma for level in one.levels]), [float(i) for i in range(count)]
+    for width, written in ((need, numbers), (bare, [""] * count)):
+        for places in (proportional, even):
+            if width <= step * min((b - a for a, b in pairwise(places)), default=math.inf):
+                return places, written, 1
+    return even, [""] * count, math.ceil(bare / step)
+
+
+def _places(sigmas: Sequence[float]) -> list[float]:
+    """Positions of the levels, from 0 to their number less one: in proportion if that keeps them apart, else by logarithms, else evenly."""
+    count = len(sigmas)
+    if count == 1:
+        return [0.0]
+    for scale in (float, math.log):
+        at = [scale(sigma) for sigma in sigmas]
+        places = [(a - at[0]) / (at[-1] - at[0]) * (count - 1) for a in at]
+        if min(b - a for a, b in pairwise(places)) >= 0.55:
+            return places
+    return [float(i) for i in range(count)]

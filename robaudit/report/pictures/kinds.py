@@ -1,0 +1,161 @@
+"""The pictures of a run by kind: as files, and as parts of an HTML page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from robaudit.errors import RobauditError, did_you_mean
+from robaudit.report.pictures import can_draw
+from robaudit.report.pictures.page import Look, Sketch, page
+from robaudit.runs import Run
+
+SMALL_BELOW = 6.0  # inches: narrower pictures have letters of 7 points instead of 9
+INLINE = Look(width=6.6, size=10.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What of a run is to be shown.
+
+    Attributes:
+        estimators, sigmas: only these; all of them, or the one that speaks for the run, where empty.
+        threshold: from where a sample counts as not robust; the quantity's usual one where None.
+        max_images: of the kind flagged.
+        trust: whether Python code that the spec names may be run (the data set, for the kind flagged).
+    """
+
+    estimators: Sequence[str] = ()
+    sigmas: Sequence[float] = ()
+    threshold: float | None = None
+    max_images: int = 12
+    trust: bool = False
+
+
+def _distribution(run: Run, choice: Choice) -> Sketch:
+    from robaudit.report.pictures.distribution import distributions, sketch
+
+    return sketch(distributions(run, choice.estimators, choice.sigmas, choice.threshold))
+
+
+def _bias(run: Run, choice: Choice) -> Sketch:
+    from robaudit.report.pictures.bias import classes_of, sketch
+
+    return sketch(classes_of(run, choice.estimators, choice.sigmas))
+
+
+def _flagged(run: Run, choice: Choice) -> Sketch:
+    from robaudit.report.pictures.flagged import pixels_of, sketch, worst_of
+
+    worst = worst_of(run, choice.max_images, choice.estimators, choice.sigmas, choice.threshold)
+    return sketch(worst, pixels_of(run, worst, trust=choice.trust))
+
+
+def _agreement(run: Run, choice: Choice) -> Sketch:
+    from robaudit.report.agreements import agreement
+    from robaudit.report.pictures.agreement import sketch
+
+    return sketch(agreement(run, choice.estimators, choice.sigmas))
+
+
+def _cost(run: Run, choice: Choice) -> Sketch:
+    from robaudit.report.pictures.cost import costs, sketch
+
+    return sketch(costs(run, choice.estimators, choice.sigmas), run.info["device"])
+
+
+_SKETCHES: dict[str, Callable[[Run, Choice], Sketch]] = {
+    "distribution": _distribution,
+    "bias": _bias,
+    "flagged": _flagged,
+    "agreement": _agreement,
+    "cost": _cost,
+}
+KINDS = tuple(_SKETCHES)
+FORMATS = ("png", "svg", "pdf")
+
+
+def sketch_of(kind: str, run: Run, choice: Choice) -> Sketch:
+    """The picture, still to be drawn.
+
+    Raises:
+        RobauditError: there is no such kind, or the run has nothing that it could show.
+    """
+    if kind not in _SKETCHES:
+        raise RobauditError(f"kind {kind!r}", "there is no such picture", did_you_mean(kind, KINDS))
+    return _SKETCHES[kind](run, choice)
+
+
+def picture(kind: str, run: Run, format_: str, choice: Choice | None = None, *, width: float = 7.0) -> bytes:
+    """A picture as the bytes of a file: the same ones for the same run.
+
+    Args:
+        kind: one of :data:`KINDS`.
+        run: a finished run.
+        format_: png, svg or pdf.
+        choice: what of it; all where None.
+        width: inches; letters have 9 points, 7 where it is below :data:`SMALL_BELOW`.
+
+    Raises:
+        RobauditError: there is no such kind, the run has nothing that it could show, or the width is too small for it.
+    """
+    from robaudit.report.pictures.style import saved
+
+    made = sketch_of(kind, run, choice or Choice())
+    if width < made.narrowest:
+        raise RobauditError(f"--width {width:g}", "is too narrow for this picture", f"at least {made.narrowest:g} inches")
+    size, draw = page(made, Look(width, size=9.0 if width >= SMALL_BELOW else 7.0, vector=format_ != "png"))
+    return saved(format_, size, draw)
+
+
+def inline_svg(
+    kind: str,
+    run: Run,
+    *,
+    estimator: str | None = None,
+    sigma: float | None = None,
+    threshold: float | None = None,
+    trust: bool = False,
+    salt: str = "",
+) -> str:
+    """A picture as an ``<svg>`` element of an HTML page.
+
+    Args:
+        kind: one of :data:`KINDS`.
+        run: a finished run.
+        estimator, sigma: only this one.
+        threshold: from where a sample counts as not robust; the quantity's usual one where None.
+        trust: for the kind flagged: whether the Python data set that the spec names may be run.
+        salt: mixed into the ids: two pictures that are equal to the last bit need different ones on one page.
+
+    The caption is part of the picture; :func:`inline_picture` gives it as text.
+
+    Raises:
+        RobauditError: there is no such kind, or the run has nothing that it could show (flagged: the data set is gone), or matplotlib
+            is not installed.
+    """
+    choice = Choice(() if estimator is None else (estimator,), () if sigma is None else (sigma,), threshold, trust=trust)
+    return _inline(kind, run, choice, salt=salt, caption=True)[0]
+
+
+def inline_picture(kind: str, run: Run, choice: Choice, *, salt: str = "") -> tuple[str, str]:
+    """A picture as an ``<svg>`` element without its caption, and the caption, without its lead: text for the page to escape and wrap.
+
+    Args:
+        kind, run, salt: as for :func:`inline_svg`.
+        choice: what of the run.
+
+    Raises:
+        RobauditError: as :func:`inline_svg`.
+    """
+    return _inline(kind, run, choice, salt=salt, caption=False)
+
+
+def _inline(kind: str, run: Run, choice: Choice, *, salt: str, caption: bool) -> tuple[str, str]:
+    can_draw(required=True, where=f"the picture {kind}")
+    from robaudit.report.pictures.inline import inline
+    from robaudit.report.pictures.style import saved
+
+    made = sketch_of(kind, run, choice)
+    size, draw = page(made, INLINE, caption=caption)
+    return inline(saved("svg", size, draw, text=True), kind, made.title, made.whole_caption if caption else "", salt), made.caption

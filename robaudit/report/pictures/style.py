@@ -1,0 +1,121 @@
+"""The style of all pictures: a light card, quiet axes, one palette that reads on light and dark pages, and reproducible bytes."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.figure import Figure
+
+CARD, INK, FAINT, GRID = "#fcfcfa", "#22262b", "#5b626b", "#e4e6e8"
+BLUE, RED, GREEN, OLIVE, ORANGE, TEAL = "#3a7bd5", "#d1453b", "#3a9a41", "#7f8f1d", "#cf7318", "#158f89"
+LOWER, HIGHER = RED, BLUE
+"""Worse and better than the rest."""
+_HEAT = (BLUE, TEAL, OLIVE, ORANGE, RED)
+_TONES = {
+    "mc": BLUE,
+    "logit_gaussian": RED,
+    "mmse": GREEN,
+    "mmse_mvs": OLIVE,
+    "taylor": "#a55cc4",
+    "taylor_mvs": "#b07cc6",
+    "softmax": "#808080",
+}
+_OTHER_TONES = (ORANGE, TEAL, "#a8743a", "#d6427c", "#6f8794")
+_ALWAYS = {
+    "svg.hashsalt": "robaudit",
+    "pdf.fonttype": 42,
+    "font.family": "DejaVu Sans",
+    "font.size": 9,
+    "text.parse_math": False,
+    "path.simplify": False,  # dots are very short lines
+}
+
+
+def tone(name: str, position: int) -> str:
+    """The colour of an estimator: its own, or that of its place in the list."""
+    return _TONES.get(name, _OTHER_TONES[position % len(_OTHER_TONES)])
+
+
+def heat(count: int) -> list[str]:
+    """Colours for noise levels, the smallest first: from cool to hot."""
+    if count == 1:
+        return [_HEAT[-1]]
+    ends = [i * (len(_HEAT) - 1) / (count - 1) for i in range(count)]
+    return [_between(_HEAT[int(x)], _HEAT[min(int(x) + 1, len(_HEAT) - 1)], x - int(x)) for x in ends]
+
+
+def _between(first: str, second: str, share: float) -> str:
+    pairs = ((int(first[i : i + 2], 16), int(second[i : i + 2], 16)) for i in (1, 3, 5))
+    return "#" + "".join(f"{round(a + (b - a) * share):02x}" for a, b in pairs)
+
+
+def files(name: str, size: tuple[float, float], draw: Callable[[Figure], None]) -> Mapping[str, Callable[[], bytes]]:
+    """Functions that make NAME.png and NAME.svg.
+
+    Args:
+        name: of the files.
+        size: width and height in inches.
+        draw: draws into an empty figure.
+    """
+    return {f"{name}.png": lambda: saved("png", size, draw, dpi=150), f"{name}.svg": lambda: saved("svg", size, draw)}
+
+
+def saved(kind: str, size: tuple[float, float], draw: Callable[[Figure], None], *, dpi: int = 300, text: bool = False) -> bytes:
+    """The bytes of a picture; the same ones for the same drawing, whatever the user's matplotlibrc says.
+
+    Args:
+        kind: png, svg or pdf. Letters are outlines (svg) or an embedded font (pdf).
+        size: width and height in inches.
+        draw: draws into an empty figure; no text is read as a formula.
+        dpi: of a png.
+        text: leave the letters of a svg to the reader's fonts, and its background open.
+    """
+    import matplotlib as mpl
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")  # such a letter is an empty box
+        mpl.rcdefaults()
+        settings: Any = mpl.rcParams  # whose type names every key
+        settings.update({**_ALWAYS, "svg.fonttype": "none" if text else "path"})
+        figure = Figure(figsize=size, facecolor="none" if text else CARD)
+        FigureCanvasAgg(figure)
+        draw(figure)
+        sink = io.BytesIO()
+        dates = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
+        figure.savefig(sink, format=kind, dpi=dpi if kind == "png" else 72, facecolor=figure.get_facecolor(), metadata=dates[kind])
+        return sink.getvalue()
+
+
+def number_ticks(axis: Axis, values: Sequence[float], texts: Sequence[str] | None = None) -> None:
+    """Ticks at these values only, with these texts or the shortest ones."""
+    axis.set_ticks(list(values), labels=[f"{value:g}" for value in values] if texts is None else list(texts), minor=False)
+    axis.set_ticks([], minor=True)
+
+
+def few_ticks(axis: Axis, most: int = 5) -> None:
+    """At most so many round numbers."""
+    from matplotlib.ticker import MaxNLocator
+
+    low, high = sorted(axis.get_view_interval())
+    ticks = MaxNLocator(nbins=most, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
+    number_ticks(axis, [round(float(t), 12) for t in ticks if low <= t <= high])
+
+
+def quiet(ax: Axes) -> None:
+    """Thin axes without a box, and a faint grid."""
+    ax.set_facecolor(CARD)
+    for side in ("top", "right"):
+        ax.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        ax.spines[side].set_color(GRID)
+    ax.tick_params(colors=FAINT, length=0)
+    ax.grid(color=GRID, linewidth=0.8)
+    ax.set_axisbelow(True)

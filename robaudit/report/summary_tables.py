@@ -1,0 +1,152 @@
+"""The headline and the overall result of a run, for terminals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from robaudit.report import numbers
+from robaudit.report.tables import Column, Table, Terminal, cells
+from robaudit.spec.model import sigma_text
+from robaudit.stats.groups import GroupKey, QuantityLike, quantity_of
+from robaudit.stats.summary import GroupSummary
+from robaudit.text import count, printable
+
+MEANINGS = {
+    "p_robust": "probability that noise leaves the prediction unchanged",
+    "log10_p_fail": "probability that noise changes the prediction, as a power of ten: -6 is one in a million",
+    "confidence": "softmax score of the clean image (no noise enters it)",
+}
+
+
+def headline(info: Mapping[str, Any]) -> list[str]:
+    """The lines above a run's tables, from run.json: clean accuracy first, then model, data and noise."""
+    totals, data, model = info["totals"], info["data"], info["model"]
+    skipped = f", {totals['skipped']} skipped" if totals["skipped"] else ""
+    passes = f"{totals['forwards']:,} forward and {totals['backwards']:,} backward passes"
+    lines = [
+        f"clean accuracy  {_accuracy(info['clean_accuracy'])}",
+        *_noisy(info["noisy_accuracy"]),
+        f"model           {model['name']} ({model['format']}, {model['classes']} classes, sha256 {model['sha256'][:8]})",
+        f"data            {data['where']}: {count(totals['samples'], 'sample')}{skipped}",
+        f"noise           {info['noise']}",
+        f"run             seed {info['seed']}, {info['device']}, {passes}",
+    ]
+    lines += [f"warning         {text}" for text in info["warnings"]]
+    lines += [f"skipped         {skip['reason']}" for skip in info["skipped"][:3]]
+    if len(info["skipped"]) > 3:
+        lines.append(f"skipped         and {len(info['skipped']) - 3} more: see run.json")
+    return [printable(line) for line in lines]
+
+
+def overall_tables(
+    groups: Sequence[GroupSummary],
+    seconds: Mapping[tuple[str, float], float] | None = None,
+    quantities: Mapping[str, QuantityLike] | None = None,
+) -> Terminal:
+    """A table for each quantity and kind of noise, which never share one, with a line per estimator and noise level.
+
+    Args:
+        groups: from :func:`robaudit.summary.overall.summarise`.
+        seconds: time by (estimator, sigma); an empty cell where unknown.
+        quantities: descriptions of quantities that are not ours.
+    """
+
+    def build(narrow: bool) -> Iterator[Table]:
+        for kind in dict.fromkeys((group.key.quantity, group.key.noise) for group in groups):
+            members = [group for group in groups if (group.key.quantity, group.key.noise) == kind]
+            yield _overall(members, seconds or {}, quantity_of(kind[0], quantities), narrow)
+
+    return Terminal(build)
+
+
+def heading(key: GroupKey, unit: str) -> str:
+    """The quantity that a table is about, and its meaning."""
+    return f"{key.quantity}: {MEANINGS.get(key.quantity, unit)}"
+
+
+def circumstances(key: GroupKey, higher_is_better: bool, *more: str) -> str:
+    """The line below the heading: noise, direction, and what else is given."""
+    return ", ".join((f"{key.noise} noise", "higher is better" if higher_is_better else "lower is better", *more))
+
+
+def caveats(groups: Sequence[GroupSummary], interval: str = "the interval") -> Iterator[str]:
+    """What limits the numbers of these groups, a line each.
+
+    Args:
+        groups: shown together.
+        interval: what the table calls the interval of the mean.
+    """
+    if any(group.with_interval < group.images for group in groups):
+        yield approximate(interval)
+    if biased := list(dict.fromkeys(group.key.estimator for group in groups if group.sampling_only)):
+        yield f"{', '.join(biased)}: the interval of an image covers its noise draws only, not the bias of the approximation."
+    if leaning := list(dict.fromkeys(group.key.estimator for group in groups if group.adaptive)):
+        yield (
+            f"{', '.join(leaning)}: images that stopped early lean towards the side on which they stopped, and so does their mean; "
+            f"{interval} allows for it."
+        )
+    if dropped := sum(group.not_finite for group in groups):
+        yield f"{count(dropped, 'result')} left out: not a finite number."
+    if noted := sum(group.noted for group in groups):
+        yield f"{count(noted, 'result')} with a note: see the column note of samples.csv."
+
+
+def approximate(interval: str = "the interval") -> str:
+    """The caveat of values without an interval of their own."""
+    return (
+        f"~ no interval of its own: each image's value is an approximation of unknown error; {interval} covers the choice of images only."
+    )
+
+
+def _accuracy(share: Mapping[str, Any] | None) -> str:
+    if share is None:
+        return "not measured (no labels)"
+    return f"{share['value']:.1%} ({share['count']} of {share['total']}; 95 % interval {share['lower']:.1%} to {share['upper']:.1%})"
+
+
+def _noisy(entries: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [
+        f"{'under noise' if i == 0 else '':15} {e['value']:.1%} at sigma {sigma_text(e['sigma'])} "
+        f"({e['estimator']}; 95 % interval {e['lower']:.1%} to {e['upper']:.1%})"
+        for i, e in enumerate(entries)
+    ]
+
+
+def _overall(groups: Sequence[GroupSummary], seconds: Mapping[tuple[str, float], float], quantity: QuantityLike, narrow: bool) -> Table:
+    key, counts = groups[0].key, {group.images for group in groups}
+    facts = [f"{groups[0].images:,} images"] if len(counts) == 1 else []
+    shares = ("< 0.5", "< 0.9") if quantity.high > 0.9 else ()
+    texts = numbers.sigmas(group.key.sigma for group in groups)
+    rows = []
+    for group in groups:
+        time = numbers.duration(seconds.get((group.key.estimator, group.key.sigma)))
+        rows.append(cells((group.key.estimator, texts[group.key.sigma], *_cells(group, quantity, not facts, bool(shares), narrow), time)))
+    return Table(
+        heading(key, quantity.unit),
+        (
+            *map(Column, ("estimator", "sigma")),
+            Column("mean [95% interval]", number=True, wrap=True),
+            *(Column(name, number=True) for name in (*(["images"] if not facts else []), "median", "5th %ile", *shares, "seconds")),
+        ),
+        tuple(rows),
+        lines=(circumstances(key, quantity.higher_is_better, *facts),),
+        notes=(
+            "[ ] 95 % interval of the mean over images of this kind." + (" < 0.5, < 0.9: share of images below." if shares else ""),
+            "5th %ile: 95 % of the images have at least this value.",
+            *caveats(groups, "[ ]"),
+        ),
+    )
+
+
+def _cells(group: GroupSummary, quantity: QuantityLike, with_count: bool, with_shares: bool, narrow: bool) -> Iterator[str]:
+    """The cells from the mean to the shares."""
+    ends = quantity.low, quantity.high
+    mean = numbers.with_interval(group.mean.value, group.mean.lower, group.mean.upper, *ends, tight=narrow)
+    yield ("" if group.with_interval == group.images else numbers.NO_INTERVAL) + mean
+    if with_count:
+        yield f"{group.images:,}"
+    for quantile in (group.median, group.p05):
+        yield numbers.estimate(quantile.value, quantile.measured_lower, quantile.measured_upper, *ends)
+    for share in (group.below_half, group.below_ninety) if with_shares else ():
+        yield numbers.percent(share.count, share.total, share.lower, share.upper, tight=narrow)

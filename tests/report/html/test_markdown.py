@@ -1,0 +1,127 @@
+"""A run as Markdown: the same numbers, hostile text as text, and never longer than a comment may be."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from robaudit.quantities import NO_INTERVAL
+from robaudit.report import numbers
+from robaudit.report.html.content import Choice, Content, gather
+from robaudit.report.html.markdown import MOST, markdown_report
+from robaudit.report.tables import markdown
+from tests.report.html.tools import HOSTILE, hand_made, rows
+
+CELL = re.compile(r"(?<!\\)\|")
+
+
+def tables(text: str) -> list[list[str]]:
+    """The lines of each table."""
+    return [block.splitlines() for block in text.split("\n\n") if block.startswith("| ")]
+
+
+def test_the_numbers_and_the_sections(content: Content) -> None:
+    text = markdown_report([content], title="A *title*")
+    assert text.startswith("# A \\*title\\*\n\n**At gaussian noise of sigma 0.1 ")
+    for head in ("Accuracy", "Robustness", "Classes, the weakest first", "Flagged samples", "Agreement", "Cost", "How it was made"):
+        assert f"\n### {head}\n" in text
+    for group in content.run.summary():
+        assert numbers.interval(group.mean.lower, group.mean.upper) in text
+    clean = content.run.info["clean_accuracy"]
+    assert numbers.percents(clean["lower"], clean["upper"]) in text
+    for flagged in content.flagged:
+        assert f"{flagged.beyond} of {flagged.total}" in text
+    assert "<svg" not in text
+    assert "data:image" not in text
+
+
+def test_every_line_of_a_table_has_its_columns(content: Content) -> None:
+    found = tables(markdown_report([content, content]))
+    assert len(found) > 8
+    for lines in found:
+        assert {len(CELL.findall(line)) for line in lines} == {len(CELL.findall(lines[0]))}
+        assert re.fullmatch(r"\|( :?-+:? \|)+", lines[1])
+
+
+def test_hostile_names_stay_text(content: Content) -> None:
+    text = markdown_report([content])
+    assert not re.search(r"<(?!\\)", text)
+    assert "@me" not in text
+    assert "#1 " not in text
+    assert not re.search(r"(?<!\\)\]\(", text)
+    assert "\x1b" not in text
+    for name in HOSTILE:
+        assert name not in text
+
+
+@given(st.text())
+def test_escaped_text_is_one_line_without_markup(text: str) -> None:
+    found = markdown(text)
+    assert "\n" not in found
+    assert "<" not in found
+    assert not CELL.search(found.replace("\\\\", ""))
+    assert not re.search(r"@\w|www\.|://", found)
+    if text.isprintable() and text.isalnum() and "www" not in text:
+        assert found == text
+
+
+@pytest.mark.parametrize(("count", "name", "cut"), [(1, "x" * 100, False), (6, "é" * 200, True)])
+def test_never_longer_than_a_comment(count: int, name: str, cut: bool) -> None:
+    names = [f"{name}{i}" for i in range(300)]
+    data = {"where": "x", "class_names": names, "labelled": 600}
+    many = [
+        replace(row, sample_id=f"{name * 5}{row.sample_id}") for row in rows([0.3 + 0.6 * (i % 300) / 300 for i in range(600)], classes=300)
+    ]
+    one = gather(hand_made(many, data=data), Choice())
+    text = markdown_report([one] * count)
+    assert len(text.encode()) <= MOST
+    assert ("was cut here" in text) is cut
+    assert "more are not listed" in text or cut
+
+
+def test_without_labels_and_intervals() -> None:
+    plain = rows(
+        [0.2, 0.7, 0.9, 0.6],
+        label=None,
+        correct=None,
+        lower=None,
+        upper=None,
+        std_error=None,
+        interval=NO_INTERVAL,
+        estimator="taylor",
+    )
+    text = markdown_report([gather(hand_made(plain, clean_accuracy=None), Choice())])
+    assert "Not measured: the data have no labels." in text
+    assert "none of them surely: no intervals" in text
+    assert "\\~" in text
+
+
+@pytest.mark.parametrize("values", [[0.7, 0.8], [0.1, 0.8], [0.1, 0.2] * 20])
+def test_headings_stand_alone(values: list[float]) -> None:
+    """An empty line before and after each, whether samples are flagged, listed or none."""
+    text = markdown_report([gather(hand_made(rows(values)), Choice(most=3))])
+    lines = text.splitlines()
+    heads = [i for i, line in enumerate(lines) if line.startswith("#")]
+    assert len(heads) > 6
+    assert [lines[i] for i in heads if (i and lines[i - 1]) or lines[i + 1]] == []
+    assert "\n\n\n" not in text
+
+
+def test_gates_come_first(content: Content) -> None:
+    gate = {
+        "gate": "mean >= 0.9",
+        "verdict": "fail",
+        "value": 0.5,
+        "lower": 0.4,
+        "upper": 0.6,
+        "confidence": 0.95,
+        "covers": "nothing",
+        "threshold": 0.9,
+    }
+    text = markdown_report([replace(content, decisions=(gate,))])
+    assert "| mean &gt;= 0.9 | **fail** | 0.5000 | 0.4000 to 0.6000 (95%) | nothing |" in text
+    assert text.index("### Gates") < text.index("### Accuracy")

@@ -1,0 +1,119 @@
+"""Printed numbers never claim more than was measured."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from robaudit.numerics.intervals import clopper_pearson
+from robaudit.report import numbers
+from robaudit.text import class_name, printable, shortened
+
+
+def test_all_and_none_print_as_bounds() -> None:
+    lower, upper = map(float, clopper_pearson(10_000, 10_000))
+    assert numbers.with_interval(1.0, lower, upper) == ">= 0.9996"
+    assert numbers.with_interval(0.0, 1 - upper, 1 - lower) == "<= 0.0004"
+    assert numbers.estimate(1.0, lower, upper) == ">= 0.9996"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ((0.873, 0.7914, 0.9301), "0.873 [0.791, 0.931]"),
+        ((0.9999, 0.9997, 0.99996), "0.9999 [0.9997, 1.0000]"),
+        ((0.5, None, None), "~0.500"),
+        ((1.0, None, None), "~>0.999"),
+        ((0.99996, 0.5, 1.0), "0.99996 [0.500, 1.000]"),
+        ((12.5, 11.0, 14.2, 0.0, math.inf), "12.500 [11.000, 14.200]"),
+    ],
+)
+def test_values_with_intervals(arguments: tuple[float, ...], expected: str) -> None:
+    assert numbers.with_interval(*arguments) == expected
+
+
+def test_tight_intervals_have_no_blank_to_break_at() -> None:
+    assert numbers.with_interval(0.5, 0.4, 0.6, tight=True) == "0.500 [0.400,0.600]"
+
+
+@given(st.tuples(st.floats(0, 1), st.floats(0, 1), st.floats(0, 1)))
+def test_the_printed_interval_holds_the_interval(ends: tuple[float, ...]) -> None:
+    lower, value, upper = sorted(ends)
+    assume(not (value in (0.0, 1.0) and upper == lower))
+    text = numbers.with_interval(value, lower, upper)
+    if text.startswith(">="):
+        assert float(text[3:]) <= lower + 1e-9
+    elif text.startswith("<="):
+        assert float(text[3:]) >= upper - 1e-9
+    else:
+        printed = text[text.index("[") + 1 : -1].split(", ")
+        assert float(printed[0]) <= lower + 1e-9
+        assert float(printed[1]) >= upper - 1e-9
+        if 0 < value < 1:
+            assert text.split()[0] not in ("0.000", "1.000")
+
+
+@pytest.mark.parametrize(
+    ("value", "lower", "expected"),
+    [
+        (0.584, 0.5, ".58"),
+        (1.0, 0.998, ">.99"),
+        (0.998, 0.9, ">.99"),
+        (1.0, None, "1.00"),
+        (0.001, 0.0, "<.01"),
+        (0.0, 0.0, ".00"),
+        (12.345, 12.0, "12.35"),
+    ],
+)
+def test_short_numbers(value: float, lower: float | None, expected: str) -> None:
+    assert numbers.short(value, lower, 0.0, 1.0 if value <= 1 else math.inf) == expected.replace("12.35", f"{value:.2f}")
+
+
+@pytest.mark.parametrize(
+    ("count", "total", "text", "tight"),
+    [
+        (0, 48, "<= 7.4%", "<=8%"),
+        (48, 48, ">= 92.6%", ">=92%"),
+        (6, 48, "12.5%", "12.5%"),
+        (1, 50_000, "<0.1%", "<0.1%"),
+        (49_999, 50_000, ">99.9%", ">99.9%"),
+    ],
+)
+def test_shares(count: int, total: int, text: str, tight: str) -> None:
+    lower, upper = map(float, clopper_pearson(count, total))
+    assert numbers.percent(count, total, lower, upper) == text
+    assert numbers.percent(count, total, lower, upper, tight=True) == tight
+
+
+def test_small_things() -> None:
+    assert [numbers.p_value(p) for p in (0.0002, 0.0123, 0.5, 1.0)] == ["<0.001", "0.012", "0.50", "1.00"]
+    assert numbers.sigmas([0.05, 8 / 255]) == {0.05: "0.05", 8 / 255: "0.0314"}
+    assert len(set(numbers.sigmas([0.1, 0.1000001, 0.1 + 2e-17]).values())) == 3
+    assert [numbers.duration(s) for s in (None, 0.1234, 12.34, 1234.5)] == ["", "0.12", "12.3", "1,234"]
+
+
+def test_names() -> None:
+    names = ["airplane", "1", "c\x1b[31mat\n"]
+    assert [class_name(i, names) for i in (None, 0, 1, 2, 3, -1)] == ["-", "0 (airplane)", "1", "2 (c\\x1b[31mat\\n)", "3", "-1"]
+    assert class_name(0, names, 10) == "0 (airpl.)"
+    assert class_name(7, {7: "x"}) == "7 (x)"
+    assert printable("Katze 猫") == "Katze 猫"
+    assert shortened("train/tabby/017.png", 12) == "...y/017.png"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (numbers.short(1 - 1e-12, None), ">.99"),
+        (numbers.short(1e-12, None), "<.01"),
+        (numbers.estimate(1.0, 1 - 1e-13, 1.0), ">= 0.999999"),
+        (numbers.estimate(0.0, 0.0, 1e-13), "<= 0.000001"),
+        (numbers.estimate(1.0, None, None), "~>0.999"),
+        (numbers.estimate(0.0, None, None), "~<0.001"),
+    ],
+)
+def test_an_end_that_was_not_reached_is_not_printed(text: str, expected: str) -> None:
+    assert text == expected

@@ -1,0 +1,154 @@
+"""Tables: readable at every width, without colour, and safe with hostile names."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console, RenderableType
+
+from robaudit.numerics.intervals import clopper_pearson
+from robaudit.quantities import NO_INTERVAL, Interval
+from robaudit.report.class_tables import bias_csv, bias_table
+from robaudit.report.flag_tables import flags_csv, flags_table
+from robaudit.report.summary_tables import overall_tables
+from robaudit.rows import Row
+from robaudit.stats.classes import class_bias
+from robaudit.stats.flags import flag
+from robaudit.stats.summary import summarise
+
+NAMES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
+ROW = Row("a", 0, 0, True, "gaussian", 0.05, "mc", "p_robust", 0.8, 0.7, 0.9, 0.05, 1, 11, 0, "", Interval.parse("clopper-pearson"))
+
+
+def mc(n: int = 48, draws: int = 2000, **more: object) -> list[Row]:
+    generator = np.random.default_rng(0)
+    rows = []
+    for i in range(n):
+        p = 1.0 if generator.random() < 0.4 else generator.beta(4, 1)
+        k = int(generator.binomial(draws, p))
+        lower, upper = map(float, clopper_pearson(k, draws))
+        row = replace(ROW, sample_id=f"test/img-{i:05d}.png", label=i % 10, predicted=i % 10, value=k / draws, lower=lower, upper=upper)
+        rows.append(replace(row, **more))  # type: ignore[arg-type]
+    return rows
+
+
+TAYLOR: dict[str, Any] = {"estimator": "taylor_mvs", "lower": None, "upper": None, "std_error": None, "interval": NO_INTERVAL}
+MANY = [*mc(), *mc(1000, sigma=8 / 255), *mc(**TAYLOR), *mc(**{**TAYLOR, "estimator": "softmax", "quantity": "confidence"})]
+
+
+def shown(renderable: RenderableType, width: int) -> list[str]:
+    """Plain lines, as a pipe gets them."""
+    console = Console(width=width, file=io.StringIO(), force_terminal=False, color_system=None)
+    console.print(renderable)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("width", [80, 100, 140])
+def test_nothing_is_cut_off_at_any_width(width: int) -> None:
+    tables = (
+        overall_tables(summarise(MANY), {("mc", 0.05): 1234.5}),
+        bias_table(class_bias(mc(200), class_names=NAMES, permutations=100)),
+        flags_table(flag(mc(), below=0.9, top=2), NAMES),
+    )
+    for table in tables:
+        lines = shown(table, width)
+        assert all(len(line) <= width for line in lines)
+        assert not any("…" in line for line in lines)
+
+
+def test_the_overall_table_says_what_it_shows() -> None:
+    lines = shown(overall_tables(summarise(MANY), {("mc", 0.05): 12.3}), 140)
+    body = "\n".join(lines)
+    assert lines[0] == "p_robust: probability that noise leaves the prediction unchanged"
+    assert "confidence: softmax score" in body  # another quantity, another table
+    assert any(line.startswith("mc ") and "0.05" in line and line.endswith("12.3") for line in lines)
+    assert any(line.startswith("taylor_mvs") and "~0." in line for line in lines)
+    assert "no interval" in body
+    assert "1,000" in body
+
+
+def test_a_perfect_result_is_a_bound_everywhere() -> None:
+    lower, _ = clopper_pearson(2000, 2000)
+    rows = [replace(row, value=1.0, lower=float(lower), upper=1.0, std_error=0.0) for row in mc()]
+    body = "\n".join(shown(overall_tables(summarise(rows)), 140))
+    assert ">= 0.938" in body
+    assert ">= 0.998" in body
+    assert "<= 7.4%" in body
+    assert "1.0" not in body
+    flags = "\n".join(shown(flags_table(flag(rows, bottom=3)), 100))
+    assert ">= 0.998" in flags
+    assert "1.0" not in flags
+
+
+def test_the_bias_table_names_the_classes_and_the_verdict() -> None:
+    rows = [replace(row, value=row.value * (0.5 if row.label == 3 else 1.0)) for row in mc(400)]
+    lines = shown(bias_table(class_bias(rows, class_names=NAMES)), 100)
+    first = next(i for i, line in enumerate(lines) if line.startswith("──")) + 1
+    assert lines[first].startswith("3 (cat)")
+    assert lines[first].rstrip().endswith("lower")
+    assert any(line.startswith("Least robust: 3 (cat). Most robust:") for line in lines)
+    assert any(line.startswith("Real: the gap of") for line in lines)
+
+
+def test_a_single_image_is_in_brackets_and_explained() -> None:
+    lines = shown(bias_table(class_bias(mc(11))), 100)
+    assert sum("(" in line and ")" in line and line[:1].isdigit() for line in lines) == 9
+    assert any("single image says nothing" in line for line in lines)
+
+
+def test_the_flags_table_counts_before_it_lists_and_caps_the_list() -> None:
+    flagged = flag(mc(), below=0.9)
+    lines = shown(flags_table(flagged, NAMES, limit=3), 120)
+    assert f"{flagged.beyond} of 48 samples are below 0.9" in lines[2]
+    assert f"... and {flagged.beyond - 3} more, which -o FILE writes too." in lines
+    assert sum("img-" in line for line in lines) == 3
+    assert any("none surely" in line for line in shown(flags_table(flag(mc(**TAYLOR), below=0.9)), 120))
+
+
+def test_nothing_flagged_is_one_line() -> None:
+    lines = shown(flags_table(flag(mc(), below=0.0)), 120)
+    assert any(line.startswith("0 of 48 samples are below 0") for line in lines)
+
+
+def test_hostile_names_are_text_and_not_markup() -> None:
+    rows = mc(12, sample_id="[bold]x[/bold]\x1b[2J", value=0.1)
+    lines = "\n".join(shown(flags_table(flag(rows), ["[red]r[/red]"] * 10), 140))
+    assert "[bold]x[/bold]\\x1b[2J" in lines
+    assert "[red]r[/red]" in lines
+    assert "\x1b" not in lines
+
+
+def test_csv_of_bias_and_flags() -> None:
+    bias = list(csv.DictReader(io.StringIO(bias_csv(class_bias(mc(40), class_names=NAMES)))))
+    assert [line["name"] for line in bias] == NAMES
+    assert float(bias[0]["mean_lower"]) <= float(bias[0]["mean"]) <= float(bias[0]["mean_upper"])
+    assert {"q25", "median", "q75", "below", "below_count", "simultaneous_lower", "p_holm", "differs"} <= set(bias[0])
+    flagged = flag(mc(), below=0.9, top=2)
+    flags = list(csv.DictReader(io.StringIO(flags_csv(flagged))))
+    assert [line["list"] for line in flags] == ["flagged"] * flagged.beyond + ["robust"] * 2
+    assert flags[0]["id"] == flagged.samples[0].id
+
+
+def test_sure_and_likely_ones_are_both_counted() -> None:
+    """As rows of auto are: some by an exact interval, some by one that leaves out the bias."""
+    low = replace(ROW, value=0.3, lower=0.2, upper=0.4)
+    rows = [
+        low,
+        replace(low, sample_id="b", interval=Interval.parse("jackknife:sampling-only")),
+        replace(ROW, sample_id="c", value=0.95, lower=0.92, upper=0.98),
+    ]
+    text = " ".join(shown(flags_table(flag(rows, below=0.9)), 160))
+    assert "2 of 3 samples are below 0.9, 1 of them likely" in text
+    assert ", 1 surely; for 0 the interval straddles 0.9." in text
+
+
+def test_a_mean_that_leans_is_explained() -> None:
+    rows = [replace(row, interval=Interval.parse("confidence-sequence")) for row in mc(12)]
+    assert any("stopped early" in line for line in shown(overall_tables(summarise(rows)), 140))
+    assert not any("stopped early" in line for line in shown(overall_tables(summarise(mc(12))), 140))
