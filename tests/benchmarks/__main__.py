@@ -16,7 +16,7 @@ import torch
 
 from robaudit.cli.process import keep_freed_memory
 from robaudit.provenance import pick_device
-from tests.benchmarks import accuracy, cdf, engine, memory, scaling, versus
+from tests.benchmarks import accuracy, busy, cdf, engine, memory, scaling, versus
 from tests.benchmarks.machine import exact_products, machine
 from tests.benchmarks.networks import Bench
 from tests.benchmarks.report import ORDER, Section, write
@@ -29,6 +29,7 @@ PARTS: dict[str, Callable[[Bench], Section]] = {
     "engine": engine.measure,
     "scaling": scaling.measure,
     "memory": memory.measure,
+    "busy": busy.measure,
 }
 NEED_SHARED = ("published", "accuracy", "engine")
 

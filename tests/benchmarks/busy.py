@@ -1,24 +1,23 @@
-"""How much longer does a run take beside four busy processes, with threads that sleep soon and with OpenMP's own spinning?
-
-Run by hand, on two cores: `taskset -c 0,1 python -m tests.benchmarks.busy [--limit IMAGES] [--rounds N]`. The settings take turns, so on
-a machine that is not quiet trust the ratios. A run that takes 20 times its quiet time is ended and counts as that.
-"""
+"""How much longer does a run take beside four busy processes, with threads that sleep soon and with OpenMP's own spinning?"""
 
 from __future__ import annotations
 
-import argparse
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from importlib.resources import files
 
 from robaudit.cgroups import cores
+from tests.benchmarks.networks import Bench
+from tests.benchmarks.report import Section, Table, number, target
 
-SETTINGS = {"robaudit": None, "OpenMP's own (300,000 spins)": "300000", "no spinning": "0"}
+OPENMP = "OpenMP's own (300,000 spins)"
+SETTINGS = {"robaudit": None, OPENMP: "300000", "no spinning": "0"}
 LOOPS, LONGEST = 4, 20.0
 
 
@@ -40,26 +39,41 @@ def seconds(spins: str | None, limit: int, loops: int, longest: float | None = N
         return time.perf_counter() - started
 
 
-def main() -> None:
-    """Print the medians, and what the fair share of the cores would allow."""
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.busy", description=__doc__)
-    parser.add_argument("--limit", type=int, default=200, help="images (default: all 200)")
-    parser.add_argument("--rounds", type=int, default=3)
-    given = parser.parse_args()
+def measure(bench: Bench) -> Section:
+    """Run every setting in turn, alone and beside the loops."""
+    limit, rounds = (8, 1) if bench.quick else (200, 3)
     quiet: dict[str, list[float]] = {name: [] for name in SETTINGS}
     busy: dict[str, list[float]] = {name: [] for name in SETTINGS}
-    for _ in range(given.rounds):
+    for _ in range(rounds):
         for name, spins in SETTINGS.items():
-            quiet[name].append(seconds(spins, given.limit, 0))
-            busy[name].append(seconds(spins, given.limit, LOOPS, LONGEST * quiet[name][-1]))
-            print(f"{name}: quiet {quiet[name][-1]:.1f} s, beside {LOOPS} loops {busy[name][-1]:.1f} s", flush=True)
+            quiet[name].append(seconds(spins, limit, 0))
+            busy[name].append(seconds(spins, limit, LOOPS, LONGEST * quiet[name][-1]))
+            bench.say(f"  {name}: alone {quiet[name][-1]:.1f} s, beside {LOOPS} loops {busy[name][-1]:.1f} s")
+    times = {name: (statistics.median(quiet[name]), statistics.median(busy[name])) for name in SETTINGS}
+    return section(times, f"Seconds of `robaudit estimate` on {limit} images of the demo's first network")
+
+
+def section(times: Mapping[str, tuple[float, float]], what: str, notes: Sequence[str] = ()) -> Section:
+    """The report of times alone and beside the loops."""
     fair = (LOOPS + cores()) / cores()
-    print(f"| setting | quiet, s | beside {LOOPS} busy loops, s | ratio | of the fair share ({fair:.1f} x quiet) |")
-    print("| --- | ---: | ---: | ---: | ---: |")
-    for name in SETTINGS:
-        alone, beside = statistics.median(quiet[name]), statistics.median(busy[name])
-        print(f"| {name} | {alone:.1f} | {beside:.1f} | {beside / alone:.1f} | {beside / alone / fair:.1f} |")
-
-
-if __name__ == "__main__":
-    main()
+    own, beside = times["robaudit"]
+    return Section(
+        title="Busy machines (cpu)",
+        reading=f"{what}, alone and beside {LOOPS} processes that never wait; `share`: what the fair share of the cores allows, {fair:.1f} "
+        "times the time alone, is 1.",
+        tables=[
+            Table(
+                ["threads that wait", "alone", "beside", "ratio", "share"],
+                [
+                    [name, number(alone), number(busy), number(busy / alone), number(busy / alone / fair)]
+                    for name, (alone, busy) in times.items()
+                ],
+            )
+        ],
+        targets=[
+            target("beside / alone / fair share", 3.0, beside / own / fair),
+            target("alone, robaudit / OpenMP's own", 1.05, own / times[OPENMP][0]),
+        ],
+        notes=[*notes, f"A run that takes {LONGEST:.0f} times as long as alone is ended and counts as that."],
+        raw={"alone": {name: alone for name, (alone, _) in times.items()}, "beside": {name: busy for name, (_, busy) in times.items()}},
+    )

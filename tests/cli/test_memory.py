@@ -139,7 +139,7 @@ def test_every_estimator_stays_within_its_memory(entry: object, folder: Path) ->
     refused = run(folder, "free", "estimate", str(spec), "--out", f"{name}/refused", "--memory", "1MB")
     found = re.search(r"the process alone holds (\d+)MB", refused.err)
     assert found, refused.err
-    limit = int(found[1]) * 10**6 + 300 * 10**6
+    limit = int(found[1]) * 10**6 + 400 * 10**6  # logit_gaussian keeps frames of noise, and takes 335 MB for a single image at a time
     for out, memory in (("limited", str(limit)), ("free", "1TB")):
         ended = run(folder, "free", "estimate", str(spec), "--out", f"{name}/{out}", "--memory", memory)
         assert ended.code == 0, ended.err
