@@ -2,7 +2,10 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+# SYSTEM=1 uses the torch and torchvision that PYTHON can import already (a CPU-only build, say) instead of installing them.
+SYSTEM ?=
+CONSTRAIN := $(if $(SYSTEM),grep -v '^torch',cat) constraints.txt
+INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --constraint $(VENV)/constraints.txt
 
 .PHONY: demo test slow check format bench train-demo clean help
 
@@ -11,20 +14,29 @@ help:
 	@echo "make test        install the test extra and run the default test suite"
 	@echo "make check       ruff (format, lint), mypy --strict, then make test"
 	@echo "make slow        the slow tests (minutes)"
+	@echo "make demo SYSTEM=1 (and test, ...)  with the torch and torchvision that PYTHON has, instead of downloading them"
 	@echo "make bench       the benchmarks, by hand on a quiet machine"
 	@echo "make train-demo  train the embedded classifiers again"
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "robaudit needs Python 3.11 or later; set PYTHON=/path/to/python3.11"; exit 2; }
+ifeq ($(SYSTEM),)
 	$(PYTHON) -m venv $(VENV)
+else
+	@$(PYTHON) -c 'import torch, torchvision' || { echo "SYSTEM=1 needs a PYTHON that imports torch and torchvision; set PYTHON=/path/to/python"; exit 2; }
+	$(PYTHON) -m venv --system-site-packages $(VENV)
+	$(PYTHON) -c 'import pathlib, torch; print(pathlib.Path(torch.__file__).parents[1])' > "$$(echo $(VENV)/lib/python3*/site-packages)/system.pth"
+endif
 
 $(VENV)/installed: pyproject.toml constraints.txt | $(BIN)/python
-	@echo "installing robaudit into $(VENV) (torch is large: this can take some minutes)"
+	@echo "installing robaudit into $(VENV)$(if $(SYSTEM),, (torch is large: this can take some minutes; README says how to use a small one))"
+	@$(CONSTRAIN) > $(VENV)/constraints.txt
 	$(INSTALL) --editable .
 	@touch $@
 
 $(VENV)/installed-test: pyproject.toml constraints.txt | $(BIN)/python
-	@echo "installing robaudit and its test extra into $(VENV) (torch is large: this can take some minutes)"
+	@echo "installing robaudit and its test extra into $(VENV)$(if $(SYSTEM),, (torch is large: this can take some minutes; README says how to use a small one))"
+	@$(CONSTRAIN) > $(VENV)/constraints.txt
 	$(INSTALL) --editable '.[test]'
 	@touch $(VENV)/installed $@
 

@@ -1,4 +1,4 @@
-"""robaudit: how robust is an image classifier to the noise that sensors make every day?"""
+"""robaudit: audits of how robust an image classifier is to everyday sensor noise."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from robaudit.auditing import audit
     from robaudit.errors import RobauditError
-    from robaudit.estimators.base import CONFIDENCE, P_ROBUST, Estimate, Estimator, Quantity
+    from robaudit.estimators.base import Estimate, Estimator
     from robaudit.estimators.work import Work
+    from robaudit.numerics.intervals import clopper_pearson
+    from robaudit.numerics.margins import margins
+    from robaudit.quantities import CONFIDENCE, P_ROBUST, Interval, IntervalKind, Quantity
     from robaudit.rows import Row
     from robaudit.runs import Run, read_run
     from robaudit.spec import AuditSpec
@@ -20,13 +23,17 @@ __all__ = [
     "AuditSpec",
     "Estimate",
     "Estimator",
+    "Interval",
+    "IntervalKind",
     "Quantity",
     "RobauditError",
     "Row",
     "Run",
     "Work",
     "audit",
+    "clopper_pearson",
     "load_spec",
+    "margins",
     "read_run",
 ]
 
@@ -34,15 +41,19 @@ _HOMES = {
     "audit": "robaudit.auditing",
     "AuditSpec": "robaudit.spec",
     "load_spec": "robaudit.spec_file",
-    "CONFIDENCE": "robaudit.estimators.base",
+    "CONFIDENCE": "robaudit.quantities",
     "Estimate": "robaudit.estimators.base",
     "Estimator": "robaudit.estimators.base",
-    "P_ROBUST": "robaudit.estimators.base",
-    "Quantity": "robaudit.estimators.base",
+    "P_ROBUST": "robaudit.quantities",
+    "Interval": "robaudit.quantities",
+    "IntervalKind": "robaudit.quantities",
+    "Quantity": "robaudit.quantities",
     "RobauditError": "robaudit.errors",
     "Row": "robaudit.rows",
     "Run": "robaudit.runs",
     "Work": "robaudit.estimators.work",
+    "clopper_pearson": "robaudit.numerics.intervals",
+    "margins": "robaudit.numerics.jacobian",
     "read_run": "robaudit.runs",
 }
 

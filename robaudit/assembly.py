@@ -1,4 +1,4 @@
-"""How do the sections of a spec become a model and an engine?"""
+"""Model, engine and chunk sizes as the sections of a spec ask for."""
 
 from __future__ import annotations
 
@@ -8,22 +8,19 @@ from copy import copy
 import torch
 from torch import nn
 
-from robaudit import registry
-from robaudit.budget import chunk_images, memory_limit, needs, room
 from robaudit.checks import BATCH_DEPENDENT
-from robaudit.estimators.engine import Engine, Fitting
-from robaudit.estimators.memory import free_bytes, measured_rows
-from robaudit.estimators.pilot import fitting_passes
+from robaudit.estimators import registry
+from robaudit.estimators.engine import Engine, fitting_passes
+from robaudit.estimators.registry import Task
 from robaudit.files import expanded
-from robaudit.models import LogitModel, from_module, load_model
-from robaudit.models.precision import PIXELS
-from robaudit.noise import GaussianNoise
+from robaudit.memory import Room, free_bytes, memory_limit
+from robaudit.models.load import from_module, load_model
+from robaudit.models.logits import PIXELS, LogitModel
+from robaudit.noise.gaussian import GaussianNoise
 from robaudit.pace import Pace
-from robaudit.plan import Task, tasks_of
 from robaudit.spec import AuditSpec
 
 _TIGHT = 2**31  # with less room freed memory is given back while the run goes on, at a cost of some percent of its time
-_STEADY_BYTES = 2**29  # for a chunk whose size is not to depend on what is free, unless that is less
 
 
 def make_model(spec: AuditSpec, given: nn.Module | None, device: torch.device, *, trust: bool) -> LogitModel:
@@ -60,14 +57,12 @@ def make_engine(spec: AuditSpec, model: LogitModel, noisy: LogitModel, classes: 
     if spec.run.batch_size != "auto":
         return Engine(model, noise, classes, spec.run.batch_size, noisy=noisy)
     if model.device.type == "cuda":  # what is free differs from run to run
-        fits = None if spec.run.deterministic else Fitting(measured_rows(noisy, image))
+        fits = None if spec.run.deterministic else fitting_passes(noisy, None, image, free_bytes(model.device))
         return Engine(model, noise, classes, noisy=noisy, fitting=fits)
-    estimators = registry.build(spec.estimators)
-    gradients = any("gradients" in chosen.estimator.needs for chosen in estimators)
-    free = room(memory_limit(spec.run.memory))
-    one_image = sum(needs(tasks_of(spec.noise.sigma, estimators), classes, _values(image, model)))
-    fit = fitting_passes(noisy, model if gradients else None, image, classes, max(free - one_image, free // 4))
-    return Engine(model, noise, classes, noisy=noisy, fitting=fit._replace(tight=free < _TIGHT))
+    gradients = any("gradients" in chosen.estimator.needs for chosen in registry.build(spec.estimators))
+    free = memory_limit(spec.run.memory).left
+    fits = fitting_passes(noisy, model if gradients else None, image, free)
+    return Engine(model, noise, classes, noisy=noisy, fitting=fits._replace(tight=free < _TIGHT))
 
 
 def on_stream(engine: Engine, seed: int, stream: str) -> Engine:
@@ -86,17 +81,10 @@ def on_stream(engine: Engine, seed: int, stream: str) -> Engine:
 def make_pace(spec: AuditSpec, engine: Engine, tasks: Sequence[Task], image: torch.Tensor, warnings: Sequence[str]) -> Pace:
     """How many images the spec's run computes at once.
 
-    As many as fit into memory beside the passes and take about a second. The number may follow the time that chunks take, unless rows
-    depend on the rest of their chunk: where the model looks at the whole batch, and on CUDA (in the last digits) if it shall be
+    As many as take about a second, and as fit into memory by what chunks are measured to take. The number is a fixed rule where rows
+    depend on the rest of their chunk: where the model looks at the whole batch, and on CUDA (in the last digits) if the run is
     deterministic.
     """
     device = engine.model.device
-    timed = not (spec.run.deterministic and device.type == "cuda") and not any(BATCH_DEPENDENT in text for text in warnings)
-    free = room(memory_limit(spec.run.memory)) - engine.pass_bytes if device.type == "cpu" else free_bytes(device)
-    most = chunk_images(free if timed else min(free, _STEADY_BYTES), tasks, engine.classes, _values(image, engine.model))
-    return Pace(tasks, engine.classes, image.numel(), most=most, timed=timed)
-
-
-def _values(image: torch.Tensor, model: LogitModel) -> int:
-    """Values of an image, counted as float32."""
-    return image.numel() * model.dtype.itemsize // 4
+    steady = (spec.run.deterministic and device.type == "cuda") or any(BATCH_DEPENDENT in text for text in warnings)
+    return Pace(tasks, engine.classes, image.numel(), None if steady else Room(device, memory_limit(spec.run.memory)))

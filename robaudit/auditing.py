@@ -11,28 +11,34 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from robaudit import registry
 from robaudit.assembly import make_engine, make_model, make_pace
 from robaudit.checks import InputCheck, check_input
-from robaudit.datasets import open_dataset
 from robaudit.datasets.ahead import default_workers
-from robaudit.datasets.base import Dataset
-from robaudit.datasets.first import first_samples
+from robaudit.datasets.base import Dataset, first_samples
+from robaudit.datasets.load import open_dataset
 from robaudit.deterministic import deterministic
 from robaudit.errors import ModelError, NothingLeftError, RunError
+from robaudit.estimators import registry
 from robaudit.estimators.engine import Engine
+from robaudit.estimators.registry import Task, tasks_of
 from robaudit.finish import finish
-from robaudit.gates.record import refuse_other_gates
 from robaudit.ledger import Ledger
 from robaudit.locks import Lock, locked
 from robaudit.loop import Loop, OnError
-from robaudit.models.precision import for_noisy_passes, rounded_products
-from robaudit.plan import Task, tasks_of
+from robaudit.models.logits import for_noisy_passes, rounded_products
 from robaudit.precision_check import precision_effects
 from robaudit.progress import Listener, Silent
 from robaudit.provenance import pick_device, plugins
 from robaudit.results import results
-from robaudit.resume import default_out, existing_info, extended, refuse_another_machine, refuse_changed_data, refuse_other_options
+from robaudit.resume import (
+    default_out,
+    existing_info,
+    extended,
+    refuse_another_machine,
+    refuse_changed_data,
+    refuse_other_gates,
+    refuse_other_options,
+)
 from robaudit.run_document import first_info, history
 from robaudit.run_folder import RunFolder, label_of
 from robaudit.runlog import Logged

@@ -8,13 +8,12 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from robaudit.budget import is_out_of_memory
-from robaudit.datasets.base import Dataset, Sample
-from robaudit.datasets.first import first_samples
+from robaudit.datasets.base import Dataset, Sample, first_samples
 from robaudit.errors import DataError, ModelError
 from robaudit.estimators.engine import rows_by_rule
-from robaudit.models import LogitModel
-from robaudit.numerics.jacobian import margin_gradients
+from robaudit.memory import is_out_of_memory
+from robaudit.models.logits import LogitModel
+from robaudit.numerics.margins import margin_gradients
 from robaudit.provenance import image_digest
 from robaudit.spec_presets import LIKELY, NORMALISATIONS, hint
 

@@ -1,4 +1,4 @@
-"""How are the results of some images computed, one estimator and noise level after the other?"""
+"""The results of some images: one estimator and noise level after the other."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from robaudit.datasets.base import Sample
 from robaudit.errors import SampleError
 from robaudit.estimators.base import Estimate
 from robaudit.estimators.engine import Engine
+from robaudit.estimators.registry import Task
 from robaudit.estimators.work import CleanPass, Work
-from robaudit.plan import Task
 from robaudit.rows import LARGEST, Row
 
 CLEAN = "clean"
@@ -27,8 +27,8 @@ class Chunk:
     tasks: list[Task]
 
     def split(self, images: int) -> list[Chunk]:
-        """The same work in chunks of so many images."""
-        return [Chunk(self.samples[i : i + images], list(self.tasks)) for i in range(0, len(self.samples), images)]
+        """The same work in two chunks: the first so many images, and the rest."""
+        return [Chunk(part, list(self.tasks)) for part in (self.samples[:images], self.samples[images:])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ def steps(engine: Engine, samples: Sequence[Sample], tasks: Sequence[Task], wher
         started = time.perf_counter()
         if work is None or work.sigma != task.sigma:
             work = Work(ids, x, labels, task.sigma, clean, engine)
-        estimates = task.chosen.estimator.estimate(work)
+        estimates = task.chosen.estimates(work)
         rows, refused = [], []
         for sample, target, estimate in zip(kept, predicted, estimates, strict=True):
             if sample.id in broken:
@@ -130,26 +130,33 @@ def _row(sample: Sample, predicted: int, estimate: Estimate, task: Task, noise: 
         sigma=task.sigma,
         estimator=task.chosen.label,
         quantity=task.chosen.estimator.quantity.name,
-        value=estimate.value,
+        value=float(estimate.value),
         lower=_bound(estimate.lower),
         upper=_bound(estimate.upper),
         std_error=_bound(estimate.std_error),
-        flips_to=estimate.flips_to,
-        forwards=estimate.forwards,
-        backwards=estimate.backwards,
+        flips_to=None if estimate.flips_to is None else int(estimate.flips_to),
+        forwards=int(estimate.forwards),
+        backwards=int(estimate.backwards),
         note=estimate.note,
         interval=estimate.interval,
         votes=estimate.votes,
-        details=None if estimate.details is None else {name: value for name, value in estimate.details.items() if _writable(value)},
+        details=None if estimate.details is None else {name: _plain(value) for name, value in estimate.details.items() if _writable(value)},
         kept=estimate.kept,
+        worth=estimate.worth,
+        not_finite=estimate.not_finite,
     )
 
 
 def _writable(value: float) -> bool:
     """Whether it is a number that files hold and means survive."""
-    return -LARGEST < value < LARGEST
+    return -LARGEST < float(value) < LARGEST
+
+
+def _plain(value: float) -> float:
+    """A number of Python's own: a plugin may give one of NumPy's."""
+    return value if isinstance(value, int) else float(value)
 
 
 def _bound(value: float | None) -> float | None:
     """The end of an interval; one at infinity is none."""
-    return value if value is not None and _writable(value) else None
+    return float(value) if value is not None and _writable(value) else None

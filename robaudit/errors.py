@@ -55,6 +55,14 @@ class RunError(RobauditError):
     """The run folder is missing, damaged, or belongs to another audit."""
 
 
+class EstimatorError(RobauditError):
+    """An estimator of another package does not keep its contract."""
+
+
+class AnotherRunError(RunError):
+    """The folder holds a run of other weights, data or noise, which cannot go on as the one asked for."""
+
+
 class NothingLeftError(RobauditError):
     """The input is valid, but every sample was skipped or filtered out."""
 

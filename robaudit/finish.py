@@ -9,16 +9,15 @@ from datetime import UTC, datetime
 from typing import Any
 
 from robaudit.errors import NothingLeftError
+from robaudit.estimators.registry import Task
 from robaudit.files import writing
 from robaudit.parts import Skip
-from robaudit.plan import Task
 from robaudit.reports.csv_text import rows_csv
 from robaudit.reports.json_text import rows_json_chunks, summary_json
 from robaudit.results import SampleResults
 from robaudit.rows import Row
 from robaudit.run_folder import RunFolder
-from robaudit.runs import quantity_document
-from robaudit.summary.overall import Overview
+from robaudit.stats.summary import Overview
 
 
 class _Tally:
@@ -116,7 +115,7 @@ def finish(
             "status": "complete",
             "finished": datetime.now(UTC).isoformat(timespec="seconds"),
             "data": {**info["data"], "samples": tally.samples, "labelled": tally.labelled, "sha256": tally.digest.hexdigest()},
-            "quantities": [quantity_document(quantity) for quantity in tally.quantities.values()],
+            "quantities": [quantity.document() for quantity in tally.quantities.values()],
             "clean_accuracy": next((s.clean_accuracy.document() for s in summaries if s.clean_accuracy), None),
             "noisy_accuracy": [
                 {"estimator": s.key.estimator, "sigma": s.key.sigma, **s.noisy_accuracy.document()} for s in summaries if s.noisy_accuracy

@@ -39,9 +39,9 @@ def bits_of(row: Row) -> Bits | None:
 
     Where all independent draws did, or none, the votes alone say so.
     """
-    if row.votes is None or row.predicted >= len(row.votes) or row.interval != "clopper-pearson" or "votes_worth" in (row.details or {}):
+    if row.votes is None or row.predicted >= len(row.votes) or not row.independent_votes:
         return None
-    draws, count = _draws(row), row.votes[row.predicted]
+    draws, count = row.draws, row.votes[row.predicted]
     if draws < count or draws < 1:
         return None
     if row.kept is not None:
@@ -64,13 +64,9 @@ def check_kept(row: Row) -> None:
         data = base64.b64decode(row.kept, validate=True)
     except (binascii.Error, ValueError):
         raise ValueError("kept: no base64") from None
-    draws = _draws(row)
+    draws = row.draws
     number = int.from_bytes(data, "big")
     if len(data) != -(-draws // 8) or number & ((1 << (-draws % 8)) - 1):
         raise ValueError(f"kept: {8 * len(data)} bits for {draws} draws")
     if number.bit_count() != votes[row.predicted]:
         raise ValueError(f"kept: {number.bit_count()} draws, the votes say {votes[row.predicted]}")
-
-
-def _draws(row: Row) -> int:
-    return sum(row.votes or ()) + int((row.details or {}).get("not_finite", 0))

@@ -9,8 +9,8 @@ import numpy as np
 
 from robaudit.datasets.base import Dataset
 from robaudit.errors import DataError
+from robaudit.estimators.registry import Task
 from robaudit.parts import PartRecord
-from robaudit.plan import Task
 
 _NOWHERE = -1
 

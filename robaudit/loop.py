@@ -11,13 +11,13 @@ from typing import Literal, Protocol
 import torch
 
 from robaudit.before import Before, KnownParts
-from robaudit.budget import is_out_of_memory
 from robaudit.chunk import Chunk, Refused, Step, steps
 from robaudit.datasets.ahead import read_ahead
 from robaudit.datasets.base import Dataset, Sample
 from robaudit.errors import DataError, ModelError, RobauditError, RunError, SampleError
 from robaudit.estimators.engine import Engine
 from robaudit.ledger import Ledger
+from robaudit.memory import is_out_of_memory
 from robaudit.pace import Pace
 from robaudit.parts import PartRecord, Skip
 from robaudit.progress import Listener
@@ -118,7 +118,7 @@ class Loop:
                 if sample is None:
                     continue
                 tasks = list(self.ledger.missing(index))
-                if current.samples and (tasks != current.tasks or len(current.samples) >= self.pace.images):
+                if current.samples and (tasks != current.tasks or len(current.samples) >= self.pace.next_images(tasks)):
                     yield current
                     current = Chunk([], [])
                 current.samples.append(sample)
@@ -132,13 +132,17 @@ class Loop:
         images = len(chunk.samples)
         while waiting:
             now = waiting.pop(0)
-            if len(now.samples) > self.pace.most:
-                waiting[:0] = now.split(self.pace.most)
+            tasks, count = list(now.tasks), len(now.samples)
+            if count > (most := self.pace.allowed(tasks)):
+                waiting[:0] = now.split(most)
                 continue
+            self.pace.begin()
             longest = max(longest, self._attempt(now))
             if now.samples and now.tasks:
                 self._shrink(now)
                 waiting.insert(0, now)
+            else:
+                self.pace.fitted(tasks, count)
         self.pace.took(images, longest)
         if self._due():
             self._flush()

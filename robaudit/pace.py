@@ -1,55 +1,83 @@
-"""How many images are computed at once, and when do results go to disk?"""
+"""The number of images computed at once, and the moment when results go to disk."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 
-from robaudit.plan import Task
+from robaudit.estimators.registry import Task
+from robaudit.memory import Room
 
 MOST_IMAGES = 1024
 _FIRST_VALUES = 2**22  # through the network in the first chunk: 1,365 passes at 3 x 32 x 32
-_STEADY_VALUES = 2**25  # where the size is not to depend on time: 10,000 passes at 3 x 32 x 32
+_STEADY_VALUES = 2**25  # where the size must be a fixed rule: 10,000 passes at 3 x 32 x 32
 _STEADY_IMAGES = 64
 _MOST_ROWS = 4096  # in a part, about
 _DUE, _SHORT, _LONG = 1.0, 0.6, 2.0  # seconds
+_GROWTH = 8  # at most so many times the images that were measured before
 
 
 class Pace:
-    """The size of the chunks: as many images as fit into memory and take about a second.
+    """The size of the chunks: as many images as take about a second, and as memory holds by what earlier chunks were measured to take.
+
+    The first chunk of each set of tasks is a single image; the next ones grow as far as the measured bytes allow. Without a room the
+    size is a rule of the arguments alone, for models and devices whose rows depend on the rest of the chunk: whatever an image holds
+    was computed from its passes, so a bound on the values in them bounds its memory.
 
     Attributes:
-        images: how many the next chunk should have.
-        most: how many memory allows.
+        images: how many the next chunk may have by the clock.
+        most: how many at most, after failed allocations.
 
     Args:
         tasks: every estimator at every noise level.
         classes: number of logits.
         values: of one image: channels * height * width.
-        most: images that memory allows.
-        timed: whether the size may follow the time that chunks take; else it is a rule of the arguments, for models and devices
-            whose rows depend on the rest of the chunk.
+        room: the free memory; None where the size must be a fixed rule.
     """
 
-    def __init__(self, tasks: Sequence[Task], classes: int, values: int, *, most: int = MOST_IMAGES, timed: bool = True) -> None:
+    def __init__(self, tasks: Sequence[Task], classes: int, values: int, room: Room | None = None) -> None:
         passes = max((task.cost(classes) for task in tasks), default=1)
-        wanted = (_FIRST_VALUES if timed else _STEADY_VALUES) // (max(1, passes) * max(1, values))
-        self.most = max(1, min(most, MOST_IMAGES, _MOST_ROWS // max(1, len(tasks))))
-        self._timed = timed
-        self.images = max(1, min(self.most, _STEADY_IMAGES, 2 ** math.floor(math.log2(max(1, wanted)))))
+        wanted = (_STEADY_VALUES if room is None else _FIRST_VALUES) // (max(1, passes) * max(1, values))
+        self.most = max(1, min(MOST_IMAGES, _MOST_ROWS // max(1, len(tasks))))
+        self.images: int = max(1, min(self.most, _STEADY_IMAGES, 2 ** math.floor(math.log2(max(1, wanted)))))
+        self._room = room
+        self._measured: dict[frozenset[tuple[float, str]], tuple[int, int]] = {}
 
     def due(self, seconds: float, rows: int) -> bool:
         """Whether the rows that were computed in so many seconds should go to disk now."""
         return seconds >= _DUE or rows >= _MOST_ROWS
 
+    def allowed(self, tasks: Sequence[Task]) -> int:
+        """How many images memory holds with these tasks."""
+        if self._room is None:
+            return self.most
+        asked = _key(tasks)
+        fitting = [self._fitting(images, taken) for key, (images, taken) in self._measured.items() if asked <= key]
+        return max(1, min(self.most, max(fitting, default=1)))
+
+    def next_images(self, tasks: Sequence[Task]) -> int:
+        """How many images the next chunk should have."""
+        return min(self.images, self.allowed(tasks))
+
+    def begin(self) -> None:
+        """A chunk begins: its peak counts from now on."""
+        if self._room is not None:
+            self._room.watch()
+
+    def fitted(self, tasks: Sequence[Task], images: int) -> None:
+        """A chunk of so many images has done these tasks within the memory there is."""
+        if self._room is not None:
+            before = self._measured.get(_key(tasks), (0, 0))
+            self._measured[_key(tasks)] = (max(before[0], images), max(before[1], self._room.taken()))
+
     def took(self, images: int, longest: float) -> None:
-        """Learn from a chunk.
+        """Learn from the time of a chunk.
 
         Args:
             images: how many it had.
             longest: how long the longest of its steps took, between two of which results can go to disk.
         """
-        if not self._timed:
+        if self._room is None:
             return
         if longest > _LONG and images > 1:
             self.images = max(1, min(self.images, images // 2))
@@ -60,3 +88,12 @@ class Pace:
         """So many images were too much for the memory: half as many from now on."""
         self.most = max(1, images // 2)
         self.images = min(self.images, self.most)
+
+    def _fitting(self, images: int, taken: int) -> int:
+        """Images that fit if so many took so many bytes: in proportion, so a fixed part makes the answer too small, never too large."""
+        free = 0 if self._room is None else self._room.free
+        return min(_GROWTH * images, images * free // max(1, taken))
+
+
+def _key(tasks: Sequence[Task]) -> frozenset[tuple[float, str]]:
+    return frozenset((task.sigma, task.chosen.label) for task in tasks)

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from robaudit.datasets.base import Dataset
-from robaudit.datasets.first import first_samples
+from robaudit.datasets.base import Dataset, first_samples
 from robaudit.estimators.engine import Engine
-from robaudit.models.precision import rounded_products
+from robaudit.models.logits import rounded_products
 from robaudit.spec import Precision, sigma_text
 
 _IMAGES, _COPIES = 16, 32

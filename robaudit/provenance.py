@@ -7,7 +7,7 @@ import os
 import platform
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -15,7 +15,7 @@ import torch
 
 from robaudit.datasets.base import Sample
 from robaudit.errors import SpecError
-from robaudit.registry import Chosen, installed
+from robaudit.estimators.registry import Chosen, installed
 from robaudit.text import clipped, printable
 
 _OURS = "robaudit"
@@ -101,11 +101,3 @@ def image_digest(sample: Sample) -> str:
     pixels = sample.pixels.detach().cpu().contiguous()
     head = f"{tuple(pixels.shape)}{pixels.dtype}".encode()
     return hashlib.blake2b(head + pixels.numpy().tobytes(), digest_size=16).hexdigest()
-
-
-def data_digest(ids: Iterable[str], images: Mapping[str, str], labels: Mapping[str, int | None]) -> str:
-    """sha256 over the audited samples in order: id, image digest, label."""
-    total = hashlib.sha256()
-    for sample_id in ids:
-        total.update(f"{sample_id}\x1f{images[sample_id]}\x1f{labels[sample_id]}\x1e".encode())
-    return total.hexdigest()

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from robaudit.datasets.base import Dataset
+from robaudit.estimators.registry import Task
 from robaudit.ledger import Ledger
 from robaudit.parts import HeldPart, PartFiles, Skip
-from robaudit.plan import Task
 from robaudit.rows import Row
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from robaudit.errors import RunError
+from robaudit.errors import AnotherRunError, RunError
 from robaudit.identity import base_identity, identity
-from robaudit.models import LogitModel
+from robaudit.models.logits import LogitModel
 from robaudit.parts import PartRecord
 from robaudit.progress import Listener
 from robaudit.provenance import device_name, versions
@@ -55,7 +55,8 @@ def existing_info(folder: RunFolder, spec: AuditSpec, *, extend: bool) -> dict[s
         return None
     info, document = folder.info(), spec.document()
     if info["base_identity"] != base_identity(document):
-        raise RunError(str(folder.path), "holds a run of another spec (model, data set, noise, seed or precision)", "choose another --out")
+        what = "holds a run of another spec (model, data set, noise, seed or precision)"
+        raise AnotherRunError(str(folder.path), what, "choose another --out")
     own = folder.path == default_out(spec) and identity(extended(spec, info, str(folder.path)).document()) == info["identity"]
     if info["identity"] != identity(document) and not extend and not own:
         raise RunError(
@@ -79,9 +80,9 @@ def refuse_another_machine(old: Mapping[str, Any], model: LogitModel, device: to
         RunError: other weights, or another kind of device.
     """
     if old["model"]["sha256"] != model.sha256:
-        raise RunError(where, "was made with other weights", "choose another --out")
+        raise AnotherRunError(where, "was made with other weights", "choose another --out")
     if _kind(old["device"]) != _kind(device_name(device)):
-        raise RunError(where, f"was begun on {old['device']}, where the noise is another", "choose another --out")
+        raise AnotherRunError(where, f"was begun on {old['device']}, where the noise is another", "choose another --out")
     now, then = versions(), old.get("versions", {})
     changed = [
         f"{name} {then[name]} (now {now[name]})"
@@ -166,3 +167,29 @@ def _larger(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any] | 
     """The larger of two random subsets of the same seed, which contains the smaller."""
     samples = [document["dataset"]["sample"] for document in (old, new)]
     return None if None in samples else max(samples, key=lambda sample: int(sample["size"]))
+
+
+INTERIM_RECORD = "looks.json"
+"""In the folder of a run that was sampled until gates were decided: see :mod:`robaudit.gates.interim`."""
+
+
+def refuse_other_gates(folder: Path, info: Mapping[str, Any], gates: Sequence[str]) -> None:
+    """Refuse to give a run that was sampled for gates other ones.
+
+    Args:
+        folder: the run's.
+        info: its run.json.
+        gates: of the spec that is asked for now.
+
+    Raises:
+        RunError: its gates are others than those of run.json, and it was sampled for gates.
+    """
+    if list(gates) != list(info["spec"].get("gates", ())) and (folder / INTERIM_RECORD).exists():
+        raise sampled_for_other_gates(folder)
+
+
+def sampled_for_other_gates(folder: Path) -> RunError:
+    """What is said of other gates on a run that was sampled for some."""
+    return RunError(
+        str(folder), "was sampled for other gates", "decide gates on it with robaudit gate RUN --gate ..., or choose another --out"
+    )

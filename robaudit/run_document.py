@@ -11,7 +11,7 @@ import torch
 from robaudit.checks import InputCheck
 from robaudit.datasets.base import Dataset
 from robaudit.identity import base_identity, identity
-from robaudit.models import LogitModel
+from robaudit.models.logits import LogitModel
 from robaudit.provenance import device_name, versions
 from robaudit.run_folder import SCHEMA_VERSION
 from robaudit.spec import AuditSpec

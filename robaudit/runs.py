@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from robaudit.errors import RunError
-from robaudit.estimators.base import Quantity
 from robaudit.files import file_sha256
+from robaudit.quantities import Quantity
 from robaudit.reports.json_text import read_rows_json, stream_rows_json
 from robaudit.rows import Row
 from robaudit.run_folder import RunFolder
 from robaudit.run_info import check_rows
 
 if TYPE_CHECKING:
-    from robaudit.summary.overall import GroupSummary
+    from robaudit.stats.summary import GroupSummary
 
 _SMALL = 2**24  # bytes of a samples.json whose rows are held
 
@@ -99,7 +98,7 @@ class Run:
     @property
     def quantities(self) -> dict[str, Quantity]:
         """The quantities of the run by name."""
-        return {values["name"]: _quantity(values) for values in self.info["quantities"]}
+        return {values["name"]: Quantity.from_document(values) for values in self.info["quantities"]}
 
     def groups(self, estimators: Sequence[str] = (), sigmas: Sequence[float] = ()) -> dict[tuple[str, float], list[Row]]:
         """Rows by estimator and sigma, in the run's order; the arguments keep those named.
@@ -127,19 +126,9 @@ class Run:
 
     def summary(self) -> tuple[GroupSummary, ...]:
         """Mean, quantiles and shares for each estimator and noise level."""
-        from robaudit.summary.overall import summarise
+        from robaudit.stats.summary import summarise
 
         return summarise(self.rows, self.quantities)
-
-
-def quantity_document(quantity: Quantity) -> dict[str, Any]:
-    """A quantity as JSON values; an end of its range that is infinite is null."""
-    return {key: None if isinstance(value, float) and math.isinf(value) else value for key, value in asdict(quantity).items()}
-
-
-def _quantity(values: Mapping[str, Any]) -> Quantity:
-    low, high = (end if values[key] is None else values[key] for key, end in (("low", -math.inf), ("high", math.inf)))
-    return Quantity(**{**values, "low": low, "high": high})
 
 
 def _level(sigma: float, levels: Sequence[float]) -> float:

@@ -9,10 +9,9 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, field_validator, model_validator
 
 from robaudit.errors import SpecError
-from robaudit.gates.grammar import parse_gate
-from robaudit.gates.quantities import QUANTITIES
 from robaudit.spec_datasets import DatasetSpec
 from robaudit.spec_fields import Bytes, Number, Part, Positive, as_tuple, no_bool
+from robaudit.spec_gates import QUANTITIES, parse_gate
 
 SMALLEST_SIGMA, LARGEST_SIGMA = 1e-6, 1e3
 MOST_ROWS, MOST_WORKERS, MOST_GATES = 2**20, 64, 1000

@@ -10,32 +10,32 @@ from pathlib import Path
 
 import numpy as np
 
-from robaudit import registry
 from robaudit.assembly import make_engine, make_model, make_pace
 from robaudit.checks import BATCH_DEPENDENT
-from robaudit.datasets import open_dataset
 from robaudit.datasets.base import Dataset
+from robaudit.datasets.load import open_dataset
 from robaudit.datasets.select import Selected
 from robaudit.deterministic import deterministic
 from robaudit.errors import RunError
+from robaudit.estimators import registry
+from robaudit.estimators.registry import tasks_of
 from robaudit.files import file_sha256
 from robaudit.kept import bits_of
 from robaudit.ledger import Ledger
 from robaudit.loop import Loop
-from robaudit.models import LogitModel
-from robaudit.models.precision import for_noisy_passes, rounded_products
+from robaudit.models.logits import LogitModel, for_noisy_passes, rounded_products
 from robaudit.parts import KeptParts
-from robaudit.plan import tasks_of
 from robaudit.progress import Listener, Silent
 from robaudit.provenance import image_digest, pick_device
+from robaudit.quantities import IntervalKind
 from robaudit.rows import Row
 from robaudit.run_folder import OUTPUTS, RunFolder
 from robaudit.runs import Run
 from robaudit.spec import AuditSpec
-from robaudit.summary.columns import draws_of
 
 RELATIVE, ABSOLUTE = 5e-4, 1e-7
 _VOTES = 2
+_OF_VOTES = (IntervalKind.CLOPPER_PEARSON, IntervalKind.CONFIDENCE_SEQUENCE)
 _FIELDS = ("value", "lower", "upper", "std_error")
 
 
@@ -166,10 +166,10 @@ def _differences(run: Run, row: Row, now: Row) -> Iterator[Difference]:
     if moved > _VOTES:
         yield Difference(row, "votes", row.votes, now.votes)
     yield from _other_draws(row, now)
-    if row.votes is not None and row.interval in ("clopper-pearson", "confidence-sequence") and row.predicted < len(row.votes):
-        slack = moved / max(1, draws_of(row))  # a value made of votes moves with them
-        if abs(row.value - row.votes[row.predicted] / max(1, draws_of(row))) > ABSOLUTE:
-            yield Difference(row, "value", row.value, row.votes[row.predicted] / max(1, draws_of(row)))
+    if row.votes is not None and row.interval.kind in _OF_VOTES and row.predicted < len(row.votes):
+        slack = moved / max(1, row.draws)  # a value made of votes moves with them
+        if abs(row.value - row.votes[row.predicted] / max(1, row.draws)) > ABSOLUTE:
+            yield Difference(row, "value", row.value, row.votes[row.predicted] / max(1, row.draws))
             return
     else:
         slack = 0.0

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from robaudit.gates.quantities import QUANTITIES
+from robaudit.spec_gates import QUANTITIES
 from robaudit.spec_schema import spec_schema
 from tests import commands
 from tests.estimators.tools import installed_estimators

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from robaudit import audit, load_spec
 from robaudit.cli.show import print_run
 from robaudit.errors import RobauditError
+from robaudit.quantities import NO_INTERVAL, Interval
 from robaudit.reports.csv_text import read_rows, rows_csv
 from robaudit.reports.json_text import read_rows_json, rows_json
 from robaudit.rows import LARGEST, Row
@@ -135,9 +136,11 @@ rows = st.builds(
     forwards=st.integers(0, 10**6),
     backwards=st.integers(0, 10**6),
     note=st.text(st.characters(exclude_categories=["Cs"]), max_size=10),
-    interval=st.just("clopper-pearson"),
+    interval=st.just(Interval.parse("clopper-pearson")),
     votes=st.none() | st.lists(st.integers(0, 99), max_size=3).map(tuple),
     details=st.none() | st.dictionaries(st.text(max_size=3), NUMBER, max_size=2),
+    worth=st.none() | st.floats(0, 1e9, exclude_min=True),
+    not_finite=st.integers(0, 99),
 )
 
 
@@ -145,12 +148,32 @@ rows = st.builds(
 @given(written=st.lists(rows, max_size=3))
 def test_results_read_back(written: list[Row]) -> None:
     assert read_rows_json(rows_json(written)) == written
-    assert read_rows(rows_csv(written)) == [replace(row, votes=None, details=None) for row in written]
+    assert read_rows(rows_csv(written)) == [replace(row, votes=None, details=None, worth=None, not_finite=0) for row in written]
 
 
 ROWS = [
-    Row("a,b", 0, 0, True, "gaussian", 0.1, "mc", "p_robust", 0.8, 0.7, 0.9, 0.05, 1, 11, 0, "", "clopper-pearson", (8, 2)),
-    Row("c", None, 3, None, "gaussian", 0.1, "mc", "p_robust", 1.0, None, None, None, None, 11, 0, "note", "none", None, {"x": 0.5}),
+    Row("a,b", 0, 0, True, "gaussian", 0.1, "mc", "p_robust", 0.8, 0.7, 0.9, 0.05, 1, 11, 0, "", Interval.parse("clopper-pearson"), (8, 2)),
+    Row(
+        "c",
+        None,
+        3,
+        None,
+        "gaussian",
+        0.1,
+        "mc",
+        "p_robust",
+        1.0,
+        None,
+        None,
+        None,
+        None,
+        11,
+        0,
+        "note",
+        NO_INTERVAL,
+        None,
+        {"x": 0.5},
+    ),
 ]
 
 

@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from robaudit.errors import DataError
+from robaudit.estimators.registry import Task, build, tasks_of
 from robaudit.ledger import Ledger
 from robaudit.parts import HeldPart, PartFiles, PartRecord, Skip
-from robaudit.plan import Task, tasks_of
-from robaudit.registry import build
 from robaudit.results import results
 from robaudit.rows import Row
 from robaudit.spec import EstimatorSpec

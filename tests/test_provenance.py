@@ -15,8 +15,8 @@ import torch
 
 from robaudit import provenance, registry
 from robaudit.errors import RunError
+from robaudit.estimators.registry import build
 from robaudit.provenance import command_line, device_name, plugins, processor_name, versions
-from robaudit.registry import build
 from robaudit.run_info import check_info
 from robaudit.spec import EstimatorSpec
 

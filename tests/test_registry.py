@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from robaudit import registry
 from robaudit.errors import RobauditError, SpecError
+from robaudit.estimators import registry
 from robaudit.estimators.base import Estimator
 from robaudit.estimators.mc import MonteCarlo
 from robaudit.spec import EstimatorSpec
@@ -36,7 +36,7 @@ def test_every_estimator_declares_what_it_is(name: str) -> None:
     estimator = cls()
     assert cls.quantity.name in ("p_robust", "confidence")
     assert cls.needs <= {"logits", "gradients", "labels"}
-    assert all(text and "\n" not in text for text in (cls.summary, cls.prefer, cls.source, cls.interval))
+    assert all(text and "\n" not in text for text in (cls.summary, cls.prefer, cls.source, cls.interval.text))
     forwards, backwards = estimator.passes(10)
     assert forwards >= 1
     assert (backwards > 0) == ("gradients" in cls.needs)

@@ -15,8 +15,7 @@ from robaudit import AuditSpec, RobauditError, Row, Run, audit
 from robaudit.datasets.base import Labels, Sample
 from robaudit.errors import RunError
 from robaudit.noise import GaussianNoise
-from robaudit.summary.accuracy import noisy_accuracy
-from robaudit.summary.columns import Columns
+from robaudit.stats.summary import Columns, noisy_accuracy
 from tests.specs import digits
 
 
@@ -95,7 +94,7 @@ def test_not_finite_under_noise_costs_one_sample_not_the_run(tmp_path: Path) -> 
 
 def test_not_finite_copies_count_against_accuracy_under_noise(tmp_path: Path) -> None:
     rows = [r for r in run(tmp_path, Net("nan"), name="skipping", sigma=2.0, on_error="skip").rows if r.estimator == "mc"]
-    broken = [dataclasses.replace(r, label=r.predicted, votes=(20, 0), details={"not_finite": 30}) for r in rows]
+    broken = [dataclasses.replace(r, label=r.predicted, votes=(20, 0), not_finite=30) for r in rows]
     found = noisy_accuracy(Columns.of(dataclasses.replace(r, predicted=0, label=0) for r in broken))
     assert found is not None
     assert found.value == pytest.approx(0.4)

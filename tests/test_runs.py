@@ -15,13 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from robaudit.errors import RunError
-from robaudit.estimators.base import P_ROBUST, Quantity
 from robaudit.files import json_bytes, read_with_checksum, with_checksum, write_atomically
 from robaudit.locks import locked
 from robaudit.parts import PartRecord, Skip
+from robaudit.quantities import P_ROBUST, Interval, Quantity
 from robaudit.rows import COLUMNS, LARGEST, Row
 from robaudit.run_folder import RunFolder
-from robaudit.runs import Run, quantity_document, read_run
+from robaudit.runs import Run, read_run
 
 REAL = st.floats(-LARGEST, LARGEST, exclude_min=True, exclude_max=True)
 ROWS = st.builds(
@@ -42,8 +42,10 @@ ROWS = st.builds(
     forwards=st.integers(0, 10**9),
     backwards=st.integers(0, 10**9),
     note=st.text(),
-    interval=st.sampled_from(["none", "clopper-pearson"]),
+    interval=st.sampled_from(["none", "clopper-pearson"]).map(Interval.parse),
     votes=st.none() | st.lists(st.integers(0, 10**6)).map(tuple),
+    worth=st.none() | st.floats(1e-9, 1e9),
+    not_finite=st.integers(0, 10**6),
 )
 
 
@@ -126,7 +128,7 @@ def test_lock_dies_with_its_process(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("quantity", [P_ROBUST, Quantity("loss", "nats", 0.0, math.inf, False), Quantity("x", "y", -math.inf, math.inf)])
 def test_quantities_come_back(quantity: Quantity) -> None:
-    document = json.loads(json_bytes(quantity_document(quantity)))
+    document = json.loads(json_bytes(quantity.document()))
     assert Run(Path(), {"quantities": [document]}, ()).quantities == {quantity.name: quantity}
 
 

@@ -18,7 +18,9 @@ def main() -> NoReturn:
     """
     try:
         from robaudit.cli.ending import ends_when_asked
+        from robaudit.cli.process import share_cores
 
+        share_cores()
         with ends_when_asked():
             _main()
     except Exception as error:  # noqa: BLE001  the interpreter's own code for it is 1

@@ -33,7 +33,7 @@ def against_baseline(
     from robaudit.compare.accepted import read_accepted, write_accepted
     from robaudit.compare.baseline import decisions, stand
     from robaudit.compare.matching import described
-    from robaudit.gates.result import EXIT_CODES, overall
+    from robaudit.gates.decide import EXIT_CODES, overall
     from robaudit.report.ci import Subject, decisions_document, json_text
     from robaudit.report.comparison import baseline_table
     from robaudit.report.tables import Terminal

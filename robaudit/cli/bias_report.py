@@ -39,7 +39,7 @@ def bias_report(
     from robaudit.cli.printing import emit
     from robaudit.report.class_tables import bias_csv, bias_table
     from robaudit.runs import read_run
-    from robaudit.summary.bias import class_bias
+    from robaudit.stats.classes import class_bias
 
     opened = read_run(run)
     groups = opened.groups(estimator or (), sigmas(sigma))

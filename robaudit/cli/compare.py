@@ -15,7 +15,7 @@ from robaudit.errors import SpecError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from robaudit.gates.result import Verdict
+    from robaudit.gates.decide import Verdict
     from robaudit.runs import Run
 
 
@@ -122,14 +122,14 @@ def _compare(
 ) -> int:
     """Compare two runs, print what was found, and return the exit code."""
     from robaudit.cli.compared import emit_table, emit_text, gates_text, markdown_gates, summarise
-    from robaudit.compare.comparison import compare as compare_runs
+    from robaudit.compare.difference import compare as compare_runs
     from robaudit.compare.gates import QUANTITIES, decide
-    from robaudit.gates.grammar import parse_gate
-    from robaudit.gates.result import EXIT_CODES, overall
+    from robaudit.gates.decide import EXIT_CODES, overall
     from robaudit.report.ci import Subject, json_text
     from robaudit.report.comparison import comparison_document, comparison_tables, csv_text, markdown_text
     from robaudit.report.tables import Terminal
     from robaudit.runs import read_run
+    from robaudit.spec_gates import parse_gate
 
     asked = [parse_gate(text, QUANTITIES, "--gate") for text in gates]
     base, new = (read_run(path, kept=True) for path in runs)
@@ -157,11 +157,12 @@ def _compare(
 def _confidence(runs: Sequence[Run], option: float | None) -> float:
     """That of ``--confidence``; else of one look, where a run was sampled until its gates were decided; else the usual one."""
     from robaudit.cli.console import messages
-    from robaudit.gates.record import confidence_of, read_looks
+    from robaudit.gates.interim import read_record
+    from robaudit.gates.sources import confidence_of
 
-    looks = [None if option is not None else read_looks(run.path, run.info) for run in runs]
-    found = max(confidence_of(one, option, None) for one in looks)
-    if any(looks):
+    records = [None if option is not None else read_record(run.path, run.info) for run in runs]
+    found = max(confidence_of(one, option, None) for one in records)
+    if any(records):
         told = f"a run was sampled until gates were decided: each look, and so every interval, is at {100 * found:g} %"
         messages().print(told, markup=False)
     return found

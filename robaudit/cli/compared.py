@@ -10,7 +10,7 @@ from robaudit.cli.options import write_output
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from robaudit.gates.result import Decision, Verdict
+    from robaudit.gates.decide import Decision, Verdict
     from robaudit.report.ci import Subject
 
 

@@ -29,8 +29,8 @@ def demo(
     from robaudit.cli.show import print_run
     from robaudit.report.class_tables import bias_table
     from robaudit.report.flag_tables import flags_table
-    from robaudit.summary.bias import class_bias
-    from robaudit.summary.flags import flag
+    from robaudit.stats.classes import class_bias
+    from robaudit.stats.flags import flag
 
     keep_freed_memory()
     console = output()

@@ -16,8 +16,8 @@ def estimators(
 
     Example: robaudit estimators
     """
-    from robaudit import registry
     from robaudit.cli.console import output
+    from robaudit.estimators import registry
     from robaudit.report.catalogue import catalogue, catalogue_csv, catalogue_json, catalogue_table
 
     entries = catalogue({name: registry.load(name) for name in registry.installed()})

@@ -48,7 +48,7 @@ def flag_samples(
     from robaudit.cli.printing import emit
     from robaudit.report.flag_tables import flags_csv, flags_table
     from robaudit.runs import read_run
-    from robaudit.summary.flags import flag, usual_threshold
+    from robaudit.stats.flags import flag, usual_threshold
 
     opened = read_run(run)
     groups = opened.groups(estimator or (), sigmas(sigma))

@@ -14,7 +14,7 @@ from robaudit.text import printable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from robaudit.gates.result import Decision, Verdict
+    from robaudit.gates.decide import Decision, Verdict
     from robaudit.runs import Run
 
 
@@ -71,25 +71,23 @@ def gate(
     """
     from robaudit.cli.console import messages
     from robaudit.gates.decide import decide
-    from robaudit.gates.own import own_gates
-    from robaudit.gates.record import confidence_of
-    from robaudit.gates.sources import find_rules
+    from robaudit.gates.sources import confidence_of, find_rules, gates_of
     from robaudit.runs import read_run
 
     opened = read_run(run)
-    own = own_gates(opened)
-    rules = find_rules(gates or (), spec=spec, pyproject=pyproject, own=own.texts, owner=own.where)
-    each = confidence_of(own.looks, confidence, rules.confidence)
+    of_run = gates_of(opened)
+    rules = find_rules(gates or (), spec=spec, pyproject=pyproject, of_run=of_run)
+    each = confidence_of(of_run.record, confidence, rules.confidence)
     decisions = decide(
         opened,
         rules.gates,
         population=population or bool(rules.population),
-        point=point or bool(rules.point) or (rules.where == own.where and own.point),
+        point=point or bool(rules.point) or (rules.where == of_run.where and of_run.point),
         confidence=each,
     )
     if rules.where != "the command line":
         messages().print(f"gates of {printable(rules.where)}", markup=False)
-    if own.looks is not None and confidence is None:
+    if of_run.record is not None and confidence is None:
         messages().print(
             f"this run was sampled until gates were decided: each look, and so every gate, is at {100 * each:g} %", markup=False
         )
@@ -113,7 +111,7 @@ def report(
     from robaudit.cli.printing import put
     from robaudit.cli.step_summary import append_step_summary
     from robaudit.cli.unread import unread_is_no_end
-    from robaudit.gates.result import EXIT_CODES, overall
+    from robaudit.gates.decide import EXIT_CODES, overall
     from robaudit.gates.text import lines
     from robaudit.report.ci import Subject, gates_json, github, junit, step_summary
 

@@ -130,7 +130,7 @@ def _images(section: dict[str, object], base: Path) -> int:
     """
     from pydantic import TypeAdapter
 
-    from robaudit.datasets import open_dataset
+    from robaudit.datasets.load import open_dataset
     from robaudit.spec_datasets import DatasetSpec
 
     whole = {key: value for key, value in section.items() if key != "sample"}
@@ -150,7 +150,7 @@ def _share(text: str) -> float | None:
 
 
 def _needs_architecture(path: Path) -> bool:
-    from robaudit.models.guess import guess_format
+    from robaudit.models.load import guess_format
 
     return guess_format(path, None) in ("safetensors", "state dict")
 

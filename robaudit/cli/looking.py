@@ -12,8 +12,8 @@ from robaudit.cli.gate import GateFormat, Inconclusive, report
 from robaudit.errors import SpecError
 
 if TYPE_CHECKING:
-    from robaudit.gates.looks import Look
-    from robaudit.gates.result import Verdict
+    from robaudit.gates.decide import Verdict
+    from robaudit.gates.interim import InterimAnalysis
     from robaudit.runs import Run
     from robaudit.spec import AuditSpec
 
@@ -49,11 +49,9 @@ def decide_by_sampling(spec: AuditSpec, out: Path | None, audit: Callable[[Audit
     """
     from robaudit.cli.show import print_run
     from robaudit.cli.unread import unread_is_no_end
-    from robaudit.gates.beforehand import refuse_impossible
     from robaudit.gates.decide import check_confidence, decide
-    from robaudit.gates.looks import most_draws, sample_until_decided, with_draws
-    from robaudit.gates.record import confidence_of, read_looks
-    from robaudit.gates.sources import parsed
+    from robaudit.gates.interim import most_draws, read_record, refuse_undecidable, sample_until_decided, with_draws
+    from robaudit.gates.sources import confidence_of, parsed
     from robaudit.resume import default_out
 
     gates = parsed(asked.gates, "--gate") if asked.gates else parsed(spec.gates, "gates")
@@ -61,7 +59,7 @@ def decide_by_sampling(spec: AuditSpec, out: Path | None, audit: Callable[[Audit
         raise SpecError("--until-decided", "the spec has no gates", 'add --gate "mean >= 0.9", or gates: [mean >= 0.9] to the spec')
     confidence = 0.95 if asked.confidence is None else asked.confidence
     check_confidence(confidence)
-    refuse_impossible(spec, gates, point=asked.point)
+    refuse_undecidable(spec, gates, point=asked.point)
     most = most_draws(spec, asked.max_samples)
     if asked.max_samples is not None and not most:
         raise SpecError("--max-samples", "the spec has no mc with a fixed number of samples", "leave it out")
@@ -71,16 +69,16 @@ def decide_by_sampling(spec: AuditSpec, out: Path | None, audit: Callable[[Audit
     folder = out if out is not None else default_out(spec).with_name(default_out(spec).name + "-gated")
     if asked.population or not most:  # draws do not add images
         run = audit(with_draws(spec, most) if most else spec, folder)
-        each = confidence_of(read_looks(run.path, run.info), asked.confidence, None)
+        each = confidence_of(read_record(run.path, run.info), asked.confidence, None)
         decisions = decide(run, gates, population=asked.population, point=asked.point, confidence=each)
     else:
 
-        def told(look: Look, most: int) -> None:
+        def told(analysis: InterimAnalysis, most: int) -> None:
             if not quiet:
-                _say(look, most)
+                _say(analysis, most)
 
         sampled = sample_until_decided(
-            spec, gates, folder, audit, limit=asked.max_samples, point=asked.point, confidence=confidence, told=told
+            spec, gates, folder, audit, limit=asked.max_samples, point=asked.point, confidence=confidence, on_analysis=told
         )
         run, decisions = sampled.last.run, sampled.last.decisions
         if not quiet:
@@ -94,9 +92,9 @@ def decide_by_sampling(spec: AuditSpec, out: Path | None, audit: Callable[[Audit
     return report(decisions, counts, GateFormat.TEXT, None, run, "estimate")
 
 
-def _say(look: Look, most: int) -> None:
+def _say(analysis: InterimAnalysis, most: int) -> None:
     from robaudit.gates.text import lines
 
-    messages().print(f"look after {look.draws:,} of {most:,} draws an image:", markup=False)
-    for _, line in lines(look.decisions)[:-1]:
+    messages().print(f"look after {analysis.draws:,} of {most:,} draws an image:", markup=False)
+    for _, line in lines(analysis.decisions)[:-1]:
         messages().print(f"  {line}", markup=False)

@@ -50,7 +50,7 @@ def report(
     from robaudit.cli.console import Reporter
     from robaudit.cli.printing import put
     from robaudit.errors import RobauditError
-    from robaudit.gates.standing import standing
+    from robaudit.gates.sources import decisions_of
     from robaudit.report.html.content import Choice, gather_all
     from robaudit.runs import read_run
 
@@ -67,7 +67,7 @@ def report(
     found, problems = gather_all([read_run(run) for run in runs], choice)
     contents = []
     for content in found:
-        decisions, problem = standing(content.run)
+        decisions, problem = decisions_of(content.run)
         contents.append(replace(content, decisions=decisions))
         problems += [f"no gates: {problem}"] if problem else []
     if markdown:

@@ -32,7 +32,7 @@ def schema(
 
         typer.echo(published(for_.value), nl=False)
         return
-    from robaudit import registry
+    from robaudit.estimators import registry
     from robaudit.spec_schema import spec_schema
 
     classes = {name: registry.load(name) for name in registry.installed()}

@@ -9,16 +9,14 @@ from typing import Any, Literal
 
 from robaudit.compare.accepted import Accepted, AcceptedFinding, Key
 from robaudit.compare.matching import described, image_digests
-from robaudit.compare.thresholds import check_threshold
 from robaudit.errors import RunError
-from robaudit.estimators.base import Quantity
-from robaudit.gates.grammar import Gate
-from robaudit.gates.result import Decision, judge
+from robaudit.gates.decide import Decision, judge
+from robaudit.quantities import Quantity
 from robaudit.rows import Row
 from robaudit.runs import Run
-from robaudit.summary.flags import flag, usual_threshold
-from robaudit.summary.flags_result import Certainty
-from robaudit.summary.groups import json_values
+from robaudit.spec_gates import Gate
+from robaudit.stats.flags import Certainty, check_threshold, flag, usual_threshold
+from robaudit.stats.groups import json_values
 
 State = Literal["new", "unknown", "persisting", "fixed", "stale"]
 STATES: tuple[State, ...] = ("new", "unknown", "persisting", "fixed", "stale")

@@ -1,34 +1,73 @@
-"""Does a comparison meet its thresholds?
+"""Gates on a comparison: drops from base to new, and counts of samples that became worse.
 
-All quantities but the counts are drops: base minus new, turned round where lower is better, so that a positive one is a loss.
+All quantities but the counts are drops: base minus new, negated where lower is better, so that a positive one is a loss.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 
-from robaudit.compare.drops import Drop, How, by_value, on_drop, on_worst_class
-from robaudit.compare.result import Comparison, Difference, GroupComparison
-from robaudit.compare.thresholds import check_gate
-from robaudit.errors import RunError, SpecError, did_you_mean
-from robaudit.gates.grammar import Gate
-from robaudit.gates.result import Covers, Decision, judge
-from robaudit.text import count
+from robaudit.compare.result import Comparison, Difference, GroupComparison, Limits, Method
+from robaudit.errors import RunError, SpecError
+from robaudit.gates.decide import Basis, Decision, settle
+from robaudit.gates.evidence import matching_groups
+from robaudit.gates.measure import ClassPart, Measured, check_between
+from robaudit.runs import Run
+from robaudit.spec_gates import Gate
+from robaudit.stats.intervals import Bounds, scaled
+from robaudit.text import class_name, count
 
 QUANTITIES: Mapping[str, frozenset[str]] = dict.fromkeys(
     ("mean_drop", "worst_class_drop", "accuracy_drop", "noisy_accuracy_drop", "newly_flagged", "share_worse"), frozenset()
 )
 """The quantities of `robaudit compare`; none needs an argument besides estimator and sigma."""
 
-_HELD = "the interval holds whatever they may be"
+_WHATEVER = "the interval holds whatever they may be"
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """A drop and the samples behind it.
+
+    Attributes:
+        value: base - new, negated where lower is better.
+        limits: the interval of the samples that have a difference; None where there is none.
+        images: those samples; ``unknown``: further ones, whose drop may be anything up to ``span`` either way.
+    """
+
+    value: float
+    limits: Limits | None
+    images: int
+    unknown: int
+    span: float
+
+    @classmethod
+    def of(cls, found: Difference, sign: float, population: bool, images: int, unknown: int, span: float) -> Drop:
+        """That of a difference."""
+        limits = found.population if population else found.measured
+        if limits is not None and sign > 0:
+            limits = Limits(-limits.upper + 0.0, -limits.lower + 0.0, limits.method)
+        return cls(-sign * found.value + 0.0, limits, images, unknown, span)
+
+    def bounds(self, factor: float = 1.0) -> Bounds:
+        """The interval with so many times the draws or images (by the square root law), the unknown at both ends of the range."""
+        if self.limits is None:
+            return -self.span, self.span
+        lower, upper = (scaled(self.value, end, factor**-0.5) for end in self.limits[:2])
+        if not self.unknown:
+            return lower, upper
+        share = self.unknown / (self.images + self.unknown)
+        return lower * (1 - share) - self.span * share, upper * (1 - share) + self.span * share
 
 
 def decide(comparison: Comparison, gates: Sequence[Gate], *, population: bool = False, point: bool = False) -> tuple[Decision, ...]:
     """Decide the gates, each on its interval.
 
-    Samples without a difference, as a value is no finite number or the new run skipped them, count at both ends of the range: they
-    widen the interval. Samples that one run was not asked for are none of a gate's; its evidence names them.
+    Samples without a difference, as a value is not a finite number or the new run skipped them, count at both ends of the range: they
+    widen the interval. The gates say nothing about samples that one run was not asked for; the evidence names them.
 
     Args:
         comparison: of two runs.
@@ -41,126 +80,139 @@ def decide(comparison: Comparison, gates: Sequence[Gate], *, population: bool = 
             none can reach.
         RunError: what it is about was not measured.
     """
-    return tuple(_decision(gate, comparison, population, point) for gate in gates)
+    basis = Basis(comparison.groups[0].confidence, population, point)
+    return tuple(_decision(gate, comparison, basis) for gate in gates)
 
 
-def _decision(gate: Gate, comparison: Comparison, population: bool, point: bool) -> Decision:
-    how = How(comparison.groups[0].confidence, population, point)
+def _decision(gate: Gate, comparison: Comparison, basis: Basis) -> Decision:
     apart = _apart(comparison)
     if gate.quantity == "accuracy_drop":
         if gate.estimator is not None or gate.sigma is not None:
             raise SpecError(
                 f"gate {str(gate)!r}", "clean accuracy has no estimator and no sigma", f"write {gate.quantity} {gate.relation} ..."
             )
-        accuracy = comparison.clean_accuracy
+        accuracy, unknown = comparison.clean_accuracy, comparison.clean_unknown
         if accuracy is None:
             raise RunError(f"gate {str(gate)!r}", "the runs share no sample with a label", "use data with labels")
-        check_gate(gate, 1.0)
-        words = _skipped(comparison.clean_unknown, comparison.samples + comparison.clean_unknown)
-        return _on(gate, accuracy, 1.0, how, 0, (comparison.samples, comparison.clean_unknown, 1.0), words, *apart)
-    group = _meant(gate, comparison)
+        check_between(gate, -1.0, 1.0, gate.quantity, gate.threshold)
+        drop = Drop.of(accuracy, 1.0, basis.population, comparison.samples, unknown, 1.0)
+        return settle(gate, _measured(drop, 0, basis), basis, _skipped(unknown, comparison.samples + unknown), *apart)
+    group = _group_of(gate, comparison)
     gate = replace(gate, estimator=group.key.estimator, sigma=group.key.sigma)
-    check_gate(gate, group.span)
-    notes = (*_without(group), *apart)
+    _check_range(gate, group.span)
+    remarks = [*_left_out(group), *apart]
+    caveat = f"covers the draws of {group.key.estimator} only, not its bias" if group.sampling_only else ""
     sign, draws = 1.0 if group.higher_is_better else -1.0, group.draws or 0
     if gate.quantity == "mean_drop":
-        return _on(gate, group.mean, sign, how, draws, (group.images, group.not_finite + group.skipped, group.span), _doubt(group), *notes)
+        drop = Drop.of(group.mean, sign, basis.population, group.images, group.not_finite + group.skipped, group.span)
+        return settle(gate, _measured(drop, draws, basis), basis, caveat, *remarks)
     if gate.quantity == "noisy_accuracy_drop":
         if group.noisy_accuracy is None:
             raise RunError(f"gate {str(gate)!r}", f"{group.key} has no votes for labels", "use mc with fixed samples, on data with labels")
-        labelled = sum(one.images for one in group.classes)  # there are labels, so classes are these
-        return _on(gate, group.noisy_accuracy, 1.0, how, draws, (labelled, group.unknown_labelled, 1.0), *notes)
+        labelled = sum(one.images for one in group.classes)  # there are labels, so they are the classes
+        drop = Drop.of(group.noisy_accuracy, 1.0, basis.population, labelled, group.unknown_labelled, 1.0)
+        return settle(gate, _measured(drop, draws, basis), basis, *remarks)
     if gate.quantity == "worst_class_drop":
-        return on_worst_class(gate, group, how, _doubt(group), *notes)
-    return _count(gate, group, how, _doubt(group), *notes)
+        return _worst_class(gate, group, basis, caveat, *remarks)
+    return _count(gate, group, basis, caveat, *remarks)
 
 
-def _on(gate: Gate, found: Difference, sign: float, how: How, draws: int, about: tuple[int, int, float], *notes: str) -> Decision:
-    """On the drop of a difference of so many images, with so many more unknown, whose drops reach so far."""
-    ends = how.of(found)
-    if ends is None:
-        return by_value(gate, -sign * found.value + 0.0, how, *notes)
-    return on_drop(gate, Drop.of(found.value, ends, sign, *about), how, draws, *notes)
+def _measured(drop: Drop, draws: int, basis: Basis) -> Measured:
+    """One drop, with so many draws of an image."""
+    if drop.limits is None:
+        return Measured(drop.value, None, "none", 0)
+    exact = drop.limits.method == Method.COUNTED
+    method = "exact" if exact and not drop.unknown else drop.limits.method
+    return Measured(drop.value, drop.bounds, method, drop.images if basis.population else draws)
 
 
-def _meant(gate: Gate, comparison: Comparison) -> GroupComparison:
-    """The group that a gate is about; one that it does not name must be the only one."""
-    where = f"gate {str(gate)!r}"
-    found = list(comparison.groups)
-    for name, wanted, present in (
-        ("estimator", gate.estimator, [group.key.estimator for group in found]),
-        ("sigma", gate.sigma, [group.key.sigma for group in found]),
-    ):
-        if wanted is None:
-            continue
-        known = dict.fromkeys(present)
-        value = _near(wanted, known)
-        if value not in known:
-            remedy = did_you_mean(str(wanted), map(str, known)) if name == "estimator" else "it has " + ", ".join(map(str, known))
-            raise SpecError(where, f"the comparison has no {name} {wanted}", remedy)
-        found = [group for group in found if (group.key.estimator if name == "estimator" else group.key.sigma) == value]
-    if not found:
-        raise SpecError(where, "the comparison has no such estimator at this sigma")
-    if len(found) > 1:
-        several = dict.fromkeys(group.key.estimator for group in found)
-        name, example = ("estimator", next(iter(several))) if len(several) > 1 else ("sigma", f"{found[0].key.sigma:g}")
-        raise SpecError(where, f"the comparison has {len(found)} results it could mean", f"name one: {gate.quantity}({name}={example}) ...")
-    return found[0]
+def _worst_class(gate: Gate, group: GroupComparison, basis: Basis, *remarks: str) -> Decision:
+    """A gate on the largest drop of a class: it is at most so large if that of each class is."""
+    sign = 1.0 if group.higher_is_better else -1.0
+    unknown = {index: number for index, number in group.unknown.items() if index >= 0}
+    drops, parts = list[Drop](), list[ClassPart]()
+    for one in group.classes:
+        drops.append(Drop.of(one.difference, sign, basis.population, one.images, unknown.pop(one.index, 0), group.span))
+        ends = (None, None) if drops[-1].limits is None else drops[-1].bounds()
+        parts.append(ClassPart(one.index, one.name, one.images + drops[-1].unknown, drops[-1].value, *ends))
+    for index, number in sorted(unknown.items()):
+        drops.append(Drop(math.nan, None, 0, number, group.span))
+        parts.append(ClassPart(index, None, number, math.nan, -group.span, group.span))
+    first = parts[0]
+    name = class_name(first.index, None if first.name is None else {first.index: first.name})
+    about = f"class {name}, {group.classes[0].images} images"
+    if any(drop.limits is None for drop in drops[: len(group.classes)]):
+        return settle(gate, Measured(first.value, None, "none", 0, tuple(parts)), basis, about, *remarks)
+
+    def worst(factor: float) -> Bounds:
+        ends = [drop.bounds(factor) for drop in drops]
+        return max(lower for lower, _ in ends), max(upper for _, upper in ends)
+
+    limits = drops[0].limits
+    method = f"{limits.method if limits else 'none'}, simultaneous over {len(parts)} classes"
+    now = group.images if basis.population else group.draws or 0
+    return settle(gate, Measured(first.value, worst, method, now, tuple(parts)), basis, about, *remarks)
 
 
-def _near(wanted: object, known: Mapping[object, None]) -> object:
-    """A noise level as tables print it (8/255 as 0.0314) is the only one within half a percent."""
-    if not isinstance(wanted, float) or wanted in known:
-        return wanted
-    near = [level for level in known if isinstance(level, float) and abs(level - wanted) <= 0.005 * level]
-    return near[0] if len(near) == 1 else wanted
-
-
-def _count(gate: Gate, group: GroupComparison, how: How, *notes: str) -> Decision:
-    """newly_flagged and share_worse: how many samples are so at least and at most (:mod:`robaudit.compare.counts`)."""
+def _count(gate: Gate, group: GroupComparison, basis: Basis, *remarks: str) -> Decision:
+    """newly_flagged and share_worse: how many samples are so at least and at most (:func:`robaudit.compare.difference.counted`)."""
     flags = gate.quantity == "newly_flagged"
-    ends = group.counts.newly_flagged if flags else group.counts.worse_population if how.population else group.counts.worse
+    ends = group.counts.newly_flagged if flags else group.counts.worse_population if basis.population else group.counts.worse
     if ends is None:
         value = float(group.flagged("newly flagged", "surely", "likely", "no interval")) if flags else group.declined / group.images
-        return by_value(gate, value, how, *notes)
+        return settle(gate, Measured(value, None, "none", 0), basis, *remarks)
     sure = group.flagged("newly flagged", "surely", "likely") if flags else group.worse
     maybe = group.flagged("newly flagged", "maybe") if flags else 0
     size = group.images + group.not_finite + group.skipped
-    words = [f"{sure} of {size} samples, each beyond its own 95 % interval" + (f", {maybe} more by their values" if maybe else "")]
+    about = f"{sure} of {size} samples, each beyond its own 95 % interval" + (f", {maybe} more by their values" if maybe else "")
     value = min(max(float(sure) if flags else sure / size, ends.lower), ends.upper)
-    verdict = judge(gate.relation, gate.threshold, ends.lower, ends.upper)
-    if verdict == "inconclusive":
-        words.append("samples that may be so, or not, leave it open")
-    covers: Covers = "these images" if flags else how.covers
-    evidence = "; ".join(filter(None, [*words, *notes]))
-    return Decision(gate, value, ends.lower, ends.upper, ends.method, covers, how.confidence, verdict, evidence)
+    stuck = "samples that may be so, or not, leave it open"
+    measured = Measured(value, lambda _: (ends.lower, ends.upper), ends.method, 0, stuck=stuck)
+    return settle(gate, measured, replace(basis, population=basis.population and not flags), about, *remarks)
 
 
-def _without(group: GroupComparison) -> list[str]:
+def _check_range(gate: Gate, span: float) -> None:
+    """Refuse a threshold that no comparison can reach: it is a slip, such as 5 for 5 %.
+
+    Args:
+        gate: of the quantities of a comparison.
+        span: the largest difference that two values can have; infinite where there is none.
+
+    Raises:
+        SpecError: it lies outside the range.
+    """
+    widest = span if gate.quantity in ("mean_drop", "worst_class_drop") else math.inf if gate.quantity == "newly_flagged" else 1.0
+    low = 0.0 if gate.quantity in ("share_worse", "newly_flagged") else -widest
+    check_between(gate, low, widest, gate.quantity, gate.threshold)
+
+
+def _group_of(gate: Gate, comparison: Comparison) -> GroupComparison:
+    """The group that a gate is about; one that it does not name must be the only one."""
+    groups = {(group.key.estimator, group.key.sigma): group for group in comparison.groups}
+    return groups[matching_groups(gate, Run(Path(), {}, ()), groups, one=True, subject="the comparison")[0]]
+
+
+def _left_out(group: GroupComparison) -> list[str]:
     """What is said of samples without a difference."""
     size = group.images + group.not_finite + group.skipped
-    lost = f"without a finite value in one run or both: {group.not_finite} of {size} samples; {_HELD}" if group.not_finite else ""
+    lost = f"without a finite value in one run or both: {group.not_finite} of {size} samples; {_WHATEVER}" if group.not_finite else ""
     return [lost, _skipped(group.skipped, size)]
 
 
 def _skipped(number: int, size: int) -> str:
-    return f"skipped by the new run: {number} of {size} samples; {_HELD}" if number else ""
+    return f"skipped by the new run: {number} of {size} samples; {_WHATEVER}" if number else ""
 
 
 def _apart(comparison: Comparison) -> list[str]:
     """What is said of samples that the gates are not about."""
-    found = comparison.matching
+    matching = comparison.matching
     return [
         f"{count(number, 'sample')} {words}: nothing is said of them"
         for number, words in (
-            (len(found.only_base) - len(found.skipped), "in the base run only"),
-            (len(found.only_new), "in the new run only"),
-            (len(found.other_images), "with another image in each run"),
-            (found.skipped_besides, "skipped by the new run and not in the base run"),
+            (len(matching.only_base) - len(matching.skipped), "in the base run only"),
+            (len(matching.only_new), "in the new run only"),
+            (len(matching.other_images), "with another image in each run"),
+            (matching.skipped_besides, "skipped by the new run and not in the base run"),
         )
         if number
     ]
-
-
-def _doubt(group: GroupComparison) -> str:
-    return f"covers the draws of {group.key.estimator} only, not its bias" if group.sampling_only else ""

@@ -8,9 +8,9 @@ from itertools import groupby, zip_longest
 from typing import Any, NamedTuple
 
 from robaudit.errors import RunError
-from robaudit.estimators.adaptive import LABEL as ADAPTIVE
 from robaudit.kept import MOST, Bits, bits_of
 from robaudit.numerics.intervals import clopper_pearson
+from robaudit.quantities import IntervalKind
 from robaudit.rows import Row
 from robaudit.run_folder import RunFolder, label_of
 from robaudit.runs import Run
@@ -181,15 +181,15 @@ def _first(row: Row, bits: Bits, draws: int) -> Row:
     votes = [0] * (row.predicted + 2)
     votes[row.predicted], votes[-1] = count, draws - count
     lower, upper = (float(end) for end in clopper_pearson(count, draws))
-    return replace(row, value=count / draws, lower=lower, upper=upper, votes=tuple(votes), kept=None, details=None)
+    return replace(row, value=count / draws, lower=lower, upper=upper, votes=tuple(votes), kept=None, details=None, not_finite=0)
 
 
 def why_unpaired(base: Row, new: Row) -> str:
     """Why two rows that saw the same noise cannot be paired draw by draw."""
     for words, row in (("base", base), ("new", new)):
-        if row.interval == ADAPTIVE:
+        if row.interval.kind is IntervalKind.CONFIDENCE_SEQUENCE:
             return f"the {words} run's images stopped by themselves"
-        if row.votes is None or row.interval != "clopper-pearson" or "votes_worth" in (row.details or {}):
+        if not row.independent_votes:
             return f"the {words} run's draws are not independent votes"
         if bits_of(row) is None:
             return f"the {words} run does not say which draws kept the class (an older run, or more than {MOST:,} draws)"

@@ -1,18 +1,42 @@
-"""What does a comparison hold?"""
+"""The results of a comparison of two runs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from enum import StrEnum
+from typing import Any, Literal, NamedTuple
 
-from robaudit.compare.counts import Counts
 from robaudit.compare.matching import Matching
-from robaudit.compare.paired import Ends
-from robaudit.summary.groups import GroupKey, json_values
+from robaudit.stats.groups import GroupKey, json_values
 
 Sureness = Literal["surely", "likely", "maybe", "no interval"]
-How = Literal["common random numbers", "unpaired", "the same model"]
+Pairing = Literal["common random numbers", "unpaired", "the same model"]
+
+
+class Method(StrEnum):
+    """How an interval of a difference was made, where the code goes by it."""
+
+    COUNTED = "counted"
+    """Exact for these images."""
+    SAME_MODEL = "the same model"
+    """There is no difference."""
+
+
+class Limits(NamedTuple):
+    """The ends of an interval, and how it was made."""
+
+    lower: float
+    upper: float
+    method: str
+
+
+class Counts(NamedTuple):
+    """Bounds on the share of samples that are worse, and on the number of newly flagged ones; None without intervals."""
+
+    worse: Limits | None
+    worse_population: Limits | None
+    newly_flagged: Limits | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,21 +45,21 @@ class Difference:
 
     Attributes:
         base, new, value: the two and their difference.
-        these: the interval for these very images; None where a row has none.
+        measured: the interval for these very images; None where a row has none.
         population: the interval for images of this kind.
     """
 
     base: float
     new: float
     value: float
-    these: Ends | None
-    population: Ends | None
+    measured: Limits | None
+    population: Limits | None
 
     def document(self) -> dict[str, Any]:
         """As JSON values; an infinite end is null."""
         return {
             **json_values({"base": self.base, "new": self.new, "difference": self.value}),
-            "these_images": None if self.these is None else json_values(self.these._asdict()),
+            "these_images": None if self.measured is None else json_values(self.measured._asdict()),
             "images_of_this_kind": None if self.population is None else json_values(self.population._asdict()),
         }
 
@@ -121,7 +145,7 @@ class GroupComparison:
     cut: tuple[int, int] | None
     counts: Counts
     draws: int | None
-    how: How
+    how: Pairing
     mean: Difference
     noisy_accuracy: Difference | None
     variance_saved: float | None

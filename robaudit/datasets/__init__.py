@@ -1,11 +1,11 @@
-"""Where the images come from: one file a kind."""
+"""Data sets: one module for each kind."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from robaudit.datasets.opening import open_dataset
+    from robaudit.datasets.load import open_dataset
 
 __all__ = ["open_dataset"]
 
@@ -13,7 +13,7 @@ __all__ = ["open_dataset"]
 def __getattr__(name: str) -> Any:
     """Load :func:`open_dataset` (and with it torch) when it is first asked for."""
     if name == "open_dataset":
-        from robaudit.datasets.opening import open_dataset
+        from robaudit.datasets.load import open_dataset
 
         return open_dataset
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

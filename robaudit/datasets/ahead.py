@@ -1,12 +1,13 @@
-"""How are samples read and decoded while the network computes, in order and within bounded memory?"""
+"""Samples read by threads while the network computes, in order and within bounded memory."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import Future
+from itertools import islice
 from queue import SimpleQueue
 from typing import Literal
 
@@ -16,7 +17,7 @@ from robaudit.datasets.base import Dataset, Sample
 from robaudit.errors import SampleError
 
 _WORKERS = 4  # on CUDA
-_PATIENCE = 2.0  # seconds for readers to end; one that waits longer for its disk ends with the process
+_PATIENCE = 2.0  # seconds to wait for readers at the end
 
 Read = tuple[int, Sample | SampleError]
 
@@ -35,27 +36,29 @@ def default_workers(asked: int | Literal["auto"], device: torch.device, kind: st
 
 
 def read_ahead(dataset: Dataset, indices: Iterable[int], workers: int, depth: int) -> Generator[Read, None, None]:
-    """Read samples in order, ahead of whoever takes them; the same samples whatever the number of workers.
+    """Read samples in order, ahead of the caller; the samples are the same whatever the number of workers.
 
-    Reading begins when the first sample is asked for. The readers are threads: they end when the generator is closed or exhausted,
-    and never outlive the process. An unusable sample is given as its error; any other exception, of the data set or of ``indices``,
-    is raised at its place, after all that comes before it.
+    Reading begins when the first sample is asked for. An unusable sample is given as its error; any other exception, of the data set
+    or of ``indices``, is raised at its place, after everything that comes before it.
+
+    The readers end when the generator is closed or exhausted. They are daemon threads, not a ThreadPoolExecutor, whose threads the
+    interpreter waits for at exit: a reader that hangs on a dead disk must not keep the process alive.
 
     Args:
         dataset: what to read; with workers, several threads read it at once.
-        indices: which samples, in order; with workers, taken from it ``depth`` ahead, in the caller's thread.
+        indices: which samples, in order; with workers, taken ``depth`` ahead, in the caller's thread.
         workers: threads; 0 reads in the caller's thread, when a sample is asked for.
-        depth: the most samples that are read (or being read) and not yet taken; means nothing without workers.
+        depth: the most samples read (or being read) and not yet taken; ignored without workers.
 
     Yields:
         The index, and the sample or what is wrong with it.
 
     Raises:
-        ValueError: no such number of workers or samples.
+        ValueError: workers or depth out of range.
     """
     if workers < 0 or (workers and depth < 1):
         raise ValueError(f"{workers} workers and {depth} samples ahead; at least 0 and 1")
-    return _ahead(_Shelf(dataset, iter(indices), depth), min(workers, depth)) if workers else _in_turn(dataset, indices)
+    return _by_threads(dataset, indices, min(workers, depth), depth) if workers else _in_turn(dataset, indices)
 
 
 def _in_turn(dataset: Dataset, indices: Iterable[int]) -> Generator[Read, None, None]:
@@ -70,81 +73,63 @@ def _read(dataset: Dataset, index: int) -> Sample | SampleError:
         return error
 
 
-def _ahead(shelf: _Shelf, workers: int) -> Generator[Read, None, None]:
-    readers = _started(workers, shelf.fill)
+def _by_threads(dataset: Dataset, indices: Iterable[int], workers: int, depth: int) -> Generator[Read, None, None]:
+    orders: SimpleQueue[tuple[int, Future[Read]] | None] = SimpleQueue()
+    waiting: deque[Future[Read]] = deque()
+    left = iter(indices)
+    readers = _start_readers(dataset, orders, workers)
     if not readers:
-        yield from _in_turn(shelf.dataset, shelf.indices)
+        yield from _in_turn(dataset, left)
         return
+
+    def order() -> Iterator[Future[Read]]:
+        """A future for each sample; if the indices raise, the last one holds the error."""
+        try:
+            for index in left:
+                place: Future[Read] = Future()
+                orders.put((index, place))
+                yield place
+        except Exception as error:  # noqa: BLE001  raised at its place, after everything ordered before it
+            place = Future()
+            place.set_exception(error)
+            yield place
+
+    places = order()
     try:
-        shelf.order()
-        while shelf.ordered:
-            found = shelf.ordered[0].result()
-            shelf.ordered.popleft()
-            shelf.order()
+        waiting.extend(islice(places, depth))
+        while waiting:
+            found = waiting.popleft().result()
+            waiting.extend(islice(places, 1))
             yield found
     finally:
-        shelf.close(len(readers))
+        for place in waiting:
+            place.cancel()
+        for _ in readers:
+            orders.put(None)
         deadline = time.monotonic() + _PATIENCE
         for reader in readers:
             reader.join(max(0.0, deadline - time.monotonic()))
 
 
-def _started(workers: int, work: Callable[[], None]) -> list[threading.Thread]:
-    """As many threads as the machine gives."""
+def _start_readers(dataset: Dataset, orders: SimpleQueue[tuple[int, Future[Read]] | None], workers: int) -> list[threading.Thread]:
+    """As many threads as the machine allows, each filling one order after another until it takes None."""
+
+    def fill() -> None:
+        while (order := orders.get()) is not None:
+            index, place = order
+            if place.set_running_or_notify_cancel():
+                try:
+                    place.set_result((index, _read(dataset, index)))
+                except BaseException as error:  # noqa: BLE001  raised in the thread that takes the sample
+                    place.set_exception(error)
+            del order, place  # a waiting reader must not hold a sample
+
     readers: list[threading.Thread] = []
     for number in range(workers):
-        reader = threading.Thread(target=work, name=f"reader {number}", daemon=True)
+        reader = threading.Thread(target=fill, name=f"reader {number}", daemon=True)
         try:
             reader.start()
         except RuntimeError:
             break
         readers.append(reader)
     return readers
-
-
-class _Shelf:
-    """Places for samples, in order: each is ordered, filled by one reader, and taken.
-
-    Attributes:
-        dataset: what is read.
-        indices: what is still to be ordered.
-        ordered: places that are not yet taken.
-    """
-
-    def __init__(self, dataset: Dataset, indices: Iterator[int], depth: int) -> None:
-        self.dataset, self.indices, self._depth = dataset, indices, depth
-        self.ordered: deque[Future[Read]] = deque()
-        self._orders: SimpleQueue[tuple[int, Future[Read]] | None] = SimpleQueue()
-        self._more = True
-
-    def order(self) -> None:
-        """Order places until there are as many as there may be."""
-        while self._more and len(self.ordered) < self._depth:
-            place: Future[Read] = Future()
-            try:
-                self._orders.put((next(self.indices), place))
-            except StopIteration:
-                self._more = False
-                return
-            except Exception as error:  # noqa: BLE001  its place is after all that was ordered before it
-                self._more = False
-                place.set_exception(error)
-            self.ordered.append(place)
-
-    def fill(self) -> None:
-        """Fill one place after another until there is no more to do: the work of a reader."""
-        while (order := self._orders.get()) is not None:
-            index, place = order
-            if place.set_running_or_notify_cancel():
-                try:
-                    place.set_result((index, _read(self.dataset, index)))
-                except BaseException as error:  # noqa: BLE001  it belongs to whoever takes the sample
-                    place.set_exception(error)
-            del order, place  # a reader that waits holds no sample
-
-    def close(self, readers: int) -> None:
-        """Let so many readers finish what they read now, and end."""
-        for place in self.ordered:
-            place.cancel()
-        for _ in range(readers):
-            self._orders.put(None)

@@ -1,13 +1,20 @@
-"""What is a data set to an audit: ordered samples with stable ids, pixels in [0, 1], labels."""
+"""What an audit takes a data set to be, finding its files, and its first samples."""
 
 from __future__ import annotations
 
+import os
+import stat
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from pathlib import Path
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
+
+from robaudit.errors import DataError, NothingLeftError, SampleError, did_you_mean
+from robaudit.files import expanded
 
 Labels = NDArray[np.int64]
 
@@ -54,3 +61,80 @@ class Dataset(Protocol):
             SampleError: this sample (alone) is unreadable or unusable.
         """
         ...
+
+
+def find(written: str, base_dir: Path, kind: Literal["file", "folder"]) -> Path:
+    """The path as written in a spec, relative to the spec's folder; ``~`` is understood.
+
+    Raises:
+        DataError: there is nothing there (with the nearest name next to it), or something of another kind.
+    """
+    path = base_dir / expanded(written)
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError) as error:
+        if isinstance(error, FileNotFoundError | NotADirectoryError):
+            raise _missing(written, path, kind) from None
+        raise DataError(written, f"cannot be read ({reason(error)})", f"give a {kind} that you may read") from None
+    if kind == "file" and not stat.S_ISREG(mode):
+        raise DataError(written, "is a folder" if stat.S_ISDIR(mode) else "is not a regular file", "give a file")
+    if kind == "folder" and not stat.S_ISDIR(mode):
+        raise DataError(written, "is a file", "give the folder")
+    return path
+
+
+def _missing(written: str, path: Path, kind: str) -> DataError:
+    """Say which part of the path is missing and what is there instead."""
+    parent, name = path.parent, path.name
+    while not parent.is_dir() and parent != parent.parent:
+        parent, name = parent.parent, parent.name
+    try:
+        with os.scandir(parent) as entries:
+            near = [entry.name for entry in entries if not entry.name.startswith(".")]
+    except OSError:
+        near = []
+    hint = did_you_mean(name, near)
+    remedy = hint if hint.startswith("did you mean") else "paths are relative to the spec file"
+    if parent != path.parent:
+        return DataError(written, f"no such {kind}: {str(parent)!r} has no {name!r}", remedy)
+    return DataError(written, f"no such {kind} in {str(parent)!r}", remedy)
+
+
+def name_text(name: str) -> str:
+    """A name from a folder as text that can be written: bytes that are not UTF-8, and half characters, as escapes."""
+    try:
+        return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    except UnicodeEncodeError:
+        return name.encode("utf-8", "backslashreplace").decode()
+
+
+def reason(error: BaseException) -> str:
+    """The message of an exception without the path that an OSError repeats."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error) or type(error).__name__
+
+
+def first_samples(dataset: Dataset, count: int, *, skip_bad: bool) -> Iterator[Sample]:
+    """The first readable samples.
+
+    Raises:
+        SampleError: one is unreadable, and shall stop the run.
+        NothingLeftError: none is readable.
+    """
+    taken = 0
+    refused: SampleError | None = None
+    for i in range(len(dataset)):
+        if taken == count:
+            return
+        try:
+            sample = dataset[i]
+        except SampleError as error:
+            if not skip_bad:
+                raise error.or_skip() from error
+            refused = refused or error
+            continue
+        taken += 1
+        yield sample
+    if refused is not None and not taken:
+        raise NothingLeftError(dataset.where, f"none of its {len(dataset)} samples can be used", f"the first: {refused}")

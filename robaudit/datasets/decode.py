@@ -1,4 +1,4 @@
-"""How does an image file become pixels?
+"""From image files and raw values to pixels.
 
 Conventions, chosen to agree with torchvision's own loaders where those have a good answer:
 
@@ -12,25 +12,147 @@ Conventions, chosen to agree with torchvision's own loaders where those have a g
 
 from __future__ import annotations
 
+import contextlib
+import re
 import stat
+import threading
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
+import torch
+from numpy.typing import NDArray
+from PIL import EpsImagePlugin, Image, UnidentifiedImageError
 from torch import Tensor
 
-from robaudit.datasets.files import reason
-from robaudit.datasets.pillow import MOST_PIXELS, hush
-from robaudit.datasets.pixels import as_pixels
+from robaudit.datasets.base import reason
 from robaudit.errors import SampleError
 from robaudit.spec_datasets import ImageOptions
 
+MOST_PIXELS = 89_478_485  # Pillow's own limit against decompression bombs, at which it warns; beyond twice its limit it refuses
 FORMATS = ("BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
 """What Pillow may decode: plain rasters. Others (EPS) start programs of the machine."""
 
 _SIXTEEN_BITS = 65535.0
 _MOST_AUDITED = 2**24  # of an image as the network gets it: 400 MB as float64 with three channels
 _MOST_BYTES = 2**29  # of a file: some of Pillow's decoders read it whole
+
+
+def hush() -> None:
+    """Show no warnings of Pillow's from now on: they are about metadata and size, and what matters is refused.
+
+    The filter stays: one that is taken back after each image would be taken from other threads, with what they had set meanwhile.
+    """
+    if list(warnings.filters[:1]) != [("ignore", None, Warning, _PILLOW, 0)]:
+        warnings.filterwarnings("ignore", module=_PILLOW.pattern)
+
+
+@contextlib.contextmanager
+def plain_pillow() -> Iterator[None]:
+    """For readers that open images themselves: no program of the machine (Ghostscript) is started, and bombs are refused.
+
+    Both are settings of the whole process: they are made by the first thread that comes, and taken back by the last that leaves.
+    """
+    hush()
+    with _USERS.lock:
+        if not _USERS.count:
+            _USERS.before = EpsImagePlugin.gs_binary, Image.MAX_IMAGE_PIXELS
+            EpsImagePlugin.gs_binary, Image.MAX_IMAGE_PIXELS = False, (MOST_PIXELS + 1) // 2
+        _USERS.count += 1
+    try:
+        yield
+    finally:
+        with _USERS.lock:
+            _USERS.count -= 1
+            if not _USERS.count:
+                EpsImagePlugin.gs_binary, Image.MAX_IMAGE_PIXELS = _USERS.before
+
+
+@dataclass(slots=True)
+class _Users:
+    """The threads inside :func:`plain_pillow`, and what to restore after them."""
+
+    lock: threading.Lock
+    count: int
+    before: tuple[bool | str | None, int | None]
+
+
+_USERS = _Users(threading.Lock(), 0, (None, None))
+_PILLOW = re.compile(r"PIL\.")
+
+
+def as_pixels(values: NDArray[Any] | Tensor, where: str, scale: float | None = None) -> Tensor:
+    """Divide raw values by their scale: 255 for uint8, 1 for floats and booleans, unless ``scale`` says otherwise.
+
+    Values outside [0, 1] are left alone: the audit's input check reports them.
+
+    Args:
+        values: (channels, height, width), or (height, width) for one channel.
+        where: the sample, for messages.
+        scale: what full intensity is in ``values``.
+
+    Returns:
+        A new float64 tensor (channels, height, width) on the CPU: x / 255 to full precision, for fp64 audits.
+
+    Raises:
+        SampleError: the shape is not that of an image, the type has no known scale, or a value is NaN or infinite.
+    """
+    tensor = values.detach().cpu() if isinstance(values, Tensor) else _as_tensor(values, where)
+    if tensor.ndim == 2:
+        tensor = tensor.unsqueeze(0)
+    if tensor.ndim != 3 or 0 in tensor.shape:
+        raise SampleError(where, f"pixels have shape {tuple(values.shape)}", "they must be (channels, height, width)")
+    divisor = known_scale(str(tensor.dtype).removeprefix("torch."), scale)
+    if divisor is None:
+        raise SampleError(where, f"pixels are {tensor.dtype}", "give uint8, floats in [0, 1], or a scale where the data set takes one")
+    pixels = tensor.to(torch.float64, copy=True).contiguous()
+    if divisor != 1:
+        pixels /= divisor
+    if not bool(torch.isfinite(pixels).all()):
+        bad = int((~torch.isfinite(pixels)).sum())
+        raise SampleError(where, f"{bad} of {pixels.numel()} pixels are NaN or infinite", "repair or leave out this sample")
+    return pixels
+
+
+def known_scale(dtype: str, scale: float | None) -> float | None:
+    """What to divide pixels of this type by, or None where it cannot be known (integers other than uint8 need a scale)."""
+    if dtype.startswith("float") or dtype in ("bool", "bfloat16"):
+        return 1.0 if scale is None else scale
+    if dtype == "uint8":
+        return 255.0 if scale is None else scale
+    return scale if dtype.startswith(("int", "uint")) else None
+
+
+def _as_tensor(values: NDArray[Any], where: str) -> Tensor:
+    """A NumPy array as a tensor, whatever its byte order and writability."""
+    if values.dtype.kind not in "biuf":
+        raise SampleError(where, f"pixels are of type {values.dtype}", "they must be numbers: uint8 or floats")
+    if values.dtype.kind == "f":
+        return torch.from_numpy(np.array(values, dtype=np.float64, order="C"))
+    return torch.from_numpy(np.array(values, dtype=values.dtype.newbyteorder("="), order="C"))
+
+
+def as_label(value: object, where: str) -> int | None:
+    """A label as a plain int; None stays None.
+
+    Raises:
+        SampleError: it is not an integer, or negative.
+    """
+    if value is None:
+        return None
+    if isinstance(value, Tensor | np.ndarray) and value.ndim == 0:
+        value = value.item()
+    if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer):
+        text = repr(value)
+        raise SampleError(
+            where, f"the label {text if len(text) < 40 else type(value).__name__} is not an integer", "give a class index or None"
+        )
+    if value < 0:
+        raise SampleError(where, f"the label is {value}", "class indices start at 0; give None where there is no label")
+    return int(value)
 
 
 def read_image(path: Path, where: str, options: ImageOptions) -> Tensor:
@@ -45,7 +167,7 @@ def read_image(path: Path, where: str, options: ImageOptions) -> Tensor:
         float64 (channels, height, width) in [0, 1].
 
     Raises:
-        SampleError: missing, no regular file, no image, damaged, too large, or smaller than the crop.
+        SampleError: missing, not a regular file, not an image, damaged, too large, or smaller than the crop.
     """
     try:
         _refuse_special(path, where)
@@ -129,7 +251,7 @@ def _refuse_special(path: Path, where: str) -> None:
     about = path.stat()
     if not stat.S_ISREG(about.st_mode):
         raise SampleError(where, "is not a regular file", "give an image file")
-    if about.st_size == 0:  # as the kernel's own files in /proc say, of which some never end
+    if about.st_size == 0:  # like the kernel's files in /proc, some of which never end
         raise SampleError(where, "is an empty file", "repair or leave out this file")
     if about.st_size > _MOST_BYTES:
         raise SampleError(where, f"has {about.st_size} bytes, more than {_MOST_BYTES}", "give a smaller file")

@@ -1,4 +1,4 @@
-"""What are scikit-learn's handwritten digits, and which of them are held out for testing?"""
+"""Handwritten digits of scikit-learn, and the split held out for testing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robaudit.datasets.base import Labels, Sample
-from robaudit.datasets.pixels import as_pixels
+from robaudit.datasets.decode import as_pixels
 from robaudit.spec_datasets import DigitsSpec
 
 TEST_SHARE = 0.4

@@ -1,4 +1,4 @@
-"""How does a folder with one folder of images for each class become a data set?"""
+"""A folder with one folder of images for each class as a data set."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import NoReturn
 
 import numpy as np
 
-from robaudit.datasets.base import Labels, Sample
+from robaudit.datasets.base import Labels, Sample, find, name_text, reason
 from robaudit.datasets.decode import read_image
-from robaudit.datasets.files import find, name_text, reason
 from robaudit.errors import DataError, did_you_mean
 from robaudit.spec_datasets import ImagesSpec
 
@@ -20,7 +19,7 @@ SUFFIXES = frozenset((".png", ".jpg", ".jpeg", ".bmp", ".ppm", ".pgm", ".pbm", "
 class ImagesDataset:
     """Image files in class folders, ordered by path; a sample's id is its path relative to the folder, with slashes.
 
-    Only names are read at first. Folders inside class folders are searched too; hidden files and other suffixes are left alone.
+    Only names are read at first. Folders inside class folders are searched too; hidden files and other suffixes are ignored.
     """
 
     def __init__(self, spec: ImagesSpec, *, base_dir: Path) -> None:
@@ -42,7 +41,7 @@ class ImagesDataset:
         return len(self._names)
 
     def sample_id(self, index: int) -> str:
-        """The path relative to the folder; bytes that are no UTF-8 are written as escapes."""
+        """The path relative to the folder; bytes that are not UTF-8 are written as escapes."""
         return name_text(self._names[index])
 
     def labels(self) -> Labels | None:

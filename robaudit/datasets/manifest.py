@@ -1,47 +1,70 @@
-"""How does a CSV file of image paths become a data set?"""
+"""A CSV file of image paths and labels as a data set that keeps where each row begins, not the rows."""
 
 from __future__ import annotations
 
+import csv
+import os
+import re
+import weakref
+from array import array
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
 
-from robaudit.datasets.base import Labels, Sample
-from robaudit.datasets.class_labels import class_indices
+from robaudit.datasets.base import Labels, Sample, find, reason
 from robaudit.datasets.decode import read_image
-from robaudit.datasets.files import find
-from robaudit.datasets.manifest_scan import scan
+from robaudit.errors import DataError, did_you_mean
 from robaudit.files import expanded
 from robaudit.spec_datasets import ManifestSpec
+from robaudit.text import clipped
+
+_COLUMNS = ("path", "label", "id")
+_LONGEST_LINE = 2**20
+_NUMBER = re.compile(r"[-+]?\d+(\.\d*)?", re.ASCII)
+_MOST_DIGITS = 9
 
 
 class ManifestDataset:
-    """Rows of a CSV file (UTF-8, commas) with the columns path and, if wanted, label and id; others are left alone.
+    """Rows of a CSV file (UTF-8, commas) with the columns path and, if wanted, label and id; others are ignored.
 
     Paths are relative to the CSV file or absolute, and may lead anywhere, but only to regular files. A sample's id is its id,
-    or its path as written. An empty label is none. Every row is found in the file anew: a million rows need about 12 MB.
+    or its path as written. An empty label is none.
+
+    A row takes 12 bytes, however long it is: its byte offset and the code of its label. It is read again from the file, which stays
+    open, through one descriptor for all threads, as long as the data set exists.
     """
 
     def __init__(self, spec: ManifestSpec, *, base_dir: Path) -> None:
         self.where, self._spec = spec.path, spec
-        path = find(spec.path, base_dir, "file")
-        self._folder = path.parent
-        self._table = scan(path, self.where)
-        indices, names = class_indices(self._table.labels, self.where, spec.class_names)
+        self._path = find(spec.path, base_dir, "file")
+        self._starts, self._codes = array("q"), array("i")  # of every row: its byte offset, and the code of its label (-1: none)
+        self._end = self._longest = 0  # the offset after the last row, and the bytes of the longest one
+        self._columns: dict[str, int] = {}  # the place of each of our columns that the header has
+        self._open()
+        first_lines = self._scan()
+        indices, names = _class_indices(first_lines, self.where, spec.class_names)
         self.class_names: tuple[str, ...] | None = names
-        by_code = np.array([*(indices[text] for text in self._table.labels), -1], dtype=np.int64)  # code -1 is the last entry
-        self._by_code = by_code if "label" in self._table.places else None
+        self._by_code = np.array([*(indices[text] for text in first_lines), -1], dtype=np.int64)  # code -1 is the last entry
 
     def __len__(self) -> int:
-        return len(self._table)
+        return len(self._starts)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_descriptor"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._open()  # every process for itself
 
     def sample_id(self, index: int) -> str:
         """The row's id, or its path as written."""
-        return self._table.row(index)[1]
+        return self._row(index)[1]
 
     def labels(self) -> Labels | None:
-        """The class of every row (-1: none), looked up anew, or None without a label column."""
-        return None if self._by_code is None else self._by_code[np.frombuffer(self._table.codes, dtype=np.int32)]
+        """The class of every row (-1: none), looked up each time, or None without a label column."""
+        return self._by_code[np.frombuffer(self._codes, dtype=np.int32)] if "label" in self._columns else None
 
     def __getitem__(self, index: int) -> Sample:
         """Decode the image of one row.
@@ -49,7 +72,162 @@ class ManifestDataset:
         Raises:
             SampleError: it cannot be decoded.
         """
-        path, sample_id = self._table.row(index)
-        pixels = read_image(self._folder / expanded(path), f"{self.where}, {path}", self._spec)
-        label = -1 if self._by_code is None else int(self._by_code[self._table.codes[index]])
+        path, sample_id = self._row(index)
+        pixels = read_image(self._path.parent / expanded(path), f"{self.where}, {path}", self._spec)
+        label = int(self._by_code[self._codes[index]])
         return Sample(sample_id, pixels, None if label < 0 else label)
+
+    def _open(self) -> None:
+        try:
+            self._descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise DataError(self.where, f"cannot be read ({reason(error)})", "give a file that you may read") from None
+        weakref.finalize(self, os.close, self._descriptor)
+
+    def _row(self, index: int) -> tuple[str, str]:
+        """Path and id of one row, read from the file."""
+        index = range(len(self))[index]
+        start, end = self._starts[index], self._starts[index + 1] if index + 1 < len(self) else self._end
+        try:
+            # between two rows there are only empty lines, which the reader skips
+            text = os.pread(self._descriptor, min(end - start, self._longest), start).decode("utf-8")
+            return self._path_and_id(next(csv.reader([text], strict=True)))
+        except (OSError, ValueError, csv.Error, IndexError, StopIteration) as error:
+            raise DataError(self.where, f"changed while it was in use ({reason(error)})", "start again") from None
+
+    def _path_and_id(self, fields: list[str]) -> tuple[str, str]:
+        path = fields[self._columns["path"]].strip()
+        return path, fields[self._columns["id"]].strip() if "id" in self._columns else path
+
+    def _scan(self) -> dict[str, int]:
+        """Check every row and note where it begins; returns each distinct label with the line on which it first appears.
+
+        Raises:
+            DataError: bad encoding or quoting, no path column, too few or too many fields, an empty path or id, an id that appears twice.
+        """
+        hashes, codes, first_lines = array("q"), dict[str, int](), dict[str, int]()
+        try:
+            with os.fdopen(self._descriptor, "rb", closefd=False) as file:
+                lines = _Lines(file, self.where)
+                reader = csv.reader(lines, strict=True)
+                width = self._read_header(next(reader, []))
+                start, line = lines.offset, lines.number + 1  # csv.DictReader skips empty lines and would not tell where a row begins
+                for fields in reader:
+                    if fields:
+                        hashes.append(hash(self._checked_id(fields, width, f"{self.where}:{line}")))
+                        self._starts.append(start)
+                        self._end, self._longest = lines.offset, max(self._longest, lines.offset - start)
+                        label = fields[self._columns["label"]].strip() if "label" in self._columns else ""
+                        self._codes.append(codes.setdefault(label, len(codes)) if label else -1)
+                        if label:
+                            first_lines.setdefault(label, line)
+                    start, line = lines.offset, lines.number + 1
+        except OSError as error:
+            raise DataError(self.where, f"cannot be read ({reason(error)})", "give a file that you may read") from None
+        except csv.Error as error:
+            remedy = 'fields are separated by commas and quoted by "'
+            raise DataError(f"{self.where}:{lines.number}", f"is not valid CSV ({error})", remedy) from None
+        self._refuse_duplicates(hashes)
+        return first_lines
+
+    def _read_header(self, header: list[str]) -> int:
+        """Note the places of our columns; returns how many columns there are."""
+        names = [name.strip() for name in header]
+        if "path" not in names:
+            held = clipped(", ".join(names[:20]), 200) or "none"
+            raise DataError(self.where, f"has no column 'path' in its first line (columns: {held})", did_you_mean("path", names))
+        for name in _COLUMNS:
+            if names.count(name) > 1:
+                raise DataError(self.where, f"has the column {name!r} twice", "keep one")
+        self._columns = {name: names.index(name) for name in _COLUMNS if name in names}
+        return len(names)
+
+    def _checked_id(self, fields: list[str], width: int, where: str) -> str:
+        if len(fields) != width:
+            few = "few" if len(fields) < width else "many"
+            raise DataError(where, f"has {len(fields)} fields, too {few}: the header has {width}", "quote fields with commas")
+        path, sample_id = self._path_and_id(fields)
+        if not path or not sample_id:
+            raise DataError(where, f"has an empty {'id' if path else 'path'}", "fill it in, or remove the line")
+        return sample_id
+
+    def _refuse_duplicates(self, hashes: array[int]) -> None:
+        """Refuse an id that appears twice: so does its hash, and rows with such hashes are read again and compared as text."""
+        values = np.frombuffer(hashes, dtype=np.int64)
+        values.sort()  # in place
+        suspects = set(values[1:][values[1:] == values[:-1]].tolist())
+        seen: dict[str, int] = {}
+        for index in range(len(self)) if suspects else ():
+            sample_id = self.sample_id(index)
+            if hash(sample_id) in suspects and seen.setdefault(sample_id, index) != index:
+                what = f"lines {self._line(seen[sample_id])} and {self._line(index)} have the same id {sample_id!r}"
+                raise DataError(self.where, what, "ids must differ" if "id" in self._columns else "add a column id to use a path twice")
+
+    def _line(self, index: int) -> int:
+        """The line (from 1) on which a row begins, counted for a message."""
+        at, count = 0, 1
+        while at < self._starts[index] and (chunk := os.pread(self._descriptor, min(self._starts[index] - at, 1 << 20), at)):
+            count += chunk.count(b"\n")
+            at += len(chunk)
+        return count
+
+
+class _Lines:
+    """The lines of a binary file as text, with the number and the end offset of the last one given."""
+
+    def __init__(self, file: IO[bytes], where: str) -> None:
+        self._file, self._where = file, where
+        self.offset = self.number = 0
+
+    def __iter__(self) -> Iterator[str]:
+        while raw := self._file.readline(_LONGEST_LINE + 1):
+            self.offset += len(raw)
+            self.number += 1
+            if len(raw) > _LONGEST_LINE:
+                raise DataError(f"{self._where}:{self.number}", f"the line has more than {_LONGEST_LINE} bytes", "give a CSV file")
+            try:
+                yield raw.decode("utf-8-sig" if self.number == 1 else "utf-8")
+            except UnicodeDecodeError:
+                raise DataError(f"{self._where}:{self.number}", "is not UTF-8 text", "save the file as UTF-8") from None
+
+
+def _class_indices(
+    lines: Mapping[str, int], where: str, class_names: tuple[str, ...] | None
+) -> tuple[dict[str, int], tuple[str, ...] | None]:
+    """The class index of every label text.
+
+    Labels are names where ``class_names`` has them; otherwise they are all integers, or all names, which are then sorted.
+
+    Args:
+        lines: the line on which each distinct label first appears.
+        where: what messages call the table.
+        class_names: the names by class index that the user gave.
+
+    Returns:
+        The index by text, and the class names (None where the labels are integers without names).
+
+    Raises:
+        DataError: negative or fractional numbers, names not in ``class_names``, or names mixed with integers.
+    """
+    numbers = [text for text in lines if _NUMBER.fullmatch(text)]
+    names = [text for text in lines if not _NUMBER.fullmatch(text)]
+    if class_names is not None and (names or set(numbers) <= set(class_names)):
+        index = {name: number for number, name in enumerate(class_names)}
+        for text, line in lines.items():
+            if text not in index:
+                raise DataError(f"{where}:{line}", f"the label {text!r} is not in class_names", did_you_mean(text, index))
+        return {text: index[text] for text in lines}, class_names
+    if names and numbers:
+        first, second = lines[names[0]], lines[numbers[0]]
+        what = f"mixes labels that are names ({names[0]!r}, line {first}) and numbers ({numbers[0]!r}, line {second})"
+        raise DataError(where, what, "use one kind in the whole file")
+    for text in numbers:
+        if not text.isdecimal() or len(text.lstrip("0")) > _MOST_DIGITS:
+            raise DataError(
+                f"{where}:{lines[text]}",
+                f"the label {clipped(text, 60)!r} is not a class index",
+                "class indices are 0, 1, 2, ...; leave it empty for none",
+            )
+    if names:
+        return {text: number for number, text in enumerate(sorted(names))}, tuple(sorted(names))
+    return {text: int(text) for text in numbers}, class_names

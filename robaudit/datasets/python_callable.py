@@ -1,10 +1,9 @@
-"""How does a Python function of the user become a data set?"""
+"""A collection made by a Python function of the user as a data set."""
 
 from __future__ import annotations
 
-import importlib
 import threading
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +11,10 @@ import numpy as np
 from torch import Tensor
 
 from robaudit.datasets.base import Labels, Sample
-from robaudit.datasets.files import reason
-from robaudit.datasets.pixels import as_label, as_pixels
-from robaudit.errors import DataError, SampleError, did_you_mean
+from robaudit.datasets.decode import as_label, as_pixels
+from robaudit.errors import DataError, SampleError
+from robaudit.python_code import describe, user_function
 from robaudit.spec_datasets import PythonDatasetSpec
-from robaudit.trusted_code import importable
 
 _ONE_BY_ONE = threading.RLock()
 
@@ -25,10 +23,10 @@ class PythonDataset:
     """What ``package.module:function(**options)`` returns: ``len`` and items (pixels, label) or (pixels, label, id).
 
     Pixels are uint8, or floats in [0, 1], of shape (channels, height, width); labels are class indices or None.
-    Either all items have an id of their own or none has, and then their ids are their indices; where they have, opening reads
+    Either all items have an id or none has, and then their ids are their indices; where they have, opening reads
     the chosen items once. The collection's attribute ``class_names`` is used where there is one.
 
-    The user's code need know nothing of threads: it is called by one at a time.
+    The user's code need not be thread-safe: one thread at a time calls it.
     """
 
     def __init__(self, spec: PythonDatasetSpec, *, base_dir: Path, trust: bool) -> None:
@@ -36,12 +34,12 @@ class PythonDataset:
         if not trust:
             remedy = "pass --trust if you trust the code, or write the images to a .npz file (kind npz)"
             raise DataError(self.where, "is Python code, which runs only when trusted", remedy)
-        function = load_target(spec.target, base_dir)
-        try:
-            self._items: Any = function(**spec.options)
-            self._length = len(self._items)
-        except Exception as error:  # noqa: BLE001  the user's code may raise anything
-            raise DataError(self.where, f"raised {describe(error)}", "it must return a collection with len() and items") from None
+        with user_function(spec.target, base_dir, partial(DataError, self.where)) as function:
+            try:
+                self._items: Any = function(**spec.options)
+                self._length = len(self._items)
+            except Exception as error:  # noqa: BLE001  the user's code may raise anything
+                raise DataError(self.where, f"raised {describe(error)}", "it must return a collection with len() and items") from None
         if not hasattr(self._items, "__getitem__"):
             raise DataError(
                 self.where, f"returned {type(self._items).__name__}, which has no items by index", "return a list or a data set"
@@ -109,36 +107,3 @@ class PythonDataset:
             except SampleError:
                 continue
         return 2
-
-
-def load_target(target: str, base_dir: Path) -> Callable[..., Any]:
-    """Import ``package.module:function``; modules in ``base_dir`` can be imported while this lasts, and only then.
-
-    Raises:
-        DataError: no such module or function, or the import fails.
-    """
-    module_name, colon, attribute = target.partition(":")
-    if not colon or not all(part.isidentifier() for part in (*module_name.split("."), *attribute.split("."))):
-        raise DataError(target, "is not a Python target", "write package.module:function")
-    try:
-        with importable(base_dir, module_name):
-            found: Any = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        remedy = "modules are looked for next to the spec file and among the installed packages"
-        raise DataError(target, f"no module {error.name!r}", remedy) from None
-    except Exception as error:  # noqa: BLE001  the user's module may raise anything
-        raise DataError(target, f"importing {module_name} raised {describe(error)}", "repair the module") from None
-    for part in attribute.split("."):
-        if not hasattr(found, part):
-            public = [name for name in vars(found) if not name.startswith("_")] if hasattr(found, "__dict__") else []
-            raise DataError(target, f"{module_name} has no {part!r}", did_you_mean(part, public))
-        found = getattr(found, part)
-    if not callable(found):
-        raise DataError(target, f"{attribute} is {type(found).__name__}, not a function", "name a function that returns the data set")
-    function: Callable[..., Any] = found
-    return function
-
-
-def describe(error: Exception) -> str:
-    """An exception as ``ValueError: its message``."""
-    return f"{type(error).__name__}: {reason(error)}"

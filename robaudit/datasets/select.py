@@ -1,4 +1,4 @@
-"""Which samples of a data set does the audit see: all, the first N, or a seeded random subset?"""
+"""The samples of a data set that the audit sees: all, the first N, or a seeded random subset."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How does a data set of torchvision.datasets become one of ours?"""
+"""A data set of torchvision.datasets as a data set of an audit."""
 
 from __future__ import annotations
 
@@ -14,11 +14,8 @@ import numpy as np
 from PIL import Image
 from torch import Tensor
 
-from robaudit.datasets.base import Labels, Sample
-from robaudit.datasets.decode import image_pixels
-from robaudit.datasets.files import name_text, reason
-from robaudit.datasets.pillow import plain_pillow
-from robaudit.datasets.pixels import as_label, as_pixels
+from robaudit.datasets.base import Labels, Sample, name_text, reason
+from robaudit.datasets.decode import as_label, as_pixels, image_pixels, plain_pillow
 from robaudit.errors import DataError, SampleError, did_you_mean
 from robaudit.files import expanded
 from robaudit.spec_datasets import TorchvisionSpec
@@ -33,7 +30,7 @@ class TorchvisionDataset:
     ``split`` becomes ``split=`` where the class takes one (SVHN, ImageNet) and ``train=`` where it takes that (MNIST, CIFAR10);
     the default is left out where it takes neither. EMNIST takes both: ``split: letters`` with ``options: {train: false}``.
 
-    Threads read files of class folders at once; other data sets may keep something between reads, so these go one by one.
+    Threads read files of class folders at once; other data sets may keep something between reads, so one thread at a time reads these.
     """
 
     def __init__(self, spec: TorchvisionSpec, *, base_dir: Path) -> None:
@@ -63,7 +60,7 @@ class TorchvisionDataset:
         """Read one sample; the target -1 is no label.
 
         Raises:
-            SampleError: it is unreadable, no image, or its target is no class index.
+            SampleError: it is unreadable, not an image, or its target is not a class index.
         """
         sample_id = self.sample_id(index)
         where = f"{self.where}, sample {sample_id}"

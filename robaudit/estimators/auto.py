@@ -1,20 +1,21 @@
-"""`auto`: which estimator does each image deserve?"""
+"""`auto`: each image by the estimator it deserves."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
 import torch
 from pydantic import Field
 
-from robaudit.estimators.base import P_ROBUST, Estimate, Estimator, Need, Quantity
+from robaudit.estimators.base import Estimate, Estimator, Need
 from robaudit.estimators.logit_gaussian import LogitGaussian, SkewReview
 from robaudit.estimators.mc import MonteCarlo
-from robaudit.estimators.splitting import Splitting
+from robaudit.estimators.splitting import Splitting, Verdict
 from robaudit.estimators.work import Work
+from robaudit.quantities import P_ROBUST, Interval, IntervalKind, Quantity
 
 
 class Auto(Estimator):
@@ -50,7 +51,7 @@ class Auto(Estimator):
         "each image is to be decided against a threshold, and its value is wanted, too; its rows say which estimator was used"
     )
     source: ClassVar[str] = "robaudit"
-    interval: ClassVar[str] = "by the estimator used"
+    interval: ClassVar[Interval] = Interval(IntervalKind.VARIES)
 
     samples: int = Field(64, ge=16, le=10**6, multiple_of=16, description="noisy copies of each image for the first look, a multiple of 16")
     decide: float = Field(0.9, gt=0, lt=1, description="threshold: images whose interval straddles it are decided by mc")
@@ -60,17 +61,9 @@ class Auto(Estimator):
     p_min: float = Field(1e-12, ge=1e-100, le=1e-2, description="with rare: smaller probabilities are bounded, not measured")
 
     def passes(self, classes: int) -> tuple[int, int]:
-        """The first look, and mc for a tenth of the images (the number is not known beforehand); with rare, splitting for a half."""
+        """The first look, and mc for a tenth of the images (the number is not known in advance); with rare, splitting for a half."""
         near = (self._near.passes(classes)[0] - 1) // 10
         return 1 + self.samples + near + (self._rare.passes(classes)[0] // 2 if self.rare else 0), 0
-
-    def held(self, classes: int, values: int) -> int:
-        """The most that any of them holds, and a copy of the images it is given."""
-        return max(one.held(classes, values) for one in self._all) + 4 * values
-
-    def held_once(self, classes: int, values: int) -> int:
-        """The most of any of them."""
-        return max(one.held_once(classes, values) for one in self._all)
 
     def review(self) -> SkewReview:
         """Whether the margins of the images that stopped at the first look are skewed."""
@@ -83,10 +76,12 @@ class Auto(Estimator):
         rare = [b for b, (one, target) in enumerate(zip(first, predicted, strict=True)) if self._too_robust(one, target)]
         near = [b for b, one in enumerate(first) if b not in rare and self._straddles(one)]
         found = {b: _by("logit_gaussian", one) for b, one in enumerate(first)}
-        for images, estimator, name in ((near, self._near, "mc"), (rare, self._rare, "splitting")):
-            if images:
-                then = estimator.estimate(_some(work, images))
-                found |= {b: self._after(first[b], one, name) for b, one in zip(images, then, strict=True)}
+        if near:
+            decided = zip(near, self._near.estimate(_some(work, near)), strict=True)
+            found |= {b: _by("mc", replace(one, forwards=one.forwards + first[b].forwards - 1)) for b, one in decided}
+        if rare:
+            measured = zip(rare, self._rare.verdicts(_some(work, rare)), strict=True)
+            found |= {b: _by("splitting", _kept(one, first[b].forwards + one.calls)) for b, one in measured}
         return [found[b] for b in range(len(first))]
 
     @property
@@ -101,32 +96,28 @@ class Auto(Estimator):
     def _rare(self) -> Splitting:
         return Splitting(p_min=self.p_min)
 
-    @property
-    def _all(self) -> tuple[Estimator, ...]:
-        return (self._first, self._near, self._rare) if self.rare else (self._first, self._near)
-
     def _straddles(self, one: Estimate) -> bool:
         return one.lower is None or one.upper is None or one.lower < self.decide <= one.upper
 
     def _too_robust(self, one: Estimate, predicted: int) -> bool:
         return self.rare and 1 - one.value < self.rare_below and one.votes is not None and one.votes[predicted] == self.samples
 
-    def _after(self, first: Estimate, then: Estimate, name: str) -> Estimate:
-        """What the second estimator says, with the passes of both."""
-        if name == "splitting":
-            then = _kept(then)
-        return _by(name, replace(then, forwards=then.forwards + first.forwards - 1))
 
-
-def _kept(rare: Estimate) -> Estimate:
+def _kept(rare: Verdict, forwards: int) -> Estimate:
     """A failure probability on the scale log10 as the probability to keep the prediction."""
     failed = 10.0**rare.value
-    error = None if rare.std_error is None else failed * rare.std_error * math.log(10)
-    details: Mapping[str, float] = {**(rare.details or {}), "log10_p_fail": rare.value}
-    if rare.interval == "upper bound":  # of the failure
-        rare = replace(rare, interval="lower bound", note=rare.note.replace("an upper bound, not a value", "the value is a lower bound"))
-    ends = [None if end is None else 1 - min(1.0, 10.0**end) for end in (rare.upper, rare.lower)]
-    return replace(rare, value=1 - failed, lower=ends[0], upper=ends[1], std_error=error, details=details)
+    return Estimate(
+        value=1 - failed,
+        lower=1 - min(1.0, 10.0**rare.upper),
+        upper=1 - min(1.0, 10.0**rare.lower),
+        std_error=None if rare.std_error is None else failed * rare.std_error * math.log(10),
+        flips_to=rare.flips_to,
+        forwards=forwards,
+        backwards=0,
+        interval=Interval(IntervalKind.LOWER_BOUND) if rare.bounded else rare.interval,
+        note=rare.said("the value is a lower bound"),
+        details={**rare.details, "log10_p_fail": rare.value},
+    )
 
 
 def _by(name: str, estimate: Estimate) -> Estimate:

@@ -1,25 +1,27 @@
-"""Where do all passes through the network go: clean, noisy and differentiated, in full batches?"""
+"""All passes through the network, clean, noisy and differentiated, in full batches."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
-from robaudit.machine_memory import give_back
-from robaudit.models import LogitModel
+from robaudit.memory import extra_peak, give_back, is_out_of_memory
+from robaudit.models.logits import LogitModel
 
 _CPU_VALUES, _CUDA_VALUES = 3 * 2**16, 3 * 2**20
 _CPU_ROWS, _CUDA_ROWS, _FEWEST_ROWS = 128, 4096, 8
 _TAIL = 8
 _TIDY_SECONDS = 0.5
-GRADIENT_BYTES = 2**28
-"""Gradients in one pass, at most."""
+_GRADIENT_BYTES = 2**28  # in one pass, at most
+_PASS_SHARE = {"cpu": 0.25, "cuda": 0.5}  # of the free memory; the rest is for the chunk, its noise and gaps
+_CAUTION = 4  # a batch may take more than as many single rows: libraries choose another way of computing it
+_COPIES = 3  # of the gradients of a pass: as they are, and once more in float64
 
 
 class Noise(Protocol):
@@ -67,14 +69,12 @@ class Fitting(NamedTuple):
         rows: the most rows in a forward pass; None: as many as the rule says.
         gradient_rows: the most rows in a pass that is differentiated; likewise.
         gradient_bytes: the most bytes of gradients in one pass.
-        bytes: what the larger of the passes takes at its peak.
-        tight: whether memory is so short that freed blocks are to be given back instead of kept.
+        tight: whether memory is so short that freed blocks are given back instead of kept.
     """
 
     rows: int | None = None
     gradient_rows: int | None = None
-    gradient_bytes: int = GRADIENT_BYTES
-    bytes: int = 0
+    gradient_bytes: int = _GRADIENT_BYTES
     tight: bool = False
 
 
@@ -91,9 +91,6 @@ class Engine:
         batch_size: rows in one pass, or None for the rule.
         noisy: the model that noisy forward passes without gradients go through, in a lower precision; default: the model.
         fitting: what memory allows, for the rule.
-
-    Attributes:
-        pass_bytes: what the larger passes take at their peak; 0 where it was not measured.
     """
 
     def __init__(
@@ -108,7 +105,6 @@ class Engine:
     ) -> None:
         self.model, self.noise, self.classes = model, noise, classes
         self._noisy, self._batch_size, self._fitting = noisy or model, batch_size, fitting or Fitting()
-        self.pass_bytes = self._fitting.bytes
         self._halved = False
         self._tidied = -math.inf
 
@@ -119,7 +115,7 @@ class Engine:
         return rows_by_rule(shape, self.model.device, self._fitting.rows)
 
     def halve(self, shape: Sequence[int]) -> int | None:
-        """Half as many rows in a pass from now on, for want of memory; returns how many, or None when there is one already."""
+        """Half as many rows in a pass from now on, because memory ran out; returns how many, or None when there is one already."""
         rows = self.rows(shape)
         if rows == 1:
             return None
@@ -219,3 +215,72 @@ def rows_by_rule(shape: Sequence[int], device: torch.device, most: int | None = 
     wanted = (_CUDA_VALUES if cuda else _CPU_VALUES) / math.prod(shape)
     rows = int(min(_CUDA_ROWS if cuda else _CPU_ROWS, max(_FEWEST_ROWS, 2 ** math.floor(math.log2(max(1.0, wanted))))))
     return rows if most is None else max(1, min(rows, 2 ** math.floor(math.log2(max(1, most)))))
+
+
+def fitting_passes(noisy: LogitModel, exact: LogitModel | None, image: Tensor, free: int) -> Fitting:
+    """The passes that fit beside a chunk, by the peaks of a few rows; as many rows as the rule says where that is clear from one.
+
+    Args:
+        noisy: the network of noisy passes.
+        exact: the network of passes that are differentiated; None if there are none. On CUDA those are not measured.
+        image: one image, for its shape.
+        free: bytes for passes and the chunk.
+    """
+    cuda, wanted = noisy.device.type != "cpu", rows_by_rule(image.shape, noisy.device)
+    few, more = (8, 64) if cuda else (1, _FEWEST_ROWS)
+    rows = fitting_rows(lambda n: pass_bytes(noisy, image, n), wanted, free, _PASS_SHARE[noisy.device.type], few, more)
+    if exact is None or cuda:
+        return Fitting(rows)
+    share = _PASS_SHARE["cpu"] / 2
+    gradient_rows = fitting_rows(lambda n: pass_bytes(exact, image, n, gradient=True), max(1, rows // 4), free, share, few, more)
+    return Fitting(rows, gradient_rows, min(_GRADIENT_BYTES, int(share * free) // _COPIES))
+
+
+def fitting_rows(measure: Callable[[int], int], wanted: int, free: int, share: float, few: int, more: int) -> int:
+    """The most rows, ``wanted`` at most, of a pass that fits into a share of the free bytes: a fixed part and one for each row.
+
+    Args:
+        measure: gives the peak of a pass (bytes) with so many rows.
+        wanted: where they fit.
+        free: bytes.
+        share: of them that a pass may take; twice as much if that makes 8 rows fit, below which a row may have other bits.
+        few, more: numbers of rows to measure; ``more`` only where ``few`` leave it open.
+    """
+    low, budget = measure(few), int(share * free)
+    if wanted <= few or _CAUTION * low * wanted <= few * budget:
+        return wanted
+    more = max(few + 1, min(more, wanted, few * budget // max(1, low)))
+    try:
+        high = measure(more)
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
+        high = low * more // few
+    each = max(1, (high - low) // (more - few))
+    fixed = max(0, low - few * each)
+    rows = (budget - fixed) // each
+    if rows < _FEWEST_ROWS <= wanted and fixed + _FEWEST_ROWS * each <= 2 * budget:
+        rows = _FEWEST_ROWS
+    return max(1, min(rows, wanted))
+
+
+def pass_bytes(model: LogitModel, image: Tensor, rows: int, *, gradient: bool = False) -> int:
+    """Bytes that a pass takes at its peak, beyond those held before; made twice, as libraries keep some work space from the first.
+
+    Args:
+        model: pixels -> logits.
+        image: (channels, height, width); all rows are copies of it.
+        rows: how many.
+        gradient: whether the pass is differentiated, too.
+    """
+
+    def work() -> None:
+        with torch.inference_mode(not gradient), torch.set_grad_enabled(gradient):
+            x = image.to(model.device, model.dtype).expand(rows, *image.shape).contiguous(memory_format=model.memory_format)
+            x = x.detach().requires_grad_(gradient)
+            logits = model(x)
+            if gradient:
+                torch.autograd.grad(logits[:, 0].sum(), x)
+
+    work()
+    return extra_peak(work, model.device)

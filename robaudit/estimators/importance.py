@@ -1,25 +1,25 @@
-"""`importance`: how probable is a rare failure, by sampling where failures are, with splitting to say whether that is everywhere?"""
+"""`importance`: the probability of a rare failure by sampling where failures are, with splitting to say whether that is everywhere."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from robaudit.estimators import sizes
-from robaudit.estimators.base import LOG10_P_FAIL, Estimate, Estimator, Need, Quantity
+from robaudit.estimators.base import Estimate, Estimator, Need
 from robaudit.estimators.engine import padded
-from robaudit.estimators.rare import Judge, Verdict, latent, particle_bytes, run_splitting, verdict
+from robaudit.estimators.splitting import Judge, Verdict, latent, run_splitting, verdict
 from robaudit.estimators.work import Work
 from robaudit.numerics.design_points import Weighted, mixture, relative_error_at, sample, search
-from robaudit.numerics.jacobian import margin_gradients
-from robaudit.numerics.levels import Lane, Schedule
-from robaudit.numerics.repeats import LN10
+from robaudit.numerics.intervals import LN10
+from robaudit.numerics.margins import margin_gradients
+from robaudit.numerics.splitting import Lane, Schedule
+from robaudit.quantities import LOG10_P_FAIL, Interval, IntervalKind, Quantity
 
 PARTICLE_STARTS = 8
 _FEW_EFFECTIVE, _TOO_FEW_EFFECTIVE = 100, 10
@@ -61,7 +61,7 @@ class Importance(Estimator):
         classes: the most classes searched for, those of the smallest clean margins.
         check: whether there is that splitting; without it every row says that it is unchecked.
 
-    Source: spec 5; Rackwitz and Fiessler 1978 (design points); Schueller and Stix 1987 (sampling there).
+    Source: Rackwitz and Fiessler 1978 (design points); Schueller and Stix 1987 (sampling there).
     """
 
     quantity: ClassVar[Quantity] = LOG10_P_FAIL
@@ -69,7 +69,7 @@ class Importance(Estimator):
     summary: ClassVar[str] = "probability of a rare failure, by sampling around the likeliest failures"
     prefer: ClassVar[str] = "smooth networks with gradients: tighter than splitting at fewer passes; checked by a small splitting"
     source: ClassVar[str] = "Schueller and Stix 1987; robaudit for the check"
-    interval: ClassVar[str] = "weighted sample"
+    interval: ClassVar[Interval] = Interval(IntervalKind.WEIGHTED_SAMPLE)
 
     samples: int = Field(10_000, ge=10, le=10**8, description="draws around the design points")
     particles: int = Field(100, ge=20, le=10**5, multiple_of=10, description="noisy copies in each run of the splitting that checks")
@@ -81,20 +81,11 @@ class Importance(Estimator):
     check: bool = Field(True, description="run the splitting that finds further points and checks; rows without it say so")
 
     def passes(self, classes: int) -> tuple[int, int]:
-        """The clean pass, the sample, the searches, and what splitting takes to 1e-6 (or p_min); not known exactly beforehand."""
+        """The clean pass, the sample, the searches, and what splitting takes to 1e-6 (or p_min); not known exactly in advance."""
         levels = min(6, math.ceil(-math.log10(self.p_min)))
         searches = self.steps * (min(self.classes, classes - 1) + PARTICLE_STARTS * self.check)
         splitting = self.repeats * self.particles * (1 + self.moves * levels) if self.check else 0
         return 1 + self.samples + searches + splitting, searches
-
-    def held(self, classes: int, values: int) -> int:
-        """The copies that failed, and the design points with their slopes."""
-        searches = min(self.classes, classes - 1) + PARTICLE_STARTS
-        return sizes.RECORD + 1024 + 4 * values * (self.repeats * self.particles + 5 * searches)
-
-    def held_once(self, classes: int, values: int) -> int:
-        """The particles of the runs that go in lock-step; the weights of one image's draws."""
-        return sizes.WORK_SPACE + particle_bytes(self.particles, values) + 200 * self.samples
 
     def estimate(self, work: Work) -> Sequence[Estimate]:
         """Split, search, sample, compare."""
@@ -164,7 +155,7 @@ class Importance(Estimator):
         if sampled is None:
             if checked is None:
                 raise AssertionError("without a splitting there is a sample")
-            return _of_splitting(checked, checked.note, {}, forwards, backwards)
+            return _of_splitting(checked, checked.said(), {}, forwards, backwards)
         details = _details(sampled, checked)
         own = _interval(sampled)
         why = "" if checked is None else _refusal(sampled, checked, own)
@@ -174,7 +165,9 @@ class Importance(Estimator):
         if own is None:  # unchecked, and nothing failed: no more is known than from the draws of N(0, I)
             bound = math.log10(1 - 0.05 ** (1 / max(1, math.ceil(self.samples / 10))))
             note = "no draw failed: an upper bound from the draws of the noise itself"
-            return Estimate(bound, None, forwards, backwards, -math.inf, bound, None, "upper bound", note, None, details)
+            return Estimate(
+                bound, None, forwards, backwards, -math.inf, bound, None, Interval(IntervalKind.UPPER_BOUND), note, None, details
+            )
         notes = ["unchecked: failure regions away from the design points are not seen"] if checked is None else []
         if sampled.result.ess < _FEW_EFFECTIVE:
             notes.append(f"effective sample size {sampled.result.ess:.0f} only")
@@ -188,7 +181,7 @@ class Importance(Estimator):
             flips_to=max(classes, key=lambda label: classes[label]) if classes else None,
             forwards=forwards,
             backwards=backwards,
-            interval=self.interval if checked is not None else f"{self.interval}:unchecked",
+            interval=self.interval if checked is not None else replace(self.interval, remark="unchecked"),
             note="; ".join(notes),
             details=details,
         )

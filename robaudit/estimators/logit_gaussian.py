@@ -1,11 +1,11 @@
-"""`logit_gaussian`: how robust is an image if its margins are jointly normal under the noise?"""
+"""`logit_gaussian`: the probability that jointly normal margins, fitted to noisy forward passes, all stay positive."""
 
 from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 from typing import ClassVar, Literal, Self
 
@@ -13,14 +13,22 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from robaudit.estimators import sizes
-from robaudit.estimators.base import P_ROBUST, Estimate, Estimator, Need, Quantity
-from robaudit.estimators.normal_margins import COMPETITIVE, GROUPS, NormalMargins, least_error, normal_margins
-from robaudit.estimators.votes import Votes, mc_instead
+from robaudit.estimators.base import Estimate, Estimator, Need
+from robaudit.estimators.mc import flip_by_votes
 from robaudit.estimators.work import Work
-from robaudit.numerics.jacobian import margins
+from robaudit.numerics.intervals import clopper_pearson
+from robaudit.numerics.margins import halves, margins, pair_moments, shape_of_pairs, standardise, without_group
+from robaudit.numerics.mvn import mvn_cdf
+from robaudit.numerics.normal import normal_cdf
+from robaudit.numerics.rowwise import hypot, mean_over, total, variance_over
+from robaudit.quantities import P_ROBUST, Interval, IntervalKind, Quantity
 from robaudit.rows import Row
 
+GROUPS = 8
+FALSE_ALARMS = 0.01
+COMPETITIVE = 64
+_EDGE = 1e-15
+_VISIBLE = 2e-3
 _FIRST, _ROUND = 32, 16
 _POOLED, _HARMLESS = 10, 0.2
 
@@ -51,7 +59,7 @@ class LogitGaussian(Estimator):
             most (an image stops when se^2 / passes <= tolerance^2 / 100, so that one stopping after 100 passes has just the tolerance).
         max_samples: the end of it; an image still open says "undecided".
 
-    Source: spec 1, item 2 with moments from forward passes; jackknife: Efron 1982.
+    Source: Han et al., Average-case robustness, Lemma 3.1, with moments from forward passes; jackknife: Efron 1982.
     """
 
     quantity: ClassVar[Quantity] = P_ROBUST
@@ -59,7 +67,7 @@ class LogitGaussian(Estimator):
     summary: ClassVar[str] = "normal CDF of the margins, their moments from noisy forward passes"
     prefer: ClassVar[str] = "convolutional and residual networks: tens of forward passes, no gradients; checked for normality, not proof"
     source: ClassVar[str] = "robaudit; Han et al., p_mvn-cdf for the CDF"
-    interval: ClassVar[str] = "jackknife:sampling-only"
+    interval: ClassVar[Interval] = Interval(IntervalKind.JACKKNIFE, covers_bias=False)
 
     draws: Literal["frames", "pairs"] = Field("frames", description="noise coupled in frames of 48 antithetic pairs, or independent pairs")
     samples: int = Field(64, ge=16, le=10**6, multiple_of=16, description="noisy copies of each image, a multiple of 16")
@@ -75,19 +83,18 @@ class LogitGaussian(Estimator):
             raise ValueError("allocate: mean needs a tolerance; for example tolerance: 0.01")
         return self
 
+    @property
+    def fixed_draws(self) -> int | None:
+        """``samples``, unless images stop by themselves."""
+        return self.samples if self.tolerance is None else None
+
+    def with_draws(self, draws: int) -> Self | None:
+        """The same with so many draws of each image, a multiple of 16."""
+        return self.having(samples=draws, tolerance=None, allocate="each")
+
     def passes(self, classes: int) -> tuple[int, int]:
-        """One clean pass and the draws; with a tolerance the number is not known beforehand: about a quarter of the most."""
+        """One clean pass and the draws; with a tolerance the number is not known in advance: about a quarter of the most."""
         return 1 + (self.samples if self.tolerance is None else max(_FIRST, self.max_samples // 4)), 0
-
-    def held(self, classes: int, values: int) -> int:
-        """The margins of all draws, and a normal CDF for each group of the jackknife: with a tolerance, those of the most draws."""
-        draws = self.samples if self.tolerance is None else self.max_samples
-        competing = min(classes - 1, COMPETITIVE)
-        return sizes.RECORD + sizes.votes(classes, draws) + sizes.logits(draws, classes) + GROUPS * sizes.normal_cdf(competing)
-
-    def held_once(self, classes: int, values: int) -> int:
-        """With frames, also the one that is made, and those kept."""
-        return sizes.WORK_SPACE + (sizes.frames(values) if self.draws == "frames" else 0)
 
     def estimate(self, work: Work) -> Sequence[Estimate]:
         """Draw, fit and, with a tolerance, go on with the images that are still open, packed into full batches."""
@@ -134,7 +141,7 @@ class LogitGaussian(Estimator):
         return self.tolerance is None or (estimate.std_error is not None and estimate.std_error <= self._enough(estimate.forwards - 1))
 
     def _may_be_done(self, g: Tensor) -> list[int]:
-        """The images that could stop by the least error so many draws leave: only they are worth a jackknife."""
+        """The images that could stop by the least error so many draws leave: the others need no jackknife."""
         found: list[int] = (least_error(g) <= self._enough(g.shape[1])).nonzero()[:, 0].tolist()
         return found
 
@@ -189,3 +196,233 @@ def skew_warning(skewness: Sequence[float], sigma: float, label: str) -> list[st
 def _undecided(estimate: Estimate) -> Estimate:
     """The estimate, with the remark that its tolerance was not reached."""
     return replace(estimate, note="; ".join(filter(None, [estimate.note, "undecided: the tolerance was not reached"])))
+
+
+@dataclass(frozen=True, slots=True)
+class NormalMargins:
+    """Normal fits of a batch of images, one entry an image.
+
+    Attributes:
+        value, lower, upper, std_error: P[N(m, S) > 0] with its jackknife interval and standard error.
+        error: numerical error of the CDF and of the classes left out of it.
+        deciding: index of the margin with the smallest m / s.
+        skewness, kurtosis: of that margin.
+        normal: whether they pass for normal.
+    """
+
+    value: Tensor
+    lower: Tensor
+    upper: Tensor
+    std_error: Tensor
+    error: Tensor
+    deciding: Tensor
+    skewness: Tensor
+    kurtosis: Tensor
+    normal: Tensor
+
+    def details(self, row: int) -> dict[str, float]:
+        """Shape of the deciding margin, for samples.json."""
+        return {"skewness": round(float(self.skewness[row]), 6), "kurtosis": round(float(self.kurtosis[row]), 6)}
+
+    def estimate(self, row: int, *, flips_to: int, votes: Votes, interval: Interval) -> Estimate:
+        """One image as a row; the votes go along, for the accuracy under noise."""
+        error = float(self.error[row])
+        return Estimate(
+            value=float(self.value[row]),
+            lower=float(self.lower[row]),
+            upper=float(self.upper[row]),
+            std_error=float(self.std_error[row]),
+            flips_to=flips_to,
+            forwards=1 + votes.draws,
+            backwards=0,
+            interval=interval,
+            note=f"normal CDF within {error:.1g}" if error > _VISIBLE else "",
+            votes=votes.by_class,
+            details=self.details(row),
+            worth=round(votes.worth, 3),
+            not_finite=votes.not_finite,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Fit:
+    """The classes that compete, the smallest m / s first, and what they give without a jackknife.
+
+    Attributes:
+        even, odd: parts of their margins' pairs (batch, pairs, at most 64).
+        deciding: index of the first among all margins (batch,).
+        value, error: P[N(m, S) > 0] and its numerical error, without the classes left out (batch,).
+        omitted: the others' failure probabilities, sum Phi(-z) (batch,).
+        centre: probit of the value.
+        delta: standard error on the probit scale that so many normal draws leave.
+    """
+
+    even: Tensor
+    odd: Tensor
+    deciding: Tensor
+    value: Tensor
+    error: Tensor
+    omitted: Tensor
+    centre: Tensor
+    delta: Tensor
+
+    @classmethod
+    def of(cls, g: Tensor) -> _Fit:
+        even, odd = halves(torch.nan_to_num(g, nan=-1e30, posinf=1e30, neginf=-1e30))
+        mean, variance = mean_over(even, 1), variance_over(even, 1) + mean_over(odd.square(), 1)
+        z = torch.where(variance > 0, mean / variance.sqrt(), torch.where(mean > 0, torch.inf, -torch.inf))
+        order = z.argsort(dim=1, stable=True)
+        chosen, left = order[:, :COMPETITIVE, None].transpose(1, 2), z.gather(1, order[:, COMPETITIVE:])
+        even, odd = (part.gather(2, chosen.expand(-1, even.shape[1], -1)) for part in (even, odd))
+        moments = pair_moments(even, odd)
+        value, error = _probability(moments.mean, moments.covariance)
+        centre = _probit(value)
+        return cls(
+            even,
+            odd,
+            order[:, 0],
+            value,
+            error,
+            total(normal_cdf(-left)) if left.shape[1] else torch.zeros_like(value),
+            centre,
+            _delta(even, odd, centre),
+        )
+
+
+def least_error(g: Tensor) -> Tensor:
+    """Standard error of P[N(m, S) > 0] that so many normal draws leave: no more than :func:`normal_margins` says, for a ninth of its cost.
+
+    Args:
+        g: margins (batch, draws, k), antithetic pairs in turn; at least 8 pairs.
+
+    Returns:
+        (batch,).
+    """
+    fit = _Fit.of(g)
+    return hypot(_density(fit.centre) * fit.delta, (fit.error + fit.omitted) / 3)
+
+
+def normal_margins(g: Tensor) -> NormalMargins:
+    """Fit normal margins and evaluate the CDF, with a delete-one-group jackknife over the pairs.
+
+    Only the classes that compete enter the CDF: at most 64, by smallest m / s; the others' failure probabilities, sum Phi(-z), are
+    added to ``error``. On the probit scale the standard error is the larger of the jackknife's and the delta method's
+    sqrt(V_even / (h s^2) + z^2 / (4 h)) of h pairs: so many normal draws support no less.
+
+    Args:
+        g: margins (batch, draws, k), antithetic pairs in turn; at least 8 pairs.
+    """
+    from scipy.stats import t as student
+
+    fit = _Fit.of(g)
+    groups = min(GROUPS, fit.even.shape[1])
+    left_out = [pair_moments(*(without_group(p, i, groups) for p in (fit.even, fit.odd))) for i in range(groups)]
+    mean, covariance = (torch.cat([getattr(m, name) for m in left_out]) for name in ("mean", "covariance"))
+    y = _probit(_probability(mean, covariance)[0]).view(groups, -1)
+    jackknife = ((groups - 1) ** 2 / groups * variance_over(y, 0)).sqrt()
+    spread = torch.maximum(jackknife, fit.delta)
+    reach = float(student.ppf(0.975, groups - 1)) * spread
+    error = fit.error + fit.omitted
+    lower, upper = normal_cdf(fit.centre - reach) - error, normal_cdf(fit.centre + reach) + error
+    shape = shape_of_pairs(fit.even[:, :, 0], fit.odd[:, :, 0])
+    return NormalMargins(
+        value=fit.value,
+        lower=torch.minimum(lower, fit.value).clamp_min(0),
+        upper=torch.maximum(upper, fit.value).clamp_max(1),
+        std_error=hypot(_density(fit.centre) * spread, error / 3),
+        error=error,
+        deciding=fit.deciding,
+        skewness=shape.skewness,
+        kurtosis=shape.kurtosis,
+        normal=shape.p_value > FALSE_ALARMS,
+    )
+
+
+def _probability(mean: Tensor, covariance: Tensor) -> tuple[Tensor, Tensor]:
+    p, error = mvn_cdf(*standardise(mean, covariance))
+    return p.clamp(0, 1), error
+
+
+def _probit(p: Tensor) -> Tensor:
+    y: Tensor = torch.special.ndtri(p.clamp(_EDGE, 1 - _EDGE))
+    return y
+
+
+def _density(y: Tensor) -> Tensor:
+    return torch.exp(-y.square() / 2) / math.sqrt(2 * math.pi)
+
+
+def _delta(even: Tensor, odd: Tensor, centre: Tensor) -> Tensor:
+    """Standard error on the probit scale that h pairs of normal draws leave, from the deciding margin (the first)."""
+    pairs = even.shape[1]
+    v_even = variance_over(even[:, :, 0], 1)
+    both = v_even + mean_over(odd[:, :, 0].square(), 1)
+    share = torch.where(both > 0, v_even / torch.where(both > 0, both, 1.0), 0.0)
+    return (share / pairs + centre.square() / (4 * pairs)).sqrt()
+
+
+@dataclass(frozen=True, slots=True)
+class Votes:
+    """What the antithetic copies of an image were classified as.
+
+    Attributes:
+        by_class: copies by class.
+        draws: copies in all.
+        kept: share that kept the class of the clean image.
+        worth: how many independent copies they are worth: draws / (1 + rho), rho > 0 the correlation of a pair's two indicators,
+            draws / 2 where all agree.
+    """
+
+    by_class: tuple[int, ...]
+    draws: int
+    kept: float
+    worth: float
+
+    @classmethod
+    def of(cls, winners: Tensor, predicted: int, classes: int) -> Votes:
+        """Count them.
+
+        Args:
+            winners: winning class of each draw (draws,), -1 where the logits were not finite; pairs in turn.
+            predicted: class of the clean image.
+            classes: number of classes.
+        """
+        kept = (winners == predicted).double()
+        n, p = len(kept), float(kept.mean())
+        variance = p * (1 - p)
+        rho = float(((kept[0::2] - p) * (kept[1::2] - p)).mean()) / variance if variance else 1.0
+        by_class = torch.bincount(winners[winners >= 0], minlength=classes).tolist()
+        return cls(tuple(by_class), n, p, n / (1 + max(0.0, rho)))
+
+    @property
+    def not_finite(self) -> int:
+        """Copies whose logits were not finite."""
+        return self.draws - sum(self.by_class)
+
+
+def mc_instead(votes: Votes, predicted: int, shape: Mapping[str, float]) -> Estimate:
+    """The votes of the same passes, for an image whose margins are not normal; the interval is that of as many independent draws as
+    they are worth.
+
+    Args:
+        votes: of the noisy copies.
+        predicted: class of the clean image.
+        shape: skewness and kurtosis of the deciding margin.
+    """
+    n, p = votes.draws, votes.kept
+    lower, upper = clopper_pearson([p * votes.worth], [votes.worth])
+    return Estimate(
+        value=p,
+        lower=float(lower[0]),
+        upper=float(upper[0]),
+        std_error=math.sqrt(max(p * (1 - p), 1 / (4 * n)) / votes.worth),
+        flips_to=flip_by_votes(votes.by_class, predicted),
+        forwards=1 + n,
+        backwards=0,
+        interval=Interval(IntervalKind.CLOPPER_PEARSON),
+        note=f"margins are not normal (skewness {shape['skewness']:.2f}, kurtosis {shape['kurtosis']:.2f}): decided by votes",
+        votes=votes.by_class,
+        details=shape,
+        worth=round(votes.worth, 3),
+        not_finite=votes.not_finite,
+    )

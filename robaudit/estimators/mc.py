@@ -1,21 +1,37 @@
-"""`mc`: which fraction of noisy copies keeps the predicted class?"""
+"""`mc`: the fraction of noisy copies that keep the predicted class, with a fixed number of draws or as many as each image needs.
+
+Where an image stops by itself, nothing but its own counts after fixed numbers of draws decides: its row depends on no other image.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import ClassVar
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from pydantic import Field
 
-from robaudit.estimators import adaptive, sizes
-from robaudit.estimators.base import P_ROBUST, Estimate, Estimator, Need, Quantity
-from robaudit.estimators.votes import flip_by_votes
+from robaudit.estimators.base import Estimate, Estimator, Need
 from robaudit.estimators.work import Work
 from robaudit.kept import MOST, packed
 from robaudit.numerics.intervals import clopper_pearson
+from robaudit.numerics.sequences import Floats, Prior, confidence_sequence, deciding_sequence
+from robaudit.quantities import P_ROBUST, Interval, IntervalKind, Quantity
+
+FIRST = 16
+"""Draws at the first look."""
+
+_STEP, _GROWTH = 8, 8
+_HALF_WIDTH = 1.96  # of a 95 % interval, in standard errors
+_LEARN = 0.24  # of pq / tolerance^2 draws: about a tenth of those that the tolerance takes
+_LEARN_MOST = 0.1  # of max_samples
+_USUAL_TO_DECIDE, _USUAL_FOR_TOLERANCE = 1000, 0.26
+
+Counts = NDArray[np.int64]
 
 
 class MonteCarlo(Estimator):
@@ -38,7 +54,7 @@ class MonteCarlo(Estimator):
             is first; a row that has come to the tolerance without a decision says so.
         max_samples: the end of it; an image still open says "undecided".
 
-    Source: spec 1, estimator 1 (Han et al., p_mc); the sequence: Robbins 1970, Howard et al. 2021.
+    Source: Han et al., Average-case robustness, section 3.1 (p_mc); the sequence: Robbins 1970, Howard et al. 2021.
     """
 
     quantity: ClassVar[Quantity] = P_ROBUST
@@ -46,7 +62,7 @@ class MonteCarlo(Estimator):
     summary: ClassVar[str] = "fraction of noisy copies that keep the predicted class"
     prefer: ClassVar[str] = "the reference: unbiased for any model, with an exact interval; costs `samples` forward passes"
     source: ClassVar[str] = "Han et al., p_mc"
-    interval: ClassVar[str] = "clopper-pearson"
+    interval: ClassVar[Interval] = Interval(IntervalKind.CLOPPER_PEARSON)
 
     samples: int = Field(10_000, ge=1, le=10**8, description="noisy copies of each image")
     tolerance: float | None = Field(
@@ -55,28 +71,28 @@ class MonteCarlo(Estimator):
     decide: float | None = Field(
         None, gt=0, lt=1, description="probability: an image stops when its interval lies on one side of it, instead of a fixed number"
     )
-    max_samples: int = Field(
-        100_000, ge=adaptive.FIRST, le=10**8, description="with a tolerance or a decision: the most copies of an image"
-    )
+    max_samples: int = Field(100_000, ge=FIRST, le=10**8, description="with a tolerance or a decision: the most copies of an image")
+
+    @property
+    def fixed_draws(self) -> int | None:
+        """``samples``, unless images stop by themselves."""
+        return self.samples if self._rule is None else None
+
+    def with_draws(self, draws: int) -> Self | None:
+        """The same with so many draws of each image."""
+        return self.having(samples=draws, tolerance=None, decide=None)
 
     def passes(self, classes: int) -> tuple[int, int]:
-        """One clean pass and one for each draw; with a tolerance or a decision about what is usual (:func:`adaptive.usual_draws`)."""
+        """One clean pass and one for each draw; with a tolerance or a decision about what is usual (:func:`usual_draws`)."""
         rule = self._rule
-        return 1 + (self.samples if rule is None else adaptive.usual_draws(rule)), 0
-
-    def held(self, classes: int, values: int) -> int:
-        """The votes, and which draws they came from; with a tolerance or a decision a copy of the image while it is open."""
-        rule = self._rule
-        if rule is not None:
-            return sizes.RECORD + sizes.votes(classes, rule.most) + 6 * values
-        return sizes.RECORD + sizes.votes(classes, self.samples) + (2 * self.samples if self.samples <= MOST else 0)
+        return 1 + (self.samples if rule is None else usual_draws(rule)), 0
 
     def estimate(self, work: Work) -> Sequence[Estimate]:
         """Count the votes of each image's noisy copies."""
         predicted: list[int] = work.clean.predicted.tolist()
         rule = self._rule
         if rule is not None:
-            stopped = adaptive.sample(rule, predicted, lambda *part: count_votes(work, *part).cpu().numpy())
+            stopped = sample(rule, predicted, lambda *part: count_votes(work, *part).cpu().numpy())
             return [self._adaptive(*row) for row in zip(stopped, predicted, strict=True)]
         bits = torch.empty((len(predicted), self.samples), dtype=torch.bool, device=work.x.device) if self.samples <= MOST else None
         counts: list[list[int]] = count_votes(work, range(len(predicted)), 0, self.samples, bits).tolist()
@@ -88,10 +104,15 @@ class MonteCarlo(Estimator):
         return [self._fixed(*values) for values in zip(counts, predicted, lower.tolist(), upper.tolist(), texts, strict=True)]
 
     @property
-    def _rule(self) -> adaptive.Rule | None:
+    def fixed_samples(self) -> int | None:
+        """``samples``, without a tolerance and a decision."""
+        return self.samples if self._rule is None else None
+
+    @property
+    def _rule(self) -> Rule | None:
         if self.tolerance is None and self.decide is None:
             return None
-        return adaptive.Rule(self.tolerance, self.decide, self.max_samples)
+        return Rule(self.tolerance, self.decide, self.max_samples)
 
     def _fixed(self, counts: list[int], predicted: int, lower: float, upper: float, kept: str | None) -> Estimate:
         p, n = counts[predicted] / self.samples, self.samples
@@ -99,7 +120,7 @@ class MonteCarlo(Estimator):
         return replace(_estimate(counts, predicted, lower, upper, error, interval=self.interval), kept=kept)
 
     @staticmethod
-    def _adaptive(stopped: adaptive.Stopped, predicted: int) -> Estimate:
+    def _adaptive(stopped: Stopped, predicted: int) -> Estimate:
         n = sum(stopped.counts)
         p = (stopped.counts[predicted] + 0.5) / (n + 1)  # 0 and 1 have an error, too
         error = math.sqrt(p * (1 - p) / (n + 1))
@@ -109,7 +130,7 @@ class MonteCarlo(Estimator):
             stopped.lower,
             stopped.upper,
             error,
-            interval=adaptive.LABEL,
+            interval=Interval(IntervalKind.CONFIDENCE_SEQUENCE),
             note=stopped.note,
             details={"samples": n},
         )
@@ -141,6 +162,12 @@ def count_votes(work: Work, images: Sequence[int], start: int, draws: int, kept:
     return votes.view(-1, bins)
 
 
+def flip_by_votes(votes: Sequence[int], predicted: int) -> int | None:
+    """The other class with the most votes (the first of several), None where no copy flipped."""
+    others = [(-count, c) for c, count in enumerate(votes) if c != predicted and count]
+    return min(others)[1] if others else None
+
+
 def _estimate(
     counts: Sequence[int],
     predicted: int,
@@ -148,7 +175,7 @@ def _estimate(
     upper: float,
     error: float | None,
     *,
-    interval: str,
+    interval: Interval,
     note: str = "",
     details: dict[str, float] | None = None,
 ) -> Estimate:
@@ -166,5 +193,145 @@ def _estimate(
         interval=interval,
         note="; ".join(filter(None, [note, lost])),
         votes=votes,
-        details={**(details or {}), **({"not_finite": broken} if broken else {})} or None,
+        details=details,
+        not_finite=broken,
     )
+
+
+def next_look(draws: int, most: int) -> int:
+    """Draws at the look after this one: an eighth more, in steps of 8 (a stop comes late by a sixteenth on average)."""
+    return min(most, draws + max(_STEP, draws // _GROWTH // _STEP * _STEP) if draws else FIRST)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """When an image stops.
+
+    Attributes:
+        tolerance: standard error: stop when the 95 % sequence is no wider than 2 x 1.96 of it; None: never for that.
+        decide: probability: stop when the sequence lies wholly on one side of it; None: never for that.
+        most: draws at which it ends anyway.
+    """
+
+    tolerance: float | None
+    decide: float | None
+    most: int
+
+    def narrow(self, lower: Floats, upper: Floats) -> NDArray[np.bool_]:
+        """Whether the tolerance is reached."""
+        enough = -1.0 if self.tolerance is None else 2 * _HALF_WIDTH * self.tolerance
+        return upper - lower <= enough
+
+    def decided(self, lower: Floats, upper: Floats) -> NDArray[np.bool_]:
+        """Whether the interval lies wholly on one side (the threshold itself counts as above)."""
+        threshold = np.nan if self.decide is None else self.decide
+        return (lower >= threshold) | (upper < threshold)
+
+    def remark(self, lower: float, upper: float) -> str:
+        """What the row says when it could not do what was asked."""
+        ends = np.asarray(lower), np.asarray(upper)
+        if self.decide is None:
+            return "" if self.narrow(*ends) else "undecided: the tolerance was not reached"
+        return "" if self.decided(*ends) else f"undecided: the interval straddles {self.decide:g}"
+
+
+class Sequences:
+    """The confidence sequences of a chunk's images.
+
+    To decide, :func:`robaudit.numerics.sequences.deciding_sequence` uses all draws. For a tolerance the number of draws is known
+    beforehand but for p (1 - p), and the first tenth of them is spent on the prior: their Jeffreys posterior. The sequence then uses
+    the draws after them, and is [0, 1] before. That prior is fixed when those draws begin, so the martingale starts at 1 there, and
+    Ville's inequality holds as ever; it takes seven tenths of the draws that Jeffreys' prior on all of them takes. The interval is
+    stretched to the value over all draws, should it not hold it.
+
+    Args:
+        images: how many.
+        rule: when they stop.
+    """
+
+    def __init__(self, images: int, rule: Rule) -> None:
+        self._rule = rule
+        self._kept, self._lost = np.zeros(images), np.zeros(images)  # what the prior has learned from
+        self._ready = np.full(images, self._learned(0.0, 0.0, FIRST / 2))
+
+    def look(self, images: NDArray[np.int64], kept: Floats, lost: Floats) -> tuple[Floats, Floats]:
+        """The intervals of some images now.
+
+        Args:
+            images: their indices (n,).
+            kept: copies with the class of the clean image so far (n,).
+            lost: the other copies (n,).
+
+        Returns:
+            (lower, upper), float64 (n,).
+        """
+        if self._rule.decide is not None:
+            return deciding_sequence(kept, lost, self._rule.decide)
+        ready = self._ready[images]
+        first = ~ready & self._learned(kept, lost, kept + lost)
+        begin = images[first]
+        self._kept[begin], self._lost[begin], self._ready[begin] = kept[first], lost[first], True
+        kept0, lost0 = self._kept[images], self._lost[images]
+        prior = Prior((1.0,), (0.5 + kept0,), (0.5 + lost0,))
+        lower, upper = confidence_sequence(np.where(ready, kept - kept0, 0.0), np.where(ready, lost - lost0, 0.0), prior=prior)
+        share = kept / (kept + lost)
+        return np.minimum(lower, share), np.maximum(upper, share)
+
+    def _learned(self, kept: Floats | float, lost: Floats | float, draws: Floats | float) -> NDArray[np.bool_]:
+        """Whether the prior has had its tenth, or a tenth of the most draws."""
+        tolerance = self._rule.tolerance or np.inf
+        total = np.add(kept, lost)
+        variance = np.add(kept, 1.0) * np.add(lost, 1.0) / (total + 2.0) ** 2
+        found: NDArray[np.bool_] = np.asarray(draws >= np.minimum(_LEARN * variance / tolerance**2, _LEARN_MOST * self._rule.most))
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """An image that needs no more draws.
+
+    Attributes:
+        counts: its copies by class, and last those whose logits were not finite.
+        lower, upper: its 95 % confidence sequence.
+        note: what it could not do.
+    """
+
+    counts: Sequence[int]
+    lower: float
+    upper: float
+    note: str
+
+
+def sample(rule: Rule, predicted: Sequence[int], count: Callable[[Sequence[int], int, int], Counts]) -> list[Stopped]:
+    """Draw in rounds, each for the images that are still open.
+
+    Args:
+        rule: when an image stops.
+        predicted: class of each clean image (n,).
+        count: (images, start, draws) -> copies by class (images, classes + 1), of so many draws from number ``start`` on.
+
+    Returns:
+        One for each image, in order.
+    """
+    found: dict[int, Stopped] = {}
+    sequences, target = Sequences(len(predicted), rule), np.asarray(predicted, dtype=np.int64)
+    images, draws, votes = np.arange(len(predicted)), 0, np.zeros((len(predicted), 1), dtype=np.int64)
+    while len(images):
+        look = next_look(draws, rule.most)
+        votes = votes + count(images.tolist(), draws, look - draws)
+        draws = look
+        kept = votes[np.arange(len(images)), target[images]].astype(np.float64)
+        lower, upper = sequences.look(images, kept, draws - kept)
+        stop = rule.narrow(lower, upper) | rule.decided(lower, upper) | (draws >= rule.most)
+        for row in np.flatnonzero(stop).tolist():
+            ends = float(lower[row]), float(upper[row])
+            found[int(images[row])] = Stopped(votes[row].tolist(), *ends, rule.remark(*ends))
+        images, votes = images[~stop], votes[~stop]
+    return [found[b] for b in range(len(predicted))]
+
+
+def usual_draws(rule: Rule) -> int:
+    """About what an image takes, for planning: to decide, the mean over the images of a network; for a tolerance, at p = .9."""
+    to_decide = rule.most if rule.decide is None else _USUAL_TO_DECIDE
+    for_tolerance = rule.most if rule.tolerance is None else int(_USUAL_FOR_TOLERANCE / rule.tolerance**2)
+    return max(FIRST, min(rule.most, to_decide, for_tolerance))

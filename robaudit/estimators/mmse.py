@@ -1,50 +1,59 @@
-"""`mmse`: how robust is the best linear fit of the margins under the noise?"""
+"""`mmse`: the robustness of the best linear fit of the margins under the noise, and `mmse_mvs`, the same through the mv-sigmoid."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Self
+from typing import ClassVar, Literal, Self
 
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from robaudit.estimators import sizes
-from robaudit.estimators.base import P_ROBUST, Estimate, Need, Quantity
-from robaudit.estimators.gaussian import cdf_notes
-from robaudit.estimators.jackknife import Spread, jackknife, probit, probit_inverse
-from robaudit.estimators.selection import SELECTING_FORWARDS, FewClasses, left_out_notes
-from robaudit.estimators.work import Linear, Work
-from robaudit.numerics.moments import standardise
+from robaudit.estimators.base import Estimate
+from robaudit.estimators.linear import LINK, FewClasses, Link, cdf_notes, left_out_notes
+from robaudit.estimators.work import SELECTING_FORWARDS, Linear, Work
+from robaudit.numerics.jackknife import jackknife, logit, logit_inverse, probit, probit_inverse
+from robaudit.numerics.margins import mv_sigmoid, standardise
 from robaudit.numerics.mvn import mvn_cdf
+from robaudit.quantities import NO_INTERVAL, Interval, IntervalKind
 
 _GROUPS = 8
 AT_ONCE = 2**20
 """Gradient values of so many are averaged at once."""
 
-
-FEW_DRAWS = "jackknife:few-draws:sampling-only"
+FEW_DRAWS = Interval(IntervalKind.JACKKNIFE, covers_bias=False, remark="few-draws")
 """Interval of so few draws that it covers .90 to .97 instead of .95 where gradients vary strongly (docs/coverage.md)."""
 
 SETTLED = 64
 """Draws from which on it was found to cover."""
 
 
-class NoisyLinearOptions(FewClasses):
-    """What `mmse` and `mmse_mvs` share: their options, their cost and their grouped draws.
+class Mmse(FewClasses):
+    """Phi_R(z) with c_i = mean_j g_i(x + eps_j) and u_i = mean_j grad g_i(x + eps_j): the least-squares linear fit under the noise.
+
+    t stays the class of the clean image. Exact for linear models (with pairs at once; iid draws leave an error of sd
+    1/sqrt(samples) in z). The interval is a delete-one-group jackknife over the draws, on the probit scale (``mv_sigmoid``: logit): it
+    covers sampling and, to first order, the bias of few draws (noise in the mean gradients lengthens them), not the bias of
+    linearising. With 10 draws of strongly varying gradients it covers .90 instead of .95 at worst (docs/coverage.md): rows of
+    fewer than 64 draws say "few-draws". Prefer it to `taylor` for networks, and `mc` to both where it can be afforded.
 
     Args:
         samples: noisy copies of each image (5 to 10 are said to be enough; 500 to 1,000 are converged).
         pairs: draw antithetic pairs (+eps, -eps); False is the published form.
         classes: with more than 33 classes, the most classes differentiated.
+        link: ``normal_cdf``: Phi_R. ``mv_sigmoid``: 1 / (1 + sum_i exp(-z_i)), from the same draws.
+
+    Source: Han et al., Average-case robustness, Proposition 3.3 (p_mmse; Stein's lemma in appendix A.1); section 3.2.3 (p_mmse_mvs).
     """
 
-    quantity: ClassVar[Quantity] = P_ROBUST
-    needs: ClassVar[frozenset[Need]] = frozenset({"logits", "gradients"})
-    interval: ClassVar[str] = "jackknife:sampling-only"
+    interval: ClassVar[Interval] = Interval(IntervalKind.JACKKNIFE, covers_bias=False)
+    summary: ClassVar[str] = "normal CDF of the margins, linearised over the noise"
+    prefer: ClassVar[str] = "smooth networks with few classes, when mc is too expensive; its interval leaves out the linearisation bias"
+    source: ClassVar[str] = "Han et al., p_mmse"
 
     samples: int = Field(10, ge=1, le=10**6, description="noisy copies of each image")
     pairs: bool = Field(True, description="antithetic pairs (+eps, -eps); false is the published form")
+    link: Link = Field("normal_cdf", description=LINK)
 
     @model_validator(mode="after")
     def _even(self) -> Self:
@@ -52,21 +61,19 @@ class NoisyLinearOptions(FewClasses):
             raise ValueError(f"pairs need an even number of samples, got {self.samples}; take {self.samples + 1} or pairs: false")
         return self
 
+    @property
+    def fixed_draws(self) -> int:
+        """``samples``."""
+        return self.samples
+
+    def with_draws(self, draws: int) -> Self | None:
+        """The same with so many draws of each image, an even number with pairs."""
+        return self.having(samples=draws)
+
     def passes(self, classes: int) -> tuple[int, int]:
         """The clean pass, a forward pass for each draw and a backward pass for each draw and margin; those that select classes."""
         most = self.most(classes)
         return 1 + (0 if most is None else SELECTING_FORWARDS) + self.samples, self.samples * (most or classes - 1)
-
-    def held(self, classes: int, values: int) -> int:
-        """What selects the margins, then the fit's gradients in groups and a normal CDF (one group after the other)."""
-        most = self.most(classes)
-        margins = most or classes - 1
-        selected = 0 if most is None else sizes.selection(classes)
-        return sizes.RECORD + max(selected, sizes.linear_fit(self._groups, margins, values) + sizes.normal_cdf(margins))
-
-    def held_once(self, classes: int, values: int) -> int:
-        """The mean gradients of a few images, with copies."""
-        return sizes.WORK_SPACE + 16 * max(AT_ONCE, (self.most(classes) or classes - 1) * values)
 
     def linear(self, work: Work) -> Linear:
         """The fit of each image in at most 8 groups of draws (pairs stay together)."""
@@ -80,29 +87,57 @@ class NoisyLinearOptions(FewClasses):
     def _groups(self) -> int:
         return min(_GROUPS, self.samples // 2 if self.pairs else self.samples)
 
-    def estimates(self, work: Work, linear: Linear, spread: Spread, z: Tensor, notes: Sequence[str]) -> list[Estimate]:
-        """Rows from values and their jackknife spread."""
+    def estimate(self, work: Work) -> Sequence[Estimate]:
+        """Fit, put the margins through the link, and repeat without each group for the interval."""
+        linear = self.linear(work)
+        kept, (z, r) = linear.kept, fitted_limits(work, linear)
+        if self.link == "mv_sigmoid":
+            p, notes = mv_sigmoid(z), [""] * len(z)
+            left_out = [mv_sigmoid(fitted_limits(work, linear, g)[0]) for g in self.leave_out()]
+            spread = jackknife(p, left_out, logit, logit_inverse)
+            missing = None if kept is None else kept.odds_effect(p)
+        else:
+            p, error = mvn_cdf(z, r)
+            left_out = [mvn_cdf(*fitted_limits(work, linear, g))[0] for g in self.leave_out()]
+            p, notes = p.clamp(0, 1), cdf_notes(error)
+            spread = jackknife(p, left_out, probit, probit_inverse).widened(error)
+            missing = None if kept is None else torch.minimum(kept.failure, p)
         forwards, backwards = self.passes(work.classes)
-        taken = [backwards] * len(z) if linear.kept is None else (self.samples * linear.kept.counts).tolist()
-        rows = zip(*(spread.lists()), work.nearest(z, linear.others), taken, notes, strict=True)
+        taken = [backwards] * len(z) if kept is None else (self.samples * kept.counts).tolist()
+        rows = zip(*spread.lists(), work.nearest(z, linear.others), taken, left_out_notes(missing, notes), strict=True)
         return [
             Estimate(
-                value=p,
+                value=value,
                 lower=lower,
                 upper=upper,
                 std_error=error,
                 flips_to=flip,
                 forwards=forwards,
                 backwards=backward,
-                interval="none" if lower is None else self.interval if self.samples >= SETTLED else FEW_DRAWS,
+                interval=NO_INTERVAL if lower is None else self.interval if self.samples >= SETTLED else FEW_DRAWS,
                 note=note,
             )
-            for p, lower, upper, error, flip, backward, note in rows
+            for value, lower, upper, error, flip, backward, note in rows
         ]
 
 
+class MmseMvSigmoid(Mmse):
+    """`mmse` with ``link: mv_sigmoid``: 1 / (1 + sum_i exp(-z_i)) with its z, from the same draws.
+
+    Prefer `mmse` unless you compare with published numbers.
+
+    Source: Han et al., Average-case robustness, section 3.2.3 (p_mmse_mvs).
+    """
+
+    summary: ClassVar[str] = "mv-sigmoid of the margins, linearised over the noise"
+    prefer: ClassVar[str] = "comparison with published numbers; else mmse"
+    source: ClassVar[str] = "Han et al., p_mmse_mvs"
+
+    link: Literal["mv_sigmoid"] = Field("mv_sigmoid", description="that of this name; mmse has both")
+
+
 def fitted_limits(work: Work, linear: Linear, without: int | None = None) -> tuple[Tensor, Tensor]:
-    """z and R of the mean fit over the groups, leaving out one group if asked (spec 1, estimator 4).
+    """z and R of the mean fit over the groups, leaving out one group if asked.
 
     The gradients' covariances are taken a few images at a time: nothing of the size of all gradients is held but they themselves.
     """
@@ -125,31 +160,3 @@ def _weighted(values: Tensor, counts: Sequence[int]) -> Tensor:
     for group, weight in enumerate(weights[1:], 1):
         total += values[:, group] * weight
     return total
-
-
-class Mmse(NoisyLinearOptions):
-    """Phi_R(z) with c_i = mean_j g_i(x + eps_j) and u_i = mean_j grad g_i(x + eps_j): the least-squares linear fit under the noise.
-
-    t stays the class of the clean image. Exact for linear models (with pairs at once; iid draws leave an error of sd
-    1/sqrt(samples) in z). The interval is a delete-one-group jackknife over the draws on the probit scale: it covers sampling and, to
-    first order, the bias of few draws (noise in the mean gradients lengthens them), not the bias of linearising. With 10 draws of
-    strongly varying gradients it covers .90 instead of .95 at worst (docs/coverage.md): rows of
-    fewer than 64 draws say "few-draws". Prefer it to `taylor` for networks, and `mc` to both where it can be afforded.
-
-    Source: spec 1, estimator 4 (Han et al., p_mmse; Stein's lemma).
-    """
-
-    summary: ClassVar[str] = "normal CDF of the margins, linearised over the noise"
-    prefer: ClassVar[str] = "smooth networks with few classes, when mc is too dear; its interval leaves out the linearisation bias"
-    source: ClassVar[str] = "Han et al., p_mmse"
-
-    def estimate(self, work: Work) -> Sequence[Estimate]:
-        """Fit, evaluate the normal CDF, and repeat without each group for the interval."""
-        linear = self.linear(work)
-        z, r = fitted_limits(work, linear)
-        p, error = mvn_cdf(z, r)
-        left_out = [mvn_cdf(*fitted_limits(work, linear, g))[0] for g in self.leave_out()]
-        p = p.clamp(0, 1)
-        spread = jackknife(p, left_out, probit, probit_inverse).widened(error)
-        missing = None if linear.kept is None else torch.minimum(linear.kept.failure, p)
-        return self.estimates(work, linear, spread, z, left_out_notes(missing, cdf_notes(error)))

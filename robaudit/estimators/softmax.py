@@ -1,4 +1,4 @@
-"""`softmax`: how confident is the model on the clean image?"""
+"""`softmax`: the confidence on the clean image."""
 
 from __future__ import annotations
 
@@ -7,23 +7,22 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from robaudit.estimators import sizes
-from robaudit.estimators.base import CONFIDENCE, Estimate, Estimator, Need, Quantity
-from robaudit.estimators.gaussian import plain_estimates
+from robaudit.estimators.base import Estimate, Estimator, Need
 from robaudit.estimators.work import Work
-from robaudit.numerics.moments import mv_sigmoid
+from robaudit.numerics.margins import mv_sigmoid
+from robaudit.quantities import CONFIDENCE, Quantity
 
 
 class Softmax(Estimator):
     """softmax_t(f(x) / T) of the predicted class t: one forward pass, no noise, the same at every sigma.
 
-    A baseline: it ranks images weakly by robustness and is no probability of it, so its quantity is a score of its own
+    A baseline: it ranks images weakly by robustness and is not a probability of it, so its quantity is a score of its own
     (confidence). It equals `taylor_mvs` exactly when all ||u_i|| = k and T = sigma k.
 
     Args:
         temperature: T.
 
-    Source: spec 1, estimator 6 (Han et al., p_softmax).
+    Source: Han et al., Average-case robustness, Lemma A.4 (p_softmax).
     """
 
     quantity: ClassVar[Quantity] = CONFIDENCE
@@ -38,11 +37,8 @@ class Softmax(Estimator):
         """The clean pass."""
         return 1, 0
 
-    def held(self, classes: int, values: int) -> int:
-        """Some copies of the margins."""
-        return sizes.RECORD + 2 * sizes.logits(1, classes)
-
     def estimate(self, work: Work) -> Sequence[Estimate]:
         """softmax_t(f / T) = mv-sigmoid(g / T)."""
         z = work.clean.margins / self.temperature
-        return plain_estimates(mv_sigmoid(z).tolist(), work.nearest(z), self.passes(work.classes))
+        rows = zip(mv_sigmoid(z).tolist(), work.nearest(z), strict=True)
+        return [Estimate(value=p, flips_to=c, forwards=1, backwards=0) for p, c in rows]

@@ -1,18 +1,28 @@
-"""`splitting`: how probable is a failure that no affordable number of noisy copies shows?"""
+"""`splitting`: the probability of a failure that no affordable number of noisy copies shows, by independent runs of splitting."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
 from pydantic import Field
+from torch import Tensor
 
-from robaudit.estimators import sizes
-from robaudit.estimators.base import LOG10_P_FAIL, Estimate, Estimator, Need, Quantity
-from robaudit.estimators.rare import particle_bytes, run_splitting, verdict
+from robaudit.estimators.base import Estimate, Estimator, Need
 from robaudit.estimators.work import Work
-from robaudit.numerics.levels import Schedule
+from robaudit.numerics.intervals import LN10, clopper_pearson, log_mean
+from robaudit.numerics.splitting import Lane, Schedule, split
+from robaudit.quantities import LOG10_P_FAIL, Interval, IntervalKind, Quantity
+
+HELD_BYTES = 2**27
+"""Particles held at once, unless those of a single run take more."""
+
+FAR_APART = 0.7
+"""Standard deviation of ln p over repeats above which the row says that they differ."""
 
 
 class Splitting(Estimator):
@@ -31,7 +41,7 @@ class Splitting(Estimator):
         moves: pCN moves of every copy at each level.
         p_min: probabilities below are not measured but bounded: the row holds the bound and says so.
 
-    Source: spec 5; Webb et al. 2019, A statistical approach to assessing neural network robustness; Cerou et al. 2012.
+    Source: Webb et al. 2019, A statistical approach to assessing neural network robustness; Cerou et al. 2012.
     """
 
     quantity: ClassVar[Quantity] = LOG10_P_FAIL
@@ -39,7 +49,7 @@ class Splitting(Estimator):
     summary: ClassVar[str] = "probability of a rare failure, as a product of probabilities that are not rare"
     prefer: ClassVar[str] = "very robust images (p_fail below 1e-4), where mc sees no failure; thousands of passes for each factor of ten"
     source: ClassVar[str] = "Webb et al. 2019; Cerou et al. 2012"
-    interval: ClassVar[str] = "lognormal:repeats"
+    interval: ClassVar[Interval] = Interval(IntervalKind.LOGNORMAL, remark="repeats")
 
     particles: int = Field(500, ge=20, le=10**5, multiple_of=10, description="noisy copies in each run")
     repeats: int = Field(4, ge=4, le=100, description="independent runs of each image, for the interval")
@@ -47,26 +57,12 @@ class Splitting(Estimator):
     p_min: float = Field(1e-12, ge=1e-100, le=1e-2, description="smaller probabilities are bounded, not measured")
 
     def passes(self, classes: int) -> tuple[int, int]:
-        """The clean pass and what a failure probability of 1e-6 (or p_min) takes; the number is not known beforehand."""
+        """The clean pass and what a failure probability of 1e-6 (or p_min) takes; the number is not known in advance."""
         levels = min(6, math.ceil(-math.log10(self.p_min)))
         return 1 + self.repeats * self.particles * (1 + self.moves * levels), 0
 
-    def held(self, classes: int, values: int) -> int:
-        """The results of the runs."""
-        return sizes.RECORD + 1024 * self.repeats
-
-    def held_once(self, classes: int, values: int) -> int:
-        """The particles of the runs that go in lock-step."""
-        return sizes.WORK_SPACE + particle_bytes(self.particles, values)
-
-    def schedule(self, work: Work) -> Schedule:
-        """The options, with full batches."""
-        return Schedule(self.particles, self.moves, self.p_min, work.engine.rows(work.x.shape[1:]))
-
     def estimate(self, work: Work) -> Sequence[Estimate]:
-        """All runs of the chunk, and what they say image by image."""
-        schedule = self.schedule(work)
-        found = [verdict(lanes, schedule) for lanes in run_splitting(work, range(len(work.x)), self.repeats, schedule, "splitting")]
+        """What the runs say, image by image."""
         return [
             Estimate(
                 value=one.value,
@@ -77,8 +73,162 @@ class Splitting(Estimator):
                 forwards=1 + one.calls,
                 backwards=0,
                 interval=one.interval,
-                note=one.note,
+                note=one.said(),
                 details=one.details,
             )
-            for one in found
+            for one in self.verdicts(work)
         ]
+
+    def verdicts(self, work: Work) -> list[Verdict]:
+        """All runs of the chunk, and what they say together of each image."""
+        schedule = Schedule(self.particles, self.moves, self.p_min, work.engine.rows(work.x.shape[1:]))
+        return [verdict(lanes, schedule) for lanes in run_splitting(work, range(len(work.x)), self.repeats, schedule, "splitting")]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What independent runs of splitting say about one image.
+
+    Attributes:
+        value, lower, upper, std_error: on the scale log10; where the failure was only bounded, value and upper are the bound, lower is
+            minus infinity and std_error None.
+        interval: how it was made.
+        bounded: whether no failure was measured.
+        flips_to: class of most failing particles.
+        note: what there is to say; of a bound :meth:`said` has it all.
+        details: further numbers.
+        calls: noisy copies judged.
+    """
+
+    value: float
+    lower: float
+    upper: float
+    std_error: float | None
+    interval: Interval
+    bounded: bool
+    flips_to: int | None
+    note: str
+    details: dict[str, float]
+    calls: int
+
+    def said(self, bound: str = "an upper bound, not a value") -> str:
+        """The note; where the failure was only bounded, with the words for that."""
+        return f"{self.note}: {bound}" if self.bounded else self.note
+
+
+class Judge:
+    """Scores of the noisy images x + sigma z, and the class each would go to.
+
+    score = max_{j != t} f_j - f_t, t the class of the clean image: a failure where it is >= 0. Logits that are not finite are failures,
+    as for mc. Passes are in the model's full precision, whatever ``run.precision`` says for noisy passes: levels are finer than that.
+
+    Args:
+        work: the chunk.
+        images: index of the image of each lane.
+    """
+
+    def __init__(self, work: Work, images: Sequence[int]) -> None:
+        self._work = work
+        self._image = torch.tensor(images, device=work.x.device)
+
+    def __call__(self, z: Tensor, lane: Tensor) -> tuple[Tensor, Tensor]:
+        """Scores and classes of points z (n, *shape) of lanes (n,)."""
+        image = self._image[lane]
+        noisy = torch.add(self._work.x[image], z, alpha=self._work.sigma)
+        return scores(self._work.engine.logits(noisy), self._work.clean.predicted[image])
+
+
+def scores(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """max_{j != t} f_j - f_t and its j: (n, classes) and (n,) -> (n,), (n,); infinite and -1 where a logit is not finite."""
+    others = logits.scatter(1, target[:, None], -math.inf)
+    best, winner = others.max(1)
+    score = best - logits.gather(1, target[:, None])[:, 0]
+    finite = logits.isfinite().all(1)
+    return torch.where(finite, score, math.inf), torch.where(finite, winner, -1)
+
+
+def latent(work: Work, purpose: str, image: int, number: int, start: int) -> Iterator[Tensor]:
+    """Standard normal draws of an image for a purpose of its own, independent of the noise that other estimators see."""
+    return iter(work.engine.noise.blocks(f"{purpose}\x1f{work.ids[image]}", number, tuple(work.x.shape[1:]), start))
+
+
+def lanes_at_once(particles: int, values: int) -> int:
+    """Runs of splitting in lock-step: their particles stay under :data:`HELD_BYTES`."""
+    return max(1, HELD_BYTES // (4 * particles * values))
+
+
+def run_splitting(work: Work, images: Sequence[int], repeats: int, schedule: Schedule, purpose: str, *, keep: int = 0) -> list[list[Lane]]:
+    """Independent runs for each of these images of the chunk, as many in lock-step as memory allows."""
+    few = lanes_at_once(schedule.particles, math.prod(work.x.shape[1:]))
+    owners = [(image, repeat) for image in images for repeat in range(repeats)]
+    found: list[Lane] = []
+    for first in range(0, len(owners), few):
+        here = owners[first : first + few]
+
+        def draw(lane: int, number: int, start: int, here: Sequence[tuple[int, int]] = here) -> Iterator[Tensor]:
+            image, repeat = here[lane]
+            return latent(work, f"{purpose} {repeat}", image, number, start)
+
+        found += split(Judge(work, [image for image, _ in here]), draw, len(here), schedule, keep=keep)
+    return [found[i * repeats : (i + 1) * repeats] for i in range(len(images))]
+
+
+def verdict(lanes: Sequence[Lane], schedule: Schedule) -> Verdict:
+    """What the runs of one image say together.
+
+    All done at the first level: plain Monte Carlo with repeats * N draws and the exact binomial interval. Else
+    :func:`~robaudit.numerics.repeats.log_mean`; a run that only bounds p enters with its bound. No run with a failure: a bound.
+    """
+    measured = [lane for lane in lanes if lane.state == "measured"]
+    if not measured:
+        bound, note = _bound(lanes, schedule)
+        return _verdict(lanes, (bound, -math.inf, bound, None), Interval(IntervalKind.UPPER_BOUND), note)
+    notes = []
+    if len(measured) < len(lanes):
+        notes.append(f"{len(lanes) - len(measured)} of {len(lanes)} repeats saw no failure and enter with their bound")
+    if ties := sum(lane.ties for lane in lanes):
+        notes.append(f"equal scores at {ties} levels: corrected")
+    if all(lane.state == "measured" and len(lane.factors) == 1 for lane in lanes):
+        failed, draws = sum(sum(lane.labels.values()) for lane in lanes), schedule.particles * len(lanes)
+        lower, upper = (math.log10(end) for end in clopper_pearson(failed, draws))
+        error = math.sqrt((1 - failed / draws) / failed) / LN10
+        return _verdict(lanes, (math.log10(failed / draws), lower, upper, error), Interval(IntervalKind.CLOPPER_PEARSON), "; ".join(notes))
+    logs = [lane.log_p for lane in lanes]
+    mean = log_mean(logs, [lane.variance for lane in lanes])
+    if mean.spread > FAR_APART:
+        notes.append(f"repeats differ by a factor of {math.exp(max(logs) - min(logs)):.2g}: more repeats or particles would help")
+    return _verdict(lanes, mean[:4], Interval(IntervalKind.LOGNORMAL, remark=f"{len(lanes)} repeats"), "; ".join(notes))
+
+
+def _verdict(lanes: Sequence[Lane], numbers: tuple[float, float, float, float | None], interval: Interval, note: str) -> Verdict:
+    """Value, ends and standard error with what else the runs say."""
+    labels = sum((lane.labels for lane in lanes), Counter[int]())
+    calls = sum(lane.calls for lane in lanes)
+    return Verdict(*numbers, interval, numbers[3] is None, _most(labels), note, _details(lanes), calls)
+
+
+def _bound(lanes: Sequence[Lane], schedule: Schedule) -> tuple[float, str]:
+    """The bound on log10 p where no run met a failure: the highest of the runs' last levels, and none of their particles failed there."""
+    if all(lane.state == "below" for lane in lanes):
+        return math.log10(schedule.p_min), f"p < {schedule.p_min:g} in all {len(lanes)} repeats"
+    independent = schedule.particles if all(not lane.factors for lane in lanes) else schedule.particles - schedule.killed
+    unseen = math.log10(1 - 0.05 ** (1 / (independent * len(lanes))))
+    reached = max(math.log10(schedule.p_min) if lane.state == "below" else lane.log_p / LN10 + unseen for lane in lanes)
+    return reached, "no further level, for all scores are equal"
+
+
+def _most(labels: Counter[int]) -> int | None:
+    """The most frequent class."""
+    known = [label for label in sorted(labels) if label >= 0]
+    return max(known, key=lambda label: labels[label]) if known else None
+
+
+def _details(lanes: Sequence[Lane]) -> dict[str, float]:
+    found: dict[str, float] = {"levels": max(len(lane.factors) for lane in lanes)}
+    proposed = sum(lane.proposed for lane in lanes)
+    if proposed:
+        found["acceptance"] = round(sum(lane.accepted for lane in lanes) / proposed, 4)
+    found |= {f"log10_p_{i}": lane.log_p / LN10 for i, lane in enumerate(lanes)}
+    if ties := sum(lane.ties for lane in lanes):
+        found["tied_levels"] = ties
+    return found

@@ -1,79 +1,74 @@
-"""`taylor`: how robust would the model be if it were its tangent at the clean image?"""
+"""`taylor`: the robustness of the tangent at the clean image, and `taylor_mvs`, the same through the mv-sigmoid."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
-from torch import Tensor
+from pydantic import Field
 
-from robaudit.estimators import sizes
-from robaudit.estimators.base import P_ROBUST, Estimate, Need, Quantity
-from robaudit.estimators.gaussian import cdf_notes
-from robaudit.estimators.selection import SELECTING_FORWARDS, FewClasses, left_out_notes
-from robaudit.estimators.work import Tangent, Work
-from robaudit.numerics.moments import standardise
+from robaudit.estimators.base import Estimate
+from robaudit.estimators.linear import LINK, FewClasses, Link, cdf_notes, left_out_notes
+from robaudit.estimators.work import SELECTING_FORWARDS, Work
+from robaudit.numerics.margins import mv_sigmoid, standardise
 from robaudit.numerics.mvn import mvn_cdf
 
 
-class TangentOptions(FewClasses):
-    """What `taylor` and `taylor_mvs` share: the classes differentiated, and their cost.
-
-    Args:
-        classes: with more than 33 classes, the most classes differentiated.
-    """
-
-    quantity: ClassVar[Quantity] = P_ROBUST
-    needs: ClassVar[frozenset[Need]] = frozenset({"logits", "gradients"})
-    linearises_clean: ClassVar[bool] = True
-
-    def passes(self, classes: int) -> tuple[int, int]:
-        """The clean pass, one that is differentiated, and one backward pass for each margin; beyond 33 classes those that select."""
-        most = self.most(classes)
-        return 2 + (0 if most is None else SELECTING_FORWARDS), most or classes - 1
-
-    def held(self, classes: int, values: int) -> int:
-        """What selects the margins, then the covariance of their tangents: the gradients themselves do not stay."""
-        most = self.most(classes)
-        selected = 0 if most is None else sizes.selection(classes)
-        return sizes.RECORD + max(selected, sizes.moments(most or classes - 1))
-
-    def limits(self, work: Work) -> tuple[Tensor, Tensor, Tangent]:
-        """z and R of the tangent at the clean images, c_i = g_i(x) and u_i = grad g_i(x) (spec 1, estimator 3)."""
-        tangent = work.tangent(self.most(work.classes))
-        return *standardise(tangent.mean, work.sigma**2 * tangent.gram), tangent
-
-    def estimates(self, work: Work, p: Tensor, z: Tensor, tangent: Tangent, notes: Sequence[str]) -> list[Estimate]:
-        """Rows without intervals."""
-        forwards, backwards = self.passes(work.classes)
-        taken = [backwards] * len(p) if tangent.kept is None else tangent.kept.counts.tolist()
-        rows = zip(p.tolist(), work.nearest(z, tangent.others), taken, notes, strict=True)
-        return [Estimate(value=v, flips_to=c, forwards=forwards, backwards=k, note=note) for v, c, k, note in rows]
-
-
-class Taylor(TangentOptions):
+class Taylor(FewClasses):
     """Phi_R(z) with z_i = g_i(x) / (sigma ||u_i||), u_i = grad g_i(x), R the correlations of the u_i . eps.
 
     Exact for linear models. For others it sees only the slope at the clean image and is usually far too optimistic; it claims no
     interval. Prefer `mmse`, or `mc` where it can be afforded. Cost: two forward and classes - 1 backward passes, for all sigmas; with
     more than 33 classes 10 forward and 8 to ``classes`` backward passes, at each sigma.
 
-    Source: spec 1, estimators 2 and 3 (Han et al., Taylor estimator).
+    Args:
+        classes: with more than 33 classes, the most classes differentiated.
+        link: ``normal_cdf``: Phi_R. ``mv_sigmoid``: 1 / (1 + sum_i exp(-z_i)), which needs neither covariance nor CDF: an
+            approximation of an approximation, kept because it is the published cheap form and smooth in its inputs.
+
+    Source: Han et al., Average-case robustness, Lemma 3.1 and Proposition 3.1 (p_taylor); section 3.2.3 (p_taylor_mvs).
     """
 
+    linearises_clean: ClassVar[bool] = True
     summary: ClassVar[str] = "normal CDF of the margins, linearised at the clean image"
     prefer: ClassVar[str] = "linear models (exact there) or a first look in seconds; optimistic for networks"
     source: ClassVar[str] = "Han et al., p_taylor"
 
-    def held(self, classes: int, values: int) -> int:
-        """In the end a normal CDF."""
-        return max(super().held(classes, values), sizes.RECORD + sizes.normal_cdf(self.most(classes) or classes - 1))
+    link: Link = Field("normal_cdf", description=LINK)
+
+    def passes(self, classes: int) -> tuple[int, int]:
+        """The clean pass, one that is differentiated, and one backward pass for each margin; beyond 33 classes those that select."""
+        most = self.most(classes)
+        return 2 + (0 if most is None else SELECTING_FORWARDS), most or classes - 1
 
     def estimate(self, work: Work) -> Sequence[Estimate]:
-        """Evaluate the normal CDF of the tangent margins."""
-        z, r, tangent = self.limits(work)
-        p, error = mvn_cdf(z, r)
-        p = p.clamp(0, 1)
-        missing = None if tangent.kept is None else torch.minimum(tangent.kept.failure, p)
-        return self.estimates(work, p, z, tangent, left_out_notes(missing, cdf_notes(error)))
+        """Put the tangent's margins, c_i = g_i(x) with covariance sigma^2 u_i . u_j, through the link."""
+        tangent = work.tangent(self.most(work.classes))
+        kept, (z, r) = tangent.kept, standardise(tangent.mean, work.sigma**2 * tangent.gram)
+        if self.link == "mv_sigmoid":
+            p, notes = mv_sigmoid(z), [""] * len(z)
+            missing = None if kept is None else kept.odds_effect(p)
+        else:
+            p, error = mvn_cdf(z, r)
+            p, notes = p.clamp(0, 1), cdf_notes(error)
+            missing = None if kept is None else torch.minimum(kept.failure, p)
+        forwards, backwards = self.passes(work.classes)
+        taken = [backwards] * len(p) if kept is None else kept.counts.tolist()
+        rows = zip(p.tolist(), work.nearest(z, tangent.others), taken, left_out_notes(missing, notes), strict=True)
+        return [Estimate(value=v, flips_to=c, forwards=forwards, backwards=k, note=note) for v, c, k, note in rows]
+
+
+class TaylorMvSigmoid(Taylor):
+    """`taylor` with ``link: mv_sigmoid``: 1 / (1 + sum_i exp(-z_i)) with its z.
+
+    Prefer `taylor` unless you compare with published numbers. No interval.
+
+    Source: Han et al., Average-case robustness, section 3.2.3 (p_taylor_mvs).
+    """
+
+    summary: ClassVar[str] = "mv-sigmoid of the margins, linearised at the clean image"
+    prefer: ClassVar[str] = "comparison with published numbers; else taylor"
+    source: ClassVar[str] = "Han et al., p_taylor_mvs"
+
+    link: Literal["mv_sigmoid"] = Field("mv_sigmoid", description="that of this name; taylor has both")

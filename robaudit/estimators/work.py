@@ -1,8 +1,9 @@
-"""What an estimator gets to see: a chunk of images at one noise level, with the passes that are shared."""
+"""Work for an estimator: a chunk of images at one noise level, with the passes that are shared."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -10,13 +11,40 @@ import torch
 from torch import Tensor
 
 from robaudit.estimators.engine import Engine, padded
-from robaudit.estimators.selection import ALL, SELECTING_FORWARDS, Kept, keep_margins
-from robaudit.numerics.jacobian import margin_gradients, margins, other_classes
-from robaudit.numerics.pair_moments import halves
-from robaudit.numerics.rowwise import mean_over, variance_over
+from robaudit.numerics.margins import halves, margin_gradients, margins, other_classes
+from robaudit.numerics.normal import normal_cdf
+from robaudit.numerics.rowwise import mean_over, total, variance_over
 
+ALL = 32
+"""A model with no more margins than this has all of them differentiated, always."""
+
+SELECTING_FORWARDS = 8
+_FEWEST, _BUDGET = 8, 1e-4
+_KEEPING, _REPORTING = 1.25, 1.125  # s larger than estimated by so much
 _STEP = 1 / 64
+_FAILED = -1e30
 _ALIKE_ROWS = 8  # on the CPU as fast as more (measured), and fewer images wait for the one that keeps most
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Margins kept of each image, the smallest estimated z first.
+
+    Attributes:
+        others: class behind each margin kept (images, most), -1 beyond an image's own number.
+        counts: margins kept (images,).
+        failure: estimated sum of Phi(-z) over the classes left out, at most the estimated Phi(min z) (images,), float64.
+        odds: estimated sum of exp(-z) over the classes left out (images,), float64.
+    """
+
+    others: Tensor
+    counts: Tensor
+    failure: Tensor
+    odds: Tensor
+
+    def odds_effect(self, p: Tensor) -> Tensor:
+        """How far the mv-sigmoid p of the margins kept would fall with those left out: p - 1 / (1 / p + sum exp(-z))."""
+        return p * p * self.odds / (1 + p * self.odds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +129,7 @@ class Work:
         sigma: noise level in pixel units.
         clean: the clean pass.
         engine: where noisy passes go.
+        lost: noisy copies by image whose logits :meth:`noisy` found not finite.
     """
 
     ids: Sequence[str]
@@ -109,6 +138,7 @@ class Work:
     sigma: float
     clean: CleanPass
     engine: Engine
+    lost: Counter[int] = field(default_factory=Counter, repr=False)
     _fits: dict[tuple[object, ...], Linear] = field(default_factory=dict, repr=False)
     _tangents: dict[int | None, Tangent] = field(default_factory=dict, repr=False)
 
@@ -121,6 +151,27 @@ class Work:
     def others(self) -> Tensor:
         """Class index behind each margin (n, classes - 1)."""
         return other_classes(self.clean.predicted, self.classes)
+
+    def noisy(self, draws: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Logits of noisy copies x + eps, eps ~ N(0, sigma^2 I), batch by batch: ``draws`` copies of each image in all.
+
+        The copies are those that `mc` sees. A copy whose logits are not finite counts as a failure: its logits become 0, and -1e30 for
+        the class of the clean image; the note of the row will say how many there were. The tensors are the caller's to keep and change.
+
+        Args:
+            draws: noisy copies of each image.
+
+        Yields:
+            logits, float64 (n, classes), and the index into the chunk of the image each row belongs to, int64 (n,).
+        """
+        for batch, raw in self.engine.noisy_logits(self.x, self.ids, self.sigma, draws):
+            logits, image = raw.to(torch.float64, copy=True), batch.image
+            broken = ~logits.isfinite().all(1)
+            if broken.any():
+                logits[broken] = 0.0
+                logits[broken, self.clean.predicted[image[broken]]] = _FAILED
+                self.lost.update(image[broken].tolist())
+            yield logits, image
 
     def nearest(self, z: Tensor, others: Tensor | None = None) -> list[int]:
         """The class of the smallest z (n, k): the likeliest flip; ``others`` names the classes when they are not all."""
@@ -213,3 +264,45 @@ class Work:
 def _alike(kept: Kept | None, images: int, device: torch.device) -> Tensor:
     """An order of the images in which those that keep alike many margins share their passes."""
     return torch.arange(images, device=device) if kept is None else kept.counts.argsort(stable=True)
+
+
+def keep_margins(mean: Tensor, variance: Tensor, others: Tensor, most: int) -> Kept:
+    """Keep the margins with the smallest z = m / s: as few as leave out an estimated failure probability below 1e-4, 8 to ``most``.
+
+    A variance from few draws is easily too small: it is raised half-way to the median over the image's classes where it is below
+    it. The number kept is decided with s a quarter larger still, and what is left out is estimated with s an eighth larger.
+    For any set K of margins that contains the smallest z, P[K] - sum over the rest of Phi(-z) <= P[all] <= P[K] <= Phi(min z).
+
+    Args:
+        mean: estimated means m (images, margins), float64.
+        variance: estimated variances s^2 (images, margins), float64.
+        others: class behind each margin (images, margins).
+        most: the most margins an image keeps, fewer than there are.
+    """
+    raised = torch.maximum(variance, (variance + _median(variance)) / 2)
+    flat = raised <= 0
+    z = torch.where(flat, torch.where(mean > 0, torch.inf, -torch.inf), mean / torch.where(flat, 1.0, raised).sqrt())
+    z, order = z.sort(dim=1, stable=True)
+    counts = (_left_out(z / _KEEPING) > _BUDGET).sum(1).clamp(min(_FEWEST, most), most)
+    chosen = others.gather(1, order[:, :most])
+    chosen = torch.where(torch.arange(most, device=z.device) < counts[:, None], chosen, -1)
+    z = z / _REPORTING
+    beyond = torch.arange(z.shape[1], device=z.device) >= counts[:, None]
+    return Kept(
+        others=chosen,
+        counts=counts,
+        failure=_left_out(z).gather(1, counts[:, None])[:, 0],
+        odds=total(torch.where(beyond, torch.exp(-z.clamp_min(-700)), 0.0)),
+    )
+
+
+def _median(variance: Tensor) -> Tensor:
+    """The lower median of each row (rows, 1), NaN where the row has one; torch's own is not deterministic on CUDA."""
+    ranked = variance.sort(1).values  # NaN is last
+    return torch.where(ranked[:, -1:].isnan(), torch.nan, ranked[:, (ranked.shape[1] - 1) // 2, None])
+
+
+def _left_out(z: Tensor) -> Tensor:
+    """min(Phi(z_0), sum_{j >= i} Phi(-z_j)): what leaving out all margins from i on can change; z ascending (images, margins)."""
+    tail = normal_cdf(-z).flip(1).cumsum(1).flip(1)
+    return torch.minimum(tail, normal_cdf(z[:, :1]))

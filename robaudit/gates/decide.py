@@ -1,25 +1,131 @@
-"""Does a run pass its gates?"""
+"""The decision engine: a quantity with its interval, held against a threshold.
+
+One engine for the gates of a run (:func:`decide`) and for those of a comparison (:mod:`robaudit.compare.gates`): verdict, what is
+said of it, and how many more draws or images would decide it.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
 
 from robaudit.errors import SpecError
-from robaudit.gates.enough import smallest_factor
-from robaudit.gates.evidence import Evidence, gather, meant, refuse_accuracy_of, without_interval
-from robaudit.gates.grammar import Gate
-from robaudit.gates.measuring import Measured, measure
-from robaudit.gates.quantities import OF_CLASSES, check_range, meaning
-from robaudit.gates.result import Decision, Verdict, judge
+from robaudit.gates.evidence import Evidence, gather, group_of, refuse_accuracy_of
+from robaudit.gates.measure import OF_CLASSES, ClassPart, Measured, check_range, meaning, measure
 from robaudit.runs import Run
-from robaudit.summary.groups import QuantityLike
+from robaudit.spec_gates import Gate
+from robaudit.stats.groups import QuantityLike, json_values
+from robaudit.stats.intervals import Bounds
 from robaudit.text import class_name
 
-_CHANCE = 0.8  # of deciding with as many more as are named
-_IF_TRUE = "in 4 of 5 cases if the value is the true one"
-_IF_NO_IMAGE = "if no image changed sides"
+__all__ = [
+    "EXIT_CODES",
+    "Basis",
+    "ClassPart",
+    "Covers",
+    "Decision",
+    "Measured",
+    "Verdict",
+    "check_confidence",
+    "decide",
+    "judge",
+    "overall",
+    "settle",
+    "smallest_factor",
+    "without_interval",
+]
+
+Verdict = Literal["pass", "fail", "inconclusive"]
+Covers = Literal["these images", "images of this kind", "nothing"]
+EXIT_CODES: dict[Verdict, int] = {"pass": 0, "fail": 1, "inconclusive": 4}
+
+_POWER = 0.8  # chance of deciding with as many more as are named
+_LARGEST_FACTOR = 2.0**24
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One gate, decided.
+
+    Attributes:
+        gate: the gate with estimator and sigma filled in.
+        value: the estimate.
+        lower, upper: its interval; None where it has none. Ends may be infinite.
+        method: how the interval was made, in a few words; "none".
+        covers: what it covers: the measurement of these images, or these and the choice of the images; "nothing" without interval.
+        confidence: of the interval.
+        verdict: "pass": all of the interval is on the right side; "fail": all of it is on the wrong side; else "inconclusive".
+            Without an interval (``--point``) the value alone decides.
+        evidence: a sentence where there is something to add: how many more draws would decide, the class that is worst, ...
+        more: further draws an image (with ``covers`` "images of this kind": further images) that would decide it with a chance of
+            80 % if the value is the true one; None where it is decided, or where no number would.
+        classes: for a gate about classes, worst first.
+    """
+
+    gate: Gate
+    value: float
+    lower: float | None
+    upper: float | None
+    method: str
+    covers: Covers
+    confidence: float
+    verdict: Verdict
+    evidence: str = ""
+    more: int | None = None
+    classes: tuple[ClassPart, ...] = ()
+
+    def document(self) -> dict[str, Any]:
+        """The decision as JSON values."""
+        values = json_values({name: getattr(self, name) for name in self.__slots__ if name not in ("gate", "classes")})
+        return {
+            "gate": str(self.gate),
+            **{name: getattr(self.gate, name) for name in ("quantity", "estimator", "sigma", "t", "relation", "threshold")},
+            **values,
+            "classes": [json_values(asdict(one)) for one in self.classes],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """What gates are decided by.
+
+    Attributes:
+        confidence: of the intervals.
+        population: by the intervals for images of this kind, else for the measurement of these images.
+        point: let a value without an interval decide by itself.
+    """
+
+    confidence: float
+    population: bool = False
+    point: bool = False
+
+    @property
+    def covers(self) -> Covers:
+        """What the intervals cover."""
+        return "images of this kind" if self.population else "these images"
+
+    @property
+    def unit(self) -> str:
+        """What there may be more of."""
+        return "images" if self.population else "draws an image"
+
+
+def judge(relation: str, threshold: float, lower: float, upper: float) -> Verdict:
+    """Whether all of [lower, upper] is on the right side of the threshold, all on the wrong one, or neither.
+
+    >=: pass if lower >= threshold, fail if upper < threshold. <=: pass if upper <= threshold, fail if lower > threshold.
+    """
+    if relation == ">=":
+        return "pass" if lower >= threshold else "fail" if upper < threshold else "inconclusive"
+    return "pass" if upper <= threshold else "fail" if lower > threshold else "inconclusive"
+
+
+def overall(decisions: Sequence[Decision], inconclusive: Verdict = "inconclusive") -> Verdict:
+    """The verdict on all gates: fail if one fails, else inconclusive (or what it counts as) if one is, else pass."""
+    verdicts = [inconclusive if one.verdict == "inconclusive" else one.verdict for one in decisions]
+    return "fail" if "fail" in verdicts else "inconclusive" if "inconclusive" in verdicts else "pass"
 
 
 def decide(
@@ -28,7 +134,7 @@ def decide(
     """Decide gates on a finished run, each by its interval at the confidence asked for (no correction for their number).
 
     Args:
-        run: the run; its rows are gone through once.
+        run: the run; its rows are read once.
         gates: what it must meet.
         population: the interval also covers the choice of the images; else it covers the measurement of these images only.
         point: values without an interval decide by themselves.
@@ -38,31 +144,33 @@ def decide(
         The decisions, in the order of the gates.
 
     Raises:
-        SpecError: a gate says not which results it means, means some the run has not, or has a threshold that none can reach; or its
-            results have no interval and ``point`` is False.
+        SpecError: a gate does not say which results it means, means some the run does not have, or has a threshold that none can
+            reach; or its results have no interval and ``point`` is False.
         NothingLeftError: a group has no finite value.
     """
     check_confidence(confidence)
+    basis = Basis(confidence, population, point)
     groups = gather(run, gates)
     decisions = []
     for gate in gates:
         if gate.quantity == "accuracy":
             refuse_accuracy_of(gate)
-            found, full = next(iter(groups.values())), gate
+            evidence, full = next(iter(groups.values())), gate
         else:
-            found = meant(gate, run, groups)
-            full = replace(gate, estimator=found.key.estimator, sigma=found.key.sigma)
-        scale = found.scale(run.quantities)
+            evidence = group_of(gate, run, groups)
+            full = replace(gate, estimator=evidence.key.estimator, sigma=evidence.key.sigma)
+        scale = evidence.scale(run.quantities)
         check_range(full, scale)
-        measured = measure(full, found, scale, confidence, population=population, names=run.class_names)
-        if not measured.bounded and not point:
-            raise without_interval(full, found.key.estimator)
-        decisions.append(_decision(full, measured, found, scale, confidence, population=population))
+        measured = measure(full, evidence, scale, confidence, population=population, names=run.class_names)
+        remarks = [meaning(full, scale), _which_classes(full, measured)]
+        if measured.bounds is not None and gate.quantity != "accuracy":
+            remarks += _caveats(full, evidence, scale, population=population)
+        decisions.append(settle(full, measured, basis, *remarks))
     return tuple(decisions)
 
 
 def check_confidence(confidence: float) -> None:
-    """Refuse a confidence that is none.
+    """Refuse a confidence that is out of range.
 
     Raises:
         SpecError: it is not above .5 and below 1.
@@ -71,90 +179,112 @@ def check_confidence(confidence: float) -> None:
         raise SpecError(f"confidence {confidence:g}", "is not above 0.5 and below 1", "for example 0.95")
 
 
-def _decision(gate: Gate, measured: Measured, found: Evidence, scale: QuantityLike, confidence: float, *, population: bool) -> Decision:
-    said = [meaning(gate, scale), _worst_class(gate, measured)]
-    if not measured.bounded:
-        said.append(f"by the value alone: {found.key.estimator} has no interval; its error is not known")
+def settle(gate: Gate, measured: Measured, basis: Basis, *remarks: str) -> Decision:
+    """Decide one gate by its quantity's interval; without one by the value alone.
+
+    Args:
+        gate: with estimator and sigma filled in.
+        measured: the quantity.
+        basis: what to decide by.
+        remarks: what there is to say beside the verdict; empty ones are left out.
+
+    Raises:
+        SpecError: it has no interval, and the value shall not decide.
+    """
+    source = gate.estimator or gate.quantity
+    if measured.bounds is None:
+        if not basis.point:
+            raise without_interval(gate, source)
+        verdict = judge(gate.relation, gate.threshold, measured.value, measured.value)
+        evidence = _joined(*remarks, f"by the value alone: {source} has no interval; its error is not known")
         return Decision(
-            gate, measured.value, None, None, "none", "nothing", confidence, _verdict_of(gate, measured.value, measured.value),
-            "; ".join(filter(None, said)), None, measured.classes,
+            gate, measured.value, None, None, "none", "nothing", basis.confidence, verdict, evidence, None, measured.classes
         )  # fmt: skip
-    lower, upper = measured.ends(1.0)
-    verdict = _verdict_of(gate, lower, upper)
-    if gate.quantity != "accuracy":
-        said += _doubts(gate, found)
-        said.append(_open_end(gate, scale) if population else "")
-    more = None
-    if verdict == "inconclusive":
-        more, words = _more(gate, measured, found, confidence, population=population)
-        said.append(words)
+    lower, upper = measured.bounds(1.0)
+    verdict = judge(gate.relation, gate.threshold, lower, upper)
+    more, words = _more(gate, measured, measured.bounds, basis) if verdict == "inconclusive" else (None, "")
     return Decision(
         gate=gate,
         value=measured.value,
         lower=lower,
         upper=upper,
         method=measured.method,
-        covers="images of this kind" if population else "these images",
-        confidence=confidence,
+        covers=basis.covers,
+        confidence=basis.confidence,
         verdict=verdict,
-        evidence="; ".join(filter(None, said)),
+        evidence=_joined(*remarks, words),
         more=more,
         classes=measured.classes,
     )
 
 
-def _verdict_of(gate: Gate, lower: float, upper: float) -> Verdict:
-    return judge(gate.relation, gate.threshold, lower, upper)
+def without_interval(gate: Gate, source: str) -> SpecError:
+    """What is said of a gate on values whose errors are not known."""
+    what = f"{source} gives no interval, so that no error of its values is known"
+    return SpecError(f"gate {str(gate)!r}", what, "use another estimator such as mc, or add --point to decide by the value alone")
 
 
-def _worst_class(gate: Gate, measured: Measured) -> str:
-    """Which classes it comes from."""
-    known = [one for one in measured.classes if not math.isnan(one.value)]
-    if gate.quantity not in OF_CLASSES or not known:
-        return ""
-    first, last = (f"{class_name(one.index, None if one.name is None else {one.index: one.name})}" for one in (known[0], known[-1]))
-    return f"class {first}, {known[0].images} images" if gate.quantity == "worst_class" else f"classes {first} and {last}"
+def smallest_factor(decided: Callable[[float], bool]) -> float | None:
+    """The smallest factor that decides, to a percent; None: none does up to 2^24.
+
+    Args:
+        decided: whether so many times as many would decide; once they do, more do, too.
+    """
+    high = 2.0
+    while not decided(high):
+        high *= 2.0
+        if high > _LARGEST_FACTOR:
+            return None
+    low = high / 2.0
+    while high - low > 0.01 * low:
+        middle = (low + high) / 2.0
+        low, high = (low, middle) if decided(middle) else (middle, high)
+    return high
 
 
-def _doubts(gate: Gate, found: Evidence) -> list[str]:
-    """What the interval does not cover, or counts in."""
-    rows, said = found.columns, []
-    if rows.sampling_only and gate.quantity != "noisy_accuracy":
-        said.append(f"covers the draws of {found.key.estimator} only, not its bias")
-    if gate.quantity in OF_CLASSES and (none := found.without_class):
-        said.append(f"{none} of {found.size} images have no label and are in no class")
-    if rows.not_finite:
-        said.append(f"{rows.not_finite} of {found.size} images have no finite value: the interval holds whatever they may be")
-    return said
-
-
-def _open_end(gate: Gate, scale: QuantityLike) -> str:
-    """Why the mean of a population has no end where its range has none."""
-    if gate.quantity not in OF_CLASSES | {"mean"} or (math.isfinite(scale.low) and math.isfinite(scale.high)):
-        return ""
-    return "the mean of an unbounded quantity has no population interval on that side: median and p05 have"
-
-
-def _more(gate: Gate, measured: Measured, found: Evidence, confidence: float, *, population: bool) -> tuple[int | None, str]:
+def _more(gate: Gate, measured: Measured, bounds: Callable[[float], Bounds], basis: Basis) -> tuple[int | None, str]:
     """How many further draws or images would probably decide it, in a number and in words.
 
     The value moves with them, too: so many that its interval would just reach to the threshold decide in half of the cases. Where the
     error is normal, ((z + .84)/z)^2 times as many decide in 80 % of them, z being that of the confidence; by simulation in more for
     quantiles and classes. A share of images depends on those near t, of which the interval knows little.
     """
-    unit, now = ("images", found.size) if population else ("draws an image", measured.draws)
-    factor = None if not now else smallest_factor(lambda n: _verdict_of(gate, *measured.ends(n)) != "inconclusive")
-    if factor is not None:
-        more = max(1, math.ceil(now * (factor * _sure(confidence) - 1.0)))
-        return more, f"about {more:,} more {unit} would decide it {_IF_NO_IMAGE if gate.quantity == 'share_below' else _IF_TRUE}"
-    if not now:
-        return None, "its images stop by themselves: give mc a fixed number of samples, or a smaller tolerance"
-    return None, f"no number of {unit} would decide it if the value stayed"
-
-
-def _sure(confidence: float) -> float:
-    """How many times as much decides with a chance of 80 % as with one of a half: ((z + .84)/z)^2."""
     from scipy.special import ndtri
 
-    z = float(ndtri(0.5 + confidence / 2.0))
-    return (1.0 + float(ndtri(_CHANCE)) / z) ** 2
+    if not measured.now:
+        return None, measured.stuck
+    factor = smallest_factor(lambda n: judge(gate.relation, gate.threshold, *bounds(n)) != "inconclusive")
+    if factor is None:
+        return None, f"no number of {basis.unit} would decide it if the value stayed"
+    for_power = (1.0 + float(ndtri(_POWER)) / float(ndtri(0.5 + basis.confidence / 2.0))) ** 2
+    more = max(1, math.ceil(measured.now * (factor * for_power - 1.0)))
+    provided = "if no image changed sides" if gate.quantity == "share_below" else "in 4 of 5 cases if the value is the true one"
+    return more, f"about {more:,} more {basis.unit} would decide it {provided}"
+
+
+def _joined(*remarks: str) -> str:
+    return "; ".join(filter(None, remarks))
+
+
+def _which_classes(gate: Gate, measured: Measured) -> str:
+    """Which classes the value comes from."""
+    known = [one for one in measured.classes if not math.isnan(one.value)]
+    if gate.quantity not in OF_CLASSES or not known:
+        return ""
+    first, last = (class_name(one.index, None if one.name is None else {one.index: one.name}) for one in (known[0], known[-1]))
+    return f"class {first}, {known[0].images} images" if gate.quantity == "worst_class" else f"classes {first} and {last}"
+
+
+def _caveats(gate: Gate, evidence: Evidence, scale: QuantityLike, *, population: bool) -> list[str]:
+    """What the interval does not cover, or counts in."""
+    rows, said = evidence.columns, []
+    if rows.sampling_only and gate.quantity != "noisy_accuracy":
+        said.append(f"covers the draws of {evidence.key.estimator} only, not its bias")
+    if gate.quantity in OF_CLASSES and (none := evidence.without_class):
+        said.append(f"{none} of {evidence.size} images have no label and are in no class")
+    if rows.not_finite:
+        said.append(f"{rows.not_finite} of {evidence.size} images have no finite value: the interval holds whatever they may be")
+    unbounded = math.isinf(scale.low) or math.isinf(scale.high)
+    if population and unbounded and gate.quantity in OF_CLASSES | {"mean"}:
+        said.append("the mean of an unbounded quantity has no population interval on that side: median and p05 have")
+    return said

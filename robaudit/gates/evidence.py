@@ -1,4 +1,4 @@
-"""What do gates need of a run: a few numbers of each row, gathered in one pass over the rows?"""
+"""The numbers that gates need of a run, gathered in one pass over its rows."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from robaudit.errors import RunError, SpecError
-from robaudit.gates.grammar import Gate
-from robaudit.gates.images import Images
+from robaudit.errors import RunError, SpecError, did_you_mean
 from robaudit.rows import Row
 from robaudit.runs import Run
-from robaudit.summary.columns import Columns
-from robaudit.summary.groups import GroupKey, QuantityLike, quantity_of, refuse_no_values
+from robaudit.spec_gates import Gate
+from robaudit.stats.groups import GroupKey, QuantityLike, quantity_of, refuse_no_values
+from robaudit.stats.intervals import MeasuredImages
+from robaudit.stats.summary import Columns
 
 Group = tuple[str, float]
 _NO_CLASS = -1
@@ -76,60 +76,50 @@ class Evidence:
         """The description of what the rows measure."""
         return quantity_of(self.key.quantity, quantities)
 
-    def images(self, scale: QuantityLike) -> Images:
+    def images(self, scale: QuantityLike) -> MeasuredImages:
         """All images of the group as arrays.
 
         Raises:
             NothingLeftError: none has a finite value.
         """
-        rows = self.columns
-        refuse_no_values(len(rows), rows.not_finite, str(self.key))
-        return Images(
-            values=rows.values,
-            lowers=rows.lowers,
-            uppers=rows.uppers,
-            low=scale.low,
-            high=scale.high,
-            unknown=rows.not_finite,
-            draws=rows.pooled_draws,
-            adaptive=bool(rows.adaptive),
-        )
+        refuse_no_values(len(self.columns), self.columns.not_finite, str(self.key))
+        return self.columns.images(scale.low, scale.high, self.columns.not_finite)
 
-    def by_class(self, images: Images) -> dict[int, Images]:
+    def by_class(self, images: MeasuredImages) -> dict[int, MeasuredImages]:
         """The images of each class, by its index; a class of which nothing is known has no values."""
         classes: NDArray[np.int32] = np.frombuffer(self.classes, dtype=np.int32)
         order = np.argsort(classes, kind="stable")
-        found, starts = np.unique(classes[order], return_index=True)
-        parts = dict(zip(found.tolist(), np.split(order, starts[1:]), strict=True))
+        present, starts = np.unique(classes[order], return_index=True)
+        parts = dict(zip(present.tolist(), np.split(order, starts[1:]), strict=True))
         nothing = np.empty(0, dtype=np.int64)
         indices = sorted(index for index in {*parts, *self.unknown} if index != _NO_CLASS)
         return {index: images.chosen(parts.get(index, nothing), self.unknown[index]) for index in indices}
 
 
 def gather(run: Run, gates: Sequence[Gate]) -> dict[Group, Evidence]:
-    """The evidence of every group of the run, in its order; rows of groups that no gate can mean are only counted as there."""
+    """The evidence of every group of the run, in its order; of groups that no gate can mean only the keys are kept."""
     by_label = bool(run.info["data"].get("labelled"))
-    found: dict[Group, Evidence] = {}
+    groups: dict[Group, Evidence] = {}
     wanted = {gate.estimator for gate in gates}
     everything = None in wanted
     first: Group | None = None
     for row in run.rows:
         group = (row.estimator, row.sigma)
         first = first or group
-        if group not in found:
-            found[group] = Evidence(GroupKey(row.estimator, row.sigma, row.noise, row.quantity), by_label)
-        if everything or row.estimator in wanted or group == first:  # it holds the clean accuracy
-            found[group].add(row)
-    return found
+        if group not in groups:
+            groups[group] = Evidence(GroupKey(row.estimator, row.sigma, row.noise, row.quantity), by_label)
+        if everything or row.estimator in wanted or group == first:  # the first holds the clean accuracy
+            groups[group].add(row)
+    return groups
 
 
-def meant(gate: Gate, run: Run, groups: Mapping[Group, Evidence]) -> Evidence:
+def group_of(gate: Gate, run: Run, groups: Mapping[Group, Evidence]) -> Evidence:
     """The group that a gate is about.
 
     Raises:
         SpecError: the run has no such one, or several.
     """
-    keys = which(gate, run, groups, one=gate.quantity != "noisy_accuracy")
+    keys = matching_groups(gate, run, groups, one=gate.quantity != "noisy_accuracy")
     if gate.quantity == "noisy_accuracy":
         keys = [key for key in keys if _has_votes(groups[key])]
         if not keys:
@@ -139,19 +129,23 @@ def meant(gate: Gate, run: Run, groups: Mapping[Group, Evidence]) -> Evidence:
     return groups[keys[0]]
 
 
-def which(gate: Gate, run: Run, keys: Iterable[Group], *, one: bool) -> list[Group]:
-    """The groups that a gate can mean; with ``one``, exactly one.
+def matching_groups(gate: Gate, run: Run, keys: Iterable[Group], *, one: bool, subject: str = "the run") -> list[Group]:
+    """The groups that a gate can mean; with ``one``, exactly one; ``subject`` is what messages say has them.
 
     Raises:
         SpecError: there is none, or there are several.
     """
     where, keys = f"gate {str(gate)!r}", list(keys)
+    names = dict.fromkeys(name for name, _ in keys)
+    if gate.estimator is not None and gate.estimator not in names:
+        raise SpecError(where, f"{subject} has no estimator {gate.estimator}", did_you_mean(gate.estimator, names))
     try:
         found = run.chosen(keys, [] if gate.estimator is None else [gate.estimator], [] if gate.sigma is None else [gate.sigma])
     except RunError as error:
-        raise SpecError(where, f"the run {error.what}", error.remedy) from error
+        raise SpecError(where, f"{subject} {error.what}", error.remedy) from error
     if not found:
-        raise SpecError(where, "the run has no such results", "it has " + ", ".join(f"{name} at sigma {sigma:g}" for name, sigma in keys))
+        present = ", ".join(f"{name} at sigma {sigma:g}" for name, sigma in keys)
+        raise SpecError(where, f"{subject} has no such results", f"it has {present}")
     if one:
         _refuse_several(gate, found)
     return found
@@ -167,12 +161,6 @@ def refuse_accuracy_of(gate: Gate) -> None:
         raise SpecError(
             f"gate {str(gate)!r}", "accuracy is that on the clean images", "leave estimator and sigma out, or use noisy_accuracy"
         )
-
-
-def without_interval(gate: Gate, estimator: str) -> SpecError:
-    """What is said of a gate on values whose errors are not known."""
-    what = f"{estimator} gives no interval, so that no error of its values is known"
-    return SpecError(f"gate {str(gate)!r}", what, "use another estimator, or add --point to decide by the value alone")
 
 
 def _refuse_several(gate: Gate, keys: Sequence[Group]) -> None:

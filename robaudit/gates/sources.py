@@ -1,4 +1,4 @@
-"""Where do the gates come from: the command line, a spec, the run's own spec or pyproject.toml?"""
+"""Where gates come from: the command line, a spec, the run itself or pyproject.toml."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
-from robaudit.errors import SpecError, did_you_mean
-from robaudit.gates.grammar import Gate, parse_gate
-from robaudit.gates.quantities import QUANTITIES
-from robaudit.gates.result import Verdict
+from robaudit.errors import RobauditError, SpecError, did_you_mean
+from robaudit.gates.decide import Verdict, check_confidence, decide
+from robaudit.gates.interim import InterimRecord, read_record
+from robaudit.runs import Run
+from robaudit.spec_gates import QUANTITIES, Gate, parse_gate
 
 _LARGEST = 2**20  # bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class GateRules:
     """Gates, and how they are decided; None: not said.
 
     Attributes:
         gates: one or more.
-        where: where they stand.
+        where: where they were found.
         inconclusive: what an inconclusive gate counts as.
         population, point, confidence: of :func:`robaudit.gates.decide.decide`.
     """
@@ -35,34 +36,107 @@ class Rules:
     confidence: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class RunGates:
+    """The gates of a run: those that it was sampled for, or else those of the spec that it was made from.
+
+    Attributes:
+        texts: as they were written; empty where it has none.
+        where: what messages call their place.
+        point: values without an interval decided by themselves when it was sampled for them.
+        record: of its interim analyses, if it was sampled until gates were decided.
+    """
+
+    texts: tuple[str, ...]
+    where: str
+    point: bool
+    record: InterimRecord | None
+
+
+def gates_of(run: Run) -> RunGates:
+    """The gates of a run.
+
+    Raises:
+        RunError: the record of its interim analyses is not what robaudit wrote.
+    """
+    record = read_record(run.path, run.info)
+    if record is not None:
+        return RunGates(tuple(record.asked.gates), f"the looks at {run.path}", record.point, record)
+    return RunGates(tuple(run.info["spec"].get("gates", ())), f"the spec of {run.path}", False, None)
+
+
+def decisions_of(run: Run) -> tuple[tuple[dict[str, Any], ...], str]:
+    """The decisions on a finished run's gates as documents: those of its last interim analysis, if it was sampled for them; else made
+    now.
+
+    Returns:
+        The decisions, and why there are none where the run has gates that cannot be decided (empty otherwise).
+
+    Raises:
+        RunError: the record of its interim analyses is damaged.
+    """
+    of_run = gates_of(run)
+    if of_run.record is not None and of_run.record.run.identity == run.info["identity"]:
+        return tuple(one.model_dump() for one in of_run.record.gates), ""
+    if not of_run.texts:
+        return (), ""
+    try:
+        gates = parsed(of_run.texts, of_run.where)
+        decisions = decide(run, gates, point=of_run.point, confidence=confidence_of(of_run.record, None, None))
+    except RobauditError as error:
+        return (), str(error)
+    return tuple(one.document() for one in decisions), ""
+
+
+def confidence_of(record: InterimRecord | None, option: float | None, rules: float | None) -> float:
+    """The confidence at which each gate is read.
+
+    ``option`` (--confidence) says it itself. Else a run that was sampled for gates is read at that of one interim analysis, where all
+    possible ones share the error of ``rules`` (pyproject.toml) or of what was asked for; any other run at that of ``rules``, or 95 %.
+
+    Raises:
+        SpecError: what is said is out of range.
+    """
+    for said in (option, rules):
+        if said is not None:
+            check_confidence(said)
+    if option is not None:
+        return option
+    if record is not None:
+        return record.asked.each(rules)
+    return 0.95 if rules is None else rules
+
+
 def find_rules(
-    given: Sequence[str], *, spec: Path | None = None, pyproject: Path | None = None, own: Sequence[str] = (), owner: str = ""
-) -> Rules:
-    """The gates of the first place that has some: the command line, ``--spec``, ``--pyproject``, the run's own spec, and the
+    given: Sequence[str], *, spec: Path | None = None, pyproject: Path | None = None, of_run: RunGates | None = None
+) -> GateRules:
+    """The gates of the first place that has some: the command line, ``--spec``, ``--pyproject``, the run itself, and the
     pyproject.toml of the working folder. Its other keys hold only where its gates do.
 
     Args:
         given: of ``--gate``.
         spec, pyproject: files named on the command line.
-        own: gates of the run's spec.
-        owner: what messages call that.
+        of_run: those of the run.
 
     Raises:
-        SpecError: there are none; one is no gate; or a file cannot be read, or says something else.
+        SpecError: there are none; one is not a gate; or a file cannot be read, or says something else.
     """
     if given:
-        return Rules(parsed(given, "--gate"), "the command line")
+        return GateRules(parsed(given, "--gate"), "the command line")
     if spec is not None:
         from robaudit.spec_file import load_spec
 
-        return Rules(_some(load_spec(spec).gates, str(spec), "gates: [mean >= 0.9]"), str(spec))
+        texts = load_spec(spec).gates
+        if not texts:
+            raise SpecError(str(spec), "has no gates", "for example gates: [mean >= 0.9]")
+        return GateRules(parsed(texts, str(spec)), str(spec))
     if pyproject is not None:
         rules = _from_pyproject(pyproject)
         if rules is None:
             raise SpecError(str(pyproject), "has no gates", '[tool.robaudit] gates = ["mean >= 0.9"]')
         return rules
-    if own:
-        return Rules(parsed(own, f"{owner}, gates"), owner)
+    if of_run is not None and of_run.texts:
+        return GateRules(parsed(of_run.texts, f"{of_run.where}, gates"), of_run.where)
     nearest = Path("pyproject.toml")
     rules = _from_pyproject(nearest) if nearest.is_file() else None
     if rules is None:
@@ -78,18 +152,12 @@ def parsed(texts: Sequence[str], where: str) -> tuple[Gate, ...]:
     """The gates of some texts.
 
     Raises:
-        SpecError: one is no gate.
+        SpecError: one is not a gate.
     """
     return tuple(parse_gate(text, QUANTITIES, where) for text in texts)
 
 
-def _some(texts: Sequence[str], where: str, example: str) -> tuple[Gate, ...]:
-    if not texts:
-        raise SpecError(where, "has no gates", f"for example {example}")
-    return parsed(texts, where)
-
-
-def _from_pyproject(path: Path) -> Rules | None:
+def _from_pyproject(path: Path) -> GateRules | None:
     """The section [tool.robaudit]; None where there is none with gates."""
     section = _section(path)
     known = ("gates", "inconclusive", "population", "point", "confidence")
@@ -101,7 +169,7 @@ def _from_pyproject(path: Path) -> Rules | None:
         return None
     gates = section["gates"]
     if not isinstance(gates, list) or not all(isinstance(gate, str) for gate in gates):
-        raise SpecError(where, "gates is no list of texts", 'for example gates = ["mean >= 0.9"]')
+        raise SpecError(where, "gates must be a list of strings", 'for example gates = ["mean >= 0.9"]')
     for key in ("population", "point"):
         if not isinstance(section.get(key, False), bool):
             raise SpecError(where, f"{key} must be true or false", f"for example {key} = true")
@@ -111,7 +179,7 @@ def _from_pyproject(path: Path) -> Rules | None:
     inconclusive = section.get("inconclusive")
     if inconclusive is not None and inconclusive not in get_args(Verdict):
         raise SpecError(where, f"inconclusive is {inconclusive!r}", "write one of " + ", ".join(map(repr, get_args(Verdict))))
-    return Rules(parsed(gates, where), where, inconclusive, section.get("population"), section.get("point"), confidence)
+    return GateRules(parsed(gates, where), where, inconclusive, section.get("population"), section.get("point"), confidence)
 
 
 def _section(path: Path) -> Mapping[str, Any]:
@@ -130,5 +198,5 @@ def _section(path: Path) -> Mapping[str, Any]:
     tool = document.get("tool")
     section = tool.get("robaudit", {}) if isinstance(tool, dict) else {}
     if not isinstance(section, dict):
-        raise SpecError(f"{path}, tool.robaudit", "is no section", '[tool.robaudit] gates = ["mean >= 0.9"]')
+        raise SpecError(f"{path}, tool.robaudit", "is not a section", '[tool.robaudit] gates = ["mean >= 0.9"]')
     return section

@@ -1,4 +1,4 @@
-"""How are decided gates printed: a line each, with as many digits as it takes to tell which side of the threshold a number is on?"""
+"""Decided gates as lines of text, with as many digits as it takes to tell which side of the threshold a number is on."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 
-from robaudit.gates.result import Decision, Verdict, overall
+from robaudit.gates.decide import Decision, Verdict, overall
 from robaudit.text import printable
 
 _FEWEST, _MOST = 4, 25
@@ -15,10 +15,10 @@ _PLAIN = 1e15  # larger numbers have no four decimals
 
 def lines(decisions: Sequence[Decision], inconclusive: Verdict = "inconclusive") -> list[tuple[Verdict, str]]:
     """A verdict and a line for each gate, aligned, and the same for all of them together, last."""
-    cells = [(one.verdict, printable(str(one.gate)), numbers(one), _how(one)) for one in decisions]
+    cells = [(one.verdict, printable(str(one.gate)), numbers(one), _about(one)) for one in decisions]
     widths = [max(len(row[i]) for row in cells) for i in range(3)]
-    found = [(row[0], "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[3]])) for row in cells]
-    return [*found, (overall(decisions, inconclusive), _total(decisions, inconclusive))]
+    rows = [(row[0], "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[3]])) for row in cells]
+    return [*rows, (overall(decisions, inconclusive), _total(decisions, inconclusive))]
 
 
 def numbers(decision: Decision) -> str:
@@ -44,7 +44,7 @@ def number(value: float, threshold: float, rounding: str) -> str:
     return repr(value)
 
 
-def _how(decision: Decision) -> str:
+def _about(decision: Decision) -> str:
     about = {
         "these images": "measurement",
         "images of this kind": "population",

@@ -1,4 +1,4 @@
-"""How a trained model becomes a logits function: one file a format."""
+"""Trained models as functions from pixels to logits: one module for each format."""
 
 from robaudit.models.base import LoadedNetwork
 from robaudit.models.load import from_module, load_model

@@ -1,14 +1,16 @@
-"""What is a model to an audit: a function from pixels in [0, 1] to logits."""
+"""What an audit takes a model to be before it is wrapped: the bare network, its source, and checks of its weights."""
 
 from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 import torch
 from torch import nn
 
+from robaudit.errors import ModelError
 from robaudit.spec import ModelSpec
 
 
@@ -74,3 +76,22 @@ def file_sha256(path: Path) -> str:
     """sha256 (hex) of a file, read in pieces."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def check_finite(network: nn.Module, where: str) -> None:
+    """Refuse NaN and infinite weights, by name."""
+    with torch.no_grad():
+        for name, tensor in chain(network.named_parameters(), network.named_buffers()):
+            if tensor.is_floating_point() and not torch.isfinite(tensor).all():
+                kind = "NaN" if torch.isnan(tensor).any() else "infinite values"
+                raise ModelError(where, f"the tensor {name} has {kind}", "train again, or take an earlier checkpoint")
+
+
+def state_sha256(network: nn.Module) -> str:
+    """sha256 (hex) over a module's state dict: names, dtypes, shapes and bytes."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(network.state_dict().items()):
+        if isinstance(tensor, torch.Tensor):
+            digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+            digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()

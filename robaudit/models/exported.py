@@ -1,4 +1,4 @@
-"""How does a .pt2 file become a network: check the archive, then let torch.export load it, weights only."""
+"""Networks from .pt2 files: the archive is checked, then torch.export loads it, weights only."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ import torch
 from torch import nn
 
 from robaudit.errors import ModelError
-from robaudit.models.base import LoadedNetwork, Source, file_sha256
-from robaudit.models.exported_check import check_exported
-from robaudit.models.state import check_finite
+from robaudit.models.base import LoadedNetwork, Source, check_finite, file_sha256
+from robaudit.models.safety import check_exported
 
 NOTE = "pt2: a graph of torch operators, not only weights; load files of people you trust"
 _DROPOUTS = ("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout", "native_dropout")
@@ -99,7 +98,7 @@ def _moved(program: Any, device: torch.device) -> Any:
 
 @contextmanager
 def _weights_only() -> Iterator[None]:
-    """A second lock beside the check of the archive: torch.load cannot be talked out of weights_only."""
+    """A second lock beside the check of the archive: torch.load cannot fall back from weights_only."""
     force, unsafe = "TORCH_FORCE_WEIGHTS_ONLY_LOAD", "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"
     before = {name: os.environ.pop(name, None) for name in (force, unsafe)}
     os.environ[force] = "1"
@@ -111,7 +110,7 @@ def _weights_only() -> Iterator[None]:
 
 
 class _Listener(logging.Handler):
-    """Keep torch's log lines about layouts it tries and gives up from stderr, and remember the first error they tell."""
+    """Keep torch's log lines about layouts it tries and gives up from stderr, and remember the first error in them."""
 
     def __init__(self) -> None:
         super().__init__()

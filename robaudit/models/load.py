@@ -1,26 +1,41 @@
-"""How does the spec's model section become a logits function?"""
+"""From the model section of a spec, or a module in memory, to a function from pixels to logits."""
 
 from __future__ import annotations
 
 import copy
+import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
 from torch import nn
 
-from robaudit.errors import ModelError
-from robaudit.models.base import LoadedNetwork, Source
+from robaudit.errors import ModelError, did_you_mean
+from robaudit.models.base import LoadedNetwork, Source, check_finite, state_sha256
 from robaudit.models.exported import load_exported
-from robaudit.models.guess import guess_format
 from robaudit.models.logits import LogitModel
 from robaudit.models.onnx_file import load_onnx
 from robaudit.models.python_callable import as_module, load_python
-from robaudit.models.safetensors_file import load_safetensors, load_state_dict_file
-from robaudit.models.state import check_finite, state_sha256
+from robaudit.models.safety import open_archive
+from robaudit.models.state_dict import load_safetensors, load_state_dict_file
 from robaudit.models.torchscript import load_torchscript
 from robaudit.spec import ModelSpec
 
+SUFFIXES = {
+    ".safetensors": "safetensors",
+    ".onnx": "onnx",
+    ".pt2": "pt2",
+    ".torchscript": "torchscript",
+    ".pt": "torchscript",
+    ".pth": "state dict",
+}
+_KNOWN = ("torchscript", "pt2", "safetensors", "onnx")
+_FOREIGN = {
+    b"version https://git-lfs": "a Git LFS pointer, not the weights; run git lfs pull",
+    b"\x89HDF": "an HDF5 file (Keras); convert it to ONNX",
+    b"<!DOCTYPE": "an HTML page; download the weights themselves",
+    b"<html": "an HTML page; download the weights themselves",
+}
 LOADERS: dict[str, Callable[[Source], LoadedNetwork]] = {
     "torchscript": load_torchscript,
     "pt2": load_exported,
@@ -29,6 +44,75 @@ LOADERS: dict[str, Callable[[Source], LoadedNetwork]] = {
     "onnx": load_onnx,
     "python": load_python,
 }
+
+
+def guess_format(path: Path, declared: str | None) -> str:
+    """The format of a weights file: torchscript, pt2, safetensors, onnx or "state dict" (of ``torch.save``).
+
+    Raises:
+        ModelError: there is no such file, it is empty, it is none of these, or it is not what was declared.
+    """
+    where = str(path)
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        raise ModelError(where, "there is no such file", _neighbour(path)) from None
+    except (OSError, ValueError) as error:  # ValueError: no path at all, with a NUL in it
+        raise ModelError(where, f"cannot be read: {getattr(error, 'strerror', None) or error}", "correct model.path") from None
+    if stat.S_ISDIR(mode):
+        raise ModelError(where, "is a directory", "give the weights file in it")
+    if not stat.S_ISREG(mode):  # opening a pipe could wait forever
+        raise ModelError(where, "is not a regular file, nor a link to one", "give the weights file itself")
+    try:
+        with path.open("rb") as stream:
+            head = stream.read(32)
+    except OSError as error:
+        raise ModelError(where, f"cannot be read: {error.strerror}") from error
+    if not head:
+        raise ModelError(where, "the file is empty", "save the model again")
+    for start, what in _FOREIGN.items():
+        if head.startswith(start):
+            raise ModelError(where, f"is {what.partition(';')[0]}", what.partition(";")[2].strip())
+    seen = _content(path, head)
+    if declared is None:
+        found = seen or SUFFIXES.get(path.suffix.lower())
+        if found is None:
+            raise ModelError(where, "neither its suffix nor its content says its format", f"write model.format: one of {', '.join(_KNOWN)}")
+        return found
+    if seen == "state dict":
+        return seen  # its loader takes plain tensors, or says what it holds instead and how to convert it
+    if seen is None or seen == declared:
+        return declared
+    raise ModelError(where, f"is a {seen} file, and model.format says {declared}", f"write format: {seen}, or remove it")
+
+
+def _content(path: Path, head: bytes) -> str | None:
+    """What the first bytes and, for a zip, the names of its members say."""
+    if head.startswith(b"PK\x03\x04"):
+        with open_archive(path, str(path)) as archive:
+            names = archive.namelist()
+        inner = {name.partition("/")[2] for name in names}
+        if "serialized_exported_program.json" in names or any(name.startswith("models/") for name in inner):
+            return "pt2"
+        if any(name.startswith("code/") for name in inner):
+            return "torchscript"
+        if "data.pkl" in inner:
+            return "state dict"
+        raise ModelError(str(path), "is a zip archive, but not one of torch", f"give a file of one of {', '.join(_KNOWN)}")
+    length = int.from_bytes(head[:8], "little")
+    if len(head) > 8 and head[8:9] == b"{" and 2 <= length <= 10**8:
+        return "safetensors"
+    if head[:1] == b"\x80" and len(head) > 1 and head[1] <= 5:
+        return "state dict"  # a legacy torch.save or a bare pickle
+    return None
+
+
+def _neighbour(path: Path) -> str:
+    if not path.parent.is_dir():
+        return f"there is no directory {path.parent} either; paths are relative to the spec file"
+    files = [entry.name for entry in path.parent.iterdir() if entry.suffix.lower() in SUFFIXES]
+    hint = did_you_mean(path.name, files)
+    return hint if hint.startswith("did") else "paths are relative to the spec file"
 
 
 def load_model(

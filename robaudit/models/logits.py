@@ -1,16 +1,106 @@
-"""What are the logits of these pixels: clip, normalise, run the network, pick the output, check its shape."""
+"""Logits of pixels: clip, normalise, run the network, pick the output, check its shape; and the number formats."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import torch
+import torch.nn.functional as F
 from torch import nn
 
-from robaudit.budget import is_out_of_memory
-from robaudit.errors import ModelError
+from robaudit.errors import ModelError, did_you_mean
+from robaudit.memory import is_out_of_memory
 from robaudit.models.base import LoadedNetwork
-from robaudit.models.outputs import as_logits, pick_output
+from robaudit.spec import Precision
+
+PIXELS = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.float32, "fp64": torch.float64}
+"""The dtype of pixels, clean passes and gradients by precision."""
+
+
+def pick_output(returned: object, output: str | int | None, where: str) -> torch.Tensor:
+    """The tensor that ``output`` names in what a network returned.
+
+    Args:
+        returned: a tensor, or a mapping or sequence of tensors.
+        output: key or index; a plain tensor needs none (``logits`` is understood).
+        where: how messages name the model.
+
+    Raises:
+        ModelError: the key or index is missing, or not there, or what it names is not a tensor.
+    """
+    if isinstance(returned, torch.Tensor):
+        if output not in (None, "logits"):
+            raise ModelError(where, f"the network returns one tensor, and model.output asks for {output!r}", "remove model.output")
+        picked: object = returned
+    elif isinstance(returned, Mapping):
+        picked = _from_mapping(returned, output, where)
+    elif isinstance(returned, Sequence) and not isinstance(returned, str | bytes):
+        picked = _from_sequence(returned, output, where)
+    else:
+        raise ModelError(where, f"the network returns {type(returned).__name__}, not a tensor", "it must return logits (n, classes)")
+    if not isinstance(picked, torch.Tensor):
+        raise ModelError(
+            where, f"the network's output {output!r} is {type(picked).__name__}, not a tensor", "pick the logits with model.output"
+        )
+    return picked
+
+
+def _from_mapping(returned: Mapping[object, object], output: str | int | None, where: str) -> object:
+    keys = [str(key) for key in returned]
+    if output is None:
+        raise ModelError(
+            where, f"the network returns a mapping with the keys {', '.join(keys)}", "say which are the logits: model.output: KEY"
+        )
+    if output in returned:
+        return returned[output]
+    if isinstance(output, int) and -len(keys) <= output < len(keys):
+        return list(returned.values())[output]
+    raise ModelError(where, f"the network's output has no key {output!r}", did_you_mean(str(output), keys))
+
+
+def _from_sequence(returned: Sequence[object], output: str | int | None, where: str) -> object:
+    fields = list(getattr(returned, "_fields", ()))
+    kind, names = type(returned).__name__, f" ({', '.join(fields)})" if fields else ""
+    if output is None:
+        raise ModelError(
+            where, f"the network returns a {kind} of {len(returned)}{names}", "say which are the logits: model.output: INDEX, from 0"
+        )
+    if isinstance(output, str) and output in fields:
+        return returned[fields.index(output)]
+    if isinstance(output, int) and -len(returned) <= output < len(returned):
+        return returned[output]
+    remedy = did_you_mean(str(output), fields) if fields else f"give an index from 0 to {len(returned) - 1}"
+    raise ModelError(where, f"the network returns a {kind} of {len(returned)}{names}, which has no {output!r}", remedy)
+
+
+def as_logits(tensor: torch.Tensor, images: int, dtype: torch.dtype, where: str) -> torch.Tensor:
+    """The tensor as logits (images, classes); one logit z becomes the two classes (0, z).
+
+    Raises:
+        ModelError: another shape, whole numbers, or less precision than was asked for.
+    """
+    shape = " x ".join(map(str, tensor.shape)) or "a single number"
+    if not tensor.is_floating_point():
+        raise ModelError(
+            where, f"the network returns {str(tensor.dtype).removeprefix('torch.')}, not logits", "return the scores, not the class"
+        )
+    if tensor.dim() not in (1, 2) or tensor.shape[0] != images or tensor.shape[-1] == 0:
+        remedy = "it must return logits of shape n x classes"
+        if tensor.dim() == 4 and tensor.shape[0] == images:
+            remedy += "; a map of scores (segmentation) cannot be audited"
+        raise ModelError(where, f"the network returns shape {shape} for {images} images", remedy)
+    if dtype is torch.float64 and tensor.dtype is not torch.float64:
+        raise ModelError(
+            where,
+            f"the network returns {str(tensor.dtype).removeprefix('torch.')} although fp64 was asked for",
+            "its graph fixes the precision: use run.precision fp32, or load it from safetensors or an unfrozen TorchScript file",
+        )
+    logits = tensor.to(dtype)
+    if logits.dim() == 1:
+        logits = logits.unsqueeze(1)
+    return F.pad(logits, (1, 0)) if logits.shape[1] == 1 else logits
 
 
 class LogitModel(nn.Module):
@@ -124,7 +214,7 @@ class LogitModel(nn.Module):
             images = images.clamp(0.0, 1.0)
         if self._normalises:
             return (images - self.mean) / self.std
-        return images if self.clip else images.clone()  # the network may work in place: the caller's pixels are not its own
+        return images if self.clip else images.clone()  # the network may work in place, on the caller's pixels
 
     def _logits(self, inputs: torch.Tensor) -> torch.Tensor:
         if self.memory_format is torch.contiguous_format:
@@ -170,3 +260,41 @@ class LogitModel(nn.Module):
             remedy = "its graph may hold float32 constants, which do not go with bfloat16: use run.precision fp32"
         shape = " x ".join(map(str, inputs.shape[1:]))
         return ModelError(self.name, f"the network does not take images of {shape} ({reason[:200]})", remedy)
+
+
+@contextmanager
+def rounded_products(allowed: bool) -> Iterator[None]:
+    """Let CUDA's float32 products (matmul, cuDNN) round their factors to TF32's 10 bits, or forbid it (torch leaves it to cuDNN)."""
+    before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = allowed
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
+
+
+def for_noisy_passes(model: LogitModel, precision: Precision) -> LogitModel:
+    """The model that noisy forward passes go through: a copy in bfloat16 for bf16, else the model itself.
+
+    Raises:
+        ModelError: the network cannot be cast to bfloat16.
+    """
+    return in_bfloat16(model) if precision == "bf16" else model
+
+
+def in_bfloat16(model: LogitModel) -> LogitModel:
+    """A copy whose network computes in bfloat16 (8 bits of mantissa); pixels and normalisation stay float32, and so does the result.
+
+    Raises:
+        ModelError: the network is not a torch module that can be copied and cast.
+    """
+    remedy = "use run.precision fp32"
+    if model.format == "onnx":
+        raise ModelError(model.name, "onnx networks run in fp32 only", remedy)
+    try:
+        with torch.inference_mode(False):
+            lower = copy.deepcopy(model)
+            lower.compute_in(torch.bfloat16)
+    except Exception as error:
+        raise ModelError(model.name, f"cannot be copied and cast to bfloat16 ({type(error).__name__}: {error})"[:300], remedy) from error
+    return lower

@@ -1,22 +1,20 @@
-"""How does the user's own Python code become a network: only under ``--trust``, and only through a named function."""
+"""Networks from the user's Python code: only under ``--trust``, and only through a named function."""
 
 from __future__ import annotations
 
 import hashlib
-import importlib
 import inspect
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import torch
 from torch import nn
 
-from robaudit.errors import ModelError, did_you_mean
-from robaudit.models.base import LoadedNetwork, Source, file_sha256
-from robaudit.models.state import check_finite, state_sha256
-from robaudit.trusted_code import importable
+from robaudit.errors import ModelError
+from robaudit.models.base import LoadedNetwork, Source, check_finite, file_sha256, state_sha256
+from robaudit.python_code import describe, user_function
 
 
 class CallableNetwork(nn.Module):
@@ -85,38 +83,14 @@ def call_target(source: Source, *, with_path: bool = False) -> object:
             "pass --trust if you trust it, or convert the model to TorchScript, .pt2 or safetensors with a torchvision: architecture",
         )
     options: dict[str, Any] = dict(source.spec.architecture_options)
-    with importable(source.base_dir, module_name):
-        module = _import(target, module_name)
-        function = _find(target, module, function_name)
+    with user_function(target, source.base_dir, partial(ModelError, f"architecture {target}")) as function:
         if with_path and source.path is not None and "path" not in options and _takes(function, "path"):
             options["path"] = source.path
         try:
-            return function(**options)
+            result: object = function(**options)
         except Exception as error:
-            raise ModelError(f"architecture {target}", f"raised {type(error).__name__}: {error}", "see architecture_options") from error
-
-
-def _import(target: str, module_name: str) -> ModuleType:
-    try:
-        return importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        raise ModelError(
-            f"architecture {target}", f"no module {error.name!r}", "install it, or put the file beside the spec file"
-        ) from error
-    except Exception as error:
-        raise ModelError(f"architecture {target}", f"importing {module_name} raised {type(error).__name__}: {error}") from error
-
-
-def _find(target: str, module: ModuleType, function_name: str) -> Callable[..., object]:
-    found: Any = module
-    for part in function_name.split("."):
-        found = getattr(found, part, None)
-    if not callable(found):
-        names = [name for name, value in vars(module).items() if callable(value) and not name.startswith("_")]
-        raise ModelError(
-            f"architecture {target}", f"{module.__name__} has no function {function_name!r}", did_you_mean(function_name, names)
-        )
-    return found  # type: ignore[no-any-return]
+            raise ModelError(f"architecture {target}", f"raised {describe(error)}", "see architecture_options") from error
+    return result
 
 
 def _takes(function: Callable[..., object], name: str) -> bool:
@@ -128,7 +102,7 @@ def _takes(function: Callable[..., object], name: str) -> bool:
 
 
 def _code_of(function: Callable[..., object]) -> bytes:
-    """The source file a function stands in, as far as it is known: other code is another model."""
+    """The source file of a function, as far as it is known: other code is another model."""
     try:
         return Path(inspect.getsourcefile(inspect.unwrap(function)) or "").read_bytes()
     except (TypeError, OSError):

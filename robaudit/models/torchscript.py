@@ -1,4 +1,4 @@
-"""How does a TorchScript file become a network: a graph of torch operators, after a look for operators that touch files."""
+"""Networks from TorchScript files: graphs of torch operators, without operators that touch files."""
 
 from __future__ import annotations
 
@@ -12,10 +12,8 @@ import torch
 from torch import nn
 
 from robaudit.errors import ModelError
-from robaudit.models.archive import open_archive
-from robaudit.models.base import LoadedNetwork, Source, file_sha256
-from robaudit.models.contents import check_contents, read_member
-from robaudit.models.state import check_finite
+from robaudit.models.base import LoadedNetwork, Source, check_finite, file_sha256
+from robaudit.models.safety import check_contents, open_archive, read_member
 
 NOTE = "torchscript: a graph of torch operators, not only weights; load files of people you trust"
 _TOUCHES_FILES = re.compile(r"\b(save|from_file)\b|getattr\([^)\n]*\\")
@@ -50,7 +48,7 @@ class AsWritten(nn.Module):
     """Runs a TorchScript graph as it is written, without torch's profiling and fusing.
 
     Fusing would compile again for new shapes (seconds, when gradients are asked for; measured no faster afterwards on the CPU),
-    and the first calls, which are profiled, would round otherwise than the later ones. In inference mode a frozen copy runs, its
+    and the first calls, which are profiled, would round differently from later ones. In inference mode a frozen copy runs, its
     batch norms folded into the convolutions (5 to 11 % faster on the networks measured; the logits differ by rounding).
     """
 
@@ -73,7 +71,7 @@ class AsWritten(nn.Module):
         return self._frozen[0]
 
     def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> AsWritten:
-        """Every change of device, dtype or memory format ends the frozen copy."""
+        """Every change of device, dtype or memory format discards the frozen copy."""
         self._frozen.clear()
         return super()._apply(fn, recurse)  # type: ignore[no-untyped-call, no-any-return]
 

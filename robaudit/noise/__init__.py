@@ -1,4 +1,4 @@
-"""Which noise reaches the pixels: one file a kind, seeded by sample so that batching never changes it."""
+"""Noise on the pixels: one module for each kind, seeded by sample so that batching never changes it."""
 
 from __future__ import annotations
 

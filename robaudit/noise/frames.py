@@ -1,4 +1,4 @@
-"""How are standard normal draws made that vary less together, where neighbouring pixels interact, and yet are normal one by one?"""
+"""Coupled standard normal draws: each is exactly normal, and their mean varies less where neighbouring pixels interact."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def orthogonal_frame(shape: tuple[int, int, int], generator: torch.Generator) ->
     """48 draws z_1 ... z_48 of an image's standard noise; each is exactly N(0, I), and they are coupled.
 
     The image is cut, at a random offset, into patches of 48 values (4 x 4 x 3 with three channels). In each patch the directions of
-    the 48 draws are the rows of a Haar-distributed orthogonal matrix of its own, and their lengths are independent chi_48. A row of a
+    the 48 draws are the rows of a Haar-distributed orthogonal matrix, one per patch, and their lengths are independent chi_48. A row of a
     Haar matrix has a uniform direction, and patches are independent, so each z_i is normal. But the 48 directions of a patch are
     orthogonal: u_1 u_1^T + ... + u_48 u_48^T = I, so what is quadratic in the values of one patch nearly cancels in the mean over a
     frame. That is half of the even part of a convolutional network's margins; antithetic signs remove the odd part.

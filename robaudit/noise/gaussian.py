@@ -1,4 +1,4 @@
-"""What is isotropic Gaussian noise, eps = sigma * z with z ~ N(0, I) in pixel units?"""
+"""Isotropic Gaussian noise, eps = sigma * z with z ~ N(0, I) in pixel units."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class GaussianNoise:
         seed: the run's seed.
         device: where the draws are made; CPU and CUDA streams differ from each other.
         dtype: of the draws.
-        stream: a name for draws that are independent of those without one, whatever the seed: what checks a run must not share its noise.
+        stream: a name for draws that are independent of those without one, whatever the seed: a check of a run must not share its noise.
     """
 
     kind = "gaussian"
@@ -50,7 +50,7 @@ class GaussianNoise:
     def frames(self, sample_id: str, draws: int, shape: tuple[int, ...], start: int = 0) -> Iterator[Tensor]:
         """Like :meth:`blocks`, with draws that are coupled in frames of 48 (:func:`~robaudit.noise.frames.orthogonal_frame`).
 
-        Their stream is another one, so they are independent of :meth:`blocks`. Images that frames are not made for get its draws.
+        Their stream is a different one, so they are independent of :meth:`blocks`. Images that frames are not made for get its draws.
         """
         if patch_of(shape) is None:
             yield from self.blocks(sample_id, draws, shape, start)
@@ -60,7 +60,7 @@ class GaussianNoise:
             yield frame[max(0, start - number * FRAME) : start + draws - number * FRAME].to(self._dtype)
 
     def _frame(self, sample_id: str, number: int, shape: tuple[int, ...]) -> Tensor:
-        """A frame, kept for the next call: an image is often gone on with where it stopped."""
+        """A frame, kept for the next call: the draws of an image are often continued where they stopped."""
         name = sample_id, number, shape
         if name not in self._frames:
             channels, height, width = shape

@@ -1,4 +1,4 @@
-"""Where do the random numbers of (run seed, noise kind, sample, block) come from?"""
+"""Seeds of the random numbers of (run seed, noise kind, sample, block)."""
 
 from __future__ import annotations
 
@@ -42,5 +42,5 @@ def block_size(values_per_draw: int) -> int:
 
 
 def generator(device: torch.device) -> torch.Generator:
-    """A generator of its own on ``device``; the global one is never touched."""
+    """A separate generator on ``device``; the global one is never touched."""
     return torch.Generator(device=device)

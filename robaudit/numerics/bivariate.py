@@ -1,4 +1,4 @@
-"""What is the probability that two correlated standard normals both stay below their limits?"""
+"""The bivariate normal distribution function."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from robaudit.numerics.rowwise import total
 
 _NODES = 24
 _SWITCH = 0.925  # |rho| above which the integral is taken from +-1 inwards instead of from 0 outwards
-_FAR = 40.0  # Phi(-40) is zero in float64, so a limit beyond it stands for infinity
+_FAR = 40.0  # Phi(-40) is zero in float64, so a limit beyond it counts as infinite
 
 
 def bivariate_cdf(first: Tensor, second: Tensor, rho: Tensor) -> Tensor:

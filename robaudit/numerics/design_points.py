@@ -1,4 +1,4 @@
-"""Where is a failure likeliest, and how probable is it, by sampling around there? Design points and importance sampling, on any score."""
+"""Design points, where a failure is likeliest, and importance sampling around them, for any score."""
 
 from __future__ import annotations
 
@@ -116,11 +116,11 @@ def mixture(points: Tensor, draws: int) -> Mixture:
 
 @dataclass(frozen=True, slots=True)
 class Weighted:
-    """What a weighted sample says.
+    """Estimate from a weighted sample.
 
     Attributes:
         p: the estimate.
-        std_error: of it.
+        std_error: of p.
         ess: effective number of failing draws, (sum w)^2 / sum w^2 over those that fail.
         failed: draws that fail.
         labels: their weights, by label.

@@ -1,17 +1,38 @@
-"""What is the probability that correlated standard normals all stay below their limits?"""
+"""The probability that correlated standard normals all stay below their limits."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from robaudit.numerics.bivariate import bivariate_cdf
-from robaudit.numerics.complement import orthant_complement
+from robaudit.numerics.integration import WIDENED_THREE, integrate
 from robaudit.numerics.normal import normal_cdf
-from robaudit.numerics.orthant import Settings, orthant
-from robaudit.numerics.plackett import correlation_gradient, limit_gradient
+from robaudit.numerics.ordering import (
+    OrderedFactor,
+    Pivoting,
+    arrange,
+    competing,
+    competitive,
+    groups,
+    joined,
+    pivot_by_restriction,
+    split_rare,
+)
+from robaudit.numerics.rowwise import product_of
+from robaudit.numerics.union import union_failure
 
 _ROUNDING = 1e-4  # a correlation may leave [-1, 1], and the diagonal 1, by this much (float32 products)
+_SINGULAR = 1e-10  # conditional variance taken as zero
+_LOWEST = -37.0  # Phi below it is not a normal float64
+_RELATIVE = 0.02  # wanted relative error, three standard errors
+_RARE = 5.0  # mass of failures estimated apart, in units of the tolerance
+_DEEP = 1e-14  # probabilities about this small, and
+_FINE = 1e-4  # tolerances below this, are computed in double precision
+_HELD = 1 << 24  # correlation entries integrated at once
 
 
 def mvn_cdf(
@@ -23,7 +44,6 @@ def mvn_cdf(
     tolerance: float = 1e-3,
     truncation: float = 1e-5,
     keep: int | None = None,
-    complement: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """Phi_R(z) = P[Z_1 <= z_1, ..., Z_k <= z_k] for Z ~ N(0, R), one problem a row.
 
@@ -36,12 +56,6 @@ def mvn_cdf(
     except for ties, p below about 1e-14 and tolerances below 1e-4. All rows see the same random points, so the errors of
     different rows are *not* independent. On the CPU a row has the same bits whatever the others are, and however many.
 
-    Differentiable (once) with respect to `upper` and `correlation`, by Plackett's identities:
-
-        dp/dz_i = phi(z_i) Phi_{k-1}(rest | Z_i = z_i),    dp/drho_ij = phi_2(z_i, z_j; rho_ij) Phi_{k-2}(rest | both),
-
-    the latter shared equally between the entries (i, j) and (j, i). It costs k, and k (k - 1) / 2, further problems a row.
-
     Args:
         upper: limits z, (B, k), floating point, in standard deviations; +-inf allowed.
         correlation: R, (B, k, k), positive semi-definite with unit diagonal (not checked for definiteness).
@@ -50,7 +64,6 @@ def mvn_cdf(
         tolerance: wanted error; a row also aims at 2 % of its value when that is less.
         truncation: relative to p, the mass sum Phi(-z_i) that may be left out and bounded.
         keep: most variables a row keeps, those with the smallest limits; None keeps all that matter.
-        complement: return 1 - p instead, accurate relative to 1 - p however small it is.
 
     Returns:
         value (B,) in [0, 1] and error (B,), float64 on the device of `upper`. The error is three standard errors (for
@@ -63,56 +76,23 @@ def mvn_cdf(
     Source:
         Genz (1992), J. Comput. Graph. Stat. 1; Genz and Bretz (2009), Computation of Multivariate Normal and t
         Probabilities; Gibson, Glasbey and Elston (1994); Botev (2017), JRSS B 79; Adler, Blanchet and Liu (2012), Ann.
-        Appl. Probab. 22; Plackett (1954), Biometrika 41.
+        Appl. Probab. 22.
     """
     _check(upper, correlation, points, tolerance, truncation, keep)
-    settings = Settings(points, seed, tolerance, truncation, keep)
-    value, error = _Orthant.apply(upper.double(), correlation.double(), settings, complement)
-    return value, error
-
-
-class _Orthant(torch.autograd.Function):
-    """The value with Plackett's derivatives; the error is not differentiated."""
-
-    @staticmethod
-    def forward(ctx, upper: Tensor, correlation: Tensor, settings: Settings, complement: bool) -> tuple[Tensor, Tensor]:  # type: ignore[no-untyped-def]
-        ctx.save_for_backward(upper, correlation)
-        ctx.settings, ctx.sign = settings, -1.0 if complement else 1.0
-        value, error = evaluate(upper, correlation, settings, complement)
-        ctx.mark_non_differentiable(error)
-        return value, error
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx, grad: Tensor, _error: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:  # type: ignore[no-untyped-def]
-        upper, correlation = ctx.saved_tensors
-
-        def probability(z: Tensor, r: Tensor) -> Tensor:
-            return evaluate(z, r, ctx.settings, False)[0]
-
-        scaled = ctx.sign * grad
-        by_limit = limit_gradient(upper, correlation, probability) * scaled[:, None] if ctx.needs_input_grad[0] else None
-        by_correlation = correlation_gradient(upper, correlation, probability) * scaled[:, None, None] if ctx.needs_input_grad[1] else None
-        return by_limit, by_correlation, None, None
-
-
-def evaluate(upper: Tensor, correlation: Tensor, settings: Settings, complement: bool) -> tuple[Tensor, Tensor]:
-    """`mvn_cdf` on checked float64 tensors, without derivatives."""
-    rows, k = upper.shape
-    zero = torch.zeros(rows, dtype=upper.dtype, device=upper.device)
+    z, r = upper.detach().double(), correlation.detach().double()
+    rows, k = z.shape
+    zero = torch.zeros(rows, dtype=z.dtype, device=z.device)
     if k == 0 or rows == 0:
-        return (zero if complement else zero + 1.0), zero
-    broken = upper.isnan().any(-1) | correlation.isnan().flatten(1).any(-1)
-    z = upper.masked_fill(broken.unsqueeze(-1), torch.inf).contiguous()
-    r = torch.where(broken[:, None, None], torch.eye(k, dtype=upper.dtype, device=upper.device), correlation).contiguous()
+        return zero + 1.0, zero
+    broken = z.isnan().any(-1) | r.isnan().flatten(1).any(-1)
+    z = z.masked_fill(broken.unsqueeze(-1), torch.inf).contiguous()
+    r = torch.where(broken[:, None, None], torch.eye(k, dtype=z.dtype, device=z.device), r).contiguous()
     if k == 1:
-        value, error = normal_cdf(-z[:, 0] if complement else z[:, 0]), zero
+        value, error = normal_cdf(z[:, 0]), zero
     elif k == 2:
-        a, b, rho = z[:, 0], z[:, 1], r[:, 0, 1]
-        beyond = normal_cdf(-a) + normal_cdf(-b) - bivariate_cdf(-a, -b, rho)
-        value, error = beyond if complement else bivariate_cdf(a, b, rho), zero
+        value, error = bivariate_cdf(z[:, 0], z[:, 1], r[:, 0, 1]), zero
     else:
-        value, error = (orthant_complement if complement else orthant)(z, r, settings)
+        value, error = _orthant(z, r, _Settings(points, seed, tolerance, truncation, keep))
     return value.masked_fill(broken, torch.nan), error.masked_fill(broken, torch.nan)
 
 
@@ -132,3 +112,86 @@ def _check(upper: Tensor, correlation: Tensor, points: int, tolerance: float, tr
         diagonal = torch.diagonal(correlation.detach(), dim1=1, dim2=2)
         if bool(((diagonal - 1.0).abs() > _ROUNDING).any() | (correlation.detach().abs() > 1.0 + _ROUNDING).any()):
             raise ValueError("mvn_cdf: correlation has a diagonal that is not 1 or an entry beyond +-1; divide by the standard deviations")
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """What a caller may choose; see `mvn_cdf`."""
+
+    points: int
+    seed: int
+    tolerance: float
+    truncation: float
+    keep: int | None
+
+
+def _orthant(upper: Tensor, correlation: Tensor, settings: _Settings) -> tuple[Tensor, Tensor]:
+    """P[Z <= upper] and its error for k >= 3; see `mvn_cdf`."""
+    possible = (upper > _LOWEST).all(-1)
+    upper = upper.clamp_min(_LOWEST)
+    # As if independent: a low guess of p under the positive correlation of margins, so a careful first cut.
+    guess = product_of(normal_cdf(upper))
+    selection = competitive(upper, 0.1 * settings.truncation * guess, settings.keep)
+    value, error = torch.empty_like(guess), torch.empty_like(guess)
+    for batch in _batches(groups(selection)):
+        parts = [_prepare(*competing(selection, correlation, rows, width), selection.dropped[rows], settings) for rows, width in batch]
+        rows = torch.cat([rows for rows, _ in batch])
+        value[rows], error[rows] = _integrate(parts, settings)
+    return torch.where(possible, value, 0.0), torch.where(possible, error, 0.0)
+
+
+class _Prepared(NamedTuple):
+    """Rows ready to integrate."""
+
+    factor: OrderedFactor
+    estimate: Tensor  # (rows,), rough
+    correction: Tensor  # (rows, 2): to be subtracted, and its standard error
+    half: Tensor  # (rows,): half of what was left out
+
+
+def _batches(parts: list[tuple[Tensor, int]]) -> list[list[tuple[Tensor, int]]]:
+    """Groups of rows (with their widths, the widest first) to integrate at once: few and long operations instead of many short ones."""
+    batches: list[list[tuple[Tensor, int]]] = []
+    held = 0
+    for rows, width in parts:
+        widest = batches[-1][0][1] if batches else 0
+        held += len(rows) * widest * widest
+        if not batches or held > _HELD:
+            batches.append([])
+            held = len(rows) * width * width
+        batches[-1].append((rows, width))
+    return batches
+
+
+def _prepare(z: Tensor, r: Tensor, dropped: Tensor, settings: _Settings) -> _Prepared:
+    pivoting = pivot_by_restriction(z, r, truncation=settings.truncation, tolerance=_SINGULAR)
+    mass = _RARE * (_RELATIVE * pivoting.estimate).clamp_max(settings.tolerance)
+    rare, rank = split_rare(pivoting, _SINGULAR, mass)
+    correction = torch.zeros(len(z), 2, dtype=z.dtype, device=z.device)
+    some = rare.any(-1).nonzero().squeeze(-1)
+    if len(some):
+        correction[some] = _rare_failure(z[some], r[some], pivoting.rows(some), rare[some], settings)
+    single = (pivoting.estimate > _DEEP) & (settings.tolerance >= _FINE)
+    factor = arrange(z, pivoting, rank, pivoting.tie & ~rare, single, _SINGULAR)
+    return _Prepared(factor, pivoting.estimate, correction, 0.5 * (pivoting.omitted + dropped))
+
+
+def _integrate(parts: list[_Prepared], settings: _Settings) -> tuple[Tensor, Tensor]:
+    """P and its error: with half of what was left out, p lies in [value - 2 half, value]."""
+    estimate, correction, half = (torch.cat(field) for field in list(zip(*parts, strict=True))[1:])
+    value, spread = integrate(
+        joined([part.factor for part in parts]),
+        estimate,
+        correction,
+        points=settings.points,
+        seed=settings.seed,
+        absolute=0.99 * settings.tolerance,
+        relative=_RELATIVE,
+    )
+    return (value - half).clamp(0.0, 1.0), (WIDENED_THREE * spread + half).clamp_max(1.0)
+
+
+def _rare_failure(z: Tensor, r: Tensor, pivoting: Pivoting, rare: Tensor, settings: _Settings) -> Tensor:
+    """Probability that only rare limits fail, and its standard error: (rows, 2)."""
+    kind = torch.float32 if settings.tolerance >= _FINE else torch.float64
+    return torch.stack(union_failure(z, r, pivoting, rare, seed=settings.seed + 1, kind=kind), -1)

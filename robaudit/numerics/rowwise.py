@@ -1,10 +1,10 @@
-"""How are sums, products and solutions computed so that a row has the same bits whatever stands beside it?
+"""Sums, products and solutions in which a row has the same bits whatever else is in the batch.
 
-On the CPU the libraries pick their kernels by the number of rows, by alignment and by place, and each kernel adds up in an order of
-its own. Here a row's numbers are a function of that row, of the versions and of the number of threads alone: additions happen in a
-fixed order, between elements (which is rounded the same everywhere), and a matrix goes to BLAS or LAPACK by itself. Elementary functions
-of torch treat each element alike, except `pow`, `sigmoid`, `logaddexp` and `hypot`, whose last bits depend on the place. On CUDA, where
-a call costs more than the work, batches stay together.
+On the CPU the libraries pick their kernels by the number of rows, by alignment and by place, and each kernel adds up in a different
+order. Here a row's numbers are a function of that row, of the versions and of the number of threads alone: additions happen in a fixed
+order, between elements (which is rounded the same everywhere), and a matrix goes to BLAS or LAPACK by itself. Elementary functions of
+torch treat every element the same way, except `pow`, `sigmoid`, `logaddexp` and `hypot`, whose last bits depend on the place. On CUDA,
+where a call costs more than the work, batches stay together.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def hypot(a: Tensor, b: Tensor) -> Tensor:
 def product(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
     """a_i b_i of every row i.
 
-    A row's bits depend on the shapes as well: zeros that pad a matrix must be as many whatever stands beside it.
+    A row's bits depend on the shapes as well: zeros that pad a matrix must be as many whatever else is in the batch.
 
     Args:
         a: (rows, n, m), or (n, m) for all rows.
@@ -119,7 +119,7 @@ def aligned(rows: int, n: int, m: int, like: Tensor) -> Tensor:
 
 
 def _each(a: Tensor) -> tuple[Tensor, ...]:
-    """The rows, each contiguous (to the letter: the stride of a dimension of one counts as well) from the beginning of a cache line."""
+    """The rows, each contiguous (strictly: the stride of a dimension of one counts, too) from the beginning of a cache line."""
     apart = a.stride(0) * a.element_size() if a.shape[0] > 1 else 0
     if a.stride()[1:] != (a.shape[2], 1) or (apart | a.data_ptr()) % _LINE:
         rows, n, m = a.shape

@@ -1,6 +1,6 @@
-"""Which probabilities are still possible after so many successes and failures, however often one has looked?
+"""Confidence sequences for a probability: intervals that hold at all numbers of draws at once.
 
-scipy.special and scalar loops only: a bound depends on its own counts to the last bit, whatever stands beside it.
+scipy.special and scalar loops only: a bound depends on its own counts to the last bit, whatever else is computed with it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Prior(NamedTuple):
     The coverage holds for *any* prior that is fixed before the draws it is used on; a prior near the truth makes it narrower.
 
     Attributes:
-        weights: positive, with sum 1, one a component.
+        weights: positive, with sum 1, one per component.
         a, b: parameters of each component, > 0: numbers, or arrays that broadcast against the counts.
     """
 
@@ -38,7 +38,7 @@ Trofimov 1981); Beta(1, 1) loses log(n) at 0 and 1, where most images are."""
 
 
 def prior_around(threshold: float, concentrations: Sequence[float] = (30.0, 300.0, 3000.0)) -> Prior:
-    """A prior for deciding on which side of ``threshold`` a probability lies: Jeffreys' and betas centred on the threshold, weighted alike.
+    """A prior for deciding on which side of ``threshold`` a probability lies: Jeffreys' and betas around it, equally weighted.
 
     A beta of concentration c, Beta(c threshold, c (1 - threshold)), loses about log(1 + n/c)/2 for not knowing p and 1/(1 + n/c) of
     the evidence, Jeffreys' about log(n)/2: at n = 3 c to 100 c draws it is ahead. The three serve probabilities so near the threshold
@@ -59,7 +59,7 @@ def prior_around(threshold: float, concentrations: Sequence[float] = (30.0, 300.
 
 
 def log_marginal(successes: ArrayLike, failures: ArrayLike, prior: Prior = JEFFREYS) -> Floats:
-    """log of the prior's probability of one sequence with so many successes and failures: log sum_k w_k B(a_k + S, b_k + F) / B(a_k, b_k).
+    """log of the prior's probability of one sequence of S successes and F failures: log sum_k w_k B(a_k + S, b_k + F) / B(a_k, b_k).
 
     Args:
         successes, failures: S and F, any shapes that broadcast.

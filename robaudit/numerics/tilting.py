@@ -1,15 +1,17 @@
-"""Around which point should each variable be drawn so that the integrand is nearly constant?"""
+"""The minimax exponential tilt of an ordered normal probability, and the Newton systems that give it."""
 
 from __future__ import annotations
+
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from robaudit.numerics.factor import OrderedFactor
-from robaudit.numerics.newton import Gram, gram_of
 from robaudit.numerics.normal import normal_hazard
-from robaudit.numerics.rowwise import total
+from robaudit.numerics.ordering import OrderedFactor
+from robaudit.numerics.rowwise import cholesky, cholesky_solve, gram, total
 
+_SMALL_SYSTEM = 16  # up to this many variables, elimination step by step is as fast as LAPACK, and zeros that pad a matrix change nothing
 _NEWTON_STEPS = 20
 _CONVERGED = 1.0  # of the residual; one more step is taken from there, and a better tilt no longer saves points
 _LINE_STEPS = 6
@@ -18,8 +20,86 @@ _NARROW = 16  # from there on a row is padded to a multiple of it, whatever the 
 _ELEMENTS = {"cpu": 1 << 18, "other": 1 << 24}  # of all matrices of one operation
 
 
+class _Gram(Protocol):
+    """Matrices G_i of some rows; vectors are (variables, rows)."""
+
+    def rows(self, index: Tensor) -> _Gram:
+        """Those of some of the rows."""
+        ...
+
+    def times(self, v: Tensor) -> Tensor:
+        """G v."""
+        ...
+
+    def solve(self, root: Tensor, diagonal: Tensor, b: Tensor) -> Tensor:
+        """x with (D' G D + E) x = b, D = diag(root), E = diag(diagonal): positive definite."""
+        ...
+
+
+def _gram_of(unit: Tensor) -> _Gram:
+    """G = U U' of (rows, variables, variables)."""
+    narrow = unit.shape[1] <= _SMALL_SYSTEM and unit.device.type == "cpu"
+    return _Interleaved.of(unit) if narrow else _Separate(gram(unit))
+
+
+class _Interleaved:
+    """Matrices (variables, variables, rows): every operation is one between elements of all rows."""
+
+    def __init__(self, matrix: Tensor) -> None:
+        self._matrix = matrix
+
+    @classmethod
+    def of(cls, unit: Tensor) -> _Interleaved:
+        """U U'."""
+        columns = unit.permute(2, 1, 0).contiguous()
+        matrix = columns[0].unsqueeze(1) * columns[0]
+        for column in columns[1:]:
+            matrix += column.unsqueeze(1) * column
+        return cls(matrix)
+
+    def rows(self, index: Tensor) -> _Interleaved:
+        """Those of some of the rows."""
+        return self if len(index) == self._matrix.shape[2] else _Interleaved(self._matrix[:, :, index])
+
+    def times(self, v: Tensor) -> Tensor:
+        """G v."""
+        return total(self._matrix * v, 1)
+
+    def solve(self, root: Tensor, diagonal: Tensor, b: Tensor) -> Tensor:
+        """By elimination without a search for pivots, which positive definite matrices do not need."""
+        system = torch.cat([self._matrix * root.unsqueeze(1) * root, b.unsqueeze(1)], 1)
+        system.diagonal(dim1=0, dim2=1).add_(diagonal.T)
+        for i in range(len(b)):
+            row = system[i, i:] / system[i, i]
+            system[:, i:].sub_(system[:, i : i + 1] * row)
+            system[i, i:].copy_(row)
+        return system[:, -1]
+
+
+class _Separate:
+    """Matrices (rows, variables, variables), each by itself through LAPACK."""
+
+    def __init__(self, matrix: Tensor) -> None:
+        self._matrix = matrix
+
+    def rows(self, index: Tensor) -> _Separate:
+        """Those of some of the rows."""
+        return self if len(index) == len(self._matrix) else _Separate(self._matrix[index])
+
+    def times(self, v: Tensor) -> Tensor:
+        """G v."""
+        return (self._matrix * v.T.unsqueeze(1)).sum(-1).T
+
+    def solve(self, root: Tensor, diagonal: Tensor, b: Tensor) -> Tensor:
+        """By Cholesky's factor."""
+        scale = root.T
+        matrix = self._matrix * scale.unsqueeze(-1) * scale.unsqueeze(1)
+        matrix.diagonal(dim1=1, dim2=2).add_(diagonal.T)
+        return cholesky_solve(b.T, cholesky(matrix)[0]).T
+
+
 def minimax_tilt(factor: OrderedFactor) -> Tensor:
-    """The exponential tilt that minimises the largest value of the integrand (ties are not looked at).
+    """The exponential tilt that minimises the largest value of the integrand (ties are ignored).
 
     The saddle point of sum_i [tilt_i^2/2 - tilt_i y_i + log Phi(t_i)] satisfies, with hazards h = (phi/Phi)(t),
     y = tilt - h and tilt = -slope' h. Eliminating both leaves one equation for t alone,
@@ -54,7 +134,7 @@ def minimax_tilt(factor: OrderedFactor) -> Tensor:
 
 def _tilt(limit: Tensor, slope: Tensor) -> Tensor:
     """Tilts (rows, width) from limits (width, rows) and slopes (rows, width, width)."""
-    gram = gram_of(slope + torch.eye(len(limit), dtype=slope.dtype, device=slope.device))
+    gram = _gram_of(slope + torch.eye(len(limit), dtype=slope.dtype, device=slope.device))
     t = _along_a_line(limit, gram)
     left = torch.arange(limit.shape[1], device=limit.device)
     for _ in range(_NEWTON_STEPS):
@@ -67,7 +147,7 @@ def _tilt(limit: Tensor, slope: Tensor) -> Tensor:
     return torch.where(usable, tilt, 0.0)
 
 
-def _along_a_line(limit: Tensor, gram: Gram) -> Tensor:
+def _along_a_line(limit: Tensor, gram: _Gram) -> Tensor:
     """A start for t near the solution: hazards proportional to those at the limits, h = a h(limit), with the best a."""
     first = normal_hazard(limit)
     push = gram.times(first) - first  # (G - I) h
@@ -81,7 +161,7 @@ def _along_a_line(limit: Tensor, gram: Gram) -> Tensor:
     return limit + share * push
 
 
-def _newton_step(t: Tensor, limit: Tensor, gram: Gram) -> tuple[Tensor, Tensor]:
+def _newton_step(t: Tensor, limit: Tensor, gram: _Gram) -> tuple[Tensor, Tensor]:
     """The next t and the largest residual of the last one."""
     hazard = normal_hazard(t)
     curvature = (hazard * (t + hazard)).clamp(0.0, 1.0)  # Q

@@ -1,23 +1,23 @@
-"""How likely is it that at least one of many rarely failing limits fails, while the others hold?"""
+"""The probability that at least one of many rarely failing limits fails while the others hold."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from robaudit.numerics.lattice import SHIFTS, lattice_points, mean_and_error
+from robaudit.numerics.integration import SHIFTS, lattice_points, mean_and_error
 from robaudit.numerics.normal import normal_quantile
 from robaudit.numerics.ordering import Pivoting
 from robaudit.numerics.rowwise import hypot, product, total
 
-RARE_POINTS = 16  # points a shift, where rare failures only correct a probability
+_POINTS = 16  # a shift: rare failures only correct a probability
 _STEP = 16  # the number of a row's pivots is padded to a multiple of this
 _ELEMENTS = {"cpu": 1 << 17, "other": 1 << 23}  # rows x variables x points of one operation
 
 
 def union_failure(
-    upper: Tensor, correlation: Tensor, pivoting: Pivoting, rare: Tensor, *, start: int, stop: int, seed: int, kind: torch.dtype
-) -> Tensor:
+    upper: Tensor, correlation: Tensor, pivoting: Pivoting, rare: Tensor, *, seed: int, kind: torch.dtype
+) -> tuple[Tensor, Tensor]:
     """P[all limits outside `rare` hold, some limit in `rare` fails], each draw conditioned on a failure.
 
     A failing variable e is chosen with probability q_e / sum(q), q_e = Phi(-upper_e); its value is drawn beyond its
@@ -29,13 +29,11 @@ def union_failure(
         correlation: (rows, k, k).
         pivoting: a factor of all variables that matter; those with failure 0 are ignored.
         rare: (rows, k), bool.
-        start: first lattice point of each of the `SHIFTS` shifts.
-        stop: one after the last.
         seed: seed of the shifts.
         kind: type the draws are compared with their limits in; only those within its rounding of a limit can change.
 
     Returns:
-        Sum over the points, (rows, shifts); divide by the number of points.
+        The probability and its standard error, (rows,) each.
 
     Source:
         Adler, Blanchet and Liu (2012), Ann. Appl. Probab. 22; Owen, Maximov and Chertkov (2019), Electron. J. Stat. 13.
@@ -44,7 +42,7 @@ def union_failure(
     device = upper.device
     count = (pivoting.step < k).sum(-1)
     padded = (-(-count // _STEP) * _STEP).clamp(1, k)
-    u = lattice_points(int(padded.max()) + 1, start, stop, seed, device)  # (1 + pivots, points)
+    u = lattice_points(int(padded.max()) + 1, 0, _POINTS, seed, device)  # (1 + pivots, points)
     points = u.shape[1]
     step = max(1, _ELEMENTS["cpu" if device.type == "cpu" else "other"] // (k * points))
     sums = torch.empty(rows, SHIFTS, dtype=u.dtype, device=device)
@@ -54,20 +52,9 @@ def union_failure(
             columns = pivoting.columns[part, :pivots].to(kind)
             value = _values(upper[part], correlation[part].to(kind), pivoting.failure[part], rare[part], columns, normal, u[0])
             sums[part] = value.unflatten(1, (SHIFTS, -1)).sum(-1)
-    return sums
-
-
-def union_and_error(found: Tensor, points: int, mass: Tensor) -> tuple[Tensor, Tensor]:
-    """What :func:`union_failure` found in so many points of each shift, as a probability with its standard error: (rows,) each.
-
-    Args:
-        found: (rows, shifts).
-        points: of each shift.
-        mass: (rows,), sum of Phi(-upper) over the rare limits.
-    """
-    value, error = mean_and_error(found, points)
+    value, error = mean_and_error(sums, _POINTS)
     # What happens in less than one point of all goes unseen: count it into the error.
-    return value, hypot(error, mass / (SHIFTS * points))
+    return value, hypot(error, total(pivoting.failure * rare) / (SHIFTS * _POINTS))
 
 
 def _values(upper: Tensor, correlation: Tensor, failure: Tensor, rare: Tensor, columns: Tensor, normal: Tensor, u: Tensor) -> Tensor:

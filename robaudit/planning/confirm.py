@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from robaudit import registry
 from robaudit.auditing import Ready
+from robaudit.estimators import registry
 from robaudit.planning.choice import Plan
 from robaudit.planning.families import Family
 from robaudit.planning.levels import FEW, few

@@ -10,17 +10,17 @@ import numpy as np
 
 from robaudit.auditing import Ready
 from robaudit.datasets.select import Selected
-from robaudit.estimators.base import P_ROBUST, Estimator
+from robaudit.estimators.base import Estimator
 from robaudit.estimators.logit_gaussian import LogitGaussian
 from robaudit.estimators.mc import MonteCarlo
 from robaudit.estimators.mmse import Mmse
-from robaudit.plan import Task
+from robaudit.estimators.registry import Chosen, Task
 from robaudit.planning.chance import KNOWN_BIAS, doubted, significant
 from robaudit.planning.families import Family, Law, doubling, fixed
 from robaudit.planning.levels import FEW, Level, quarter, times
 from robaudit.planning.limits import grown
 from robaudit.planning.trials import Trial
-from robaudit.registry import Chosen
+from robaudit.quantities import P_ROBUST
 
 _SHORT_MMSE, _LONG_MMSE = 4, 12
 

@@ -13,8 +13,7 @@ from torch import Tensor
 from robaudit.auditing import Ready
 from robaudit.errors import ModelError
 from robaudit.estimators.engine import Engine
-from robaudit.models import LogitModel
-from robaudit.models.precision import for_noisy_passes, rounded_products
+from robaudit.models.logits import LogitModel, for_noisy_passes, rounded_products
 from robaudit.planning.chance import KNOWN_BIAS
 from robaudit.precision_check import precision_effects
 from robaudit.spec import Precision

@@ -14,7 +14,7 @@ from robaudit.auditing import prepare
 from robaudit.datasets.base import Dataset
 from robaudit.deterministic import deterministic
 from robaudit.errors import RobauditError
-from robaudit.models.precision import rounded_products
+from robaudit.models.logits import rounded_products
 from robaudit.planning.choice import Plan, Question, best, plans
 from robaudit.planning.confirm import confirmed, seconds_of
 from robaudit.planning.durations import text as duration

@@ -12,9 +12,8 @@ from robaudit.assembly import on_stream
 from robaudit.auditing import Ready
 from robaudit.datasets.select import Selected
 from robaudit.estimators.base import Estimator
-from robaudit.plan import tasks_of
+from robaudit.estimators.registry import Chosen, tasks_of
 from robaudit.progress import Silent
-from robaudit.registry import Chosen
 from robaudit.validation.compute import compute
 
 Floats = NDArray[np.float64]

@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
+from pydantic import ValidationError
+from pydantic.fields import FieldInfo
 from rich import box
 from rich.table import Table
 from rich.text import Text
@@ -36,20 +38,28 @@ def catalogue(classes: Mapping[str, type[Estimator]]) -> list[Entry]:
 
 
 def _entry(name: str, cls: type[Estimator]) -> Entry:
-    forwards, backwards = cls().passes(10)
+    try:
+        forwards, backwards = cls().passes(10)
+        cost = f"{forwards:,} forward" + (f", {backwards:,} backward" if backwards else "")
+    except ValidationError:  # an option has no default
+        cost = "by its options: any number of"
     options = {key: field for key, field in cls.model_fields.items() if key != "label"}
     return Entry(
         name=name,
         quantity=cls.quantity.name,
         unit=cls.quantity.unit,
         needs=", ".join(sorted(cls.needs)),
-        cost=f"{forwards:,} forward" + (f", {backwards:,} backward" if backwards else ""),
-        interval=cls.interval,
-        options=", ".join(f"{key}={json.dumps(field.get_default(call_default_factory=True))}" for key, field in options.items()),
+        cost=cost,
+        interval=cls.interval.text,
+        options=", ".join(_option(key, field) for key, field in options.items()),
         summary=cls.summary,
         prefer=cls.prefer,
         source=cls.source,
     )
+
+
+def _option(key: str, field: FieldInfo) -> str:
+    return f"{key} (required)" if field.is_required() else f"{key}={json.dumps(field.get_default(call_default_factory=True))}"
 
 
 def catalogue_table(entries: Sequence[Entry]) -> Table:

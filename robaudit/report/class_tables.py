@@ -10,9 +10,9 @@ from robaudit.report import numbers
 from robaudit.report.summary_tables import approximate, circumstances, heading
 from robaudit.report.tables import Cell, Column, Table, Terminal, Tone, cells
 from robaudit.reports.csv_text import table_csv
-from robaudit.summary.bias_result import ClassBias, ClassStats
-from robaudit.summary.estimates import Mean, Quantile, Share
-from robaudit.summary.groups import QuantityLike, quantity_of
+from robaudit.stats.classes import ClassBias, ClassStats
+from robaudit.stats.groups import QuantityLike, quantity_of
+from robaudit.stats.summary import Mean, Quantile, Share
 from robaudit.text import class_name
 
 NAME_WIDTHS = {True: 14, False: 24}
@@ -24,7 +24,7 @@ def bias_table(bias: ClassBias, quantity: QuantityLike | None = None) -> Termina
     """A line per class, least robust first, then the gap and the verdict in words.
 
     Args:
-        bias: from :func:`robaudit.summary.bias.class_bias`.
+        bias: from :func:`robaudit.stats.classes.class_bias`.
         quantity: what the values are; ours are known without it.
     """
     known = quantity or quantity_of(bias.key.quantity, None)

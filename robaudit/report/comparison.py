@@ -8,9 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from robaudit.compare.baseline import STATES, Finding, Standing
-from robaudit.compare.paired import Ends
-from robaudit.compare.result import ClassChange, Comparison, Difference, GroupComparison, SampleChange
-from robaudit.gates.result import Decision, Verdict
+from robaudit.compare.result import ClassChange, Comparison, Difference, GroupComparison, Limits, SampleChange
+from robaudit.gates.decide import Decision, Verdict
 from robaudit.report import numbers
 from robaudit.report.ci import Subject, decisions_document
 from robaudit.report.tables import Table, cells, columns, markdown, markdown_table
@@ -100,7 +99,7 @@ def _points(share: float, away: Callable[[float], int] = round) -> str:
     return f"{away(round(1000 * share, 6)) / 10 + 0.0:+.1f}"
 
 
-def _points_between(ends: Ends | None) -> str:
+def _points_between(ends: Limits | None) -> str:
     if ends is None:
         return "none"
     return f"[{_points(ends.lower, math.floor)}, {_points(ends.upper, math.ceil)}] points"
@@ -182,12 +181,12 @@ def _row(name: str, one: Difference) -> tuple[str, ...]:
         name,
         f"{one.base:.4f}",
         f"{one.new:.4f}",
-        numbers.change(one.value, _two(one.these)),
+        numbers.change(one.value, _two(one.measured)),
         numbers.change_interval(_two(one.population)),
     )
 
 
-def _two(ends: Ends | None) -> tuple[float, float] | None:
+def _two(ends: Limits | None) -> tuple[float, float] | None:
     return None if ends is None else (ends.lower, ends.upper)
 
 
@@ -234,8 +233,8 @@ def _records(comparison: Comparison) -> Iterator[list[object]]:
 
 
 def _fields(one: Difference) -> list[object]:
-    these, population = one.these, one.population
-    ends = [None, None, "none"] if these is None else list(these)
+    measured, population = one.measured, one.population
+    ends = [None, None, "none"] if measured is None else list(measured)
     return [one.base, one.new, one.value, *ends, *([None, None] if population is None else population[:2])]
 
 

@@ -9,8 +9,8 @@ from robaudit.report import numbers
 from robaudit.report.summary_tables import circumstances, heading
 from robaudit.report.tables import Cell, Column, Table, Terminal, cells
 from robaudit.reports.csv_text import table_csv
-from robaudit.summary.flags import Flag, Flagged
-from robaudit.summary.groups import QuantityLike, quantity_of
+from robaudit.stats.flags import Flag, Flagged
+from robaudit.stats.groups import QuantityLike, quantity_of
 from robaudit.text import Names, class_name, printable, shortened
 
 ID_WIDTHS = {True: 16, False: 30}
@@ -30,7 +30,7 @@ def flags_table(
     """How many are flagged, then the list, worst first, then the most robust ones where asked.
 
     Args:
-        flagged: from :func:`robaudit.summary.flags.flag`.
+        flagged: from :func:`robaudit.stats.flags.flag`.
         class_names: by class index.
         quantity: what the values are; ours are known without it.
         limit: lines a list prints at most (the rest is counted); None prints all.

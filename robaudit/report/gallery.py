@@ -14,14 +14,14 @@ from PIL import Image
 from pydantic import ValidationError
 from torch import Tensor
 
-from robaudit.datasets import open_dataset
+from robaudit.datasets.load import open_dataset
 from robaudit.errors import RobauditError, SampleError
 from robaudit.files import write_atomically
 from robaudit.noise import GaussianNoise
 from robaudit.runs import Run
 from robaudit.spec import AuditSpec, sigma_text
 from robaudit.spec_errors import explain
-from robaudit.summary.flags import Flag, Flagged
+from robaudit.stats.flags import Flag, Flagged
 from robaudit.text import class_name
 
 _SMALLEST, _GAP = 160, 8

@@ -17,9 +17,8 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from robaudit.summary.accuracy import NoisyAccuracy
-    from robaudit.summary.estimates import Mean, Quantile, Share
-    from robaudit.summary.groups import QuantityLike
+    from robaudit.stats.groups import QuantityLike
+    from robaudit.stats.summary import Mean, NoisyAccuracy, Quantile, Share
 
 NO_INTERVAL = "~"
 NONE = "–"

@@ -8,8 +8,8 @@ from typing import Any
 from robaudit.report import numbers
 from robaudit.report.tables import Column, Table, Terminal, cells
 from robaudit.spec import sigma_text
-from robaudit.summary.groups import GroupKey, QuantityLike, quantity_of
-from robaudit.summary.overall import GroupSummary
+from robaudit.stats.groups import GroupKey, QuantityLike, quantity_of
+from robaudit.stats.summary import GroupSummary
 from robaudit.text import count, printable
 
 MEANINGS = {
@@ -47,7 +47,7 @@ def overall_tables(
     """A table for each quantity and kind of noise, which never share one, with a line per estimator and noise level.
 
     Args:
-        groups: from :func:`robaudit.summary.overall.summarise`.
+        groups: from :func:`robaudit.stats.summary.summarise`.
         seconds: time by (estimator, sigma); an empty cell where unknown.
         quantities: descriptions of quantities that are not ours.
     """

@@ -18,6 +18,7 @@ from types import NoneType
 from typing import Any
 
 from robaudit.errors import RunError
+from robaudit.quantities import Interval
 from robaudit.reports.pieces import pieces
 from robaudit.rows import COLUMNS, Row
 
@@ -86,6 +87,7 @@ _WRITE: dict[type, Callable[[Any], str]] = {
     bool: {True: "true", False: "false"}.__getitem__,
     int: str,
     float: repr,
+    Interval: lambda interval: _text(interval.text),
 }
 _READ: dict[str, Callable[[str], Any]] = {
     **dict.fromkeys(COLUMNS, str),
@@ -93,5 +95,6 @@ _READ: dict[str, Callable[[str], Any]] = {
     **dict.fromkeys(("label", "flips_to"), _or_none(int)),
     **dict.fromkeys(("sigma", "value"), float),
     **dict.fromkeys(("lower", "upper", "std_error"), _or_none(float)),
+    "interval": Interval.parse,
     "correct": _or_none({"true": True, "false": False}.__getitem__),
 }

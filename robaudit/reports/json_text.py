@@ -16,10 +16,11 @@ from typing import IO, Any
 
 from robaudit.errors import RunError
 from robaudit.kept import check_kept
+from robaudit.quantities import Interval
 from robaudit.reports.pieces import pieces
 from robaudit.rows import COLUMNS, LARGEST, Row
-from robaudit.summary.groups import json_values
-from robaudit.summary.overall import GroupSummary
+from robaudit.stats.groups import json_values
+from robaudit.stats.summary import GroupSummary
 from robaudit.text import clipped
 
 SCHEMA_VERSION = 1
@@ -147,13 +148,21 @@ def checked_row(values: Any, *, kept: bool = True) -> Row:
     bits = values.get("kept")
     if not (bits is None or isinstance(bits, str)):
         raise ValueError(f"kept: {_shown(bits)}")
-    fields: list[Any] = [*_columns(values), None if votes is None else tuple(votes), details, bits]
+    worth, lost = values.get("worth"), values.get("not_finite", 0)
+    if not (worth is None or (_is_number(worth) and worth > 0)):
+        raise ValueError(f"worth: {_shown(worth)}")
+    if not _is_count(lost):
+        raise ValueError(f"not_finite: {_shown(lost)}")
+    fields: list[Any] = [*_columns(values), None if votes is None else tuple(votes), details, bits, worth, lost]
     for place in _REPEATED:
         fields[place] = _shared(fields[place])
+    fields[_INTERVAL] = Interval.parse(fields[_INTERVAL])
     row = Row(*fields)
     if bits is not None:
         check_kept(row)
-        row = row if kept else Row(*fields[:-1])
+        if not kept:
+            fields[_KEPT] = None
+            row = Row(*fields)
     return row if row.value is not None else replace(row, value=math.nan)
 
 
@@ -214,7 +223,8 @@ def _row_text(row: Row) -> str:
 _encode = json.JSONEncoder(allow_nan=False, separators=(", ", ": ")).encode
 _decode = json.JSONDecoder().decode
 _columns = itemgetter(*COLUMNS)
-_REPEATED = [COLUMNS.index(name) for name in ("noise", "estimator", "quantity", "note", "interval")]
+_REPEATED = [COLUMNS.index(name) for name in ("noise", "estimator", "quantity", "note")]
+_INTERVAL, _KEPT = COLUMNS.index("interval"), len(COLUMNS) + 2
 _SHARED: dict[str, str] = {}
 _MOST_SHARED, _LONGEST_SHARED = 1000, 200
 _LONGEST_LINE = 2**24

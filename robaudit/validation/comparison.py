@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from robaudit.estimators.base import P_ROBUST
 from robaudit.numerics.intervals import clopper_pearson
+from robaudit.quantities import P_ROBUST
 from robaudit.rows import Row
-from robaudit.summary.groups import QuantityLike
+from robaudit.stats.groups import QuantityLike
 from robaudit.validation.reference import Truth
 
 

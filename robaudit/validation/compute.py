@@ -9,10 +9,10 @@ from robaudit.assembly import make_pace
 from robaudit.auditing import Ready
 from robaudit.datasets.base import Dataset
 from robaudit.estimators.engine import Engine
+from robaudit.estimators.registry import Task
 from robaudit.ledger import Ledger
 from robaudit.loop import Loop, OnError
 from robaudit.parts import KeptParts, Skip
-from robaudit.plan import Task
 from robaudit.progress import Listener
 from robaudit.rows import Row
 

@@ -12,13 +12,9 @@ from typing import Any
 
 from robaudit.auditing import Ready
 from robaudit.datasets.base import Dataset
-from robaudit.estimators.base import Estimator
-from robaudit.estimators.logit_gaussian import LogitGaussian
-from robaudit.estimators.mc import MonteCarlo
-from robaudit.estimators.mmse import Mmse
-from robaudit.plan import Task
+from robaudit.estimators.registry import Chosen, Task
 from robaudit.progress import Listener
-from robaudit.registry import Chosen
+from robaudit.quantities import P_ROBUST
 from robaudit.validation.comparison import Comparison, compare
 from robaudit.validation.compute import compute
 from robaudit.validation.reference import Truths
@@ -55,7 +51,7 @@ class Point:
 
 
 def converge(ready: Ready, samples: Dataset, truths: Truths, ears: Listener) -> list[Point]:
-    """Run mc, mmse and logit_gaussian, as far as the spec names them, with 1, 2, 4, ... draws against the reference.
+    """Run the estimators of the spec that have a number of draws with 1, 2, 4, ... of them against the reference.
 
     Args:
         ready: the audit that the spec asks for.
@@ -66,7 +62,7 @@ def converge(ready: Ready, samples: Dataset, truths: Truths, ears: Listener) -> 
     draws = next(iter(truths.values())).draws
     variants = [one for task in ready.tasks for one in variants_of(task, int(SHARE * draws), ready.engine.classes)]
     if not variants:
-        ears.warn("--convergence: the spec names none of mc, mmse and logit_gaussian: there is nothing to vary")
+        ears.warn("--convergence: the spec names no estimator of p_robust with a number of draws: there is nothing to vary")
         return []
     ears.note(f"convergence: {len(variants)} settings")
     found = compute(ready, ready.engine, samples, [task for _, _, task in variants], ears)
@@ -86,8 +82,8 @@ def variants_of(task: Task, passes: int, classes: int) -> Iterator[tuple[str, in
         passes: what an image may cost, in forward passes (a backward pass counts two).
         classes: number of logits.
     """
-    for n in (2**i for i in range(31)):
-        estimator = _with_draws(task.chosen.estimator, n)
+    for n in (2**i for i in range(31) if task.chosen.estimator.quantity == P_ROBUST):
+        estimator = task.chosen.estimator.with_draws(n)
         if estimator is None:
             continue
         other = Task(task.sigma, Chosen(f"{task.chosen.label} n={n}", task.chosen.name, estimator))
@@ -96,21 +92,10 @@ def variants_of(task: Task, passes: int, classes: int) -> Iterator[tuple[str, in
         yield task.chosen.label, n, other
 
 
-def _with_draws(estimator: Estimator, n: int) -> Estimator | None:
-    """The estimator with so many draws and no rule to stop by; None where it cannot have so many."""
-    if type(estimator) is MonteCarlo:
-        return MonteCarlo(samples=n)
-    if type(estimator) is LogitGaussian:
-        return LogitGaussian(samples=n, draws=estimator.draws) if n >= 16 and n <= 10**6 else None
-    if type(estimator) is Mmse:
-        return None if estimator.pairs and n % 2 else Mmse(samples=n, pairs=estimator.pairs, classes=estimator.classes)
-    return None
-
-
 def _point(label: str, n: int, one: Comparison) -> Point:
     error = one.error
     if error is None:
-        raise ValueError(f"{label} is no probability of robustness")
+        raise ValueError(f"{label} is not a probability of robustness")
     return Point(
         label, one.sigma, n, one.images, one.forwards, one.backwards,
         error.rmse, error.rmse_error, error.bias, error.bias_error,

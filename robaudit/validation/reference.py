@@ -12,11 +12,10 @@ from robaudit.datasets.base import Dataset
 from robaudit.datasets.select import Selected
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.mc import MonteCarlo
+from robaudit.estimators.registry import Chosen, Task, tasks_of
 from robaudit.loop import OnError
 from robaudit.numerics.intervals import clopper_pearson
-from robaudit.plan import Task, tasks_of
 from robaudit.progress import Listener, Silent
-from robaudit.registry import Chosen
 from robaudit.validation.compute import compute
 
 STREAM = "reference"

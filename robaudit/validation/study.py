@@ -10,13 +10,13 @@ from typing import Any
 from torch import nn
 
 from robaudit.auditing import Ready, prepare
-from robaudit.datasets import open_dataset
 from robaudit.datasets.base import Dataset
+from robaudit.datasets.load import open_dataset
 from robaudit.datasets.select import Selected, random_subset
 from robaudit.deterministic import deterministic
 from robaudit.errors import NothingLeftError
 from robaudit.loop import OnError
-from robaudit.models.precision import rounded_products
+from robaudit.models.logits import rounded_products
 from robaudit.progress import Listener, Silent
 from robaudit.provenance import pick_device, plugins
 from robaudit.rows import Row

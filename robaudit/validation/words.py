@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import StrEnum
 
-from robaudit.estimators.base import P_ROBUST
+from robaudit.quantities import P_ROBUST
 from robaudit.validation.comparison import Comparison, Error
 
 CLOSE, USABLE = 0.01, 0.03

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from robaudit import AuditSpec, audit
-from robaudit.compare.comparison import compare
+from robaudit.compare.difference import compare
 from robaudit.runs import Run, read_run
 from tests.shared import document, needs_shared
 
@@ -26,11 +26,11 @@ def test_a_network_trained_for_it_is_surely_more_robust(tmp_path: Path) -> None:
     assert group.how == "common random numbers"
     assert group.variance_saved is not None
     assert -0.1 < group.variance_saved < 0.5
-    assert group.mean.these is not None
-    unpaired = compare(read_run(ordinary.path), trained).groups[0].mean.these
+    assert group.mean.measured is not None
+    unpaired = compare(read_run(ordinary.path), trained).groups[0].mean.measured
     assert unpaired is not None
-    width = group.mean.these.upper - group.mean.these.lower
+    width = group.mean.measured.upper - group.mean.measured.lower
     assert width < 1.05 * (unpaired.upper - unpaired.lower)
     back = compare(trained, ordinary).groups[0]
     assert back.mean.value == -group.mean.value
-    assert not back.mean.these or back.mean.these.lower <= back.mean.value <= back.mean.these.upper
+    assert not back.mean.measured or back.mean.measured.lower <= back.mean.value <= back.mean.measured.upper

@@ -24,9 +24,9 @@ import torch
 from PIL import Image
 from pydantic import ValidationError
 
-from robaudit import registry
 from robaudit.datasets import open_dataset
 from robaudit.errors import SampleError
+from robaudit.estimators import registry
 from robaudit.spec_datasets import TorchvisionSpec
 from tests.hostile.case import USUAL, Case
 from tests.hostile.client import ROOT, Answer, Server, homes, shown, snapshot

@@ -13,10 +13,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from robaudit.estimators.registry import build, tasks_of
 from robaudit.finish import finish
 from robaudit.ledger import Ledger
-from robaudit.plan import tasks_of
-from robaudit.registry import build
 from robaudit.results import SampleResults
 from robaudit.run_folder import RunFolder
 from robaudit.runs import StoredRows

@@ -18,7 +18,7 @@ from robaudit.estimators.splitting import Splitting
 from robaudit.estimators.work import CleanPass, Work
 from robaudit.models import LogitModel, load_model
 from robaudit.noise import GaussianNoise
-from robaudit.numerics.repeats import LN10, log_mean
+from robaudit.numerics.intervals import LN10, log_mean
 from robaudit.spec import ModelSpec
 from robaudit.spec_datasets import NpzSpec
 from tests.shared import SHARED, card, needs_shared

@@ -12,12 +12,12 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from robaudit import registry
 from robaudit.datasets import open_dataset
+from robaudit.estimators import registry
 from robaudit.estimators.base import Estimator
-from robaudit.estimators.engine import Engine, Fitting
-from robaudit.estimators.memory import measured_rows
+from robaudit.estimators.engine import Engine, fitting_passes
 from robaudit.estimators.work import CleanPass, Work
+from robaudit.memory import free_bytes
 from robaudit.models import LogitModel, load_model
 from robaudit.models.architectures import ARCHITECTURES
 from robaudit.noise import GaussianNoise
@@ -56,7 +56,9 @@ class Network:
     def engine(self, seed: int = 0) -> Engine:
         """The engine of an audit with this seed."""
         noise = GaussianNoise(seed, self.model.device, self.model.dtype)
-        return Engine(self.model, noise, self.classes, fitting=Fitting(measured_rows(self.model, self.x[0])))
+        device = self.model.device
+        fits = None if device.type == "cpu" else fitting_passes(self.model, None, self.x[0], free_bytes(device))
+        return Engine(self.model, noise, self.classes, fitting=fits)
 
     def work(self, sigma: float, engine: Engine | None = None, *, gradients: bool = False, clean: CleanPass | None = None) -> Work:
         """All images as one chunk."""

@@ -12,7 +12,7 @@ import torch
 from scipy.stats import multivariate_normal
 from torch import Tensor
 
-from robaudit.numerics.jacobian import margins, other_classes
+from robaudit.numerics.margins import margins, other_classes
 
 BATCH = 256
 Logits = Callable[[Tensor], Tensor]

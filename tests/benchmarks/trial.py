@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from robaudit.estimators.base import Estimate, Estimator
-from robaudit.estimators.mmse import NoisyLinearOptions
+from robaudit.estimators.mmse import Mmse
 from robaudit.estimators.work import CleanPass, Work
-from robaudit.numerics.jacobian import margin_gradients
+from robaudit.numerics.margins import margin_gradients
 from tests.benchmarks.cost import Point, Reference
 from tests.benchmarks.networks import Network, estimator
 from tests.benchmarks.replay import Replay
@@ -66,7 +66,7 @@ class Trial:
         for k, one in enumerate(chosen):
             passed, passing = clean[one.linearises_clean]
             work = self._work(replay, passed)
-            if isinstance(one, NoisyLinearOptions):
+            if isinstance(one, Mmse):
                 key = (one.samples, one.pairs)
                 if key not in fits:
                     fits[key] = work, seconds(partial(one.linear, work), self.network.x.device)

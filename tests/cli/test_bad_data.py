@@ -52,7 +52,7 @@ KEYS = {
     "images_key": ({"images_key": "image"}, "has no array 'image' (it has: images, labels); set images_key; did you mean 'images'?"),
     "labels_key": ({"labels_key": "targets"}, "has no array 'targets' (it has: images, labels); set labels_key"),
     "layout": ({"layout": "nhw"}, "layout nhw does not fit shape (4, 1, 8, 8); it needs 3 dimensions"),
-    "class_names twice": ({"class_names": ["a"] * 10}, "dataset.class_names: 'a' stands twice; names must differ"),
+    "class_names twice": ({"class_names": ["a"] * 10}, "dataset.class_names: 'a' appears twice; names must differ"),
     "too few class_names": ({"class_names": ["a", "b"]}, "sample '3' has the label 3, but class_names has 2 names; add the missing names"),
     "class_names of another count": ({"class_names": list("abcd")}, "has 4 class names, but"),
     "sample of more than there are": ({"sample": {"size": 5}}, "sample.size 5 is larger than the data set (4 samples); at most 4"),

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
-from robaudit import registry
 from robaudit.demo import __file__ as demo
+from robaudit.estimators import registry
 from robaudit.spec import AuditSpec
 from tests.conftest import RunCli
 from tests.specs import digits

@@ -126,8 +126,8 @@ def test_memory_that_runs_out_halves_the_chunk(
     monkeypatch.setattr(MonteCarlo, "estimate", limited(images, MonteCarlo.estimate))
     code, _, err = run_cli("estimate", whole / "spec.yaml", "--out", "run")
     assert code == 0
-    assert "note: out of memory with 24 images at once: going on with 12\n" in err
-    assert err.count("out of memory") == (4 if images == 1 else 3), "once learnt, it is not tried again"
+    assert "note: out of memory with 8 images at once: going on with 4\n" in err
+    assert err.count("out of memory") == (3 if images == 1 else 1), "once learnt, it is not tried again"
     assert outputs(tmp_path / "run") == outputs(whole / "run")
 
 

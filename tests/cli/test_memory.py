@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import pytest
 import torch
+import yaml
 from safetensors.torch import save_file
 
 from robaudit.models.architectures import Linear
@@ -24,18 +25,20 @@ CHILD = """
 import resource, sys
 from robaudit import assembly, pace
 from robaudit.cli import main
-from robaudit.machine_memory import used
+from robaudit.memory import Room, used
 pace._SHORT = pace._LONG = 1e9  # chunks grow as far as memory goes, however slow the machine
 megabytes, *sys.argv[1:] = sys.argv[1:]
 
-def hopeful(*_):
-    # As if the rule were far too hopeful; and from now on no more than so much is to be had.
-    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    resource.setrlimit(resource.RLIMIT_DATA, (used("VmData") + int(megabytes) * 10**6, hard))
-    return 1024
+class Hopeful(Room):
+    # There seems to be memory in plenty; but from now on no more than so much can be had.
+    def __init__(self, device, limit):
+        super().__init__(device, limit)
+        self.free = 10**15
+        _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+        resource.setrlimit(resource.RLIMIT_DATA, (used("data") + int(megabytes) * 10**6, hard))
 
 if megabytes != "free":
-    assembly.chunk_images = hopeful
+    assembly.Room = Hopeful
 main()
 """
 
@@ -110,6 +113,39 @@ def test_a_run_stays_within_its_memory(folder: Path, unlimited: tuple[bytes, int
     assert ended.code == 0, ended.err
     assert alone < ended.peak < limit < unlimited[1]
     assert (folder / "limited" / "samples.csv").read_bytes() == unlimited[0]
+
+
+ESTIMATORS = [
+    {"mc": {"samples": 64}},
+    {"mc": {"tolerance": 0.02, "max_samples": 64}},
+    {"logit_gaussian": {"samples": 16}},
+    "taylor",
+    {"mmse": {"samples": 4}},
+    {"splitting": {"particles": 20, "moves": 1, "p_min": 0.01}},
+    {"importance": {"particles": 20, "samples": 20, "moves": 2, "steps": 2, "p_min": 0.01}},
+    {"auto": {"max_samples": 24}},
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("entry", ESTIMATORS, ids=str)
+def test_every_estimator_stays_within_its_memory(entry: object, folder: Path) -> None:
+    """Nobody says what an estimator takes: chunks grow by what they are measured to take."""
+    name = f"{entry}".replace(" ", "")
+    (folder / name).mkdir()
+    spec = write(folder / name, {**yaml.safe_load((folder / "spec.yaml").read_text()), "estimators": [entry]})
+    for link in ("linear.safetensors", "data.npz"):
+        (folder / name / link).symlink_to(folder / link)
+    refused = run(folder, "free", "estimate", str(spec), "--out", f"{name}/refused", "--memory", "1MB")
+    found = re.search(r"the process alone holds (\d+)MB", refused.err)
+    assert found, refused.err
+    limit = int(found[1]) * 10**6 + 300 * 10**6
+    for out, memory in (("limited", str(limit)), ("free", "1TB")):
+        ended = run(folder, "free", "estimate", str(spec), "--out", f"{name}/{out}", "--memory", memory)
+        assert ended.code == 0, ended.err
+        assert out == "free" or ended.peak < limit
+    first, second = ((folder / name / out / "samples.csv").read_bytes() for out in ("limited", "free"))
+    assert first == second
 
 
 def test_too_little_memory_is_refused_at_once(tmp_path: Path, run_cli: RunCli) -> None:

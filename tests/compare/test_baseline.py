@@ -14,6 +14,7 @@ from jsonschema import Draft202012Validator
 from robaudit.compare.accepted import read_accepted
 from robaudit.compare.baseline import STATES, Standing, decisions, stand
 from robaudit.errors import RunError
+from robaudit.quantities import NO_INTERVAL
 from robaudit.report.ci import published
 from robaudit.runs import Run
 from tests.conftest import RunCli
@@ -82,7 +83,7 @@ def test_a_finding_whose_sample_or_image_is_gone_is_stale(tmp_path: Path, ordina
 def test_what_is_not_known_is_neither_new_nor_gone(tmp_path: Path, ordinary: Run) -> None:
     run = with_values(ordinary, a=(0.1, 0.05), b=(0.9, 0.05), c=(0.9, 0.05), d=(0.2, 0.05))
     accepted = accepted_by(tmp_path, stand(run, None, None, (), (), maybe=False), a="drawn badly")
-    nothing: dict[str, Any] = {"value": math.nan, "lower": None, "upper": None, "interval": "none"}
+    nothing: dict[str, Any] = {"value": math.nan, "lower": None, "upper": None, "interval": NO_INTERVAL}
     rows = [replace(row, **nothing) if row.sample_id in ("a", "b") else row for row in run.rows if row.sample_id != "d"]
     info = {**run.info, "skipped": [{"sample_id": name, "reason": "unreadable"} for name in ("d", "e")]}
     found = stand(replace(run, rows=rows, info=info), accepted, None, (), (), maybe=False)

@@ -16,7 +16,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from robaudit.files import file_sha256, json_bytes
-from robaudit.gates.record import Asked, Decided, Looks, RunOf, write_looks
+from robaudit.gates.interim import Asked, Decided, InterimRecord, RunOf, write_record
 from robaudit.report.ci import published
 from robaudit.runs import Run
 from tests.conftest import RunCli
@@ -111,7 +111,7 @@ def test_confidence(trained: Run, ordinary: Run, run_cli: RunCli, tmp_path: Path
     gate = {"gate": "mean >= 0.5", "verdict": "pass", "threshold": 0.5, "confidence": 0.99, "covers": "these images"}
     told = Decided.model_validate({**gate, "value": 0.9, "lower": 0.8, "upper": 1.0})
     asked = Asked(identity="0", gates=["mean >= 0.5"], confidence=0.95, most=1600)
-    write_looks(looked, Looks(asked=asked, point=False, each=asked.each(), draws=[100], run=run, gates=[told]))
+    write_record(looked, InterimRecord(asked=asked, point=False, each=asked.each(), draws=[100], run=run, gates=[told]))
     code, out, err = run_cli("compare", trained.path, looked, *command)
     assert code == 0
     assert "sampled until gates were decided" in err
@@ -179,7 +179,7 @@ def test_hostile_names(ordinary: Run, run_cli: RunCli, tmp_path: Path) -> None:
         (["BASE", "NEW", "NEW"], "two runs are compared, not 3"),
         (["BASE", "nowhere"], "is no run folder"),
         (["BASE", "NEW", "--gate", "mean_drop < 1"], "write >= or <="),
-        (["BASE", "NEW", "--gate", "mean_drop <= 1"], "3 results it could mean"),
+        (["BASE", "NEW", "--gate", "mean_drop <= 1"], "does not say which results it means"),
         (["BASE", "NEW", "--estimator", "mmc"], "has no estimator mmc"),
         (["BASE", "NEW", "--sigma", "x"], "is not a number"),
         (["BASE", "NEW", "--below", "nan"], "is not a number to compare with"),

@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.special import ndtri
 
-from robaudit.compare.comparison import compare
+from robaudit.compare.difference import compare, paired_difference
 from robaudit.compare.matching import why_unpaired
-from robaudit.compare.paired import paired_difference
 from robaudit.errors import RobauditError
+from robaudit.quantities import NO_INTERVAL, Interval
 from robaudit.report.comparison import comparison_tables
 from robaudit.rows import Row
 from tests.compare.tools import between, bits, decided, made, shares
@@ -70,7 +71,7 @@ DROPS = ("mean_drop <= 0.01", "worst_class_drop <= 0.02", "noisy_accuracy_drop <
 
 
 def broken(rows: list[Row], count: int) -> list[Row]:
-    nothing = {"value": math.nan, "lower": None, "upper": None, "votes": None, "interval": "none", "kept": None}
+    nothing = {"value": math.nan, "lower": None, "upper": None, "votes": None, "interval": NO_INTERVAL, "kept": None}
     return [replace(one, **nothing) if i < count else one for i, one in enumerate(rows)]  # type: ignore[arg-type]
 
 
@@ -103,7 +104,7 @@ def test_samples_that_were_not_asked_for_are_named() -> None:
 
 
 def logs(values: list[float]) -> list[Row]:
-    known = {"estimator": "importance", "quantity": "log10_p_fail", "interval": "lognormal:4 repeats"}
+    known = {"estimator": "importance", "quantity": "log10_p_fail", "interval": Interval.parse("lognormal:4 repeats")}
     return [row(i, value, value - 0.05, value + 0.05, **known) for i, value in enumerate(values)]
 
 
@@ -120,15 +121,15 @@ def test_the_same_noise_unpaired_adds_the_distances() -> None:
     for _ in range(repeats):
         u = rng.random((20, 100))
         found = between(shares((u < 0.5).sum(1), 100), shares((u > 0.5).sum(1), 100), seed=0)  # one flips where the other does not
-        ends = found.groups[0].mean.these
+        ends = found.groups[0].mean.measured
         assert ends is not None
         missed += not ends.lower <= 0 <= ends.upper
     assert missed <= repeats * 0.05 + 3 * math.sqrt(repeats * 0.05)
     assert "does not say which draws kept the class" in found.groups[0].why
     importance = between(logs([-3.0] * 4), logs([-2.0] * 4), seed=0).groups[0]
     assert importance.why == "only the draws of mc are numbered alike in both"
-    assert importance.mean.these is not None
-    assert importance.mean.these.upper - 1 == pytest.approx((0.05**2 * 4) ** 0.5 / 4 * 2), "once each"
+    assert importance.mean.measured is not None
+    assert importance.mean.measured.upper - 1 == pytest.approx((0.05**2 * 4) ** 0.5 / 4 * 2), "once each"
     assert importance.changed[0].lower == pytest.approx(0.9), "not 1 - 0.05 sqrt 2"
 
 
@@ -146,8 +147,8 @@ def test_other_numbers_of_draws_are_paired_on_the_first() -> None:
     labelled = between(bits((u < 0.7)[:, :100], [0] * 30), bits(u < 0.65, [0] * 30), seed=0).groups[0].noisy_accuracy
     assert labelled is not None
     assert labelled.new == pytest.approx((u < 0.65).mean()), "accuracy under noise is of all draws"
-    assert labelled.these is not None
-    assert labelled.these.lower < labelled.value < labelled.these.upper
+    assert labelled.measured is not None
+    assert labelled.measured.lower < labelled.value < labelled.measured.upper
 
 
 def test_classes_hold_together() -> None:
@@ -156,8 +157,8 @@ def test_classes_hold_together() -> None:
     for one in found.groups[0].classes:
         lost = int(((u < 0.8) & (u >= 0.7))[one.index :: 4].sum())
         lower, upper = paired_difference(lost, 0, 3 * 80, 1 - 0.05 / 4)
-        assert one.difference.these is not None
-        assert one.difference.these[:2] == pytest.approx((float(lower), float(upper)))
+        assert one.difference.measured is not None
+        assert one.difference.measured[:2] == pytest.approx((float(lower), float(upper)))
 
 
 def test_noise_of_another_device_is_another() -> None:
@@ -183,7 +184,8 @@ def test_how_many_more_decide_the_worst_class() -> None:
     verdict, more = at(1)
     assert verdict == "inconclusive"
     assert more is not None
-    times = 1 + more / 40
+    assert at(math.ceil(1 + more / 40)) == ("pass", None)
+    times = (1 + more / 40) / (1 + ndtri(0.8) / ndtri(0.975)) ** 2  # decide in half of the cases; the rest is for values that move
     assert at(math.ceil(1.3 * times)) == ("pass", None)
     assert at(max(1, math.floor(0.5 * times)))[0] == "inconclusive"
 
@@ -231,8 +233,8 @@ def test_why_draws_are_not_paired() -> None:
     (known,) = bits(np.array([[True, False, True]]))
     assert why_unpaired(known, known) == ""
     for change, says in (
-        ({"interval": "confidence-sequence"}, "stopped by themselves"),
-        ({"details": {"votes_worth": 2.0}}, "are not independent votes"),
+        ({"interval": Interval.parse("confidence-sequence")}, "stopped by themselves"),
+        ({"worth": 2.0}, "are not independent votes"),
         ({"votes": None}, "are not independent votes"),
         ({"kept": None}, "does not say which draws kept the class"),
     ):

@@ -18,12 +18,13 @@ from robaudit.errors import RunError
 from robaudit.kept import MOST, bits_of, check_kept, packed
 from robaudit.noise import GaussianNoise
 from robaudit.parts import PartRecord
+from robaudit.quantities import Interval
 from robaudit.reports.csv_text import rows_csv
 from robaudit.reports.json_text import read_rows_json, rows_json, stream_rows_json
 from robaudit.rows import Row
 from tests.estimators.tools import SHAPE, build, curved, linear, work_on
 
-ROW = Row("a", 0, 0, True, "gaussian", 0.1, "mc", "p_robust", 0.7, 0.3, 0.9, 0.1, 1, 11, 0, "", "clopper-pearson")
+ROW = Row("a", 0, 0, True, "gaussian", 0.1, "mc", "p_robust", 0.7, 0.3, 0.9, 0.1, 1, 11, 0, "", Interval.parse("clopper-pearson"))
 bits = st.lists(st.booleans(), min_size=1, max_size=70)
 
 
@@ -94,13 +95,13 @@ def test_bits_without_votes_are_refused() -> None:
 def test_rows_that_do_not_say_have_no_bits() -> None:
     for row in (
         replace(GOOD, kept=None),
-        replace(GOOD, interval="confidence-sequence"),
-        replace(GOOD, details={"votes_worth": 5.0}),
+        replace(GOOD, interval=Interval.parse("confidence-sequence")),
+        replace(GOOD, worth=5.0),
         replace(GOOD, votes=None, kept=None),
     ):
         assert bits_of(row) is None
         assert common(row, GOOD) == (0, 0, 0, (row, GOOD))
-    broken = replace(GOOD, votes=(7, 2), details={"not_finite": 1})
+    broken = replace(GOOD, votes=(7, 2), not_finite=1)
     assert bits_of(broken) is not None, "copies that gave no finite logits count as flips"
 
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from scipy.special import gammaln, xlogy
 from scipy.stats import poisson
 
-from robaudit.compare.paired import Ends, paired_difference, unpaired_difference
+from robaudit.compare.difference import paired_difference, unpaired_difference
+from robaudit.compare.result import Limits
 from robaudit.numerics.intervals import clopper_pearson
 
 
@@ -110,7 +111,7 @@ def test_refuses_impossible_counts(wrong: tuple[int, int, int]) -> None:
 
 
 def test_independent_measurements_add_in_quadrature() -> None:
-    found = unpaired_difference((0.9, Ends(0.87, 0.92, "mover")), (0.8, Ends(0.76, 0.83, "mover")), same_noise=False)
+    found = unpaired_difference((0.9, Limits(0.87, 0.92, "mover")), (0.8, Limits(0.76, 0.83, "mover")), same_noise=False)
     assert found[:2] == pytest.approx((-0.1 - math.hypot(0.04, 0.02), -0.1 + math.hypot(0.03, 0.03)))
-    bounds = unpaired_difference((0.9, Ends(0.87, 0.92, "mover")), (0.8, Ends(0.76, 0.83, "mean of intervals")), same_noise=False)
+    bounds = unpaired_difference((0.9, Limits(0.87, 0.92, "mover")), (0.8, Limits(0.76, 0.83, "mean of intervals")), same_noise=False)
     assert bounds[:2] == pytest.approx((-0.16, -0.04))

@@ -10,14 +10,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from robaudit.compare.comparison import compare
+from robaudit.compare.difference import compare
 from robaudit.compare.gates import QUANTITIES, decide
 from robaudit.compare.result import Comparison
-from robaudit.gates.grammar import parse_gate
-from robaudit.gates.result import Decision
+from robaudit.gates.decide import Decision
 from robaudit.kept import packed
 from robaudit.rows import Row
 from robaudit.runs import Run
+from robaudit.spec_gates import parse_gate
 from tests.gates.tools import run_of, votes
 
 

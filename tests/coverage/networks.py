@@ -24,6 +24,7 @@ from robaudit.estimators.engine import Engine
 from robaudit.estimators.work import CleanPass, Work
 from robaudit.models import from_module
 from robaudit.noise import GaussianNoise
+from robaudit.quantities import IntervalKind
 from tests.coverage.study import CASES, PROBABILITIES, Line
 from tests.estimators.tools import build
 
@@ -110,7 +111,7 @@ def jackknife(setting: str, curve: Curve, p: float, cases: int = CASES) -> Itera
         rows = [
             row
             for row in build(name, **options).estimate(curve.work(offset, cases, round(1000 * p)))
-            if row.interval.startswith("jackknife:")
+            if row.interval.kind is IntervalKind.JACKKNIFE
         ]
         yield _line(JACKKNIFE, f"{setting}; {curve.name}", p, rows, FEW if name == "mmse" and curve is STRONG else "")
 
@@ -119,7 +120,7 @@ def votes(p: float, cases: int = CASES) -> Iterator[Line]:
     """Images whose margins `logit_gaussian` finds not to be normal, decided by the votes of its antithetic pairs."""
     offset = SKEWED.mean_shift / SKEWED.pixels * float(chi2.ppf(p, SKEWED.pixels))
     work = SKEWED.work(offset, cases, round(1000 * p))
-    rows = [row for row in build("logit_gaussian", samples=256, draws="pairs").estimate(work) if row.interval == "clopper-pearson"]
+    rows = [row for row in build("logit_gaussian", samples=256, draws="pairs").estimate(work) if row.interval.text == "clopper-pearson"]
     yield _line("clopper-pearson", f"logit_gaussian decided by votes; {SKEWED.name}", p, rows)
 
 

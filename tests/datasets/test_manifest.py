@@ -15,9 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from robaudit.datasets import open_dataset
+from robaudit.datasets import manifest, open_dataset
 from robaudit.datasets.base import Dataset
-from robaudit.datasets.manifest_scan import scan
 from robaudit.errors import DataError, SampleError
 from robaudit.spec_datasets import ManifestSpec, SampleSpec
 from tests.datasets.tools import open_below
@@ -118,9 +117,9 @@ def test_labels(tmp_path: Path, column: list[str], class_names: Any, indices: li
         ("path,label\na,1\nb,2\na,3\n", {}, "list.csv: lines 2 and 4 have the same id 'a'; add a column id to use a path twice"),
         ("path,id\na,x\n\nb,y\nc,y\nd,y\n", {}, "list.csv: lines 4 and 5 have the same id 'y'; ids must differ"),
         ("path,label\na,1\nb,cat\n", {}, "list.csv: mixes labels that are names ('cat', line 3) and numbers ('1', line 2); "),
-        ("path,label\na,1\nb,-2\n", {}, "list.csv:3: the label '-2' is no class index; "),
-        ("path,label\na,1.0\n", {}, "list.csv:2: the label '1.0' is no class index; "),
-        ("path,label\na,99999999999999999999\n", {}, "list.csv:2: the label '99999999999999999999' is no class index; "),
+        ("path,label\na,1\nb,-2\n", {}, "list.csv:3: the label '-2' is not a class index; "),
+        ("path,label\na,1.0\n", {}, "list.csv:2: the label '1.0' is not a class index; "),
+        ("path,label\na,99999999999999999999\n", {}, "list.csv:2: the label '99999999999999999999' is not a class index; "),
         (
             "path,label\na,cat\nb,dgo\n",
             {"class_names": ("cat", "dog")},
@@ -185,8 +184,8 @@ def test_every_row_is_found_again(tmp_path_factory: pytest.TempPathFactory, path
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator=end)
         writer.writerows([["x", "path"], *(["é", text] for text in paths)])
-    table = scan(path, "list.csv")
-    assert [table.row(index)[0] for index in range(len(table.starts))] == [text.strip() for text in paths]
+    dataset = open_dataset(ManifestSpec(kind="manifest", path="list.csv"), base_dir=path.parent, trust=False)
+    assert ids(dataset) == [text.strip() for text in paths]
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
@@ -194,25 +193,22 @@ def test_empty_lines_between_rows(tmp_path: Path, end: str) -> None:
     rows = ["path,id", "", "a.png,1", "", "", '"b', '.png","', '2"', *[""] * 5000, "c.png,3", ""]
     dataset = opened(tmp_path, end.join(rows))
     assert ids(dataset) == ["1", "2", "3"]
-    table = scan(tmp_path / "list.csv", "list.csv")
-    with patch("os.pread", wraps=os.pread) as pread:
-        assert table.row(1)[0] == f"b{end}.png"
-    assert pread.call_args.args[1] == table.longest, "however many empty lines follow"
-    assert table.longest == len(f'"b{end}.png","{end}2"{end}')
+    with patch("os.pread", wraps=os.pread) as pread, pytest.raises(SampleError, match="no such file"):
+        dataset[1]
+    assert pread.call_args.args[1] == len(f'"b{end}.png","{end}2"{end}'), "the longest row, however many empty lines follow"
 
 
 def test_places_that_there_are_not(tmp_path: Path) -> None:
-    opened(tmp_path, "path\na\nb\n")
-    table = scan(tmp_path / "list.csv", "list.csv")
-    assert table.row(-1) == ("b", "b")
-    assert table.row(-2) == ("a", "a")
+    (tmp_path / "list.csv").write_text("path\na\nb\n")
+    dataset = manifest.ManifestDataset(ManifestSpec(kind="manifest", path="list.csv"), base_dir=tmp_path)
+    assert (dataset.sample_id(-1), dataset.sample_id(-2)) == ("b", "a")
     for index in (2, -3):
         with pytest.raises(IndexError):
-            table.row(index)
+            dataset.sample_id(index)
 
 
 def test_equal_hashes_of_different_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("robaudit.datasets.manifest_scan.hash", len, raising=False)
+    monkeypatch.setattr(manifest, "hash", len, raising=False)
     assert ids(opened(tmp_path, "path\na\nbb\nc\ndd\n")) == ["a", "bb", "c", "dd"]
     assert "lines 3 and 5 have the same id 'bb'" in message(tmp_path, "path\na\nbb\nc\nbb\nc\n")
 

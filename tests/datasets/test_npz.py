@@ -19,10 +19,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
-from robaudit.datasets import open_dataset
+from robaudit.datasets import npz, open_dataset
 from robaudit.datasets.base import Dataset
-from robaudit.datasets.npz import NpzDataset
-from robaudit.datasets.npz_rows import Expanded
+from robaudit.datasets.npz import Expanded, NpzDataset
 from robaudit.errors import DataError, SampleError
 from robaudit.spec_datasets import NpzSpec
 from tests.datasets.tools import open_below
@@ -125,8 +124,8 @@ def expanded(dataset: NpzDataset) -> Expanded:
 def test_a_compressed_array_is_expanded_once_and_as_far_as_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     images = np.random.default_rng(0).integers(0, 256, (50, 1, 4, 4), dtype=np.uint8)
     np.savez_compressed(tmp_path / "data.npz", images=images)
-    monkeypatch.setattr("robaudit.datasets.npz_rows._CHUNK", 64)
-    monkeypatch.setattr("robaudit.datasets.npz_rows._IN_MEMORY", 500)
+    monkeypatch.setattr(npz, "CHUNK", 64)
+    monkeypatch.setattr(npz, "IN_MEMORY", 500)
     dataset = NpzDataset(NpzSpec(kind="npz", path="data.npz", labels_key=None), base_dir=tmp_path)
     header = 128
     for index, rows, in_memory in ((1, 4, True), (3, 4, True), (5, 8, True), (30, 32, False), (49, 50, False), (0, 50, False)):
@@ -139,7 +138,7 @@ def test_a_compressed_array_is_expanded_once_and_as_far_as_it_is_asked_for(tmp_p
 def test_expanded_arrays_leave_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
-    monkeypatch.setattr("robaudit.datasets.npz_rows._IN_MEMORY", 100)
+    monkeypatch.setattr(npz, "IN_MEMORY", 100)
     np.savez_compressed(tmp_path / "data.npz", images=IMAGES)
     dataset = opened(tmp_path, labels_key=None)
     dataset[3]
@@ -150,8 +149,8 @@ def test_expanded_arrays_leave_nothing_behind(tmp_path: Path, monkeypatch: pytes
 
 
 def test_no_room_to_expand_an_array(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("robaudit.datasets.npz_rows._IN_MEMORY", 100)
-    monkeypatch.setattr("robaudit.datasets.npz_rows._CHUNK", 64)
+    monkeypatch.setattr(npz, "IN_MEMORY", 100)
+    monkeypatch.setattr(npz, "CHUNK", 64)
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=300))
     np.savez_compressed(tmp_path / "data.npz", images=IMAGES)
     dataset = opened(tmp_path, labels_key=None)
@@ -163,7 +162,7 @@ def test_no_room_to_expand_an_array(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_full_disk_loses_no_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("robaudit.datasets.npz_rows._CHUNK", 64)
+    monkeypatch.setattr(npz, "CHUNK", 64)
     np.savez_compressed(tmp_path / "data.npz", images=IMAGES)
     dataset = NpzDataset(NpzSpec(kind="npz", path="data.npz", labels_key=None), base_dir=tmp_path)
     dataset[0]
@@ -241,7 +240,7 @@ def test_nan_pixels_are_one_sample_s_problem(tmp_path: Path) -> None:
             {"class_names": ("a", "b", "c")},
             "data.npz: sample '0' has the label 3, but class_names has 3 names; add the missing names",
         ),
-        ({"images": IMAGES, "labels": LABELS}, {"class_names": ("a", "b", "a", "c")}, "dataset.class_names: 'a' stands twice"),
+        ({"images": IMAGES, "labels": LABELS}, {"class_names": ("a", "b", "a", "c")}, "dataset.class_names: 'a' appears twice"),
     ],
 )
 def test_wrong_arrays(tmp_path: Path, arrays: dict[str, Any], options: dict[str, Any], expected: str) -> None:

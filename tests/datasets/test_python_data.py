@@ -140,13 +140,13 @@ def test_the_folder_is_importable_only_during_the_import(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("function", "module", "expected"),
     [
-        ("plian", "audited_images", "audited_images has no 'plian'; did you mean 'plain'?"),
+        ("plian", "audited_images", "audited_images has no function 'plian'; did you mean 'plain'?"),
         ("NUMBER", "audited_images", "NUMBER is int, not a function; "),
         ("nothing", "audited_images", "raised TypeError: object of type 'NoneType' has no len(); it must return a collection"),
         ("a_set", "audited_images", "returned set, which has no items by index"),
         ("raises", "audited_images", "raised ValueError: no data today; "),
         ("empty", "audited_images", "has no samples; "),
-        ("f", "audited_nowhere", "no module 'audited_nowhere'; modules are looked for next to the spec file"),
+        ("f", "audited_nowhere", "no module 'audited_nowhere'; install it, or put the file beside the spec file"),
         ("f", "audited_needs", "no module 'surely_not_installed'; "),
         ("f", "audited_broken", "importing audited_broken raised ZeroDivisionError: division by zero; "),
         ("", "audited_images", "is not a Python target; write package.module:function"),

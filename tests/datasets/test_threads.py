@@ -18,9 +18,9 @@ from PIL import EpsImagePlugin, Image
 from pydantic import TypeAdapter
 from torchvision import datasets
 
-from robaudit.datasets import open_dataset
+from robaudit.datasets import npz, open_dataset
 from robaudit.datasets.base import Dataset, Sample
-from robaudit.datasets.pillow import MOST_PIXELS, hush, plain_pillow
+from robaudit.datasets.decode import MOST_PIXELS, hush, plain_pillow
 from robaudit.errors import SampleError
 from robaudit.spec_datasets import DatasetSpec
 
@@ -88,8 +88,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Threads take turns often, and compressed arrays go to files after some images."""
-    monkeypatch.setattr("robaudit.datasets.npz_rows._CHUNK", 1000)
-    monkeypatch.setattr("robaudit.datasets.npz_rows._IN_MEMORY", 5000)
+    monkeypatch.setattr(npz, "CHUNK", 1000)
+    monkeypatch.setattr(npz, "IN_MEMORY", 5000)
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield

@@ -13,8 +13,8 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from robaudit import registry
 from robaudit.cli.process import keep_freed_memory
+from robaudit.estimators import registry
 from robaudit.estimators.base import Estimator
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.work import CleanPass, Work

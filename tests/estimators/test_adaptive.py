@@ -12,7 +12,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from robaudit.estimators.adaptive import FIRST, Counts, Rule, next_look, sample, usual_draws
+from robaudit.estimators.mc import FIRST, Counts, Rule, next_look, sample, usual_draws
 from robaudit.numerics.intervals import clopper_pearson
 from tests.estimators.test_independence import cuts, demo, many_classes
 from tests.estimators.tools import SHAPE, build, curved, linear, work_on
@@ -65,7 +65,7 @@ def test_each_image_stops_when_it_has_what_was_asked_and_no_earlier(options: dic
         assert row.std_error is not None
         assert sum(row.votes) == draws
         assert row.details == {"samples": draws}
-        assert row.interval == "confidence-sequence"
+        assert row.interval.text == "confidence-sequence"
         assert row.lower <= row.value <= row.upper
         assert row.std_error == pytest.approx(math.sqrt(row.value * (1 - row.value) / draws), rel=0.3, abs=1 / draws)
         decided = rule.decide is not None and (row.lower >= rule.decide or row.upper < rule.decide)
@@ -157,9 +157,9 @@ def test_logits_that_are_not_finite_are_flips() -> None:
         return torch.where(x.flatten(1).sum(1, keepdim=True) > 13.5, out * torch.nan, out)
 
     rows = build("mc", decide=0.999, max_samples=200).estimate(work_on(broken, images=4))
-    assert any(row.details is not None and row.details.get("not_finite") for row in rows)
+    assert any(row.not_finite for row in rows)
     for row in rows:
-        lost = 0 if row.details is None else row.details.get("not_finite", 0)
+        lost = row.not_finite
         assert row.votes is not None
         assert sum(row.votes) + lost == row.forwards - 1
         assert ("non-finite" in row.note) == bool(lost)
@@ -170,7 +170,7 @@ def test_a_fixed_number_is_what_it_was() -> None:
     assert row.votes is not None
     kept = max(row.votes)
     lower, upper = clopper_pearson(kept, 300)
-    assert (row.lower, row.upper, row.interval) == (float(lower), float(upper), "clopper-pearson")
+    assert (row.lower, row.upper, row.interval.text) == (float(lower), float(upper), "clopper-pearson")
     assert (row.details, row.note, row.forwards) == (None, "", 301)
 
 

@@ -37,7 +37,7 @@ def test_easy_images_stop_and_those_near_the_threshold_get_mc() -> None:
         straddles = pilot.lower < 0.9 <= pilot.upper
         assert name == ("mc" if straddles else "logit_gaussian")
         if straddles:
-            assert one.interval == "confidence-sequence"
+            assert one.interval.text == "confidence-sequence"
             assert one.forwards > 65
         else:
             assert (one.value, one.lower, one.upper, one.forwards) == (pilot.value, pilot.lower, pilot.upper, 65)
@@ -78,8 +78,8 @@ def test_a_failure_that_is_only_bounded() -> None:
     found = list(Auto(rare=True, p_min=1e-2).estimate(work_on(half_space, sigma=0.1, images=2, gradients=False)))
     for one in found:
         assert (one.value, one.lower, one.upper) == (1 - 1e-2, 1 - 1e-2, 1.0)
-        assert one.interval == "lower bound"
-        assert one.interval == "lower bound"
+        assert one.interval.text == "lower bound"
+        assert one.interval.text == "lower bound"
         assert one.note.startswith("by splitting; p < 0.01")
         assert "the value is a lower bound" in one.note
         assert "the value is a lower bound" in one.note

@@ -19,7 +19,7 @@ def test_declares_what_reports_and_gates_need(name: str) -> None:
     cls = installed_estimators()[name]
     assert cls.needs <= {"logits", "gradients", "labels"}
     assert cls.quantity.low < cls.quantity.high
-    for text in (cls.summary, cls.prefer, cls.source, cls.interval, cls.quantity.name, cls.quantity.unit):
+    for text in (cls.summary, cls.prefer, cls.source, cls.interval.text, cls.quantity.name, cls.quantity.unit):
         assert text.strip() == text
         assert text
     assert cls.__doc__
@@ -43,14 +43,14 @@ def test_estimates_are_sane(name: str) -> None:
     for estimate, predicted in zip(estimates, work.clean.predicted.tolist(), strict=True):
         assert math.isfinite(estimate.value)
         assert quantity.low <= estimate.value <= quantity.high
-        assert (estimate.lower is None) == (estimate.upper is None) == (estimate.interval == "none")
+        assert (estimate.lower is None) == (estimate.upper is None) == (estimate.interval.text == "none")
         if estimate.lower is not None and estimate.upper is not None:
             assert quantity.low <= estimate.lower <= estimate.value <= estimate.upper <= quantity.high
         assert estimate.flips_to is None or (estimate.flips_to != predicted and 0 <= estimate.flips_to < work.classes)
         if estimate.votes is not None:
             assert len(estimate.votes) == work.classes
             assert sum(estimate.votes) == estimate.forwards - 1
-            if estimate.interval == "clopper-pearson":
+            if estimate.interval.text == "clopper-pearson":
                 assert estimate.votes[predicted] == round(estimate.value * sum(estimate.votes))
 
 

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from robaudit.estimators.engine import Engine, rows_by_rule
-from robaudit.estimators.memory import measured_rows, most_rows
 from robaudit.models import from_module
 from robaudit.noise import GaussianNoise
 from tests.estimators.tools import SHAPE, curved
@@ -108,23 +107,6 @@ def test_the_rule_on_cuda_is_cut_by_memory_to_a_power_of_two() -> None:
     cuda = torch.device("cuda")
     assert [rows_by_rule((3, 32, 32), cuda, most) for most in (None, 5000, 1000, 3, 0)] == [1024, 1024, 512, 2, 1]
     assert rows_by_rule((3, 224, 224), cuda) == 16
-
-
-@pytest.mark.parametrize(
-    ("free", "few", "more", "rows"),
-    [
-        (2_000, 80, 640, 100),  # 10 bytes a row, nothing fixed: half of the memory
-        (2_000, 280, 840, 80),  # and 200 bytes fixed
-        (100, 80, 640, 5),
-        (10, 280, 840, 1),  # less than nothing is left: a row has to fit, or the run ends with the allocator's message
-    ],
-)
-def test_rows_by_memory(free: int, few: int, more: int, rows: int) -> None:
-    assert most_rows(free, few, more) == rows
-
-
-def test_nothing_is_measured_on_the_cpu() -> None:
-    assert measured_rows(from_module(curved()), IMAGES[0]) is None
 
 
 def test_noisy_passes_go_through_their_own_model() -> None:

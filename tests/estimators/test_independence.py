@@ -20,7 +20,7 @@ from robaudit.estimators.engine import Engine
 from robaudit.estimators.work import CleanPass, Work
 from robaudit.models import LogitModel, from_module, load_model
 from robaudit.models.architectures import digits_cnn
-from robaudit.models.precision import for_noisy_passes
+from robaudit.models.logits import for_noisy_passes
 from robaudit.noise import GaussianNoise
 from robaudit.spec import ModelSpec
 from robaudit.spec_datasets import DigitsSpec, NpzSpec

@@ -8,7 +8,7 @@ import pytest
 import torch
 from scipy.stats import norm, t
 
-from robaudit.estimators.jackknife import jackknife, logit, logit_inverse, probit, probit_inverse
+from robaudit.numerics.jackknife import jackknife, logit, logit_inverse, probit, probit_inverse
 from tests.estimators.tools import build, curved, work_on
 
 
@@ -58,6 +58,6 @@ def test_the_ends_of_the_range_stay_finite() -> None:
 
 @pytest.mark.parametrize("name", ["mmse", "mmse_mvs"])
 def test_few_draws_are_labelled(name: str) -> None:
-    labels = {n: {row.interval for row in build(name, samples=n).estimate(work_on(curved()))} for n in (10, 62, 64)}
+    labels = {n: {row.interval.text for row in build(name, samples=n).estimate(work_on(curved()))} for n in (10, 62, 64)}
     few = {"jackknife:few-draws:sampling-only"}
     assert labels == {10: few, 62: few, 64: {"jackknife:sampling-only"}}

@@ -15,13 +15,12 @@ from torch import Tensor, nn
 from robaudit.datasets import open_dataset
 from robaudit.estimators.base import Estimate
 from robaudit.estimators.engine import Engine
-from robaudit.estimators.logit_gaussian import LogitGaussian, skew_warning
-from robaudit.estimators.normal_margins import least_error, normal_margins
-from robaudit.estimators.votes import Votes, mc_instead
+from robaudit.estimators.logit_gaussian import LogitGaussian, Votes, least_error, mc_instead, normal_margins, skew_warning
 from robaudit.estimators.work import CleanPass, Work
 from robaudit.models import from_module
 from robaudit.noise import GaussianNoise
-from robaudit.numerics.jacobian import margins
+from robaudit.numerics.margins import margins
+from robaudit.quantities import IntervalKind
 from robaudit.spec_datasets import DigitsSpec
 from tests.estimators.tools import build, curved, linear, work_on
 from tests.models.conftest import load
@@ -75,7 +74,7 @@ def test_skewed_margins_are_caught_and_decided_by_votes() -> None:
     assert doubtful.sum() >= 10
     flagged = np.array([e.note.startswith("margins are not normal") for e in estimates])
     assert flagged[doubtful].mean() > 0.9
-    assert all(e.interval == "clopper-pearson" and e.votes is not None for e, f in zip(estimates, flagged, strict=True) if f)
+    assert all(e.interval.text == "clopper-pearson" and e.votes is not None for e, f in zip(estimates, flagged, strict=True) if f)
     error = values(estimates)[doubtful] - truth[doubtful]
     assert np.sqrt(np.mean(error**2)) < 2 * math.sqrt(0.25 / 1024)  # pairs may agree: at most twice the variance of votes
 
@@ -172,7 +171,7 @@ def test_the_interval_covers_where_coupled_draws_could_hurt(network: Callable[[T
     engine = Engine(from_module(network), GaussianNoise(3, torch.device("cpu")), 2)
     ids = [str(i) for i in range(n)]
     work = Work(ids, x, torch.zeros(n, dtype=torch.int64), 0.1, CleanPass.of(engine, x, gradients=False), engine)
-    rows = [e for e in LogitGaussian(samples=samples).estimate(work) if e.interval.startswith("jackknife")]
+    rows = [e for e in LogitGaussian(samples=samples).estimate(work) if e.interval.kind is IntervalKind.JACKKNIFE]
     covered = sum(e.lower is not None and e.upper is not None and e.lower <= limit <= e.upper for e in rows)
     assert covered / len(rows) >= 0.95 - 3 * math.sqrt(0.95 * 0.05 / len(rows))
     claimed = math.sqrt(np.mean([e.std_error**2 for e in rows if e.std_error is not None]))
@@ -221,8 +220,7 @@ def test_copies_that_are_not_finite_are_counted() -> None:
     winners = torch.tensor([0, 1, -1, 0] * 8)
     estimate = mc_instead(Votes.of(winners, 0, 2), 0, {"skewness": 0.0, "kurtosis": 0.0})
     assert estimate.votes == (16, 8)
-    assert estimate.details is not None
-    assert estimate.details["not_finite"] == 8
+    assert estimate.not_finite == 8
     assert (estimate.value, estimate.flips_to) == (0.5, 1)
 
 

@@ -60,7 +60,7 @@ def test_splitting_measures_one_in_a_million(network: Callable[[Tensor], Tensor]
     assert found.lower is not None
     assert found.upper is not None
     assert found.lower < -6 < found.upper < found.lower + 1.5
-    assert (found.flips_to, found.backwards, found.note, found.interval) == (2, 0, "", "lognormal:4 repeats")
+    assert (found.flips_to, found.backwards, found.note, found.interval.text) == (2, 0, "", "lognormal:4 repeats")
     assert found.details is not None
     assert 0.2 < found.details["acceptance"] < 0.4
     assert {f"log10_p_{i}" for i in range(4)} < set(found.details)
@@ -80,7 +80,7 @@ def test_a_linear_network() -> None:
 
 def test_what_is_not_rare_has_the_binomial_interval() -> None:
     found = one(Splitting(particles=1000), around(lambda z: z[:, 3] - 0.5))
-    assert found.interval == "clopper-pearson"
+    assert found.interval.text == "clopper-pearson"
     assert near(found, float(norm.sf(0.5)))
     assert found.forwards == 4001
 
@@ -90,7 +90,7 @@ def test_importance_is_tight_where_design_points_tell_all() -> None:
     assert near(found, 1e-6)
     assert found.std_error is not None
     assert found.std_error < 0.03
-    assert (found.flips_to, found.interval, found.note) == (2, "weighted sample", "")
+    assert (found.flips_to, found.interval.text, found.note) == (2, "weighted sample", "")
     assert found.details is not None
     assert found.details["ess"] > 1000
     assert found.details["beta"] == pytest.approx(BETA, abs=0.1)
@@ -100,7 +100,7 @@ def test_splitting_finds_the_second_side_for_importance() -> None:
     """At the clean image the gradient points to one side, or nowhere; failing copies are on both."""
     found = one(Importance(), TWO_SIDED)
     assert near(found, 1e-6)
-    assert found.interval == "weighted sample"
+    assert found.interval.text == "weighted sample"
     assert found.details is not None
     assert found.details["points"] >= 2
 
@@ -108,7 +108,7 @@ def test_splitting_finds_the_second_side_for_importance() -> None:
 def test_importance_is_refused_outside_a_ball() -> None:
     found = one(Importance(), OUTSIDE)
     assert "refused" in found.note
-    assert found.interval == "lognormal:4 repeats"
+    assert found.interval.text == "lognormal:4 repeats"
     assert near(found, 1e-6, 4.0)
     assert found.details is not None
     assert found.details["refused"] == 1
@@ -153,7 +153,7 @@ def test_without_the_check_the_traps_are_flagged(network: Callable[[Tensor], Ten
     assert found.upper is not None
     assert found.upper < -6.2
     assert found.note.startswith("unchecked")
-    assert found.interval == "weighted sample:unchecked"
+    assert found.interval.text == "weighted sample:unchecked"
 
 
 def test_unchecked_and_nothing_failed_is_a_bound() -> None:
@@ -197,7 +197,7 @@ def test_rare_failures_are_the_same_in_any_chunk(estimator: Splitting | Importan
     assert min(e.value for e in whole) < -4
     assert [*estimates(0, 2), *estimates(2, 3), *estimates(5, 1)] == whole
     assert estimates(0, 6, 64) == whole
-    monkeypatch.setattr("robaudit.estimators.rare.HELD_BYTES", 4 * 40 * 24 * 3)
+    monkeypatch.setattr("robaudit.estimators.splitting.HELD_BYTES", 4 * 40 * 24 * 3)
     assert estimates(0, 6) == whole
 
 

@@ -10,12 +10,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from robaudit.budget import chunk_images
 from robaudit.estimators.base import Estimate
-from robaudit.estimators.selection import FewClasses, keep_margins
-from robaudit.numerics.jacobian import margin_gradients
-from robaudit.plan import Task
-from robaudit.registry import Chosen
+from robaudit.estimators.work import keep_margins
+from robaudit.numerics.margins import margin_gradients
 from tests.estimators.tools import Counter, build, curved, linear, work_on
 
 NAMES = ("taylor", "taylor_mvs", "mmse", "mmse_mvs")
@@ -141,18 +138,6 @@ def test_gradients_of_chosen_classes() -> None:
     assert g[1:, 1].tolist() == [1.0, 1.0]
     assert not u[1:, 1].any()
     assert logits.shape == (3, 6)
-
-
-def test_chunks_are_sized_by_the_classes_kept() -> None:
-    def size(most: int) -> int:
-        tasks = [Task(0.1, Chosen("mmse", "mmse", build("mmse", samples=10, classes=most)))]
-        return chunk_images(2 * 10**9, tasks, 1000, 3 * 64 * 64)
-
-    assert size(999) == 4
-    assert 100 < size(32) < 200
-    estimator = build("mmse")
-    assert isinstance(estimator, FewClasses)
-    assert [estimator.differentiated(c) for c in (2, 33, 34, 1000)] == [1, 32, 32, 32]
 
 
 _RESNET18 = """

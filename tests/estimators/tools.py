@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from robaudit import registry
+from robaudit.estimators import registry
 from robaudit.estimators.base import Estimator
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.work import CleanPass, Work

@@ -8,11 +8,20 @@ import numpy as np
 import pytest
 from numpy.random import Generator
 
-from robaudit.gates.images import Floats, Images
-from robaudit.gates.population import mean_population, quantile_population, share_population
-from robaudit.gates.schedule import possible_looks
-from robaudit.gates.these import Ends, classes_these, each_class, mean_these, quantile_these, share_these
+from robaudit.gates.interim import possible_analyses
 from robaudit.numerics.intervals import clopper_pearson
+from robaudit.stats.intervals import (
+    Bounds,
+    Floats,
+    MeasuredImages,
+    measured_mean,
+    measured_quantile,
+    measured_share,
+    population_mean,
+    population_quantile,
+    population_share,
+    simultaneous,
+)
 
 T = 0.5
 Shape = Callable[[Generator, int], Floats]
@@ -25,24 +34,24 @@ SHAPES: dict[str, Shape] = {
     "near t": lambda g, n: np.where(g.random(n) < 0.5, T, g.normal(T, 0.02, n).clip(0, 1)),
     "certain": lambda g, n: np.ones(n),
 }
-MEASURED: dict[str, tuple[Callable[[Images], Ends], Callable[[Floats], float]]] = {
-    "mean": (lambda x: mean_these(x, 0.95), lambda p: float(p.mean())),
-    "median": (lambda x: quantile_these(x, 0.5, 0.95), lambda p: float(np.quantile(p, 0.5))),
-    "p05": (lambda x: quantile_these(x, 0.05, 0.95), lambda p: float(np.quantile(p, 0.05))),
-    "share": (lambda x: share_these(x, T, 0.95), lambda p: float((p < T).mean())),
+MEASURED: dict[str, tuple[Callable[[MeasuredImages], Bounds], Callable[[Floats], float]]] = {
+    "mean": (lambda x: measured_mean(x, 0.95), lambda p: float(p.mean())),
+    "median": (lambda x: measured_quantile(x, 0.5, 0.95), lambda p: float(np.quantile(p, 0.5))),
+    "p05": (lambda x: measured_quantile(x, 0.05, 0.95), lambda p: float(np.quantile(p, 0.05))),
+    "share": (lambda x: measured_share(x, T, 0.95), lambda p: float((p < T).mean())),
 }
-POPULATION: dict[str, Callable[[Images], Ends]] = {
-    "mean": lambda x: mean_population(x, 0.95),
-    "median": lambda x: quantile_population(x, 0.5, 0.95),
-    "p05": lambda x: quantile_population(x, 0.05, 0.95),
-    "share": lambda x: share_population(x, T, 0.95),
+POPULATION: dict[str, Callable[[MeasuredImages], Bounds]] = {
+    "mean": lambda x: population_mean(x, 0.95),
+    "median": lambda x: population_quantile(x, 0.5, 0.95),
+    "p05": lambda x: population_quantile(x, 0.05, 0.95),
+    "share": lambda x: population_share(x, T, 0.95),
 }
 
 
-def seen(g: Generator, p: Floats, draws: int, *, pooled: bool = True) -> Images:
+def seen(g: Generator, p: Floats, draws: int, *, pooled: bool = True) -> MeasuredImages:
     k = g.binomial(draws, p)
     lower, upper = clopper_pearson(k, draws)
-    return Images(k / draws, lower, upper, 0.0, 1.0, draws=draws if pooled else None)
+    return MeasuredImages(k / draws, lower, upper, 0.0, 1.0, draws=draws if pooled else None)
 
 
 def truths(shape: Shape, g: Generator) -> dict[str, float]:
@@ -116,14 +125,14 @@ def test_all_classes_intervals_hold_together(draws: int) -> None:
     p = np.stack([g.beta(a, 1.0, 12) for a in (2, 4, 4, 6, 8, 8, 9, 9, 9, 9)])
     both = np.zeros(2)
     for _ in range(2000):
-        ends = classes_these([seen(g, one, draws) for one in p], 0.95)
+        ends = [measured_mean(seen(g, one, draws), simultaneous(0.95, len(p))) for one in p]
         least, gap = p.mean(1).min(), np.ptp(p.mean(1))
         lowers, uppers = np.array(ends).T
         both[0] += lowers.min() <= least <= uppers.min()
         both[1] += max(0.0, lowers.max() - uppers.min()) <= gap <= uppers.max() - lowers.min()
     assert both.min() / 2000 >= 0.95 - 3.0 * (0.95 * 0.05 / 2000) ** 0.5
     many = [seen(g, g.beta(4, 1.0, 30), draws) for _ in range(10)]
-    assert all(lower < 0.8 < upper for lower, upper in (mean_population(one, each_class(0.9999, 10)) for one in many))
+    assert all(lower < 0.8 < upper for lower, upper in (population_mean(one, simultaneous(0.9999, 10)) for one in many))
 
 
 @pytest.mark.slow
@@ -135,7 +144,7 @@ def test_a_hundred_classes_of_a_population_hold_together(rare: float, high: floa
     mean = rare * high + (1 - rare) * low
     for _ in range(repeats):
         classes = [seen(g, np.where(g.random(100) < rare, high, low), 100) for _ in range(100)]
-        lowers, uppers = zip(*(mean_population(one, each_class(0.95, 100)) for one in classes), strict=True)
+        lowers, uppers = zip(*(population_mean(one, simultaneous(0.95, 100)) for one in classes), strict=True)
         wrong += min(uppers) < mean or max(lowers) > mean
     assert wrong / repeats <= 0.05 + 3.0 * (0.95 * 0.05 / repeats) ** 0.5
 
@@ -145,11 +154,13 @@ def test_all_looks_hold_together() -> None:
     """However the looks lead on, the chance that any of them misses the mean is within the error."""
     g = np.random.default_rng(2)
     p = g.beta(4, 1.0, 50)
-    looks = possible_looks(1024)
+    looks = possible_analyses(1024)
     wrong = 0
     for _ in range(2000):
         parts = [g.binomial(n - before, p) for before, n in zip((0, *looks), looks, strict=False)]
         shares = [np.sum(parts[: i + 1], axis=0) / n for i, n in enumerate(looks)]
-        ends = [mean_these(Images(k, k, k, 0.0, 1.0, draws=n), 1 - 0.05 / len(looks)) for k, n in zip(shares, looks, strict=True)]
+        ends = [
+            measured_mean(MeasuredImages(k, k, k, 0.0, 1.0, draws=n), 1 - 0.05 / len(looks)) for k, n in zip(shares, looks, strict=True)
+        ]
         wrong += any(not lower <= p.mean() <= upper for lower, upper in ends)
     assert wrong / 2000 <= 0.05 + 3.0 * (0.95 * 0.05 / 2000) ** 0.5

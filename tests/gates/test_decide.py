@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from scipy.special import ndtri
 
 from robaudit.errors import NothingLeftError, SpecError
-from robaudit.gates.decide import decide
-from robaudit.gates.result import EXIT_CODES, judge, overall
+from robaudit.gates.decide import EXIT_CODES, decide, judge, overall
 from robaudit.gates.text import lines, number, numbers
+from robaudit.quantities import Interval
 from robaudit.runs import Run
 from tests.gates.tools import gate, row, run_of, votes
 
@@ -23,7 +23,7 @@ def run() -> Run:
     """mc at two noise levels, softmax and a biased estimator at one."""
     rows = [*votes([95, 90, 99, 80], 100, [0, 1, 0, 1]), *votes([50, 60, 70, 80], 100, [0, 1, 0, 1], sigma=0.25)]
     rows += [row(i, 0.9, estimator="softmax", quantity="confidence") for i in range(4)]
-    rows += [row(i, 0.9, 0.88, 0.92, estimator="mmse", interval="jackknife:sampling-only") for i in range(4)]
+    rows += [row(i, 0.9, 0.88, 0.92, estimator="mmse", interval=Interval.parse("jackknife:sampling-only")) for i in range(4)]
     return run_of(rows)
 
 
@@ -74,7 +74,7 @@ def test_all_gates_together(run: Run) -> None:
         ("mean(sigma=0.1) >= 0.9", "say estimator=mc | softmax | mmse"),
         ("noisy_accuracy >= 0.9", "say sigma=0.1 | 0.25"),
         ("noisy_accuracy(estimator=mmse) >= 0.9", "no results with labels and a fixed number of votes"),
-        ("mean(estimator=mcc) >= 0.9", "the run has no estimator mcc; it has mc, softmax, mmse"),
+        ("mean(estimator=mcc) >= 0.9", "the run has no estimator mcc; did you mean 'mc'?"),
         ("mean(estimator=mc, sigma=0.3) >= 0.9", "the run has no sigma 0.3; it has 0.1, 0.25"),
         ("mean(estimator=mmse, sigma=0.25) >= 0.9", "no such results"),
         ("mean(estimator=softmax) >= 0.9", "gives no interval"),

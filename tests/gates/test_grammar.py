@@ -12,8 +12,7 @@ from typer.main import get_command
 
 from robaudit.cli.app import app
 from robaudit.errors import SpecError
-from robaudit.gates.grammar import Gate, parse_gate
-from robaudit.gates.quantities import QUANTITIES
+from robaudit.spec_gates import QUANTITIES, Gate, parse_gate
 from tests.gates.tools import gate
 
 
@@ -50,14 +49,14 @@ def test_gates_that_are(text: str, expected: Gate) -> None:
         ("mean(sigam=0.5) <= 0.9", "has no argument 'sigam'; did you mean 'sigma'?"),
         ("mean(0.5) <= 0.9", "'0.5' is not of the form name=value"),
         ("mean(sigma=) <= 0.9", "'sigma=' is not of the form name=value"),
-        ("mean(sigma=1, sigma=2) <= 0.9", "sigma stands twice"),
+        ("mean(sigma=1, sigma=2) <= 0.9", "sigma appears twice"),
         ("mean(sigma=-1) <= 0.9", "sigma=-1 is not positive"),
-        ("mean(sigma=two) <= 0.9", "sigma is 'two', no number"),
-        ("mean >= ninety", "the threshold is 'ninety', no number"),
-        ("mean >= 90%", "the threshold is '90%', no number"),
-        ("mean >= nan", "the threshold is 'nan', no number"),
-        ("mean >= 1/0", "the threshold is '1/0', no number"),
-        ("share_below(t=inf) <= 1", "t is 'inf', no number"),
+        ("mean(sigma=two) <= 0.9", "sigma is 'two', not a number"),
+        ("mean >= ninety", "the threshold is 'ninety', not a number"),
+        ("mean >= 90%", "the threshold is '90%', not a number"),
+        ("mean >= nan", "the threshold is 'nan', not a number"),
+        ("mean >= 1/0", "the threshold is '1/0', not a number"),
+        ("share_below(t=inf) <= 1", "t is 'inf', not a number"),
     ],
 )
 def test_gates_that_are_none(text: str, says: str) -> None:

@@ -10,11 +10,9 @@ import pytest
 
 from robaudit import load_spec
 from robaudit.files import SEAL, sealed
-from robaudit.gates.decide import decide
-from robaudit.gates.looks import most_draws
-from robaudit.gates.result import Decision, Verdict
-from robaudit.gates.schedule import next_draws, possible_looks
-from robaudit.gates.standing import standing
+from robaudit.gates.decide import Decision, Verdict, decide
+from robaudit.gates.interim import most_draws, next_analysis, possible_analyses
+from robaudit.gates.sources import decisions_of
 from robaudit.runs import read_run
 from tests.cli.conftest import Refuse, refuse
 from tests.conftest import RunCli
@@ -34,19 +32,19 @@ def later_out(out: str) -> str:
 
 
 def test_looks_at_least_double_and_end_at_all() -> None:
-    assert [possible_looks(most) for most in (10, 64, 100)] == [(10,), (64,), (64, 100)]
-    assert possible_looks(10_000) == (625, 1250, 2500, 5000, 10_000)
-    assert all(len(possible_looks(most)) <= 5 for most in range(1, 3000))
+    assert [possible_analyses(most) for most in (10, 64, 100)] == [(10,), (64,), (64, 100)]
+    assert possible_analyses(10_000) == (625, 1250, 2500, 5000, 10_000)
+    assert all(len(possible_analyses(most)) <= 5 for most in range(1, 3000))
 
     def open_(more: int | None, verdict: Verdict = "inconclusive") -> Decision:
         return Decision(gate("mean >= 0.9"), 0.9, 0.8, 1.0, "", "these images", 0.99, verdict, "", more)
 
-    assert next_draws(625, 10_000, [open_(10)]) == 1250
-    assert next_draws(625, 10_000, [open_(1600), open_(100)]) == 2500
-    assert next_draws(625, 10_000, [open_(2000), open_(100)]) == 5000
-    assert next_draws(625, 10_000, [open_(None)]) == 1250
-    assert next_draws(625, 10_000, [open_(6000)]) == 10_000
-    assert next_draws(5000, 10_000, [open_(10)]) == 10_000
+    assert next_analysis(625, 10_000, [open_(10)]) == 1250
+    assert next_analysis(625, 10_000, [open_(1600), open_(100)]) == 2500
+    assert next_analysis(625, 10_000, [open_(2000), open_(100)]) == 5000
+    assert next_analysis(625, 10_000, [open_(None)]) == 1250
+    assert next_analysis(625, 10_000, [open_(6000)]) == 10_000
+    assert next_analysis(5000, 10_000, [open_(10)]) == 10_000
 
 
 def test_draws_of_a_spec(tmp_path: Path) -> None:
@@ -134,10 +132,10 @@ def test_an_interrupted_one_goes_on(run_cli: RunCli, tmp_path: Path, monkeypatch
     assert probe.code == 0
     value = sum(row.value for row in read_run(tmp_path / "probe").rows) / 6
     command = ("estimate", "spec.yaml", "--gate", f"mean >= {value:.6f}", "--out", "run")
-    monkeypatch.setattr("robaudit.gates.looks.decide", interrupted)
+    monkeypatch.setattr("robaudit.gates.interim.decide", interrupted)
     assert run_cli(*command).code == 130
     assert not (tmp_path / "run").exists()
-    monkeypatch.setattr("robaudit.gates.looks.decide", decide)
+    monkeypatch.setattr("robaudit.gates.interim.decide", decide)
     code, _, err = run_cli(*command)
     assert code in (0, 1, 4)
     assert "64: this run is complete; nothing was recomputed" in err
@@ -152,7 +150,7 @@ def test_refused_before_anything_is_computed(refuse: Refuse, tmp_path: Path) -> 
     refuse("estimate", "spec.yaml", "--gate", "mean(estimator=mc) >= 9", says="never 9")
     refuse("estimate", "spec.yaml", "--gate", "accuracy >= 9", says="never 9")
     refuse("estimate", "spec.yaml", "--gate", "mean(estimator=taylor) >= 0.9", says="add --point")
-    refuse("estimate", "spec.yaml", "--gate", "mean >= ", says="no number")
+    refuse("estimate", "spec.yaml", "--gate", "mean >= ", says="not a number")
     refuse("estimate", "spec.yaml", "--until-decided", says="the spec has no gates")
     refuse("estimate", "spec.yaml", "--gate", "accuracy >= 1", "--extend", says="extend first")
     refuse("estimate", "spec.yaml", "--gate", "accuracy >= 1", "--confidence", "2", says="is not above 0.5")
@@ -181,7 +179,7 @@ def test_estimate_and_gate_decide_alike_for_several_estimators(run_cli: RunCli, 
     assert (code, later.code) == (4, 4)
     assert out.endswith(later.out)
     assert later.err.startswith("gates of the looks at run\n")
-    assert standing(read_run(tmp_path / "run"))[0][0]["verdict"] == "inconclusive"
+    assert decisions_of(read_run(tmp_path / "run"))[0][0]["verdict"] == "inconclusive"
 
 
 @pytest.fixture
@@ -234,7 +232,7 @@ def test_an_extended_one_keeps_the_confidence_of_its_looks(run_cli: RunCli, tmp_
     assert "intervals 97.5 %" in run_cli("gate", "run").out
     assert "intervals 97.5 %" in run_cli("gate", "run", "--gate", "mean(sigma=0.2) >= 0.1").out
     assert "intervals 90 %" in run_cli("gate", "run", "--confidence", "0.9").out
-    assert standing(read_run(tmp_path / "run"))[0][0]["confidence"] == pytest.approx(0.975)
+    assert decisions_of(read_run(tmp_path / "run"))[0][0]["confidence"] == pytest.approx(0.975)
     (tmp_path / "p.toml").write_text("[tool.robaudit]\ngates = ['mean(sigma=0.2) >= 0.1']\nconfidence = 0.9", encoding="utf-8")
     assert "intervals 95 %" in run_cli("gate", "run", "--pyproject", "p.toml").out  # two looks share the error
 
@@ -246,7 +244,7 @@ def test_looks_of_another_spec_are_no_obstacle(run_cli: RunCli, refuse: Refuse, 
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("robaudit.gates.looks.decide", interrupted)
+        patch.setattr("robaudit.gates.interim.decide", interrupted)
         assert run_cli("estimate", "spec.yaml", "--gate", "mean >= 0.1", "--out", "run").code == 130
     (look,) = (tmp_path / "run.looks").iterdir()
     info = json.loads((look / "run.json").read_text(encoding="utf-8"))

@@ -9,14 +9,13 @@ import numpy as np
 import pytest
 from scipy.special import bdtr, betaincinv, ndtri
 
-from robaudit.gates.decide import decide
+from robaudit.gates.decide import Decision, decide
 from robaudit.gates.evidence import gather
-from robaudit.gates.images import Images
-from robaudit.gates.misses import Side, misses
-from robaudit.gates.result import Decision
 from robaudit.numerics.intervals import mean_interval
+from robaudit.quantities import Interval
 from robaudit.rows import Row
 from robaudit.runs import Run
+from robaudit.stats.intervals import MeasuredImages, OneSidedEnds, miss_quantile
 from tests.gates.tools import gate, row, run_of, votes
 
 KEPT = [100, 90, 80, 60, 30, 100, 95, 85, 70, 10]
@@ -34,7 +33,7 @@ def one(run: Run, text: str, **options: Any) -> Decision:
     return found
 
 
-def images_of(run: Run) -> Images:
+def images_of(run: Run) -> MeasuredImages:
     (found,) = gather(run, [gate("mean >= 0")]).values()
     return found.images(found.scale(run.quantities))
 
@@ -171,7 +170,7 @@ def test_noisy_accuracy_pools_the_votes_for_the_labels(run: Run) -> None:
 
 def rare(values: list[float], bounds: list[tuple[float | None, float | None]] | None = None) -> list[Row]:
     near = bounds or [(v - 0.1, v + 0.1) for v in values]
-    kind: dict[str, Any] = {"quantity": "log10_p_fail", "estimator": "splitting", "interval": "lognormal:4 repeats"}
+    kind: dict[str, Any] = {"quantity": "log10_p_fail", "estimator": "splitting", "interval": Interval.parse("lognormal:4 repeats")}
     return [row(i, v, *near[i], label=i % 2, **kind) for i, v in enumerate(values)]
 
 
@@ -256,7 +255,7 @@ def test_images_without_a_value_may_have_any(run: Run) -> None:
 
 
 def test_images_that_stopped_by_themselves_count_with_their_ends() -> None:
-    rows = [row(i, 0.8, 0.7, 0.85, interval="confidence-sequence") for i in range(20)]
+    rows = [row(i, 0.8, 0.7, 0.85, interval=Interval.parse("confidence-sequence")) for i in range(20)]
     found = one(run_of(rows), "mean >= 0.75")
     assert (found.method, found.verdict, found.more) == ("mean of intervals", "inconclusive", None)
     assert ends(found) == pytest.approx((0.7, 0.85))
@@ -266,7 +265,7 @@ def test_images_that_stopped_by_themselves_count_with_their_ends() -> None:
 def test_sequences_promise_both_sides_together_only() -> None:
     """Each side of theirs may miss with .05, so that more of them are discounted than of other intervals; they are never stretched less."""
     sure = [row(i, 0.8, 0.7, 0.85) for i in range(20)]
-    lean = [row(i, 0.8, 0.7, 0.85, interval="confidence-sequence") for i in range(20)]
+    lean = [row(i, 0.8, 0.7, 0.85, interval=Interval.parse("confidence-sequence")) for i in range(20)]
     # 20 look like it: that one of them does by chance alone is within the error of .025, but is not where each does with .05
     assert ends(one(run_of(sure), "share_below(t=0.9) >= 0.5"))[0] == 1.0
     assert ends(one(run_of(lean), "share_below(t=0.9) >= 0.5"))[0] == pytest.approx(19 / 20)
@@ -284,11 +283,11 @@ def test_the_share_of_a_population_is_corrected_for_images_that_look_like_it() -
 def test_images_without_a_value_may_miss_as_near_ones_do() -> None:
     """They are among the images up to a rank: with them, the bound of the rank is no better than without."""
     known = votes([500] * 4 + [990] * 16, 1000)
-    side = Side.lower(images_of(run_of([*known, *(row(100 + i, math.nan) for i in range(20))])), 0.025)
+    side = OneSidedEnds.lower(images_of(run_of([*known, *(row(100 + i, math.nan) for i in range(20))])), 0.025)
     bounds = side._bounds(0.025)
     assert bounds is not None
     assert side.unknown == 20
     near, chance = side._reaching(bounds, float(side.ends[24]), 991.0)
     assert near == 16
-    assert side._misses_from(24, 40, bounds, 0.02) == misses(40, (36 * side.tail + chance) / 40, 0.02)
-    assert side._misses_from(24, 40, bounds, 0.02) > misses(40, (16 * side.tail + chance) / 40, 0.02)
+    assert side._misses_from(24, 40, bounds, 0.02) == miss_quantile(40, (36 * side.tail + chance) / 40, 0.02)
+    assert side._misses_from(24, 40, bounds, 0.02) > miss_quantile(40, (16 * side.tail + chance) / 40, 0.02)

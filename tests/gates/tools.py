@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from robaudit.estimators.base import CONFIDENCE, LOG10_P_FAIL, P_ROBUST
-from robaudit.gates.grammar import Gate, parse_gate
-from robaudit.gates.quantities import QUANTITIES
 from robaudit.numerics.intervals import clopper_pearson
+from robaudit.quantities import CONFIDENCE, LOG10_P_FAIL, P_ROBUST, Interval
 from robaudit.rows import Row
-from robaudit.runs import Run, quantity_document
+from robaudit.runs import Run
+from robaudit.spec_gates import QUANTITIES, Gate, parse_gate
 
 
 def row(index: int, value: float, lower: float | None = None, upper: float | None = None, **others: Any) -> Row:
@@ -30,7 +29,7 @@ def row(index: int, value: float, lower: float | None = None, upper: float | Non
         "forwards": 101,
         "backwards": 0,
         "note": "",
-        "interval": "none" if lower is None and upper is None else "by hand",
+        "interval": Interval.parse("none" if lower is None and upper is None else "by hand"),
     }
     return Row(value=value, lower=lower, upper=upper, **{**values, **others})
 
@@ -50,7 +49,7 @@ def votes(kept: Sequence[int], draws: int, labels: Sequence[int | None] | None =
             "correct": None if label is None else True,
             "votes": tuple(counted),
         }
-        about |= {"interval": "clopper-pearson", "forwards": draws + 1, **others}
+        about |= {"interval": Interval.parse("clopper-pearson"), "forwards": draws + 1, **others}
         found.append(row(i, k / draws, float(lower[i]), float(upper[i]), **about))
     return found
 
@@ -60,7 +59,7 @@ def run_of(rows: Sequence[Row], *, names: Sequence[str] | None = None) -> Run:
     labelled = sum(one.label is not None for one in rows)
     info = {
         "data": {"labelled": labelled, "class_names": names},
-        "quantities": [quantity_document(q) for q in (P_ROBUST, CONFIDENCE, LOG10_P_FAIL)],
+        "quantities": [q.document() for q in (P_ROBUST, CONFIDENCE, LOG10_P_FAIL)],
         "spec": {},
         "totals": {"skipped": 0},
     }

@@ -223,7 +223,9 @@ def wrong_rows() -> dict[str, Callable[[Path], None]]:
         "interval": [3, None, []],
         "votes": ["x", 3, ["x"], [-1], [[1]], [10**30], {}],
         "kept": ["x", 3, ["x"], "%%%%", "A" * 10**6],
-        "details": ["x", 3, [1], {"a": "x"}, {"votes_worth": 1e308}, {"not_finite": math.inf}],
+        "details": ["x", 3, [1], {"a": "x"}, {"a": 1e308}, {"a": math.inf}],
+        "worth": ["x", [], 0, -1, 1e308, math.inf],
+        "not_finite": ["x", None, -1, 0.5, 10**30, math.inf],
     }
     for key, odd in values.items():
         found |= {f"{key} is {str(value)[:20]} ({type(value).__name__})": each(**{key: value}) for value in odd}

@@ -28,8 +28,8 @@ PRELOADED = (
     *("robaudit.cli.app", "robaudit.auditing", "robaudit.cli.console", "robaudit.cli.show", "robaudit.models.load", "torch.export.passes"),
     *("robaudit.datasets.digits", "robaudit.datasets.npz", "robaudit.datasets.images", "robaudit.datasets.manifest", "torchvision.models"),
     *(
-        "robaudit.summary.bias",
-        "robaudit.summary.flags",
+        "robaudit.stats.classes",
+        "robaudit.stats.flags",
         "robaudit.report.gallery",
         "robaudit.report.class_tables",
         "torch._export.serde.serialize",

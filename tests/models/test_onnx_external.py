@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from robaudit.errors import ModelError
-from robaudit.models.onnx_external import INSIDE, external_files, weights_sha256
+from robaudit.models.onnx_file import INSIDE, external_files, weights_sha256
 from tests.models.conftest import load, pixels, refusal, small_net
 from tests.models.test_onnx import graph
 
@@ -140,7 +140,7 @@ def test_an_unused_place_does_not_count(tmp_path: Path) -> None:
 def test_damaged_messages(tmp_path: Path, damage: Any) -> None:
     content = everywhere()[0].SerializeToString()
     (tmp_path / "net.onnx").write_bytes(damage(content))
-    with pytest.raises(ModelError, match=r"^net\.onnx: is no ONNX model \("):
+    with pytest.raises(ModelError, match=r"^net\.onnx: is not an ONNX model \("):
         external_files(tmp_path / "net.onnx", "net.onnx")
 
 
@@ -160,7 +160,7 @@ def test_endless_nesting_is_refused(tmp_path: Path) -> None:
 
 
 def test_fields_without_end_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("robaudit.models.onnx_external._MOST_FIELDS", 1000)
+    monkeypatch.setattr("robaudit.models.onnx_file._MOST_FIELDS", 1000)
     for count in (999, 1000):
         (tmp_path / "net.onnx").write_bytes(b"\x08\x08" * count)
         assert external_files(tmp_path / "net.onnx", "net.onnx") == []

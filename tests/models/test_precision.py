@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from robaudit.errors import ModelError
 from robaudit.models import LogitModel, from_module
-from robaudit.models.precision import for_noisy_passes, in_bfloat16, rounded_products
+from robaudit.models.logits import for_noisy_passes, in_bfloat16, rounded_products
 from robaudit.models.torchscript import AsWritten
 from tests.models.conftest import load, one_line, pixels, small_net
 

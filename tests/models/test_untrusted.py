@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from robaudit.errors import ModelError
-from robaudit.models.exported_graph import check_graph
+from robaudit.models.safety import check_graph
 from tests.hostile.archives import rewrite
 from tests.models.conftest import load, pixels, refusal, small_net
 from tests.models.test_files import SMALL, script

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from robaudit.numerics.design_points import Weighted, dot, mixture, relative_error_at, sample, search, weighted
-from robaudit.numerics.levels import Schedule, split
+from robaudit.numerics.splitting import Schedule, split
 from tests.numerics.problems import BALL, BETA, BETA_TWO, PROBLEMS, D, Problem, drawer, normals
 
 DRAWS = 10_000

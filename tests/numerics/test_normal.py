@@ -7,7 +7,7 @@ import torch
 from scipy import special
 
 from robaudit.numerics.normal import normal_cdf
-from robaudit.numerics.single import scaled_upper_quantile
+from robaudit.numerics.separation import scaled_upper_quantile
 
 
 def test_distribution_function_keeps_its_relative_accuracy() -> None:

@@ -1,4 +1,4 @@
-"""An estimator of somebody else's package: installed with pip, listed, run and checked like ours."""
+"""Estimators of other packages: installed with pip, listed, run and checked like ours. One of them is that of docs/plugins.md."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import csv
 import json
 import math
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -13,22 +14,42 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 
 from robaudit import read_run
 from tests.conftest import RunCli
 from tests.specs import digits, write
 
 SOURCE = Path(__file__).with_name("package")
+PAGE = Path(__file__).parents[2] / "docs" / "plugins.md"
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def page() -> tuple[str, ...]:
+    """The code of docs/plugins.md: pyproject.toml, the estimator and its test."""
+    return tuple(re.findall(r"```(?:toml|python)\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL))
 
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder that the package is installed into."""
+    """A folder that the packages are installed into."""
     folder = tmp_path_factory.mktemp("plugin")
     shutil.copytree(SOURCE, folder / "source")
+    (folder / "clear").mkdir()
+    for name, text in zip(("pyproject.toml", "robaudit_clear.py", "test_clear.py"), page(), strict=True):
+        (folder / "clear" / name).write_text(text, encoding="utf-8")
     options = ["--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check"]
-    command = [sys.executable, "-m", "pip", "install", *options, "--target", str(folder / "installed"), str(folder / "source")]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        *options,
+        "--target",
+        str(folder / "installed"),
+        str(folder / "source"),
+        str(folder / "clear"),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr
     return folder / "installed"
@@ -37,7 +58,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def start(path: Path, folder: Path, *args: str | Path) -> subprocess.CompletedProcess[str]:
     """The program in a folder, in a process that sees the packages in ``path``."""
     command = [sys.executable, "-m", "robaudit", *map(str, args)]
-    environment = {**os.environ, "PYTHONPATH": str(path)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(path), str(PAGE.parents[1])])}
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=120)
 
 
@@ -114,6 +135,32 @@ def test_its_options_are_checked(robaudit: Run, tmp_path: Path) -> None:
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr.startswith("error: estimators[0].margin: ")
         assert says in done.stderr
+
+
+def test_the_estimator_of_the_docs_draws_noise_in_fifteen_lines(robaudit: Run) -> None:
+    body = page()[1].partition("    quantity, needs")[2].splitlines()
+    assert len([line for line in body if line.strip()]) <= 18
+    (entry,) = [entry for entry in json.loads(robaudit("estimators", "--format", "json").stdout) if entry["name"] == "clear"]
+    assert (entry["quantity"], entry["interval"], entry["cost"]) == ("p_clear", "clopper-pearson", "101 forward")
+    assert entry["options"] == "samples=100, margin=1.0"
+
+
+def test_the_test_of_the_docs_passes(installed: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(installed), str(PAGE.parents[1])])}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(installed.parent / "clear" / "test_clear.py")]
+    done = subprocess.run(command, cwd=installed.parent, env=environment, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 passed" in done.stdout
+
+
+def test_the_estimator_of_the_docs_in_a_run(installed: Path, tmp_path: Path) -> None:
+    """As the page's spec has it: twice, with two margins, of which the larger leaves less."""
+    (estimators,) = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
+    chosen = yaml.safe_load(estimators.replace("1000", "20"))["estimators"]
+    done = start(installed, tmp_path, "estimate", write(tmp_path, digits(estimators=chosen)), "--out", "run")
+    assert done.returncode == 0, done.stderr
+    rows = {name: [row.value for row in read_run(tmp_path / "run").rows if row.estimator == name] for name in ("mc", "clear", "very_clear")}
+    assert sum(rows["mc"]) > sum(rows["clear"]) > sum(rows["very_clear"])
 
 
 def test_unknown_without_the_package(tmp_path: Path, run_cli: RunCli) -> None:

@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from robaudit.cli.step_summary import append_step_summary
-from robaudit.gates.grammar import Gate
-from robaudit.gates.result import EXIT_CODES, ClassPart, Decision, Verdict, overall
+from robaudit.gates.decide import EXIT_CODES, ClassPart, Decision, Verdict, overall
 from robaudit.report.ci import Subject, gates_json, github, junit, published, step_summary
 from robaudit.report.ci.github import LEFT_OUT
 from robaudit.report.tables import within
+from robaudit.spec_gates import Gate
 
 SUBJECT = Subject("gate", "night <run>", "net.pt", "ab" * 32, "cd" * 32, "0.1.0")
 HOSTILE = "</testsuite>\x00\x1b[31m\ud800 | ]]> ::error::x\r\n::error::<script>alert(1)</script> 100%, a:b `x` [y](z) \u202e"

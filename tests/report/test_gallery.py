@@ -17,7 +17,7 @@ from robaudit.errors import RobauditError
 from robaudit.noise import GaussianNoise
 from robaudit.report.gallery import side_by_side, write_gallery
 from robaudit.runs import Run
-from robaudit.summary.flags import Flagged, flag
+from robaudit.stats.flags import Flagged, flag
 from tests.specs import digits, save_npz, write
 
 

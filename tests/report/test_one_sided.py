@@ -9,21 +9,39 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from robaudit.estimators.base import LOG10_P_FAIL
+from robaudit.quantities import LOG10_P_FAIL, Interval
 from robaudit.report import numbers
 from robaudit.report.class_tables import bias_table
 from robaudit.report.summary_tables import overall_tables
 from robaudit.reports.json_text import document_json
 from robaudit.rows import Row
-from robaudit.summary.bias import class_bias
-from robaudit.summary.flags import flag
-from robaudit.summary.overall import summarise
+from robaudit.stats.classes import class_bias
+from robaudit.stats.flags import flag
+from robaudit.stats.summary import summarise
 
 
 def row(name: str, value: float, lower: float | None, upper: float, label: int = 0) -> Row:
-    interval = "upper bound" if lower is None else "lognormal:4 repeats"
+    interval = Interval.parse("upper bound" if lower is None else "lognormal:4 repeats")
     error = None if lower is None else 0.1
-    return Row(name, label, label, True, "gaussian", 0.1, "splitting", "log10_p_fail", value, lower, upper, error, 1, 9, 0, "", interval)
+    return Row(
+        name,
+        label,
+        label,
+        True,
+        "gaussian",
+        0.1,
+        "splitting",
+        "log10_p_fail",
+        value,
+        lower,
+        upper,
+        error,
+        1,
+        9,
+        0,
+        "",
+        interval,
+    )
 
 
 MEASURED = [row("a", -3.0, -3.2, -2.8), row("b", -6.0, -6.4, -5.6), row("c", -5.0, -5.2, -4.8, 1)]

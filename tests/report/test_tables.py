@@ -12,16 +12,17 @@ import pytest
 from rich.console import Console, RenderableType
 
 from robaudit.numerics.intervals import clopper_pearson
+from robaudit.quantities import NO_INTERVAL, Interval
 from robaudit.report.class_tables import bias_csv, bias_table
 from robaudit.report.flag_tables import flags_csv, flags_table
 from robaudit.report.summary_tables import overall_tables
 from robaudit.rows import Row
-from robaudit.summary.bias import class_bias
-from robaudit.summary.flags import flag
-from robaudit.summary.overall import summarise
+from robaudit.stats.classes import class_bias
+from robaudit.stats.flags import flag
+from robaudit.stats.summary import summarise
 
 NAMES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
-ROW = Row("a", 0, 0, True, "gaussian", 0.05, "mc", "p_robust", 0.8, 0.7, 0.9, 0.05, 1, 11, 0, "", "clopper-pearson")
+ROW = Row("a", 0, 0, True, "gaussian", 0.05, "mc", "p_robust", 0.8, 0.7, 0.9, 0.05, 1, 11, 0, "", Interval.parse("clopper-pearson"))
 
 
 def mc(n: int = 48, draws: int = 2000, **more: object) -> list[Row]:
@@ -36,7 +37,7 @@ def mc(n: int = 48, draws: int = 2000, **more: object) -> list[Row]:
     return rows
 
 
-TAYLOR: dict[str, Any] = {"estimator": "taylor_mvs", "lower": None, "upper": None, "std_error": None, "interval": "none"}
+TAYLOR: dict[str, Any] = {"estimator": "taylor_mvs", "lower": None, "upper": None, "std_error": None, "interval": NO_INTERVAL}
 MANY = [*mc(), *mc(1000, sigma=8 / 255), *mc(**TAYLOR), *mc(**{**TAYLOR, "estimator": "softmax", "quantity": "confidence"})]
 
 
@@ -139,7 +140,7 @@ def test_sure_and_likely_ones_are_both_counted() -> None:
     low = replace(ROW, value=0.3, lower=0.2, upper=0.4)
     rows = [
         low,
-        replace(low, sample_id="b", interval="jackknife:sampling-only"),
+        replace(low, sample_id="b", interval=Interval.parse("jackknife:sampling-only")),
         replace(ROW, sample_id="c", value=0.95, lower=0.92, upper=0.98),
     ]
     text = " ".join(shown(flags_table(flag(rows, below=0.9)), 160))
@@ -148,6 +149,6 @@ def test_sure_and_likely_ones_are_both_counted() -> None:
 
 
 def test_a_mean_that_leans_is_explained() -> None:
-    rows = [replace(row, interval="confidence-sequence") for row in mc(12)]
+    rows = [replace(row, interval=Interval.parse("confidence-sequence")) for row in mc(12)]
     assert any("stopped early" in line for line in shown(overall_tables(summarise(rows)), 140))
     assert not any("stopped early" in line for line in shown(overall_tables(summarise(mc(12))), 140))

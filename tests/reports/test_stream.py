@@ -137,6 +137,6 @@ def test_the_rows_before_a_fault_are_given() -> None:
 def test_texts_that_repeat_are_held_once() -> None:
     """Half of the memory of many rows."""
     first, second = streamed(rows_json([ROW, replace(ROW, sample_id="c")]))
-    assert (first.interval, first.noise) == ("clopper-pearson", "gaussian")
+    assert (first.interval.text, first.noise) == ("clopper-pearson", "gaussian")
     assert first.interval is second.interval
     assert first.noise is second.noise

@@ -12,12 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from robaudit.errors import RunError
+from robaudit.quantities import Interval
 from robaudit.reports.csv_text import read_rows, rows_csv
-from robaudit.reports.json_text import document_json, read_rows_json, rows_json, summary_json
+from robaudit.reports.json_text import checked_row, document_json, read_rows_json, rows_json, summary_json
 from robaudit.rows import COLUMNS, LARGEST, Row
-from robaudit.summary.overall import summarise
+from robaudit.stats.summary import summarise
 
-ROW = Row("a", 0, 0, True, "gaussian", 0.1, "mc", "p_robust", 0.8, 0.7, 0.9, 0.05, 1, 11, 0, "", "clopper-pearson", (8, 2))
+ROW = Row("a", 0, 0, True, "gaussian", 0.1, "mc", "p_robust", 0.8, 0.7, 0.9, 0.05, 1, 11, 0, "", Interval.parse("clopper-pearson"), (8, 2))
 BARE = replace(ROW, sample_id="b", label=None, correct=None, lower=None, upper=None, std_error=None, flips_to=None, votes=None)
 
 text = st.text(max_size=20) | st.sampled_from(
@@ -43,7 +44,7 @@ rows = st.builds(
     forwards=st.integers(0, 10**6),
     backwards=st.integers(0, 10**6),
     note=text,
-    interval=text,
+    interval=text.map(Interval.parse),
     votes=st.none() | st.lists(st.integers(0, 10**4), max_size=3).map(tuple),
 )
 
@@ -120,6 +121,14 @@ def test_damaged_csv_says_where(damage, where: str) -> None:  # type: ignore[no-
 def test_damaged_json_is_refused(damaged: str) -> None:
     with pytest.raises(RunError, match=r"samples\.json"):
         read_rows_json(damaged)
+
+
+@pytest.mark.parametrize(
+    "odd", [{"worth": 0}, {"worth": "x"}, {"worth": 1e308}, {"not_finite": -1}, {"not_finite": 0.5}, {"not_finite": 10**100}]
+)
+def test_odd_counts_of_draws_are_refused(odd: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=f"^{next(iter(odd))}: "):
+        checked_row({**ROW.document(), **odd})
 
 
 def test_summary_json_has_the_version_first_and_the_groups_last() -> None:

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from robaudit.errors import NothingLeftError, RobauditError
-from robaudit.estimators.base import Quantity
+from robaudit.quantities import Interval, Quantity
 from robaudit.rows import Row
-from robaudit.summary.flags import flag
+from robaudit.stats.flags import flag
 
-ROW = Row("a", 0, 0, True, "gaussian", 0.1, "mc", "p_robust", 0.8, 0.7, 0.9, 0.05, 1, 11, 0, "", "clopper-pearson")
+ROW = Row("a", 0, 0, True, "gaussian", 0.1, "mc", "p_robust", 0.8, 0.7, 0.9, 0.05, 1, 11, 0, "", Interval.parse("clopper-pearson"))
 
 
 def valued(*values: float, width: float | None = 0.1, **more: object) -> list[Row]:

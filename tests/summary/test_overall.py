@@ -12,14 +12,14 @@ import pytest
 from numpy.typing import NDArray
 
 from robaudit.errors import NothingLeftError, RunError
-from robaudit.estimators.adaptive import Rule, sample
-from robaudit.estimators.base import LOG10_P_FAIL, Quantity
+from robaudit.estimators.mc import Rule, sample
 from robaudit.numerics.intervals import clopper_pearson, mean_interval
+from robaudit.quantities import LOG10_P_FAIL, NO_INTERVAL, Interval, Quantity
 from robaudit.rows import Row
-from robaudit.summary.groups import one_group
-from robaudit.summary.overall import summarise
+from robaudit.stats.groups import one_group
+from robaudit.stats.summary import summarise
 
-ROW = Row("a", 0, 0, True, "gaussian", 0.1, "mc", "p_robust", 0.8, 0.4, 0.97, 0.13, 1, 11, 0, "", "clopper-pearson", (8, 2))
+ROW = Row("a", 0, 0, True, "gaussian", 0.1, "mc", "p_robust", 0.8, 0.4, 0.97, 0.13, 1, 11, 0, "", Interval.parse("clopper-pearson"), (8, 2))
 
 
 def counted(votes: tuple[int, ...], label: int | None, predicted: int, name: str = "a") -> Row:
@@ -94,7 +94,7 @@ def test_unequal_numbers_of_draws_are_not_pooled() -> None:
 
 def test_votes_that_stopped_when_they_had_seen_enough_are_not_pooled() -> None:
     """Even where all stopped at the same number: it depended on what they saw."""
-    rows = [replace(counted((16, 0), 0, 0, name), interval="confidence-sequence") for name in "abc"]
+    rows = [replace(counted((16, 0), 0, 0, name), interval=Interval.parse("confidence-sequence")) for name in "abc"]
     (group,) = summarise(rows)
     assert group.mean.measured_by == "mean of intervals"
     assert group.mean.measurement_error is None
@@ -112,7 +112,12 @@ def test_the_mean_of_images_that_stopped_by_themselves_is_inside_its_interval() 
 
     stopped = sample(Rule(None, 0.9, 20_000), [0] * len(truth), count)
     rows = [
-        replace(counted((one.counts[0], one.counts[1]), 0, 0, str(i)), lower=one.lower, upper=one.upper, interval="confidence-sequence")
+        replace(
+            counted((one.counts[0], one.counts[1]), 0, 0, str(i)),
+            lower=one.lower,
+            upper=one.upper,
+            interval=Interval.parse("confidence-sequence"),
+        )
         for i, one in enumerate(stopped)
     ]
     (group,) = summarise(rows)
@@ -126,10 +131,10 @@ def test_the_mean_of_images_that_stopped_by_themselves_is_inside_its_interval() 
 
 def test_a_mean_of_bounds_is_a_bound() -> None:
     """Also in summary.json, where an end that is infinite is null."""
-    row = replace(ROW, quantity=LOG10_P_FAIL.name, votes=None, interval="lognormal:4 repeats")
+    row = replace(ROW, quantity=LOG10_P_FAIL.name, votes=None, interval=Interval.parse("lognormal:4 repeats"))
     rows = [
         replace(row, sample_id="a", value=-3.0, lower=-3.2, upper=-2.8),
-        replace(row, sample_id="b", value=-4.0, lower=None, upper=-4.0, interval="upper bound"),
+        replace(row, sample_id="b", value=-4.0, lower=None, upper=-4.0, interval=Interval.parse("upper bound")),
     ]
     (group,) = summarise(rows, {LOG10_P_FAIL.name: LOG10_P_FAIL})
     document = group.document()["mean"]
@@ -140,7 +145,7 @@ def test_a_mean_of_bounds_is_a_bound() -> None:
 
 def test_antithetic_votes_are_not_pooled_as_independent_draws() -> None:
     """32 pairs that agree are worth 32 draws: the accuracy's error says so, and nothing pools them as 64."""
-    paired = replace(counted((48, 16), 0, 0), interval="jackknife:sampling-only", details={"votes_worth": 32.0})
+    paired = replace(counted((48, 16), 0, 0), interval=Interval.parse("jackknife:sampling-only"), worth=32.0)
     (group,) = summarise([paired, paired])
     assert group.mean.measured_by == "mover"
     assert group.noisy_accuracy is not None
@@ -157,7 +162,7 @@ def test_accuracy_under_noise_needs_the_votes_of_every_labelled_image() -> None:
 
 
 def test_estimators_without_interval_claim_none() -> None:
-    taylor = replace(ROW, estimator="taylor", lower=None, upper=None, std_error=None, votes=None, interval="none")
+    taylor = replace(ROW, estimator="taylor", lower=None, upper=None, std_error=None, votes=None, interval=NO_INTERVAL)
     (group,) = summarise([taylor, taylor])
     assert (group.mean.measured_by, group.mean.measured_lower, group.mean.measurement_error) == ("none", None, None)
     assert (group.with_interval, group.median.measured_lower) == (0, None)

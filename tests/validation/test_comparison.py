@@ -12,15 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import spearmanr
 
-from robaudit.estimators.base import CONFIDENCE, P_ROBUST, Quantity
 from robaudit.numerics.intervals import clopper_pearson
+from robaudit.quantities import CONFIDENCE, NO_INTERVAL, P_ROBUST, Quantity
 from robaudit.rows import Row
 from robaudit.validation.comparison import compare, covers, root_mean_square, spearman
 from robaudit.validation.reference import Truth
 
 DRAWS = 10_000
 LOG_FAILURE = Quantity("log10_p_fail", "log10 of a probability", -300.0, 0.0, higher_is_better=False)
-ROW = Row("0", 1, 1, True, "gaussian", 0.1, "some", "p_robust", 0.5, None, None, None, None, 65, 9, "", "none")
+ROW = Row("0", 1, 1, True, "gaussian", 0.1, "some", "p_robust", 0.5, None, None, None, None, 65, 9, "", NO_INTERVAL)
 
 
 def rows(values: list[float], **columns: object) -> list[Row]:

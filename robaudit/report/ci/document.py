@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any
 
-from robaudit.gates.result import EXIT_CODES, Decision, Verdict, overall
+from robaudit.gates.decide import EXIT_CODES, Decision, Verdict, overall
 
 SCHEMA_VERSION = 1
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from robaudit.gates.result import Decision, Verdict, overall
+from robaudit.gates.decide import Decision, Verdict, overall
 from robaudit.report.ci.document import Subject, counted
 from robaudit.report.ci.words import class_text, class_value_text, coverage_text, sentence, value_text
 from robaudit.report.tables import Table, cells, columns, markdown, markdown_table

@@ -14,7 +14,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 from xml.etree import ElementTree
 
-from robaudit.gates.result import ClassPart, Decision, Verdict, judge
+from robaudit.gates.decide import Decision, Verdict, judge
+from robaudit.gates.measure import ClassPart
 from robaudit.report.ci.document import Subject
 from robaudit.report.ci.words import class_text, class_value_text, sentence
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, InvalidOperation
 
-from robaudit.gates.result import ClassPart, Decision
+from robaudit.gates.decide import Decision
+from robaudit.gates.measure import ClassPart
 from robaudit.gates.text import number, numbers
 from robaudit.text import clipped, printable
 

@@ -14,7 +14,7 @@ from robaudit.report.flag_tables import is_beyond
 from robaudit.report.html.content import Content
 from robaudit.report.html.tables import bar_of
 from robaudit.report.tables import Bar
-from robaudit.summary.flags import Flag, Flagged
+from robaudit.stats.flags import Flag, Flagged
 from robaudit.text import class_name, clipped, printable
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Card:
         classes: indices of label and prediction.
         value, interval: in words.
         bar: on the scale of the quantity.
-        certainty, words: as in :class:`robaudit.summary.flags.Flag`, and what the card says.
+        certainty, words: as in :class:`robaudit.stats.flags.Flag`, and what the card says.
         clean, noisy: images; None without.
     """
 

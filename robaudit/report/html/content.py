@@ -13,10 +13,10 @@ from robaudit.report.agreements import Agreement, agreements, comparable
 from robaudit.report.flag_tables import is_beyond
 from robaudit.rows import Row
 from robaudit.runs import Run
-from robaudit.summary.bias import ClassBias, class_bias
-from robaudit.summary.flags import Flagged, flag, usual_threshold
-from robaudit.summary.groups import QuantityLike, quantity_of
-from robaudit.summary.overall import GroupSummary, Overview
+from robaudit.stats.classes import ClassBias, class_bias
+from robaudit.stats.flags import Flagged, flag, usual_threshold
+from robaudit.stats.groups import QuantityLike, quantity_of
+from robaudit.stats.summary import GroupSummary, Overview
 
 Key = tuple[str, float]
 T = TypeVar("T")
@@ -60,7 +60,7 @@ class GroupTally:
         self.results += 1
         self.forwards += row.forwards
         self.backwards += row.backwards
-        self.intervals[row.interval] += 1
+        self.intervals[row.interval.text] += 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,7 +64,7 @@ def decision_table(decisions: Sequence[Mapping[str, Any]]) -> Table:
     """A line for each gate.
 
     Args:
-        decisions: documents of :class:`robaudit.gates.result.Decision`; numbers may be None.
+        decisions: documents of :class:`robaudit.gates.decide.Decision`; numbers may be None.
     """
     rows = []
     for one in decisions:

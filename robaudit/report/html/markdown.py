@@ -22,7 +22,7 @@ from robaudit.report.html.tables import (
 )
 from robaudit.report.html.verdict import certainties, flag_rule, sentence
 from robaudit.report.tables import Table, cells, columns, markdown, markdown_table, within
-from robaudit.summary.flags import Flagged
+from robaudit.stats.flags import Flagged
 from robaudit.text import class_name, clipped
 
 MOST = 60_000

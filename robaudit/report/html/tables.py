@@ -11,10 +11,9 @@ from robaudit.report.class_tables import SINGLE_IMAGE, label_of, weakest_first
 from robaudit.report.html.content import Content
 from robaudit.report.summary_tables import approximate, caveats, heading
 from robaudit.report.tables import Bar, Cell, Table, cells, columns
-from robaudit.summary.bias import ClassBias
-from robaudit.summary.bias_result import ClassStats
-from robaudit.summary.groups import QuantityLike
-from robaudit.summary.overall import GroupSummary
+from robaudit.stats.classes import ClassBias, ClassStats
+from robaudit.stats.groups import QuantityLike
+from robaudit.stats.summary import GroupSummary
 from robaudit.text import count
 
 KIND, THESE = "95% for images of this kind", "95% for these images"

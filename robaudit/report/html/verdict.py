@@ -6,15 +6,13 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from robaudit.estimators.base import LOG10_P_FAIL
+from robaudit.quantities import LOG10_P_FAIL
 from robaudit.report import numbers
 from robaudit.report.class_tables import label_of
 from robaudit.report.html.content import Content
-from robaudit.summary.bias import ClassBias
-from robaudit.summary.bias_result import ClassStats
-from robaudit.summary.estimates import Mean
-from robaudit.summary.flags import Flagged
-from robaudit.summary.overall import GroupSummary
+from robaudit.stats.classes import ClassBias, ClassStats
+from robaudit.stats.flags import Flagged
+from robaudit.stats.summary import GroupSummary, Mean
 from robaudit.text import count
 
 _MOST = 4  # noise levels in a tile

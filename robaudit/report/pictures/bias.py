@@ -14,11 +14,9 @@ from robaudit.report.pictures.page import Box, Look, Sketch, axes, fitted, measu
 from robaudit.report.pictures.style import CARD, FAINT, GRID, HIGHER, INK, LOWER, few_ticks
 from robaudit.runs import Run
 from robaudit.spec import sigma_text
-from robaudit.summary.bias import class_bias
-from robaudit.summary.bias_result import ClassBias, ClassStats
-from robaudit.summary.columns import Columns
-from robaudit.summary.estimates import Mean, mean_of
-from robaudit.summary.groups import QuantityLike, quantity_of
+from robaudit.stats.classes import ClassBias, ClassStats, class_bias
+from robaudit.stats.groups import QuantityLike, quantity_of
+from robaudit.stats.summary import Columns, Mean, mean_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

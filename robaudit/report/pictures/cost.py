@@ -16,7 +16,7 @@ from robaudit.report.numbers import sigmas as sigma_texts
 from robaudit.report.pictures.page import RISE, Box, Look, Sketch, axes, fitted, measured, put, put_level
 from robaudit.report.pictures.style import CARD, FAINT, GRID, INK, few_ticks, number_ticks, tone
 from robaudit.runs import Run
-from robaudit.summary.groups import GroupKey
+from robaudit.stats.groups import GroupKey
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -80,7 +80,7 @@ def costs(run: Run, estimators: Sequence[str] = (), sigmas: Sequence[float] = ()
         one.images += 1
         one.forwards += row.forwards
         one.backwards += row.backwards
-        one.sampling_only |= row.interval.endswith(":sampling-only")
+        one.sampling_only |= not row.interval.covers_bias
         if row.lower is not None and row.upper is not None and math.isfinite(row.upper - row.lower):
             one.widths.append(row.upper - row.lower)
     if not sums:

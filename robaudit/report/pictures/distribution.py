@@ -17,9 +17,8 @@ from robaudit.report.pictures.page import Box, Look, Sketch, axes, fitted, measu
 from robaudit.report.pictures.style import CARD, FAINT, heat, number_ticks
 from robaudit.report.summary_tables import MEANINGS
 from robaudit.runs import Run
-from robaudit.summary.columns import Columns
-from robaudit.summary.estimates import Mean, Share, mean_of, share
-from robaudit.summary.groups import GroupKey, QuantityLike, quantity_of
+from robaudit.stats.groups import GroupKey, QuantityLike, quantity_of
+from robaudit.stats.summary import Columns, Mean, Share, mean_of, share
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -79,7 +78,7 @@ def distributions(
         RunError: the run has no such estimator or sigma.
         NothingLeftError: there is no finite value.
     """
-    from robaudit.summary.flags import usual_threshold
+    from robaudit.stats.flags import usual_threshold
 
     groups_of: dict[tuple[str, str], list[tuple[GroupKey, Columns]]] = {}
     for key, columns in columns_of(run, estimators, sigmas).items():

@@ -16,9 +16,8 @@ from robaudit.report.pictures.page import Box, Look, Sketch, fitted, measured, p
 from robaudit.report.pictures.style import FAINT, LOWER
 from robaudit.runs import Run
 from robaudit.spec import sigma_text
-from robaudit.summary.flags import flag, usual_threshold
-from robaudit.summary.flags_result import Flag, Flagged
-from robaudit.summary.groups import QuantityLike, quantity_of
+from robaudit.stats.flags import Flag, Flagged, flag, usual_threshold
+from robaudit.stats.groups import QuantityLike, quantity_of
 from robaudit.text import class_name
 
 if TYPE_CHECKING:

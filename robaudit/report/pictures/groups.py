@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from robaudit.errors import NothingLeftError
-from robaudit.estimators.adaptive import LABEL as ADAPTIVE
-from robaudit.estimators.base import P_ROBUST
+from robaudit.quantities import P_ROBUST, IntervalKind
 from robaudit.rows import Row
 from robaudit.runs import Run
-from robaudit.summary.columns import Columns
-from robaudit.summary.groups import GroupKey
+from robaudit.stats.groups import GroupKey
+from robaudit.stats.summary import Columns
 
-_EXACT = ("clopper-pearson", ADAPTIVE)
+_EXACT = (IntervalKind.CLOPPER_PEARSON, IntervalKind.CONFIDENCE_SEQUENCE)
 
 
 def columns_of(run: Run, estimators: Sequence[str] = (), sigmas: Sequence[float] = ()) -> dict[GroupKey, Columns]:
@@ -54,8 +53,8 @@ def one_of(run: Run, estimators: Sequence[str] = (), sigmas: Sequence[float] = (
 
 
 def _rank(rows: Sequence[Row]) -> tuple[bool, int]:
-    kind = rows[0].interval
-    return rows[0].quantity != P_ROBUST.name, 0 if kind in _EXACT else 1 if kind != "none" else 2
+    kind = rows[0].interval.kind
+    return rows[0].quantity != P_ROBUST.name, 0 if kind in _EXACT else 1 if kind is not IntervalKind.NONE else 2
 
 
 def others_words(others: int) -> str:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from robaudit.quantities import NO_INTERVAL
 from robaudit.report import numbers
 from robaudit.report.html.content import Choice, Content, gather
 from robaudit.report.html.markdown import MOST, markdown_report
@@ -84,7 +85,14 @@ def test_never_longer_than_a_comment(count: int, name: str, cut: bool) -> None:
 
 def test_without_labels_and_intervals() -> None:
     plain = rows(
-        [0.2, 0.7, 0.9, 0.6], label=None, correct=None, lower=None, upper=None, std_error=None, interval="none", estimator="taylor"
+        [0.2, 0.7, 0.9, 0.6],
+        label=None,
+        correct=None,
+        lower=None,
+        upper=None,
+        std_error=None,
+        interval=NO_INTERVAL,
+        estimator="taylor",
     )
     text = markdown_report([gather(hand_made(plain, clean_accuracy=None), Choice())])
     assert "Not measured: the data have no labels." in text

@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from robaudit.quantities import NO_INTERVAL, Interval
 from robaudit.report import numbers
 from robaudit.report.agreements import Pair, agreement
 from robaudit.report.gallery import RunImages
@@ -19,8 +20,8 @@ from robaudit.report.html.render import page
 from robaudit.report.html.verdict import certainties, tiles
 from robaudit.rows import Row
 from robaudit.runs import Run
-from robaudit.summary.bias import class_bias
-from robaudit.summary.overall import GroupSummary
+from robaudit.stats.classes import class_bias
+from robaudit.stats.summary import GroupSummary
 from tests.report.html.tools import Page, hand_made, rows
 
 KIND, THESE = "95% for images of this kind", "95% for these images"
@@ -45,9 +46,11 @@ def _mc(sigma: float) -> list[Row]:
 def _others(sigma: float) -> list[Row]:
     """taylor without intervals, and log10 of a probability with crooked ones, of the same images."""
     values = [0.9 - 0.02 * i * (1 + sigma) for i in range(IMAGES)]
-    taylor = rows(values, classes=3, sigma=sigma, estimator="taylor", lower=None, upper=None, interval="none", forwards=1, backwards=2)
+    taylor = rows(values, classes=3, sigma=sigma, estimator="taylor", lower=None, upper=None, interval=NO_INTERVAL, forwards=1, backwards=2)
     logs = [-3.0 - 0.5 * (i % 3) - 0.01 * i + sigma for i in range(IMAGES)]
-    split = rows(logs, classes=3, sigma=sigma, estimator="splitting", quantity="log10_p_fail", interval="lognormal:4 repeats")
+    split = rows(
+        logs, classes=3, sigma=sigma, estimator="splitting", quantity="log10_p_fail", interval=Interval.parse("lognormal:4 repeats")
+    )
     crooked = [replace(row, lower=row.value - 0.8, upper=row.value + 0.3, forwards=5000 + 7 * i) for i, row in enumerate(split)]
     return [*taylor, *crooked]
 

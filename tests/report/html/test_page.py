@@ -14,6 +14,7 @@ import pytest
 from torch import Tensor
 
 from robaudit.errors import NothingLeftError, RobauditError
+from robaudit.quantities import NO_INTERVAL, Interval
 from robaudit.report import numbers
 from robaudit.report.gallery import RunImages
 from robaudit.report.html.content import Choice, Content, gather
@@ -190,7 +191,7 @@ def test_data_without_labels(without_pictures: None) -> None:
 
 
 def test_no_intervals_means_nothing_is_sure(without_pictures: None) -> None:
-    run = hand_made(rows([0.2, 0.7, 0.9, 0.6], lower=None, upper=None, std_error=None, interval="none", estimator="taylor"))
+    run = hand_made(rows([0.2, 0.7, 0.9, 0.6], lower=None, upper=None, std_error=None, interval=NO_INTERVAL, estimator="taylor"))
     found = Page.of(page([gather(run, Choice())], images=False)[0])
     assert "none of them surely: no intervals" in found.text("r1-verdict")
     assert "~" in found.text("r1-verdict")
@@ -216,8 +217,8 @@ def test_a_thousand_classes(without_pictures: None) -> None:
 
 
 def test_failures_on_a_log_scale(without_pictures: None) -> None:
-    common: dict[str, Any] = {"quantity": "log10_p_fail", "estimator": "splitting", "interval": "lognormal:4 repeats"}
-    bounded = rows([-12.0], **common | {"lower": None, "upper": -12.0, "interval": "upper bound"})
+    common: dict[str, Any] = {"quantity": "log10_p_fail", "estimator": "splitting", "interval": Interval.parse("lognormal:4 repeats")}
+    bounded = rows([-12.0], **common | {"lower": None, "upper": -12.0, "interval": Interval.parse("upper bound")})
     run = hand_made([*rows([-0.1, -3.0, -6.0, -5.0], classes=2, **common), *(replace(row, sample_id="b") for row in bounded)])
     content = gather(run, Choice())
     found = Page.of(page([content], images=False)[0])

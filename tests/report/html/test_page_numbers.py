@@ -15,11 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from robaudit.estimators.base import LOG10_P_FAIL, P_ROBUST
+from robaudit.quantities import LOG10_P_FAIL, P_ROBUST
 from robaudit.report import numbers
 from robaudit.report.html.cards import thumbnail
-from robaudit.summary.accuracy import NoisyAccuracy
-from robaudit.summary.estimates import Mean
+from robaudit.stats.summary import Mean, NoisyAccuracy
 
 shares = st.floats(0, 1)
 

@@ -11,10 +11,10 @@ import pytest
 
 from robaudit.errors import RunError
 from robaudit.files import sealed
-from robaudit.gates.record import NAME
-from robaudit.gates.standing import standing
+from robaudit.gates.sources import decisions_of
 from robaudit.report.html import facts
 from robaudit.report.tables import markdown_table
+from robaudit.resume import INTERIM_RECORD
 from robaudit.runs import Run
 from tests.report.html.tools import hand_made, rows
 
@@ -33,7 +33,7 @@ GATE = {
 def made(folder: Path, document: object) -> Run:
     """A run of this identity that says so of its looks."""
     text = document if isinstance(document, str) else json.dumps(sealed(document) if isinstance(document, dict) else document)
-    (folder / NAME).write_text(text)
+    (folder / INTERIM_RECORD).write_text(text)
     return replace(hand_made(rows([0.2, 0.8]), identity="abc", base_identity="base"), path=folder)
 
 
@@ -45,25 +45,25 @@ def record(**changes: Any) -> dict[str, Any]:
 
 
 def test_what_robaudit_wrote_is_told(tmp_path: Path) -> None:
-    decisions, problem = standing(made(tmp_path, record(more=3, evidence="x")))
+    decisions, problem = decisions_of(made(tmp_path, record(more=3, evidence="x")))
     assert (decisions, problem) == ((GATE,), "")
     extended = {**record(), "run": {"identity": "before", "base_identity": "base"}}
-    (now,), problem = standing(made(tmp_path, extended))
+    (now,), problem = decisions_of(made(tmp_path, extended))
     assert problem == ""
     assert now["gate"] == "mean(estimator=mc, sigma=0.1) >= 0.9"
     assert (now["verdict"], now["value"]) == ("fail", 0.5)
-    (tmp_path / NAME).unlink()
-    assert standing(replace(hand_made(rows([0.2, 0.8])), path=tmp_path)) == ((), "")
+    (tmp_path / INTERIM_RECORD).unlink()
+    assert decisions_of(replace(hand_made(rows([0.2, 0.8])), path=tmp_path)) == ((), "")
 
 
 def test_what_is_not_known_is_a_dash(tmp_path: Path) -> None:
     """A number that is not finite was written as null."""
     unknown = {"value": None, "lower": None, "upper": None, "covers": "nothing", "verdict": "inconclusive"}
-    decisions, _ = standing(made(tmp_path, record(**unknown)))
+    decisions, _ = decisions_of(made(tmp_path, record(**unknown)))
     table = facts.decision_table(decisions)
     assert [cell.text for cell in table.rows[0]] == ["mean >= 0.9", "inconclusive", "–", "–", "nothing"]
     assert "| mean &gt;= 0.9 | inconclusive | – | – | nothing |" in markdown_table(table)
-    decisions, _ = standing(made(tmp_path, record(lower=None)))
+    decisions, _ = decisions_of(made(tmp_path, record(lower=None)))
     assert facts.decision_table(decisions).rows[0][3].text == "open to 0.6000 (95%)"
 
 
@@ -89,7 +89,7 @@ def test_what_is_not_known_is_a_dash(tmp_path: Path) -> None:
 )
 def test_what_robaudit_did_not_write_is_refused(tmp_path: Path, document: object, says: str) -> None:
     with pytest.raises(RunError) as caught:
-        standing(made(tmp_path, document))
-    assert str(caught.value).startswith(f"{tmp_path}/{NAME}: is ")
+        decisions_of(made(tmp_path, document))
+    assert str(caught.value).startswith(f"{tmp_path}/{INTERIM_RECORD}: is ")
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)

@@ -8,12 +8,13 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+from robaudit.quantities import Interval
 from robaudit.rows import Row
 from robaudit.runs import Run
 
 HOSTILE = ("<script>alert(1)</script>", 'a|b "q"\nc', "]](http://x) @me #1 `", "&amp;\x1b[31m")
 VOID = {"meta", "img", "input", "br", "hr", "link"}
-PLAIN = Row("0", 0, 0, True, "gaussian", 0.1, "mc", "p_robust", 0.5, 0.4, 0.6, 0.05, 1, 21, 0, "", "clopper-pearson")
+PLAIN = Row("0", 0, 0, True, "gaussian", 0.1, "mc", "p_robust", 0.5, 0.4, 0.6, 0.05, 1, 21, 0, "", Interval.parse("clopper-pearson"))
 
 
 def rows(values: Iterable[float], *, classes: int = 4, **fields: Any) -> tuple[Row, ...]:

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from robaudit.estimators.base import CONFIDENCE, LOG10_P_FAIL, P_ROBUST, Quantity
+from robaudit.quantities import CONFIDENCE, LOG10_P_FAIL, NO_INTERVAL, P_ROBUST, Interval, Quantity
 from robaudit.rows import Row
-from robaudit.runs import Run, quantity_document
+from robaudit.runs import Run
 
 HOSTILE = (
     "$\\frac{1}{0}$",
@@ -41,7 +41,7 @@ def row(number: int, value: float, **fields: Any) -> Row:
         "forwards": 11,
         "backwards": 0,
         "note": "",
-        "interval": "none",
+        "interval": NO_INTERVAL,
         **fields,
     }
     return Row(**given)
@@ -58,7 +58,7 @@ def run(
     rows = tuple(rows)
     info = {
         "data": {"class_names": names, "labelled": sum(one.label is not None for one in rows)},
-        "quantities": [quantity_document(one) for one in (P_ROBUST, CONFIDENCE, LOG10_P_FAIL, *others)],
+        "quantities": [one.document() for one in (P_ROBUST, CONFIDENCE, LOG10_P_FAIL, *others)],
         "seconds": seconds or {},
         "device": "cpu",
     }
@@ -77,7 +77,11 @@ def usual(
             for place, estimator in enumerate(estimators):
                 value = float(np.clip(ease ** (10 * sigma) + 0.02 * place * generator.standard_normal(), 0, 1))
                 label = number % classes
-                ends = {"lower": max(0.0, value - 0.03), "upper": min(1.0, value + 0.03), "interval": "jackknife:sampling-only"}
+                ends = {
+                    "lower": max(0.0, value - 0.03),
+                    "upper": min(1.0, value + 0.03),
+                    "interval": Interval.parse("jackknife:sampling-only"),
+                }
                 rows.append(row(number, value, label=label, predicted=label, sigma=sigma, estimator=estimator, **ends))
     seconds = {f"{estimator}@{sigma!r}": 0.1 * 30**i for sigma in sigmas for i, estimator in enumerate(estimators)}
     return run(rows, seconds=seconds)

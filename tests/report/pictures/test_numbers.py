@@ -9,16 +9,16 @@ import pytest
 import torch
 
 from robaudit.errors import NothingLeftError, RobauditError, RunError
-from robaudit.estimators.base import CONFIDENCE, LOG10_P_FAIL
+from robaudit.quantities import CONFIDENCE, LOG10_P_FAIL, Interval
 from robaudit.report.agreements import MOST_DOTS, MOST_ESTIMATORS, agreement, rank_correlation
 from robaudit.report.pictures.bias import BEST, WORST, classes_of
 from robaudit.report.pictures.cost import costs
 from robaudit.report.pictures.distribution import MOST_POINTS, band, distributions
 from robaudit.report.pictures.flagged import sized, worst_of
 from robaudit.report.pictures.groups import one_of
-from robaudit.summary.bias import class_bias
-from robaudit.summary.flags import flag
-from robaudit.summary.overall import summarise
+from robaudit.stats.classes import class_bias
+from robaudit.stats.flags import flag
+from robaudit.stats.summary import summarise
 from robaudit.validation.comparison import spearman
 from tests.report.pictures.made import row, run, usual
 
@@ -102,11 +102,11 @@ def test_classes_are_predictions_without_labels_and_in_the_other_direction_the_l
 
 def test_the_group_that_speaks_for_a_run() -> None:
     rows = [
-        row(0, 0.9, estimator="softmax", quantity=CONFIDENCE.name, interval="clopper-pearson"),
+        row(0, 0.9, estimator="softmax", quantity=CONFIDENCE.name, interval=Interval.parse("clopper-pearson")),
         row(0, 0.9, estimator="taylor"),
-        row(0, 0.9, estimator="logit_gaussian", interval="jackknife:sampling-only"),
-        row(0, 0.9, estimator="mine", interval="clopper-pearson", sigma=0.2),
-        row(0, 0.9, estimator="mine", interval="clopper-pearson"),
+        row(0, 0.9, estimator="logit_gaussian", interval=Interval.parse("jackknife:sampling-only")),
+        row(0, 0.9, estimator="mine", interval=Interval.parse("clopper-pearson"), sigma=0.2),
+        row(0, 0.9, estimator="mine", interval=Interval.parse("clopper-pearson")),
     ]
     made = run(rows)
     chosen, others = one_of(made)

@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from robaudit import audit
-from robaudit.estimators.base import LOG10_P_FAIL
+from robaudit.quantities import LOG10_P_FAIL
 from robaudit.report.pictures.kinds import KINDS, Choice, inline_svg, picture, sketch_of
 from robaudit.runs import Run
 from tests.conftest import RunCli

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from robaudit.quantities import Interval
 from robaudit.report import numbers
 from robaudit.report.agreements import agreement
 from robaudit.report.pictures.agreement import _difference
@@ -38,10 +39,12 @@ def cheap_and_dear(seconds: tuple[float, float, float], name: str = "taylor", pa
     """mc, an analytic estimator and one between, with these seconds in all."""
     rows = []
     for number in range(4):
-        ends = {"lower": 0.4, "upper": 0.6, "interval": "clopper-pearson"}
+        ends = {"lower": 0.4, "upper": 0.6, "interval": Interval.parse("clopper-pearson")}
         rows.append(row(number, 0.5, forwards=passes, **ends))
         rows.append(row(number, 0.5, estimator=name, forwards=1, backwards=1))
-        rows.append(row(number, 0.5, estimator="between", forwards=65, lower=0.499, upper=0.501, interval="jackknife:sampling-only"))
+        rows.append(
+            row(number, 0.5, estimator="between", forwards=65, lower=0.499, upper=0.501, interval=Interval.parse("jackknife:sampling-only"))
+        )
     return run(rows, seconds=dict(zip(("mc@0.1", f"{name}@0.1", "between@0.1"), seconds, strict=True)))
 
 

@@ -1,0 +1,68 @@
+"""From the dataset section of a spec to a data set."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from robaudit.datasets.base import Dataset
+from robaudit.datasets.select import Selected, choose
+from robaudit.errors import DataError
+from robaudit.spec_datasets import DatasetSpec, DigitsSpec, ImagesSpec, ManifestSpec, NpzSpec, TorchvisionSpec
+
+
+def open_dataset(spec: DatasetSpec, *, base_dir: Path, trust: bool) -> Dataset:
+    """Open the data set of a spec and select the samples it asks for; no image is read yet.
+
+    Args:
+        spec: the dataset section.
+        base_dir: the folder that its relative paths start from.
+        trust: whether Python code named in the spec may run (``--trust``).
+
+    Raises:
+        DataError: the data set is missing, damaged or not as the spec says.
+    """
+    names = spec.class_names
+    if names is not None and len(set(names)) != len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise DataError("dataset.class_names", f"{twice!r} appears twice", "names must differ")
+    whole = _open_whole(spec, base_dir, trust)
+    chosen = choose(whole, spec)
+    if spec.kind == "python":
+        _refuse_duplicates(whole, chosen)
+    return Selected(whole, chosen, names)
+
+
+def _open_whole(spec: DatasetSpec, base_dir: Path, trust: bool) -> Dataset:
+    if isinstance(spec, NpzSpec):
+        from robaudit.datasets.npz import NpzDataset
+
+        return NpzDataset(spec, base_dir=base_dir)
+    if isinstance(spec, ImagesSpec):
+        from robaudit.datasets.images import ImagesDataset
+
+        return ImagesDataset(spec, base_dir=base_dir)
+    if isinstance(spec, ManifestSpec):
+        from robaudit.datasets.manifest import ManifestDataset
+
+        return ManifestDataset(spec, base_dir=base_dir)
+    if isinstance(spec, TorchvisionSpec):
+        from robaudit.datasets.torchvision_set import TorchvisionDataset
+
+        return TorchvisionDataset(spec, base_dir=base_dir)
+    if isinstance(spec, DigitsSpec):
+        from robaudit.datasets.digits import DigitsDataset
+
+        return DigitsDataset(spec)
+    from robaudit.datasets.python_callable import PythonDataset
+
+    return PythonDataset(spec, base_dir=base_dir, trust=trust)
+
+
+def _refuse_duplicates(dataset: Dataset, indices: Sequence[int]) -> None:
+    """Ids that items give themselves are checked among the chosen samples only: the others need not be read."""
+    seen: dict[str, int] = {}
+    for index in indices:
+        first = seen.setdefault(dataset.sample_id(index), index)
+        if first != index:
+            raise DataError(dataset.where, f"items {first} and {index} have the same id {dataset.sample_id(index)!r}", "ids must differ")

@@ -1,0 +1,151 @@
+"""The contract of estimators: what a class must declare and return, and errors that name the plugin at fault."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import traceback
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from numbers import Integral, Real
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from robaudit.errors import EstimatorError, RobauditError
+from robaudit.estimators.base import Estimate, Estimator
+from robaudit.quantities import Interval, Quantity
+
+if TYPE_CHECKING:
+    from robaudit.estimators.work import Work
+
+_MEND = "fix or uninstall the plugin"
+_NUMBER, _COUNT = "it must be a number", "it must be a whole number, 0 or more"
+_FIELDS = {
+    **dict.fromkeys(("value", "lower", "upper", "std_error", "worth"), _NUMBER),
+    **dict.fromkeys(("forwards", "backwards", "not_finite"), _COUNT),
+    "flips_to": "it must be the index of a class, or None",
+    "interval": "it must be a robaudit.Interval",
+    "note": "it must be text",
+    "votes": "it must be a tuple of counts, one for each class",
+    "details": "it must be a mapping of names to numbers",
+}
+
+
+class _BrokenContractError(ValueError):
+    """What an estimator declares or returns is not what it must be."""
+
+
+@contextmanager
+def blaming(name: str, cls: type[Estimator]) -> Iterator[None]:
+    """Turn an exception in the code of somebody else's estimator into one that names the plugin.
+
+    Exceptions of our own estimators, mistakes of the user and a lack of memory pass as they are.
+
+    Raises:
+        EstimatorError: the exception is the plugin's.
+    """
+    try:
+        yield
+    except Exception as error:
+        from robaudit.memory import is_out_of_memory
+
+        if cls.__module__.partition(".")[0] == "robaudit" or isinstance(error, RobauditError) or is_out_of_memory(error):
+            raise
+        what = str(error) if isinstance(error, _BrokenContractError) else f"raised {type(error).__name__}: {error}{_line(cls, error)}"
+        raise EstimatorError(f"estimator {name} ({cls.__module__}:{cls.__qualname__})", what, _MEND) from error
+
+
+def check_class(name: str, cls: type[Estimator]) -> None:
+    """Check that a class declares what an estimator must.
+
+    Raises:
+        EstimatorError: it does not.
+    """
+    with blaming(name, cls):
+        if inspect.isabstract(cls):
+            raise _BrokenContractError(f"does not define {' and '.join(sorted(cls.__abstractmethods__))}")
+        for attribute, kind in (("quantity", Quantity), ("summary", str), ("prefer", str), ("source", str), ("interval", Interval)):
+            if not isinstance(getattr(cls, attribute, None), kind):
+                raise _BrokenContractError(f"declares no {attribute}: a class attribute, {'text' if kind is str else f'a {kind.__name__}'}")
+        needs = getattr(cls, "needs", None)
+        if not (isinstance(needs, frozenset) and needs <= {"logits", "gradients", "labels"}):
+            raise _BrokenContractError('declares no needs: a class attribute, a frozenset of "logits", "gradients" and "labels"')
+
+
+def check_passes(name: str, estimator: Estimator) -> None:
+    """Check that an estimator with its options says what it costs.
+
+    Raises:
+        EstimatorError: it raises an exception, or returns something other than two counts.
+    """
+    with blaming(name, type(estimator)):
+        passes = estimator.passes(10)
+        if not (isinstance(passes, tuple) and len(passes) == 2 and all(map(_is_count, passes))):
+            raise _BrokenContractError(f"passes() returned {_shown(passes)}, not two counts: (forwards, backwards)")
+
+
+def checked_estimates(name: str, estimator: Estimator, work: Work) -> list[Estimate]:
+    """What the estimator says of each image of a chunk, in order.
+
+    The note of a row tells how many copies :meth:`Work.noisy` found without finite logits.
+
+    Raises:
+        EstimatorError: a plugin raised an exception, or returned something other than one Estimate for each image.
+    """
+    work.lost.clear()
+    with blaming(name, type(estimator)):
+        found = estimator.estimate(work)
+        if not isinstance(found, Iterable) or isinstance(found, str | bytes | Mapping):
+            raise _BrokenContractError(f"estimate() returned {_shown(found)}, not a list of Estimates")
+        estimates = list(found)
+        if len(estimates) != len(work.x):
+            raise _BrokenContractError(f"estimate() returned {len(estimates)} estimates for {len(work.x)} image{'s' * (len(work.x) != 1)}")
+        for sample_id, estimate in zip(work.ids, estimates, strict=True):
+            _check(sample_id, estimate, work.classes)
+    for image, lost in work.lost.items():
+        note = "; ".join(filter(None, [estimates[image].note, f"{lost} noisy copies gave non-finite logits, counted as flips"]))
+        estimates[image] = replace(estimates[image], note=note)
+    return estimates
+
+
+def _check(sample_id: str, estimate: object, classes: int) -> None:
+    """Check that each field of an estimate has the type and the length that a row needs."""
+    if not isinstance(estimate, Estimate):
+        raise _BrokenContractError(f"estimate() returned {_shown(estimate)} for {sample_id}, not an Estimate")
+    votes, details = estimate.votes, estimate.details
+    fits = {
+        "value": _is_number(estimate.value),
+        **{name: (end := getattr(estimate, name)) is None or _is_number(end) for name in ("lower", "upper", "std_error", "worth")},
+        **{name: _is_count(getattr(estimate, name)) for name in ("forwards", "backwards", "not_finite")},
+        "flips_to": estimate.flips_to is None or (_is_count(estimate.flips_to) and estimate.flips_to < classes),
+        "interval": isinstance(estimate.interval, Interval),
+        "note": isinstance(estimate.note, str),
+        "votes": votes is None or (isinstance(votes, tuple) and len(votes) == classes and all(map(_is_count, votes))),
+        "details": details is None or (isinstance(details, Mapping) and all(map(_is_number, details.values()))),
+    }
+    for name, fit in fits.items():
+        if not fit:
+            raise _BrokenContractError(f"{name} of {sample_id} is {_shown(getattr(estimate, name))}; {_FIELDS[name]}")
+
+
+def _line(cls: type[Estimator], error: Exception) -> str:
+    """The line of the plugin that the exception passed last, if any."""
+    file = getattr(sys.modules.get(cls.__module__), "__file__", None)
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    return f" ({Path(file).name}, line {lines[-1]})" if file and lines else ""
+
+
+def _is_number(value: object) -> bool:
+    return type(value) is float or (isinstance(value, Real) and not isinstance(value, bool))
+
+
+def _is_count(value: object) -> bool:
+    return (type(value) is int or (isinstance(value, Integral) and not isinstance(value, bool))) and int(value) >= 0
+
+
+def _shown(value: Any) -> str:
+    """An object in a few words: its type with its shape or value."""
+    shape = getattr(value, "shape", None)
+    kind = type(value).__name__
+    return f"{kind} {value!r:.60}" if shape is None else f"a {kind} of shape {tuple(shape)}"

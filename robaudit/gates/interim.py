@@ -1,0 +1,368 @@
+"""Interim analyses: few draws, then more, until every gate is decided or all draws are taken.
+
+The error is split over all possible analyses in advance (Bonferroni), so that every interval holds whichever analysis decides. The
+record of what was asked and decided is ``looks.json`` in the run folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from robaudit.errors import AnotherRunError, RunError
+from robaudit.estimators import registry
+from robaudit.files import SEAL, json_bytes, read_json, sealed, unsealed, write_atomically
+from robaudit.gates.decide import Covers, Decision, Verdict, decide, without_interval
+from robaudit.gates.evidence import matching_groups, refuse_accuracy_of
+from robaudit.gates.measure import check_range
+from robaudit.identity import identity
+from robaudit.quantities import IntervalKind
+from robaudit.resume import INTERIM_RECORD, sampled_for_other_gates
+from robaudit.run_folder import RunFolder
+from robaudit.run_info import Number
+from robaudit.runs import Run, read_run
+from robaudit.spec import AuditSpec
+from robaudit.spec_gates import Gate
+from robaudit.stats.intervals import simultaneous
+
+FIRST, PART = 64, 16
+"""Draws at the first analysis: so many, or this part of all."""
+
+_REMEDY = "restore it, or sample again in another folder"
+
+
+@dataclass(frozen=True, slots=True)
+class InterimAnalysis:
+    """One interim analysis.
+
+    Attributes:
+        draws: noisy copies of an image so far asked for.
+        run: all results with them.
+        decisions: of all gates.
+    """
+
+    draws: int
+    run: Run
+    decisions: tuple[Decision, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """The outcome of sampling until gates were decided.
+
+    Attributes:
+        analyses: in order; a run that was decided before has only its last.
+        most: draws of an image that were allowed.
+        drawn: draws of an image that all analyses took together.
+    """
+
+    analyses: tuple[InterimAnalysis, ...]
+    most: int
+    drawn: int
+
+    @property
+    def last(self) -> InterimAnalysis:
+        """The analysis that decided."""
+        return self.analyses[-1]
+
+
+# --- the schedule
+
+
+def possible_analyses(most: int) -> tuple[int, ...]:
+    """The draws after which an analysis may take place: a sixteenth of all, at least 64, and twice as many each time; last, all. At
+    most five.
+
+    They are fixed in advance, and the error is split over all of them, those that are skipped included: so an interval holds whichever
+    analysis the earlier ones have led to.
+    """
+    draws = [min(most, max(FIRST, -(-most // PART)))]
+    while draws[-1] < most:
+        draws.append(min(most, 2 * draws[-1]))
+    return tuple(draws)
+
+
+def next_analysis(draws: int, most: int, decisions: Sequence[Decision]) -> int:
+    """Draws at the next analysis: the first of the possible ones at which the gates probably have what they lack."""
+    lacking = max((one.more for one in decisions if one.verdict == "inconclusive" and one.more is not None), default=0)
+    return next(possible for possible in possible_analyses(most) if possible > draws and (possible >= draws + lacking or possible == most))
+
+
+def most_draws(spec: AuditSpec, limit: int | None = None) -> int:
+    """Draws of an image by the estimators with a fixed number of them (the largest of several); 0 where the spec has none."""
+    most = max(_fixed_samples(spec).values(), default=0)
+    return most if limit is None else min(most, limit)
+
+
+def with_draws(spec: AuditSpec, draws: int, gates: Sequence[str] | None = None) -> AuditSpec:
+    """The spec with no more draws than these (and with other gates)."""
+    document, fixed = spec.document(), _fixed_samples(spec)
+    document["gates"] = list(spec.gates if gates is None else gates)
+    for entry, chosen in zip(document["estimators"], registry.build(spec.estimators), strict=True):
+        if chosen.label in fixed:
+            entry["options"]["samples"] = min(fixed[chosen.label], draws)
+    return AuditSpec.model_validate(document).located(spec.base_dir, spec.name)
+
+
+def _fixed_samples(spec: AuditSpec) -> dict[str, int]:
+    """The estimators of the spec that draw a number of samples fixed in advance, with that number."""
+    found = {chosen.label: chosen.estimator.fixed_samples for chosen in registry.build(spec.estimators)}
+    return {label: samples for label, samples in found.items() if samples is not None}
+
+
+def refuse_undecidable(spec: AuditSpec, gates: Sequence[Gate], *, point: bool) -> None:
+    """Refuse gates that no run of the spec could decide, before anything is computed.
+
+    Raises:
+        SpecError: a gate means no results or several, has a threshold that none can reach, or is on an estimator without intervals
+            and ``point`` is False.
+    """
+    estimators = {chosen.label: chosen.estimator for chosen in registry.build(spec.estimators)}
+    run = Run(Path(spec.name), {}, ())
+    keys = [(label, sigma) for sigma in spec.noise.sigma for label in estimators]
+    for gate in gates:
+        if gate.quantity == "accuracy":
+            refuse_accuracy_of(gate)
+            check_range(gate, next(iter(estimators.values())).quantity)
+            continue
+        label, _ = matching_groups(gate, run, keys, one=gate.quantity != "noisy_accuracy")[0]
+        check_range(gate, estimators[label].quantity)
+        if estimators[label].interval.kind is IntervalKind.NONE and not point and gate.quantity != "noisy_accuracy":
+            raise without_interval(gate, label)
+
+
+# --- the record
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+class Asked(_Part):
+    """What was asked for: only the same is continued.
+
+    Attributes:
+        identity: of the spec with all its draws.
+        gates: in their canonical form.
+        confidence: of all analyses together.
+        most: draws of an image that were allowed.
+    """
+
+    identity: str
+    gates: Annotated[list[str], Field(min_length=1)]
+    confidence: Annotated[float, Field(gt=0.5, lt=1.0)]
+    most: Annotated[int, Field(ge=1)]
+
+    def each(self, confidence: float | None = None) -> float:
+        """The confidence of one analysis when all possible ones hold together with ``confidence`` (default: the one asked for)."""
+        return simultaneous(self.confidence if confidence is None else confidence, len(possible_analyses(self.most)))
+
+
+class Decided(BaseModel):
+    """What a report reads of a decision; a number that is not finite was written as null."""
+
+    model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
+
+    gate: str
+    verdict: Verdict
+    value: Number | None
+    lower: Number | None
+    upper: Number | None
+    threshold: Number
+    confidence: Number
+    covers: Covers
+
+
+class RunOf(_Part):
+    """The run that the last analysis left."""
+
+    identity: str
+    base_identity: str
+
+
+class InterimRecord(_Part):
+    """The record of a run that was sampled until its gates were decided.
+
+    Attributes:
+        asked: what was asked for.
+        point: values without an interval decided by themselves.
+        each: the confidence of one analysis.
+        draws: of an image, at each analysis.
+        run: what the last analysis left.
+        gates: the decisions.
+    """
+
+    asked: Asked
+    point: bool
+    each: float
+    draws: Annotated[list[int], Field(min_length=1)]
+    run: RunOf
+    gates: list[Decided]
+
+    @property
+    def consistent(self) -> bool:
+        """Whether its parts agree."""
+        possible = possible_analyses(self.asked.most)
+        taken = all(draws in possible for draws in self.draws) and self.draws == sorted(set(self.draws))
+        return taken and math.isclose(self.each, self.asked.each(), rel_tol=1e-12) and len(self.gates) == len(self.asked.gates)
+
+
+def read_record(folder: Path, info: Mapping[str, Any]) -> InterimRecord | None:
+    """The record of the run in ``folder``; None for a run that was not sampled until gates were decided.
+
+    A run that was extended since keeps it: see docs/gates.md.
+
+    Args:
+        folder: the run's.
+        info: its run.json.
+
+    Raises:
+        RunError: the file is not what robaudit wrote there, or is another run's.
+    """
+    path = folder / INTERIM_RECORD
+    if not path.exists():
+        return None
+    document = read_json(path)
+    if not isinstance(document, dict) or SEAL not in document:
+        raise RunError(str(path), "is not the record of looks that robaudit writes there", _REMEDY)
+    try:
+        record = InterimRecord.model_validate(unsealed(document, path))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        raise RunError(str(path), f"is damaged ({'.'.join(map(str, first['loc']))}: {first['msg']})", _REMEDY) from error
+    if not record.consistent:
+        raise RunError(str(path), "is damaged (its looks and their confidence do not fit)", _REMEDY)
+    if record.run.base_identity != info["base_identity"]:
+        raise RunError(str(path), "is of another run", _REMEDY)
+    return record
+
+
+def write_record(folder: Path, record: InterimRecord) -> None:
+    """Write the record, with a checksum.
+
+    Raises:
+        RunError: the file system refuses.
+    """
+    write_atomically(folder / INTERIM_RECORD, json_bytes(sealed(record.model_dump())))
+
+
+# --- sampling
+
+
+def sample_until_decided(
+    spec: AuditSpec,
+    gates: Sequence[Gate],
+    out: Path,
+    audit: Callable[[AuditSpec, Path], Run],
+    *,
+    limit: int | None = None,
+    point: bool = False,
+    confidence: float = 0.95,
+    on_analysis: Callable[[InterimAnalysis, int], None] | None = None,
+) -> Sampled:
+    """Audit with few draws, and with more until every gate on mc is decided, or one fails, or all draws of the spec are taken.
+
+    The error is split over the :func:`possible_analyses`: each is at 1 - (1 - confidence)/analyses, so that all intervals of a gate
+    hold together with ``confidence``, however often one looks and whatever the analyses have in common. Gates on other results are at
+    the same confidence: a run has one. Each analysis is an ordinary run in ``OUT.looks/``; the last becomes ``out``.
+
+    Args:
+        spec: what is asked; ``samples`` of its mc is the most.
+        gates: to be decided.
+        out: the run folder.
+        audit: makes or resumes the run of a spec in a folder.
+        limit: fewer draws than the spec's.
+        point, confidence: see :func:`robaudit.gates.decide.decide`.
+        on_analysis: called with each analysis and the most draws.
+
+    Raises:
+        RobauditError: the audit or a gate is refused; or ``out`` holds another run.
+        ValueError: the spec has no estimator with a fixed number of samples.
+    """
+    most = most_draws(spec, limit)
+    if not most:
+        raise ValueError("sample_until_decided: the spec has no estimator with a fixed number of samples")
+    asked = Asked(identity=identity(spec.document()), gates=[str(gate) for gate in gates], confidence=confidence, most=most)
+    if out.name in ("", ".."):
+        raise RunError(str(out), "cannot be made a run folder", "give --out a name")
+    RunFolder(out).check()
+    beside = out.with_name(out.name + ".looks")
+    sampled = _fixed_samples(spec)
+
+    def analysis(wanted: AuditSpec, draws: int, folder: Path) -> InterimAnalysis:
+        run = audit(wanted, folder)
+        return InterimAnalysis(draws, run, decide(run, gates, point=point, confidence=asked.each()))
+
+    finished = _finished(out, asked)
+    if finished is not None:
+        record, gates_then = finished
+        last = analysis(with_draws(spec, record.draws[-1], gates_then), record.draws[-1], out)
+        _remove(beside)
+        return Sampled((last,), most, sum(record.draws))
+    analyses: list[InterimAnalysis] = []
+    draws = possible_analyses(most)[0]
+    while True:
+        wanted = with_draws(spec, draws)
+        folder = beside / f"{identity(wanted.document())[:8]}-{draws}"  # analyses of another spec are no obstacle
+        left_behind = RunFolder(folder).exists
+        try:
+            last = analysis(wanted, draws, folder)
+        except AnotherRunError as error:
+            if not left_behind:
+                raise
+            remedy = f"delete {beside}, which an earlier command left, or choose another --out"
+            raise RunError(error.where, error.what, remedy) from error
+        analyses.append(last)
+        if on_analysis is not None:
+            on_analysis(last, most)
+        still = [one for one in last.decisions if one.verdict == "inconclusive" and one.gate.estimator in sampled]
+        if draws >= most or not still or any(one.verdict == "fail" for one in last.decisions):
+            break
+        draws = next_analysis(draws, most, still)
+    record = InterimRecord(
+        asked=asked,
+        point=point,
+        each=asked.each(),
+        draws=[one.draws for one in analyses],
+        run=RunOf(identity=last.run.info["identity"], base_identity=last.run.info["base_identity"]),
+        gates=[Decided.model_validate(one.document()) for one in last.decisions],
+    )
+    write_record(last.run.path, record)
+    try:
+        last.run.path.rename(out)
+    except OSError as error:
+        raise RunError(str(out), f"cannot be made a run folder: {error.strerror or error}", "choose another --out") from error
+    _remove(beside)
+    analyses[-1] = InterimAnalysis(last.draws, read_run(out), last.decisions)
+    return Sampled(tuple(analyses), most, sum(record.draws))
+
+
+def _finished(out: Path, asked: Asked) -> tuple[InterimRecord, Sequence[str]] | None:
+    """The record of a finished run of this kind in ``out``, and the gates of its spec; None where there is no run.
+
+    Raises:
+        RunError: it is another run.
+    """
+    folder = RunFolder(out)
+    if not folder.exists:
+        return None
+    info = folder.info()
+    record = read_record(out, info)
+    if record is None:
+        remedy = "decide gates on it with robaudit gate, or choose another --out"
+        raise RunError(str(out), "holds a run that was not sampled for gates", remedy)
+    if record.asked != asked:
+        raise sampled_for_other_gates(out)
+    return record, info["spec"].get("gates", ())
+
+
+def _remove(folder: Path) -> None:
+    with contextlib.suppress(OSError):  # nothing of value is in it: the last analysis has left it
+        shutil.rmtree(folder)

@@ -1,0 +1,276 @@
+"""The quantities of gates: their range, their value, and how their intervals shrink with more draws or more images."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from robaudit.errors import SpecError
+from robaudit.gates.evidence import Evidence
+from robaudit.numerics.intervals import clopper_pearson
+from robaudit.spec_gates import Gate
+from robaudit.stats.groups import QuantityLike
+from robaudit.stats.intervals import (
+    Bounds,
+    MeanMethod,
+    MeasuredImages,
+    known_population_mean,
+    measured_mean,
+    measured_quantile,
+    measured_share,
+    population_mean_method,
+    population_quantile,
+    population_share,
+    repeated_mean,
+    simultaneous,
+)
+
+SHARES = frozenset({"share_below", "accuracy", "noisy_accuracy"})
+OF_CLASSES = frozenset({"worst_class", "class_gap"})
+_QUANTILES = {"median": 0.5, "p05": 0.05}
+_LOWER_IS_BETTER = {
+    "p05": "the 95th percentile: lower is better",
+    "worst_class": "the largest class mean: lower is better",
+    "share_below": "the share above t: lower is better",
+}
+_METHODS = {
+    MeanMethod.POOLED: "pooled Clopper-Pearson",
+    MeanMethod.MOVER: "MOVER",
+    MeanMethod.MEAN_OF_ENDS: "mean of intervals",
+    MeanMethod.NONE: "none",
+}
+_STOPPED = "its images stop by themselves: give mc a fixed number of samples, or a smaller tolerance"
+
+
+@dataclass(frozen=True, slots=True)
+class ClassPart:
+    """One class behind a gate on worst_class or class_gap, with its simultaneous interval."""
+
+    index: int
+    name: str | None
+    images: int
+    value: float
+    lower: float | None
+    upper: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A quantity to hold against a threshold.
+
+    Attributes:
+        value: the estimate.
+        bounds: its interval with so many times the draws (or images); 1.0: as it is. None: there is no interval.
+        method: how it was made.
+        now: draws of an image, or images, that there are; 0: more of them would change nothing.
+        classes: behind it, worst first.
+        stuck: what to say of an interval that more would not change.
+    """
+
+    value: float
+    bounds: Callable[[float], Bounds] | None
+    method: str
+    now: int
+    classes: tuple[ClassPart, ...] = ()
+    stuck: str = ""
+
+
+def check_range(gate: Gate, scale: QuantityLike) -> None:
+    """Refuse a threshold, or a t, that no result can reach: it is a slip, such as 5 for 5 %.
+
+    Raises:
+        SpecError: it lies outside the range.
+    """
+    if gate.quantity in SHARES:
+        check_between(gate, 0.0, 1.0, gate.quantity, gate.threshold)
+    else:
+        low, high = (0.0, scale.high - scale.low) if gate.quantity == "class_gap" else (scale.low, scale.high)
+        check_between(gate, low, high, f"{gate.quantity} of {scale.name}", gate.threshold)
+    if gate.t is not None:
+        check_between(gate, scale.low, scale.high, scale.name, gate.t, "t")
+
+
+def check_between(gate: Gate, low: float, high: float, what: str, number: float, name: str = "threshold") -> None:
+    """Refuse a number of a gate that lies outside a range.
+
+    Args:
+        gate: for the message.
+        low, high: the range; either may be infinite.
+        what: the name of what has this range.
+        number: of the gate.
+        name: what the number is.
+
+    Raises:
+        SpecError: it does.
+    """
+    if low <= number <= high:
+        return
+    reach = f"lies from {low:g} to {high:g}" if math.isfinite(low) and math.isfinite(high) else "is any number"
+    if math.isfinite(low) != math.isfinite(high):
+        reach = f"is at most {high:g}" if math.isfinite(high) else f"is at least {low:g}"
+    raise SpecError(f"gate {str(gate)!r}", f"{what} {reach}, never {number:.15g}", f"give a {name} in that range")
+
+
+def meaning(gate: Gate, scale: QuantityLike) -> str:
+    """What the quantity is where lower is better; empty where it is what its name says."""
+    return "" if scale.higher_is_better else _LOWER_IS_BETTER.get(gate.quantity, "")
+
+
+def measure(
+    gate: Gate, evidence: Evidence, scale: QuantityLike, confidence: float, *, population: bool, names: Sequence[str] | None
+) -> Measured:
+    """The value of the gate's quantity and its interval.
+
+    Args:
+        gate: what is asked.
+        evidence: the rows that it is about.
+        scale: range and direction of their values.
+        confidence: of the interval.
+        population: for images of this kind, else for the measurement of these images.
+        names: of the classes.
+
+    Raises:
+        SpecError: the group has no such quantity.
+        NothingLeftError: it has no finite value.
+    """
+    now = evidence.size if population else evidence.draws
+    if gate.quantity == "accuracy":
+        return _accuracy(gate, evidence, confidence, population=population)
+    if gate.quantity == "noisy_accuracy":
+        return _noisy_accuracy(evidence, confidence, population=population)
+    images = evidence.images(scale)
+    if images.adaptive and not population:
+        now = 0
+    sign = 1.0 if scale.higher_is_better else -1.0
+    better = images if sign > 0 else images.mirrored()
+    classes: tuple[ClassPart, ...] = ()
+    bounds: Callable[[float], Bounds]
+    if gate.quantity in OF_CLASSES:
+        value, bounds, method, classes = _of_classes(gate, evidence.by_class(better), confidence, sign, population=population, names=names)
+    elif gate.quantity == "mean":
+        value, method = float(images.values.mean()), _mean_method(images, confidence, population=population)
+        bounds = _mean_bounds(images, confidence, population=population)
+    elif gate.quantity == "share_below":
+        t = sign * float(gate.t or 0.0)
+        value, method = float((better.values < t).mean()), "counts of the images' intervals"
+
+        def bounds(factor: float) -> Bounds:
+            if population:
+                return population_share(better, t, confidence, factor)
+            return measured_share(better.with_draws(factor), t, confidence)
+    else:
+        q = _QUANTILES[gate.quantity]
+        value, method = sign * float(np.quantile(better.values, q)), "ranks of the images' intervals"
+
+        def bounds(factor: float) -> Bounds:
+            if population:
+                return _signed(population_quantile(better, q, confidence, factor), sign)
+            return _signed(measured_quantile(better.with_draws(factor), q, confidence), sign)
+
+    if evidence.columns.bounded < len(evidence.columns):
+        classes = tuple(replace(one, lower=None, upper=None) for one in classes)
+        return Measured(value, None, "none", 0, classes)
+    return Measured(value, bounds, method, now, classes, _STOPPED)
+
+
+def _accuracy(gate: Gate, evidence: Evidence, confidence: float, *, population: bool) -> Measured:
+    if not evidence.judged:
+        raise SpecError(f"gate {str(gate)!r}", "the run has no labels, and so no accuracy", "audit labelled images")
+    value = evidence.correct / evidence.judged
+    if not population:
+        return Measured(value, lambda _: (value, value), "exact", 0)
+
+    def bounds(factor: float) -> Bounds:
+        lower, upper = clopper_pearson(evidence.correct * factor, evidence.judged * factor, confidence)
+        return float(lower), float(upper)
+
+    return Measured(value, bounds, "Clopper-Pearson", evidence.size)
+
+
+def _noisy_accuracy(evidence: Evidence, confidence: float, *, population: bool) -> Measured:
+    """Pooled Clopper-Pearson where all votes are independent and as many for each image; else MOVER over the images' own."""
+    rows = evidence.columns
+    shares, draws, worth = (column.numbers() for column in (rows.label_shares, rows.label_draws, rows.label_worths))
+    value = float(shares.mean())
+    images = MeasuredImages(shares, shares, shares, 0.0, 1.0, unknown=rows.not_finite)
+    if population:
+        bounds = _mean_bounds(images, confidence, population=True)
+        return Measured(value, bounds, population_mean_method(images, confidence), evidence.size)
+    if np.all(draws == draws[0]) and np.all(draws == worth):
+        alike = replace(images, draws=int(draws[0]))
+        return Measured(value, _mean_bounds(alike, confidence, population=False), _METHODS[MeanMethod.POOLED], int(draws[0]))
+
+    def by_image(factor: float) -> Bounds:
+        lowers, uppers = clopper_pearson(shares * worth * factor, worth * factor)
+        return measured_mean(replace(images, lowers=lowers, uppers=uppers), confidence)
+
+    return Measured(value, by_image, _METHODS[MeanMethod.MOVER], round(float(draws.mean())))
+
+
+def _mean_bounds(images: MeasuredImages, confidence: float, *, population: bool) -> Callable[[float], Bounds]:
+    """The interval of a mean with so many times the draws, or the images."""
+    if not population:
+        return lambda factor: measured_mean(images.with_draws(factor), confidence)
+    known = known_population_mean(images, confidence)
+    return lambda factor: repeated_mean(images, known, factor)
+
+
+def _mean_method(images: MeasuredImages, confidence: float, *, population: bool) -> str:
+    return population_mean_method(images, confidence) if population else _METHODS[images.method]
+
+
+def _of_classes(
+    gate: Gate,
+    parts: Mapping[int, MeasuredImages],
+    confidence: float,
+    sign: float,
+    *,
+    population: bool,
+    names: Sequence[str] | None,
+) -> tuple[float, Callable[[float], Bounds], str, tuple[ClassPart, ...]]:
+    """Value, interval, method and classes of worst_class or class_gap, the intervals of all classes at once.
+
+    Args:
+        gate: which of the two.
+        parts: the images of each class, mirrored where lower is better.
+        confidence: of all intervals together.
+        sign: -1 where they are mirrored.
+        population, names: as in :func:`measure`.
+    """
+    gap = gate.quantity == "class_gap"
+    if len(parts) < 1 + gap:
+        raise SpecError(f"gate {str(gate)!r}", f"the run has images of {len(parts)} classes", "a gap needs images of two")
+    each = simultaneous(confidence, len(parts))
+    bounds_of = [_mean_bounds(one, each, population=population) for one in parts.values()]
+
+    def bounds(factor: float) -> Bounds:
+        all_bounds = [of(factor) for of in bounds_of]
+        return _gap(all_bounds) if gap else _signed((min(low for low, _ in all_bounds), min(high for _, high in all_bounds)), sign)
+
+    means = {index: float(one.values.mean()) if len(one.values) else math.nan for index, one in parts.items()}
+    known = [mean for mean in means.values() if not math.isnan(mean)] or [math.nan]
+    value = max(known) - min(known) if gap else sign * min(known)
+    classes = []
+    for (index, one), of in zip(parts.items(), bounds_of, strict=True):
+        name = names[index] if names is not None and 0 <= index < len(names) else None
+        classes.append(ClassPart(index, name, one.size, sign * means[index], *_signed(of(1.0), sign)))
+    classes.sort(key=lambda one: (math.isnan(one.value), sign * one.value))
+    method = _mean_method(next(iter(parts.values())), each, population=population)  # the same for all
+    return value, bounds, f"{len(parts)} classes at once, {method}", tuple(classes)
+
+
+def _gap(bounds: Sequence[Bounds]) -> Bounds:
+    """The largest difference of two classes: no class is compared with itself."""
+    lowers, uppers = [lower for lower, _ in bounds], [upper for _, upper in bounds]
+    highest, lowest = int(np.argmax(uppers)), int(np.argmin(lowers))
+    upper = max(
+        uppers[highest] - min(lowers[:highest] + lowers[highest + 1 :]), max(uppers[:lowest] + uppers[lowest + 1 :]) - lowers[lowest]
+    )
+    return max(0.0, max(lowers) - min(uppers)), upper
+
+
+def _signed(bounds: Bounds, sign: float) -> Bounds:
+    return bounds if sign > 0 else (-bounds[1], -bounds[0])

@@ -1,0 +1,205 @@
+"""A classifier's margins: values, gradients, moments under noise, their normality, and the standardised limits they give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from robaudit.numerics.rowwise import gram, mean_over, total
+
+
+def other_classes(target: Tensor, classes: int) -> Tensor:
+    """The classes that are not the target, in ascending order: (n,) -> (n, classes - 1)."""
+    index = torch.arange(classes - 1, device=target.device)
+    return index + (index >= target[:, None]).long()
+
+
+def margins(logits: Tensor, target: Tensor) -> Tensor:
+    """g_i = f_t - f_i for i != t, classes in ascending order: (n, classes) and (n,) -> (n, classes - 1)."""
+    others = other_classes(target, logits.shape[1])
+    return logits.gather(1, target[:, None]) - logits.gather(1, others)
+
+
+def margin_gradients(
+    f: Callable[[Tensor], Tensor], x: Tensor, target: Tensor | None = None, others: Tensor | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Logits, margins and margin gradients at x, by one forward and one backward pass for each margin asked for.
+
+    The gradient of the margin itself is taken, not the difference of two logit gradients: nothing cancels and no full
+    Jacobian is held. ``f`` must treat the images of a batch independently (a network in eval mode does).
+
+    Args:
+        f: (n, channels, height, width) -> logits (n, classes), differentiable.
+        x: points (n, channels, height, width).
+        target: class t of each point; argmax of the logits when None.
+        others: class i of each margin wanted (n, k); -1 for none, whose margin is the constant 1. All but t when None.
+
+    Returns:
+        logits (n, classes), margins g (n, k), gradients u_i = grad g_i (n, k, pixels), k = classes - 1 without ``others``.
+
+    Raises:
+        ValueError: if the logits do not depend on x through autograd.
+
+    Source: Han et al., "Efficient Estimation of Average-Case Robustness", Propositions 3.1 and 3.3 (c_i and u_i).
+    """
+    with torch.enable_grad():
+        points = x.detach().requires_grad_(True)
+        logits = f(points)
+        if not logits.requires_grad:
+            raise ValueError("the logits have no gradient with respect to the input")
+        chosen = logits.detach().argmax(1) if target is None else target
+        g = margins(logits, chosen) if others is None else _some_margins(logits, chosen, others)
+        wanted = list(range(g.shape[1])) if others is None else (others >= 0).any(0).nonzero()[:, 0].tolist()
+        gradients = torch.zeros((len(x), g.shape[1], x[0].numel()), dtype=x.dtype, device=x.device)
+        for i in wanted:
+            (u,) = torch.autograd.grad(g[:, i].sum(), points, retain_graph=i != wanted[-1])
+            gradients[:, i] = u.flatten(1)
+    return logits.detach(), g.detach(), gradients
+
+
+def _some_margins(logits: Tensor, target: Tensor, others: Tensor) -> Tensor:
+    g = logits.gather(1, target[:, None]) - logits.gather(1, others.clamp_min(0))
+    return torch.where(others >= 0, g, 1.0)
+
+
+class PairMoments(NamedTuple):
+    """Moments of g(x + eps) from pairs g(x + eps), g(x - eps).
+
+    Attributes:
+        mean: (batch, k).
+        covariance: of g (batch, k, k), the even part's and the odd part's together.
+        even_variance: variance of the even part alone (batch, k): the mean's own variance times the number of pairs.
+    """
+
+    mean: Tensor
+    covariance: Tensor
+    even_variance: Tensor
+
+
+def halves(margins: Tensor) -> tuple[Tensor, Tensor]:
+    """Even and odd part of each pair: (batch, draws, k) -> twice (batch, draws / 2, k), float64."""
+    plus, minus = margins[:, 0::2].double(), margins[:, 1::2].double()
+    return (plus + minus) / 2, (plus - minus) / 2
+
+
+def pair_moments(even: Tensor, odd: Tensor) -> PairMoments:
+    """Mean and covariance of g from the even and odd parts of h pairs.
+
+    g = even + odd, and the two are uncorrelated because eps and -eps are equally likely; the odd part has mean zero. So
+    mean = average of the even parts (its error is the even part's alone: zero for a linear model) and
+    S = S_even (h - 1 degrees of freedom) + sum odd odd^T / h.
+
+    Args:
+        even, odd: (batch, h, k), h >= 2.
+    """
+    h = even.shape[1]
+    mean = mean_over(even, 1)
+    centred = even - mean[:, None]
+    even_covariance = gram(centred.transpose(1, 2)) / (h - 1)
+    covariance = even_covariance + gram(odd.transpose(1, 2)) / h
+    return PairMoments(mean, covariance, even_covariance.diagonal(dim1=1, dim2=2))
+
+
+def without_group(parts: Tensor, group: int, groups: int) -> Tensor:
+    """The pairs that are not of a group; pair j is of group j modulo ``groups``: (batch, h, k) -> (batch, fewer, k)."""
+    keep = torch.arange(parts.shape[1], device=parts.device) % groups != group
+    return parts[:, keep]
+
+
+def standardise(mean: Tensor, covariance: Tensor) -> tuple[Tensor, Tensor]:
+    """z_i = c_i / s_i and R_ij = S_ij / (s_i s_j), so that P[N(c, S) > 0] = Phi_R(z).
+
+    A margin without variance is constant: z = +inf where it is positive and -inf where it is not (a tie counts as a failure);
+    its correlations are 0.
+
+    Args:
+        mean: c (batch, k).
+        covariance: S (batch, k, k), positive semi-definite.
+
+    Returns:
+        z (batch, k) and R (batch, k, k) with unit diagonal and entries in [-1, 1], float64.
+
+    Source: Han et al., "Efficient Estimation of Average-Case Robustness", Lemmas A.1 and A.3, in standardised form.
+    """
+    c, s2 = mean.double(), covariance.double()
+    s = s2.diagonal(dim1=1, dim2=2).clamp_min(0).sqrt()
+    constant = s == 0
+    scale = torch.where(constant, 1.0, s)
+    z = torch.where(constant, torch.where(c > 0, torch.inf, -torch.inf), c / scale)
+    r = (s2 / scale[:, :, None] / scale[:, None, :]).clamp(-1, 1)
+    r = torch.where(constant[:, :, None] | constant[:, None, :], 0.0, r)
+    r = (r + r.transpose(1, 2)) / 2
+    r.diagonal(dim1=1, dim2=2).fill_(1.0)
+    return z, r
+
+
+def mv_sigmoid(z: Tensor) -> Tensor:
+    """1 / (1 + sum_i exp(-z_i)) over the last dimension, float64, without overflow.
+
+    Source: Han et al., "Efficient Estimation of Average-Case Robustness", section 3.2.3.
+    """
+    exponents = torch.nn.functional.pad(-z.double(), (1, 0))
+    most = exponents.amax(-1, keepdim=True)
+    most = torch.where(most == torch.inf, 0.0, most)
+    return torch.exp(-most.squeeze(-1) - total(torch.exp(exponents - most)).log())
+
+
+class Shape(NamedTuple):
+    """Skewness, excess kurtosis, and how unlikely both would be for normal draws: the smaller two-sided p-value times two (batch,)."""
+
+    skewness: Tensor
+    kurtosis: Tensor
+    p_value: Tensor
+
+
+def shape_of_pairs(even: Tensor, odd: Tensor) -> Shape:
+    """Skewness and excess kurtosis of antithetic draws even +- odd, tested against normality.
+
+    The two members of a pair correlate by rho = (V_even - V_odd)/(V_even + V_odd); then the variances of the sample skewness and
+    kurtosis of n normal draws change by 1 + rho^3 (taken as 1 where it would shrink) and 1 + rho^4, which is taken as fewer
+    draws. The p-values are D'Agostino's and Anscombe and Glynn's (accurate from about 20 draws on), combined by Bonferroni.
+
+    Args:
+        even, odd: (batch, pairs), float64.
+
+    Source: D'Agostino 1970 (Biometrika 57); Anscombe and Glynn 1983 (Biometrika 70).
+    """
+    centred = even - mean_over(even, 1)[:, None]
+    v_even, v_odd = mean_over(centred.square(), 1), mean_over(odd.square(), 1)
+    variance = v_even + v_odd
+    flat = variance <= 0
+    scale = torch.where(flat, 1.0, variance).sqrt()[:, None]
+    u = torch.cat([centred + odd, centred - odd], dim=1) / scale
+    squares = u.square()
+    skewness, kurtosis = mean_over(u * squares, 1), mean_over(squares.square(), 1) - 3
+    rho = torch.where(flat, 0.0, (v_even - v_odd) / torch.where(flat, 1.0, variance))
+    n = torch.full_like(variance, float(u.shape[1]))
+    square, positive = rho.square(), rho.clamp_min(0)
+    fewer = n / (1 + positive * square), n / (1 + square.square())
+    z = torch.stack([_skewness_score(skewness, fewer[0]), _kurtosis_score(kurtosis, fewer[1])])
+    p = (2 * torch.special.erfc(z.abs() / 2**0.5)).amin(0).clamp_max(1.0)
+    return Shape(torch.where(flat, 0.0, skewness), torch.where(flat, 0.0, kurtosis), torch.where(flat, 1.0, p))
+
+
+def _skewness_score(b1: Tensor, n: Tensor) -> Tensor:
+    y = b1 * ((n + 1) * (n + 3) / (6 * (n - 2))).sqrt()
+    beta2 = 3 * (n * n + 27 * n - 70) * (n + 1) * (n + 3) / ((n - 2) * (n + 5) * (n + 7) * (n + 9))
+    w2 = (2 * (beta2 - 1)).sqrt() - 1
+    alpha = (2 / (w2 - 1)).sqrt()
+    scaled = (y / alpha).abs()
+    asinh = torch.log1p(scaled + scaled.square() / (1 + (1 + scaled.square()).sqrt())) * y.sign()
+    return asinh / (0.5 * w2.log()).sqrt()
+
+
+def _kurtosis_score(excess: Tensor, n: Tensor) -> Tensor:
+    mean = 3 * (n - 1) / (n + 1)
+    variance = 24 * n * (n - 2) * (n - 3) / ((n + 1) ** 2 * (n + 3) * (n + 5))
+    x = (excess + 3 - mean) / variance.sqrt()
+    beta = 6 * (n * n - 5 * n + 2) / ((n + 7) * (n + 9)) * (6 * (n + 3) * (n + 5) / (n * (n - 2) * (n - 3))).sqrt()
+    a = 6 + 8 / beta * (2 / beta + (1 + 4 / beta**2).sqrt())
+    ratio = (1 - 2 / a) / (1 + x * (2 / (a - 4)).sqrt())
+    cube_root = torch.exp(ratio.abs().log() / 3) * ratio.sign()
+    return ((1 - 2 / (9 * a)) - cube_root) / (2 / (9 * a)).sqrt()

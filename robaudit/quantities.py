@@ -1,0 +1,121 @@
+"""What values and intervals mean: the ground that estimators, rows, statistics and reports share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from functools import lru_cache
+from typing import Any
+
+_SAMPLING_ONLY = "sampling-only"
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """What a value means. Values of different quantities never share a mean, a table or a gate.
+
+    Attributes:
+        name: the column ``quantity`` of a row.
+        unit: probability, score, loss, input l2 norm, ...
+        low, high: the range of possible values.
+        higher_is_better: whether a larger value is more robust.
+    """
+
+    name: str
+    unit: str
+    low: float
+    high: float
+    higher_is_better: bool = True
+
+    def document(self) -> dict[str, Any]:
+        """The quantity as JSON values; an infinite end of its range becomes null."""
+        return {key: None if isinstance(value, float) and math.isinf(value) else value for key, value in asdict(self).items()}
+
+    @classmethod
+    def from_document(cls, values: Mapping[str, Any]) -> Quantity:
+        """The inverse of :meth:`document`."""
+        low, high = (end if values[key] is None else values[key] for key, end in (("low", -math.inf), ("high", math.inf)))
+        return cls(**{**values, "low": low, "high": high})
+
+
+P_ROBUST = Quantity("p_robust", "probability", 0.0, 1.0)
+"""P[argmax f(x + eps) = argmax f(x)] (Han et al., Average-case robustness): relative to the class predicted on the clean image."""
+
+CONFIDENCE = Quantity("confidence", "score", 0.0, 1.0)
+"""A softmax score of the clean image: it involves no noise, so it is not a probability of robustness."""
+
+LOG10_P_FAIL = Quantity("log10_p_fail", "log10 of a probability", -math.inf, 0.0, higher_is_better=False)
+"""log10 P[argmax f(x + eps) != argmax f(x)] = log10(1 - p_robust): -6 is one failure in a million noisy images."""
+
+
+class IntervalKind(StrEnum):
+    """How the interval of a value is made."""
+
+    NONE = "none"
+    CLOPPER_PEARSON = "clopper-pearson"
+    CONFIDENCE_SEQUENCE = "confidence-sequence"
+    JACKKNIFE = "jackknife"
+    LOGNORMAL = "lognormal"
+    WEIGHTED_SAMPLE = "weighted sample"
+    UPPER_BOUND = "upper bound"
+    LOWER_BOUND = "lower bound"
+    VARIES = "by the estimator used"
+    OTHER = "other"
+    """Any other method; the remark names it."""
+
+
+_NAMED = frozenset(kind.value for kind in IntervalKind if kind is not IntervalKind.OTHER)
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """How an interval was made and what it covers: the column ``interval`` of a row.
+
+    Attributes:
+        kind: the method.
+        covers_bias: False where it covers sampling only, not the estimator's own bias.
+        remark: anything else worth knowing ("4 repeats", "few-draws"); of :attr:`IntervalKind.OTHER` the name of the method.
+        text: all of it as text: "jackknife:few-draws:sampling-only".
+
+    Raises:
+        ValueError: the remark is such that the text would read back as another interval.
+    """
+
+    kind: IntervalKind
+    covers_bias: bool = True
+    remark: str = ""
+    text: str = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        own_name = () if self.kind is IntervalKind.OTHER else (self.kind.value,)
+        remark = (self.remark,) if self.remark or self.kind is IntervalKind.OTHER else ()
+        text = ":".join((*own_name, *remark, *(() if self.covers_bias else (_SAMPLING_ONLY,))))
+        if _split(text) != (self.kind, self.covers_bias, self.remark):
+            raise ValueError(f"an interval {self.kind} with the remark {self.remark!r} would read back as another; choose another remark")
+        object.__setattr__(self, "text", text)
+
+    def __str__(self) -> str:
+        return self.text
+
+    @staticmethod
+    def parse(text: str) -> Interval:
+        """The interval of which this is the text; a method that is not known by name is :attr:`IntervalKind.OTHER`."""
+        return _parsed(text)
+
+
+def _split(text: str) -> tuple[IntervalKind, bool, str]:
+    head = text.removesuffix(f":{_SAMPLING_ONLY}")
+    name, colon, remark = head.partition(":")
+    known = name in _NAMED and bool(remark) == bool(colon)
+    return IntervalKind(name) if known else IntervalKind.OTHER, head == text, remark if known else head
+
+
+@lru_cache(maxsize=1024)
+def _parsed(text: str) -> Interval:
+    return Interval(*_split(text))
+
+
+NO_INTERVAL = Interval(IntervalKind.NONE)
+"""The estimator claims no interval."""

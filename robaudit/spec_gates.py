@@ -1,0 +1,129 @@
+"""The grammar of a gate: quantity[(name=value, ...)] >=|<= number."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from robaudit.errors import SpecError, did_you_mean
+from robaudit.spec_fields import as_number
+
+Relation = Literal[">=", "<="]
+QUANTITIES: Mapping[str, frozenset[str]] = {
+    "mean": frozenset(),
+    "median": frozenset(),
+    "p05": frozenset(),
+    "worst_class": frozenset(),
+    "class_gap": frozenset(),
+    "share_below": frozenset({"t"}),
+    "accuracy": frozenset(),
+    "noisy_accuracy": frozenset(),
+}
+"""The quantities of `robaudit gate`, each with the arguments that it needs besides estimator and sigma."""
+
+_GATE = re.compile(r"\s*(?P<quantity>\w+)\s*(?:\((?P<arguments>[^()]*)\))?\s*(?P<relation>[<>=!~]+)\s*(?P<number>.*?)\s*", re.DOTALL)
+_LONGEST = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """One gate.
+
+    Attributes:
+        quantity: what is compared.
+        relation, threshold: with what.
+        estimator, sigma: of which results; None: those the run has, if it has only one.
+        t: the argument of share_below and its kin; None for the others.
+    """
+
+    quantity: str
+    relation: Relation
+    threshold: float
+    estimator: str | None = None
+    sigma: float | None = None
+    t: float | None = None
+
+    def __str__(self) -> str:
+        given = {"estimator": self.estimator, "sigma": self.sigma, "t": self.t}
+        named = ", ".join(
+            f"{name}={value if isinstance(value, str) else number_text(value)}" for name, value in given.items() if value is not None
+        )
+        return f"{self.quantity}{f'({named})' if named else ''} {self.relation} {number_text(self.threshold)}"
+
+
+def number_text(number: float) -> str:
+    """A number with as many digits as it takes to read the same one back: six at least."""
+    return short if float(short := f"{number:.6g}") == number else repr(number)
+
+
+def parse_gate(text: str, quantities: Mapping[str, frozenset[str]], where: str) -> Gate:
+    """Read a gate.
+
+    Args:
+        text: as the user wrote it.
+        quantities: the known ones, each with the arguments that it takes besides estimator and sigma, all of them required.
+        where: where it was found, for messages (``--gate``, ``spec.yaml, gates``, ``pyproject.toml``).
+
+    Raises:
+        SpecError: it is not a gate, or names an unknown quantity or argument.
+    """
+    where = f"{where} {text!r}"
+    example = f"for example {_example(quantities)!r}"
+    match = _GATE.fullmatch(text) if len(text) <= _LONGEST else None
+    if match is None:
+        raise SpecError(where, "is not of the form quantity(name=value, ...) >= number", example)
+    quantity, relation = match["quantity"], match["relation"]
+    if quantity not in quantities:
+        raise SpecError(where, f"unknown quantity {quantity!r}", did_you_mean(quantity, quantities))
+    if relation not in (">=", "<="):
+        raise SpecError(where, f"compares with {relation!r}", "write >= or <=")
+    arguments = _arguments(match["arguments"] or "", quantity, quantities[quantity], where)
+    for name in sorted(quantities[quantity]):
+        if name not in arguments:
+            raise SpecError(where, f"{quantity} lacks {name}", f"write {quantity}({name}=0.5)")
+    sigma = _number(arguments["sigma"], "sigma", where) if "sigma" in arguments else None
+    if sigma is not None and sigma <= 0:
+        raise SpecError(where, f"sigma={sigma:g} is not positive", "give a noise level such as 0.05 or 8/255")
+    return Gate(
+        quantity=quantity,
+        relation=">=" if relation == ">=" else "<=",
+        threshold=_number(match["number"], "the threshold", where),
+        estimator=arguments.get("estimator"),
+        sigma=sigma,
+        t=_number(arguments["t"], "t", where) if "t" in arguments else None,
+    )
+
+
+def _example(quantities: Mapping[str, frozenset[str]]) -> str:
+    quantity = next(iter(quantities))
+    named = "".join(f", {name}=0.5" for name in sorted(quantities[quantity]))
+    return f"{quantity}(estimator=mc, sigma=0.05{named}) >= 0.9"
+
+
+def _arguments(text: str, quantity: str, further: frozenset[str], where: str) -> dict[str, str]:
+    """name=value, ..., each name once and known."""
+    arguments: dict[str, str] = {}
+    known = ("estimator", "sigma", *sorted(further))
+    for piece in text.split(",") if text.strip() else ():
+        name, equals, value = (part.strip() for part in piece.partition("="))
+        if not equals or not name or not value:
+            raise SpecError(where, f"{piece.strip()!r} is not of the form name=value", "for example sigma=0.05")
+        if name not in known:
+            raise SpecError(where, f"{quantity} has no argument {name!r}", did_you_mean(name, known))
+        if name in arguments:
+            raise SpecError(where, f"{name} appears twice", "name it once")
+        arguments[name] = value.strip("'\"")
+    return arguments
+
+
+def _number(text: str, what: str, where: str) -> float:
+    try:
+        number = float(str(as_number(text)))
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise SpecError(where, f"{what} is {text!r}, not a number", "write a number such as 0.9 or 8/255")
+    return number

@@ -1,0 +1,1 @@
+"""Statistics over rows: summaries, classes, flagged samples, agreement of estimators, intervals."""

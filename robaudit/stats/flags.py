@@ -1,0 +1,195 @@
+"""Samples that are not robust, and how certain that is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from robaudit.errors import NothingLeftError, RobauditError
+from robaudit.quantities import LOG10_P_FAIL
+from robaudit.rows import Row
+from robaudit.stats.groups import Document, GroupKey, QuantityLike, one_group, quantity_of, with_values
+
+Certainty = Literal["surely", "likely", "maybe", "no", "no interval"]
+
+
+@dataclass(frozen=True, slots=True)
+class Flag(Document):
+    """One sample.
+
+    Attributes:
+        certainty: whether it is beyond the threshold: "surely" (its whole interval is), "likely" (the same of an
+            interval that covers sampling only, not the estimator's bias), "maybe" (the interval straddles the
+            threshold), "no" (its whole interval is on the robust side), "no interval" (none is claimed, so nothing is sure).
+    """
+
+    id: str
+    label: int | None
+    predicted: int
+    value: float
+    lower: float | None
+    upper: float | None
+    flips_to: int | None
+    certainty: Certainty
+
+
+@dataclass(frozen=True, slots=True)
+class Flagged:
+    """The non-robust samples of one estimator at one noise level.
+
+    Attributes:
+        key, unit, higher_is_better: what was measured.
+        threshold: a sample is non-robust when its value is below it (above it, where lower is better).
+        samples: the non-robust ones, or the ``bottom`` least robust; worst first (by class first with ``per_class``).
+        robust: the ``top`` most robust, best first (by class first with ``per_class``).
+        total: samples considered, after the filter.
+        filtered: samples that ``only`` took out.
+        not_finite: samples without a finite value, which are never ranked.
+        beyond: how many of ``total`` have a value beyond the threshold, listed or not.
+        surely: how many of those beyond their whole interval.
+        likely: the same, where the intervals cover sampling only.
+        maybe: how many of ``total`` have an interval that straddles the threshold, whichever side the value is on.
+        with_interval: how many of ``total`` have an interval.
+    """
+
+    key: GroupKey
+    unit: str
+    higher_is_better: bool
+    threshold: float
+    bottom: int | None
+    top: int | None
+    per_class: bool
+    by: Literal["label", "predicted"]
+    only: Literal["correct", "wrong"] | None
+    samples: tuple[Flag, ...]
+    robust: tuple[Flag, ...]
+    total: int
+    filtered: int
+    not_finite: int
+    beyond: int
+    surely: int
+    likely: int
+    maybe: int
+    with_interval: int
+
+    def document(self) -> dict[str, Any]:
+        """The report as JSON values."""
+        plain = {name: getattr(self, name) for name in self.__slots__ if name not in {"key", "samples", "robust"}}
+        listed = {"samples": [one.document() for one in self.samples], "robust": [one.document() for one in self.robust]}
+        return {**asdict(self.key), **plain, **listed}
+
+
+def usual_threshold(quantity: QuantityLike) -> float:
+    """Where more than half of the noisy copies flip: .5, or log10 of it for the failure probability."""
+    return math.log10(0.5) if quantity.name == LOG10_P_FAIL.name else 0.5
+
+
+def check_threshold(below: float, quantity: QuantityLike, where: str, of: str) -> None:
+    """Refuse a threshold of flagged samples that lies outside the quantity's range.
+
+    Raises:
+        RobauditError: it does, or is not a number.
+    """
+    if not math.isfinite(below):
+        raise RobauditError(where, f"{below} is not a number to compare with", "for example 0.5")
+    if not quantity.low <= below <= quantity.high:
+        what = f"{below:.15g} is outside the range of {of}, {quantity.low:g} to {quantity.high:g}"
+        raise RobauditError(where, what, "give a threshold in that range, or choose results with --estimator")
+
+
+def flag(
+    rows: Sequence[Row],
+    *,
+    below: float = 0.5,
+    bottom: int | None = None,
+    top: int | None = None,
+    per_class: bool = False,
+    only: Literal["correct", "wrong"] | None = None,
+    by: Literal["label", "predicted"] = "predicted",
+    quantity: QuantityLike | None = None,
+) -> Flagged:
+    """List the non-robust samples of one group of rows, worst first; ties keep the rows' order.
+
+    Without ``bottom``: every sample beyond ``below``. With ``bottom=N``: the N least robust, beyond it or not. ``top=N`` adds a
+    second list, the N most robust. With ``per_class`` the lists are made class by class (N each) and put in order of class.
+    Where lower is better, all comparisons are reversed: beyond means above ``below``.
+
+    Args:
+        rows: of one (estimator, sigma).
+        below: the threshold, in units of the quantity.
+        bottom, top: how many, at least 1.
+        per_class: by class of ``by``; samples without a label make a class of their own, the last.
+        only: samples classified right (or wrong) on the clean image; those without a label are filtered out.
+        by: what ``per_class`` goes by.
+        quantity: what the values are; ours are known without it.
+
+    Raises:
+        NothingLeftError: the filter left no sample. (No sample beyond the threshold is a fine result.)
+        RobauditError: a threshold that is not a number, or a count below 1.
+        ValueError: rows of several groups.
+    """
+    key = one_group(rows, "flag-samples")
+    quantity = quantity or quantity_of(key.quantity, None)
+    if not math.isfinite(below):
+        raise RobauditError("below", f"{below} is not a number to compare with", "for example 0.5")
+    for name, count in (("bottom", bottom), ("top", top)):
+        if count is not None and count < 1:
+            raise RobauditError(name, f"{count} samples cannot be listed", "1 or more")
+    finite = with_values(rows, "flag-samples")
+    kept = finite if only is None else [row for row in finite if row.correct is (only == "correct")]
+    if not kept:
+        raise NothingLeftError("flag-samples", f"none of the {len(finite)} samples is known to be {only}", "leave --only out")
+    sign = 1.0 if quantity.higher_is_better else -1.0
+    ranked = sorted(kept, key=lambda row: sign * row.value)
+    best = sorted(kept, key=lambda row: -sign * row.value) if top is not None else []
+    beyond = [row for row in ranked if sign * row.value < sign * below]
+    certainties = [_certainty(row, below, sign) for row in kept]
+    return Flagged(
+        key=key,
+        unit=quantity.unit,
+        higher_is_better=quantity.higher_is_better,
+        threshold=below,
+        bottom=bottom,
+        top=top,
+        per_class=per_class,
+        by=by,
+        only=only,
+        samples=_listed(ranked if bottom else beyond, bottom, by if per_class else None, below, sign),
+        robust=_listed(best, top, by if per_class else None, below, sign),
+        total=len(kept),
+        filtered=len(finite) - len(kept),
+        not_finite=len(rows) - len(finite),
+        beyond=len(beyond),
+        surely=certainties.count("surely"),
+        likely=certainties.count("likely"),
+        maybe=certainties.count("maybe"),
+        with_interval=len(kept) - certainties.count("no interval"),
+    )
+
+
+def _listed(rows: Sequence[Row], count: int | None, by: str | None, below: float, sign: float) -> tuple[Flag, ...]:
+    """The first ``count`` rows, of each class with ``by``."""
+    if by is None:
+        return tuple(_flag(row, below, sign) for row in rows[:count])
+    classes: dict[float, list[Row]] = {}
+    for row in rows:
+        index = row.label if by == "label" else row.predicted
+        classes.setdefault(math.inf if index is None else index, []).append(row)
+    return tuple(_flag(row, below, sign) for index in sorted(classes) for row in classes[index][:count])
+
+
+def _flag(row: Row, below: float, sign: float) -> Flag:
+    certainty = _certainty(row, below, sign)
+    return Flag(row.sample_id, row.label, row.predicted, row.value, row.lower, row.upper, row.flips_to, certainty)
+
+
+def _certainty(row: Row, below: float, sign: float) -> Certainty:
+    if row.lower is None and row.upper is None:
+        return "no interval"
+    lower, upper = -math.inf if row.lower is None else row.lower, math.inf if row.upper is None else row.upper  # open to one side
+    worst, best = (lower, upper) if sign > 0 else (upper, lower)
+    if sign * best < sign * below:
+        return "surely" if row.interval.covers_bias else "likely"
+    return "maybe" if sign * worst < sign * below else "no"

@@ -1,0 +1,134 @@
+"""Rows that may share a mean, and those of them with a usable value."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol, cast
+
+from robaudit.errors import NothingLeftError, RunError, did_you_mean
+from robaudit.quantities import CONFIDENCE, LOG10_P_FAIL, P_ROBUST
+from robaudit.rows import Row
+
+
+class QuantityLike(Protocol):
+    """What the summaries read of a :class:`robaudit.estimators.base.Quantity`."""
+
+    @property
+    def name(self) -> str:
+        """The column ``quantity`` of a row."""
+
+    @property
+    def unit(self) -> str:
+        """Probability, score, loss, ..."""
+
+    @property
+    def low(self) -> float:
+        """The smallest possible value."""
+
+    @property
+    def high(self) -> float:
+        """The largest possible value."""
+
+    @property
+    def higher_is_better(self) -> bool:
+        """Whether a larger value is more robust."""
+
+
+BUILT_IN: Mapping[str, QuantityLike] = {quantity.name: quantity for quantity in (P_ROBUST, CONFIDENCE, LOG10_P_FAIL)}
+
+
+@dataclass(frozen=True, slots=True)
+class GroupKey:
+    """What rows must have in common to be summarised together."""
+
+    estimator: str
+    sigma: float
+    noise: str
+    quantity: str
+
+    def __str__(self) -> str:
+        return f"{self.estimator} at sigma {self.sigma:g}"
+
+
+def group_rows(rows: Iterable[Row]) -> dict[GroupKey, list[Row]]:
+    """The rows by (estimator, sigma, noise, quantity), in order of first appearance, which is the spec's order."""
+    groups: dict[GroupKey, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(GroupKey(row.estimator, row.sigma, row.noise, row.quantity), []).append(row)
+    return groups
+
+
+def one_group(rows: Sequence[Row], where: str) -> GroupKey:
+    """The key that all rows share.
+
+    Raises:
+        NothingLeftError: there is no row.
+        ValueError: the rows belong to several groups (a mistake of the caller: see :func:`group_rows`).
+    """
+    keys = group_rows(rows)
+    if not keys:
+        raise NothingLeftError(where, "there are no results to read", "audit at least one sample")
+    if len(keys) > 1:
+        raise ValueError(f"{where}: rows of several groups: {', '.join(map(str, keys))}")
+    return next(iter(keys))
+
+
+def with_values(rows: Sequence[Row], where: str) -> list[Row]:
+    """The rows whose value is a finite number.
+
+    Raises:
+        NothingLeftError: there is none.
+    """
+    kept = [row for row in rows if math.isfinite(row.value)]
+    refuse_no_values(len(kept), len(rows) - len(kept), where)
+    return kept
+
+
+def refuse_no_values(finite: int, others: int, where: str) -> None:
+    """Refuse a group without values.
+
+    Raises:
+        NothingLeftError: none of its results is a finite number.
+    """
+    if not finite:
+        raise NothingLeftError(where, f"none of the {others} results is a finite number", "read the notes in samples.csv")
+
+
+def quantity_of(name: str, quantities: Mapping[str, QuantityLike] | None) -> QuantityLike:
+    """The description of a quantity: from ``quantities``, else one of ours.
+
+    Raises:
+        RunError: nobody describes it, so that its range and direction are unknown.
+    """
+    known = {**BUILT_IN, **(quantities or {})}
+    if name not in known:
+        raise RunError(
+            f"quantity {name!r}", "its range and direction are unknown", f"install the estimator it came from; {did_you_mean(name, known)}"
+        )
+    return known[name]
+
+
+def json_number(value: float | None) -> float | None:
+    """A float for JSON, which knows neither NaN nor infinity: those become None."""
+    return None if value is None or not math.isfinite(value) else float(value)
+
+
+def json_values(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The mapping, and those in it, with every float passed through :func:`json_number`."""
+
+    def plain(value: Any) -> Any:
+        return json_number(value) if isinstance(value, float) else json_values(value) if isinstance(value, dict) else value
+
+    return {key: plain(value) for key, value in values.items()}
+
+
+class Document:
+    """A dataclass of numbers and words that is written as a JSON object."""
+
+    __slots__ = ()
+
+    def document(self) -> dict[str, Any]:
+        """The fields as JSON values; a number that is not finite is null."""
+        return json_values(asdict(cast("Any", self)))

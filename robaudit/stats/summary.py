@@ -1,0 +1,455 @@
+"""Summaries of the rows of one estimator and noise level: mean, quantiles, shares and accuracies, each with its uncertainty."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from robaudit.numerics.intervals import (
+    clopper_pearson,
+    mean_interval,
+    pooled_measurement_error,
+    quantile_ranks,
+)
+from robaudit.quantities import IntervalKind
+from robaudit.rows import Row
+from robaudit.stats.groups import Document, GroupKey, QuantityLike, json_number, quantity_of, refuse_no_values
+from robaudit.stats.intervals import (
+    ROW_CONFIDENCE,
+    Floats,
+    MeanMethod,
+    MeasuredImages,
+    measured_mean,
+    normal_scale,
+    opened,
+    population_mean,
+    scaled,
+)
+
+_MOST_CODES = 4096  # different numbers
+_ENDLESS = 1e300
+
+
+class Column:
+    """Numbers in order: 2 bytes each as long as they are few different ones, as shares of some thousand votes are, else 8."""
+
+    def __init__(self) -> None:
+        self._codes: dict[float, int] = {}
+        self._places = array("H")
+        self._all: array[float] | None = None
+
+    def __len__(self) -> int:
+        return len(self._places if self._all is None else self._all)
+
+    def append(self, value: float) -> None:
+        """Add one; NaN as :data:`math.nan`."""
+        if self._all is None:
+            self._places.append(self._codes.setdefault(value, len(self._codes)))
+            if len(self._codes) > _MOST_CODES:
+                self._all = array("d", self.numbers().tobytes())
+                self._codes, self._places = {}, array("H")
+        else:
+            self._all.append(value)
+
+    @property
+    def alike(self) -> bool:
+        """Whether all are the same number."""
+        return self._all is None and len(self._codes) <= 1
+
+    def numbers(self) -> Floats:
+        """All of them; a view where they are stored as they are."""
+        if self._all is not None:
+            return np.frombuffer(self._all, dtype=np.float64)
+        return np.array(list(self._codes), dtype=np.float64)[np.frombuffer(self._places, dtype=np.uint16)]
+
+
+class Columns:
+    """The numbers of rows of one estimator and noise level, at most 48 bytes a row.
+
+    Attributes:
+        not_finite: rows that were left out, as their value is no finite number.
+        bounded: rows with an interval, be it open to one side.
+        sampling_only: rows whose interval covers the draws only.
+        noted: rows with a note.
+        judged, correct: rows with a label; of those, classified right on the clean image.
+        labelled: rows with a label; ``voted``: of those, with votes.
+        adaptive: rows that stopped by themselves.
+        counted: rows whose value is the share of independent votes for the predicted class.
+        hits: votes for the labels, of all rows with both.
+    """
+
+    def __init__(self) -> None:
+        self.not_finite = self.bounded = self.sampling_only = self.noted = self.judged = self.correct = 0
+        self.labelled = self.voted = self.counted = self.adaptive = self.hits = 0
+        self._values, self._lowers, self._uppers, self._errors = Column(), Column(), Column(), Column()
+        self._draws, self.label_shares, self.label_draws, self.label_worths = Column(), Column(), Column(), Column()
+
+    @classmethod
+    def of(cls, rows: Iterable[Row]) -> Columns:
+        """The columns of these rows."""
+        columns = cls()
+        for row in rows:
+            columns.add(row)
+        return columns
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def add(self, row: Row) -> None:
+        """Take one more row."""
+        if not math.isfinite(row.value):
+            self.not_finite += 1
+            return
+        lower, upper = row_ends(row)
+        self._values.append(row.value)
+        self._lowers.append(lower)
+        self._uppers.append(upper)
+        self._errors.append(math.nan if row.std_error is None else row.std_error)
+        self.bounded += not math.isnan(lower)
+        self.sampling_only += not row.interval.covers_bias
+        self.noted += bool(row.note)
+        self.adaptive += row.interval.kind is IntervalKind.CONFIDENCE_SEQUENCE
+        self.judged += row.correct is not None
+        self.correct += bool(row.correct)
+        self.labelled += row.label is not None
+        draws = row.draws
+        if not row.votes or not draws:
+            return
+        if is_share_of_votes(row):
+            self.counted += 1
+            self._draws.append(draws)
+        if row.label is not None:
+            hits = row.votes[row.label] if 0 <= row.label < len(row.votes) else 0
+            self.voted += 1
+            self.hits += hits
+            self.label_shares.append(hits / draws)
+            self.label_draws.append(draws)
+            self.label_worths.append(row.effective_draws)
+
+    @property
+    def values(self) -> Floats:
+        """The values."""
+        return self._values.numbers()
+
+    @property
+    def lowers(self) -> Floats:
+        """Lower ends of the intervals; the value itself where there is none."""
+        return self._or_value(self._lowers)
+
+    @property
+    def uppers(self) -> Floats:
+        """Upper ends of the intervals; the value itself where there is none."""
+        return self._or_value(self._uppers)
+
+    @property
+    def errors(self) -> Floats | None:
+        """Standard errors; None where a row has none."""
+        errors = self._errors.numbers()
+        return None if np.isnan(errors).any() else errors
+
+    @property
+    def pooled_draws(self) -> int | None:
+        """Votes of one row, where all rows have as many and their values are shares of them."""
+        if self.counted < len(self) or not self._draws.alike or not self.counted:
+            return None
+        return int(self._draws.numbers()[0])
+
+    def images(self, low: float, high: float, unknown: int = 0) -> MeasuredImages:
+        """The rows as images, for their intervals.
+
+        Args:
+            low, high: the range of possible values.
+            unknown: further images of which nothing is known.
+        """
+        return MeasuredImages(self.values, self.lowers, self.uppers, low, high, unknown, self.pooled_draws, bool(self.adaptive))
+
+    def _or_value(self, column: Column) -> Floats:
+        ends = column.numbers()
+        missing = np.isnan(ends)
+        return np.where(missing, self.values, ends) if missing.any() else ends
+
+
+def row_ends(row: Row) -> tuple[float, float]:
+    """The ends of a row's interval: infinite where it is open to that side, NaN where there is no interval."""
+    nothing = row.lower is None and row.upper is None
+    lower = row.lower if row.lower is not None else math.nan if nothing else -math.inf
+    return lower, row.upper if row.upper is not None else math.nan if nothing else math.inf
+
+
+def is_share_of_votes(row: Row) -> bool:
+    """Whether the value is the share of independent votes for the predicted class."""
+    if not row.independent_votes or not row.votes or not row.draws:
+        return False
+    return row.predicted < len(row.votes) and abs(row.votes[row.predicted] / row.draws - row.value) < 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Share(Document):
+    """``count`` of ``total`` images, with the Clopper-Pearson interval over images."""
+
+    count: int
+    total: int
+    value: float
+    lower: float
+    upper: float
+
+
+@dataclass(frozen=True, slots=True)
+class Mean(Document):
+    """A mean over images.
+
+    Attributes:
+        value: the mean.
+        lower, upper: interval over images (:func:`robaudit.numerics.intervals.mean_interval`).
+        measurement_error: standard error from the measurement of each image; None where an image has none.
+        measured_lower, measured_upper: interval of the mean over these very images; None where an image has none.
+        measured_by: how that interval was made: clopper-pearson:pooled, mover, mean of intervals, none.
+    """
+
+    value: float
+    lower: float
+    upper: float
+    measurement_error: float | None
+    measured_lower: float | None
+    measured_upper: float | None
+    measured_by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Quantile(Document):
+    """A quantile over images.
+
+    Attributes:
+        value: linear interpolation between order statistics.
+        lower, upper: order statistics of the images' own bounds: covers the choice of images, whatever the distribution, and
+            each image's measurement. The end of the range where there are too few images.
+        measured_lower, measured_upper: the same quantile of the images' lower and of their upper bounds: these very images.
+            None where an image has none.
+    """
+
+    value: float
+    lower: float
+    upper: float
+    measured_lower: float | None
+    measured_upper: float | None
+
+
+def share(count: int, total: int, confidence: float = ROW_CONFIDENCE) -> Share:
+    """``count`` of ``total`` >= 1 with its exact interval."""
+    lower, upper = clopper_pearson(count, total, confidence)
+    return Share(count, total, count / total, float(lower), float(upper))
+
+
+def mean_of(rows: Columns, quantity: QuantityLike, confidence: float = ROW_CONFIDENCE) -> Mean:
+    """The mean value of rows of one group, with both uncertainties: :func:`robaudit.stats.intervals.population_mean` and, where all
+    rows have an interval, :func:`robaudit.stats.intervals.measured_mean`. Where an image is only bounded on one side, so is the mean."""
+    images, bounded = rows.images(quantity.low, quantity.high), rows.bounded == len(rows)
+    method = images.method if bounded or images.draws is not None else MeanMethod.NONE
+    population = opened(images, population_mean(images, confidence, light_tails=True))
+    measured: tuple[float, float] | tuple[None, None] = None, None
+    if method is not MeanMethod.NONE:
+        measured = opened(images, measured_mean(images, confidence))
+    errors = None if rows.adaptive else rows.errors
+    error = None if errors is None else pooled_measurement_error(errors)
+    return Mean(float(images.values.mean()), *population, error, measured[0], measured[1], str(method))
+
+
+def quantile_of(rows: Columns, q: float, quantity: QuantityLike, confidence: float = ROW_CONFIDENCE) -> Quantile:
+    """The q-quantile of the values, with both uncertainties."""
+    first, last = quantile_ranks(len(rows), q, confidence)
+    scale = normal_scale(confidence) if not rows.adaptive else max(1.0, normal_scale(confidence))
+    lowers, uppers = scaled(rows.values, rows.lowers, scale), scaled(rows.values, rows.uppers, scale)
+    below, lower = _ordered(lowers, q, first - 1)
+    above, upper = _ordered(uppers, q, last - 1)
+    measured = (below, above) if rows.bounded == len(rows) else (None, None)
+    ends = quantity.low if lower is None else lower, quantity.high if upper is None else upper
+    return Quantile(float(np.quantile(rows.values, q)), *ends, *measured)
+
+
+def _ordered(numbers: Floats, q: float, place: int) -> tuple[float, float | None]:
+    """The q-quantile of numbers, and the one at a place in their order (None where there is no such place)."""
+    ranked = np.sort(numbers)
+    there = float(ranked[place]) if 0 <= place < len(ranked) else None
+    if np.isfinite(ranked[[0, -1]]).all():
+        return float(np.quantile(ranked, q, overwrite_input=True)), there
+    found = float(np.quantile(ranked.clip(-_ENDLESS, _ENDLESS), q))  # infinite ends of intervals have no differences
+    return math.copysign(math.inf, found) if abs(found) > _ENDLESS / len(ranked) / 1e9 else found, there
+
+
+@dataclass(frozen=True, slots=True)
+class NoisyAccuracy(Document):
+    """Accuracy under noise: the mean over labelled images of votes[label] / all votes.
+
+    Attributes:
+        images: how many had a label and votes.
+        value: the mean.
+        lower, upper: interval over images.
+        std_error: from the draws alone: sqrt(sum p (1 - p) / draws) / images; antithetic draws count as what they are worth.
+        measured_lower, measured_upper: Clopper-Pearson on the pooled draws: these very images; None when draws differ in number or
+            are not independent.
+    """
+
+    images: int
+    value: float
+    lower: float
+    upper: float
+    std_error: float
+    measured_lower: float | None
+    measured_upper: float | None
+
+
+def noisy_accuracy(rows: Columns, confidence: float = ROW_CONFIDENCE) -> NoisyAccuracy | None:
+    """Accuracy under noise of the rows that have a label; None when there is no such row, or one of them has no votes or as many
+    as it took to decide about it: those lean."""
+    if not rows.labelled or rows.voted < rows.labelled or rows.adaptive:
+        return None
+    p, draws, worth = (column.numbers() for column in (rows.label_shares, rows.label_draws, rows.label_worths))
+    measured: tuple[float | None, float | None] = None, None
+    if np.all(draws == draws[0]) and np.all(draws == worth):
+        lower, upper = clopper_pearson(rows.hits, int(draws.sum()), confidence)
+        measured = float(lower), float(upper)
+    error = float(np.sqrt(np.sum(p * (1.0 - p) / worth)) / p.size)
+    return NoisyAccuracy(p.size, float(p.mean()), *mean_interval(p, 0.0, 1.0, confidence), error, *measured)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSummary:
+    """One estimator at one noise level.
+
+    Attributes:
+        key: estimator, sigma, noise and quantity.
+        unit, higher_is_better: of the quantity.
+        images: rows with a finite value, which everything below is about.
+        not_finite: rows left out because their value is no finite number.
+        with_interval: how many rows have an interval of their own.
+        sampling_only: how many of those intervals cover the draws only, not the estimator's bias.
+        adaptive: how many stopped when they had seen enough: their values lean to the side where they stopped.
+        mean, median, p05: over images. ``p05`` is the 5th percentile of the values, whichever direction is better.
+        minimum: the smallest value.
+        below_half, below_ninety: share of images with a value below 0.5 and 0.9.
+        noted: rows with a note.
+        clean_accuracy: share of labelled images predicted right without noise; None without labels.
+        noisy_accuracy: see :class:`robaudit.stats.summary.NoisyAccuracy`; None without labels or votes.
+        confidence: of every interval here.
+    """
+
+    key: GroupKey
+    unit: str
+    higher_is_better: bool
+    images: int
+    not_finite: int
+    with_interval: int
+    sampling_only: int
+    adaptive: int
+    mean: Mean
+    median: Quantile
+    p05: Quantile
+    minimum: float
+    below_half: Share
+    below_ninety: Share
+    noted: int
+    clean_accuracy: Share | None
+    noisy_accuracy: NoisyAccuracy | None
+    confidence: float = ROW_CONFIDENCE
+
+    def document(self) -> dict[str, Any]:
+        """One entry of ``groups`` in summary.json."""
+        return {
+            "estimator": self.key.estimator,
+            "sigma": self.key.sigma,
+            "noise": self.key.noise,
+            "quantity": self.key.quantity,
+            "unit": self.unit,
+            "higher_is_better": self.higher_is_better,
+            "confidence": self.confidence,
+            "images": self.images,
+            "not_finite": self.not_finite,
+            "with_interval": self.with_interval,
+            "sampling_only": self.sampling_only,
+            "adaptive": self.adaptive,
+            "noted": self.noted,
+            "mean": self.mean.document(),
+            "median": self.median.document(),
+            "p05": self.p05.document(),
+            "minimum": json_number(self.minimum),
+            "share_below_0.5": self.below_half.document(),
+            "share_below_0.9": self.below_ninety.document(),
+            "clean_accuracy": None if self.clean_accuracy is None else self.clean_accuracy.document(),
+            "noisy_accuracy": None if self.noisy_accuracy is None else self.noisy_accuracy.document(),
+        }
+
+
+class Overview:
+    """Takes the rows of a run one by one and summarises them at the end; keeps a few numbers of each.
+
+    Args:
+        quantities: range and direction by quantity name; ours are known without it.
+        confidence: of the intervals over images. Rows carry 95 % intervals: leave it at .95 for a mixed measurement interval.
+    """
+
+    def __init__(self, quantities: Mapping[str, QuantityLike] | None = None, confidence: float = ROW_CONFIDENCE) -> None:
+        self._quantities, self._confidence = quantities, confidence
+        self._groups: dict[GroupKey, Columns] = {}
+
+    def add(self, row: Row) -> None:
+        """Take one more row."""
+        key = GroupKey(row.estimator, row.sigma, row.noise, row.quantity)
+        if key not in self._groups:
+            self._groups[key] = Columns()
+        self._groups[key].add(row)
+
+    def summaries(self) -> tuple[GroupSummary, ...]:
+        """One summary per (estimator, sigma), in the rows' order; estimators, sigmas and quantities are never pooled.
+
+        Raises:
+            NothingLeftError: a group without one finite value.
+            RunError: a quantity nobody describes.
+        """
+        return tuple(
+            _summary(key, rows, quantity_of(key.quantity, self._quantities), self._confidence) for key, rows in self._groups.items()
+        )
+
+
+def summarise(
+    rows: Iterable[Row], quantities: Mapping[str, QuantityLike] | None = None, confidence: float = ROW_CONFIDENCE
+) -> tuple[GroupSummary, ...]:
+    """The summaries of an :class:`Overview` of these rows; they may be an iterator."""
+    overview = Overview(quantities, confidence)
+    for row in rows:
+        overview.add(row)
+    return overview.summaries()
+
+
+def _summary(key: GroupKey, rows: Columns, quantity: QuantityLike, confidence: float) -> GroupSummary:
+    refuse_no_values(len(rows), rows.not_finite, str(key))
+    minimum, half, ninety = _least(rows.values)
+    return GroupSummary(
+        key=key,
+        unit=quantity.unit,
+        higher_is_better=quantity.higher_is_better,
+        images=len(rows),
+        not_finite=rows.not_finite,
+        sampling_only=rows.sampling_only,
+        adaptive=rows.adaptive,
+        with_interval=rows.bounded,
+        mean=mean_of(rows, quantity, confidence),
+        median=quantile_of(rows, 0.5, quantity, confidence),
+        p05=quantile_of(rows, 0.05, quantity, confidence),
+        minimum=minimum,
+        below_half=share(half, len(rows), confidence),
+        below_ninety=share(ninety, len(rows), confidence),
+        noted=rows.noted,
+        clean_accuracy=share(rows.correct, rows.judged, confidence) if rows.judged else None,
+        noisy_accuracy=noisy_accuracy(rows, confidence),
+        confidence=confidence,
+    )
+
+
+def _least(values: Floats) -> tuple[float, int, int]:
+    """The smallest value, and how many are below 0.5 and 0.9."""
+    return float(values.min()), int((values < 0.5).sum()), int((values < 0.9).sum())

@@ -1,0 +1,69 @@
+"""Do the shape tests and the pair moments agree with SciPy and NumPy, and keep their false alarms?"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from robaudit.numerics.margins import halves, pair_moments, shape_of_pairs, without_group
+
+
+def normals(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def test_scores_are_scipys_for_uncorrelated_pairs() -> None:
+    odd = normals(1, 60).exp()
+    even = normals(1, 60, seed=1)
+    odd, centred = odd / odd.square().mean().sqrt(), even - even.mean()
+    centred = centred / centred.square().mean().sqrt()  # parts of equal variance: members of a pair do not correlate
+    shape = shape_of_pairs(centred, odd)
+    u = torch.cat([centred + odd, centred - odd], dim=1)[0].numpy()
+    assert float(shape.skewness) == pytest.approx(stats.skew(u), abs=1e-12)
+    assert float(shape.kurtosis) == pytest.approx(stats.kurtosis(u), abs=1e-12)
+    expected = 2 * min(stats.skewtest(u).pvalue, stats.kurtosistest(u).pvalue)
+    assert float(shape.p_value) == pytest.approx(min(1.0, expected), rel=1e-9)
+
+
+@pytest.mark.parametrize("even_share", [0.0, 0.3, 0.5, 0.8, 1.0])
+@pytest.mark.parametrize("pairs", [16, 32, 256])
+def test_false_alarms_are_at_most_one_percent(even_share: float, pairs: int) -> None:
+    trials = 4000
+    even, odd = (share**0.5 * normals(trials, pairs, seed=s) for s, share in ((1, even_share), (2, 1 - even_share)))
+    rate = float((shape_of_pairs(even, odd).p_value < 0.01).double().mean())
+    assert rate <= 0.013 + 3 * math.sqrt(0.01 * 0.99 / trials)  # the kurtosis approximation is good to .003 at 32 draws
+
+
+def test_constant_draws_are_normal() -> None:
+    shape = shape_of_pairs(torch.full((2, 16), 3.0, dtype=torch.float64), torch.zeros(2, 16, dtype=torch.float64))
+    assert shape.p_value.tolist() == [1.0, 1.0]
+    assert shape.skewness.tolist() == [0.0, 0.0]
+
+
+def test_moments_of_pairs() -> None:
+    g = normals(3, 40, 4)
+    even, odd = halves(g)
+    moments = pair_moments(even, odd)
+    assert torch.allclose(moments.mean, g.mean(1))
+    for b in range(3):
+        expected = np.cov(even[b].numpy().T) + odd[b].numpy().T @ odd[b].numpy() / 20
+        assert moments.covariance[b].numpy() == pytest.approx(expected, abs=1e-12)
+        assert moments.even_variance[b].numpy() == pytest.approx(np.diag(np.cov(even[b].numpy().T)), abs=1e-12)
+
+
+def test_the_covariance_is_unbiased() -> None:
+    """Average over many replicates of margins with a known covariance (linear plus an even square)."""
+    replicates, pairs = 20_000, 8
+    z = normals(replicates, pairs, seed=3)
+    g = torch.stack([2 * z + z.square(), -2 * z + z.square()], dim=2).flatten(1)[:, :, None]
+    covariance = pair_moments(*halves(g)).covariance[:, 0, 0]
+    assert abs(float(covariance.mean()) - 6.0) < 4 * float(covariance.std()) / math.sqrt(replicates)
+
+
+def test_leaving_out_a_group() -> None:
+    parts = torch.arange(10.0)[None, :, None]
+    assert without_group(parts, 1, 4)[0, :, 0].tolist() == [0, 2, 3, 4, 6, 7, 8]

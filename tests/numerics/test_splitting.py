@@ -1,0 +1,133 @@
+"""Multilevel splitting against probabilities that are known, and where scores tie, end or are not finite."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from robaudit.numerics.intervals import log_mean
+from robaudit.numerics.splitting import Lane, Schedule, split
+from tests.numerics.problems import PROBLEMS, Problem, drawer
+
+
+def runs(problem: Problem, lanes: int, schedule: Schedule | None = None, *, seed: int = 1, keep: int = 0) -> list[Lane]:
+    return split(problem.judge, drawer(seed), lanes, schedule or Schedule(), keep=keep)
+
+
+def probabilities(found: list[Lane]) -> np.ndarray:
+    assert {lane.state for lane in found} == {"measured"}
+    return np.exp([lane.log_p for lane in found])
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_goldens(name: str) -> None:
+    """Within three standard errors of 12 runs; about 30,500 calls each."""
+    problem = PROBLEMS[name]
+    found = runs(problem, 12)
+    p = probabilities(found)
+    ideal = np.mean([lane.variance for lane in found])
+    assert abs(p.mean() / problem.p - 1) < 3 * math.sqrt(ideal / len(p))
+    assert 25_000 < np.mean([lane.calls for lane in found]) < 36_000
+    assert all(0.2 < (lane.acceptance or 0) < 0.4 for lane in found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_unbiased_and_as_spread_as_theory_says(name: str) -> None:
+    """200 runs: no bias beyond three standard errors; the variance is the ideal one, and at most half more where copies mix slowly."""
+    problem = PROBLEMS[name]
+    found = runs(problem, 200, seed=3)
+    p = probabilities(found) / problem.p
+    assert abs(p.mean() - 1) < 3 * p.std(ddof=1) / math.sqrt(len(p))
+    ideal = float(np.mean([lane.variance for lane in found]))
+    assert ideal == pytest.approx(-math.log(problem.p) / math.log(10) * 0.9 / (0.1 * 500), rel=0.05)
+    logs = np.log(p)
+    spread = logs.var(ddof=1)
+    error = math.sqrt(max(0.0, np.mean((logs - logs.mean()) ** 4) - spread**2) / len(logs))
+    assert ideal - 3 * error < spread < 1.5 * ideal + 3 * error
+
+
+@pytest.mark.slow
+def test_the_interval_of_four_repeats_covers() -> None:
+    """Of 150 intervals at least as many hold p as 95 % coverage gives with a probability of .999."""
+    p = PROBLEMS["half-space"].p
+    found = runs(PROBLEMS["half-space"], 600, Schedule(particles=100), seed=5)
+    fours = [found[i : i + 4] for i in range(0, len(found), 4)]
+    intervals = [log_mean([lane.log_p for lane in four], [lane.variance for lane in four]) for four in fours]
+    inside = sum(one.lower <= math.log10(p) <= one.upper for one in intervals)
+    assert inside >= 134  # binomial(150, .95): P[< 134] = .001
+
+
+def test_what_is_not_rare_is_plain_monte_carlo() -> None:
+    found = runs(Problem(lambda z: z[:, 0] - 0.5, 0.3085375), 20)
+    p = probabilities(found)
+    assert all(len(lane.factors) == 1 and lane.calls == 500 and lane.acceptance is None for lane in found)
+    assert abs(p.mean() - 0.3085375) < 3 * math.sqrt(0.3085375 * 0.6914625 / 10_000)
+
+
+def test_lanes_are_independent_of_their_neighbours_and_of_the_batch() -> None:
+    problem = PROBLEMS["two-sided"]
+    together = runs(problem, 5, Schedule(particles=100), keep=10)
+    small = runs(problem, 5, Schedule(particles=100, rows=64), keep=10)
+    first = runs(problem, 1, Schedule(particles=100), keep=10)
+    for a, b in [*zip(together, small, strict=True), *zip(together, first, strict=False)]:
+        assert (a.log_p, a.factors, a.accepted, a.labels, a.calls) == (b.log_p, b.factors, b.accepted, b.labels, b.calls)
+        assert a.failing is not None
+        assert b.failing is not None
+        assert torch.equal(a.failing, b.failing)
+
+
+def test_failing_particles_fail_and_are_labelled() -> None:
+    problem = PROBLEMS["two-sided"]
+    for lane in runs(problem, 3, keep=1000):
+        assert lane.failing is not None
+        assert lane.failing_labels is not None
+        scores, labels = problem.judge(lane.failing)
+        assert bool((scores >= 0).all())
+        assert torch.equal(labels, lane.failing_labels)
+        assert sum(lane.labels.values()) == len(lane.failing) == round(lane.factors[-1] * 500)
+
+
+def test_below_p_min_it_stops() -> None:
+    for lane in runs(Problem(lambda z: z[:, 0] - 20, 0.0), 3, Schedule(particles=50, p_min=1e-5)):
+        assert lane.state == "below"
+        assert lane.log_p < math.log(1e-5)
+        assert lane.calls <= 50 * (1 + 10 * Schedule(particles=50, p_min=1e-5).most_levels)
+
+
+@pytest.mark.parametrize("value", [-1.0, -math.inf])
+def test_equal_scores_everywhere_end_it(value: float) -> None:
+    (lane,) = runs(Problem(lambda z: torch.full((len(z),), value, dtype=torch.float64), 0.0), 1)
+    assert (lane.state, lane.log_p, lane.calls) == ("stuck", 0.0, 500)
+
+
+def test_infinite_scores_are_failures() -> None:
+    (lane,) = runs(Problem(lambda z: torch.full((len(z),), math.inf, dtype=torch.float64), 1.0), 1)
+    assert (lane.state, lane.log_p) == ("measured", 0.0)
+
+
+@pytest.mark.parametrize("step", [0.25, 0.5])
+def test_quantised_scores_are_corrected(step: float) -> None:
+    """Scores rounded to a grid tie at every level; the factors count who is really above."""
+
+    def score(z: Tensor) -> Tensor:
+        return ((z[:, 0] - 4.0) / step).floor() * step
+
+    p = 0.5 * math.erfc(4.0 / math.sqrt(2))
+    found = runs(Problem(score, p), 40, seed=2)
+    estimates = probabilities(found)
+    assert sum(lane.ties for lane in found) > 0
+    assert abs(estimates.mean() / p - 1) < 3 * estimates.std(ddof=1) / p / math.sqrt(len(found))
+
+
+def test_a_top_score_shared_by_many() -> None:
+    """Half of the points share the highest score below failure: the level goes under them, and then they are stuck."""
+    found = runs(Problem(lambda z: torch.where(z[:, 0] > 0, -1.0, -2.0).double(), 0.0), 4)
+    for lane in found:
+        assert lane.state == "stuck"
+        assert lane.log_p == pytest.approx(math.log(0.5), abs=0.15)
+        assert lane.ties == 1

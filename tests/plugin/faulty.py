@@ -1,0 +1,86 @@
+"""Estimators that break the contract."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from pydantic import Field
+
+from robaudit import P_ROBUST, Estimate, Estimator, Work
+
+
+def estimates(work: Work, **fields: Any) -> list[Estimate]:
+    return [Estimate(**{"value": 0.5, "flips_to": None, "forwards": 1, "backwards": 0, **fields}) for _ in work.ids]
+
+
+def divide(work: Work) -> list[Estimate]:
+    return estimates(work, value=len(work.ids) / 0)
+
+
+FAULTS: Mapping[str, tuple[Callable[[Work], Any], str]] = {
+    "too few": (lambda work: estimates(work)[1:], "estimate() returned 0 estimates for 1 image"),
+    "too many": (lambda work: [*estimates(work), 1], "estimate() returned 2 estimates for 1 image"),
+    "nothing": (lambda work: None, "estimate() returned NoneType None, not a list of Estimates"),
+    "a tensor": (lambda work: torch.ones(len(work.ids)), "estimate() returned a Tensor of shape () for"),
+    "numbers": (lambda work: [0.5 for _ in work.ids], "estimate() returned float 0.5 for"),
+    "a value for all": (lambda work: estimates(work, value=torch.ones(8)), "is a Tensor of shape (8,); it must be a number"),
+    "text": (lambda work: estimates(work, interval="none"), "is str 'none'; it must be a robaudit.Interval"),
+    "a class that is not there": (lambda work: estimates(work, flips_to=10), "is int 10; it must be the index of a class, or None"),
+    "votes of other classes": (lambda work: estimates(work, votes=(1, 2)), "it must be a tuple of counts, one for each class"),
+    "half a pass": (lambda work: estimates(work, forwards=0.5), "is float 0.5; it must be a whole number, 0 or more"),
+    "an exception": (divide, "raised ZeroDivisionError: division by zero (faulty.py, line 20)"),
+}
+
+
+class Faulty(Estimator):
+    """Does what an option says."""
+
+    quantity, needs = P_ROBUST, frozenset({"logits"})
+    summary, prefer, source = "breaks the contract", "never", "a test"
+    fault: str = Field("too few", description="how it breaks the contract")
+
+    def passes(self, classes: int) -> tuple[int, int]:
+        return 1, 0
+
+    def estimate(self, work: Work) -> Any:
+        return FAULTS[self.fault][0](work)
+
+
+class WithoutPasses(Faulty):
+    def passes(self, classes: int) -> Any:
+        return [1]
+
+
+class Undeclared(Estimator):
+    needs = frozenset({"logits"})
+    summary, prefer, source = "declares no quantity", "never", "a test"
+
+    def passes(self, classes: int) -> tuple[int, int]:
+        return 1, 0
+
+    def estimate(self, work: Work) -> list[Estimate]:
+        return estimates(work)
+
+
+class Unfinished(Estimator):
+    quantity, needs = P_ROBUST, frozenset({"logits"})
+    summary, prefer, source = "defines no passes", "never", "a test"
+
+    def estimate(self, work: Work) -> list[Estimate]:
+        return estimates(work)
+
+
+class Numpy(Faulty):
+    """Gives NumPy's numbers, as one may."""
+
+    def estimate(self, work: Work) -> list[Estimate]:
+        return estimates(work, value=np.float32(0.5), flips_to=np.int64(1), forwards=np.int32(1), details={"x": np.float32(2.0)})
+
+
+class Demanding(Faulty):
+    """Has an option without a default."""
+
+    wanted: int = Field(description="how many")

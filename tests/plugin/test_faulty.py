@@ -1,0 +1,88 @@
+"""Plugins that break the contract: one line that names them, and exit code 2."""
+
+from __future__ import annotations
+
+import json
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+import torch
+
+from robaudit import AuditSpec, Work, audit, read_run
+from robaudit.estimators import registry
+from tests.conftest import RunCli
+from tests.plugin.faulty import FAULTS, estimates
+from tests.specs import digits, write
+
+
+@pytest.fixture(autouse=True)
+def installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The faulty estimators as if they were installed, beside mc."""
+    names = {"mc": "robaudit.estimators.mc:MonteCarlo"}
+    names |= {
+        name.lower(): f"tests.plugin.faulty:{name}"
+        for name in ("Faulty", "WithoutPasses", "Undeclared", "Unfinished", "Numpy", "Demanding")
+    }
+    found = [EntryPoint(name, value, registry.GROUP) for name, value in names.items()]
+    monkeypatch.setattr(registry, "entry_points", lambda group: found)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_names_the_plugin(fault: str, tmp_path: Path, run_cli: RunCli) -> None:
+    spec = write(tmp_path, digits(estimators=[{"mc": {"samples": 10}}, {"faulty": {"fault": fault}}]))
+    code, out, err = run_cli("estimate", spec, "--out", "run", "-q")
+    assert (code, out) == (2, "")
+    assert err.startswith("error: estimator faulty (tests.plugin.faulty:Faulty): ")
+    assert FAULTS[fault][1] in err
+    assert err.endswith("; fix or uninstall the plugin\n")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("withoutpasses", "passes() returned list [1], not two counts: (forwards, backwards)"),
+        ("undeclared", "declares no quantity: a class attribute, a Quantity"),
+        ("unfinished", "does not define passes"),
+    ],
+)
+def test_what_is_missing_is_told_before_the_model_is_opened(name: str, says: str, tmp_path: Path, run_cli: RunCli) -> None:
+    spec = write(tmp_path, digits(estimators=[name], model={"path": "there-is-none.safetensors"}))
+    code, out, err = run_cli("estimate", spec)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"error: estimator {name} (tests.plugin.faulty:")
+    assert says in err
+
+
+def test_numbers_of_numpy_are_numbers(tmp_path: Path) -> None:
+    spec = AuditSpec.model_validate(digits(estimators=["numpy"]))
+    run = audit(spec, out=tmp_path / "run")
+    assert read_run(run.path).rows == run.rows
+    assert {(row.value, row.flips_to, row.details["x"] if row.details else None) for row in run.rows} == {(0.5, 1, 2.0)}
+
+
+def test_an_option_without_a_default_is_listed(run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
+    point = EntryPoint("demanding", "tests.plugin.faulty:Demanding", registry.GROUP)
+    monkeypatch.setattr(registry, "entry_points", lambda group: [point])
+    code, out, _ = run_cli("estimators", "--format", "json")
+    (entry,) = json.loads(out)
+    assert (code, entry["name"]) == (0, "demanding")
+    assert "wanted (required)" in entry["options"]
+
+
+def test_memory_that_runs_out_is_not_the_plugins_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine goes on with fewer images instead."""
+    asked: list[int] = []
+
+    def hungry(work: Work) -> object:
+        count = len(work.ids)
+        asked.append(count)
+        if count > 2:
+            raise torch.OutOfMemoryError
+        return estimates(work)
+
+    monkeypatch.setitem(FAULTS, "hungry", (hungry, ""))
+    spec = AuditSpec.model_validate(digits(limit=40, estimators=[{"faulty": {"fault": "hungry"}}]))
+    assert len(audit(spec, out=tmp_path / "run").rows) == 40
+    assert max(asked) > 2

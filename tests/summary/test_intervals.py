@@ -1,0 +1,86 @@
+"""One interval of a mean over measured images: the same wherever it is used, and of the coverage that it names."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from robaudit.compare.difference import RunValues
+from robaudit.gates.decide import decide
+from robaudit.quantities import P_ROBUST, Interval
+from robaudit.rows import Row
+from robaudit.stats.classes import class_bias
+from robaudit.stats.intervals import MeasuredImages, measured_mean, normal_scale
+from robaudit.stats.summary import Columns, mean_of, quantile_of
+from tests.gates.tools import gate, row, run_of, votes
+
+LEVELS = (0.6, 0.8, 0.95, 0.99)
+
+
+def by_hand(kind: str) -> list[Row]:
+    return [row(i, v, v - 0.04, v + 0.03, interval=Interval.parse(kind)) for i, v in enumerate((0.5, 0.7, 0.8, 0.9))]
+
+
+ROWS = {
+    "clopper-pearson:pooled": votes([90, 80, 70, 60], 100),
+    "mover": by_hand("jackknife"),
+    "mean of intervals": by_hand("confidence-sequence"),
+}
+
+
+@pytest.mark.parametrize("confidence", LEVELS)
+@pytest.mark.parametrize("method", ROWS)
+def test_summaries_gates_and_comparisons_agree(method: str, confidence: float) -> None:
+    rows = ROWS[method]
+    mean = mean_of(Columns.of(rows), P_ROBUST, confidence)
+    (decision,) = decide(run_of(rows), [gate("mean >= 0.5")], confidence=confidence)
+    values = RunValues()
+    for one in rows:
+        values.add(one, one)
+    limits = values.mean_limits(np.ones(len(rows), dtype=np.bool_), P_ROBUST, confidence)
+    assert limits is not None
+    assert (mean.measured_lower, mean.measured_upper) == (decision.lower, decision.upper) == limits[:2]
+    assert mean.measured_by == limits.method == method
+
+
+def test_the_distances_scale_as_a_normal_errors_and_those_of_sequences_never_shrink() -> None:
+    for method, narrowed in (("mover", normal_scale(0.8)), ("mean of intervals", 1.0)):
+        rows = Columns.of(ROWS[method])
+        usual, low = (mean_of(rows, P_ROBUST, confidence) for confidence in (0.95, 0.8))
+        assert usual.measured_lower is not None
+        assert low.measured_lower is not None
+        assert low.value - low.measured_lower == pytest.approx(narrowed * (usual.value - usual.measured_lower))
+        of_95, of_80 = (quantile_of(rows, 0.5, P_ROBUST, confidence) for confidence in (0.95, 0.8))
+        assert of_95.measured_upper is not None
+        assert of_80.measured_upper is not None
+        assert of_80.measured_upper - of_80.value == pytest.approx(narrowed * (of_95.measured_upper - of_95.value))
+
+
+@pytest.mark.parametrize("confidence", LEVELS)
+def test_mover_covers_at_every_confidence(confidence: float) -> None:
+    """Independent normal errors of known and very different sizes: as often as it says, not more and not less."""
+    g, repeats, sizes = np.random.default_rng(4), 2000, np.linspace(0.001, 0.05, 20)
+    truth, wide = g.uniform(0.3, 0.7, 20), 1.959964 * sizes
+    held = 0
+    for _ in range(repeats):
+        x = truth + g.normal(0.0, sizes)
+        lower, upper = measured_mean(MeasuredImages(x, x - wide, x + wide, 0.0, 1.0), confidence)
+        held += lower <= truth.mean() <= upper
+    assert held / repeats == pytest.approx(confidence, abs=3.5 * (confidence * (1 - confidence) / repeats) ** 0.5)
+
+
+@pytest.mark.slow
+def test_the_class_intervals_of_a_bias_report_hold_together() -> None:
+    """A few images carry the mean of each of 100 equal classes: by Student's t a class that drew none of them looks sure and is far
+    off, in about half of the repeats."""
+    g, repeats, wrong = np.random.default_rng(3), 15, 0
+    rows = [row(i, 0.0, label=i % 100) for i in range(10_000)]
+    for seed in range(repeats):
+        values = np.where(g.random(len(rows)) < 0.05, 1.0, 0.03)
+        made = [replace(one, value=float(value)) for one, value in zip(rows, values, strict=True)]
+        classes = class_bias(made, permutations=100, seed=seed).classes
+        ends = [(one.simultaneous_lower or 0.0, one.simultaneous_upper or 0.0) for one in classes]
+        wrong += any(not lower <= 0.05 + 0.95 * 0.03 <= upper for lower, upper in ends)
+    assert wrong / repeats <= 0.05 + 3.0 * (0.95 * 0.05 / repeats) ** 0.5
