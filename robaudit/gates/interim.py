@@ -16,8 +16,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from robaudit import registry
 from robaudit.errors import AnotherRunError, RunError
+from robaudit.estimators import registry
 from robaudit.files import SEAL, json_bytes, read_json, sealed, unsealed, write_atomically
 from robaudit.gates.decide import Covers, Decision, Verdict, decide, without_interval
 from robaudit.gates.evidence import matching_groups, refuse_accuracy_of

@@ -233,8 +233,8 @@ def _records(comparison: Comparison) -> Iterator[list[object]]:
 
 
 def _fields(one: Difference) -> list[object]:
-    these, population = one.measured, one.population
-    ends = [None, None, "none"] if these is None else list(these)
+    measured, population = one.measured, one.population
+    ends = [None, None, "none"] if measured is None else list(measured)
     return [one.base, one.new, one.value, *ends, *([None, None] if population is None else population[:2])]
 
 

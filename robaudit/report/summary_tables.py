@@ -47,7 +47,7 @@ def overall_tables(
     """A table for each quantity and kind of noise, which never share one, with a line per estimator and noise level.
 
     Args:
-        groups: from :func:`robaudit.summary.overall.summarise`.
+        groups: from :func:`robaudit.stats.summary.summarise`.
         seconds: time by (estimator, sigma); an empty cell where unknown.
         quantities: descriptions of quantities that are not ours.
     """
