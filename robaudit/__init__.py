@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from robaudit.estimators.base import CONFIDENCE, P_ROBUST, Estimate, Estimator, Quantity
     from robaudit.estimators.work import Work
     from robaudit.rows import Row
-    from robaudit.runs import Run, read_run
     from robaudit.spec import AuditSpec
     from robaudit.spec_file import load_spec
+    from robaudit.store.run import Run, read_run
 
 __all__ = [
     "CONFIDENCE",
@@ -41,9 +41,9 @@ _HOMES = {
     "Quantity": "robaudit.estimators.base",
     "RobauditError": "robaudit.errors",
     "Row": "robaudit.rows",
-    "Run": "robaudit.runs",
+    "Run": "robaudit.store.run",
     "Work": "robaudit.estimators.work",
-    "read_run": "robaudit.runs",
+    "read_run": "robaudit.store.run",
 }
 
 

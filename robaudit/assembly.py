@@ -10,7 +10,6 @@ from torch import nn
 
 from robaudit import registry
 from robaudit.budget import chunk_images, memory_limit, needs, room
-from robaudit.checks import BATCH_DEPENDENT
 from robaudit.estimators.engine import Engine, Fitting
 from robaudit.estimators.memory import free_bytes, measured_rows
 from robaudit.estimators.pilot import fitting_passes
@@ -83,7 +82,7 @@ def on_stream(engine: Engine, seed: int, stream: str) -> Engine:
     return other
 
 
-def make_pace(spec: AuditSpec, engine: Engine, tasks: Sequence[Task], image: torch.Tensor, warnings: Sequence[str]) -> Pace:
+def make_pace(spec: AuditSpec, engine: Engine, tasks: Sequence[Task], image: torch.Tensor, batch_dependent: bool) -> Pace:
     """How many images the spec's run computes at once.
 
     As many as fit into memory beside the passes and take about a second. The number may follow the time that chunks take, unless rows
@@ -91,7 +90,7 @@ def make_pace(spec: AuditSpec, engine: Engine, tasks: Sequence[Task], image: tor
     deterministic.
     """
     device = engine.model.device
-    timed = not (spec.run.deterministic and device.type == "cuda") and not any(BATCH_DEPENDENT in text for text in warnings)
+    timed = not (spec.run.deterministic and device.type == "cuda") and not batch_dependent
     free = room(memory_limit(spec.run.memory)) - engine.pass_bytes if device.type == "cpu" else free_bytes(device)
     most = chunk_images(free if timed else min(free, _STEADY_BYTES), tasks, engine.classes, _values(image, engine.model))
     return Pace(tasks, engine.classes, image.numel(), most=most, timed=timed)

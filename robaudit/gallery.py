@@ -18,9 +18,9 @@ from robaudit.errors import RobauditError, SampleError
 from robaudit.files import write_atomically
 from robaudit.noise import GaussianNoise
 from robaudit.reports.names import class_name
-from robaudit.runs import Run
 from robaudit.spec import AuditSpec, sigma_text
 from robaudit.spec_errors import explain
+from robaudit.store.run import Run
 from robaudit.summary.flags import Flag, Flagged
 
 _SMALLEST, _GAP = 160, 8

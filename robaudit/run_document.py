@@ -1,4 +1,4 @@
-"""What does run.json say of a run before its first row: what was asked, by whom, of which model and data?"""
+"""What run.json says of a run before its first row: what was asked, by whom, of which model and data."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from robaudit.datasets.base import Dataset
 from robaudit.identity import base_identity, identity
 from robaudit.models import LogitModel
 from robaudit.provenance import device_name, versions
-from robaudit.run_folder import SCHEMA_VERSION
 from robaudit.spec import AuditSpec
+from robaudit.store.folder import SCHEMA_VERSION
 
 
 def first_info(spec: AuditSpec, model: LogitModel, dataset: Dataset, device: torch.device, check: InputCheck) -> dict[str, Any]:
@@ -36,6 +36,7 @@ def first_info(spec: AuditSpec, model: LogitModel, dataset: Dataset, device: tor
         "data": {"where": dataset.where, "class_names": None if names is None else list(names)},
         "noise": _noise_words(spec),
         "warnings": list(check.warnings),
+        "batch_dependent": check.batch_dependent,
     }
 
 

@@ -16,7 +16,7 @@ from robaudit.datasets import open_dataset
 from robaudit.errors import RobauditError
 from robaudit.gallery import side_by_side, write_gallery
 from robaudit.noise import GaussianNoise
-from robaudit.runs import Run
+from robaudit.store.run import Run
 from robaudit.summary.flags import Flagged, flag
 from tests.specs import digits, save_npz, write
 

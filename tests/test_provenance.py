@@ -17,8 +17,8 @@ from robaudit import provenance, registry
 from robaudit.errors import RunError
 from robaudit.provenance import command_line, device_name, plugins, processor_name, versions
 from robaudit.registry import build
-from robaudit.run_info import check_info
 from robaudit.spec import EstimatorSpec
+from robaudit.store.info import check_info
 
 CPU = torch.device("cpu")
 

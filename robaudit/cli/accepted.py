@@ -39,7 +39,7 @@ def against_baseline(
     from robaudit.gates.formats import Subject, decisions_document
     from robaudit.gates.result import EXIT_CODES, overall
     from robaudit.reports.headline import count
-    from robaudit.runs import read_run
+    from robaudit.store.run import read_run
 
     accepted = read_accepted(baseline)
     if accepted is None and not update:

@@ -38,7 +38,7 @@ def bias_report(
 
     from robaudit.cli.printing import emit
     from robaudit.reports.bias_table import bias_csv, bias_table
-    from robaudit.runs import read_run
+    from robaudit.store.run import read_run
     from robaudit.summary.bias import class_bias
 
     opened = read_run(run)

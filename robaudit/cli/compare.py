@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from robaudit.gates.result import Verdict
-    from robaudit.runs import Run
+    from robaudit.store.run import Run
 
 
 class Include(StrEnum):
@@ -129,7 +129,7 @@ def _compare(
     from robaudit.gates.formats import Subject
     from robaudit.gates.grammar import parse_gate
     from robaudit.gates.result import EXIT_CODES, overall
-    from robaudit.runs import read_run
+    from robaudit.store.run import read_run
 
     asked = [parse_gate(text, QUANTITIES, "--gate") for text in gates]
     base, new = (read_run(path, kept=True) for path in runs)

@@ -13,8 +13,8 @@ from robaudit.cli.gate import ConfidenceOption, GatesOption, InconclusiveOption,
 from robaudit.cli.options import TrustOption, sigmas
 
 if TYPE_CHECKING:
-    from robaudit.runs import Run
     from robaudit.spec import AuditSpec
+    from robaudit.store.run import Run
 
 
 class OnError(StrEnum):

@@ -27,10 +27,9 @@ def export(
     Example: robaudit export runs/spec-1a2b3c4d --format json -o rows.json
     """
     from robaudit.cli.printing import put
-    from robaudit.reports.csv_text import rows_csv_chunks
-    from robaudit.reports.json_text import rows_json_chunks
-    from robaudit.run_folder import RunFolder
-    from robaudit.runs import read_run
+    from robaudit.store.folder import RunFolder
+    from robaudit.store.run import read_run
+    from robaudit.store.serialise import rows_csv_chunks, rows_json_chunks
 
     if output is not None:
         check_output(output)

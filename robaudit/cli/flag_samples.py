@@ -47,7 +47,7 @@ def flag_samples(
 
     from robaudit.cli.printing import emit
     from robaudit.reports.flags_table import flags_csv, flags_table
-    from robaudit.runs import read_run
+    from robaudit.store.run import read_run
     from robaudit.summary.flags import flag, usual_threshold
 
     opened = read_run(run)

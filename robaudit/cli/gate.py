@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from robaudit.gates.result import Decision, Verdict
-    from robaudit.runs import Run
+    from robaudit.store.run import Run
 
 
 class GateFormat(StrEnum):
@@ -74,7 +74,7 @@ def gate(
     from robaudit.gates.own import own_gates
     from robaudit.gates.record import confidence_of
     from robaudit.gates.sources import find_rules
-    from robaudit.runs import read_run
+    from robaudit.store.run import read_run
 
     opened = read_run(run)
     own = own_gates(opened)

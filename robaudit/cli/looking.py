@@ -14,8 +14,8 @@ from robaudit.errors import SpecError
 if TYPE_CHECKING:
     from robaudit.gates.looks import Look
     from robaudit.gates.result import Verdict
-    from robaudit.runs import Run
     from robaudit.spec import AuditSpec
+    from robaudit.store.run import Run
 
 
 @dataclass(frozen=True, slots=True)

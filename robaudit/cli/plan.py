@@ -50,7 +50,7 @@ def plan(
     from robaudit.cli.process import keep_freed_memory
     from robaudit.planning.proposal import propose
     from robaudit.planning.table import tables
-    from robaudit.reports.json_text import document_json
+    from robaudit.store.serialise import document_json
 
     keep_freed_memory()
     loading = time.perf_counter() - started

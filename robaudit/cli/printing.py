@@ -12,7 +12,7 @@ from rich.console import Console, RenderableType
 
 from robaudit.cli.console import output
 from robaudit.cli.options import TextFormat
-from robaudit.reports.json_text import document_json
+from robaudit.store.serialise import document_json
 from robaudit.text import printable
 
 

@@ -53,7 +53,7 @@ def report(
     from robaudit.gates.standing import standing
     from robaudit.html.content import Choice
     from robaudit.html.several import gather_all
-    from robaudit.runs import read_run
+    from robaudit.store.run import read_run
 
     markdown = format_ is ReportFormat.MD or (format_ is None and output is not None and output.suffix.lower() in (".md", ".markdown"))
     if output is not None:

@@ -9,7 +9,7 @@ from robaudit.cli.options import EstimatorFilter, RunArgument, SigmaFilter, sigm
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from robaudit.runs import Run
+    from robaudit.store.run import Run
 
 
 def show(run: RunArgument, estimator: EstimatorFilter = None, sigma: SigmaFilter = None) -> None:
@@ -17,7 +17,7 @@ def show(run: RunArgument, estimator: EstimatorFilter = None, sigma: SigmaFilter
 
     Example: robaudit show runs/spec-1a2b3c4d
     """
-    from robaudit.runs import read_run
+    from robaudit.store.run import read_run
 
     print_run(read_run(run), estimator or (), sigmas(sigma))
 

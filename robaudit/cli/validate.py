@@ -64,7 +64,7 @@ def validate(
     from robaudit.cli.process import keep_freed_memory
     from robaudit.pictures import can_draw
     from robaudit.provenance import command_line
-    from robaudit.reports.json_text import document_json
+    from robaudit.store.serialise import document_json
     from robaudit.validation.folder import asked, check_folder, default_out, document, write
     from robaudit.validation.study import validate as run
     from robaudit.validation.table import tables

@@ -13,7 +13,7 @@ from robaudit.compare.thresholds import check_threshold
 from robaudit.errors import RunError
 from robaudit.estimators.base import Quantity
 from robaudit.rows import Row
-from robaudit.runs import Run
+from robaudit.store.run import Run
 from robaudit.summary.flags import flag, usual_threshold
 from robaudit.summary.flags_result import Certainty
 from robaudit.summary.groups import json_values

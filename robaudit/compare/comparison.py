@@ -12,7 +12,7 @@ from robaudit.compare.matching import Matching, described, match, pairs
 from robaudit.compare.paired import Ends, paired_difference
 from robaudit.compare.result import Comparison, Difference
 from robaudit.errors import NothingLeftError, RunError
-from robaudit.runs import Run
+from robaudit.store.run import Run
 from robaudit.summary.groups import GroupKey
 
 _SHOWN = 3

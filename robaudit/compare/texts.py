@@ -14,8 +14,8 @@ from robaudit.compare.sections import Section
 from robaudit.gates.formats import Subject, decisions_document
 from robaudit.gates.formats.github import markdown
 from robaudit.gates.result import Decision, Verdict
-from robaudit.reports.csv_text import table_csv
 from robaudit.reports.tables import base_table, plain
+from robaudit.store.serialise import table_csv
 
 SCHEMA_VERSION = 1
 _COLUMNS = ("base", "new", "difference", "lower", "upper", "method", "population_lower", "population_upper")

@@ -9,8 +9,8 @@ from robaudit import registry
 from robaudit.gates.evidence import refuse_accuracy_of, which, without_interval
 from robaudit.gates.grammar import Gate
 from robaudit.gates.quantities import check_range
-from robaudit.runs import Run
 from robaudit.spec import AuditSpec
+from robaudit.store.run import Run
 
 
 def refuse_impossible(spec: AuditSpec, gates: Sequence[Gate], *, point: bool) -> None:

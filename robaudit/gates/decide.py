@@ -14,7 +14,7 @@ from robaudit.gates.measuring import Measured, measure
 from robaudit.gates.quantities import OF_CLASSES, check_range, meaning
 from robaudit.gates.result import Decision, Verdict, judge
 from robaudit.reports.names import class_name
-from robaudit.runs import Run
+from robaudit.store.run import Run
 from robaudit.summary.groups import QuantityLike
 
 _CHANCE = 0.8  # of deciding with as many more as are named

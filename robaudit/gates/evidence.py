@@ -14,7 +14,7 @@ from robaudit.errors import RunError, SpecError
 from robaudit.gates.grammar import Gate
 from robaudit.gates.images import Images
 from robaudit.rows import Row
-from robaudit.runs import Run
+from robaudit.store.run import Run
 from robaudit.summary.columns import Columns
 from robaudit.summary.groups import GroupKey, QuantityLike, quantity_of, refuse_no_values
 

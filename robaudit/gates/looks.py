@@ -16,9 +16,9 @@ from robaudit.gates.record import Asked, Decided, Looks, RunOf, read_looks, samp
 from robaudit.gates.result import Decision
 from robaudit.gates.schedule import next_draws, possible_looks
 from robaudit.identity import identity
-from robaudit.run_folder import RunFolder, label_of
-from robaudit.runs import Run, read_run
 from robaudit.spec import AuditSpec
+from robaudit.store.folder import RunFolder, label_of
+from robaudit.store.run import Run, read_run
 
 _DRAWS = 10_000  # mc's default
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from robaudit.gates.record import Looks, read_looks
-from robaudit.runs import Run
+from robaudit.store.run import Run
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from robaudit.errors import RunError, SpecError
 from robaudit.files import SEAL, json_bytes, read_json, sealed, unsealed, write_atomically
 from robaudit.gates.result import Covers, Verdict
 from robaudit.gates.schedule import possible_looks
-from robaudit.run_info import Number
+from robaudit.store.info import Number
 
 NAME = "looks.json"
 _REMEDY = "restore it, or sample again in another folder"

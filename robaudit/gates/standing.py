@@ -9,7 +9,7 @@ from robaudit.gates.decide import decide
 from robaudit.gates.own import own_gates
 from robaudit.gates.record import confidence_of
 from robaudit.gates.sources import parsed
-from robaudit.runs import Run
+from robaudit.store.run import Run
 
 
 def standing(run: Run) -> tuple[tuple[dict[str, Any], ...], str]:

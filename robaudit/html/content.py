@@ -12,7 +12,7 @@ from robaudit.html.agreement import Agreement, agreements
 from robaudit.html.tally import GroupTally, Tally
 from robaudit.reports import numbers
 from robaudit.rows import Row
-from robaudit.runs import Run
+from robaudit.store.run import Run
 from robaudit.summary.bias import ClassBias, class_bias
 from robaudit.summary.flags import Flag, Flagged, flag, usual_threshold
 from robaudit.summary.groups import QuantityLike, quantity_of

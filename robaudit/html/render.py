@@ -20,7 +20,7 @@ from robaudit.html.tables import COVER, accuracy_table, agreement_table, cost_ta
 from robaudit.html.verdict import certainties, flag_rule, sentence, tiles
 from robaudit.reports.names import class_name
 from robaudit.reports.tables import MEANINGS
-from robaudit.runs import Run
+from robaudit.store.run import Run
 from robaudit.text import clipped, printable
 
 SECTIONS = (

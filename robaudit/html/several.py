@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from robaudit.errors import NothingLeftError, RunError
 from robaudit.html.content import Choice, Content, gather
-from robaudit.runs import Run
+from robaudit.store.run import Run
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from robaudit.errors import NothingLeftError
 from robaudit.numerics.intervals import mean_interval
 from robaudit.pictures.groups import rows_by_group
-from robaudit.runs import Run
+from robaudit.store.run import Run
 from robaudit.summary.groups import GroupKey, QuantityLike, quantity_of
 
 MOST_ESTIMATORS, MOST_DOTS = 4, 600

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from robaudit.pictures.groups import one_of
-from robaudit.runs import Run
+from robaudit.store.run import Run
 from robaudit.summary.bias import class_bias
 from robaudit.summary.bias_result import ClassBias, ClassStats
 from robaudit.summary.columns import Columns

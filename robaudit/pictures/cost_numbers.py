@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from robaudit.errors import NothingLeftError
-from robaudit.runs import Run
+from robaudit.store.run import Run
 from robaudit.summary.groups import GroupKey
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from robaudit.pictures.groups import columns_of
-from robaudit.runs import Run
+from robaudit.store.run import Run
 from robaudit.summary.columns import Columns
 from robaudit.summary.estimates import Mean, Share, mean_of, share
 from robaudit.summary.groups import GroupKey, QuantityLike, quantity_of

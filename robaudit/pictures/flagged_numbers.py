@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robaudit.pictures.groups import one_of
-from robaudit.runs import Run
+from robaudit.store.run import Run
 from robaudit.summary.flags import flag, usual_threshold
 from robaudit.summary.flags_result import Flag, Flagged
 from robaudit.summary.groups import QuantityLike, quantity_of

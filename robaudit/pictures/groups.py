@@ -9,7 +9,7 @@ from robaudit.errors import NothingLeftError
 from robaudit.estimators.adaptive import LABEL as ADAPTIVE
 from robaudit.estimators.base import P_ROBUST
 from robaudit.rows import Row
-from robaudit.runs import Run
+from robaudit.store.run import Run
 from robaudit.summary.columns import Columns
 from robaudit.summary.groups import GroupKey
 

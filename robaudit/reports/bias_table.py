@@ -10,9 +10,9 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from robaudit.reports import numbers
-from robaudit.reports.csv_text import table_csv
 from robaudit.reports.names import class_name
 from robaudit.reports.tables import APPROXIMATE, Responsive, base_table, heading, legend, plain
+from robaudit.store.serialise import table_csv
 from robaudit.summary.bias_result import ClassBias, ClassStats
 from robaudit.summary.estimates import Mean, Quantile, Share
 from robaudit.summary.groups import QuantityLike, quantity_of

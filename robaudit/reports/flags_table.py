@@ -10,9 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from robaudit.reports import numbers
-from robaudit.reports.csv_text import table_csv
 from robaudit.reports.names import Names, class_name, shortened
 from robaudit.reports.tables import Responsive, base_table, heading, legend, plain
+from robaudit.store.serialise import table_csv
 from robaudit.summary.flags import Flag, Flagged
 from robaudit.summary.groups import QuantityLike, quantity_of
 from robaudit.text import printable

@@ -12,8 +12,8 @@ from typing import Any
 from robaudit.errors import RunError
 from robaudit.files import json_bytes, read_json, remove_leftovers, sealed, write_atomically
 from robaudit.identity import digest, identity
-from robaudit.locks import locked
 from robaudit.spec import AuditSpec
+from robaudit.store.folder import locked
 from robaudit.validation.study import Validation
 
 SCHEMA_VERSION = 1

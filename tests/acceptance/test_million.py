@@ -12,15 +12,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from robaudit.ledger import Ledger
+from robaudit.results import SampleResults
 
 from robaudit.finish import finish
-from robaudit.ledger import Ledger
 from robaudit.plan import tasks_of
 from robaudit.registry import build
-from robaudit.results import SampleResults
-from robaudit.run_folder import RunFolder
-from robaudit.runs import StoredRows
 from robaudit.spec import EstimatorSpec
+from robaudit.store.folder import RunFolder
+from robaudit.store.run import StoredRows
 from tests.specs import NETWORK, write
 from tests.test_runs import row
 

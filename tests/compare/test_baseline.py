@@ -15,8 +15,8 @@ from robaudit.compare.accepted import read_accepted
 from robaudit.compare.baseline import STATES, Standing, stand
 from robaudit.compare.baseline_texts import decisions
 from robaudit.errors import RunError
-from robaudit.runs import Run
 from robaudit.schemas import published
+from robaudit.store.run import Run
 from tests.conftest import RunCli
 
 MC = ("mc", 0.3)

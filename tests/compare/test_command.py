@@ -17,8 +17,8 @@ from jsonschema import Draft202012Validator
 
 from robaudit.files import file_sha256, json_bytes
 from robaudit.gates.record import Asked, Decided, Looks, RunOf, write_looks
-from robaudit.runs import Run
 from robaudit.schemas import published
+from robaudit.store.run import Run
 from tests.conftest import RunCli
 from tests.specs import read_info
 

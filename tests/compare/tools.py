@@ -17,7 +17,7 @@ from robaudit.gates.grammar import parse_gate
 from robaudit.gates.result import Decision
 from robaudit.kept import packed
 from robaudit.rows import Row
-from robaudit.runs import Run
+from robaudit.store.run import Run
 from tests.gates.tools import run_of, votes
 
 

@@ -15,7 +15,7 @@ from robaudit.gates.looks import most_draws
 from robaudit.gates.result import Decision, Verdict
 from robaudit.gates.schedule import next_draws, possible_looks
 from robaudit.gates.standing import standing
-from robaudit.runs import read_run
+from robaudit.store.run import read_run
 from tests.cli.conftest import Refuse, refuse
 from tests.conftest import RunCli
 from tests.gates.tools import gate

@@ -16,7 +16,7 @@ from robaudit.gates.misses import Side, misses
 from robaudit.gates.result import Decision
 from robaudit.numerics.intervals import mean_interval
 from robaudit.rows import Row
-from robaudit.runs import Run
+from robaudit.store.run import Run
 from tests.gates.tools import gate, row, run_of, votes
 
 KEPT = [100, 90, 80, 60, 30, 100, 95, 85, 70, 10]

@@ -11,7 +11,7 @@ from robaudit.gates.grammar import Gate, parse_gate
 from robaudit.gates.quantities import QUANTITIES
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.rows import Row
-from robaudit.runs import Run, quantity_document
+from robaudit.store.run import Run, quantity_document
 
 
 def row(index: int, value: float, lower: float | None = None, upper: float | None = None, **others: Any) -> Row:

@@ -19,7 +19,7 @@ from robaudit.html.render import page
 from robaudit.html.thumbnails import thumbnail
 from robaudit.html.verdict import certainties, tiles
 from robaudit.rows import Row
-from robaudit.runs import Run
+from robaudit.store.run import Run
 from robaudit.summary.bias import class_bias
 from robaudit.summary.overall import GroupSummary
 from tests.html.tools import Page, hand_made, rows

@@ -19,7 +19,7 @@ from robaudit.html import figures
 from robaudit.html.content import Choice, Content, gather
 from robaudit.html.render import page
 from robaudit.html.verdict import tiles
-from robaudit.runs import Run
+from robaudit.store.run import Run
 from tests.html.tools import HOSTILE, Page, hand_made, rows
 
 LINK = re.compile(r"""(?:src|href|action|data|poster|srcset)\s*=\s*["']?([^"'\s>]+)|url\(\s*["']?([^"')]+)""", re.IGNORECASE)

@@ -15,7 +15,7 @@ from robaudit.gates.record import NAME
 from robaudit.gates.standing import standing
 from robaudit.html import facts
 from robaudit.html.markdown import markdown_table
-from robaudit.runs import Run
+from robaudit.store.run import Run
 from tests.html.tools import hand_made, rows
 
 GATE = {

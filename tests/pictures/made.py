@@ -10,7 +10,7 @@ import numpy as np
 
 from robaudit.estimators.base import CONFIDENCE, LOG10_P_FAIL, P_ROBUST, Quantity
 from robaudit.rows import Row
-from robaudit.runs import Run, quantity_document
+from robaudit.store.run import Run, quantity_document
 
 HOSTILE = (
     "$\\frac{1}{0}$",

@@ -13,7 +13,7 @@ from robaudit.pictures.agreement import _difference
 from robaudit.pictures.agreement_numbers import agreement
 from robaudit.pictures.kinds import INLINE, Choice, sketch_of
 from robaudit.pictures.page import Look, page
-from robaudit.runs import Run
+from robaudit.store.run import Run
 from tests.pictures.made import row, run, usual
 
 pytest.importorskip("matplotlib")

@@ -12,9 +12,9 @@ from rich.console import Console
 from robaudit.estimators.base import LOG10_P_FAIL
 from robaudit.reports import numbers
 from robaudit.reports.bias_table import bias_table
-from robaudit.reports.json_text import document_json
 from robaudit.reports.tables import overall_tables
 from robaudit.rows import Row
+from robaudit.store.serialise import document_json
 from robaudit.summary.bias import class_bias
 from robaudit.summary.flags import flag
 from robaudit.summary.overall import summarise

@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from robaudit.errors import RunError
-from robaudit.reports.csv_text import read_rows, rows_csv
-from robaudit.reports.json_text import document_json, read_rows_json, rows_json, summary_json
 from robaudit.rows import COLUMNS, LARGEST, Row
+from robaudit.store.serialise import document_json, read_rows, read_rows_json, rows_csv, rows_json, summary_json
 from robaudit.summary.overall import summarise
 
 ROW = Row("a", 0, 0, True, "gaussian", 0.1, "mc", "p_robust", 0.8, 0.7, 0.9, 0.05, 1, 11, 0, "", "clopper-pearson", (8, 2))
