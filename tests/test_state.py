@@ -201,7 +201,7 @@ def test_any_flipped_byte_is_told_or_changes_nothing(tmp_path: Path) -> None:
             told += 1
         for left in tmp_path.iterdir():
             left.unlink()
-    assert told > 200
+    assert told > 100, "what is left is room that no record uses"
 
 
 @pytest.mark.parametrize("length", [1, 99, 100, 4096, 4097, 8192, -4096, -1])
