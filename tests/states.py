@@ -18,8 +18,11 @@ def query(run: Path, statement: str, *values: Any) -> list[tuple[Any, ...]]:
 
 
 def flushes(run: Path) -> int:
-    """How many flushes a run took."""
-    return query(run, "SELECT count(DISTINCT flush) FROM checksums")[0][0] if (run / "state.db").exists() else 0
+    """How many flushes a run took so far; 0 where its state cannot be read yet."""
+    try:
+        return int(query(run, "SELECT count(DISTINCT flush) FROM checksums")[0][0])
+    except sqlite3.OperationalError:
+        return 0
 
 
 def change(run: Path, *statements: str) -> None:

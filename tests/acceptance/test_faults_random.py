@@ -20,9 +20,9 @@ from tests.faults.rig import results, temporaries
 from tests.hostile.client import ROOT
 from tests.shared import SHARED, document
 from tests.specs import digits, write
+from tests.states import flushes
 
 KILLS, MOST_KILLS_OF_A_RUN, SEED = 100, 15, 2024
-EMPTY = 15 * 4096  # bytes of a state without rows, at the most
 LATEST = 1.5  # seconds from a sign of life to the kill
 SECONDS = 120.0
 ESTIMATORS = [{"mc": {"samples": 1000}}, {"logit_gaussian": {"samples": 160}}, {"mmse": {"samples": 16}}]
@@ -73,7 +73,7 @@ def attempt(run: Path, draw: random.Random) -> tuple[int, str, bool]:
     said = size(run / "log.txt")
     process = start(run.parent, run.name)
     try:
-        until(process, lambda: size(run / "state.db") > EMPTY and size(run / "log.txt") > said)
+        until(process, lambda: flushes(run) and size(run / "log.txt") > said)
         moment = draw.choice(("any", "any", "any", "writing", "writing", "writing", "ending"))
         until(process, WHEN[moment](run), SECONDS if moment == "ending" else draw.uniform(0, LATEST))
         if moment != "any":
