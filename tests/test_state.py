@@ -159,7 +159,7 @@ SAMPLES = [f"sample-{i}" for i in range(60)]
 def make(path: Path) -> Path:
     """A state of several pages and three flushes."""
     with State.create(path / "state.db", lambda: None) as state:
-        state.begin(Ids(SAMPLES), NAMES, {"mc": {"name": "mc"}, "taylor": {"name": "taylor"}})  # type: ignore[arg-type]
+        state.begin(Ids(SAMPLES), NAMES, {name: {"name": name, "options": {}} for name in LABELS})  # type: ignore[arg-type]
         for part in (SAMPLES[:20], SAMPLES[20:40], SAMPLES[40:]):
             rows = [one(name, task) for name in part for task in NAMES]
             state.write(Flush(rows, images=dict.fromkeys(part, "0" * 32), seconds={"clean": 0.5}))
@@ -219,7 +219,7 @@ LOST = {
     "a checksum": "DELETE FROM checksums WHERE flush = 2 AND name = 'rows'",
     "a value": "UPDATE rows SET value = value + 1e-9 WHERE id = 7",
     "a digest": "UPDATE images SET digest = 'x' WHERE id = 7",
-    "an entry": "UPDATE tasks SET entry = '{}' WHERE id = 1",
+    "an entry": "UPDATE tasks SET entry = replace(entry, '{}', '{\"samples\":9}') WHERE id = 1",
     "seconds": "UPDATE seconds SET seconds = 0.25 WHERE id = 2",
     "a reason": "UPDATE skips SET reason = 'another'",
     "a row's sample": "UPDATE rows SET sample = 99 WHERE id = 7",

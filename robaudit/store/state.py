@@ -44,6 +44,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
+from types import NoneType
 from typing import Any
 from urllib.parse import quote
 
@@ -51,6 +52,7 @@ from robaudit.datasets.base import Dataset
 from robaudit.errors import DataError, RunError
 from robaudit.rows import COLUMNS, Row
 from robaudit.store.serialise import checked_row
+from robaudit.text import clipped
 
 NAME = "state.db"
 Name = tuple[float, str]
@@ -77,6 +79,13 @@ _INSERT_ROW = (
     f"VALUES (?, (SELECT id FROM samples WHERE name = ?), ?{', ?' * (len(_OWN) + 3)})"
 )
 _SKIPPED = "SELECT 1 FROM skips WHERE skips.sample = samples.id AND (task IS NULL OR task IN (SELECT task FROM asked))"
+_KINDS: dict[str, tuple[Any, ...]] = {
+    "tasks": ((float, int), str, (str, NoneType)),
+    "samples": (str,),
+    "images": (int, str),
+    "skips": (int, (int, NoneType), str),
+    "seconds": (str, (float, int)),
+}
 _TRUTH = {None: None, 0: False, 1: True}
 _PATIENCE = 600.0  # seconds to wait for a reader
 _LONGEST = 2**27  # bytes of a value
@@ -224,10 +233,10 @@ class State:
                     db.execute("INSERT INTO checksums (flush, name, sha256) VALUES (?, ?, ?)", (flush, name, _checksum(records)))
 
     def check(self, tables: Iterable[str] = _TABLES) -> None:
-        """Compare these tables with their checksums, and every index with its table.
+        """Compare these tables with their checksums and every index with its table, and check every value.
 
         Raises:
-            RunError: they are not as they were written.
+            RunError: they are not as they were written, or not by us.
         """
         tables = list(tables)
         with self._reading():
@@ -237,7 +246,7 @@ class State:
             for name in tables:
                 records = self._db.execute(f"SELECT * FROM {name} ORDER BY id")  # noqa: S608
                 for flush, some in groupby(records, key=itemgetter(1)):
-                    if written.pop((flush, name), None) != _checksum(some):
+                    if written.pop((flush, name), None) != _checksum(_checked(name, some)):
                         raise self._damaged("its checksum does not match")
             if written:
                 raise self._damaged("its checksum does not match")
@@ -317,7 +326,7 @@ class State:
             self._ask()
             for _, found in groupby(self._db.execute(_RESULTS), key=itemgetter(0)):
                 records = list(found)
-                yield SampleResults([self._row(record[2:]) for record in records], str(records[0][1] or ""))
+                yield SampleResults([_row(record[2:]) for record in records], str(records[0][1] or ""))
 
     def skips(self) -> Iterator[Skip]:
         """The samples that were skipped, each once, in the order of the data set."""
@@ -335,7 +344,7 @@ class State:
         """
         with self._reading():
             for record in self._db.execute(_ALL_ROWS):
-                yield self._row(record)
+                yield _row(record)
 
     def images(self) -> dict[str, str]:
         """The digests of the pixels by sample id."""
@@ -361,7 +370,7 @@ class State:
             RunError: an entry is not JSON.
         """
         with self._reading():
-            for label, text in self._db.execute("SELECT estimator, entry FROM tasks").fetchall():
+            for label, text in self._db.execute("SELECT estimator, entry FROM tasks WHERE entry NOT NULL").fetchall():
                 yield str(label), json.loads(text)
 
     def seconds(self) -> dict[str, float]:
@@ -402,20 +411,12 @@ class State:
         """Their ids; made where they are new."""
         found = {}
         for sigma, label in dict.fromkeys(names):
-            entry = _encode(self._entries.get(label))
+            entry = _encode(self._entries[label]) if label in self._entries else None
             self._db.execute(
                 "INSERT OR IGNORE INTO tasks (flush, sigma, estimator, entry) VALUES (?, ?, ?, ?)", (flush, sigma, label, entry)
             )
             found[sigma, label] = self._value("SELECT id FROM tasks WHERE sigma = ? AND estimator = ?", sigma, label)
         return found
-
-    def _row(self, record: Sequence[Any]) -> Row:
-        values = dict(zip(_ROW_NAMES, record, strict=True))
-        values["correct"] = _TRUTH[values["correct"]]
-        for name in ("votes", "details"):
-            if values[name] is not None:
-                values[name] = json.loads(values[name])
-        return checked_row(values)
 
     def _value(self, query: str, *values: Any) -> Any:
         return self._db.execute(query, values).fetchone()[0]
@@ -506,6 +507,36 @@ def _values(row: Row) -> list[Any]:
     """The columns of a row that the table has of its own, and what goes to samples.json only."""
     votes, details = (None if value is None else _encode(value) for value in (row.votes, row.details))
     return [*(getattr(row, name) for name in _OWN), votes, details, row.kept]
+
+
+def _row(record: Sequence[Any]) -> Row:
+    """The row of a record in the columns of :data:`_ROW`.
+
+    Raises:
+        ValueError, LookupError, TypeError: it is not a result.
+    """
+    values = dict(zip(_ROW_NAMES, record, strict=True))
+    values["correct"] = _TRUTH[values["correct"]]
+    for name in ("votes", "details"):
+        if values[name] is not None:
+            values[name] = json.loads(values[name])
+    return checked_row(values)
+
+
+def _checked(table: str, records: Iterable[Sequence[Any]]) -> Iterator[Sequence[Any]]:
+    """The records of a table, each checked to be of the types that we write.
+
+    Raises:
+        ValueError, LookupError, TypeError: one is not.
+    """
+    for record in records:
+        if table == "rows":
+            _row(("", 0.0, "", *record[4:]))
+        elif not all(isinstance(value, kind) for value, kind in zip(record[2:], _KINDS[table], strict=True)):
+            raise ValueError(f"{table}: {clipped(repr(record), 100)}")
+        if table == "tasks" and record[4] is not None:
+            json.loads(record[4])["options"]
+        yield record
 
 
 def _checksum(records: Iterable[Sequence[Any]]) -> str:
