@@ -11,7 +11,8 @@ Tables, each with an ``id`` in the order of writing and the number of the ``flus
 - ``checksums``: for each flush and table the SHA-256 of the records written. SQLite notices a damaged page only where it breaks the
   tree; the checksums, compared before anything is built on a state, tell every other change, too.
 
-Columns have no type: SQLite would store -0.0 as 0 and 1 as 1.0 in a typed one, and outputs must keep every bit. Which samples and
+Columns of values have no type: SQLite would store -0.0 as 0 and 1 as 1.0 in a typed one, and outputs must keep every bit; those that
+refer to an id are INTEGER, or no index would serve a join. Which samples and
 tasks a session asks for, and in which order, are temporary tables, so that the order of a data set may change and a complete run is
 not written to. What is missing, how far the run is, and its results in the order of the data set are queries on both: memory is
 bounded by the page cache and four bytes a sample.
@@ -60,15 +61,15 @@ Name = tuple[float, str]
 
 _TABLES = ("tasks", "samples", "images", "rows", "skips", "seconds")
 _SCHEMA = """
-CREATE TABLE tasks (id INTEGER PRIMARY KEY, flush, sigma, estimator, entry, UNIQUE (sigma, estimator));
-CREATE TABLE samples (id INTEGER PRIMARY KEY, flush, name, UNIQUE (name));
-CREATE TABLE images (id INTEGER PRIMARY KEY, flush, sample, digest, UNIQUE (sample));
-CREATE TABLE rows (id INTEGER PRIMARY KEY, flush, sample, task, label, predicted, correct, noise, quantity, value, lower, upper,
-    std_error, flips_to, forwards, backwards, note, interval, votes, details, kept, UNIQUE (sample, task));
-CREATE TABLE skips (id INTEGER PRIMARY KEY, flush, sample, task, reason);
+CREATE TABLE tasks (id INTEGER PRIMARY KEY, flush INTEGER, sigma, estimator, entry, UNIQUE (sigma, estimator));
+CREATE TABLE samples (id INTEGER PRIMARY KEY, flush INTEGER, name, UNIQUE (name));
+CREATE TABLE images (id INTEGER PRIMARY KEY, flush INTEGER, sample INTEGER, digest, UNIQUE (sample));
+CREATE TABLE rows (id INTEGER PRIMARY KEY, flush INTEGER, sample INTEGER, task INTEGER, label, predicted, correct, noise, quantity, value,
+    lower, upper, std_error, flips_to, forwards, backwards, note, interval, votes, details, kept, UNIQUE (sample, task));
+CREATE TABLE skips (id INTEGER PRIMARY KEY, flush INTEGER, sample INTEGER, task INTEGER, reason);
 CREATE INDEX skips_of ON skips (sample);
-CREATE TABLE seconds (id INTEGER PRIMARY KEY, flush, step, seconds);
-CREATE TABLE checksums (flush, name, sha256, PRIMARY KEY (flush, name)) WITHOUT ROWID;
+CREATE TABLE seconds (id INTEGER PRIMARY KEY, flush INTEGER, step, seconds);
+CREATE TABLE checksums (flush INTEGER, name, sha256, PRIMARY KEY (flush, name)) WITHOUT ROWID;
 """
 _VERSION = 1
 _OWN = [name for name in COLUMNS if name not in ("sample_id", "sigma", "estimator")]
