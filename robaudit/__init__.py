@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from robaudit.numerics.margins import margins
     from robaudit.quantities import CONFIDENCE, P_ROBUST, Interval, IntervalKind, Quantity
     from robaudit.rows import Row
-    from robaudit.runs import Run, read_run
     from robaudit.spec.load import load_spec
     from robaudit.spec.model import AuditSpec
+    from robaudit.store.run import Run, read_run
 
 __all__ = [
     "CONFIDENCE",
@@ -50,11 +50,11 @@ _HOMES = {
     "Quantity": "robaudit.quantities",
     "RobauditError": "robaudit.errors",
     "Row": "robaudit.rows",
-    "Run": "robaudit.runs",
+    "Run": "robaudit.store.run",
     "Work": "robaudit.estimators.work",
     "clopper_pearson": "robaudit.numerics.intervals",
-    "margins": "robaudit.numerics.jacobian",
-    "read_run": "robaudit.runs",
+    "margins": "robaudit.numerics.margins",
+    "read_run": "robaudit.store.run",
 }
 
 

@@ -8,7 +8,6 @@ from copy import copy
 import torch
 from torch import nn
 
-from robaudit.checks import BATCH_DEPENDENT
 from robaudit.estimators import registry
 from robaudit.estimators.engine import Engine, fitting_passes
 from robaudit.estimators.registry import Task
@@ -78,7 +77,7 @@ def on_stream(engine: Engine, seed: int, stream: str) -> Engine:
     return other
 
 
-def make_pace(spec: AuditSpec, engine: Engine, tasks: Sequence[Task], image: torch.Tensor, warnings: Sequence[str]) -> Pace:
+def make_pace(spec: AuditSpec, engine: Engine, tasks: Sequence[Task], image: torch.Tensor, batch_dependent: bool) -> Pace:
     """How many images the spec's run computes at once.
 
     As many as take about a second, and as fit into memory by what chunks are measured to take. The number is a fixed rule where rows
@@ -86,5 +85,5 @@ def make_pace(spec: AuditSpec, engine: Engine, tasks: Sequence[Task], image: tor
     deterministic.
     """
     device = engine.model.device
-    steady = (spec.run.deterministic and device.type == "cuda") or any(BATCH_DEPENDENT in text for text in warnings)
+    steady = (spec.run.deterministic and device.type == "cuda") or batch_dependent
     return Pace(tasks, engine.classes, image.numel(), None if steady else Room(device, memory_limit(spec.run.memory)))

@@ -1,8 +1,8 @@
-"""How does a spec become a finished run? The only module that knows all the parts."""
+"""From a spec to a finished run: the only module that knows everything."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from robaudit.assembly import make_engine, make_model, make_pace
+from robaudit.assembly import make_engine, make_model
 from robaudit.checks import InputCheck, check_input
 from robaudit.datasets.ahead import default_workers
 from robaudit.datasets.base import Dataset, first_samples
@@ -22,14 +22,11 @@ from robaudit.estimators import registry
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.registry import Task, tasks_of
 from robaudit.finish import finish
-from robaudit.ledger import Ledger
-from robaudit.locks import Lock, locked
-from robaudit.loop import Loop, OnError
+from robaudit.loop import OnError, names_of, work_off
 from robaudit.models.logits import for_noisy_passes, rounded_products
 from robaudit.precision_check import precision_effects
 from robaudit.progress import Listener, Silent
 from robaudit.provenance import pick_device, plugins
-from robaudit.results import results
 from robaudit.resume import (
     default_out,
     existing_info,
@@ -40,11 +37,12 @@ from robaudit.resume import (
     refuse_other_options,
 )
 from robaudit.run_document import first_info, history
-from robaudit.run_folder import RunFolder, label_of
 from robaudit.runlog import Logged
-from robaudit.runs import Run, read_run
 from robaudit.spec.load import load_spec
 from robaudit.spec.model import AuditSpec
+from robaudit.store.folder import RunFolder, label_of, locked
+from robaudit.store.run import Run, read_run
+from robaudit.store.state import State
 
 
 def audit(
@@ -94,10 +92,11 @@ def audit(
             ready = prepare(asked, old, str(folder.path), model, dataset, device, ears, trust=trust, skip_bad=on_error == "skip")
             folder.create()
             with locked(folder.path) as lock:
-                _carry_out(ready, folder, old, on_error, ears, command, lock)
+                folder.guard = lock.check
+                _carry_out(ready, folder, old, on_error, ears, command)
                 run = read_run(folder.path)
                 lock.check()
-        for text in run.info["warnings"][len(ready.check.warnings) :]:
+        for text in run.info.get("review_warnings", ()):
             ears.warn(text)
         return run
 
@@ -126,6 +125,30 @@ class Ready:
     check: InputCheck
     effects: Mapping[str, Any]
 
+    def work_off(
+        self,
+        state: State,
+        samples: Dataset,
+        listener: Listener,
+        *,
+        engine: Engine | None = None,
+        tasks: Sequence[Task] | None = None,
+        on_error: OnError = "stop",
+    ) -> int:
+        """Compute what a state lacks, with the engine and the tasks of the audit or others; see :func:`robaudit.loop.work_off`."""
+        return work_off(
+            state,
+            self.spec,
+            engine or self.engine,
+            samples,
+            self.tasks if tasks is None else tasks,
+            self.image,
+            listener,
+            batch_dependent=self.check.batch_dependent,
+            on_error=on_error,
+            workers=self.workers,
+        )
+
 
 def prepare(
     spec: AuditSpec,
@@ -139,7 +162,7 @@ def prepare(
     trust: bool,
     skip_bad: bool,
 ) -> Ready:
-    """Load and check everything before anything dear is computed or written.
+    """Load and check everything before anything expensive is computed or written.
 
     Args:
         spec: what is asked.
@@ -186,48 +209,42 @@ def prepare(
 
 
 def _carry_out(
-    ready: Ready, folder: RunFolder, old: Mapping[str, Any] | None, on_error: OnError, ears: Logged, command: str | None, lock: Lock
+    ready: Ready, folder: RunFolder, old: Mapping[str, Any] | None, on_error: OnError, ears: Logged, command: str | None
 ) -> None:
     """Compute what the run folder, which is locked, lacks, and write its outputs.
 
     The run.json of a complete run stays as it is until the outputs of its extension are there.
     """
-    spec, samples, tasks, engine = ready.spec, ready.samples, ready.tasks, ready.engine
+    spec, device = ready.spec, ready.engine.model.device
     if (folder.info() if folder.exists else None) != old:
         raise RunError(str(folder.path), "was changed by another robaudit while this one was starting", "give the command again")
     if old is not None:
         refuse_other_gates(folder.path, old, spec.gates)
     folder.clean()
-    ledger = Ledger(samples, tasks)
-    folder.parts.guard = lock.check
-    folder.parts.estimators = {label_of(entry): entry for entry in spec.document()["estimators"]}
-    for number in folder.parts.numbers():
-        part = folder.parts.read(number)
-        refuse_other_options(part, folder.parts.estimators, str(folder.path))
-        refuse_changed_data(part, ready.check.seen, samples.where)
-        ledger.take(number, part)
-    device = engine.model.device
-    info = {
-        **first_info(spec, engine.model, samples, device, ready.check),
-        "batch_rows": engine.rows(ready.image.shape),
-        **ready.effects,
-        "plugins": plugins([task.chosen for task in tasks]),
-        **history(old, command, device),
-    }
-    complete = old is not None and old["status"] == "complete"
-    finished = old is not None and complete and old["identity"] == info["identity"] and folder.whole(old)
-    if not complete:
-        folder.write_info(info)
-    if not finished:
-        lock.check()
-        ears.open(folder.path)
-    pace = make_pace(spec, engine, tasks, ready.image, ready.check.warnings)
-    with ears.until_interrupted():
-        new = Loop(folder.parts, samples, engine, ledger, pace, on_error, ears, ready.workers).run()
-        if new or not finished:
-            ledger.settle()
-            finish(folder, info, results(samples, tasks, ledger, folder.parts), tasks, ledger.seconds)
-            return
+    with folder.open_state() as state:
+        entries = {label_of(entry): entry for entry in spec.document()["estimators"]}
+        state.check()
+        refuse_other_options(state, entries, str(folder.path))
+        refuse_changed_data(state, ready.check.seen, ready.samples.where)
+        state.begin(ready.samples, names_of(ready.tasks), entries)
+        info = {
+            **first_info(spec, ready.engine.model, ready.samples, device, ready.check),
+            "batch_rows": ready.engine.rows(ready.image.shape),
+            **ready.effects,
+            "plugins": plugins([task.chosen for task in ready.tasks]),
+            **history(old, command, device),
+        }
+        complete = old is not None and old["status"] == "complete"
+        finished = old is not None and complete and old["identity"] == info["identity"] and folder.whole(old)
+        if not complete:
+            folder.write_info(info)
+        if not finished:
+            folder.guard()
+            ears.open(folder.path)
+        with ears.until_interrupted():
+            if ready.work_off(state, ready.samples, ears, on_error=on_error) or not finished:
+                finish(folder, info, state.results(), state.skips(), ready.tasks, state.seconds())
+                return
     if old is not None and list(spec.gates) != list(old["spec"].get("gates", ())):  # they change nothing that was computed
         folder.write_info({**old, "spec": {**old["spec"], "gates": list(spec.gates)}})
     ears.note(f"{folder.path}: this run is complete; nothing was recomputed")

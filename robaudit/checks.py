@@ -18,7 +18,6 @@ from robaudit.provenance import image_digest
 from robaudit.spec.presets import LIKELY, NORMALISATIONS, hint
 
 CHECKED = 256
-BATCH_DEPENDENT = "an image's logits depend on the other images of its batch"
 _FEWEST, _BYTES = 32, 2**28  # fewer of large images: 256 MB at the most
 _ROWS = 64
 
@@ -33,6 +32,7 @@ class InputCheck:
         labelled: of those, with a label.
         correct: of those, classified as labelled.
         warnings: one line each.
+        batch_dependent: whether an image's logits depend on the other images of its batch.
         seen: digest of the pixels and label of each image looked at, by sample id.
     """
 
@@ -41,6 +41,7 @@ class InputCheck:
     labelled: int
     correct: int
     warnings: tuple[str, ...]
+    batch_dependent: bool
     seen: Mapping[str, tuple[str, int | None]]
 
 
@@ -80,11 +81,12 @@ def check_input(model: LogitModel, dataset: Dataset, *, gradients: bool, skip_ba
     known = (labels >= 0) & (labels < classes) & finite
     right = (logits.argmax(1) == labels) & known
     warnings = [*_range_warnings(dataset, x), *_output_warnings(model, logits[finite])]
-    warnings += list(_batch_warnings(model, x[:8], logits[finite]))
+    warning, batch_dependent = _batch_warning(model, x[:8], logits[finite])
+    warnings += [warning] if warning else []
     warnings += list(_accuracy_warnings(model, x, labels, right, known, classes))
     if gradients:
         warnings += list(_gradient_warnings(model, x[finite][:8]))
-    return InputCheck(classes, len(samples), int(known.sum()), int(right.sum()), tuple(warnings), seen)
+    return InputCheck(classes, len(samples), int(known.sum()), int(right.sum()), tuple(warnings), batch_dependent, seen)
 
 
 def _forward(model: LogitModel, x: Tensor, what: str) -> Tensor:
@@ -162,16 +164,21 @@ def _output_warnings(model: LogitModel, logits: Tensor) -> Iterator[str]:
         yield f"{model.name}: its one output lies within [0, 1] and looks like a probability; give the logit, which is positive for class 1"
 
 
-def _batch_warnings(model: LogitModel, x: Tensor, logits: Tensor) -> Iterator[str]:
-    """Twice the same images, and each by itself: other logits mean chance inside the model, or images that see each other."""
+def _batch_warning(model: LogitModel, x: Tensor, logits: Tensor) -> tuple[str, bool]:
+    """Twice the same images, and each by itself: other logits mean chance inside the model, or images that see each other.
+
+    Returns:
+        A warning, "" if nothing is wrong, and whether the images see each other.
+    """
     spread = float(logits.max() - logits.min())
     first, again = _forward(model, x, "the images"), _forward(model, x, "the images")
     alone = torch.cat([_forward(model, x[i : i + 1], "one image") for i in range(len(x))])
     if not torch.allclose(first, again, rtol=0, atol=1e-4 * spread, equal_nan=True):
         what = "something in it is random or keeps a state, and results will not repeat"
-        yield f"{model.name}: the same images give other logits the second time; {what}"
-    elif not torch.allclose(first, alone, rtol=0, atol=1e-3 * spread, equal_nan=True):
-        yield f"{model.name}: {BATCH_DEPENDENT}; results depend on the batch size"
+        return f"{model.name}: the same images give other logits the second time; {what}", False
+    if not torch.allclose(first, alone, rtol=0, atol=1e-3 * spread, equal_nan=True):
+        return f"{model.name}: an image's logits depend on the other images of its batch; results depend on the batch size", True
+    return "", False
 
 
 def _accuracy_warnings(model: LogitModel, x: Tensor, labels: Tensor, right: Tensor, known: Tensor, classes: int) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""How is a file written so that a reader sees the old one or the new one, never half of one?"""
+"""Files written so that a reader sees the old one or the new one, never half of one."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def writing(path: Path, check: Callable[[], None] | None = None) -> Iterator[Sin
 
     Args:
         path: the file.
-        check: raises if the folder is not the right one (as :meth:`robaudit.locks.Lock.check`). It is asked when the folder is
+        check: raises if the folder is not the right one (as :meth:`robaudit.store.folder.Lock.check`). It is asked when the folder is
             open, and all that follows goes into that one, even if another gets its name meanwhile.
 
     Raises:
@@ -200,32 +200,3 @@ def file_sha256(path: Path) -> str | None:
             return hashlib.file_digest(stream, "sha256").hexdigest()
     except OSError:
         return None
-
-
-def with_checksum(document: object) -> bytes:
-    """A JSON document on one line, after a line with its sha256."""
-    body = json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
-    return hashlib.sha256(body).hexdigest().encode() + b"\n" + body + b"\n"
-
-
-def read_with_checksum(path: Path) -> Any:
-    """The inverse of :func:`with_checksum`.
-
-    Raises:
-        RunError: unreadable, truncated or changed.
-    """
-    try:
-        digest, _, rest = _content(path).partition(b"\n")
-    except OSError as error:
-        raise RunError(str(path), f"cannot be read: {error.strerror or error}") from error
-    body = rest[:-1]
-    if not rest.endswith(b"\n") or hashlib.sha256(body).hexdigest().encode() != digest:
-        raise RunError(
-            str(path), "is damaged (its checksum does not match)", "delete this file and run the same command: its samples are redone"
-        )
-    try:
-        return json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise RunError(
-            str(path), "is damaged (not valid JSON)", "delete this file and run the same command: its samples are redone"
-        ) from error

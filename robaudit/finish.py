@@ -1,4 +1,4 @@
-"""What does a finished run leave behind: samples.csv, samples.json, summary.json and run.json?"""
+"""The outputs of a finished run: samples.csv, samples.json, summary.json and run.json."""
 
 from __future__ import annotations
 
@@ -11,13 +11,11 @@ from typing import Any
 from robaudit.errors import NothingLeftError
 from robaudit.estimators.registry import Task
 from robaudit.files import writing
-from robaudit.parts import Skip
-from robaudit.reports.csv_text import rows_csv
-from robaudit.reports.json_text import rows_json_chunks, summary_json
-from robaudit.results import SampleResults
 from robaudit.rows import Row
-from robaudit.run_folder import RunFolder
 from robaudit.stats.summary import Overview
+from robaudit.store.folder import OUTPUTS, RunFolder
+from robaudit.store.serialise import rows_csv, rows_json_chunks, summary_json
+from robaudit.store.state import SampleResults, Skip
 
 
 class _Tally:
@@ -27,27 +25,19 @@ class _Tally:
         self.quantities = {task.chosen.estimator.quantity.name: task.chosen.estimator.quantity for task in tasks}
         self.overview = Overview(self.quantities)
         self.reviews = {(t.sigma, t.chosen.label): review for t in tasks if (review := t.chosen.estimator.review()) is not None}
-        self.skipped: list[Skip] = []
         self.samples = self.labelled = self.rows = self.forwards = self.backwards = 0
         self.digest = hashlib.sha256()
 
     def rows_of(self, found: Iterable[SampleResults]) -> Iterator[Row]:
         """The rows, each seen when it is taken."""
         for sample in found:
-            if sample.skip is not None:
-                self.skipped.append(sample.skip)
-            if sample.rows:
-                first = sample.rows[0]
-                self.samples += 1
-                self.labelled += first.label is not None
-                self.digest.update(f"{first.sample_id}\x1f{sample.digest}\x1f{first.label}\x1e".encode())
+            first = sample.rows[0]
+            self.samples += 1
+            self.labelled += first.label is not None
+            self.digest.update(f"{first.sample_id}\x1f{sample.digest}\x1f{first.label}\x1e".encode())
             for row in sample.rows:
                 self._add(row)
                 yield row
-
-    def listed(self) -> list[dict[str, str]]:
-        """The skipped samples, for run.json."""
-        return [{"sample_id": skip.sample_id, "reason": skip.reason} for skip in self.skipped]
 
     def warnings(self) -> list[str]:
         """What the estimators have to say about all their rows of a noise level."""
@@ -66,6 +56,7 @@ def finish(
     folder: RunFolder,
     info: Mapping[str, Any],
     found: Iterable[SampleResults],
+    skips: Iterable[Skip],
     tasks: Sequence[Task],
     seconds: Mapping[str, float],
 ) -> None:
@@ -75,6 +66,7 @@ def finish(
         folder: the run's.
         info: run.json as far as it is known.
         found: every sample's results, in order.
+        skips: the samples that were skipped, in order.
         tasks: every estimator at every noise level.
         seconds: by ``estimator@sigma``, the clean pass by itself, over all sessions of the run.
 
@@ -82,6 +74,7 @@ def finish(
         NothingLeftError: every sample was skipped.
     """
     tally, held = _Tally(tasks), list[Row]()
+    skipped = [{"sample_id": skip.sample_id, "reason": skip.reason} for skip in skips]
 
     def rows() -> Iterator[Row]:
         for row in tally.rows_of(found):
@@ -90,9 +83,7 @@ def finish(
 
     header = rows_csv(())
     with ExitStack() as files:
-        csv, json, summary = (
-            files.enter_context(writing(folder.path / name, folder.parts.guard)) for name in ("samples.csv", "samples.json", "summary.json")
-        )
+        csv, json, summary = (files.enter_context(writing(folder.path / name, folder.guard)) for name in OUTPUTS)
         csv.write(header.encode())
         for text in rows_json_chunks(rows()):
             json.write(text.encode())
@@ -100,14 +91,15 @@ def finish(
             held.clear()
         if not tally.rows:
             if folder.info()["status"] != "complete":
-                folder.write_info({**info, "skipped": tally.listed()})
+                folder.write_info({**info, "skipped": skipped})
             raise NothingLeftError(
                 str(info["data"]["where"]),
-                f"all {len(tally.skipped)} samples were skipped",
-                f"the first: {tally.skipped[0].reason}" if tally.skipped else "",
+                f"all {len(skipped)} samples were skipped",
+                f"the first: {skipped[0]['reason']}" if skipped else "",
             )
         summaries = tally.overview.summaries()
         summary.write(summary_json(summaries).encode())
+        reviewed = tally.warnings()
         digests = {"samples.csv": csv.sha256, "samples.json": json.sha256, "summary.json": summary.sha256}
     folder.write_info(
         {
@@ -122,15 +114,16 @@ def finish(
             ],
             "totals": {
                 "samples": tally.samples,
-                "skipped": len(tally.skipped),
+                "skipped": len(skipped),
                 "rows": tally.rows,
                 "forwards": tally.forwards,
                 "backwards": tally.backwards,
                 "seconds": round(sum(seconds.values()), 3),
             },
             "seconds": {key: round(spent, 3) for key, spent in seconds.items()},
-            "skipped": tally.listed(),
-            "warnings": [*info["warnings"], *tally.warnings()],
+            "skipped": skipped,
+            "warnings": [*info["warnings"], *reviewed],
+            "review_warnings": reviewed,
             "files": digests,
         }
     )

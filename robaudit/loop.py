@@ -1,102 +1,283 @@
-"""How is what is missing computed, chunk by chunk, each step on disk before the next?"""
+"""The loop of an audit: what is missing is computed chunk by chunk, and each step is in the run's state before the next."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal
 
 import torch
 
-from robaudit.before import Before, KnownParts
-from robaudit.chunk import Chunk, Refused, Step, steps
+from robaudit.assembly import make_pace
 from robaudit.datasets.ahead import read_ahead
 from robaudit.datasets.base import Dataset, Sample
-from robaudit.errors import DataError, ModelError, RobauditError, RunError, SampleError
+from robaudit.errors import AnotherRunError, DataError, ModelError, RobauditError, RunError, SampleError
+from robaudit.estimators.base import Estimate
 from robaudit.estimators.engine import Engine
-from robaudit.ledger import Ledger
+from robaudit.estimators.registry import Task
+from robaudit.estimators.work import CleanPass, Work
 from robaudit.memory import is_out_of_memory
 from robaudit.pace import Pace
-from robaudit.parts import PartRecord, Skip
 from robaudit.progress import Listener
 from robaudit.provenance import image_digest
-from robaudit.rows import Row
+from robaudit.rows import LARGEST, Row
+from robaudit.spec.model import AuditSpec
+from robaudit.store.state import Flush, Skip, State
 
 OnError = Literal["stop", "skip"]
 _MOST_SKIPS = 1024
 
+CLEAN = "clean"
 
-class Parts(KnownParts, Protocol):
-    """Takes what a loop computes, part by part, and gives it back."""
 
-    def write(self, record: PartRecord) -> int:
-        """Add a part; returns its number."""
-        ...
+@dataclass(slots=True)
+class Chunk:
+    """Images that lack the same tasks; both lists shrink as the work goes on."""
+
+    samples: list[Sample]
+    tasks: list[Task]
+
+    def split(self, images: int) -> list[Chunk]:
+        """The same work in two chunks: the first so many images, and the rest."""
+        return [Chunk(part, list(self.tasks)) for part in (self.samples[:images], self.samples[images:])]
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A sample that gave no finite number."""
+
+    sample: Sample
+    task: Task | None
+    error: SampleError
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one step found: the clean pass, or one task.
+
+    Attributes:
+        task: None for the clean pass.
+        seconds: how long it took.
+        rows: its results.
+        predicted: the classes of the samples, after the clean pass.
+        refused: samples that it cannot be done with; the steps that follow leave them out.
+    """
+
+    task: Task | None
+    seconds: float
+    rows: Sequence[Row] = ()
+    predicted: Sequence[int] = ()
+    refused: Sequence[Refused] = ()
+
+    @property
+    def key(self) -> str:
+        """What its seconds are called."""
+        return CLEAN if self.task is None else f"{self.task.chosen.label}@{self.task.sigma!r}"
+
+
+def steps(engine: Engine, samples: Sequence[Sample], tasks: Sequence[Task], where: str) -> Iterator[Step]:
+    """Pass the images through the network, then do one task after the other.
+
+    Args:
+        engine: model and noise.
+        samples: at least one.
+        tasks: noise levels outermost: estimators of one level share what they can.
+        where: what messages call the data set.
+    """
+    started = time.perf_counter()
+    x = torch.stack([sample.pixels.to(engine.model.dtype) for sample in samples]).to(engine.model.device)
+    clean = CleanPass.of(engine, x, gradients=any(task.chosen.estimator.linearises_clean for task in tasks))
+    finite: list[bool] = clean.logits.isfinite().all(1).tolist()
+    refused = [_not_finite(sample, where) for sample, ok in zip(samples, finite, strict=True) if not ok]
+    kept = [sample for sample, ok in zip(samples, finite, strict=True) if ok]
+    if refused:
+        keep = torch.tensor(finite, device=x.device)
+        x, clean = x[keep], clean.select(keep)
+    predicted = clean.predicted.tolist()
+    yield Step(None, time.perf_counter() - started, predicted=predicted, refused=refused)
+    if not kept:
+        return
+    labels = torch.tensor([-1 if s.label is None else s.label for s in kept], device=x.device)
+    ids, broken = [s.id for s in kept], set[str]()
+    work: Work | None = None
+    for task in tasks:
+        started = time.perf_counter()
+        if work is None or work.sigma != task.sigma:
+            work = Work(ids, x, labels, task.sigma, clean, engine)
+        estimates = task.chosen.estimates(work)
+        rows, refused = [], []
+        for sample, target, estimate in zip(kept, predicted, estimates, strict=True):
+            if sample.id in broken:
+                continue
+            if _writable(estimate.value):
+                rows.append(_row_of(sample, target, estimate, task, engine.noise.kind))
+            else:
+                broken.add(sample.id)
+                refused.append(_broken(sample, task, estimate, where))
+        yield Step(task, time.perf_counter() - started, rows=rows, refused=refused)
+
+
+def _not_finite(sample: Sample, where: str) -> Refused:
+    return Refused(
+        sample,
+        None,
+        SampleError(f"{where}: {sample.id}", "its clean logits are not finite", "look for NaN weights or extreme pixels"),
+    )
+
+
+def _broken(sample: Sample, task: Task, estimate: Estimate, where: str) -> Refused:
+    what = f"{task.chosen.label} gave {estimate.value} at sigma {task.sigma:g}"
+    remedy = "logits or gradients are not finite under noise, or the estimator is broken"
+    return Refused(sample, task, SampleError(f"{where}: {sample.id}", what, remedy))
+
+
+def _row_of(sample: Sample, predicted: int, estimate: Estimate, task: Task, noise: str) -> Row:
+    return Row(
+        sample_id=sample.id,
+        label=sample.label,
+        predicted=predicted,
+        correct=None if sample.label is None else predicted == sample.label,
+        noise=noise,
+        sigma=task.sigma,
+        estimator=task.chosen.label,
+        quantity=task.chosen.estimator.quantity.name,
+        value=float(estimate.value),
+        lower=_bound(estimate.lower),
+        upper=_bound(estimate.upper),
+        std_error=_bound(estimate.std_error),
+        flips_to=None if estimate.flips_to is None else int(estimate.flips_to),
+        forwards=int(estimate.forwards),
+        backwards=int(estimate.backwards),
+        note=estimate.note,
+        interval=estimate.interval,
+        votes=estimate.votes,
+        details=None if estimate.details is None else {name: _plain(value) for name, value in estimate.details.items() if _writable(value)},
+        worth=estimate.worth,
+        not_finite=estimate.not_finite,
+        kept=estimate.kept,
+    )
+
+
+def _writable(value: float) -> bool:
+    """Whether it is a number that files hold and means survive."""
+    return -LARGEST < float(value) < LARGEST
+
+
+def _plain(value: float) -> float:
+    """A number of Python's own: a plugin may give one of NumPy's."""
+    return value if isinstance(value, int) else float(value)
+
+
+def _bound(value: float | None) -> float | None:
+    """The end of an interval; one at infinity is none."""
+    return float(value) if value is not None and _writable(value) else None
+
+
+def names_of(tasks: Sequence[Task]) -> list[tuple[float, str]]:
+    """What the state calls the tasks."""
+    return [(task.sigma, task.chosen.label) for task in tasks]
+
+
+def work_off(
+    state: State,
+    spec: AuditSpec,
+    engine: Engine,
+    dataset: Dataset,
+    tasks: Sequence[Task],
+    image: torch.Tensor,
+    listener: Listener,
+    *,
+    batch_dependent: bool,
+    on_error: OnError = "stop",
+    workers: int = 0,
+) -> int:
+    """Compute what a state lacks of every task of every sample: the joint of state, engine and loop.
+
+    Args:
+        state: of a run, or one in memory; :meth:`State.begin` has been called with these samples and tasks.
+        spec: for the size of the chunks.
+        engine: model and noise.
+        dataset: ordered samples.
+        tasks: noise levels outermost.
+        image: one image, for its shape.
+        listener: is told of the progress.
+        batch_dependent: whether the model looks at all the images of a batch, so that chunks must not follow the time they take.
+        on_error: stop at an unusable sample, or skip and list it.
+        workers: threads that read ahead.
+
+    Returns:
+        How many flushes that took.
+
+    Raises:
+        KeyboardInterrupt: the listener asked to stop, and something is left to do.
+        SampleError: a sample cannot be used, and shall stop the run.
+        ModelError: a single image does not fit into memory.
+        RunError: data or model have changed since the run began, or the disk refuses.
+    """
+    pace = make_pace(spec, engine, tasks, image, batch_dependent)
+    return Loop(state, dataset, engine, tasks, pace, on_error, listener, workers).run()
 
 
 @dataclass(slots=True)
 class _Unwritten:
-    """What is computed and not on disk yet."""
+    """What is computed and not on disk yet.
+
+    Attributes:
+        complete: samples that lack nothing once this is written.
+    """
 
     rows: list[Row] = field(default_factory=list)
     skipped: list[Skip] = field(default_factory=list)
     images: dict[str, str] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     since: float = field(default_factory=time.perf_counter)
+    complete: int = 0
 
-    def record(self) -> PartRecord:
-        """As a part."""
+    def flush(self) -> Flush:
+        """As the state takes it."""
         known = {row.sample_id for row in self.rows}
-        return PartRecord(self.rows, self.skipped, {key: digest for key, digest in self.images.items() if key in known}, self.seconds)
+        return Flush(self.rows, self.skipped, {key: digest for key, digest in self.images.items() if key in known}, self.seconds)
 
 
 @dataclass
 class Loop:
-    """Computes what the parts of a run lack.
+    """Computes what the state of a run lacks.
 
     Attributes:
-        parts: where results go.
+        state: where results go; knows what there is already.
         dataset: ordered samples.
         engine: model and noise.
-        ledger: what there is already; kept up to date.
+        tasks: every estimator at every noise level.
         pace: how many images at once.
         on_error: stop at an unusable sample, or skip and list it.
-        listener: hears the progress.
+        listener: is told of the progress.
         workers: threads that read ahead.
     """
 
-    parts: Parts
+    state: State
     dataset: Dataset
     engine: Engine
-    ledger: Ledger
+    tasks: Sequence[Task]
     pace: Pace
     on_error: OnError
     listener: Listener
     workers: int = 0
-    written: int = field(default=0, init=False)
+    flushes: int = field(default=0, init=False)
     _new: _Unwritten = field(default_factory=_Unwritten, init=False)
+    _left: int = field(default=0, init=False)
     _cost: float = field(default=0.0, init=False)
     _paid: float = field(default=0.0, init=False)
 
-    def __post_init__(self) -> None:
-        self._before = Before(self.ledger, self.parts, self.dataset.where)
-
     def run(self) -> int:
-        """Compute and write what is missing; returns how many parts that took.
-
-        Raises:
-            KeyboardInterrupt: the listener asked to stop, and something is left to do.
-            SampleError: a sample cannot be used, and shall stop the run.
-            ModelError: a single image does not fit into memory.
-            RunError: data or model have changed since the run began, or the disk refuses.
-        """
-        classes = self.engine.classes
-        self._cost = float(sum(n * sum(1 + task.cost(classes) for task in tasks) for n, tasks in self.ledger.lacking()))
-        self.listener.begin(len(self.dataset), self.ledger.complete)
+        """Compute and write what is missing; see :func:`work_off`."""
+        unfinished, classes = self.state.unfinished, self.engine.classes
+        self._left = len(unfinished)
+        self._cost = float(sum(n * (1 + task.cost(classes)) for n, task in zip(self.state.lacking(), self.tasks, strict=True)))
+        self.listener.begin(len(self.dataset), len(self.dataset) - self._left)
         try:
-            with closing(self._chunks()) as chunks:
+            with closing(self._chunks(unfinished)) as chunks:
                 for chunk in chunks:
                     self._compute(chunk)
             self._flush()
@@ -107,17 +288,17 @@ class Loop:
             raise
         finally:
             self.listener.end()
-        return self.written
+        return self.flushes
 
-    def _chunks(self) -> Generator[Chunk]:
+    def _chunks(self, unfinished: Sequence[int]) -> Generator[Chunk]:
         """Consecutive images that lack the same tasks, as many at a time as the pace says."""
         current = Chunk([], [])
-        with closing(read_ahead(self.dataset, self.ledger.unfinished(), self.workers, 4 * self.workers)) as samples:
+        with closing(read_ahead(self.dataset, unfinished, self.workers, 4 * self.workers)) as samples:
             for index, found in samples:
                 sample = self._usable(index, found)
                 if sample is None:
                     continue
-                tasks = list(self.ledger.missing(index))
+                tasks = [self.tasks[number] for number in self.state.missing(index)]
                 if current.samples and (tasks != current.tasks or len(current.samples) >= self.pace.next_images(tasks)):
                     yield current
                     current = Chunk([], [])
@@ -143,6 +324,7 @@ class Loop:
                 waiting.insert(0, now)
             else:
                 self.pace.fitted(tasks, count)
+                self._new.complete += len(now.samples)
         self.pace.took(images, longest)
         if self._due():
             self._flush()
@@ -192,7 +374,7 @@ class Loop:
             self._new.rows = [row for row in self._new.rows if row.sample_id not in gone]
             chunk.samples = [sample for sample in chunk.samples if sample.id not in gone]
         if step.task is None:
-            self._before.refuse_another_model(chunk.samples, step.predicted)
+            self._refuse_another_model(chunk.samples, step.predicted)
             self._new.images.update((sample.id, image_digest(sample)) for sample in chunk.samples)
         self._new.rows += step.rows
         self._new.seconds[step.key] = self._new.seconds.get(step.key, 0.0) + step.seconds
@@ -205,7 +387,7 @@ class Loop:
         images = {sample.id: self._new.images[sample.id] for sample in (chunk.samples if chunk else ())}
         self._write()
         self._new.images = images
-        if self.listener.stop_asked() and self.ledger.complete < len(self.dataset):
+        if self.listener.stop_asked() and self._left:
             raise KeyboardInterrupt
 
     def _due(self) -> bool:
@@ -213,11 +395,10 @@ class Loop:
 
     def _write(self) -> None:
         if self._new.rows or self._new.skipped:
-            record = self._new.record()
-            before = self.ledger.complete
-            self.ledger.take(self.parts.write(record), record)
-            self.written += 1
-            self.listener.advance(self.ledger.complete - before)
+            self.state.write(self._new.flush())
+            self.flushes += 1
+            self._left -= self._new.complete
+            self.listener.advance(self._new.complete)
         self._new = _Unwritten()
 
     def _usable(self, index: int, found: Sample | SampleError) -> Sample | None:
@@ -240,8 +421,22 @@ class Loop:
             return None
         if found.id != self.dataset.sample_id(index):
             raise DataError(self.dataset.where, f"sample {index} is {found.id!r} and {self.dataset.sample_id(index)!r}", "give it one id")
-        self._before.refuse_another_image(index, found)
+        digest, _ = self.state.known(found.id)
+        if digest is not None and digest != image_digest(found):
+            raise AnotherRunError(f"{self.dataset.where}: {found.id}", "this image has changed since the run began", "choose another --out")
         return found
+
+    def _refuse_another_model(self, samples: Sequence[Sample], predicted: Sequence[int]) -> None:
+        """A sample that has rows already must have the label and the prediction they were made with.
+
+        Raises:
+            RunError: it has not: the data, the model's code or what it runs on has changed.
+        """
+        for sample, now in zip(samples, predicted, strict=True):
+            for label, then in self.state.known(sample.id)[1] - {(sample.label, now)}:
+                what = f"the label was {label} and is {sample.label}" if label != sample.label else f"was predicted {then} and is {now}"
+                remedy = "data, the model's code or the machine has changed since: choose another --out"
+                raise RunError(f"{self.dataset.where}: {sample.id}", what, remedy)
 
     def _refuse(self, error: SampleError, sample_id: str, at: Refused | None = None) -> None:
         if self.on_error == "stop":
@@ -249,3 +444,4 @@ class Loop:
         self.listener.warn(f"skipped {error}")
         task = None if at is None or at.task is None else (at.task.sigma, at.task.chosen.label)
         self._new.skipped.append(Skip(sample_id, str(error), task))
+        self._new.complete += 1

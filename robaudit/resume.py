@@ -1,4 +1,4 @@
-"""Which run folder does an audit belong to: a new one, one to resume, or one to extend?"""
+"""The run folder that an audit belongs to: a new one, one to resume, or one to extend."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from robaudit.errors import AnotherRunError, RunError
 from robaudit.models.logits import LogitModel
-from robaudit.parts import PartRecord
 from robaudit.progress import Listener
 from robaudit.provenance import device_name, versions
-from robaudit.run_folder import RunFolder, label_of
 from robaudit.spec.model import AuditSpec, base_identity, identity
+from robaudit.store.folder import RunFolder, label_of
+from robaudit.store.state import State
 
 if TYPE_CHECKING:
     import torch
@@ -99,40 +99,37 @@ def _kind(device: str) -> str:
     return kind if kind == "cpu" else f"{kind} {model}"
 
 
-def refuse_other_options(part: PartRecord, estimators: Mapping[str, Any], where: str) -> None:
+def refuse_other_options(state: State, estimators: Mapping[str, Any], where: str) -> None:
     """Refuse to take rows of an extension that was never finished for those of an estimator that has its name and other options.
 
     Args:
-        part: what the run has computed.
+        state: what the run has computed.
         estimators: the spec's entries by their names in the results.
         where: the run folder.
 
     Raises:
-        RunError: the part was made with other options.
+        RunError: rows were made with other options.
     """
-    for label, entry in part.estimators.items():
+    for label, entry in state.entries():
         if estimators.get(label, entry) != entry:
             raise RunError(where, f"has run {label} with other options ({entry['options']})", "give the new one a label of its own")
 
 
-def refuse_changed_data(part: PartRecord, seen: Mapping[str, tuple[str, int | None]], where: str) -> None:
-    """Refuse to go on with images or labels that are not those of a part of the run.
+def refuse_changed_data(state: State, seen: Mapping[str, tuple[str, int | None]], where: str) -> None:
+    """Refuse to go on with images or labels that are not those of the run.
 
     Args:
-        part: what the run has computed.
+        state: what the run has computed.
         seen: digest of the pixels and label by sample id, of the images looked at now.
         where: what messages call the data set.
 
     Raises:
         RunError: one differs.
     """
-    for row in part.rows:
-        if row.sample_id not in seen:
-            continue
-        before, now = (part.images.get(row.sample_id), row.label), seen[row.sample_id]
-        if now != before:
-            what = "image" if now[0] != before[0] else "label"
-            raise RunError(f"{where}: {row.sample_id}", f"this {what} has changed since the run began", "choose another --out")
+    for sample_id, *before in state.labels(seen):
+        if (*before,) != seen[sample_id]:
+            what = "image" if seen[sample_id][0] != before[0] else "label"
+            raise AnotherRunError(f"{where}: {sample_id}", f"this {what} has changed since the run began", "choose another --out")
 
 
 def extended(spec: AuditSpec, info: Mapping[str, Any], where: str) -> AuditSpec:

@@ -1,4 +1,4 @@
-"""What does run.json say of a run before its first row: what was asked, by whom, of which model and data?"""
+"""What run.json says of a run before its first row: what was asked, by whom, of which model and data."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from robaudit.checks import InputCheck
 from robaudit.datasets.base import Dataset
 from robaudit.models.logits import LogitModel
 from robaudit.provenance import device_name, versions
-from robaudit.run_folder import SCHEMA_VERSION
 from robaudit.spec.model import AuditSpec, base_identity, identity
+from robaudit.store.folder import SCHEMA_VERSION
 
 
 def first_info(spec: AuditSpec, model: LogitModel, dataset: Dataset, device: torch.device, check: InputCheck) -> dict[str, Any]:
@@ -35,6 +35,7 @@ def first_info(spec: AuditSpec, model: LogitModel, dataset: Dataset, device: tor
         "data": {"where": dataset.where, "class_names": None if names is None else list(names)},
         "noise": _noise_words(spec),
         "warnings": list(check.warnings),
+        "batch_dependent": check.batch_dependent,
     }
 
 

@@ -1,4 +1,4 @@
-"""Do a run's numbers come out again? Random rows are computed anew from the model and the data, and compared."""
+"""Verification of a run: random rows are computed anew from the model and the data, and compared."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from robaudit.assembly import make_engine, make_model, make_pace
-from robaudit.checks import BATCH_DEPENDENT
+from robaudit.assembly import make_engine, make_model
 from robaudit.datasets.base import Dataset
 from robaudit.datasets.load import open_dataset
 from robaudit.datasets.select import Selected
@@ -21,17 +20,16 @@ from robaudit.estimators import registry
 from robaudit.estimators.registry import tasks_of
 from robaudit.files import file_sha256
 from robaudit.kept import bits_of
-from robaudit.ledger import Ledger
-from robaudit.loop import Loop
+from robaudit.loop import names_of, work_off
 from robaudit.models.logits import LogitModel, for_noisy_passes, rounded_products
-from robaudit.parts import KeptParts
 from robaudit.progress import Listener, Silent
 from robaudit.provenance import image_digest, pick_device
 from robaudit.quantities import IntervalKind
 from robaudit.rows import Row
-from robaudit.run_folder import OUTPUTS, RunFolder
-from robaudit.runs import Run
 from robaudit.spec.model import AuditSpec
+from robaudit.store.folder import OUTPUTS, RunFolder
+from robaudit.store.run import Run
+from robaudit.store.state import State
 
 RELATIVE, ABSOLUTE = 5e-4, 1e-7
 _VOTES = 2
@@ -93,7 +91,7 @@ def verify(
     Args:
         run: a finished run.
         samples: how many samples, drawn at random; None for all.
-        seed: of the draw; None for a fresh one each time, so that nobody knows beforehand which rows are looked at.
+        seed: of the draw; None for a fresh one each time, so that nobody knows in advance which rows are looked at.
         device: cpu, cuda, ...; default the kind the run was made on.
         trust: allow Python code that the spec names.
         listener: hears notes and progress.
@@ -109,7 +107,7 @@ def verify(
     dataset = open_dataset(spec.dataset, base_dir=spec.base_dir, trust=trust)
     ids = list(dict.fromkeys(row.sample_id for row in run.rows))
     ears = listener or Silent()
-    if samples is not None and any(BATCH_DEPENDENT in text for text in run.info["warnings"]):
+    if samples is not None and run.info.get("batch_dependent"):
         ears.note("its model looks at all the images of a batch, so all samples are computed anew")
     elif samples is not None and samples < len(ids):
         ids = random.Random(seed).sample(ids, samples)  # noqa: S311  no secret: any rows will do
@@ -126,7 +124,7 @@ def _subset(run: Run, dataset: Dataset, ids: set[str]) -> Selected:
     if len(indices) < len(ids):
         lost = next(iter(ids - {dataset.sample_id(i) for i in indices}))
         raise RunError(str(run.path), f"its data set has no sample {lost!r} any more", "restore the data set the run was made on")
-    before = {name: digest for part in RunFolder(run.path).parts for name, digest in part.images.items()}
+    before = RunFolder(run.path).image_digests()
     for i in indices:
         sample = dataset[i]
         if sample.id in before and before[sample.id] != image_digest(sample):
@@ -147,14 +145,14 @@ def _rows(run: Run, spec: AuditSpec, dataset: Dataset, network: LogitModel, list
         raise RunError(
             str(run.path), f"was made with other weights than {network.name} holds now", "restore the model the run was made with"
         )
-    parts = KeptParts()
     noisy = for_noisy_passes(network, spec.run.precision)
     image = dataset[0].pixels
     engine = make_engine(spec, network, noisy, run.info["model"]["classes"], image)
     tasks = tasks_of(spec.noise.sigma, registry.build(spec.estimators))
-    pace = make_pace(spec, engine, tasks, image, run.info["warnings"])
-    Loop(parts, dataset, engine, Ledger(dataset, tasks), pace, "stop", listener).run()
-    return {row.key: row for part in parts.records for row in part.rows}
+    with State() as state:
+        state.begin(dataset, names_of(tasks))
+        work_off(state, spec, engine, dataset, tasks, image, listener, batch_dependent=bool(run.info.get("batch_dependent")))
+        return {row.key: row for sample in state.results() for row in sample.rows}
 
 
 def _differences(run: Run, row: Row, now: Row) -> Iterator[Difference]:

@@ -20,8 +20,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from robaudit.errors import RunError
-from robaudit.files import read_with_checksum, remove_leftovers, sealed, unsealed, with_checksum, write_atomically, writing
-from robaudit.locks import Lock, locked
+from robaudit.files import remove_leftovers, sealed, unsealed, write_atomically, writing
+from robaudit.store.folder import Lock, locked
 
 REPLACED = r"was removed or replaced while robaudit was writing here; choose another --out"
 
@@ -137,18 +137,6 @@ def test_leftovers_that_cannot_be_removed(call: str, tmp_path: Path, monkeypatch
         remove_leftovers(tmp_path)
 
 
-@given(st.recursive(st.none() | st.integers() | st.text(), st.lists), st.integers(0, 10**6))
-def test_a_truncated_document_never_passes(tmp_path_factory: pytest.TempPathFactory, document: object, length: int) -> None:
-    whole = with_checksum(document)
-    path = tmp_path_factory.getbasetemp() / "truncated"
-    path.write_bytes(whole)
-    assert read_with_checksum(path) == document
-    for left in {length % len(whole), len(whole) - 1}:
-        path.write_bytes(whole[:left])
-        with pytest.raises(RunError, match="is damaged"):
-            read_with_checksum(path)
-
-
 def remove(folder: Path) -> None:
     shutil.rmtree(folder)
 
@@ -243,7 +231,7 @@ def test_no_locks_on_this_file_system(tmp_path: Path, monkeypatch: pytest.Monkey
 
 PARENT = """
 import os, pathlib, signal, sys, time
-from robaudit.locks import Lock, locked
+from robaudit.store.folder import Lock, locked
 
 with locked(pathlib.Path(sys.argv[1])):
     child = os.fork()
@@ -274,7 +262,7 @@ def test_a_child_that_outlives_its_parent_holds_no_lock(tmp_path: Path) -> None:
 CHILD_LEAVES = """
 import os, pathlib, sys
 from robaudit.errors import RunError
-from robaudit.locks import Lock, locked
+from robaudit.store.folder import Lock, locked
 
 folder = pathlib.Path(sys.argv[1])
 with locked(folder):

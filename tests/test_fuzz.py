@@ -18,10 +18,9 @@ from robaudit import audit, load_spec
 from robaudit.cli.reading import print_run
 from robaudit.errors import RobauditError
 from robaudit.quantities import NO_INTERVAL, Interval
-from robaudit.reports.csv_text import read_rows, rows_csv
-from robaudit.reports.json_text import read_rows_json, rows_json
 from robaudit.rows import LARGEST, Row
-from robaudit.runs import read_run
+from robaudit.store.run import read_run
+from robaudit.store.serialise import read_rows, read_rows_json, rows_csv, rows_json
 from tests.specs import digits, read_info, write
 
 quickly = settings(max_examples=40, deadline=5_000, suppress_health_check=[HealthCheck.function_scoped_fixture])

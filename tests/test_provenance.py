@@ -17,8 +17,8 @@ from robaudit import provenance, registry
 from robaudit.errors import RunError
 from robaudit.estimators.registry import build
 from robaudit.provenance import command_line, device_name, plugins, processor_name, versions
-from robaudit.run_info import check_info
 from robaudit.spec.model import EstimatorSpec
+from robaudit.store.info import check_info
 
 CPU = torch.device("cpu")
 

@@ -1,27 +1,23 @@
-"""The run folder: parts, checksums, atomic writes and the lock."""
+"""The run folder: atomic writes and the lock."""
 
 from __future__ import annotations
 
 import json
 import math
-import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from robaudit.errors import RunError
-from robaudit.files import json_bytes, read_with_checksum, with_checksum, write_atomically
-from robaudit.locks import locked
-from robaudit.parts import PartRecord, Skip
+from robaudit.files import json_bytes, write_atomically
 from robaudit.quantities import P_ROBUST, Interval, Quantity
 from robaudit.rows import COLUMNS, LARGEST, Row
-from robaudit.run_folder import RunFolder
-from robaudit.runs import Run, read_run
+from robaudit.store.folder import locked
+from robaudit.store.run import Run, read_run
 
 REAL = st.floats(-LARGEST, LARGEST, exclude_min=True, exclude_max=True)
 ROWS = st.builds(
@@ -63,47 +59,9 @@ def row(sample: str = "0", sigma: float = 0.1, estimator: str = "mc", value: flo
     return Row.from_document(values)
 
 
-@given(st.lists(ROWS, max_size=3), st.dictionaries(st.text(), st.text()))
-def test_part_round_trip(rows: list[Row], images: dict[str, str]) -> None:
-    record = PartRecord(rows, [Skip("a", "why")], images, {"clean": 0.1})
-    assert PartRecord.from_document(json.loads(json.dumps(record.document()))) == record
-
-
-def test_parts_are_numbered_and_read_in_order(tmp_path: Path) -> None:
-    folder = RunFolder(tmp_path)
-    folder.create()
-    for number in range(3):
-        folder.parts.write(PartRecord([row(str(number))]))
-    assert [part.rows[0].sample_id for part in folder.parts] == ["0", "1", "2"]
-    (tmp_path / "parts" / "part-000000.json").unlink()
-    folder.parts.write(PartRecord([row("3")]))
-    assert [part.rows[0].sample_id for part in folder.parts] == ["1", "2", "3"], "a number is never used again"
-
-
-def test_a_temporary_file_left_by_a_crash_is_no_part(tmp_path: Path) -> None:
-    folder = RunFolder(tmp_path)
-    folder.create()
-    (tmp_path / "parts" / ".part-000000.json.abc").write_text("half of i")
-    assert list(folder.parts) == []
-
-
-@given(st.integers(0, 10**6), st.integers(0, 7))
-def test_a_flipped_bit_never_passes(position: int, bit: int) -> None:
-    data = bytearray(with_checksum({"rows": list(range(20)), "skipped": ["ü"]}))
-    data[position % len(data)] ^= 1 << bit
-    path = Path(os.environ.get("TMPDIR", "/tmp")) / f"robaudit-flip-{os.getpid()}.json"
-    path.write_bytes(data)
-    try:
-        with pytest.raises(RunError, match="its checksum does not match"):
-            read_with_checksum(path)
-    finally:
-        path.unlink()
-
-
 def test_not_a_number_is_never_written() -> None:
-    for write in (json_bytes, with_checksum):
-        with pytest.raises(ValueError, match="not JSON compliant"):
-            write({"value": math.nan})
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        json_bytes({"value": math.nan})
 
 
 def test_write_leaves_the_old_file_or_the_new_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,7 +75,7 @@ def test_write_leaves_the_old_file_or_the_new_one(tmp_path: Path, monkeypatch: p
 
 
 def test_lock_dies_with_its_process(tmp_path: Path) -> None:
-    code = "import os, sys, pathlib\nfrom robaudit.locks import locked\nwith locked(pathlib.Path(sys.argv[1])):\n    os._exit(9)\n"
+    code = "import os, sys, pathlib\nfrom robaudit.store.folder import locked\nwith locked(pathlib.Path(sys.argv[1])):\n    os._exit(9)\n"
     assert subprocess.run([sys.executable, "-c", code, tmp_path], check=False, timeout=60).returncode == 9
     assert (tmp_path / ".lock").exists()
     with locked(tmp_path), pytest.raises(RunError, match="another robaudit is writing here"), locked(tmp_path):

@@ -12,8 +12,8 @@ from typing import Any
 from robaudit.advice.validate import Validation
 from robaudit.errors import RunError
 from robaudit.files import json_bytes, read_json, remove_leftovers, sealed, write_atomically
-from robaudit.locks import locked
 from robaudit.spec.model import AuditSpec, digest, identity
+from robaudit.store.folder import locked
 
 SCHEMA_VERSION = 1
 NAME = "validation.json"

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from robaudit.compare.baseline import BaselineReport
     from robaudit.gates.decide import Decision, Verdict
     from robaudit.report.ci.document import Subject
-    from robaudit.runs import Run
+    from robaudit.store.run import Run
 
 
 class Include(StrEnum):
@@ -153,8 +153,8 @@ def _compare(
     from robaudit.report.ci.github import step_summary
     from robaudit.report.comparison import comparison_document, comparison_tables, csv_text, markdown_text
     from robaudit.report.tables import Terminal
-    from robaudit.runs import read_run
     from robaudit.spec_gates import parse_gate
+    from robaudit.store.run import read_run
 
     asked = [parse_gate(text, QUANTITIES, "--gate") for text in gates]
     base, new = read_run(base_path, kept=True), read_run(new_path, kept=True)
@@ -217,7 +217,7 @@ def _against_baseline(
     from robaudit.report.ci.document import Subject, decisions_document, json_text
     from robaudit.report.comparison import baseline_table
     from robaudit.report.tables import Terminal
-    from robaudit.runs import read_run
+    from robaudit.store.run import read_run
 
     accepted = read_accepted(baseline)
     if accepted is None and not update:

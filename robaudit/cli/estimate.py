@@ -30,8 +30,8 @@ from robaudit.errors import SpecError
 if TYPE_CHECKING:
     from robaudit.gates.decide import Decision, Verdict
     from robaudit.gates.interim import InterimAnalysis
-    from robaudit.runs import Run
     from robaudit.spec.model import AuditSpec
+    from robaudit.store.run import Run
 
 Audit = Callable[["AuditSpec", Path | None], "Run"]
 

@@ -50,7 +50,7 @@ def gate(
     from robaudit.gates.decide import decide
     from robaudit.gates.sources import confidence_of, find_rules, gates_of
     from robaudit.report.ci.document import Subject
-    from robaudit.runs import read_run
+    from robaudit.store.run import read_run
     from robaudit.text import printable
 
     opened = read_run(run)

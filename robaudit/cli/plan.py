@@ -45,7 +45,7 @@ def plan(
     from robaudit.cli.process import keep_freed_memory
     from robaudit.cli.streams import put
     from robaudit.reports.advice import plan_tables
-    from robaudit.reports.json_text import document_json
+    from robaudit.store.serialise import document_json
 
     keep_freed_memory()
     loading = time.perf_counter() - started

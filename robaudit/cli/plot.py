@@ -61,7 +61,7 @@ def plot(
 
     can_draw(required=True, where=f"-o {output}")
     from robaudit.report.pictures.kinds import Choice, picture
-    from robaudit.runs import read_run
+    from robaudit.store.run import read_run
 
     choice = Choice(tuple(estimator or ()), tuple(sigmas(sigma)), threshold, 12 if max_images is None else max_images, trust)
     write_output(output, [picture(kind.value, read_run(run), ending[1:], choice, width=width)])

@@ -24,7 +24,7 @@ from robaudit.cli.options import (
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from robaudit.runs import Run
+    from robaudit.store.run import Run
 
 
 class By(StrEnum):
@@ -53,7 +53,7 @@ def show(run: RunArgument, estimator: EstimatorFilter = None, sigma: SigmaFilter
 
     Example: robaudit show runs/spec-1a2b3c4d
     """
-    from robaudit.runs import read_run
+    from robaudit.store.run import read_run
 
     print_run(read_run(run), estimator or (), sigmas(sigma))
 
@@ -94,8 +94,8 @@ def bias_report(
     Example: robaudit bias-report runs/spec-1a2b3c4d --estimator mc --sigma 0.05
     """
     from robaudit.report.class_tables import bias_csv, bias_table
-    from robaudit.runs import read_run
     from robaudit.stats.classes import class_bias
+    from robaudit.store.run import read_run
 
     opened = read_run(run)
     labels = by is By.LABEL if by else bool(opened.info["data"]["labelled"])
@@ -134,8 +134,8 @@ def flag_samples(
     Example: robaudit flag-samples runs/spec-1a2b3c4d --below 0.9 --only correct --images worst/
     """
     from robaudit.report.flag_tables import flags_csv, flags_table
-    from robaudit.runs import read_run
     from robaudit.stats.flags import flag, usual_threshold
+    from robaudit.store.run import read_run
 
     opened = read_run(run)
     results = [
@@ -169,7 +169,7 @@ def _emit_groups(
     """Print or write one report of several groups; the CSV texts of all groups share one header."""
     from robaudit.cli.console import output, plain_text
     from robaudit.cli.streams import emit
-    from robaudit.reports.json_text import document_json
+    from robaudit.store.serialise import document_json
 
     if format_ is TextFormat.JSON:
         emit(document_json({"groups": list(documents)}), to)
@@ -193,10 +193,9 @@ def export(
     Example: robaudit export runs/spec-1a2b3c4d --format json -o rows.json
     """
     from robaudit.cli.streams import check_output, put, write_output
-    from robaudit.reports.csv_text import rows_csv_chunks
-    from robaudit.reports.json_text import rows_json_chunks
-    from robaudit.run_folder import RunFolder
-    from robaudit.runs import read_run
+    from robaudit.store.folder import RunFolder
+    from robaudit.store.run import read_run
+    from robaudit.store.serialise import rows_csv_chunks, rows_json_chunks
 
     if output is not None:
         check_output(output)

@@ -47,7 +47,7 @@ def report(
     from robaudit.errors import RobauditError
     from robaudit.gates.sources import decisions_of
     from robaudit.report.html.content import Choice, gather_all
-    from robaudit.runs import read_run
+    from robaudit.store.run import read_run
 
     markdown = format_ is ReportFormat.MD or (format_ is None and output is not None and output.suffix.lower() in (".md", ".markdown"))
     if output is not None:

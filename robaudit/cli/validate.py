@@ -65,7 +65,7 @@ def validate(
     from robaudit.provenance import command_line
     from robaudit.report.pictures import can_draw
     from robaudit.reports.advice import validation_tables
-    from robaudit.reports.json_text import document_json
+    from robaudit.store.serialise import document_json
 
     drawing = can_draw(required=picture is True) and picture is not False
     wanted = asked(asked_spec, samples, reference_draws, limit, convergence)

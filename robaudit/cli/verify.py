@@ -29,7 +29,7 @@ def verify(
     count = _count(samples)
     from robaudit.cli.console import Reporter
     from robaudit.cli.process import keep_freed_memory
-    from robaudit.runs import read_run
+    from robaudit.store.run import read_run
     from robaudit.verify import verify as check
 
     keep_freed_memory()

@@ -13,10 +13,10 @@ from robaudit.errors import RunError
 from robaudit.gates.decide import Decision, judge
 from robaudit.quantities import Quantity
 from robaudit.rows import Row
-from robaudit.runs import Run
 from robaudit.spec_gates import Gate
 from robaudit.stats.flags import Certainty, check_threshold, flag, usual_threshold
 from robaudit.stats.groups import json_values
+from robaudit.store.run import Run
 
 State = Literal["new", "unknown", "persisting", "fixed", "stale"]
 STATES: tuple[State, ...] = ("new", "unknown", "persisting", "fixed", "stale")

@@ -34,7 +34,6 @@ from robaudit.errors import NothingLeftError, RunError
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import IntervalKind
 from robaudit.rows import Row
-from robaudit.runs import Run
 from robaudit.stats.flags import check_threshold, usual_threshold
 from robaudit.stats.groups import GroupKey, QuantityLike
 from robaudit.stats.intervals import (
@@ -50,6 +49,7 @@ from robaudit.stats.intervals import (
     simultaneous,
 )
 from robaudit.stats.summary import is_share_of_votes, row_ends
+from robaudit.store.run import Run
 
 Mask = NDArray[np.bool_]
 

@@ -15,9 +15,9 @@ from robaudit.errors import RunError, SpecError
 from robaudit.gates.decide import Basis, Decision, settle
 from robaudit.gates.evidence import matching_groups
 from robaudit.gates.measure import ClassPart, Measured, check_between
-from robaudit.runs import Run
 from robaudit.spec_gates import Gate
 from robaudit.stats.intervals import Bounds, scaled
+from robaudit.store.run import Run
 from robaudit.text import class_name, count
 
 QUANTITIES: Mapping[str, frozenset[str]] = dict.fromkeys(

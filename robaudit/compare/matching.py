@@ -12,8 +12,8 @@ from robaudit.kept import MOST, Bits, bits_of
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import IntervalKind
 from robaudit.rows import Row
-from robaudit.run_folder import RunFolder, label_of
-from robaudit.runs import Run
+from robaudit.store.folder import RunFolder, label_of
+from robaudit.store.run import Run
 
 Pair = tuple[Row, Row]
 _SHOWN = 3
@@ -207,8 +207,8 @@ def _same_tasks(base: Sequence[Row], new: Sequence[Row]) -> list[Pair]:
 
 
 def image_digests(run: Run) -> Mapping[str, str]:
-    """Digests of the pixels by sample id, where the parts are there."""
-    return {name: digest for part in RunFolder(run.path).parts for name, digest in part.images.items()}
+    """Digests of the pixels by sample id, where the run's state is there."""
+    return RunFolder(run.path).image_digests()
 
 
 def _device(run: Run) -> str:

@@ -14,10 +14,10 @@ from typing import Any, Literal
 from robaudit.errors import SpecError
 from robaudit.gates.evidence import Evidence, gather, group_of, refuse_accuracy_of
 from robaudit.gates.measure import OF_CLASSES, ClassPart, Measured, check_range, meaning, measure
-from robaudit.runs import Run
 from robaudit.spec_gates import Gate
 from robaudit.stats.groups import QuantityLike, json_values
 from robaudit.stats.intervals import Bounds
+from robaudit.store.run import Run
 from robaudit.text import class_name
 
 __all__ = [

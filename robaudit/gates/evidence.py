@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from robaudit.errors import RunError, SpecError, did_you_mean
 from robaudit.rows import Row
-from robaudit.runs import Run
 from robaudit.spec_gates import Gate
 from robaudit.stats.groups import GroupKey, QuantityLike, quantity_of, refuse_no_values
 from robaudit.stats.intervals import MeasuredImages
 from robaudit.stats.summary import Columns
+from robaudit.store.run import Run
 
 Group = tuple[str, float]
 _NO_CLASS = -1

@@ -24,12 +24,12 @@ from robaudit.gates.evidence import matching_groups, refuse_accuracy_of
 from robaudit.gates.measure import check_range
 from robaudit.quantities import IntervalKind
 from robaudit.resume import INTERIM_RECORD, sampled_for_other_gates
-from robaudit.run_folder import RunFolder
-from robaudit.run_info import Number
-from robaudit.runs import Run, read_run
 from robaudit.spec.model import AuditSpec, identity
 from robaudit.spec_gates import Gate
 from robaudit.stats.intervals import simultaneous
+from robaudit.store.folder import RunFolder
+from robaudit.store.info import Number
+from robaudit.store.run import Run, read_run
 
 FIRST, PART = 64, 16
 """Draws at the first analysis: so many, or this part of all."""

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from robaudit.errors import NothingLeftError
 from robaudit.numerics.intervals import mean_interval
-from robaudit.runs import Run
 from robaudit.stats.groups import GroupKey, QuantityLike, quantity_of
+from robaudit.store.run import Run
 
 MOST_ESTIMATORS, MOST_DOTS = 4, 600
 Floats = NDArray[np.float64]

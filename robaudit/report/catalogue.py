@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from robaudit.estimators.base import Estimator
-from robaudit.reports.csv_text import table_csv
+from robaudit.store.serialise import table_csv
 
 
 @dataclass(frozen=True, slots=True)

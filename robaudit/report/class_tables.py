@@ -9,10 +9,10 @@ from typing import Any
 from robaudit.report import numbers
 from robaudit.report.summary_tables import approximate, circumstances, heading
 from robaudit.report.tables import Cell, Column, Table, Terminal, Tone, cells
-from robaudit.reports.csv_text import table_csv
 from robaudit.stats.classes import ClassBias, ClassStats
 from robaudit.stats.groups import QuantityLike, quantity_of
 from robaudit.stats.summary import Mean, Quantile, Share
+from robaudit.store.serialise import table_csv
 from robaudit.text import class_name
 
 NAME_WIDTHS = {True: 14, False: 24}

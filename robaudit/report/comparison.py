@@ -13,7 +13,7 @@ from robaudit.gates.decide import Decision, Verdict
 from robaudit.report import numbers
 from robaudit.report.ci.document import Subject, decisions_document
 from robaudit.report.tables import Table, cells, columns, markdown, markdown_table
-from robaudit.reports.csv_text import table_csv
+from robaudit.store.serialise import table_csv
 from robaudit.text import Names, class_name, count, shortened
 
 MOST_CLASSES, MOST_SAMPLES, MOST_FINDINGS = 5, 10, 20

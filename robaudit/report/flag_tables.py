@@ -8,9 +8,9 @@ from dataclasses import fields, replace
 from robaudit.report import numbers
 from robaudit.report.summary_tables import circumstances, heading
 from robaudit.report.tables import Cell, Column, Table, Terminal, cells
-from robaudit.reports.csv_text import table_csv
 from robaudit.stats.flags import Flag, Flagged
 from robaudit.stats.groups import QuantityLike, quantity_of
+from robaudit.store.serialise import table_csv
 from robaudit.text import Names, class_name, printable, shortened
 
 ID_WIDTHS = {True: 16, False: 30}

@@ -18,10 +18,10 @@ from robaudit.datasets.load import open_dataset
 from robaudit.errors import RobauditError, SampleError
 from robaudit.files import write_atomically
 from robaudit.noise.gaussian import GaussianNoise
-from robaudit.runs import Run
 from robaudit.spec.errors import explain
 from robaudit.spec.model import AuditSpec, sigma_text
 from robaudit.stats.flags import Flag, Flagged
+from robaudit.store.run import Run
 from robaudit.text import class_name
 
 _SMALLEST, _GAP = 160, 8

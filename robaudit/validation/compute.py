@@ -1,20 +1,18 @@
-"""What are the rows of some images and tasks, computed as a run computes them, but kept in memory?"""
+"""The rows of some images and tasks, computed as a run computes them, with the state in memory."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from robaudit.assembly import make_pace
 from robaudit.auditing import Ready
 from robaudit.datasets.base import Dataset
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.registry import Task
-from robaudit.ledger import Ledger
-from robaudit.loop import Loop, OnError
-from robaudit.parts import KeptParts, Skip
+from robaudit.loop import OnError, names_of
 from robaudit.progress import Listener
 from robaudit.rows import Row
+from robaudit.store.state import Skip, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +47,9 @@ def compute(
         SampleError: a sample cannot be used.
         KeyboardInterrupt: the listener asked to stop.
     """
-    parts, ledger = KeptParts(), Ledger(samples, tasks)
-    pace = make_pace(ready.spec, engine, tasks, ready.image, ready.check.warnings)
-    Loop(parts, samples, engine, ledger, pace, on_error, ears, ready.workers).run()
-    rows = {row.key: row for record in parts.records for row in record.rows}
-    spent = {(task.chosen.label, task.sigma): ledger.seconds.get(f"{task.chosen.label}@{task.sigma!r}", 0.0) for task in tasks}
-    skipped = tuple(skip for record in parts.records for skip in record.skipped)
-    gone = {skip.sample_id for skip in skipped}
-    return Computed({key: row for key, row in rows.items() if row.sample_id not in gone}, spent, skipped)
+    with State() as state:
+        state.begin(samples, names_of(tasks))
+        ready.work_off(state, samples, ears, engine=engine, tasks=tasks, on_error=on_error)
+        seconds = state.seconds()
+        spent = {(task.chosen.label, task.sigma): seconds.get(f"{task.chosen.label}@{task.sigma!r}", 0.0) for task in tasks}
+        return Computed({row.key: row for sample in state.results() for row in sample.rows}, spent, tuple(state.skips()))

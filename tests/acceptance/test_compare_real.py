@@ -8,7 +8,7 @@ import pytest
 
 from robaudit import AuditSpec, audit
 from robaudit.compare.difference import compare
-from robaudit.runs import Run, read_run
+from robaudit.store.run import Run, read_run
 from tests.shared import document, needs_shared
 
 pytestmark = [needs_shared, pytest.mark.slow]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 import random
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,10 +18,11 @@ from tests.faults.scenarios import FIRST
 
 Damage = tuple[str, Callable[[bytes], bytes]]
 SEED, FLIPS = 7, 40
+STATE = "state.db"
 
 
 def truncations(size: int) -> list[Damage]:
-    """Every class of lengths: nothing, within the checksum and around its end, within the rows, and without the end."""
+    """Every class of lengths: nothing, within the first bytes, around half, and without the end."""
     lengths = (0, 1, 63, 64, 65, 66, size // 2, size - 2, size - 1)
     return [(f"{length} of {size} bytes", operator.itemgetter(slice(length))) for length in lengths]
 
@@ -52,13 +54,20 @@ def other_digits(data: bytes, count: int) -> list[Damage]:
     ]
 
 
+def in_records(data: bytes, count: int) -> list[Damage]:
+    """Single bytes changed in text that rows, images and tasks hold."""
+    words = [match.start() for match in re.finditer(rb"clopper-pearson|p_robust|gaussian|[0-9a-f]{32}", data)]
+    places = random.Random(SEED).sample(words, count)
+    return [(f"record at {place}", functools.partial(flipped, place + 1, 1)) for place in places]
+
+
 def flipped(place: int, change: int, data: bytes) -> bytes:
     return data[:place] + bytes([data[place] ^ change]) + data[place + 1 :]
 
 
 @pytest.fixture(scope="module")
 def unfinished(rig: Rig) -> str:
-    """A run that was killed when all its parts were there and no output: its results come from the parts alone."""
+    """A run that was killed when its state was whole and no output there: its results come from the state alone."""
     events = rig.events[FIRST.whole]
     number = next(i for i, event in enumerate(events, 1) if "samples.csv" in event.paths[0])
     rig.begin()
@@ -74,22 +83,34 @@ def damaged(rig: Rig, name: str, damage: Callable[[bytes], bytes]) -> Path:
     return path
 
 
+def unseen(outcome: Outcome, expected: str) -> bool:
+    """Whether a command prints exactly what it must: the damage is where nothing is kept."""
+    return (outcome.answer.code, outcome.answer.out) == (0, expected)
+
+
 @every(33)
-def test_a_damaged_part(step: int, unfinished: str, rig: Rig) -> None:
-    parts = sorted(path.name for path in (rig.kept(unfinished) / "parts").iterdir())
-    wrong = []
-    for name in (parts[0], parts[-1]):
-        where = f"parts/{name}"
-        size = (rig.kept(unfinished) / where).stat().st_size
-        for what, damage in chosen([*truncations(size), *replaced(size), *flips(size, FLIPS)], step):
-            rig.begin(run=unfinished)
-            path = damaged(rig, where, damage)
-            for command in (FIRST.command, ("export", "run")):
-                found = refusal(rig.run(*command), f"error: run/{where}: is damaged", "delete this file and run the same command")
-                wrong += [f"{where}, {what}: {problem}" for problem in found]
-            path.unlink()
-        wrong += mended(rig)
+def test_a_damaged_state(step: int, unfinished: str, rig: Rig) -> None:
+    """It is told, or changes nothing: SQLite leaves room in its pages that no record uses."""
+    data = (rig.kept(unfinished) / STATE).read_bytes()
+    rig.begin(run=unfinished)
+    exported = rig.good("export", "run").answer.out
+    wrong, told = [], 0
+    damages = chosen([*truncations(len(data)), *replaced(len(data)), *flips(len(data), FLIPS), *in_records(data, FLIPS)], step)
+    for what, damage in damages:
+        rig.begin(run=unfinished)
+        path = damaged(rig, STATE, damage)
+        harmless = unseen(rig.run("export", "run"), exported)
+        told += not harmless
+        if harmless:
+            wrong += [f"{what}: {problem}" for problem in mended(rig)]
+            continue
+        for command in (FIRST.command, ("export", "run")):
+            found = refusal(rig.run(*command), f"error: run/{STATE}: ")
+            wrong += [f"{what}: {problem}" for problem in found]
+        path.unlink()
+        wrong += [f"{what}, deleted: {problem}" for problem in mended(rig)]
     assert wrong == []
+    assert told >= len(damages) // 2
 
 
 def mended(rig: Rig) -> list[str]:
@@ -119,17 +140,16 @@ def same(rig: Rig, shown: Outcome) -> list[str]:
 
 
 @every(33)
-def test_a_damaged_part_of_a_complete_run(step: int, rig: Rig) -> None:
-    """Its results are there already: they are shown, and nothing is silently made from the damaged part."""
-    parts = sorted(path.name for path in (rig.kept(FIRST.whole) / "parts").iterdir())
-    size = (rig.kept(FIRST.whole) / "parts" / parts[0]).stat().st_size
+def test_a_damaged_state_of_a_complete_run(step: int, rig: Rig) -> None:
+    """Its results are there already: they are shown, and nothing is silently made from the damaged state."""
+    data = (rig.kept(FIRST.whole) / STATE).read_bytes()
     wrong = []
-    for what, damage in chosen(flips(size, FLIPS), step):
+    for what, damage in chosen([*flips(len(data), FLIPS), *in_records(data, FLIPS)], step):
         rig.begin(run=FIRST.whole)
-        damaged(rig, f"parts/{parts[0]}", damage)
+        damaged(rig, STATE, damage)
         found = same(rig, rig.run("show", "run"))
         again = rig.run(*FIRST.command)
-        found += finished(rig, FIRST) if again.answer.code == 0 else refusal(again, f"error: run/parts/{parts[0]}: is damaged")
+        found += finished(rig, FIRST) if again.answer.code == 0 else refusal(again, f"error: run/{STATE}: ")
         wrong += [f"{what}: {problem}" for problem in found]
     assert wrong == []
 

@@ -18,6 +18,7 @@ from tests.faults.scenarios import EXTEND, FIRST, OTHER_OPTIONS, SCENARIOS, Scen
 from tests.faults.watch import content
 from tests.hostile.client import ROOT
 from tests.specs import digits, write
+from tests.states import flushes
 
 SECONDS = 120
 
@@ -80,7 +81,7 @@ def test_a_real_run_whose_folder_goes_away(action: str, tmp_path: Path) -> None:
     process = subprocess.Popen([*command, "run"], cwd=tmp_path, env=environment, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     with process:
         deadline = time.monotonic() + SECONDS
-        while not list(run.glob("parts/part-*")) and time.monotonic() < deadline:
+        while not flushes(run) and time.monotonic() < deadline:
             time.sleep(0.005)
         process.send_signal(signal.SIGSTOP)
         if action == REPLACE:

@@ -20,6 +20,7 @@ from tests.faults.rig import results, temporaries
 from tests.hostile.client import ROOT
 from tests.shared import SHARED, document
 from tests.specs import digits, write
+from tests.states import flushes
 
 KILLS, MOST_KILLS_OF_A_RUN, SEED = 100, 15, 2024
 LATEST = 1.5  # seconds from a sign of life to the kill
@@ -62,17 +63,17 @@ def until(process: subprocess.Popen[str], happens: Callable[[], object], seconds
 
 WHEN: dict[str, Callable[[Path], Callable[[], object]]] = {
     "any": lambda _: lambda: False,
-    "writing": lambda run: lambda: temporaries(run),
+    "writing": lambda run: lambda: size(run / "state.db-journal"),
     "ending": lambda run: lambda: any(run.glob(".s*.tmp")),
 }
 
 
 def attempt(run: Path, draw: random.Random) -> tuple[int, str, bool]:
-    """Start the command, kill it at a random moment after the first part is there; exit code, what it said, and whether it lived."""
+    """Start the command, kill it at a random moment after the first flush is there; exit code, what it said, and whether it lived."""
     said = size(run / "log.txt")
     process = start(run.parent, run.name)
     try:
-        until(process, lambda: list(run.glob("parts/part-*.json")) and size(run / "log.txt") > said)
+        until(process, lambda: flushes(run) and size(run / "log.txt") > said)
         moment = draw.choice(("any", "any", "any", "writing", "writing", "writing", "ending"))
         until(process, WHEN[moment](run), SECONDS if moment == "ending" else draw.uniform(0, LATEST))
         if moment != "any":
@@ -113,7 +114,8 @@ def test_killed_at_random_moments(tmp_path: Path) -> None:
 
 def where(run: Path) -> str:
     """What the process was doing when it died."""
-    left = temporaries(run)
-    if left:
-        return "while a part was written" if left[0].startswith("parts/") else "while an output was written"
-    return "between outputs" if (run / "samples.csv").exists() or (run / "samples.json").exists() else "while a part was computed"
+    if size(run / "state.db-journal"):
+        return "in a transaction"
+    if temporaries(run):
+        return "while an output was written"
+    return "between outputs" if (run / "samples.csv").exists() or (run / "samples.json").exists() else "while a step was computed"

@@ -15,11 +15,10 @@ from PIL import Image
 
 from robaudit.estimators.registry import build, tasks_of
 from robaudit.finish import finish
-from robaudit.ledger import Ledger
-from robaudit.results import SampleResults
-from robaudit.run_folder import RunFolder
-from robaudit.runs import StoredRows
 from robaudit.spec.model import EstimatorSpec
+from robaudit.store.folder import RunFolder
+from robaudit.store.run import StoredRows
+from robaudit.store.state import Flush, SampleResults, State
 from tests.specs import NETWORK, write
 from tests.test_runs import row
 
@@ -91,10 +90,13 @@ def allocated(work: object) -> int:
         tracemalloc.stop()
 
 
-def test_a_sample_costs_few_bytes_while_a_run_goes_on() -> None:
-    tasks = tasks_of([0.1], build([EstimatorSpec(name="mc")]))
+def test_a_sample_costs_few_bytes_while_a_run_goes_on(tmp_path: Path) -> None:
+    """Of a run that goes on, which has results already; SQLite's own memory is bounded by its page cache."""
     count = 50_000
-    assert allocated(lambda: Ledger(Numbers(count), tasks)) < 45 * count  # type: ignore[arg-type]
+    with State.create(tmp_path / "state.db", lambda: None) as state:
+        state.write(Flush([row("sample-0000007", 0.1, "mc")]))
+        assert allocated(lambda: state.begin(Numbers(count), [(0.1, "mc")])) < 10 * count  # type: ignore[arg-type]
+        assert len(state.unfinished) == count - 1
 
 
 def test_the_end_of_a_run_holds_few_rows(tmp_path: Path) -> None:
@@ -105,12 +107,12 @@ def test_the_end_of_a_run_holds_few_rows(tmp_path: Path) -> None:
     def found(count: int = count) -> Iterator[SampleResults]:
         for i in range(count):
             one = row(f"sample-{i:07d}", 0.1, "mc", value=i / count)
-            yield SampleResults([one], "digest", None)
+            yield SampleResults([one], "digest")
 
     folder = RunFolder(tmp_path)
-    finish(folder, info, found(10), tasks, {})  # imports what it needs
+    finish(folder, info, found(10), (), tasks, {})  # imports what it needs
     held = allocated(lambda: list(found()))
-    assert allocated(lambda: finish(folder, info, found(), tasks, {})) < held / 4
+    assert allocated(lambda: finish(folder, info, found(), (), tasks, {})) < held / 4
     rows = StoredRows(tmp_path / "samples.json", {"quantities": [{"name": "p_robust"}]})
     assert allocated(lambda: sum(one.value for one in rows)) < held / 20
     assert sum(one.value for one in rows) == pytest.approx(count / 2 - 0.5)

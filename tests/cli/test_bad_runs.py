@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from robaudit import audit, load_spec
-from robaudit.locks import locked
+from robaudit.store.folder import locked
 from tests.cli.conftest import Refuse
+from tests.conftest import RunCli
 from tests.specs import digits, read_info, write
 
 READERS = ("show", "bias-report", "flag-samples")
@@ -42,7 +43,8 @@ def change_info(run: Path, **values: Any) -> None:
 def test_no_run_to_read(command: str, run: Path, refuse: Refuse) -> None:
     refuse(command, "rnu", says="rnu: is no run folder; name a folder that robaudit estimate has written")
     refuse(command, "spec.yaml", says="spec.yaml: is no run folder")
-    refuse(command, "run/parts", says="run/parts/run.json: no such file")
+    (run / "empty").mkdir()
+    refuse(command, "run/empty", says="run/empty/run.json: no such file")
     refuse(command, "x" * 300, says="")
 
 
@@ -86,25 +88,31 @@ def test_damaged_samples(text: str | None, command: str, run: Path, refuse: Refu
     refuse(command, "run", says="samples.json: is missing or not as it was written; run the same robaudit estimate command again")
 
 
-def flip(part: Path) -> None:
-    data = bytearray(part.read_bytes())
-    data[len(data) // 2] ^= 1
-    part.write_bytes(data)
+def flip(state: Path) -> None:
+    data = bytearray(state.read_bytes())
+    data[data.index(b"clopper-pearson")] ^= 1
+    state.write_bytes(data)
 
 
-PARTS: dict[str, Callable[[Path], object]] = {
-    "a bit flipped": flip,
-    "cut": lambda part: part.write_bytes(part.read_bytes()[:-100]),
-    "empty": lambda part: part.write_bytes(b""),
+STATES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "a bit flipped": (flip, "its checksum does not match"),
+    "cut": (lambda state: state.write_bytes(state.read_bytes()[:-100]), "its pages do not fit together"),
+    "empty": (lambda state: state.write_bytes(b""), "it is empty"),
+    "junk": (lambda state: state.write_bytes(b"junk" * 1000), "file is not a database"),
 }
 
 
-@pytest.mark.parametrize("damage", PARTS.values(), ids=list(PARTS))
-def test_damaged_part(damage: Callable[[Path], object], run: Path, refuse: Refuse) -> None:
-    damage(run / "parts" / "part-000000.json")
-    refuse(
-        "estimate", "spec.yaml", "--out", "run", says="part-000000.json: is damaged (its checksum does not match); delete this file and run"
-    )
+@pytest.mark.parametrize(("damage", "why"), STATES.values(), ids=list(STATES))
+def test_damaged_state(damage: Callable[[Path], object], why: str, run: Path, refuse: Refuse) -> None:
+    damage(run / "state.db")
+    refuse("estimate", "spec.yaml", "--out", "run", says=f"run/state.db: is damaged ({why}); delete this file and run")
+
+
+def test_a_run_of_an_older_robaudit_is_read_and_not_resumed(run: Path, refuse: Refuse, run_cli: RunCli) -> None:
+    (run / "state.db").unlink()
+    (run / "parts").mkdir()
+    assert run_cli("show", "run").code == 0
+    refuse("estimate", "spec.yaml", "--out", "run", says="run: was made by an older robaudit: it can be read, but not resumed or extended")
 
 
 def test_run_of_another_spec(run: Path, refuse: Refuse) -> None:

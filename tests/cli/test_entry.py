@@ -148,8 +148,8 @@ def test_reader_of_the_pipe_may_leave(args: list[str], folder: Path) -> None:
 
 def test_a_bug_shows_its_traceback_only_when_asked(folder: Path) -> None:
     code = (
-        "import sys, robaudit.runs\n"
-        "robaudit.runs.read_run = lambda path: 1 / 0\n"
+        "import sys, robaudit.store.run\n"
+        "robaudit.store.run.read_run = lambda path: 1 / 0\n"
         "sys.argv = ['robaudit', 'show', 'run']\n"
         "from robaudit.cli import main\n"
         "main()\n"

@@ -10,6 +10,7 @@ import pytest
 
 from tests.conftest import RunCli
 from tests.specs import digits, read_info, write
+from tests.states import flushes, forget_flushes, query
 
 
 @pytest.fixture
@@ -24,10 +25,14 @@ def lines(run: Path) -> list[str]:
     return (run / "samples.csv").read_text().splitlines()
 
 
-def new_rows(run: Path, part: int) -> set[tuple[str, float, str]]:
-    """(sample, sigma, estimator) of a part."""
-    text = (run / "parts" / f"part-{part:06d}.json").read_text().splitlines()[1]
-    return {(row["sample_id"], row["sigma"], row["estimator"]) for row in json.loads(text)["rows"]}
+def rows_of(run: Path, flush: int) -> list[tuple[object, ...]]:
+    """The rows that a flush has written, their sample, noise level and estimator first."""
+    return query(
+        run,
+        "SELECT name, sigma, estimator, rows.* FROM rows JOIN samples ON samples.id = sample JOIN tasks ON tasks.id = task "
+        "WHERE rows.flush = ? ORDER BY rows.id",
+        flush,
+    )
 
 
 EXTENSIONS = {
@@ -39,11 +44,11 @@ EXTENSIONS = {
 
 @pytest.mark.parametrize(("options", "groups", "samples"), EXTENSIONS.values(), ids=list(EXTENSIONS))
 def test_only_what_is_new_is_computed(options: list[str], groups: set[tuple[str, float]], samples: int, run: Path, run_cli: RunCli) -> None:
-    before, part = lines(run), (run / "parts" / "part-000000.json").read_bytes()
+    before, first = lines(run), rows_of(run, 1)
     assert run_cli("estimate", "spec.yaml", "--out", "run", "--extend", *options).code == 0
-    assert (run / "parts" / "part-000000.json").read_bytes() == part
-    assert len(list((run / "parts").iterdir())) == 2
-    computed = new_rows(run, 1)
+    assert rows_of(run, 1) == first
+    assert flushes(run) == 2
+    computed = {row[:3] for row in rows_of(run, 2)}
     assert {(estimator, sigma) for _, sigma, estimator in computed} == groups
     assert len(computed) == samples * len(groups)
     after = lines(run)
@@ -93,13 +98,12 @@ def test_default_folder_is_found(tmp_path: Path, run_cli: RunCli) -> None:
 
 
 def test_an_interrupted_extension_goes_on(run: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("robaudit.pace._DUE", 0.0)  # every step is a part
+    monkeypatch.setattr("robaudit.pace._DUE", 0.0)  # every step is a flush
     wide = ["estimate", "spec.yaml", "--out", "run", "--extend", "--limit", "130", "--sigma", "0.1"]
     assert run_cli(*wide).code == 0
     whole = (run / "samples.csv").read_bytes()
-    parts = sorted((run / "parts").iterdir())
-    assert len(parts) > 3
-    parts[-1].unlink()
+    assert flushes(run) > 3
+    forget_flushes(run, flushes(run) - 1)
     (run / "samples.csv").unlink()
     info = read_info(run)
     (run / "run.json").write_text(json.dumps({**info, "status": "running"}))

@@ -19,6 +19,7 @@ from robaudit.estimators.work import Work
 from robaudit.rows import Row
 from tests.conftest import RunCli
 from tests.specs import digits, write
+from tests.states import flushes
 
 OUTPUTS = ("samples.csv", "samples.json", "summary.json")
 ALL = [
@@ -46,8 +47,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 WAYS: dict[str, dict[str, Any]] = {
-    "a part for each step": {"robaudit.pace._DUE": 0.0},
-    "a part for all": {"robaudit.pace._DUE": 1e9},
+    "a flush for each step": {"robaudit.pace._DUE": 0.0},
+    "a flush for all": {"robaudit.pace._DUE": 1e9},
     "one image at a time": {"robaudit.pace._STEADY_IMAGES": 1, "robaudit.pace._SHORT": 0.0},
     "seven images at a time": {"robaudit.pace._STEADY_IMAGES": 7, "robaudit.pace._SHORT": 0.0},
     "growing chunks": {"robaudit.pace._STEADY_IMAGES": 2, "robaudit.pace._SHORT": 1e9},
@@ -61,7 +62,7 @@ def test_the_same_bytes_however_it_is_cut(settings: dict[str, Any], whole: Path,
     robaudit.audit(whole / "spec.yaml", out=tmp_path / "run")
     assert outputs(tmp_path / "run") == outputs(whole / "run")
     if "robaudit.pace._DUE" in settings:
-        count = len(list((tmp_path / "run" / "parts").iterdir()))
+        count = flushes(tmp_path / "run")
         assert count == 1 if settings["robaudit.pace._DUE"] else count >= 14
 
 

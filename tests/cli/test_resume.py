@@ -20,7 +20,9 @@ import robaudit
 from robaudit.datasets import open_dataset
 from robaudit.datasets.base import Dataset, Labels, Sample
 from tests.conftest import RunCli
+from tests.hostile.client import ROOT
 from tests.specs import NETWORK, WEIGHTS, digits, save_npz, write
+from tests.states import flushes, query
 
 OUTPUTS = ("samples.csv", "samples.json", "summary.json")
 
@@ -51,22 +53,21 @@ class Interrupted:
 HELD = """
 import os, time
 from pathlib import Path
+def flushed():
+    from tests.states import flushes
+    return flushes(Path("run"))
 def model():
     def forward(x):
         while "HELD" in os.environ:
             time.sleep(0.05)
-            if not (Path("hold").exists() and Path("run/parts/part-000000.json").exists()):
+            if not (Path("hold").exists() and flushed()):
                 break
         return x.flatten(1)[:, 10:50:4]
     return forward
-"""  # a network that takes its time, so that there are several parts, and waits behind the first for as long as there is a file
+"""  # a network that takes its time, so that there are several flushes, and waits behind the first for as long as there is a file
 
 
-def parts(run: Path) -> list[str]:
-    return sorted(path.name for path in (run / "parts").glob("part-*.json"))
-
-
-def wait_until(true: Callable[[], bool]) -> None:
+def wait_until(true: Callable[[], object]) -> None:
     deadline = time.monotonic() + 60
     while not true():
         assert time.monotonic() < deadline
@@ -79,21 +80,21 @@ def test_interrupted_while_reading(tmp_path: Path, run_cli: RunCli) -> None:
     dataset = open_dataset(asked.dataset, base_dir=tmp_path, trust=False)
     with pytest.raises(KeyboardInterrupt):
         robaudit.audit(asked, out=tmp_path / "run", dataset=Interrupted(dataset, 150 + 1 + 100))  # the check reads all, the plan one
-    assert parts(tmp_path / "run") == ["part-000000.json"]
+    assert flushes(tmp_path / "run") == 1
     assert not (tmp_path / "run" / "samples.csv").exists()
     assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == "running"
-    first = (tmp_path / "run" / "parts" / "part-000000.json").read_bytes()
+    first = query(tmp_path / "run", "SELECT * FROM rows")
     code, _, err = run_cli("estimate", spec, "--out", "run")
     assert code == 0
     assert "note: resuming: 64 of 150 samples are on disk already" in err
-    assert (tmp_path / "run" / "parts" / "part-000000.json").read_bytes() == first
+    assert query(tmp_path / "run", "SELECT * FROM rows WHERE flush = 1") == first
     assert run_cli("estimate", spec, "--out", "undisturbed").code == 0
     for name in OUTPUTS:
         assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "undisturbed" / name).read_bytes()
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130)], ids=["kill -9", "Ctrl-C"])
-def test_killed_after_the_first_part(number: signal.Signals, code: int, tmp_path: Path, run_cli: RunCli) -> None:
+def test_killed_after_the_first_flush(number: signal.Signals, code: int, tmp_path: Path, run_cli: RunCli) -> None:
     run, hold, log = tmp_path / "run", tmp_path / "hold", tmp_path / "stderr.txt"
     (tmp_path / f"held_{number.name}.py").write_text(HELD, encoding="utf-8")
     hold.touch()
@@ -102,10 +103,10 @@ def test_killed_after_the_first_part(number: signal.Signals, code: int, tmp_path
         digits(limit=150, model={"format": "python", "architecture": f"held_{number.name}:model"}, estimators=[{"mc": {"samples": 50}}]),
     )
     command = [sys.executable, "-m", "robaudit", "estimate", str(spec), "--out", "run", "--trust"]
-    environment = {**os.environ, "HELD": "1"}
+    environment = {**os.environ, "HELD": "1", "PYTHONPATH": str(ROOT)}
     with log.open("w") as err, subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=err, env=environment) as process:
         try:
-            wait_until((run / "parts" / "part-000000.json").exists)
+            wait_until(lambda: flushes(run))
             process.send_signal(signal.SIGSTOP)
             other = run_cli("estimate", spec, "--out", "run", "--trust")
             assert other.code == 2
@@ -120,7 +121,7 @@ def test_killed_after_the_first_part(number: signal.Signals, code: int, tmp_path
         out, _ = process.communicate(timeout=60)
     assert (process.returncode, out) == (code, b"")
     assert "Traceback" not in log.read_text()
-    assert len(parts(run)) in ([1] if number == signal.SIGKILL else [1, 2])
+    assert flushes(run) in ([1] if number == signal.SIGKILL else [1, 2])
     assert json.loads((run / "run.json").read_text())["status"] == "running"
     assert run_cli("estimate", spec, "--out", "run", "--trust").code == 0
     assert run_cli("estimate", spec, "--out", "undisturbed", "--trust").code == 0
@@ -128,21 +129,21 @@ def test_killed_after_the_first_part(number: signal.Signals, code: int, tmp_path
         assert (run / name).read_bytes() == (tmp_path / "undisturbed" / name).read_bytes()
 
 
-def test_damaged_part_is_redone_once_it_is_deleted(tmp_path: Path, run_cli: RunCli) -> None:
+def test_a_damaged_state_is_redone_once_it_is_deleted(tmp_path: Path, run_cli: RunCli) -> None:
     spec = write(tmp_path, digits(limit=70))
     assert run_cli("estimate", spec, "--out", "run").code == 0
     whole = (tmp_path / "run" / "samples.csv").read_bytes()
-    part = tmp_path / "run" / "parts" / "part-000000.json"
-    part.write_bytes(part.read_bytes()[:-10])
+    state = tmp_path / "run" / "state.db"
+    state.write_bytes(state.read_bytes()[:-10])
     assert run_cli("estimate", spec, "--out", "run").code == 2
-    part.unlink()
+    state.unlink()
     assert run_cli("estimate", spec, "--out", "run").code == 0
     assert (tmp_path / "run" / "samples.csv").read_bytes() == whole
 
 
 @pytest.mark.parametrize("name", OUTPUTS)
 @pytest.mark.parametrize("text", [None, "damaged"], ids=["deleted", "damaged"])
-def test_outputs_are_made_anew_from_the_parts(name: str, text: str | None, tmp_path: Path, run_cli: RunCli) -> None:
+def test_outputs_are_made_anew_from_the_state(name: str, text: str | None, tmp_path: Path, run_cli: RunCli) -> None:
     spec = write(tmp_path, digits(limit=2))
     assert run_cli("estimate", spec, "--out", "run").code == 0
     path = tmp_path / "run" / name
@@ -150,7 +151,7 @@ def test_outputs_are_made_anew_from_the_parts(name: str, text: str | None, tmp_p
     path.unlink() if text is None else path.write_text(text)
     assert run_cli("estimate", spec, "--out", "run").code == 0
     assert path.read_bytes() == whole
-    assert parts(tmp_path / "run") == ["part-000000.json"]
+    assert flushes(tmp_path / "run") == 1
 
 
 def test_complete_run_is_not_touched(tmp_path: Path, run_cli: RunCli) -> None:
@@ -214,5 +215,5 @@ def test_the_first_interrupt_finishes_the_part(tmp_path: Path) -> None:
         "finishing the current part; press Ctrl-C again to stop at once",
         "interrupted; finished work is on disk: run the same command again to continue",
     ]
-    assert 1 <= len(parts(tmp_path / "run")) < 4
+    assert 1 <= flushes(tmp_path / "run") < 4
     assert log.read_text().endswith(" interrupted\n")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from robaudit import AuditSpec, audit
-from robaudit.runs import Run, read_run
+from robaudit.store.run import Run, read_run
 from tests.specs import digits
 
 Make = Callable[..., Path]

@@ -16,7 +16,7 @@ from robaudit.compare.baseline import STATES, BaselineReport, against_accepted, 
 from robaudit.errors import RunError
 from robaudit.quantities import NO_INTERVAL
 from robaudit.report.ci import published
-from robaudit.runs import Run
+from robaudit.store.run import Run
 from tests.conftest import RunCli
 
 MC = ("mc", 0.3)

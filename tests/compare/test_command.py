@@ -18,7 +18,7 @@ from jsonschema import Draft202012Validator
 from robaudit.files import file_sha256, json_bytes
 from robaudit.gates.interim import Asked, Decided, InterimRecord, RunOf, write_record
 from robaudit.report.ci import published
-from robaudit.runs import Run
+from robaudit.store.run import Run
 from tests.conftest import RunCli
 from tests.specs import read_info
 

@@ -17,11 +17,10 @@ from robaudit.compare.matching import common
 from robaudit.errors import RunError
 from robaudit.kept import MOST, bits_of, check_kept, packed
 from robaudit.noise import GaussianNoise
-from robaudit.parts import PartRecord
 from robaudit.quantities import Interval
-from robaudit.reports.csv_text import rows_csv
-from robaudit.reports.json_text import read_rows_json, rows_json, stream_rows_json
 from robaudit.rows import Row
+from robaudit.store.serialise import read_rows_json, rows_csv, rows_json, stream_rows_json
+from robaudit.store.state import Flush, State
 from tests.estimators.tools import SHAPE, build, curved, linear, work_on
 
 ROW = Row("a", 0, 0, True, "gaussian", 0.1, "mc", "p_robust", 0.7, 0.3, 0.9, 0.1, 1, 11, 0, "", Interval.parse("clopper-pearson"))
@@ -46,7 +45,9 @@ def test_bits_come_back(kept: list[bool]) -> None:
     text = rows_json([row])
     assert read_rows_json(text) == list(stream_rows_json(io.BytesIO(text.encode()))) == [row]
     assert read_rows_json(text, kept=False) == [replace(row, kept=None)]
-    assert PartRecord.from_document(json.loads(json.dumps(PartRecord([row]).document()))).rows == [row]
+    with State() as state:
+        state.write(Flush([row]))
+        assert list(state.rows()) == [row]
     assert rows_csv([row]) == rows_csv([replace(row, kept=None)]), "samples.csv has no bits"
 
 

@@ -16,8 +16,8 @@ from robaudit.compare.result import Comparison
 from robaudit.gates.decide import Decision
 from robaudit.kept import packed
 from robaudit.rows import Row
-from robaudit.runs import Run
 from robaudit.spec_gates import parse_gate
+from robaudit.store.run import Run
 from tests.gates.tools import run_of, votes
 
 

@@ -1,7 +1,7 @@
-"""What does this process do to a folder, operation by operation, and what goes wrong at the k-th?
+"""What this process does to a folder, operation by operation, and what goes wrong at the k-th.
 
-The functions of ``os`` that change a file system and the raw files below ``open`` are replaced, so that whoever uses them, an
-operation is seen once, as the system call it becomes. What does not come this way is found by `watch`.
+The functions of ``os`` that change a file system, the raw files below ``open`` and the system calls of SQLite are replaced, so that
+whoever uses them, an operation is seen once, as the system call it becomes. What does not come this way is found by `watch`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.faults.fault import Fault, Side
+from tests.faults.sqlite_calls import replace_calls
 from tests.faults.watch import Watch
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
@@ -118,6 +119,7 @@ class Disk:
         )
         for module, name, function in own:
             setattr(module, name, function)
+        replace_calls(self.mine, self.operate)
 
     def _counted(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
         first = KNOWN_BY.get(name, 0)

@@ -37,6 +37,11 @@ class Event:
         """Whether it concerns the log alone, which a run can do without."""
         return all(Path(path).name == "log.txt" for path in self.paths)
 
+    @property
+    def is_end_of_journal(self) -> bool:
+        """Whether it removes the journal of the state, empty by then: the next session does it if this one cannot."""
+        return self.name == "unlink" and self.paths[0].endswith(".db-journal")
+
 
 @dataclass(frozen=True, slots=True)
 class Fault:

@@ -13,7 +13,7 @@ from tests.faults.fault import Event, Fault
 from tests.hostile.client import Answer, Server, homes
 
 OUTPUTS = ("samples.csv", "samples.json", "summary.json")
-TEMPORARY = re.compile(r"\..+\.tmp")
+TEMPORARY = re.compile(r"\..+\.tmp|state\.db-.+")
 RANDOM = re.compile(r"\.[0-9a-f]{16}\.tmp$")
 TICK = 0.15  # seconds of the clock of commands that are disturbed
 SECONDS = 60.0
@@ -117,5 +117,5 @@ def results(run: Path) -> dict[str, Any]:
 
 
 def temporaries(run: Path) -> list[str]:
-    """Temporary files, which only a killed process may leave."""
-    return sorted(str(path.relative_to(run)) for path in run.rglob(".*") if TEMPORARY.fullmatch(path.name))
+    """Temporary files and journals, which only a killed process may leave."""
+    return sorted(str(path.relative_to(run)) for path in run.rglob("*") if TEMPORARY.fullmatch(path.name))

@@ -14,7 +14,7 @@ from robaudit.errors import NothingLeftError, SpecError
 from robaudit.gates.decide import EXIT_CODES, decide, judge, overall
 from robaudit.gates.text import lines, number, numbers
 from robaudit.quantities import Interval
-from robaudit.runs import Run
+from robaudit.store.run import Run
 from tests.gates.tools import gate, row, run_of, votes
 
 

@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from robaudit import audit, load_spec
-from robaudit.runs import read_run
 from robaudit.spec.model import base_identity, identity
+from robaudit.store.run import read_run
 from tests.cli.conftest import Refuse, refuse
 from tests.conftest import RunCli
 from tests.specs import digits, read_info, write

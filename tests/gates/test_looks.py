@@ -13,7 +13,7 @@ from robaudit.files import SEAL, sealed
 from robaudit.gates.decide import Decision, Verdict, decide
 from robaudit.gates.interim import most_draws, next_analysis, possible_analyses
 from robaudit.gates.sources import decisions_of
-from robaudit.runs import read_run
+from robaudit.store.run import read_run
 from tests.cli.conftest import Refuse, refuse
 from tests.conftest import RunCli
 from tests.gates.tools import gate

@@ -14,8 +14,8 @@ from robaudit.gates.evidence import gather
 from robaudit.numerics.intervals import mean_interval
 from robaudit.quantities import Interval
 from robaudit.rows import Row
-from robaudit.runs import Run
 from robaudit.stats.intervals import MeasuredImages, OneSidedEnds, miss_quantile
+from robaudit.store.run import Run
 from tests.gates.tools import gate, row, run_of, votes
 
 KEPT = [100, 90, 80, 60, 30, 100, 95, 85, 70, 10]

@@ -9,8 +9,8 @@ from typing import Any
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import CONFIDENCE, LOG10_P_FAIL, P_ROBUST, Interval
 from robaudit.rows import Row
-from robaudit.runs import Run
 from robaudit.spec_gates import QUANTITIES, Gate, parse_gate
+from robaudit.store.run import Run
 
 
 def row(index: int, value: float, lower: float | None = None, upper: float | None = None, **others: Any) -> Row:

@@ -19,6 +19,7 @@ from robaudit.rows import COLUMNS
 from tests.hostile.case import Case
 from tests.hostile.data import SPECIAL, place
 from tests.specs import digits, read_info, write
+from tests.states import change as change_state
 
 HEAD = f'{{"schema_version": 1,\n"columns": {json.dumps(COLUMNS)},\n"rows": [\n'.encode()
 READERS = ("show", "bias-report", "flag-samples")
@@ -107,13 +108,32 @@ def each(**values: Any) -> Callable[[Path], None]:
     return rows(lambda found: [row.update(values) for row in found])
 
 
-def part(content: object) -> Callable[[Path], None]:
-    """An unfinished run whose only part is this, with the right checksum."""
+def state(*statements: str) -> Callable[[Path], None]:
+    """An unfinished run whose state was changed by these statements, with the right checksums."""
 
     def make(folder: Path) -> None:
         info(lambda document: document.update(status="running"))(folder)
-        data = content if isinstance(content, bytes) else json.dumps(content).encode()
-        (folder / "run" / "parts" / "part-000000.json").write_bytes(hashlib.sha256(data).hexdigest().encode() + b"\n" + data + b"\n")
+        change_state(folder / "run", *statements)
+
+    return make
+
+
+def state_file(content: bytes) -> Callable[[Path], None]:
+    """An unfinished run with this as its state."""
+
+    def make(folder: Path) -> None:
+        info(lambda document: document.update(status="running"))(folder)
+        (folder / "run" / "state.db").write_bytes(content)
+
+    return make
+
+
+def journal(content: bytes, name: str = "state.db-journal") -> Callable[[Path], None]:
+    """An unfinished run with this beside its state."""
+
+    def make(folder: Path) -> None:
+        info(lambda document: document.update(status="running"))(folder)
+        (folder / "run" / name).write_bytes(content)
 
     return make
 
@@ -282,20 +302,37 @@ def all_cases() -> dict[str, Case]:
     cases["pictures of a sample that leads out"] = Case(
         each(sample_id="../../../escaped"), "has no sample", ("flag-samples", "run", "--below", "2", "--images", "pictures"), (2,)
     )
-    parts: dict[str, object] = {
-        "a list": [],
-        "a number": 3,
-        "no JSON": b"junk",
-        "100,000 lists deep": b"[" * 100_000,
-        "nothing in it": {},
-        "rows of text": {"rows": "abc", "skipped": [], "images": {}, "seconds": {}},
-        "rows of nothing": {"rows": [{}], "skipped": [], "images": {}, "seconds": {}},
-        "skips of numbers": {"rows": [], "skipped": [1], "images": {}, "seconds": {}},
-        "images in a list": {"rows": [], "skipped": [], "images": [1], "seconds": {}},
-        "seconds of text": {"rows": [], "skipped": [], "images": {}, "seconds": {"mc@0.2": "x"}},
+    states: dict[str, Callable[[Path], None]] = {
+        "no database": state_file(b"junk" * 1000),
+        "nothing": state_file(b""),
+        "a header alone": state_file(b"SQLite format 3\x00" + bytes(84)),
+        "10 MB of zeros": state_file(bytes(10**7)),
+        "a journal that names another file": journal(b"x" * 600 + b"canary" + bytes(8) + bytes.fromhex("d9d505f920a163d7")),
+        "a write-ahead log": journal(b"x" * 600, "state.db-wal"),
+        "another table": state("CREATE TABLE more (x)"),
+        "a table that is not there": state("DROP TABLE images"),
+        "a view for a table": state(
+            "DROP TABLE seconds", "CREATE VIEW seconds AS SELECT 1 AS id, 1 AS flush, 'clean' AS step, 1 AS seconds"
+        ),
+        "a trigger": state("CREATE TRIGGER gone AFTER INSERT ON rows BEGIN DELETE FROM rows; END"),
+        "write-ahead": state("PRAGMA journal_mode = WAL"),
+        "a later version": state("PRAGMA user_version = 9"),
+        "rows of text": state("UPDATE rows SET value = 'abc'"),
+        "rows of nothing": state("UPDATE rows SET predicted = NULL"),
+        "rows of blobs": state("UPDATE rows SET note = x'ff00'"),
+        "rows of infinities": state("UPDATE rows SET value = 9e999"),
+        "votes that are deep": state("UPDATE rows SET votes = replace(hex(zeroblob(100000)), '00', '[')"),
+        "ids of numbers": state("UPDATE samples SET name = id"),
+        "entries that are no JSON": state("UPDATE tasks SET entry = '{'"),
+        "entries in a list": state("UPDATE tasks SET entry = '[1]'"),
+        "images of numbers": state("UPDATE images SET digest = 7"),
     }
-    for name, content in parts.items():
-        cases[f"part: {name}"] = Case(part(content), "part-000000.json", ("estimate", "spec.yaml", "--out", "run"))
+    for name, make in states.items():
+        cases[f"state: {name}"] = Case(make, "run", ("estimate", "spec.yaml", "--out", "run"), (2,))
+        cases[f"state: {name} (export)"] = Case(make, "run", ("export", "run"), (0, 2))
+    for what in SPECIAL:
+        if "GB" not in what:
+            cases[f"state: {what}"] = Case(special("state.db", what), "", ("estimate", "spec.yaml", "--out", "run"), (0, 2))
     outside = ("flag-samples", "run", "--below", "2", "--images", "pictures")
     cases["pictures of a spec that runs code"] = Case(
         info(lambda d: d["spec"].update(dataset={"kind": "python", "target": "os:mkdir", "options": {"path": "canary"}})),

@@ -16,8 +16,8 @@ from robaudit.datasets import open_dataset
 from robaudit.errors import RobauditError
 from robaudit.noise import GaussianNoise
 from robaudit.report.gallery import side_by_side, write_gallery
-from robaudit.runs import Run
 from robaudit.stats.flags import Flagged, flag
+from robaudit.store.run import Run
 from tests.specs import digits, save_npz, write
 
 

@@ -13,11 +13,11 @@ from robaudit.quantities import LOG10_P_FAIL, Interval
 from robaudit.report import numbers
 from robaudit.report.class_tables import bias_table
 from robaudit.report.summary_tables import overall_tables
-from robaudit.reports.json_text import document_json
 from robaudit.rows import Row
 from robaudit.stats.classes import class_bias
 from robaudit.stats.flags import flag
 from robaudit.stats.summary import summarise
+from robaudit.store.serialise import document_json
 
 
 def row(name: str, value: float, lower: float | None, upper: float, label: int = 0) -> Row:

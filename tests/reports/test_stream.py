@@ -14,10 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from robaudit.errors import RunError
-from robaudit.reports.csv_text import rows_csv, rows_csv_chunks
-from robaudit.reports.json_text import read_rows_json, rows_json, rows_json_chunks, stream_rows_json
-from robaudit.reports.pieces import pieces
 from robaudit.rows import Row
+from robaudit.store.serialise import pieces, read_rows_json, rows_csv, rows_csv_chunks, rows_json, rows_json_chunks, stream_rows_json
 from tests.reports.test_text import BARE, ROW, rows
 
 MEGABYTE = 2**20

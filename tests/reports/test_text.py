@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from robaudit.errors import RunError
 from robaudit.quantities import Interval
-from robaudit.reports.csv_text import read_rows, rows_csv
-from robaudit.reports.json_text import checked_row, document_json, read_rows_json, rows_json, summary_json
 from robaudit.rows import COLUMNS, LARGEST, Row
 from robaudit.stats.summary import summarise
+from robaudit.store.serialise import checked_row, document_json, read_rows, read_rows_json, rows_csv, rows_json, summary_json
 
 ROW = Row("a", 0, 0, True, "gaussian", 0.1, "mc", "p_robust", 0.8, 0.7, 0.9, 0.05, 1, 11, 0, "", Interval.parse("clopper-pearson"), (8, 2))
 BARE = replace(ROW, sample_id="b", label=None, correct=None, lower=None, upper=None, std_error=None, flips_to=None, votes=None)

@@ -12,11 +12,11 @@ from robaudit.report import numbers
 from robaudit.report.agreements import Agreement, agreements, comparable
 from robaudit.report.flag_tables import is_beyond
 from robaudit.rows import Row
-from robaudit.runs import Run
 from robaudit.stats.classes import ClassBias, class_bias
 from robaudit.stats.flags import Flagged, flag, usual_threshold
 from robaudit.stats.groups import QuantityLike, quantity_of
 from robaudit.stats.summary import GroupSummary, Overview
+from robaudit.store.run import Run
 
 Key = tuple[str, float]
 T = TypeVar("T")

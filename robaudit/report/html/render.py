@@ -29,7 +29,7 @@ from robaudit.report.html.tables import (
 )
 from robaudit.report.html.verdict import certainties, flag_rule, sentence, tiles
 from robaudit.report.summary_tables import MEANINGS
-from robaudit.runs import Run
+from robaudit.store.run import Run
 from robaudit.text import class_name, clipped, printable
 
 SECTIONS = (

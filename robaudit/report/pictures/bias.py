@@ -12,11 +12,11 @@ from robaudit.report.numbers import with_interval
 from robaudit.report.pictures.groups import one_of, others_words
 from robaudit.report.pictures.page import Box, Look, Sketch, axes, fitted, measured, put, put_level
 from robaudit.report.pictures.style import CARD, FAINT, GRID, HIGHER, INK, LOWER, few_ticks
-from robaudit.runs import Run
 from robaudit.spec.model import sigma_text
 from robaudit.stats.classes import ClassBias, ClassStats, class_bias
 from robaudit.stats.groups import QuantityLike, quantity_of
 from robaudit.stats.summary import Columns, Mean, mean_of
+from robaudit.store.run import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

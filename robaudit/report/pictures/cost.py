@@ -15,8 +15,8 @@ from robaudit.errors import NothingLeftError
 from robaudit.report.numbers import sigmas as sigma_texts
 from robaudit.report.pictures.page import RISE, Box, Look, Sketch, axes, fitted, measured, put, put_level
 from robaudit.report.pictures.style import CARD, FAINT, GRID, INK, few_ticks, number_ticks, tone
-from robaudit.runs import Run
 from robaudit.stats.groups import GroupKey
+from robaudit.store.run import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

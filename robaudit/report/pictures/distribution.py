@@ -16,9 +16,9 @@ from robaudit.report.pictures.groups import columns_of
 from robaudit.report.pictures.page import Box, Look, Sketch, axes, fitted, measured, put
 from robaudit.report.pictures.style import CARD, FAINT, heat, number_ticks
 from robaudit.report.summary_tables import MEANINGS
-from robaudit.runs import Run
 from robaudit.stats.groups import GroupKey, QuantityLike, quantity_of
 from robaudit.stats.summary import Columns, Mean, Share, mean_of, share
+from robaudit.store.run import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

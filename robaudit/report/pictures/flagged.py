@@ -14,10 +14,10 @@ from robaudit.report.numbers import with_interval
 from robaudit.report.pictures.groups import one_of, others_words
 from robaudit.report.pictures.page import Box, Look, Sketch, fitted, measured, put
 from robaudit.report.pictures.style import FAINT, LOWER
-from robaudit.runs import Run
 from robaudit.spec.model import sigma_text
 from robaudit.stats.flags import Flag, Flagged, flag, usual_threshold
 from robaudit.stats.groups import QuantityLike, quantity_of
+from robaudit.store.run import Run
 from robaudit.text import class_name
 
 if TYPE_CHECKING:

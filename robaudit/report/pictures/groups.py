@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from robaudit.errors import NothingLeftError
 from robaudit.quantities import P_ROBUST, IntervalKind
 from robaudit.rows import Row
-from robaudit.runs import Run
 from robaudit.stats.groups import GroupKey
 from robaudit.stats.summary import Columns
+from robaudit.store.run import Run
 
 _EXACT = (IntervalKind.CLOPPER_PEARSON, IntervalKind.CONFIDENCE_SEQUENCE)
 

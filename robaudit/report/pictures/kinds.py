@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from robaudit.errors import RobauditError, did_you_mean
 from robaudit.report.pictures import can_draw
 from robaudit.report.pictures.page import Look, Sketch, page
-from robaudit.runs import Run
+from robaudit.store.run import Run
 
 SMALL_BELOW = 6.0  # inches: narrower pictures have letters of 7 points instead of 9
 INLINE = Look(width=6.6, size=10.0)

@@ -10,7 +10,7 @@ import pytest
 from robaudit import audit, load_spec
 from robaudit.report.html.content import Choice, Content, gather
 from robaudit.report.html.render import page
-from robaudit.runs import Run
+from robaudit.store.run import Run
 from tests.report.html.tools import HOSTILE
 from tests.specs import digits, save_npz, write
 

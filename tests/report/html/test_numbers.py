@@ -19,9 +19,9 @@ from robaudit.report.html.content import Choice, Content, gather
 from robaudit.report.html.render import page
 from robaudit.report.html.verdict import certainties, tiles
 from robaudit.rows import Row
-from robaudit.runs import Run
 from robaudit.stats.classes import class_bias
 from robaudit.stats.summary import GroupSummary
+from robaudit.store.run import Run
 from tests.report.html.tools import Page, hand_made, rows
 
 KIND, THESE = "95% for images of this kind", "95% for these images"

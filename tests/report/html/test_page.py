@@ -20,7 +20,7 @@ from robaudit.report.gallery import RunImages
 from robaudit.report.html.content import Choice, Content, gather
 from robaudit.report.html.render import page
 from robaudit.report.html.verdict import tiles
-from robaudit.runs import Run
+from robaudit.store.run import Run
 from tests.report.html.tools import HOSTILE, Page, hand_made, rows
 
 LINK = re.compile(r"""(?:src|href|action|data|poster|srcset)\s*=\s*["']?([^"'\s>]+)|url\(\s*["']?([^"')]+)""", re.IGNORECASE)

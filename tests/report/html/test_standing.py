@@ -15,7 +15,7 @@ from robaudit.gates.sources import decisions_of
 from robaudit.report.html import facts
 from robaudit.report.tables import markdown_table
 from robaudit.resume import INTERIM_RECORD
-from robaudit.runs import Run
+from robaudit.store.run import Run
 from tests.report.html.tools import hand_made, rows
 
 GATE = {

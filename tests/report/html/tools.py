@@ -10,7 +10,7 @@ from typing import Any
 
 from robaudit.quantities import Interval
 from robaudit.rows import Row
-from robaudit.runs import Run
+from robaudit.store.run import Run
 
 HOSTILE = ("<script>alert(1)</script>", 'a|b "q"\nc', "]](http://x) @me #1 `", "&amp;\x1b[31m")
 VOID = {"meta", "img", "input", "br", "hr", "link"}

@@ -10,7 +10,7 @@ import numpy as np
 
 from robaudit.quantities import CONFIDENCE, LOG10_P_FAIL, NO_INTERVAL, P_ROBUST, Interval, Quantity
 from robaudit.rows import Row
-from robaudit.runs import Run
+from robaudit.store.run import Run
 
 HOSTILE = (
     "$\\frac{1}{0}$",

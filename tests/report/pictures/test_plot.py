@@ -16,7 +16,7 @@ from PIL import Image
 from robaudit import audit
 from robaudit.quantities import LOG10_P_FAIL
 from robaudit.report.pictures.kinds import KINDS, Choice, inline_svg, picture, sketch_of
-from robaudit.runs import Run
+from robaudit.store.run import Run
 from tests.conftest import RunCli
 from tests.report.pictures.made import HOSTILE, row, run, usual
 from tests.specs import digits, tree, write
@@ -174,7 +174,7 @@ def test_unusual_runs_are_drawn_without_a_word(made: Run, kinds: tuple[str, ...]
 
 
 def test_the_flagged_images_are_in_the_page(folder: Path) -> None:
-    from robaudit.runs import read_run
+    from robaudit.store.run import read_run
 
     svg = inline_svg("flagged", read_run(folder), estimator="mc", threshold=0.9)
     assert svg.count("data:image/png;base64,") == 24

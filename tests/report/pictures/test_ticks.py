@@ -14,7 +14,7 @@ from robaudit.report.agreements import agreement
 from robaudit.report.pictures.agreement import _difference
 from robaudit.report.pictures.kinds import INLINE, Choice, sketch_of
 from robaudit.report.pictures.page import Look, page
-from robaudit.runs import Run
+from robaudit.store.run import Run
 from tests.report.pictures.made import row, run, usual
 
 pytest.importorskip("matplotlib")

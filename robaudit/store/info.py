@@ -1,4 +1,4 @@
-"""Is this a run that robaudit wrote: has its run.json all that readers use, of the right types, and does it describe its results?"""
+"""The model of run.json: all that readers use, of the right types, and whether it describes the results."""
 
 from __future__ import annotations
 
@@ -120,6 +120,7 @@ class _Run(_Part):
     data: _Data
     noise: Plain
     warnings: list[str]
+    batch_dependent: bool = False
     versions: dict[Plain, Plain | None] = Field(default_factory=dict)
     plugins: dict[Plain, _Plugin] = Field(default_factory=dict)
     command: Plain | None = None
@@ -137,6 +138,7 @@ class _CompleteRun(_Run):
     seconds: dict[Annotated[Plain, AfterValidator(_group)], Number]
     skipped: list[_Skip]
     files: dict[str, str]
+    review_warnings: list[str] = Field(default_factory=list)
 
 
 def check_rows(rows: Iterable[Row], info: Mapping[str, Any], where: str) -> Iterator[Row]:

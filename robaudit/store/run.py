@@ -1,4 +1,4 @@
-"""What does a finished run say: its rows, their groups and summaries?"""
+"""A finished run: its description, its rows, their groups and summaries."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, overload
 from robaudit.errors import RunError
 from robaudit.files import file_sha256
 from robaudit.quantities import Quantity
-from robaudit.reports.json_text import read_rows_json, stream_rows_json
 from robaudit.rows import Row
-from robaudit.run_folder import RunFolder
-from robaudit.run_info import check_rows
+from robaudit.store.folder import RunFolder
+from robaudit.store.info import check_rows
+from robaudit.store.serialise import read_rows_json, stream_rows_json
 
 if TYPE_CHECKING:
     from robaudit.stats.summary import GroupSummary
@@ -163,7 +163,7 @@ def read_run(path: Path, *, kept: bool = False) -> Run:
         raise RunError(
             str(path / "samples.json"),
             "is missing or not as it was written",
-            "run the same robaudit estimate command again: it is made anew from the parts",
+            "run the same robaudit estimate command again: it is made anew from the run's state",
         )
     samples = path / "samples.json"
     if samples.stat().st_size > _SMALL:

@@ -1,29 +1,37 @@
-"""How do results and summaries read as JSON, and back?
+"""Results as JSON and CSV text, and back.
 
-ASCII only and in a fixed order, so that the same results give the same bytes; one result a line, so that they can be compared
+JSON is ASCII only and in a fixed order, so that the same results give the same bytes; one result a line, so that they can be compared
 by eye. NaN and infinity, which JSON does not have, are never written.
+
+CSV has one comma-separated line for each result, "\\n" at the end, a header first. An absent value is an empty field, a truth value
+``true`` or ``false``, a float the shortest text that reads back to the same float. Text is quoted where it has to be, and its
+characters are kept as they are: ids that begin with ``=``, ``+``, ``-`` or ``@`` are *not* altered, because an id must stay the id.
+Import the file into a spreadsheet with the columns declared as text when its ids come from strangers.
 """
 
 from __future__ import annotations
 
+import csv
+import io
+import itertools
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from operator import itemgetter
-from typing import IO, Any
+from numbers import Integral
+from operator import attrgetter, itemgetter
+from types import NoneType
+from typing import IO, Any, Protocol
 
 from robaudit.errors import RunError
 from robaudit.kept import check_kept
 from robaudit.quantities import Interval
-from robaudit.reports.pieces import pieces
 from robaudit.rows import COLUMNS, LARGEST, Row
-from robaudit.stats.groups import json_values
-from robaudit.stats.summary import GroupSummary
 from robaudit.text import clipped
 
 SCHEMA_VERSION = 1
+_PIECE = 2**17  # characters
 
 
 def rows_json(rows: Iterable[Row]) -> str:
@@ -48,9 +56,27 @@ def _texts(rows: Iterable[Row]) -> Iterator[str]:
     yield "\n]}\n" if before == ",\n" else "]}\n"
 
 
-def summary_json(groups: Sequence[GroupSummary], **more: Any) -> str:
+class Summary(Protocol):
+    """What knows itself as JSON values."""
+
+    def document(self) -> dict[str, Any]:
+        """As JSON values."""
+        ...
+
+
+def summary_json(groups: Sequence[Summary], **more: Any) -> str:
     """The text of summary.json: ``more`` (JSON values), then ``groups``, one per estimator and sigma."""
     return document_json({**more, "groups": [group.document() for group in groups]})
+
+
+def json_number(value: float | None) -> float | None:
+    """A float for JSON, which knows neither NaN nor infinity: those become None."""
+    return None if value is None or not math.isfinite(value) else float(value)
+
+
+def json_values(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The mapping with every float passed through :func:`json_number`."""
+    return {key: json_number(value) if isinstance(value, float) else value for key, value in values.items()}
 
 
 def document_json(document: dict[str, Any]) -> str:
@@ -59,7 +85,7 @@ def document_json(document: dict[str, Any]) -> str:
 
 
 def read_rows_json(text: str | bytes, where: str = "samples.json", *, kept: bool = True) -> list[Row]:
-    """The inverse of :func:`rows_json`, votes included, in whatever lines the document stands; a null value reads as NaN.
+    """The inverse of :func:`rows_json`, votes included, however its lines are broken; a null value reads as NaN.
 
     Without ``kept`` the bits of the draws are checked and left out: they are more than all the rest of a row.
 
@@ -132,11 +158,11 @@ def checked_row(values: Any, *, kept: bool = True) -> Row:
     Without ``kept`` the bits of the draws are checked and left out.
 
     Raises:
-        ValueError: it is no such result.
+        ValueError: it is not one.
         KeyError: it lacks a column.
     """
     if not isinstance(values, dict):
-        raise ValueError(f"{_shown(values)} is no result")  # noqa: TRY004  all of a file's faults are ValueErrors
+        raise ValueError(f"{_shown(values)} is not a result")  # noqa: TRY004  all of a file's faults are ValueErrors
     for name, fits in _FITS.items():
         if not fits(values[name]):
             raise ValueError(f"{name}: {_shown(values[name])}")
@@ -187,7 +213,7 @@ def _are_counts(values: list[object]) -> bool:
 
 
 def _is_number(value: object) -> bool:
-    """A number that can be squared and summed; NaN is none."""
+    """A number that can be squared and summed; NaN is not."""
     return (type(value) is float and -LARGEST < value < LARGEST) or (type(value) is int and -_MOST < value < _MOST)
 
 
@@ -215,9 +241,82 @@ def _row_text(row: Row) -> str:
     document = row.document()
     try:
         return _encode(document)
-    except ValueError:  # a number that is none
+    except ValueError:  # a number that is not finite
         document = json_values(document)
     return _encode(document if math.isfinite(row.value) else {**document, "error": f"value is {float(row.value)!r}"})
+
+
+def rows_csv(rows: Iterable[Row]) -> str:
+    """The text of samples.csv: the columns of :data:`robaudit.rows.COLUMNS`, in order (votes are in samples.json)."""
+    return "".join(rows_csv_chunks(rows))
+
+
+def rows_csv_chunks(rows: Iterable[Row]) -> Iterator[str]:
+    """The text of :func:`rows_csv` piece by piece: of the rows, few are held at a time."""
+    return pieces(_lines(itertools.chain([COLUMNS], map(attrgetter(*COLUMNS), rows))))
+
+
+def table_csv(columns: Sequence[str], lines: Iterable[Sequence[Any]]) -> str:
+    """A header and lines of None, bool, int, float or str as CSV text."""
+    return "".join(_lines(itertools.chain([columns], lines)))
+
+
+def _lines(lines: Iterable[Sequence[Any]]) -> Iterator[str]:
+    for line in lines:
+        yield ",".join([_WRITE.get(type(value), _other)(value) for value in line]) + "\n"
+
+
+def read_rows(text: str, where: str = "samples.csv") -> list[Row]:
+    """The inverse of :func:`rows_csv`, ``votes`` apart.
+
+    Raises:
+        RunError: another header, or a line that does not fit it; it names the line.
+    """
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    rows: list[Row] = []
+    line = 1
+    try:
+        if tuple(next(reader, ())) != COLUMNS:
+            raise RunError(where, "the header is not that of a samples.csv", "expected " + ",".join(COLUMNS))
+        for fields in reader:
+            rows.append(Row(**{name: _READ[name](field) for name, field in zip(COLUMNS, fields, strict=True)}))
+            line = reader.line_num
+    except (ValueError, KeyError, csv.Error) as error:
+        raise RunError(f"{where}:{line + 1}", f"the line is not a result ({error})", "restore the file, or run the audit again") from error
+    return rows
+
+
+def _text(value: str) -> str:
+    """Text as a field, quoted where it has to be."""
+    if "," in value or '"' in value or "\n" in value or "\r" in value or value != value.strip():
+        return '"' + value.replace('"', '""') + '"'
+    return value
+
+
+def _other(value: object) -> str:
+    """A value of an unusual type: NumPy's numbers, or a subclass."""
+    if isinstance(value, str):
+        return _text(value)
+    return str(int(value)) if isinstance(value, Integral) else repr(float(value))  # type: ignore[arg-type]
+
+
+def _unless_empty(read: Callable[[str], Any]) -> Callable[[str], Any]:
+    return lambda field: None if field == "" else read(field)
+
+
+def pieces(texts: Iterable[str], size: int = _PIECE) -> Iterator[str]:
+    """The same text in pieces of at least ``size`` characters, by no more than the last text that went in; the last is shorter."""
+    held: list[str] = []
+    length = 0
+    for text in texts:
+        held.append(text)
+        length += len(text)
+        if length >= size:
+            yield "".join(held)
+            held.clear()
+            length = 0
+    if held:
+        yield "".join(held)
 
 
 _encode = json.JSONEncoder(allow_nan=False, separators=(", ", ": ")).encode
@@ -231,3 +330,20 @@ _LONGEST_LINE = 2**24
 _HEAD = re.compile(rb'\{"schema_version": (.{1,20}),\n')
 _COLUMNS_LINE = re.compile(rb'"columns": \[.*\],\n')
 _REMEDY = "restore the file, or run the audit again"
+_WRITE: dict[type, Callable[[Any], str]] = {
+    NoneType: lambda _: "",
+    str: _text,
+    Interval: lambda interval: _text(interval.text),
+    bool: {True: "true", False: "false"}.__getitem__,
+    int: str,
+    float: repr,
+}
+_READ: dict[str, Callable[[str], Any]] = {
+    **dict.fromkeys(COLUMNS, str),
+    **dict.fromkeys(("predicted", "forwards", "backwards"), int),
+    **dict.fromkeys(("label", "flips_to"), _unless_empty(int)),
+    **dict.fromkeys(("sigma", "value"), float),
+    **dict.fromkeys(("lower", "upper", "std_error"), _unless_empty(float)),
+    "interval": Interval.parse,
+    "correct": _unless_empty({"true": True, "false": False}.__getitem__),
+}

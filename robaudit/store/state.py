@@ -1,0 +1,583 @@
+"""The state of a run: one SQLite database, ``state.db``, to which every flush adds in one transaction.
+
+Tables, each with an ``id`` in the order of writing and the number of the ``flush`` that wrote the record:
+
+- ``tasks``: noise level, estimator, and the spec's entry (JSON) of that estimator: what its rows were made with.
+- ``samples``: the ids of all samples that anything is known of.
+- ``images``: the digest of a sample's pixels.
+- ``rows``: one result for each sample and task, in the columns of samples.csv; ``votes`` and ``details`` are JSON.
+- ``skips``: samples that could not be used, and at which task (NULL: at none, they are of no use at all).
+- ``seconds``: by step (``clean``, ``mc@0.1``).
+- ``checksums``: for each flush and table the SHA-256 of the records written. SQLite notices a damaged page only where it breaks the
+  tree; the checksums, compared before anything is built on a state, tell every other change, too.
+
+Columns of values have no type: SQLite would store -0.0 as 0 and 1 as 1.0 in a typed one, and outputs must keep every bit; those that
+refer to an id are INTEGER, or no index would serve a join. Which samples and
+tasks a session asks for, and in which order, are temporary tables, so that the order of a data set may change and a complete run is
+not written to. What is missing, how far the run is, and its results in the order of the data set are queries on both: memory is
+bounded by the page cache and four bytes a sample.
+
+A flush is durable when :meth:`State.write` returns: the journal is truncated, not deleted (a third of the time; nothing is
+unlinked by name), and SQLite syncs journal, database and folder (``synchronous=EXTRA``). A killed process leaves a journal, from which
+the next one to open the database restores the state before the transaction; :meth:`State.close` removes it. SQLite's own locks keep
+readers of a run that goes on from seeing half of a transaction, and SQLite refuses to begin one when the file has been moved; who may
+write, and whether the folder is still the same, is for the lock of :mod:`robaudit.store.folder`, which covers the other files, too.
+
+Readers of a finished run do not come here: samples.json, sealed in run.json, is their truth. It stays whole while the state of an
+extension grows, it is no slower to read (17 s against 20 s for a million rows), and no database of a stranger has to be opened.
+
+A database is untrusted input: it must be a regular file with exactly our schema, no journal of it may name another file (SQLite would
+delete that one), and every value is checked when it is read.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import sqlite3
+import stat
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+from types import NoneType
+from typing import Any
+from urllib.parse import quote
+
+from robaudit.datasets.base import Dataset
+from robaudit.errors import DataError, RunError
+from robaudit.rows import COLUMNS, Row
+from robaudit.store.serialise import checked_row
+from robaudit.text import clipped
+
+NAME = "state.db"
+Name = tuple[float, str]
+"""Of a task: noise level and estimator."""
+
+_TABLES = ("tasks", "samples", "images", "rows", "skips", "seconds")
+_SCHEMA = """
+CREATE TABLE tasks (id INTEGER PRIMARY KEY, flush INTEGER, sigma, estimator, entry, UNIQUE (sigma, estimator));
+CREATE TABLE samples (id INTEGER PRIMARY KEY, flush INTEGER, name, UNIQUE (name));
+CREATE TABLE images (id INTEGER PRIMARY KEY, flush INTEGER, sample INTEGER, digest, UNIQUE (sample));
+CREATE TABLE rows (id INTEGER PRIMARY KEY, flush INTEGER, sample INTEGER, task INTEGER, label, predicted, correct, noise, quantity, value,
+    lower, upper, std_error, flips_to, forwards, backwards, note, interval, votes, details, kept, worth, not_finite,
+    UNIQUE (sample, task));
+CREATE TABLE skips (id INTEGER PRIMARY KEY, flush INTEGER, sample INTEGER, task INTEGER, reason);
+CREATE INDEX skips_of ON skips (sample);
+CREATE TABLE seconds (id INTEGER PRIMARY KEY, flush INTEGER, step, seconds);
+CREATE TABLE checksums (flush INTEGER, name, sha256, PRIMARY KEY (flush, name)) WITHOUT ROWID;
+"""
+_VERSION = 1
+_OWN = [name for name in COLUMNS if name not in ("sample_id", "sigma", "estimator")]
+_MORE = ("votes", "details", "kept", "worth", "not_finite")
+_ROW = f"samples.name, sigma, estimator, {', '.join((*_OWN, *_MORE))}"
+_ROW_NAMES = ("sample_id", "sigma", "estimator", *_OWN, *_MORE)
+_INSERT_ROW = (
+    f"INSERT OR IGNORE INTO rows (flush, sample, task, {', '.join((*_OWN, *_MORE))}) "  # noqa: S608  our own names
+    f"VALUES (?, (SELECT id FROM samples WHERE name = ?), ?{', ?' * len((*_OWN, *_MORE))})"
+)
+_SKIPPED = "SELECT 1 FROM skips WHERE skips.sample = samples.id AND (task IS NULL OR task IN (SELECT task FROM asked))"
+_KINDS: dict[str, tuple[Any, ...]] = {
+    "tasks": ((float, int), str, (str, NoneType)),
+    "samples": (str,),
+    "images": (int, str),
+    "skips": (int, (int, NoneType), str),
+    "seconds": (str, (float, int)),
+}
+_TRUTH = {None: None, 0: False, 1: True}
+_PATIENCE = 600.0  # seconds to wait for a reader
+_LONGEST = 2**27  # bytes of a value
+_HEADER = 512  # bytes; SQLite takes a shorter file for an empty one
+_SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")  # ends a journal that names another
+_REMEDY = "delete this file and run the same command: its samples are redone"
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":")).encode
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """A sample that could not be used, and why.
+
+    Attributes:
+        task: (sigma, estimator) at which it turned out; None when the sample is of no use at all.
+    """
+
+    sample_id: str
+    reason: str
+    task: Name | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Flush:
+    """What one step of the audit computed: rows, skips, image digests by id, and seconds by step."""
+
+    rows: Sequence[Row] = ()
+    skipped: Sequence[Skip] = ()
+    images: Mapping[str, str] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SampleResults:
+    """The results of one sample.
+
+    Attributes:
+        rows: in the order of the spec.
+        digest: of its pixels.
+    """
+
+    rows: Sequence[Row]
+    digest: str
+
+
+def damaged(where: str, why: str) -> RunError:
+    """What is said of a state that is not as it was written."""
+    return RunError(where, f"is damaged ({why})", _REMEDY)
+
+
+def no_guard() -> None:
+    """Guard nothing."""
+
+
+class State:
+    """The state of a run, on disk or in memory.
+
+    Args:
+        path: the database; None for one in memory.
+        guard: raises if the folder is no longer ours to write (:meth:`robaudit.store.folder.Lock.check`).
+
+    Raises:
+        RunError: it is damaged, not ours, or the file system refuses.
+    """
+
+    def __init__(self, path: Path | None = None, guard: Callable[[], None] = no_guard) -> None:
+        self._where, self._guard = str(path or "memory"), guard
+        self._path = path
+        self._entries: Mapping[str, Any] = {}
+        self._asked: list[Name] = []
+        self._fresh = True
+        self._open: Sequence[int] = ()
+        with self._reading():
+            guard()
+            if path is not None:
+                _refuse_strange_files(path)
+            self._db = sqlite3.connect(
+                ":memory:" if path is None else f"file:{quote(os.fsencode(path.absolute()))}?mode=rw",
+                uri=path is not None,
+                isolation_level=None,
+                timeout=_PATIENCE,
+            )
+            try:
+                self._prepare()
+            except BaseException:
+                self._db.close()
+                raise
+
+    @classmethod
+    def create(cls, path: Path, guard: Callable[[], None]) -> State:
+        """Open the database, made first where there is none.
+
+        Raises:
+            RunError: as the class.
+        """
+        guard()
+        try:
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644))
+        except FileExistsError:
+            pass
+        except OSError as error:
+            guard()
+            raise _cannot_be_written(str(path), error.strerror or str(error)) from error
+        return cls(path, guard)
+
+    def close(self) -> None:
+        """Close it; of a database whose folder is still ours, remove the journal."""
+        with suppress(sqlite3.Error, RunError):
+            self._guard()
+            if self._path is not None and self._path.with_name(f"{NAME}-journal").exists():
+                self._db.execute("PRAGMA journal_mode = DELETE")
+        self._db.close()
+
+    def __enter__(self) -> State:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def write(self, new: Flush) -> None:
+        """Add what was computed, all of it or nothing; rows that are there already are left as they are.
+
+        Raises:
+            RunError: the disk refuses, or the folder is no longer ours.
+        """
+        with self._refusals(), self._transaction():
+            db, flush = self._db, self._value("SELECT coalesce(max(flush), 0) + 1 FROM checksums")
+            last = {name: self._value(f"SELECT coalesce(max(id), 0) FROM {name}") for name in _TABLES}  # noqa: S608
+            task = self._tasks_of(flush, [*((row.sigma, row.estimator) for row in new.rows), *(s.task for s in new.skipped if s.task)])
+            names = dict.fromkeys([*new.images, *(row.sample_id for row in new.rows), *(skip.sample_id for skip in new.skipped)])
+            db.executemany("INSERT OR IGNORE INTO samples (flush, name) VALUES (?, ?)", ((flush, name) for name in names))
+            db.executemany(
+                "INSERT OR IGNORE INTO images (flush, sample, digest) VALUES (?, (SELECT id FROM samples WHERE name = ?), ?)",
+                ((flush, name, digest) for name, digest in new.images.items()),
+            )
+            db.executemany(_INSERT_ROW, ((flush, row.sample_id, task[row.sigma, row.estimator], *_values(row)) for row in new.rows))
+            db.executemany(
+                "INSERT INTO skips (flush, sample, task, reason) VALUES (?, (SELECT id FROM samples WHERE name = ?), ?, ?)",
+                ((flush, skip.sample_id, skip.task and task[skip.task], skip.reason) for skip in new.skipped),
+            )
+            db.executemany("INSERT INTO seconds (flush, step, seconds) VALUES (?, ?, ?)", ((flush, *item) for item in new.seconds.items()))
+            for name in _TABLES:
+                records = db.execute(f"SELECT * FROM {name} WHERE id > ? ORDER BY id", (last[name],)).fetchall()  # noqa: S608
+                if records:
+                    db.execute("INSERT INTO checksums (flush, name, sha256) VALUES (?, ?, ?)", (flush, name, _checksum(records)))
+
+    def check(self, tables: Iterable[str] = _TABLES) -> None:
+        """Compare these tables with their checksums and every index with its table, and check every value.
+
+        Raises:
+            RunError: they are not as they were written, or not by us.
+        """
+        tables = list(tables)
+        with self._reading():
+            if self._value("PRAGMA integrity_check(1)") != "ok":
+                raise self._damaged("its pages do not fit together")
+            written = {(flush, name): digest for flush, name, digest in self._db.execute("SELECT * FROM checksums") if name in tables}
+            for name in tables:
+                records = self._db.execute(f"SELECT * FROM {name} ORDER BY id")  # noqa: S608
+                for flush, some in groupby(records, key=itemgetter(1)):
+                    if written.pop((flush, name), None) != _checksum(_checked(name, some)):
+                        raise self._damaged("its checksum does not match")
+            if written:
+                raise self._damaged("its checksum does not match")
+
+    def begin(self, dataset: Dataset, tasks: Sequence[Name], entries: Mapping[str, Any] | None = None) -> None:
+        """Say what is asked for.
+
+        Args:
+            dataset: the samples, in order.
+            tasks: estimators and noise levels, in order.
+            entries: the spec's entries by their names in the results, kept with the tasks.
+
+        Raises:
+            DataError: an id appears twice, or is not text that can be written.
+            RunError: the file system refuses.
+        """
+        self._entries, self._asked = entries or {}, list(tasks)
+        with self._refusals():
+            self._db.execute("DROP TABLE IF EXISTS temp.places")
+            self._db.execute("CREATE TEMP TABLE places (place INTEGER PRIMARY KEY, name)")
+            self._db.execute("BEGIN")
+            try:
+                ids = ((place, _checked_id(dataset.sample_id(place), dataset.where)) for place in range(len(dataset)))
+                self._db.executemany("INSERT INTO temp.places (place, name) VALUES (?, ?)", ids)
+                self._db.execute("CREATE UNIQUE INDEX temp.place_of ON places (name)")
+            except sqlite3.IntegrityError:
+                twice = self._value("SELECT name FROM temp.places GROUP BY name HAVING count(*) > 1 ORDER BY min(place) LIMIT 1")
+                raise DataError(dataset.where, f"the id {twice!r} appears twice", "give every sample an id of its own") from None
+            finally:
+                self._db.execute("COMMIT")
+            self._ask()
+            self._fresh = not self._value("SELECT count(*) FROM samples")
+            self._open = (
+                range(len(dataset)) if self._fresh else array("i", (place for (place,) in self._db.execute(_UNFINISHED, (len(tasks),))))
+            )
+
+    @property
+    def unfinished(self) -> Sequence[int]:
+        """The places of the samples that lacked something when :meth:`begin` was called, in order."""
+        return self._open
+
+    def missing(self, place: int) -> list[int]:
+        """The numbers of the tasks that a sample lacks."""
+        if self._fresh:
+            return list(range(len(self._asked)))
+        with self._reading():
+            done = {number for (number,) in self._db.execute(_DONE, (place,))}
+        return [number for number in range(len(self._asked)) if number not in done]
+
+    def lacking(self) -> list[int]:
+        """For each task, how many of the unfinished samples lacked it when :meth:`begin` was called."""
+        if self._fresh:
+            return [len(self._open)] * len(self._asked)
+        with self._reading():
+            done = dict(self._db.execute(_DONE_BY_TASK).fetchall())
+            whole = self._value(_NOT_SKIPPED)
+        return [whole - done.get(number, 0) for number in range(len(self._asked))]
+
+    def known(self, sample_id: str) -> tuple[str | None, set[tuple[int | None, int]]]:
+        """What earlier sessions say of a sample: the digest of its pixels, and (label, predicted class) of its rows."""
+        if self._fresh:
+            return None, set()
+        with self._reading():
+            found = self._db.execute(
+                "SELECT id, (SELECT digest FROM images WHERE sample = samples.id) FROM samples WHERE name = ?", (sample_id,)
+            )
+            sample, digest = found.fetchone() or (None, None)
+            return digest, set(self._db.execute("SELECT DISTINCT label, predicted FROM rows WHERE sample = ?", (sample,)))
+
+    def results(self) -> Iterator[SampleResults]:
+        """What was asked for, sample by sample in the order of the data set; without the samples that were skipped.
+
+        Raises:
+            RunError: a value is not one that we write.
+        """
+        with self._reading():
+            self._ask()
+            for _, found in groupby(self._db.execute(_RESULTS), key=itemgetter(0)):
+                records = list(found)
+                yield SampleResults([_row(record[2:]) for record in records], str(records[0][1] or ""))
+
+    def skips(self) -> Iterator[Skip]:
+        """The samples that were skipped, each once, in the order of the data set."""
+        with self._reading():
+            self._ask()
+            for _, found in groupby(self._db.execute(_SKIPS), key=itemgetter(0)):
+                _, sample_id, reason, sigma, estimator = next(found)
+                yield Skip(str(sample_id), str(reason), None if estimator is None else (float(sigma), str(estimator)))
+
+    def rows(self) -> Iterator[Row]:
+        """All rows of samples that were never skipped, sample by sample as they came.
+
+        Raises:
+            RunError: a value is not one that we write.
+        """
+        with self._reading():
+            for record in self._db.execute(_ALL_ROWS):
+                yield _row(record)
+
+    def images(self) -> dict[str, str]:
+        """The digests of the pixels by sample id."""
+        with self._reading():
+            return dict(self._db.execute("SELECT name, digest FROM images JOIN samples ON samples.id = images.sample").fetchall())
+
+    def labels(self, sample_ids: Iterable[str]) -> Iterator[tuple[str, str | None, int | None]]:
+        """Of these samples, as far as they have rows: id, digest and label, in the order of their rows."""
+        with self._reading():
+            for sample_id in sample_ids:
+                found = self._db.execute(
+                    "SELECT digest, label FROM samples JOIN rows ON rows.sample = samples.id "
+                    "LEFT JOIN images ON images.sample = samples.id "
+                    "WHERE name = ?",
+                    (sample_id,),
+                )
+                yield from ((sample_id, digest, label) for digest, label in found)
+
+    def entries(self) -> Iterator[tuple[str, Any]]:
+        """The estimators that rows were made with: their names in the results and the spec's entries.
+
+        Raises:
+            RunError: an entry is not JSON.
+        """
+        with self._reading():
+            for label, text in self._db.execute("SELECT estimator, entry FROM tasks WHERE entry NOT NULL").fetchall():
+                yield str(label), json.loads(text)
+
+    def seconds(self) -> dict[str, float]:
+        """Seconds by step, over all sessions."""
+        with self._reading():
+            found = self._db.execute("SELECT step, sum(seconds) FROM seconds GROUP BY step ORDER BY min(id)")
+            return {str(step): float(spent) for step, spent in found}
+
+    def _prepare(self) -> None:
+        """Settings, and the schema: made where there is none, else compared."""
+        for setting in ("trusted_schema = OFF", "cell_size_check = ON", "journal_mode = TRUNCATE", "synchronous = EXTRA"):
+            self._db.execute(f"PRAGMA {setting}")
+        self._db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST)
+        self._guard()
+        if not self._db.execute(_SHAPE).fetchall():
+            with self._transaction():
+                for statement in (*_SCHEMA.strip().split(";\n"), f"PRAGMA user_version = {_VERSION}"):
+                    self._db.execute(statement.strip(";"))
+        model = sqlite3.connect(":memory:")
+        model.executescript(_SCHEMA)
+        version = self._value("PRAGMA user_version")
+        if version != _VERSION and self._db.execute(_SHAPE).fetchall() == model.execute(_SHAPE).fetchall():
+            raise RunError(self._where, f"has a state of version {version}", f"this robaudit reads version {_VERSION}")
+        if version != _VERSION or self._db.execute(_SHAPE).fetchall() != model.execute(_SHAPE).fetchall():
+            raise self._damaged("it has other tables than those that robaudit makes")
+        model.close()
+
+    def _ask(self) -> None:
+        """Note which of the tasks in the database are asked for, and which number each has in the order of the spec."""
+        self._db.execute("CREATE TEMP TABLE IF NOT EXISTS asked (task INTEGER PRIMARY KEY, number)")
+        self._db.execute("DELETE FROM temp.asked")
+        self._db.executemany(
+            "INSERT INTO temp.asked (task, number) SELECT id, ? FROM tasks WHERE sigma = ? AND estimator = ?",
+            ((number, *name) for number, name in enumerate(self._asked)),
+        )
+
+    def _tasks_of(self, flush: int, names: Iterable[Name]) -> dict[Name, int]:
+        """Their ids; made where they are new."""
+        found = {}
+        for sigma, label in dict.fromkeys(names):
+            entry = _encode(self._entries[label]) if label in self._entries else None
+            self._db.execute(
+                "INSERT OR IGNORE INTO tasks (flush, sigma, estimator, entry) VALUES (?, ?, ?, ?)", (flush, sigma, label, entry)
+            )
+            found[sigma, label] = self._value("SELECT id FROM tasks WHERE sigma = ? AND estimator = ?", sigma, label)
+        return found
+
+    def _value(self, query: str, *values: Any) -> Any:
+        return self._db.execute(query, values).fetchone()[0]
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._guard()
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._guard()
+            self._db.execute("COMMIT")
+        except BaseException:
+            with suppress(sqlite3.Error):
+                self._db.execute("ROLLBACK")
+            raise
+
+    @contextmanager
+    def _refusals(self) -> Iterator[None]:
+        """What SQLite refuses, as a user reads it."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            if not hasattr(error, "sqlite_errorcode"):  # a mistake of ours
+                raise
+            self._guard()  # a folder that is gone is the reason, whatever was refused
+            raise self._refusal(error) from error
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """The same, and what cannot be a value of ours."""
+        try:
+            with self._refusals():
+                yield
+        except (sqlite3.Error, LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+            raise self._damaged(f"{type(error).__name__}: {error}"[:200]) from error
+
+    def _refusal(self, error: sqlite3.Error) -> RunError:
+        code = error.sqlite_errorcode & 0xFF
+        if code == sqlite3.SQLITE_FULL:
+            return _cannot_be_written(self._where, os.strerror(errno.ENOSPC))
+        if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
+            allowed = self._path is None or os.access(self._path.parent, os.W_OK)
+            return _cannot_be_written(self._where, str(error) if allowed else os.strerror(errno.EACCES))
+        if code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM):
+            return _cannot_be_written(self._where, str(error))
+        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            return RunError(self._where, "is being read or written by another process", "wait for it")
+        return self._damaged(str(error))
+
+    def _damaged(self, why: str) -> RunError:
+        return damaged(self._where, why)
+
+
+_SHAPE = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY type, name"
+_DONE_OF_SAMPLE = "SELECT number FROM rows JOIN asked ON asked.task = rows.task WHERE rows.sample = samples.id"
+_UNFINISHED = f"""
+SELECT place FROM places LEFT JOIN samples ON samples.name = places.name
+WHERE samples.id IS NULL OR NOT (EXISTS ({_SKIPPED}) OR (SELECT count(*) FROM ({_DONE_OF_SAMPLE})) = ?) ORDER BY place
+"""  # noqa: S608
+_DONE = """
+SELECT number FROM places JOIN samples ON samples.name = places.name JOIN rows ON rows.sample = samples.id
+JOIN asked ON asked.task = rows.task WHERE place = ?
+"""
+_OF_ASKED_SAMPLES = f"FROM places CROSS JOIN samples ON samples.name = places.name AND NOT EXISTS ({_SKIPPED})"
+_DONE_BY_TASK = f"""
+SELECT number, count(*) {_OF_ASKED_SAMPLES} CROSS JOIN rows ON rows.sample = samples.id JOIN asked ON asked.task = rows.task GROUP BY number
+"""
+_NOT_SKIPPED = f"""
+SELECT count(*) FROM places LEFT JOIN samples ON samples.name = places.name WHERE samples.id IS NULL OR NOT EXISTS ({_SKIPPED})
+"""  # noqa: S608
+_RESULTS = f"""
+SELECT place, digest, {_ROW} {_OF_ASKED_SAMPLES} CROSS JOIN rows ON rows.sample = samples.id CROSS JOIN asked ON asked.task = rows.task
+CROSS JOIN tasks ON tasks.id = rows.task LEFT JOIN images ON images.sample = samples.id ORDER BY place, number
+"""
+_SKIPS = """
+SELECT place, samples.name, reason, sigma, estimator FROM places CROSS JOIN samples ON samples.name = places.name
+CROSS JOIN skips ON skips.sample = samples.id LEFT JOIN tasks ON tasks.id = skips.task
+WHERE skips.task IS NULL OR skips.task IN (SELECT task FROM asked) ORDER BY place, skips.id
+"""
+_ALL_ROWS = f"""
+SELECT {_ROW} FROM rows JOIN samples ON samples.id = rows.sample JOIN tasks ON tasks.id = rows.task
+WHERE rows.sample NOT IN (SELECT sample FROM skips) ORDER BY rows.sample, rows.id
+"""  # noqa: S608
+
+
+def _values(row: Row) -> list[Any]:
+    """The columns of a row that the table has of its own, and what goes to samples.json only."""
+    votes, details = (None if value is None else _encode(value) for value in (row.votes, row.details))
+    return [*(getattr(row, name) for name in _OWN[:-1]), row.interval.text, votes, details, row.kept, row.worth, row.not_finite]
+
+
+def _row(record: Sequence[Any]) -> Row:
+    """The row of a record in the columns of :data:`_ROW`.
+
+    Raises:
+        ValueError, LookupError, TypeError: it is not a result.
+    """
+    values = dict(zip(_ROW_NAMES, record, strict=True))
+    values["correct"] = _TRUTH[values["correct"]]
+    for name in ("votes", "details"):
+        if values[name] is not None:
+            values[name] = json.loads(values[name])
+    return checked_row(values)
+
+
+def _checked(table: str, records: Iterable[Sequence[Any]]) -> Iterator[Sequence[Any]]:
+    """The records of a table, each checked to be of the types that we write.
+
+    Raises:
+        ValueError, LookupError, TypeError: one is not.
+    """
+    for record in records:
+        if table == "rows":
+            _row(("", 0.0, "", *record[4:]))
+        elif not all(isinstance(value, kind) for value, kind in zip(record[2:], _KINDS[table], strict=True)):
+            raise ValueError(f"{table}: {clipped(repr(record), 100)}")
+        if table == "tasks" and record[4] is not None:
+            json.loads(record[4])["options"]
+        yield record
+
+
+def _checksum(records: Iterable[Sequence[Any]]) -> str:
+    digest = hashlib.sha256()
+    for record in records:
+        digest.update(_encode(record).encode())
+    return digest.hexdigest()
+
+
+def _checked_id(sample_id: object, where: str) -> str:
+    if not isinstance(sample_id, str) or not (sample_id.isascii() or not any("\ud800" <= c <= "\udfff" for c in sample_id)):
+        raise DataError(where, f"the id {sample_id!a} is not text that can be written", "give every sample an id of whole characters")
+    return sample_id
+
+
+def _cannot_be_written(where: str, why: str) -> RunError:
+    return RunError(where, f"cannot be written: {why}", "free the disk or choose another folder")
+
+
+def _refuse_strange_files(path: Path) -> None:
+    """Refuse a database, or a journal of one, that SQLite should not open.
+
+    Raises:
+        RunError: it is not a regular file, is in a mode that we do not use, or has a journal that names another file.
+    """
+    journal = path.with_name(f"{path.name}-journal")
+    try:
+        for name in (path, journal, path.with_name(f"{path.name}-wal")):
+            with suppress(FileNotFoundError):
+                if not stat.S_ISREG(name.lstat().st_mode):
+                    raise RunError(str(name), "cannot be read: it is not a regular file", "delete it, or choose another --out")
+                with name.open("rb") as file:
+                    head = file.read(_HEADER)
+                    file.seek(max(0, name.stat().st_size - 8))
+                    tail = file.read(8)
+                if name is path and 0 < len(head) < _HEADER and not journal.exists():
+                    raise damaged(str(path), "it ends within its header")
+                if 2 in head[18:20] if name is path else name.name.endswith("-wal") or tail == _SUPER_JOURNAL:  # 2: write-ahead log
+                    raise damaged(str(path), "robaudit has not written it")
+    except OSError as error:
+        raise RunError(str(path), f"cannot be read: {error.strerror or error}", "choose another --out") from error
