@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 
-from robaudit import registry
+from robaudit.estimators import registry
 from robaudit.assembly import on_stream
 from robaudit.auditing import Ready
 from robaudit.datasets.select import Selected, random_subset

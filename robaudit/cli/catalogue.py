@@ -37,7 +37,7 @@ def estimators(format_: FormatOption = TextFormat.TABLE) -> None:
 
     Example: robaudit estimators
     """
-    from robaudit import registry
+    from robaudit.estimators import registry
     from robaudit.cli.console import output
     from robaudit.report.catalogue import catalogue, catalogue_csv, catalogue_json, catalogue_table
 
@@ -64,7 +64,7 @@ def schema(
 
         typer.echo(published(for_.value), nl=False)
         return
-    from robaudit import registry
+    from robaudit.estimators import registry
     from robaudit.spec.schema import spec_schema
 
     classes = {name: registry.load(name) for name in registry.installed()}

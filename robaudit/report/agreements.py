@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,11 +15,35 @@ from numpy.typing import NDArray
 from robaudit.errors import NothingLeftError
 from robaudit.numerics.intervals import mean_interval
 from robaudit.stats.groups import GroupKey, QuantityLike, quantity_of
-from robaudit.store.run import Run
+from robaudit.rows import Row
+from robaudit.stats.agreement import rank_correlation
 
 MOST_ESTIMATORS, MOST_DOTS = 4, 600
 Floats = NDArray[np.float64]
 _Values = Mapping[str, tuple[float, float, float]]
+
+
+class Results(Protocol):
+    """A finished run, as far as agreement needs it."""
+
+    @property
+    def path(self) -> Path:
+        """Where it is, for messages."""
+        ...
+
+    @property
+    def rows(self) -> Sequence[Row]:
+        """Its results."""
+        ...
+
+    @property
+    def quantities(self) -> Mapping[str, QuantityLike]:
+        """By name."""
+        ...
+
+    def chosen(self, keys: Iterable[tuple[str, float]], estimators: Sequence[str], sigmas: Sequence[float]) -> list[tuple[str, float]]:
+        """Of the groups given, those named."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +104,7 @@ def comparable(keys: Sequence[GroupKey]) -> dict[tuple[str, float], list[str]]:
     return {place: names for place, names in groups.items() if len(names) > 1}
 
 
-def agreements(run: Run, estimators: Sequence[str] = (), sigmas: Sequence[float] = ()) -> tuple[Agreement, ...]:
+def agreements(run: Results, estimators: Sequence[str] = (), sigmas: Sequence[float] = ()) -> tuple[Agreement, ...]:
     """One for each quantity and noise level with two estimators or more that have samples in common, in the run's order.
 
     Raises:
@@ -99,7 +125,7 @@ def agreements(run: Run, estimators: Sequence[str] = (), sigmas: Sequence[float]
     return tuple(made)
 
 
-def agreement(run: Run, estimators: Sequence[str] = (), sigmas: Sequence[float] = ()) -> Agreement:
+def agreement(run: Results, estimators: Sequence[str] = (), sigmas: Sequence[float] = ()) -> Agreement:
     """That of the quantity with most estimators, at the largest noise level.
 
     Raises:
@@ -112,21 +138,6 @@ def agreement(run: Run, estimators: Sequence[str] = (), sigmas: Sequence[float] 
             str(run.path), "has no two estimators of one quantity with results for the same samples", "run a second one: --extend adds it"
         )
     return max(known, key=lambda one: (len(one.estimators) + len(one.left), one.sigma))
-
-
-def rank_correlation(a: Floats, b: Floats) -> float | None:
-    """Spearman's: Pearson's correlation of the ranks, equal values sharing their mean rank; None where one side is constant."""
-    u, v = (_ranks(side) for side in (a, b))
-    norm = math.sqrt(float(u @ u) * float(v @ v))
-    return float(u @ v) / norm if norm else None
-
-
-def _ranks(values: Floats) -> Floats:
-    """Ranks less their mean."""
-    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
-    middle = np.cumsum(counts) - (counts + 1) / 2
-    ranks: Floats = middle[place] - (len(values) - 1) / 2
-    return ranks
 
 
 def _pair(across: str, up: str, x: _Values, y: _Values, quantity: QuantityLike) -> Pair | None:
@@ -143,7 +154,7 @@ def _pair(across: str, up: str, x: _Values, y: _Values, quantity: QuantityLike) 
 
 
 def _values_by_group(
-    run: Run, estimators: Sequence[str] = (), sigmas: Sequence[float] = ()
+    run: Results, estimators: Sequence[str] = (), sigmas: Sequence[float] = ()
 ) -> dict[GroupKey, dict[str, tuple[float, float, float]]]:
     """Value, lower and upper end (NaN where there is none) of each sample with a finite value, by group, in the run's order.
 
