@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from robaudit.auditing import audit
+    from robaudit.auditing.run import audit
     from robaudit.errors import RobauditError
     from robaudit.estimators.base import Estimate, Estimator
     from robaudit.estimators.work import Work
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "audit": "robaudit.auditing",
+    "audit": "robaudit.auditing.run",
     "AuditSpec": "robaudit.spec.model",
     "load_spec": "robaudit.spec.load",
     "CONFIDENCE": "robaudit.quantities",

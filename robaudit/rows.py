@@ -1,12 +1,24 @@
-"""One result: a row for one sample, one noise level and one estimator."""
+"""One result: a row for a sample, a noise level and an estimator.
+
+Two runs with the same seed give a sample the same noise, so draw j of the one can be set against draw j of the other.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import base64
+import binascii
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from robaudit.quantities import Interval, IntervalKind
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
 
 COLUMNS = (
     "sample_id",
@@ -43,7 +55,7 @@ class Row:
         interval: how the interval was made, and what it covers.
         votes: how many noisy copies went to each class (mc), by class index.
         details: further numbers of the estimator, by name.
-        kept: which draws kept the class (mc with fixed draws), as :mod:`robaudit.kept` packs it; absent where all of them did, or none.
+        kept: which draws kept the class (mc with fixed draws), as :mod:`robaudit.rows` packs it; absent where all of them did, or none.
         worth: how many independent copies the votes are worth where these are not independent (antithetic pairs); None: all of them.
         not_finite: noisy copies whose logits were not finite; they voted for no class.
     """
@@ -123,3 +135,57 @@ class Row:
 
 if tuple(f.name for f in fields(Row))[: len(COLUMNS)] != COLUMNS:
     raise AssertionError("Row and COLUMNS disagree")
+
+
+MOST = 2**14
+"""Draws of an image whose bits are stored: 2,732 characters."""
+
+Bits = NDArray[np.bool_]
+
+
+def packed(kept: Tensor) -> Iterator[str]:
+    """The bits of each image as text: base64 of bytes, the first draw in the highest bit, zeros after the last.
+
+    Args:
+        kept: truth values (images, draws).
+    """
+    for row in np.packbits(kept.cpu().numpy(), axis=1):
+        yield base64.b64encode(row.tobytes()).decode()
+
+
+def bits_of(row: Row) -> Bits | None:
+    """Which draws kept the class (draws,); None where the row does not say.
+
+    Where all independent draws did, or none, the votes alone say so.
+    """
+    if row.votes is None or row.predicted >= len(row.votes) or not row.independent_votes:
+        return None
+    draws, count = row.draws, row.votes[row.predicted]
+    if draws < count or draws < 1:
+        return None
+    if row.kept is not None:
+        return np.unpackbits(np.frombuffer(base64.b64decode(row.kept), dtype=np.uint8), count=draws).astype(np.bool_)
+    return np.full(draws, count > 0) if count in (0, draws) and draws <= MOST else None
+
+
+def check_kept(row: Row) -> None:
+    """Check that the bits of a row are those of its votes.
+
+    Raises:
+        ValueError: they are not: not base64, too few or too many, or another number of them is set.
+    """
+    if row.kept is None:
+        return
+    votes = row.votes or ()
+    if row.predicted >= len(votes) or len(row.kept) > 4 * MOST:
+        raise ValueError("kept: bits without votes of their own")
+    try:
+        data = base64.b64decode(row.kept, validate=True)
+    except (binascii.Error, ValueError):
+        raise ValueError("kept: no base64") from None
+    draws = row.draws
+    number = int.from_bytes(data, "big")
+    if len(data) != -(-draws // 8) or number & ((1 << (-draws % 8)) - 1):
+        raise ValueError(f"kept: {8 * len(data)} bits for {draws} draws")
+    if number.bit_count() != votes[row.predicted]:
+        raise ValueError(f"kept: {number.bit_count()} draws, the votes say {votes[row.predicted]}")

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from robaudit.checks import InputCheck, check_input
+from robaudit.auditing.checks import InputCheck, check_input
 from robaudit.datasets import open_dataset
 from robaudit.errors import ModelError
 from robaudit.models import from_module, load_model

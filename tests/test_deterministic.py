@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import robaudit
 from robaudit import AuditSpec
-from robaudit.deterministic import deterministic, explained
+from robaudit.auditing.environment import deterministic, explained
 from robaudit.errors import ModelError, RobauditError, SpecError
 from tests.estimators.tools import build, curved, installed_estimators, work_on
 from tests.specs import digits

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from robaudit.spec.gates import QUANTITIES
 from robaudit.spec.schema import spec_schema
-from robaudit.spec_gates import QUANTITIES
 from tests import commands_page as commands
 from tests.estimators.tools import installed_estimators
 

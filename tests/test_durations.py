@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from robaudit.durations import parse_duration
 from robaudit.errors import RobauditError
+from robaudit.progress import parse_duration
 
 
 @pytest.mark.parametrize(

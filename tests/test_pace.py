@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from robaudit.auditing.setup import MOST_IMAGES, Pace
 from robaudit.estimators.registry import build, tasks_of
 from robaudit.memory import CPU, Limit, Room
-from robaudit.pace import MOST_IMAGES, Pace
 from robaudit.spec.model import EstimatorSpec
 
 TASKS = tasks_of([0.1, 0.2], build([EstimatorSpec(name="mc", options={"samples": 999})]))

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from robaudit.durations import duration_text
-from robaudit.progress import AuditProgress, rate_text
+from robaudit.progress import AuditProgress, duration_text, rate_text
 from tests.clock import Clock
 
 UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0, "days": 86400.0}

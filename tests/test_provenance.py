@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 import torch
 
-from robaudit import provenance, registry
+from robaudit import registry
+from robaudit.auditing import environment
+from robaudit.auditing.environment import command_line, device_name, plugins, processor_name, versions
 from robaudit.errors import RunError
 from robaudit.estimators.registry import build
-from robaudit.provenance import command_line, device_name, plugins, processor_name, versions
 from robaudit.spec.model import EstimatorSpec
 from robaudit.store.info import check_info
 
@@ -26,7 +27,7 @@ CPU = torch.device("cpu")
 @pytest.fixture
 def cpuinfo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A file in the place of /proc/cpuinfo, which is not there yet."""
-    monkeypatch.setattr(provenance, "_CPUINFO", tmp_path / "cpuinfo")
+    monkeypatch.setattr(environment, "_CPUINFO", tmp_path / "cpuinfo")
     monkeypatch.setattr(platform, "processor", lambda: "")
     return tmp_path / "cpuinfo"
 
@@ -81,7 +82,7 @@ def test_our_own_estimators_are_no_plugins() -> None:
 def test_plugins_are_named_once(package: Any, about: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     point = SimpleNamespace(dist=package, value="margins.plugin:Margin")
     ours = SimpleNamespace(dist=SimpleNamespace(name="robaudit", version="0"), value="robaudit.estimators.mc:MonteCarlo")
-    monkeypatch.setattr(provenance, "installed", lambda: {"margin": point, "mc": ours, "other": point})
+    monkeypatch.setattr(environment, "installed", lambda: {"margin": point, "mc": ours, "other": point})
     chosen: Any = [SimpleNamespace(name=name, label=label) for name, label in (("margin", "a"), ("mc", "mc"), ("margin", "b"))]
     expected = {"package": about[0], "version": about[1], "entry_point": "margins.plugin:Margin"}
     assert plugins(chosen) == {"margin": expected}

@@ -9,7 +9,7 @@ import pytest
 
 import robaudit
 from robaudit.progress import Silent
-from robaudit.runlog import Logged
+from robaudit.store.log import Logged
 from tests.clock import Clock
 from tests.conftest import RunCli
 from tests.specs import digits, write
@@ -24,7 +24,7 @@ def lines(run: Path) -> list[str]:
 
 
 def test_a_run_is_logged_and_a_finished_one_left_alone(tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("robaudit.pace._DUE", 0.0)  # every step is a part
+    monkeypatch.setattr("robaudit.auditing.setup._DUE", 0.0)  # every step is a part
     spec = write(tmp_path, digits(limit=70))
     assert run_cli("estimate", spec, "--out", "run").code == 0
     said = lines(tmp_path / "run")

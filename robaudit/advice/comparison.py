@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from robaudit.numerics.intervals import clopper_pearson
-from robaudit.quantities import P_ROBUST
+from robaudit.quantities import P_ROBUST, Quantity
 from robaudit.rows import Row
 from robaudit.stats.agreement import rank_correlation
-from robaudit.stats.groups import QuantityLike
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +131,7 @@ class Comparison:
         return asdict(self)
 
 
-def compare(rows: Sequence[Row], truths: Sequence[Truth], quantity: QuantityLike, seconds: float, kind: str = "") -> Comparison:
+def compare(rows: Sequence[Row], truths: Sequence[Truth], quantity: Quantity, seconds: float, kind: str = "") -> Comparison:
     """Compare an estimator's rows at one noise level with the reference of the same samples.
 
     Args:

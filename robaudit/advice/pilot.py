@@ -13,17 +13,16 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 
-from robaudit.estimators import registry
-from robaudit.assembly import on_stream
-from robaudit.auditing import Ready
+from robaudit.auditing.run import Ready, compute
+from robaudit.auditing.setup import on_stream
 from robaudit.datasets.select import Selected, random_subset
 from robaudit.errors import RobauditError
+from robaudit.estimators import registry
 from robaudit.estimators.base import Estimator
 from robaudit.estimators.registry import Chosen, Task, tasks_of
 from robaudit.progress import Silent
 from robaudit.quantities import P_ROBUST
 from robaudit.rows import Row
-from robaudit.validation.compute import compute
 
 ALWAYS = "mc", "logit_gaussian"
 """What is tried whatever the spec names; the others are compared with the first."""

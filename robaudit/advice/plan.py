@@ -12,14 +12,12 @@ from torch import nn
 
 from robaudit.advice.pilot import FEW, Candidate, Pilot, pilot, run_on
 from robaudit.advice.precisions import Offer, precision_offers
-from robaudit.auditing import prepare
+from robaudit.auditing.environment import deterministic, device_name, pick_device
+from robaudit.auditing.run import prepare
 from robaudit.datasets.base import Dataset
-from robaudit.deterministic import deterministic
-from robaudit.durations import duration_text
 from robaudit.errors import RobauditError
 from robaudit.models.logits import rounded_products
-from robaudit.progress import Listener, Silent
-from robaudit.provenance import device_name, pick_device
+from robaudit.progress import Listener, Silent, duration_text
 from robaudit.spec.model import AuditSpec
 
 Question = Literal["images", "mean"]

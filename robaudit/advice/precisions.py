@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from robaudit.auditing import Ready
+from robaudit.auditing.checks import precision_effects
+from robaudit.auditing.run import Ready
 from robaudit.errors import ModelError
 from robaudit.estimators.engine import Engine
 from robaudit.models.logits import LogitModel, for_noisy_passes, rounded_products
-from robaudit.precision_check import precision_effects
 from robaudit.spec.model import Precision
 
 WORTHWHILE = 1.25

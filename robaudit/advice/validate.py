@@ -15,24 +15,22 @@ from torch import nn
 
 from robaudit.advice.comparison import Comparison, Truth, Truths, compare
 from robaudit.advice.verdicts import advice, remarks, verdict
-from robaudit.assembly import on_stream
-from robaudit.auditing import Ready, prepare
+from robaudit.auditing.environment import deterministic, pick_device, plugins
+from robaudit.auditing.loop import OnError
+from robaudit.auditing.outputs import first_info, history
+from robaudit.auditing.run import Computed, Ready, compute, prepare
+from robaudit.auditing.setup import on_stream
 from robaudit.datasets.base import Dataset
 from robaudit.datasets.load import open_dataset
 from robaudit.datasets.select import Selected, random_subset
-from robaudit.deterministic import deterministic
 from robaudit.errors import NothingLeftError
 from robaudit.estimators.mc import MonteCarlo
 from robaudit.estimators.registry import Chosen, Task, tasks_of
-from robaudit.loop import OnError
 from robaudit.models.logits import rounded_products
 from robaudit.progress import Listener, Silent
-from robaudit.provenance import pick_device, plugins
 from robaudit.quantities import P_ROBUST
 from robaudit.rows import Row
-from robaudit.run_document import first_info, history
 from robaudit.spec.model import AuditSpec
-from robaudit.validation.compute import Computed, compute
 
 SAMPLES, DRAWS = 50, 10_000
 """Images, and draws of the reference."""

@@ -37,8 +37,8 @@ def estimators(format_: FormatOption = TextFormat.TABLE) -> None:
 
     Example: robaudit estimators
     """
-    from robaudit.estimators import registry
     from robaudit.cli.console import output
+    from robaudit.estimators import registry
     from robaudit.report.catalogue import catalogue, catalogue_csv, catalogue_json, catalogue_table
 
     entries = catalogue({name: registry.load(name) for name in registry.installed()})

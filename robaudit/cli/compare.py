@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from robaudit.compare.baseline import BaselineReport
+    from robaudit.compare.accepted import BaselineReport
     from robaudit.gates.decide import Decision, Verdict
     from robaudit.report.ci.document import Subject
     from robaudit.store.run import Run
@@ -153,7 +153,7 @@ def _compare(
     from robaudit.report.ci.github import step_summary
     from robaudit.report.comparison import comparison_document, comparison_tables, csv_text, markdown_text
     from robaudit.report.tables import Terminal
-    from robaudit.spec_gates import parse_gate
+    from robaudit.spec.gates import parse_gate
     from robaudit.store.run import read_run
 
     asked = [parse_gate(text, QUANTITIES, "--gate") for text in gates]
@@ -211,8 +211,7 @@ def _against_baseline(
 
     from robaudit.cli.gate import summarise
     from robaudit.cli.streams import emit
-    from robaudit.compare.accepted import read_accepted
-    from robaudit.compare.baseline import against_accepted, decisions
+    from robaudit.compare.accepted import against_accepted, decisions, read_accepted
     from robaudit.gates.decide import EXIT_CODES, overall
     from robaudit.report.ci.document import Subject, decisions_document, json_text
     from robaudit.report.comparison import baseline_table

@@ -23,7 +23,7 @@ def demo(
     from rich.markup import escape
     from rich.text import Text
 
-    from robaudit.auditing import audit
+    from robaudit.auditing.run import audit
     from robaudit.cli.console import Reporter, output
     from robaudit.cli.process import keep_freed_memory
     from robaudit.cli.reading import print_run

@@ -127,9 +127,9 @@ def estimate(
         estimators=estimator or (),
         overrides={key: value for key, value in overrides.items() if value is not None},
     )
-    from robaudit.auditing import audit
+    from robaudit.auditing.environment import command_line
+    from robaudit.auditing.run import audit
     from robaudit.cli.process import keep_freed_memory
-    from robaudit.provenance import command_line
 
     keep_freed_memory()
     command = command_line(sys.argv[1:])
@@ -156,6 +156,7 @@ def _until_decided(spec: AuditSpec, out: Path | None, audit: Audit, options: _Ga
     Raises:
         RobauditError: the audit or a gate is refused.
     """
+    from robaudit.auditing.resume import default_out
     from robaudit.cli.gate import GateFormat, report_gates
     from robaudit.cli.reading import print_run
     from robaudit.cli.streams import reader_may_leave
@@ -163,7 +164,6 @@ def _until_decided(spec: AuditSpec, out: Path | None, audit: Audit, options: _Ga
     from robaudit.gates.interim import read_record, refuse_undecidable, with_draws
     from robaudit.gates.sources import confidence_of, parsed
     from robaudit.report.ci.document import Subject
-    from robaudit.resume import default_out
 
     gates = parsed(options.gates, "--gate") if options.gates else parsed(spec.gates, "gates")
     if not gates:

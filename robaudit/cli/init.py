@@ -158,9 +158,9 @@ def _needs_architecture(path: Path) -> bool:
 
 def _check(spec: AuditSpec, path: Path, *, trust: bool) -> None:
     """Load the model and the data as an audit would, and report what is found."""
-    from robaudit.auditing import prepare
+    from robaudit.auditing.environment import pick_device
+    from robaudit.auditing.run import prepare
     from robaudit.cli.console import Reporter
-    from robaudit.provenance import pick_device
 
     with Reporter() as reporter:
         prepare(spec, None, str(path), None, None, pick_device("cpu"), reporter, trust=trust, skip_bad=False)

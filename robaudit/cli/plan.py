@@ -36,7 +36,7 @@ def plan(
     """
     started = time.perf_counter()
     from robaudit.cli.console import Reporter, output
-    from robaudit.durations import parse_duration
+    from robaudit.progress import parse_duration
     from robaudit.spec.load import load_spec
 
     limit = parse_duration(budget)
@@ -44,7 +44,7 @@ def plan(
     from robaudit.advice.plan import propose
     from robaudit.cli.process import keep_freed_memory
     from robaudit.cli.streams import put
-    from robaudit.reports.advice import plan_tables
+    from robaudit.report.advice_tables import plan_tables
     from robaudit.store.serialise import document_json
 
     keep_freed_memory()

@@ -53,18 +53,18 @@ def validate(
     Example: robaudit validate spec.yaml --samples 50 --budget 5m
     """
     from robaudit.cli.console import Reporter, output
-    from robaudit.durations import parse_duration
+    from robaudit.progress import parse_duration
     from robaudit.spec.load import load_spec
 
     limit = None if budget is None else parse_duration(budget)
     asked_spec = load_spec(spec, settings=set_ or ())
     from robaudit.advice.validate import validate as run
     from robaudit.advice.validation_files import asked, check_folder, default_out, document, write
+    from robaudit.auditing.environment import command_line
     from robaudit.cli.process import keep_freed_memory
     from robaudit.cli.streams import put
-    from robaudit.provenance import command_line
+    from robaudit.report.advice_tables import validation_tables
     from robaudit.report.pictures import can_draw
-    from robaudit.reports.advice import validation_tables
     from robaudit.store.serialise import document_json
 
     drawing = can_draw(required=picture is True) and picture is not False

@@ -27,10 +27,10 @@ def verify(
     Example: robaudit verify runs/spec-1a2b3c4d --samples all
     """
     count = _count(samples)
+    from robaudit.auditing.verify import verify as check
     from robaudit.cli.console import Reporter
     from robaudit.cli.process import keep_freed_memory
     from robaudit.store.run import read_run
-    from robaudit.verify import verify as check
 
     keep_freed_memory()
     opened = read_run(run, kept=True)

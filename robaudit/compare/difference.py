@@ -32,10 +32,10 @@ from robaudit.compare.result import (
 )
 from robaudit.errors import NothingLeftError, RunError
 from robaudit.numerics.intervals import clopper_pearson
-from robaudit.quantities import IntervalKind
+from robaudit.quantities import IntervalKind, Quantity
 from robaudit.rows import Row
 from robaudit.stats.flags import check_threshold, usual_threshold
-from robaudit.stats.groups import GroupKey, QuantityLike
+from robaudit.stats.groups import GroupKey
 from robaudit.stats.intervals import (
     TAIL,
     Floats,
@@ -137,7 +137,7 @@ class RunValues:
             return nothing, nothing
         return restated(self.values, self.lowers, self.uppers, self.draws, tail)
 
-    def mean_limits(self, of: Mask, quantity: QuantityLike, confidence: float) -> Limits | None:
+    def mean_limits(self, of: Mask, quantity: Quantity, confidence: float) -> Limits | None:
         """The interval of the mean of these images' values (:func:`robaudit.stats.intervals.measured_mean`); None where an image has
         none."""
         draws = self.draws[of]
@@ -264,7 +264,7 @@ class PairedRows:
         why: why pairs are not paired, where both saw the same noise.
     """
 
-    def __init__(self, key: GroupKey, quantity: QuantityLike, *, same_noise: bool, paired: bool) -> None:
+    def __init__(self, key: GroupKey, quantity: Quantity, *, same_noise: bool, paired: bool) -> None:
         self.key, self.quantity, self.same_noise, self._paired = key, quantity, same_noise, same_noise and paired
         self.ids: list[str] = []
         self.base, self.new = RunValues(), RunValues()

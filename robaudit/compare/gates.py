@@ -15,7 +15,7 @@ from robaudit.errors import RunError, SpecError
 from robaudit.gates.decide import Basis, Decision, settle
 from robaudit.gates.evidence import matching_groups
 from robaudit.gates.measure import ClassPart, Measured, check_between
-from robaudit.spec_gates import Gate
+from robaudit.spec.gates import Gate
 from robaudit.stats.intervals import Bounds, scaled
 from robaudit.store.run import Run
 from robaudit.text import class_name, count

@@ -8,10 +8,9 @@ from itertools import groupby, zip_longest
 from typing import Any, NamedTuple
 
 from robaudit.errors import RunError
-from robaudit.kept import MOST, Bits, bits_of
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import IntervalKind
-from robaudit.rows import Row
+from robaudit.rows import MOST, Bits, Row, bits_of
 from robaudit.store.folder import RunFolder, label_of
 from robaudit.store.run import Run
 

@@ -32,7 +32,7 @@ class Estimate:
         note: one short remark for the reader of the row, usually empty.
         votes: noisy copies by class, for estimators that count them.
         details: further numbers for samples.json, by name.
-        kept: which of the independent draws kept the class, as :func:`robaudit.kept.packed` gives it.
+        kept: which of the independent draws kept the class, as :func:`robaudit.rows.packed` gives it.
         worth: how many independent copies the votes are worth where these are not independent; None: all of them.
         not_finite: noisy copies whose logits were not finite; they vote for no class.
     """

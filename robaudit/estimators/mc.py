@@ -17,10 +17,10 @@ from pydantic import Field
 
 from robaudit.estimators.base import Estimate, Estimator, Need
 from robaudit.estimators.work import Work
-from robaudit.kept import MOST, packed
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.numerics.sequences import Floats, Prior, confidence_sequence, deciding_sequence
 from robaudit.quantities import P_ROBUST, Interval, IntervalKind, Quantity
+from robaudit.rows import MOST, packed
 
 FIRST = 16
 """Draws at the first look."""

@@ -14,8 +14,9 @@ from typing import Any, Literal
 from robaudit.errors import SpecError
 from robaudit.gates.evidence import Evidence, gather, group_of, refuse_accuracy_of
 from robaudit.gates.measure import OF_CLASSES, ClassPart, Measured, check_range, meaning, measure
-from robaudit.spec_gates import Gate
-from robaudit.stats.groups import QuantityLike, json_values
+from robaudit.quantities import Quantity
+from robaudit.spec.gates import Gate
+from robaudit.stats.groups import json_values
 from robaudit.stats.intervals import Bounds
 from robaudit.store.run import Run
 from robaudit.text import class_name
@@ -275,7 +276,7 @@ def _which_classes(gate: Gate, measured: Measured) -> str:
     return f"class {first}, {known[0].images} images" if gate.quantity == "worst_class" else f"classes {first} and {last}"
 
 
-def _caveats(gate: Gate, evidence: Evidence, scale: QuantityLike, *, population: bool) -> list[str]:
+def _caveats(gate: Gate, evidence: Evidence, scale: Quantity, *, population: bool) -> list[str]:
     """What the interval does not cover, or counts in."""
     rows, said = evidence.columns, []
     if rows.sampling_only and gate.quantity != "noisy_accuracy":

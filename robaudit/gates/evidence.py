@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robaudit.errors import RunError, SpecError, did_you_mean
+from robaudit.quantities import Quantity
 from robaudit.rows import Row
-from robaudit.spec_gates import Gate
-from robaudit.stats.groups import GroupKey, QuantityLike, quantity_of, refuse_no_values
+from robaudit.spec.gates import Gate
+from robaudit.stats.groups import GroupKey, quantity_of, refuse_no_values
 from robaudit.stats.intervals import MeasuredImages
 from robaudit.stats.summary import Columns
 from robaudit.store.run import Run
@@ -72,11 +73,11 @@ class Evidence:
         """Noisy copies of an image, on average: forward passes less the clean one."""
         return max(1, round(self.forwards / self.size) - 1)
 
-    def scale(self, quantities: Mapping[str, QuantityLike]) -> QuantityLike:
+    def scale(self, quantities: Mapping[str, Quantity]) -> Quantity:
         """The description of what the rows measure."""
         return quantity_of(self.key.quantity, quantities)
 
-    def images(self, scale: QuantityLike) -> MeasuredImages:
+    def images(self, scale: Quantity) -> MeasuredImages:
         """All images of the group as arrays.
 
         Raises:

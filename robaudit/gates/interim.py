@@ -16,6 +16,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from robaudit.auditing.resume import INTERIM_RECORD, sampled_for_other_gates
 from robaudit.errors import AnotherRunError, RunError
 from robaudit.estimators import registry
 from robaudit.files import SEAL, json_bytes, read_json, sealed, unsealed, write_atomically
@@ -23,9 +24,8 @@ from robaudit.gates.decide import Covers, Decision, Verdict, decide, without_int
 from robaudit.gates.evidence import matching_groups, refuse_accuracy_of
 from robaudit.gates.measure import check_range
 from robaudit.quantities import IntervalKind
-from robaudit.resume import INTERIM_RECORD, sampled_for_other_gates
+from robaudit.spec.gates import Gate
 from robaudit.spec.model import AuditSpec, identity
-from robaudit.spec_gates import Gate
 from robaudit.stats.intervals import simultaneous
 from robaudit.store.folder import RunFolder
 from robaudit.store.info import Number

@@ -11,8 +11,8 @@ import numpy as np
 from robaudit.errors import SpecError
 from robaudit.gates.evidence import Evidence
 from robaudit.numerics.intervals import clopper_pearson
-from robaudit.spec_gates import Gate
-from robaudit.stats.groups import QuantityLike
+from robaudit.quantities import Quantity
+from robaudit.spec.gates import Gate
 from robaudit.stats.intervals import (
     Bounds,
     MeanMethod,
@@ -78,7 +78,7 @@ class Measured:
     stuck: str = ""
 
 
-def check_range(gate: Gate, scale: QuantityLike) -> None:
+def check_range(gate: Gate, scale: Quantity) -> None:
     """Refuse a threshold, or a t, that no result can reach: it is a slip, such as 5 for 5 %.
 
     Raises:
@@ -114,13 +114,13 @@ def check_between(gate: Gate, low: float, high: float, what: str, number: float,
     raise SpecError(f"gate {str(gate)!r}", f"{what} {reach}, never {number:.15g}", f"give a {name} in that range")
 
 
-def meaning(gate: Gate, scale: QuantityLike) -> str:
+def meaning(gate: Gate, scale: Quantity) -> str:
     """What the quantity is where lower is better; empty where it is what its name says."""
     return "" if scale.higher_is_better else _LOWER_IS_BETTER.get(gate.quantity, "")
 
 
 def measure(
-    gate: Gate, evidence: Evidence, scale: QuantityLike, confidence: float, *, population: bool, names: Sequence[str] | None
+    gate: Gate, evidence: Evidence, scale: Quantity, confidence: float, *, population: bool, names: Sequence[str] | None
 ) -> Measured:
     """The value of the gate's quantity and its interval.
 

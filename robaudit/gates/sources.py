@@ -11,7 +11,7 @@ from typing import Any, get_args
 from robaudit.errors import RobauditError, SpecError, did_you_mean
 from robaudit.gates.decide import Verdict, check_confidence, decide
 from robaudit.gates.interim import InterimRecord, read_record
-from robaudit.spec_gates import QUANTITIES, Gate, parse_gate
+from robaudit.spec.gates import QUANTITIES, Gate, parse_gate
 from robaudit.store.run import Run
 
 _LARGEST = 2**20  # bytes

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import fields
 from typing import Any
 
+from robaudit.quantities import Quantity
 from robaudit.report import numbers
 from robaudit.report.summary_tables import approximate, circumstances, heading
 from robaudit.report.tables import Cell, Column, Table, Terminal, Tone, cells
 from robaudit.stats.classes import ClassBias, ClassStats
-from robaudit.stats.groups import QuantityLike, quantity_of
+from robaudit.stats.groups import quantity_of
 from robaudit.stats.summary import Mean, Quantile, Share
 from robaudit.store.serialise import table_csv
 from robaudit.text import class_name
@@ -20,7 +21,7 @@ _TONES: dict[str, Tone] = {"real": "warning", "noise": "strong", "untested": "st
 SINGLE_IMAGE = "( ) a single image says nothing about its class: listed, not tested."
 
 
-def bias_table(bias: ClassBias, quantity: QuantityLike | None = None) -> Terminal:
+def bias_table(bias: ClassBias, quantity: Quantity | None = None) -> Terminal:
     """A line per class, least robust first, then the gap and the verdict in words.
 
     Args:
@@ -64,7 +65,7 @@ def _flat(one: ClassStats) -> dict[str, Any]:
     return flat
 
 
-def _table(bias: ClassBias, quantity: QuantityLike, narrow: bool) -> Table:
+def _table(bias: ClassBias, quantity: Quantity, narrow: bool) -> Table:
     by = "by label" if bias.by == "label" else "by predicted class"
     share = (f"< {bias.threshold:g}",) if bias.threshold <= quantity.high else ()
     heads = ("25%", "50%", "75%", *share, "p")
@@ -88,7 +89,7 @@ def _table(bias: ClassBias, quantity: QuantityLike, narrow: bool) -> Table:
     )
 
 
-def _cells(one: ClassStats, quantity: QuantityLike, narrow: bool, *, share: bool) -> Iterator[str]:
+def _cells(one: ClassStats, quantity: Quantity, narrow: bool, *, share: bool) -> Iterator[str]:
     ends = quantity.low, quantity.high
     yield label_of(one, NAME_WIDTHS[narrow])
     yield f"{one.images:,}"

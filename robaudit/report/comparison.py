@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from robaudit.compare.baseline import STATES, BaselineReport, Finding
+from robaudit.compare.accepted import STATES, BaselineReport, Finding
 from robaudit.compare.result import ClassChange, Comparison, Difference, GroupComparison, Limits, SampleChange
 from robaudit.gates.decide import Decision, Verdict
 from robaudit.report import numbers

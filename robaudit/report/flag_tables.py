@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 
+from robaudit.quantities import Quantity
 from robaudit.report import numbers
 from robaudit.report.summary_tables import circumstances, heading
 from robaudit.report.tables import Cell, Column, Table, Terminal, cells
 from robaudit.stats.flags import Flag, Flagged
-from robaudit.stats.groups import QuantityLike, quantity_of
+from robaudit.stats.groups import quantity_of
 from robaudit.store.serialise import table_csv
 from robaudit.text import Names, class_name, printable, shortened
 
@@ -24,9 +25,7 @@ CERTAINTIES = {
 """What a sample's certainty means; "no": it is not beyond the threshold."""
 
 
-def flags_table(
-    flagged: Flagged, class_names: Names | None = None, quantity: QuantityLike | None = None, limit: int | None = 50
-) -> Terminal:
+def flags_table(flagged: Flagged, class_names: Names | None = None, quantity: Quantity | None = None, limit: int | None = 50) -> Terminal:
     """How many are flagged, then the list, worst first, then the most robust ones where asked.
 
     Args:
@@ -81,7 +80,7 @@ def count_line(flagged: Flagged) -> str:
     return f"{text}, {whole}; for {flagged.maybe:,} the interval straddles {flagged.threshold:g}."
 
 
-def _table(samples: Sequence[Flag], flagged: Flagged, names: Names | None, quantity: QuantityLike, narrow: bool) -> Table:
+def _table(samples: Sequence[Flag], flagged: Flagged, names: Names | None, quantity: Quantity, narrow: bool) -> Table:
     rows = []
     for one in samples:
         texts = (

@@ -17,7 +17,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from robaudit.stats.groups import QuantityLike
+    from robaudit.quantities import Quantity
     from robaudit.stats.summary import Mean, NoisyAccuracy, Quantile, Share
 
 NO_INTERVAL = "~"
@@ -136,7 +136,7 @@ def signs(text: str) -> str:
     return text.replace(">= ", "≥ ").replace("<= ", "≤ ").replace(">=", "≥ ").replace("<=", "≤ ")
 
 
-def number(value: float, lower: float | None, upper: float | None, quantity: QuantityLike) -> str:
+def number(value: float, lower: float | None, upper: float | None, quantity: Quantity) -> str:
     """The value alone: a bound at the ends of its range, a dash where that bound says nothing, ``~`` without an interval."""
     text = estimate(value, lower, upper, quantity.low, quantity.high)
     return NONE if _empty(text, quantity.low, quantity.high) else signs(text)
@@ -193,17 +193,17 @@ def share(one: Share) -> str:
     return signs(percent(one.count, one.total, one.lower, one.upper))
 
 
-def mean(one: Mean, quantity: QuantityLike, *, marked: bool = False) -> str:
+def mean(one: Mean, quantity: Quantity, *, marked: bool = False) -> str:
     """A mean; ``~`` (``marked``) where images have no interval of their own. At the end of its range it is bounded by its measurement."""
     return _marked(number(one.value, *_ends(one, quantity), quantity), marked=marked)
 
 
-def mean_percent(one: Mean, quantity: QuantityLike, *, marked: bool = False) -> str:
+def mean_percent(one: Mean, quantity: Quantity, *, marked: bool = False) -> str:
     """The mean of a probability, in percent."""
     return _marked(probability(one.value, *_ends(one, quantity)), marked=marked)
 
 
-def quantile(one: Quantile, quantity: QuantityLike) -> str:
+def quantile(one: Quantile, quantity: Quantity) -> str:
     """A quantile, as far as these images were measured."""
     return number(one.value, one.measured_lower, one.measured_upper, quantity)
 
@@ -228,7 +228,7 @@ def upper_end(one: Mean) -> float:
     return one.upper if one.measured_upper is None else one.measured_upper
 
 
-def _ends(one: Mean, quantity: QuantityLike) -> tuple[float | None, float | None]:
+def _ends(one: Mean, quantity: Quantity) -> tuple[float | None, float | None]:
     """The interval that sets the digits of a mean; that of these images where the mean is at the end of its range or is open."""
     if one.value in (quantity.low, quantity.high) or not math.isfinite(one.upper - one.lower):
         return one.measured_lower, one.measured_upper

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from robaudit.quantities import Quantity
 from robaudit.report import numbers
 from robaudit.report.tables import Column, Table, Terminal, cells
 from robaudit.spec.model import sigma_text
-from robaudit.stats.groups import GroupKey, QuantityLike, quantity_of
+from robaudit.stats.groups import GroupKey, quantity_of
 from robaudit.stats.summary import GroupSummary
 from robaudit.text import count, printable
 
@@ -42,7 +43,7 @@ def headline(info: Mapping[str, Any]) -> list[str]:
 def overall_tables(
     groups: Sequence[GroupSummary],
     seconds: Mapping[tuple[str, float], float] | None = None,
-    quantities: Mapping[str, QuantityLike] | None = None,
+    quantities: Mapping[str, Quantity] | None = None,
 ) -> Terminal:
     """A table for each quantity and kind of noise, which never share one, with a line per estimator and noise level.
 
@@ -113,7 +114,7 @@ def _noisy(entries: Sequence[Mapping[str, Any]]) -> list[str]:
     ]
 
 
-def _overall(groups: Sequence[GroupSummary], seconds: Mapping[tuple[str, float], float], quantity: QuantityLike, narrow: bool) -> Table:
+def _overall(groups: Sequence[GroupSummary], seconds: Mapping[tuple[str, float], float], quantity: Quantity, narrow: bool) -> Table:
     key, counts = groups[0].key, {group.images for group in groups}
     facts = [f"{groups[0].images:,} images"] if len(counts) == 1 else []
     shares = ("< 0.5", "< 0.9") if quantity.high > 0.9 else ()
@@ -139,7 +140,7 @@ def _overall(groups: Sequence[GroupSummary], seconds: Mapping[tuple[str, float],
     )
 
 
-def _cells(group: GroupSummary, quantity: QuantityLike, with_count: bool, with_shares: bool, narrow: bool) -> Iterator[str]:
+def _cells(group: GroupSummary, quantity: Quantity, with_count: bool, with_shares: bool, narrow: bool) -> Iterator[str]:
     """The cells from the mean to the shares."""
     ends = quantity.low, quantity.high
     mean = numbers.with_interval(group.mean.value, group.mean.lower, group.mean.upper, *ends, tight=narrow)

@@ -11,10 +11,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, field_validator, model_validator
 
-from robaudit.compare.gates import QUANTITIES
 from robaudit.errors import SpecError
 from robaudit.spec.fields import Bytes, Count, Number, Part, Positive, Whole, as_tuple, no_bool
-from robaudit.spec_gates import parse_gate
+from robaudit.spec.gates import QUANTITIES, parse_gate
 
 SMALLEST_SIGMA, LARGEST_SIGMA = 1e-6, 1e3
 MOST_ROWS, MOST_WORKERS, MOST_GATES = 2**20, 64, 1000

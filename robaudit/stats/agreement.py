@@ -1,11 +1,22 @@
-"""Rank correlation of two estimates of the same images."""
+"""Agreement between the estimators of one quantity on the same samples."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from robaudit.errors import NothingLeftError
+from robaudit.numerics.intervals import mean_interval
+from robaudit.quantities import Quantity
+from robaudit.rows import Row
+from robaudit.stats.groups import GroupKey, quantity_of
 
 
 def rank_correlation(a: ArrayLike, b: ArrayLike) -> float | None:
@@ -36,3 +47,156 @@ def _centred_ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
     middle = np.cumsum(counts) - (counts + 1) / 2
     ranks: NDArray[np.float64] = middle[place] - (len(values) - 1) / 2
     return ranks
+
+
+MOST_ESTIMATORS, MOST_DOTS = 4, 600
+Floats = NDArray[np.float64]
+_Values = Mapping[str, tuple[float, float, float]]
+
+
+class Results(Protocol):
+    """A finished run, as far as agreement needs it."""
+
+    @property
+    def path(self) -> Path:
+        """Where it is, for messages."""
+        ...
+
+    @property
+    def rows(self) -> Sequence[Row]:
+        """Its results."""
+        ...
+
+    @property
+    def quantities(self) -> Mapping[str, Quantity]:
+        """By name."""
+        ...
+
+    def chosen(self, keys: Iterable[tuple[str, float]], estimators: Sequence[str], sigmas: Sequence[float]) -> list[tuple[str, float]]:
+        """Of the groups given, those named."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two estimators on the samples for which both have a finite value.
+
+    Attributes:
+        across, up: their names; ``across`` comes first in the run.
+        images: how many samples.
+        x, y: (dots, 3) value, lower and upper end of those that are drawn; an end is NaN where there is none.
+        rank: Spearman's correlation; None where one of them gives all samples the same value.
+        difference: mean of up - across; ``lower``, ``upper``: 95 % interval for images of this kind.
+        rms: root mean square of the differences.
+    """
+
+    across: str
+    up: str
+    images: int
+    x: Floats
+    y: Floats
+    rank: float | None
+    difference: float
+    lower: float
+    upper: float
+    rms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """The pairs of estimators of one quantity at one noise level.
+
+    Attributes:
+        quantity: what they estimate.
+        sigma: the level.
+        estimators: those that are compared in every pair, in the run's order; ``left``: the others, compared with the first only.
+        pairs: those with samples in common.
+        levels: how many noise levels have something to compare.
+    """
+
+    quantity: Quantity
+    sigma: float
+    estimators: tuple[str, ...]
+    left: tuple[str, ...]
+    pairs: tuple[Pair, ...]
+    levels: int
+
+    @property
+    def drawn(self) -> tuple[Pair, ...]:
+        """The pairs that a picture has room for."""
+        return tuple(pair for pair in self.pairs if pair.up not in self.left)
+
+
+def comparable(keys: Sequence[GroupKey]) -> dict[tuple[str, float], list[str]]:
+    """Estimators by quantity and noise level, where there are two or more."""
+    groups: dict[tuple[str, float], list[str]] = {}
+    for key in keys:
+        groups.setdefault((key.quantity, key.sigma), []).append(key.estimator)
+    return {place: names for place, names in groups.items() if len(names) > 1}
+
+
+def agreements(run: Results, estimators: Sequence[str] = (), sigmas: Sequence[float] = ()) -> tuple[Agreement, ...]:
+    """One for each quantity and noise level with two estimators or more that have samples in common, in the run's order.
+
+    Raises:
+        RunError: the run has no such estimator or sigma.
+    """
+    groups = _values_by_group(run, estimators, sigmas)
+    places = comparable(list(groups))
+    levels = len({sigma for _, sigma in places})
+    values = {(key.quantity, key.sigma, key.estimator): by_id for key, by_id in groups.items()}
+    made = []
+    for (name, sigma), names in places.items():
+        quantity, shown = quantity_of(name, run.quantities), names[:MOST_ESTIMATORS]
+        wanted = [*combinations(shown, 2), *((names[0], other) for other in names[MOST_ESTIMATORS:])]
+        pairs = (_pair(a, b, values[name, sigma, a], values[name, sigma, b], quantity) for a, b in wanted)
+        known = tuple(pair for pair in pairs if pair is not None)
+        if known:
+            made.append(Agreement(quantity, sigma, tuple(shown), tuple(names[MOST_ESTIMATORS:]), known, levels))
+    return tuple(made)
+
+
+def agreement(run: Results, estimators: Sequence[str] = (), sigmas: Sequence[float] = ()) -> Agreement:
+    """That of the quantity with most estimators, at the largest noise level.
+
+    Raises:
+        RunError: the run has no such estimator or sigma.
+        NothingLeftError: no two estimators of one quantity were run on the same samples at one noise level.
+    """
+    known = [one for one in agreements(run, estimators, sigmas) if one.drawn]
+    if not known:
+        raise NothingLeftError(
+            str(run.path), "has no two estimators of one quantity with results for the same samples", "run a second one: --extend adds it"
+        )
+    return max(known, key=lambda one: (len(one.estimators) + len(one.left), one.sigma))
+
+
+def _pair(across: str, up: str, x: _Values, y: _Values, quantity: Quantity) -> Pair | None:
+    both = [name for name in x if name in y]
+    if not both:
+        return None
+    a, b = (np.array([side[name] for name in both]) for side in (x, y))
+    differences = b[:, 0] - a[:, 0]
+    span = quantity.high - quantity.low if math.isfinite(quantity.high - quantity.low) else math.inf
+    lower, upper = mean_interval(differences, -span, span)
+    drawn = np.unique(np.linspace(0, len(both) - 1, min(MOST_DOTS, len(both))).round().astype(int))
+    rank, rms = rank_correlation(a[:, 0], b[:, 0]), float(np.sqrt(np.mean(differences**2)))
+    return Pair(across, up, len(both), a[drawn], b[drawn], rank, float(differences.mean()), lower, upper, rms)
+
+
+def _values_by_group(
+    run: Results, estimators: Sequence[str] = (), sigmas: Sequence[float] = ()
+) -> dict[GroupKey, dict[str, tuple[float, float, float]]]:
+    """Value, lower and upper end (NaN where there is none) of each sample with a finite value, by group, in the run's order.
+
+    Raises:
+        RunError: the run has no such estimator or sigma.
+    """
+    groups: dict[GroupKey, dict[str, tuple[float, float, float]]] = {}
+    for row in run.rows:
+        group = groups.setdefault(GroupKey(row.estimator, row.sigma, row.noise, row.quantity), {})
+        if math.isfinite(row.value):
+            low, high = (math.nan if end is None else end for end in (row.lower, row.upper))
+            group[row.sample_id] = row.value, low, high
+    wanted = set(run.chosen([(key.estimator, key.sigma) for key in groups], estimators, sigmas))
+    return {key: group for key, group in groups.items() if (key.estimator, key.sigma) in wanted and group}

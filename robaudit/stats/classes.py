@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robaudit.errors import NothingLeftError, RobauditError
+from robaudit.quantities import Quantity
 from robaudit.rows import Row
-from robaudit.stats.groups import Document, GroupKey, QuantityLike, one_group, quantity_of, with_values
+from robaudit.stats.groups import Document, GroupKey, one_group, quantity_of, with_values
 from robaudit.stats.intervals import Floats, opened, population_mean, simultaneous
 from robaudit.stats.summary import Columns, Mean, Quantile, Share, mean_of, quantile_of, share
 
@@ -128,7 +129,7 @@ def class_bias(
     by: By = "label",
     threshold: float = 0.9,
     class_names: Sequence[str] | None = None,
-    quantity: QuantityLike | None = None,
+    quantity: Quantity | None = None,
     permutations: int = 2000,
     seed: int = 0,
     alpha: float = 0.05,
@@ -191,7 +192,7 @@ def class_bias(
     return ClassBias(key, quantity.unit, quantity.higher_is_better, by, threshold, by_index, gap, left_out, alpha, verdict, explanation)
 
 
-def _class_stats(index: int, rows: Columns, name: str | None, threshold: float, quantity: QuantityLike, alpha: float) -> ClassStats:
+def _class_stats(index: int, rows: Columns, name: str | None, threshold: float, quantity: Quantity, alpha: float) -> ClassStats:
     """What describes one class by itself."""
     q25, median, q75 = (quantile_of(rows, q, quantity, 1.0 - alpha) for q in (0.25, 0.5, 0.75))
     below = share(int((rows.values < threshold).sum()), len(rows), 1.0 - alpha)
@@ -202,7 +203,7 @@ def _name(index: int, names: Sequence[str] | None) -> str | None:
     return names[index] if names is not None and 0 <= index < len(names) else None
 
 
-def _gap(tested: Sequence[ClassStats], null: Null, quantity: QuantityLike, permutations: int) -> Gap:
+def _gap(tested: Sequence[ClassStats], null: Null, quantity: Quantity, permutations: int) -> Gap:
     lowest = min(tested, key=lambda one: one.mean.value)
     highest = max(tested, key=lambda one: one.mean.value)
     least, most = (lowest, highest) if quantity.higher_is_better else (highest, lowest)

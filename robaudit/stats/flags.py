@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from robaudit.errors import NothingLeftError, RobauditError
-from robaudit.quantities import LOG10_P_FAIL
+from robaudit.quantities import LOG10_P_FAIL, Quantity
 from robaudit.rows import Row
-from robaudit.stats.groups import Document, GroupKey, QuantityLike, one_group, quantity_of, with_values
+from robaudit.stats.groups import Document, GroupKey, one_group, quantity_of, with_values
 
 Certainty = Literal["surely", "likely", "maybe", "no", "no interval"]
 
@@ -81,12 +81,12 @@ class Flagged:
         return {**asdict(self.key), **plain, **listed}
 
 
-def usual_threshold(quantity: QuantityLike) -> float:
+def usual_threshold(quantity: Quantity) -> float:
     """Where more than half of the noisy copies flip: .5, or log10 of it for the failure probability."""
     return math.log10(0.5) if quantity.name == LOG10_P_FAIL.name else 0.5
 
 
-def check_threshold(below: float, quantity: QuantityLike, where: str, of: str) -> None:
+def check_threshold(below: float, quantity: Quantity, where: str, of: str) -> None:
     """Refuse a threshold of flagged samples that lies outside the quantity's range.
 
     Raises:
@@ -108,7 +108,7 @@ def flag(
     per_class: bool = False,
     only: Literal["correct", "wrong"] | None = None,
     by: Literal["label", "predicted"] = "predicted",
-    quantity: QuantityLike | None = None,
+    quantity: Quantity | None = None,
 ) -> Flagged:
     """List the non-robust samples of one group of rows, worst first; ties keep the rows' order.
 

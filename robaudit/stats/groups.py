@@ -5,38 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from robaudit.errors import NothingLeftError, RunError, did_you_mean
-from robaudit.quantities import CONFIDENCE, LOG10_P_FAIL, P_ROBUST
+from robaudit.quantities import CONFIDENCE, LOG10_P_FAIL, P_ROBUST, Quantity
 from robaudit.rows import Row
 
-
-class QuantityLike(Protocol):
-    """What the summaries read of a :class:`robaudit.estimators.base.Quantity`."""
-
-    @property
-    def name(self) -> str:
-        """The column ``quantity`` of a row."""
-
-    @property
-    def unit(self) -> str:
-        """Probability, score, loss, ..."""
-
-    @property
-    def low(self) -> float:
-        """The smallest possible value."""
-
-    @property
-    def high(self) -> float:
-        """The largest possible value."""
-
-    @property
-    def higher_is_better(self) -> bool:
-        """Whether a larger value is more robust."""
-
-
-BUILT_IN: Mapping[str, QuantityLike] = {quantity.name: quantity for quantity in (P_ROBUST, CONFIDENCE, LOG10_P_FAIL)}
+BUILT_IN: Mapping[str, Quantity] = {quantity.name: quantity for quantity in (P_ROBUST, CONFIDENCE, LOG10_P_FAIL)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +71,7 @@ def refuse_no_values(finite: int, others: int, where: str) -> None:
         raise NothingLeftError(where, f"none of the {others} results is a finite number", "read the notes in samples.csv")
 
 
-def quantity_of(name: str, quantities: Mapping[str, QuantityLike] | None) -> QuantityLike:
+def quantity_of(name: str, quantities: Mapping[str, Quantity] | None) -> Quantity:
     """The description of a quantity: from ``quantities``, else one of ours.
 
     Raises:

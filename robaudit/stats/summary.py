@@ -16,9 +16,9 @@ from robaudit.numerics.intervals import (
     pooled_measurement_error,
     quantile_ranks,
 )
-from robaudit.quantities import IntervalKind
+from robaudit.quantities import IntervalKind, Quantity
 from robaudit.rows import Row
-from robaudit.stats.groups import Document, GroupKey, QuantityLike, json_number, quantity_of, refuse_no_values
+from robaudit.stats.groups import Document, GroupKey, json_number, quantity_of, refuse_no_values
 from robaudit.stats.intervals import (
     ROW_CONFIDENCE,
     Floats,
@@ -245,7 +245,7 @@ def share(count: int, total: int, confidence: float = ROW_CONFIDENCE) -> Share:
     return Share(count, total, count / total, float(lower), float(upper))
 
 
-def mean_of(rows: Columns, quantity: QuantityLike, confidence: float = ROW_CONFIDENCE) -> Mean:
+def mean_of(rows: Columns, quantity: Quantity, confidence: float = ROW_CONFIDENCE) -> Mean:
     """The mean value of rows of one group, with both uncertainties: :func:`robaudit.stats.intervals.population_mean` and, where all
     rows have an interval, :func:`robaudit.stats.intervals.measured_mean`. Where an image is only bounded on one side, so is the mean."""
     images, bounded = rows.images(quantity.low, quantity.high), rows.bounded == len(rows)
@@ -259,7 +259,7 @@ def mean_of(rows: Columns, quantity: QuantityLike, confidence: float = ROW_CONFI
     return Mean(float(images.values.mean()), *population, error, measured[0], measured[1], str(method))
 
 
-def quantile_of(rows: Columns, q: float, quantity: QuantityLike, confidence: float = ROW_CONFIDENCE) -> Quantile:
+def quantile_of(rows: Columns, q: float, quantity: Quantity, confidence: float = ROW_CONFIDENCE) -> Quantile:
     """The q-quantile of the values, with both uncertainties."""
     first, last = quantile_ranks(len(rows), q, confidence)
     scale = normal_scale(confidence) if not rows.adaptive else max(1.0, normal_scale(confidence))
@@ -392,7 +392,7 @@ class Overview:
         confidence: of the intervals over images. Rows carry 95 % intervals: leave it at .95 for a mixed measurement interval.
     """
 
-    def __init__(self, quantities: Mapping[str, QuantityLike] | None = None, confidence: float = ROW_CONFIDENCE) -> None:
+    def __init__(self, quantities: Mapping[str, Quantity] | None = None, confidence: float = ROW_CONFIDENCE) -> None:
         self._quantities, self._confidence = quantities, confidence
         self._groups: dict[GroupKey, Columns] = {}
 
@@ -416,7 +416,7 @@ class Overview:
 
 
 def summarise(
-    rows: Iterable[Row], quantities: Mapping[str, QuantityLike] | None = None, confidence: float = ROW_CONFIDENCE
+    rows: Iterable[Row], quantities: Mapping[str, Quantity] | None = None, confidence: float = ROW_CONFIDENCE
 ) -> tuple[GroupSummary, ...]:
     """The summaries of an :class:`Overview` of these rows; they may be an iterator."""
     overview = Overview(quantities, confidence)
@@ -425,7 +425,7 @@ def summarise(
     return overview.summaries()
 
 
-def _summary(key: GroupKey, rows: Columns, quantity: QuantityLike, confidence: float) -> GroupSummary:
+def _summary(key: GroupKey, rows: Columns, quantity: Quantity, confidence: float) -> GroupSummary:
     refuse_no_values(len(rows), rows.not_finite, str(key))
     minimum, half, ninety = _least(rows.values)
     return GroupSummary(

@@ -25,9 +25,8 @@ from types import NoneType
 from typing import IO, Any, Protocol
 
 from robaudit.errors import RunError
-from robaudit.kept import check_kept
 from robaudit.quantities import Interval
-from robaudit.rows import COLUMNS, LARGEST, Row
+from robaudit.rows import COLUMNS, LARGEST, Row, check_kept
 from robaudit.text import clipped
 
 SCHEMA_VERSION = 1

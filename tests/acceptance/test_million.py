@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from robaudit.auditing.outputs import finish
 from robaudit.estimators.registry import build, tasks_of
-from robaudit.finish import finish
 from robaudit.spec.model import EstimatorSpec
 from robaudit.store.folder import RunFolder
 from robaudit.store.run import StoredRows

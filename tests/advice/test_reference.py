@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from robaudit.advice.comparison import Truth
 from robaudit.advice.validate import STREAM
-from robaudit.assembly import on_stream
+from robaudit.auditing.setup import on_stream
 from robaudit.estimators.mc import MonteCarlo
 from robaudit.noise import GaussianNoise
 from tests.estimators.tools import SHAPE, curved, linear, work_on

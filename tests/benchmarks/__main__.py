@@ -14,8 +14,8 @@ from pathlib import Path
 
 import torch
 
+from robaudit.auditing.environment import pick_device
 from robaudit.cli.process import keep_freed_memory
-from robaudit.provenance import pick_device
 from tests.benchmarks import accuracy, busy, cdf, engine, memory, scaling, versus
 from tests.benchmarks.machine import exact_products, machine
 from tests.benchmarks.networks import Bench

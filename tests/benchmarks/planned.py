@@ -14,7 +14,7 @@ from typing import Any
 from robaudit.advice.comparison import Error
 from robaudit.advice.plan import Plan, Question, propose
 from robaudit.advice.validate import validate
-from robaudit.auditing import audit
+from robaudit.auditing.run import audit
 from robaudit.spec.model import AuditSpec
 from tests.shared import document
 

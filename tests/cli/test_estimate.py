@@ -207,7 +207,7 @@ def test_unexpected_exception_is_one_line_and_exit_3(tmp_path: Path, run_cli: Ru
     def fail(*_: object, **__: object) -> None:
         raise ZeroDivisionError("first line\nsecond line")
 
-    monkeypatch.setattr("robaudit.auditing.finish", fail)
+    monkeypatch.setattr("robaudit.auditing.run.finish", fail)
     code, out, err = run_cli("estimate", write(tmp_path, digits(limit=1)), "--out", "run", "-q")
     assert (code, out) == (3, "")
     assert err.startswith("internal error: ZeroDivisionError: first line second line; this is a bug in robaudit")
@@ -218,6 +218,6 @@ def test_interrupt_is_exit_130(tmp_path: Path, run_cli: RunCli, monkeypatch: pyt
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("robaudit.auditing.finish", interrupt)
+    monkeypatch.setattr("robaudit.auditing.run.finish", interrupt)
     code, out, err = run_cli("estimate", write(tmp_path, digits(limit=1)), "--out", "run", "-q")
     assert (code, out, err) == (130, "", "interrupted; finished work is on disk: run the same command again to continue\n")

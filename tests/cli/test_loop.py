@@ -47,11 +47,11 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 WAYS: dict[str, dict[str, Any]] = {
-    "a flush for each step": {"robaudit.pace._DUE": 0.0},
-    "a flush for all": {"robaudit.pace._DUE": 1e9},
-    "one image at a time": {"robaudit.pace._STEADY_IMAGES": 1, "robaudit.pace._SHORT": 0.0},
-    "seven images at a time": {"robaudit.pace._STEADY_IMAGES": 7, "robaudit.pace._SHORT": 0.0},
-    "growing chunks": {"robaudit.pace._STEADY_IMAGES": 2, "robaudit.pace._SHORT": 1e9},
+    "a flush for each step": {"robaudit.auditing.setup._DUE": 0.0},
+    "a flush for all": {"robaudit.auditing.setup._DUE": 1e9},
+    "one image at a time": {"robaudit.auditing.setup._STEADY_IMAGES": 1, "robaudit.auditing.setup._SHORT": 0.0},
+    "seven images at a time": {"robaudit.auditing.setup._STEADY_IMAGES": 7, "robaudit.auditing.setup._SHORT": 0.0},
+    "growing chunks": {"robaudit.auditing.setup._STEADY_IMAGES": 2, "robaudit.auditing.setup._SHORT": 1e9},
 }
 
 
@@ -61,9 +61,9 @@ def test_the_same_bytes_however_it_is_cut(settings: dict[str, Any], whole: Path,
         monkeypatch.setattr(name, value)
     robaudit.audit(whole / "spec.yaml", out=tmp_path / "run")
     assert outputs(tmp_path / "run") == outputs(whole / "run")
-    if "robaudit.pace._DUE" in settings:
+    if "robaudit.auditing.setup._DUE" in settings:
         count = flushes(tmp_path / "run")
-        assert count == 1 if settings["robaudit.pace._DUE"] else count >= 14
+        assert count == 1 if settings["robaudit.auditing.setup._DUE"] else count >= 14
 
 
 @pytest.mark.parametrize("workers", ["1", "3", "8"])
@@ -159,7 +159,7 @@ def test_other_failures_are_not_taken_for_memory(tmp_path: Path, run_cli: RunCli
 def test_an_extension_leaves_the_old_run_readable_until_it_is_done(
     tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("robaudit.pace._DUE", 0.0)
+    monkeypatch.setattr("robaudit.auditing.setup._DUE", 0.0)
     spec = write(tmp_path, digits(limit=6))
     assert run_cli("estimate", spec, "--out", "run").code == 0
     shown, before = run_cli("show", "run").out, outputs(tmp_path / "run")

@@ -16,9 +16,8 @@ from robaudit.compare.gates import QUANTITIES, decide
 from robaudit.compare.result import GroupComparison
 from robaudit.errors import RobauditError, RunError, SpecError
 from robaudit.gates.decide import Decision
-from robaudit.kept import bits_of
-from robaudit.rows import Row
-from robaudit.spec_gates import parse_gate
+from robaudit.rows import Row, bits_of
+from robaudit.spec.gates import parse_gate
 from robaudit.store.run import Run, read_run
 from tests.compare.conftest import Make
 from tests.states import change

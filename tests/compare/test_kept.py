@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 
 from robaudit.compare.matching import common
 from robaudit.errors import RunError
-from robaudit.kept import MOST, bits_of, check_kept, packed
 from robaudit.noise import GaussianNoise
 from robaudit.quantities import Interval
-from robaudit.rows import Row
+from robaudit.rows import MOST, Row, bits_of, check_kept, packed
 from robaudit.store.serialise import read_rows_json, rows_csv, rows_json, stream_rows_json
 from robaudit.store.state import Flush, State
 from tests.estimators.tools import SHAPE, build, curved, linear, work_on

@@ -14,9 +14,8 @@ from robaudit.compare.difference import compare
 from robaudit.compare.gates import QUANTITIES, decide
 from robaudit.compare.result import Comparison
 from robaudit.gates.decide import Decision
-from robaudit.kept import packed
-from robaudit.rows import Row
-from robaudit.spec_gates import parse_gate
+from robaudit.rows import Row, packed
+from robaudit.spec.gates import parse_gate
 from robaudit.store.run import Run
 from tests.gates.tools import run_of, votes
 

@@ -12,7 +12,7 @@ from typer.main import get_command
 
 from robaudit.cli.main import make_app
 from robaudit.errors import SpecError
-from robaudit.spec_gates import QUANTITIES, Gate, parse_gate
+from robaudit.spec.gates import QUANTITIES, Gate, parse_gate
 from tests.gates.tools import gate
 
 

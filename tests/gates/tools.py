@@ -9,7 +9,7 @@ from typing import Any
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import CONFIDENCE, LOG10_P_FAIL, P_ROBUST, Interval
 from robaudit.rows import Row
-from robaudit.spec_gates import QUANTITIES, Gate, parse_gate
+from robaudit.spec.gates import QUANTITIES, Gate, parse_gate
 from robaudit.store.run import Run
 
 

@@ -27,7 +27,7 @@ LARGEST_FILE = 64 * 2**20
 PRELOADED = (
     *(
         "robaudit.cli.estimate",
-        "robaudit.auditing",
+        "robaudit.auditing.run",
         "robaudit.cli.console",
         "robaudit.cli.reading",
         "robaudit.models.load",

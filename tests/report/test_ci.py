@@ -20,7 +20,7 @@ from robaudit.report.ci.document import Subject, gates_json, published
 from robaudit.report.ci.github import LEFT_OUT, github, step_summary
 from robaudit.report.ci.junit import junit
 from robaudit.report.tables import within
-from robaudit.spec_gates import Gate
+from robaudit.spec.gates import Gate
 
 SUBJECT = Subject("gate", "night <run>", "net.pt", "ab" * 32, "cd" * 32, "0.1.0")
 HOSTILE = "</testsuite>\x00\x1b[31m\ud800 | ]]> ::error::x\r\n::error::<script>alert(1)</script> 100%, a:b `x` [y](z) \u202e"

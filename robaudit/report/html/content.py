@@ -8,13 +8,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
 from robaudit.errors import NothingLeftError, RobauditError, RunError
+from robaudit.quantities import Quantity
 from robaudit.report import numbers
-from robaudit.report.agreements import Agreement, agreements, comparable
 from robaudit.report.flag_tables import is_beyond
 from robaudit.rows import Row
+from robaudit.stats.agreement import Agreement, agreements, comparable
 from robaudit.stats.classes import ClassBias, class_bias
 from robaudit.stats.flags import Flagged, flag, usual_threshold
-from robaudit.stats.groups import QuantityLike, quantity_of
+from robaudit.stats.groups import quantity_of
 from robaudit.stats.summary import GroupSummary, Overview
 from robaudit.store.run import Run
 
@@ -99,7 +100,7 @@ class Content:
         """The noise levels, and the shortest texts that tell them apart."""
         return numbers.sigmas(group.key.sigma for group in self.groups)
 
-    def quantity(self, name: str) -> QuantityLike:
+    def quantity(self, name: str) -> Quantity:
         """Range and direction of a quantity of the run."""
         return quantity_of(name, self.run.quantities)
 
@@ -162,7 +163,7 @@ def _principal(groups: Sequence[GroupSummary]) -> str:
     return (probable or list(groups))[0].key.estimator
 
 
-def _worst(rows: Sequence[Row], quantity: QuantityLike, choice: Choice) -> Flagged:
+def _worst(rows: Sequence[Row], quantity: Quantity, choice: Choice) -> Flagged:
     """All samples, the worst first, and how many are beyond the threshold."""
     threshold = usual_threshold(quantity) if choice.threshold is None else choice.threshold
     if not quantity.low <= threshold <= quantity.high:

@@ -6,13 +6,13 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from robaudit.quantities import Quantity
 from robaudit.report import numbers
 from robaudit.report.class_tables import SINGLE_IMAGE, label_of, weakest_first
 from robaudit.report.html.content import Content
 from robaudit.report.summary_tables import approximate, caveats, heading
 from robaudit.report.tables import Bar, Cell, Table, cells, columns
 from robaudit.stats.classes import ClassBias, ClassStats
-from robaudit.stats.groups import QuantityLike
 from robaudit.stats.summary import GroupSummary
 from robaudit.text import count
 
@@ -110,7 +110,7 @@ def meaning(group: GroupSummary) -> str:
     return f"{heading(group.key, group.unit)}; {direction}"
 
 
-def bar_of(value: float, lower: float | None, upper: float | None, quantity: QuantityLike) -> Bar | None:
+def bar_of(value: float, lower: float | None, upper: float | None, quantity: Quantity) -> Bar | None:
     """A bar on the scale of the quantity; None where the scale has no end."""
     width = quantity.high - quantity.low
     if not math.isfinite(width) or width <= 0:
@@ -119,7 +119,7 @@ def bar_of(value: float, lower: float | None, upper: float | None, quantity: Qua
     return Bar(*(min(1.0, max(0.0, (x - quantity.low) / width)) for x in (value, low, high)))
 
 
-def _robustness(content: Content, groups: Sequence[GroupSummary], quantity: QuantityLike) -> Table:
+def _robustness(content: Content, groups: Sequence[GroupSummary], quantity: Quantity) -> Table:
     shares = ("below 0.5", "below 0.9") if quantity.high > 0.9 else ()
     rows = []
     for group in groups:
@@ -133,7 +133,7 @@ def _robustness(content: Content, groups: Sequence[GroupSummary], quantity: Quan
     return Table(meaning(groups[0]), columns(("estimator", "noise"), heads), tuple(rows), notes=tuple(caveats(groups)))
 
 
-def _class_cells(one: ClassStats, bias: ClassBias, quantity: QuantityLike) -> Iterable[Cell]:
+def _class_cells(one: ClassStats, bias: ClassBias, quantity: Quantity) -> Iterable[Cell]:
     single, mean = one.images == 1, one.mean
     yield Cell(label_of(one))
     yield Cell(f"{one.images:,}")

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from robaudit.report import numbers
-from robaudit.report.agreements import MOST_DOTS, Agreement, Floats, Pair
 from robaudit.report.pictures.page import Box, Look, Sketch, axes, fitted, measured, put
 from robaudit.report.pictures.style import FAINT, INK, few_ticks, tone
 from robaudit.spec.model import sigma_text
+from robaudit.stats.agreement import MOST_DOTS, Agreement, Floats, Pair
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

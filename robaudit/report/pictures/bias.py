@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from robaudit.quantities import Quantity
 from robaudit.report.class_tables import label_of, weakest_first
 from robaudit.report.numbers import with_interval
 from robaudit.report.pictures.groups import one_of, others_words
@@ -14,7 +15,7 @@ from robaudit.report.pictures.page import Box, Look, Sketch, axes, fitted, measu
 from robaudit.report.pictures.style import CARD, FAINT, GRID, HIGHER, INK, LOWER, few_ticks
 from robaudit.spec.model import sigma_text
 from robaudit.stats.classes import ClassBias, ClassStats, class_bias
-from robaudit.stats.groups import QuantityLike, quantity_of
+from robaudit.stats.groups import quantity_of
 from robaudit.stats.summary import Columns, Mean, mean_of
 from robaudit.store.run import Run
 
@@ -39,7 +40,7 @@ class Classes:
     """
 
     bias: ClassBias
-    quantity: QuantityLike
+    quantity: Quantity
     first: tuple[ClassStats, ...]
     last: tuple[ClassStats, ...]
     between: int

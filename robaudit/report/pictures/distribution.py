@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from robaudit.quantities import Quantity
 from robaudit.report.numbers import estimate
 from robaudit.report.numbers import sigmas as sigma_texts
 from robaudit.report.pictures.groups import columns_of
 from robaudit.report.pictures.page import Box, Look, Sketch, axes, fitted, measured, put
 from robaudit.report.pictures.style import CARD, FAINT, heat, number_ticks
 from robaudit.report.summary_tables import MEANINGS
-from robaudit.stats.groups import GroupKey, QuantityLike, quantity_of
+from robaudit.stats.groups import GroupKey, quantity_of
 from robaudit.stats.summary import Columns, Mean, Share, mean_of, share
 from robaudit.store.run import Run
 
@@ -59,7 +60,7 @@ class Distribution:
     """All noise levels of one estimator, the smallest first."""
 
     estimator: str
-    quantity: QuantityLike
+    quantity: Quantity
     threshold: float
     levels: tuple[Level, ...]
 
@@ -94,7 +95,7 @@ def distributions(
     return tuple(made)
 
 
-def _level(sigma: float, columns: Columns, quantity: QuantityLike, threshold: float) -> Level:
+def _level(sigma: float, columns: Columns, quantity: Quantity, threshold: float) -> Level:
     values = columns.values
     ranked = np.sort(values) if quantity.higher_is_better else -np.sort(-values)  # the worst first
     count = len(ranked)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from robaudit.quantities import Quantity
 from robaudit.report.flag_tables import is_beyond
 from robaudit.report.numbers import with_interval
 from robaudit.report.pictures.groups import one_of, others_words
@@ -16,7 +17,7 @@ from robaudit.report.pictures.page import Box, Look, Sketch, fitted, measured, p
 from robaudit.report.pictures.style import FAINT, LOWER
 from robaudit.spec.model import sigma_text
 from robaudit.stats.flags import Flag, Flagged, flag, usual_threshold
-from robaudit.stats.groups import QuantityLike, quantity_of
+from robaudit.stats.groups import quantity_of
 from robaudit.store.run import Run
 from robaudit.text import class_name
 
@@ -40,7 +41,7 @@ class Worst:
     """
 
     flagged: Flagged
-    quantity: QuantityLike
+    quantity: Quantity
     class_names: tuple[str, ...] | None
     others: int
 

@@ -52,8 +52,8 @@ def _flagged(run: Run, choice: Choice) -> Sketch:
 
 
 def _agreement(run: Run, choice: Choice) -> Sketch:
-    from robaudit.report.agreements import agreement
     from robaudit.report.pictures.agreement import sketch
+    from robaudit.stats.agreement import agreement
 
     return sketch(agreement(run, choice.estimators, choice.sigmas))
 

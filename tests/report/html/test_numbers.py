@@ -12,13 +12,13 @@ import pytest
 
 from robaudit.quantities import NO_INTERVAL, Interval
 from robaudit.report import numbers
-from robaudit.report.agreements import Pair, agreement
 from robaudit.report.gallery import RunImages
 from robaudit.report.html.cards import show, thumbnail
 from robaudit.report.html.content import Choice, Content, gather
 from robaudit.report.html.render import page
 from robaudit.report.html.verdict import certainties, tiles
 from robaudit.rows import Row
+from robaudit.stats.agreement import Pair, agreement
 from robaudit.stats.classes import class_bias
 from robaudit.stats.summary import GroupSummary
 from robaudit.store.run import Run

@@ -11,12 +11,12 @@ from scipy.stats import spearmanr
 
 from robaudit.errors import NothingLeftError, RobauditError, RunError
 from robaudit.quantities import CONFIDENCE, LOG10_P_FAIL, Interval
-from robaudit.report.agreements import MOST_DOTS, MOST_ESTIMATORS, agreement
 from robaudit.report.pictures.bias import BEST, WORST, classes_of
 from robaudit.report.pictures.cost import costs
 from robaudit.report.pictures.distribution import MOST_POINTS, band, distributions
 from robaudit.report.pictures.flagged import sized, worst_of
 from robaudit.report.pictures.groups import one_of
+from robaudit.stats.agreement import MOST_DOTS, MOST_ESTIMATORS, agreement
 from robaudit.stats.classes import class_bias
 from robaudit.stats.flags import flag
 from robaudit.stats.summary import summarise

@@ -10,10 +10,10 @@ import pytest
 
 from robaudit.quantities import Interval
 from robaudit.report import numbers
-from robaudit.report.agreements import agreement
 from robaudit.report.pictures.agreement import _difference
 from robaudit.report.pictures.kinds import INLINE, Choice, sketch_of
 from robaudit.report.pictures.page import Look, page
+from robaudit.stats.agreement import agreement
 from robaudit.store.run import Run
 from tests.report.pictures.made import row, run, usual
 

@@ -10,7 +10,7 @@ from robaudit.advice.comparison import Comparison
 from robaudit.advice.plan import Plan, Proposal
 from robaudit.advice.validate import Validation
 from robaudit.advice.verdicts import milliseconds, short, signed
-from robaudit.durations import duration_text
+from robaudit.progress import duration_text
 from robaudit.report import numbers
 from robaudit.report.tables import base_table, legend, plain
 

@@ -1,4 +1,4 @@
-"""From a spec to a finished run: the only module that knows everything."""
+"""From a spec to a finished run, or to rows in memory: the one place where engine, store and loop are joined."""
 
 from __future__ import annotations
 
@@ -11,23 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from robaudit.assembly import make_engine, make_model
-from robaudit.checks import InputCheck, check_input
-from robaudit.datasets.ahead import default_workers
-from robaudit.datasets.base import Dataset, first_samples
-from robaudit.datasets.load import open_dataset
-from robaudit.deterministic import deterministic
-from robaudit.errors import ModelError, NothingLeftError, RunError
-from robaudit.estimators import registry
-from robaudit.estimators.engine import Engine
-from robaudit.estimators.registry import Task, tasks_of
-from robaudit.finish import finish
-from robaudit.loop import OnError, names_of, work_off
-from robaudit.models.logits import for_noisy_passes, rounded_products
-from robaudit.precision_check import precision_effects
-from robaudit.progress import Listener, Silent
-from robaudit.provenance import pick_device, plugins
-from robaudit.resume import (
+from robaudit.auditing.checks import InputCheck, check_input, precision_effects
+from robaudit.auditing.environment import deterministic, pick_device, plugins
+from robaudit.auditing.loop import OnError, names_of, work_off
+from robaudit.auditing.outputs import finish, first_info, history
+from robaudit.auditing.resume import (
     default_out,
     existing_info,
     extended,
@@ -36,13 +24,23 @@ from robaudit.resume import (
     refuse_other_gates,
     refuse_other_options,
 )
-from robaudit.run_document import first_info, history
-from robaudit.runlog import Logged
+from robaudit.auditing.setup import make_engine, make_model
+from robaudit.datasets.ahead import default_workers
+from robaudit.datasets.base import Dataset, first_samples
+from robaudit.datasets.load import open_dataset
+from robaudit.errors import ModelError, NothingLeftError, RunError
+from robaudit.estimators import registry
+from robaudit.estimators.engine import Engine
+from robaudit.estimators.registry import Task, tasks_of
+from robaudit.models.logits import for_noisy_passes, rounded_products
+from robaudit.progress import Listener, Silent
+from robaudit.rows import Row
 from robaudit.spec.load import load_spec
 from robaudit.spec.model import AuditSpec
 from robaudit.store.folder import RunFolder, label_of, locked
+from robaudit.store.log import Logged
 from robaudit.store.run import Run, read_run
-from robaudit.store.state import State
+from robaudit.store.state import Skip, State
 
 
 def audit(
@@ -135,7 +133,7 @@ class Ready:
         tasks: Sequence[Task] | None = None,
         on_error: OnError = "stop",
     ) -> int:
-        """Compute what a state lacks, with the engine and the tasks of the audit or others; see :func:`robaudit.loop.work_off`."""
+        """Compute what a state lacks, with the engine and the tasks of the audit or others; see :func:`robaudit.auditing.loop.work_off`."""
         return work_off(
             state,
             self.spec,
@@ -271,3 +269,43 @@ def _say(check: InputCheck, ears: Listener) -> None:
         ears.note("no labels: accuracy is not measured")
     for text in check.warnings:
         ears.warn(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """What came out.
+
+    Attributes:
+        rows: by (sample id, sigma, label).
+        seconds: by (label, sigma), the clean pass and what a task shares with one before it not included.
+        skipped: samples that could not be used.
+    """
+
+    rows: Mapping[tuple[str, float, str], Row]
+    seconds: Mapping[tuple[str, float], float]
+    skipped: tuple[Skip, ...]
+
+
+def compute(
+    ready: Ready, engine: Engine, samples: Dataset, tasks: Sequence[Task], ears: Listener, *, on_error: OnError = "stop"
+) -> Computed:
+    """Compute every task of every sample.
+
+    Args:
+        ready: the parts of the audit that the spec asks for.
+        engine: its engine, or one with noise of its own.
+        samples: which images.
+        tasks: estimators and noise levels; their labels differ.
+        ears: hears the progress.
+        on_error: at an unusable sample: stop, or leave it out.
+
+    Raises:
+        SampleError: a sample cannot be used.
+        KeyboardInterrupt: the listener asked to stop.
+    """
+    with State() as state:
+        state.begin(samples, names_of(tasks))
+        ready.work_off(state, samples, ears, engine=engine, tasks=tasks, on_error=on_error)
+        seconds = state.seconds()
+        spent = {(task.chosen.label, task.sigma): seconds.get(f"{task.chosen.label}@{task.sigma!r}", 0.0) for task in tasks}
+        return Computed({row.key: row for sample in state.results() for row in sample.rows}, spent, tuple(state.skips()))

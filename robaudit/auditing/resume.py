@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from robaudit.auditing.environment import device_name, versions
 from robaudit.errors import AnotherRunError, RunError
 from robaudit.models.logits import LogitModel
 from robaudit.progress import Listener
-from robaudit.provenance import device_name, versions
 from robaudit.spec.model import AuditSpec, base_identity, identity
 from robaudit.store.folder import RunFolder, label_of
 from robaudit.store.state import State

@@ -10,7 +10,8 @@ from typing import Literal
 
 import torch
 
-from robaudit.assembly import make_pace
+from robaudit.auditing.environment import image_digest
+from robaudit.auditing.setup import Pace, make_pace
 from robaudit.datasets.ahead import read_ahead
 from robaudit.datasets.base import Dataset, Sample
 from robaudit.errors import AnotherRunError, DataError, ModelError, RobauditError, RunError, SampleError
@@ -19,9 +20,7 @@ from robaudit.estimators.engine import Engine
 from robaudit.estimators.registry import Task
 from robaudit.estimators.work import CleanPass, Work
 from robaudit.memory import is_out_of_memory
-from robaudit.pace import Pace
 from robaudit.progress import Listener
-from robaudit.provenance import image_digest
 from robaudit.rows import LARGEST, Row
 from robaudit.spec.model import AuditSpec
 from robaudit.store.state import Flush, Skip, State

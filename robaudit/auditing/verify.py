@@ -10,22 +10,20 @@ from pathlib import Path
 
 import numpy as np
 
-from robaudit.assembly import make_engine, make_model
+from robaudit.auditing.environment import deterministic, image_digest, pick_device
+from robaudit.auditing.loop import names_of, work_off
+from robaudit.auditing.setup import make_engine, make_model
 from robaudit.datasets.base import Dataset
 from robaudit.datasets.load import open_dataset
 from robaudit.datasets.select import Selected
-from robaudit.deterministic import deterministic
 from robaudit.errors import RunError
 from robaudit.estimators import registry
 from robaudit.estimators.registry import tasks_of
 from robaudit.files import file_sha256
-from robaudit.kept import bits_of
-from robaudit.loop import names_of, work_off
 from robaudit.models.logits import LogitModel, for_noisy_passes, rounded_products
 from robaudit.progress import Listener, Silent
-from robaudit.provenance import image_digest, pick_device
 from robaudit.quantities import IntervalKind
-from robaudit.rows import Row
+from robaudit.rows import Row, bits_of
 from robaudit.spec.model import AuditSpec
 from robaudit.store.folder import OUTPUTS, RunFolder
 from robaudit.store.run import Run

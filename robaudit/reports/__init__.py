@@ -1,1 +1,0 @@
-"""From a summary to text: functions without input or output of their own."""

@@ -1,0 +1,62 @@
+"""The rooms of the package import downwards only, and nothing imports the command line."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "robaudit"
+
+# From the ground up: a room may import itself and what stands before it.
+ROOMS = (
+    ("errors", "text", "quantities", "rows", "files", "progress", "cgroups", "memory", "python_code"),
+    ("spec",),
+    ("numerics",),
+    ("noise",),
+    ("datasets",),
+    ("models",),
+    ("estimators",),
+    ("stats",),
+    ("store",),
+    ("auditing",),
+    ("gates",),
+    ("compare",),
+    ("advice",),
+    ("demo",),
+    ("report",),
+    ("cli",),
+)
+FLOOR = {room: floor for floor, rooms in enumerate(ROOMS) for room in rooms}
+
+
+def room_of(module: str) -> str:
+    return module.split(".")[1] if "." in module else ""
+
+
+def imported(path: Path) -> list[tuple[int, str]]:
+    """Modules of the package that a file imports anywhere, those for type annotations included."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "robaudit":
+            names = [f"robaudit.{alias.name}" for alias in node.names] if node.module == "robaudit" else [node.module or ""]
+            found += [(node.lineno, name) for name in names]
+        elif isinstance(node, ast.Import):
+            found += [(node.lineno, alias.name) for alias in node.names if alias.name.split(".")[0] == "robaudit"]
+    return found
+
+
+FILES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE or path.stem not in ("__init__", "__main__"))
+
+
+def test_every_file_has_a_room() -> None:
+    rooms = {path.relative_to(PACKAGE).parts[0].removesuffix(".py") for path in FILES}
+    assert rooms == set(FLOOR)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_go_down(path: Path) -> None:
+    room = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    upwards = [f"line {line}: {name}" for line, name in imported(path) if FLOOR.get(room_of(name), len(ROOMS)) > FLOOR[room]]
+    assert not upwards
