@@ -1,4 +1,4 @@
-"""Proposals of `plan` and results of `validate` in a terminal."""
+"""Tables of `plan` and `validate` for terminals."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def plan_tables(found: Proposal) -> Iterator[RenderableType]:
 
 
 _PLAN_LEGEND = (
-    "->: recommended: the cheapest whose error is within 10 % of the least. Errors are predicted, at the worst noise level.",
-    "A bias too small for this short trial does not show: robaudit validate measures it.",
+    "->: recommended: the cheapest whose error is within 10 % of the smallest. Errors are predictions for the worst noise level.",
+    "A short trial does not show a small bias: robaudit validate measures it.",
     "error of the mean: as an estimate for all images of this kind; a class of k images has sqrt(images / k) times as much.",
-    "of these images: the part of it that is noise and bias, not the choice of images.",
-    "time: of the run, its start included; nine tenths of the budget are planned with.",
+    "of these images: the part of that error due to noise and bias, not to the choice of images.",
+    "time: of the whole run, including its start; plans use at most nine tenths of the budget.",
 )
 
 
@@ -57,11 +57,11 @@ def _plan_cells(plan: Plan, chosen: bool) -> Iterator[str]:
 def validation_tables(found: Validation) -> Iterator[RenderableType]:
     """What was compared, a table, and the recommendation at each noise level."""
     images = len({name for name, _ in found.truths})
-    yield plain(f"{images} images against mc with {found.draws:,} draws of noise of its own", "bold")
+    yield plain(f"{images} images against mc with {found.draws:,} draws of independent noise", "bold")
     table = base_table(narrow=False)
     for name in ("estimator", "sigma"):
         table.add_column(name, no_wrap=True)
-    for name in ("bias +- error", "RMSE +- error", "worst (sample)", "rank", "coverage", "forward", "backward", "an image"):
+    for name in ("bias +- error", "RMSE +- error", "worst (sample)", "rank", "coverage", "forward", "backward", "per image"):
         table.add_column(name, justify="right", no_wrap=name not in ("worst (sample)", "RMSE +- error"))
     sigmas = numbers.sigmas(found.sigmas)
     for one in found.comparisons:
@@ -80,8 +80,8 @@ def validation_tables(found: Validation) -> Iterator[RenderableType]:
 
 _VALIDATION_LEGEND = (
     "bias: mean of estimate - reference. RMSE: the reference's own variance is taken out. rank: Spearman's correlation.",
-    "+-: one standard error over the images; no 95 % interval: what rare large errors would add, few images do not show.",
-    "coverage: share of the 95 % intervals that agree with the reference and its interval. -: does not apply.",
+    "+-: one standard error over the images, not a 95 % interval: a few images do not show what rare large errors would add.",
+    "coverage: how many 95 % intervals agree with the reference and its interval. -: does not apply.",
 )
 
 
@@ -102,5 +102,5 @@ def _cells(one: Comparison) -> Iterator[str]:
 
 
 def _spread(one: Comparison, error: float | None) -> str:
-    """Where noise touches no image, what it does to others is unknown, and not nothing."""
+    """Empty where noise changed no image: its effect on other images is then unknown, not zero."""
     return "" if error is None or not one.touched else f" +- {short(error)}"

@@ -18,7 +18,7 @@ from robaudit.store.serialise import table_csv
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One installed estimator in words."""
+    """One installed estimator, as text."""
 
     name: str
     quantity: str
@@ -42,7 +42,7 @@ def _entry(name: str, cls: type[Estimator]) -> Entry:
         forwards, backwards = cls().passes(10)
         cost = f"{forwards:,} forward" + (f", {backwards:,} backward" if backwards else "")
     except ValidationError:  # an option has no default
-        cost = "by its options: any number of"
+        cost = "as its options say: any number of"
     options = {key: field for key, field in cls.model_fields.items() if key != "label"}
     return Entry(
         name=name,
@@ -63,9 +63,9 @@ def _option(key: str, field: FieldInfo) -> str:
 
 
 def catalogue_table(entries: Sequence[Entry]) -> Table:
-    """A table for people."""
+    """A table for terminals."""
     table = Table(
-        title="Installed estimators (cost: passes an image and noise level, 10 classes)",
+        title="Installed estimators (cost: passes per image and noise level, with 10 classes)",
         title_justify="left",
         box=box.SIMPLE_HEAD,
         padding=(0, 2, 1, 0),
@@ -86,5 +86,5 @@ def catalogue_csv(entries: Sequence[Entry]) -> str:
 
 
 def catalogue_json(entries: Sequence[Entry]) -> str:
-    """JSON list."""
+    """A JSON list."""
     return json.dumps([asdict(entry) for entry in entries], indent=2) + "\n"

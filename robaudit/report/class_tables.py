@@ -14,19 +14,19 @@ from robaudit.stats.classes import ClassBias, ClassStats
 from robaudit.stats.groups import quantity_of
 from robaudit.stats.summary import Mean, Quantile, Share
 from robaudit.store.serialise import table_csv
-from robaudit.text import class_name
+from robaudit.text import class_name, count
 
 NAME_WIDTHS = {True: 14, False: 24}
 _TONES: dict[str, Tone] = {"real": "warning", "noise": "strong", "untested": "strong"}
-SINGLE_IMAGE = "( ) a single image says nothing about its class: listed, not tested."
+SINGLE_IMAGE = "( ) a single image says nothing about its class: listed but not tested."
 
 
 def bias_table(bias: ClassBias, quantity: Quantity | None = None) -> Terminal:
-    """A line per class, least robust first, then the gap and the verdict in words.
+    """A line per class, least robust first, then the gap and the verdict.
 
     Args:
         bias: from :func:`robaudit.stats.classes.class_bias`.
-        quantity: what the values are; ours are known without it.
+        quantity: what the values are; needed only for quantities of plugins.
     """
     known = quantity or quantity_of(bias.key.quantity, None)
     return Terminal(lambda narrow: [_table(bias, known, narrow)])
@@ -35,7 +35,7 @@ def bias_table(bias: ClassBias, quantity: Quantity | None = None) -> Terminal:
 def bias_csv(bias: ClassBias) -> str:
     """A line per class, in order of class: the group, then the fields of :class:`ClassStats`.
 
-    A field with parts becomes columns: ``mean`` for its value, ``mean_lower`` and so on for the rest.
+    A field with parts becomes several columns: ``mean`` for its value, ``mean_lower`` and so on for the rest.
     """
     group = {"estimator": bias.key.estimator, "sigma": bias.key.sigma, "by": bias.by, "threshold": bias.threshold}
     lines = [{**group, **_flat(one)} for one in bias.classes]
@@ -126,4 +126,4 @@ def _notes(bias: ClassBias, *, share: bool) -> Iterator[str]:
     if any(one.mean.measured_lower is None for one in bias.classes):
         yield approximate("[ ]")
     if bias.left_out:
-        yield f"{bias.left_out:,} sample(s) left out: no {bias.by}, or no finite value."
+        yield f"{count(bias.left_out, 'sample')} left out: no {bias.by}, or no finite value."

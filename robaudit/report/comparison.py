@@ -1,4 +1,4 @@
-"""A comparison of two runs, and a run against its accepted findings: tables, CSV and JSON."""
+"""A comparison of two runs, and a run checked against its accepted findings: tables, CSV and JSON."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from robaudit.gates.decide import Decision, Verdict
 from robaudit.report import numbers
 from robaudit.report.ci.document import Subject, decisions_document
 from robaudit.report.tables import Table, cells, columns, markdown, markdown_table
+from robaudit.spec.model import sigma_text
 from robaudit.store.serialise import table_csv
 from robaudit.text import Names, class_name, count, shortened
 
@@ -36,11 +37,11 @@ def comparison_tables(comparison: Comparison, base: Mapping[str, Any], new: Mapp
         yield from _group(group, levels[group.key.sigma], names)
 
 
-def baseline_table(standing: BaselineReport, names: Names | None) -> Table:
+def baseline_table(report: BaselineReport, names: Names | None) -> Table:
     """A run against its accepted findings: what is new, unknown, fixed or stale."""
-    head = ", ".join(f"{len(standing.of(state)):,} {state}" for state in STATES)
-    rows = [_finding(one, names) for one in standing.findings if one.state != "persisting" or one.why]
-    title, lines = "against the accepted findings", (f"{count(len(standing.findings), 'finding')}: {head}",)
+    head = ", ".join(f"{len(report.of(state)):,} {state}" for state in STATES)
+    rows = [_finding(one, names) for one in report.findings if one.state != "persisting" or one.why]
+    title, lines = "against the accepted findings", (f"{count(len(report.findings), 'finding')}: {head}",)
     if not rows:
         return Table(title, lines=lines)
     texts = ("", "estimator", "sigma", "sample", "label", "predicted")
@@ -65,7 +66,7 @@ def markdown_text(tables: Iterable[Table]) -> str:
 
 
 def csv_text(comparison: Comparison) -> str:
-    """A line for clean accuracy, and for each group one for the mean, for accuracy under noise, and for each class."""
+    """A line for clean accuracy; for each group a line for the mean, one for accuracy under noise, and one for each class."""
     return table_csv(["estimator", "sigma", "what", "class", "images", *_FIELDS], _records(comparison))
 
 
@@ -95,7 +96,7 @@ def _head(comparison: Comparison, base: Mapping[str, Any], new: Mapping[str, Any
 
 
 def _points(share: float, away: Callable[[float], int] = round) -> str:
-    """A share in points, with one digit and a sign."""
+    """A share in percentage points, with a sign and one decimal."""
     return f"{away(round(1000 * share, 6)) / 10 + 0.0:+.1f}"
 
 
@@ -197,7 +198,7 @@ def _class(one: ClassChange, names: Names | None) -> tuple[str, ...]:
 def _sample(one: SampleChange, names: Names | None) -> tuple[str, ...]:
     before, now = (class_name(index, names, _LONGEST_NAME) for index in (one.base_predicted, one.predicted))
     predicted = now if before == now else f"{before} -> {now}"
-    flag = f"{one.flagged}, {'no interval' if one.sure == 'no interval' else one.sure}" if one.flagged else "worse"
+    flag = f"{one.flagged}, {one.sure}" if one.flagged else "worse"
     ends = None if one.lower is None or one.upper is None else (one.lower, one.upper)
     label = class_name(one.label, names, _LONGEST_NAME)
     return shortened(one.id, _LONGEST_ID), label, predicted, flag, f"{one.base:.4f}", f"{one.new:.4f}", numbers.change(one.difference, ends)
@@ -211,7 +212,7 @@ def _finding(one: Finding, names: Names | None) -> tuple[str, ...]:
     return (
         one.state,
         one.estimator,
-        f"{one.sigma:.6g}",
+        sigma_text(one.sigma),
         shortened(one.sample_id, _LONGEST_ID),
         *classes,
         before,

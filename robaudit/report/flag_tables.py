@@ -12,7 +12,7 @@ from robaudit.report.tables import Cell, Column, Table, Terminal, cells
 from robaudit.stats.flags import Flag, Flagged
 from robaudit.stats.groups import quantity_of
 from robaudit.store.serialise import table_csv
-from robaudit.text import Names, class_name, printable, shortened
+from robaudit.text import Names, class_name, count, printable, shortened
 
 ID_WIDTHS = {True: 16, False: 30}
 CLASS_WIDTHS = {True: 11, False: 20}
@@ -26,13 +26,13 @@ CERTAINTIES = {
 
 
 def flags_table(flagged: Flagged, class_names: Names | None = None, quantity: Quantity | None = None, limit: int | None = 50) -> Terminal:
-    """How many are flagged, then the list, worst first, then the most robust ones where asked.
+    """How many are flagged, then the list, worst first, then the most robust ones if asked for.
 
     Args:
         flagged: from :func:`robaudit.stats.flags.flag`.
         class_names: by class index.
-        quantity: what the values are; ours are known without it.
-        limit: lines a list prints at most (the rest is counted); None prints all.
+        quantity: what the values are; needed only for quantities of plugins.
+        limit: the most lines printed of a list (the rest are counted); None prints all.
     """
     known = quantity or quantity_of(flagged.key.quantity, None)
 
@@ -96,7 +96,7 @@ def _table(samples: Sequence[Flag], flagged: Flagged, names: Names | None, quant
 
 
 def _answer(one: Flag, flagged: Flagged) -> str:
-    """Whether the sample is beyond the threshold, in words."""
+    """Whether the sample is beyond the threshold, as the table says it."""
     if one.certainty != "no interval":
         return one.certainty
     return "~yes" if is_beyond(one, flagged) else "~no"
@@ -106,6 +106,6 @@ def _notes(flagged: Flagged) -> Iterator[str]:
     certainties = {one.certainty for one in flagged.samples + flagged.robust}
     yield from (text for name, text in CERTAINTIES.items() if name in certainties)
     if flagged.filtered:
-        yield f"{flagged.filtered:,} sample(s) filtered out: not known to be {flagged.only}."
+        yield f"{count(flagged.filtered, 'sample')} filtered out: not known to be {flagged.only}."
     if flagged.not_finite:
-        yield f"{flagged.not_finite:,} sample(s) left out: not a finite value."
+        yield f"{count(flagged.not_finite, 'sample')} left out: not a finite value."

@@ -1,4 +1,4 @@
-"""Images of the listed samples, clean and noisy, read again from the data set of the run."""
+"""Clean and noisy images of the listed samples, read again from the run's data set."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class RunImages:
 
     Args:
         run: whose data set is opened again.
-        ids: the samples that will be asked for.
+        ids: the samples that will be needed.
         trust: allow the Python data set that the spec names.
 
     Raises:
@@ -51,7 +51,7 @@ class RunImages:
         for sample_id in wanted:
             if sample_id not in self._index:
                 raise RobauditError(
-                    self._dataset.where, f"no longer has a sample {sample_id!r}", "restore the data set the run was made on"
+                    self._dataset.where, f"no longer has a sample {sample_id!r}", "restore the data set that the run was made on"
                 )
         self._noise = GaussianNoise(spec.run.seed, torch.device("cpu"))
 
@@ -59,7 +59,7 @@ class RunImages:
         """The pixels (channels, height, width) in [0, 1].
 
         Raises:
-            RobauditError: this one cannot be read.
+            RobauditError: this sample cannot be read.
         """
         try:
             return self._dataset[self._index[sample_id]].pixels
@@ -122,5 +122,5 @@ def _name(rank: int, sample: Flag, names: Sequence[str] | None) -> str:
 
 
 def _plain(text: str) -> str:
-    """Letters, digits, dots, dashes and underscores only: nothing that leads out of a folder."""
+    """Letters, digits, dots, dashes and underscores only, so that no name leads out of the folder."""
     return re.sub(r"[^\w.-]+", "_", text).lstrip(".")

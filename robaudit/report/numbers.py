@@ -1,4 +1,4 @@
-"""Numbers as people read them, so that none claims more than was measured.
+"""Numbers as text that claims no more than was measured.
 
 Three rules. A value at the end of its range whose interval ends there too prints as a bound: 10,000 of 10,000 is ">= 0.9996",
 never "1.0"; so does one whose interval is open on one side. Digits follow the width of the interval, whose ends round outwards.
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 from typing import TYPE_CHECKING
 
@@ -47,7 +47,7 @@ def estimate(value: float, lower: float | None, upper: float | None, low: float 
 def with_interval(
     value: float, lower: float | None, upper: float | None, low: float = 0.0, high: float = 1.0, *, tight: bool = False
 ) -> str:
-    """The value and its interval: "0.873 [0.791, 0.930]" (``tight``: "[0.791,0.930]"); a bound stands alone: it says the same."""
+    """The value and its interval: "0.873 [0.791, 0.930]" (``tight``: "[0.791,0.930]"); a bound stands alone: its interval adds nothing."""
     text = estimate(value, lower, upper, low, high)
     if lower is None or upper is None or text.startswith(("<=", ">=")):
         return text
@@ -110,7 +110,7 @@ def change_interval(ends: tuple[float, float] | None) -> str:
 
 
 def p_value(p: float) -> str:
-    """Two digits or so, and never 0."""
+    """A p-value with about two digits, never 0."""
     return "<0.001" if p < 0.001 else f"{p:.3f}" if p < 0.1 else f"{p:.2f}"
 
 
@@ -132,7 +132,7 @@ def duration(seconds: float | None) -> str:
 
 
 def signs(text: str) -> str:
-    """``>= `` and ``<= `` as one sign each."""
+    """``>=`` and ``<=`` replaced by their mathematical signs."""
     return text.replace(">= ", "≥ ").replace("<= ", "≤ ").replace(">=", "≥ ").replace("<=", "≤ ")
 
 
@@ -188,6 +188,12 @@ def noisy_percent(one: NoisyAccuracy) -> str:
     return probability(one.value, *((one.measured_lower, one.measured_upper) if at_end else (one.lower, one.upper)))
 
 
+def span(values: Collection[int]) -> str:
+    """``200``, or ``180 to 200`` where the numbers differ."""
+    least, most = min(values), max(values)
+    return f"{most:,}" if least == most else f"{least:,} to {most:,}"
+
+
 def share(one: Share) -> str:
     """A share of images in percent; none or all of them as a bound."""
     return signs(percent(one.count, one.total, one.lower, one.upper))
@@ -219,12 +225,12 @@ def odds(log10: float, way: str = "") -> str:
 
 
 def grey_levels(sigma: float) -> str:
-    """A noise level in the units of a screen: ``about 13 of 255 grey levels``."""
+    """A noise level in the units of a display: ``about 13 of 255 grey levels``."""
     return f"about {sigma * 255:.2g} of 255 grey levels" if sigma * 255 < 99.5 else f"about {sigma * 255:.0f} of 255 grey levels"
 
 
 def upper_end(one: Mean) -> float:
-    """The upper bound of a mean that is open below: as far as these images were measured."""
+    """The upper bound of a mean whose interval is open below: that of these images, if measured."""
     return one.upper if one.measured_upper is None else one.measured_upper
 
 
@@ -240,7 +246,7 @@ def _marked(text: str, *, marked: bool) -> str:
 
 
 def _empty(text: str, low: float, high: float) -> bool:
-    """Whether a text is a bound that reads as the end of the range, which says nothing."""
+    """Whether a text is a bound that the range implies, which says nothing."""
     if text.startswith(">="):
         return float(text[2:]) <= low
     return text.startswith("<=") and float(text[2:]) >= high

@@ -50,7 +50,7 @@ def overall_tables(
     Args:
         groups: from :func:`robaudit.stats.summary.summarise`.
         seconds: time by (estimator, sigma); an empty cell where unknown.
-        quantities: descriptions of quantities that are not ours.
+        quantities: descriptions of the quantities of plugins.
     """
 
     def build(narrow: bool) -> Iterator[Table]:
@@ -67,12 +67,12 @@ def heading(key: GroupKey, unit: str) -> str:
 
 
 def circumstances(key: GroupKey, higher_is_better: bool, *more: str) -> str:
-    """The line below the heading: noise, direction, and what else is given."""
+    """The line below the heading: noise, direction, and ``more``."""
     return ", ".join((f"{key.noise} noise", "higher is better" if higher_is_better else "lower is better", *more))
 
 
 def caveats(groups: Sequence[GroupSummary], interval: str = "the interval") -> Iterator[str]:
-    """What limits the numbers of these groups, a line each.
+    """The limits of these groups' numbers, one line each.
 
     Args:
         groups: shown together.

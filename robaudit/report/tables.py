@@ -1,6 +1,6 @@
 """One model of a table, and its rendering for terminals and as Markdown.
 
-Pages render the same model in ``html/report.html.j2``; as CSV, :func:`robaudit.reports.csv_text.table_csv` writes raw values.
+Pages render the same model in ``html/report.html.j2``; as CSV, :func:`robaudit.store.serialise.table_csv` writes raw values.
 All text is literal: brackets are not rich's markup, stars are not Markdown's, and control characters print as escapes.
 """
 
@@ -50,7 +50,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: its head, whether it holds numbers, aligned to the right, and whether its lines may break in a terminal."""
+    """A column: its head, whether it holds numbers (aligned right), and whether its text may wrap in a terminal."""
 
     head: str
     number: bool = False
@@ -59,7 +59,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table with what is written around it; without columns, only that.
+    """A table and the text around it; without columns, only that text.
 
     Attributes:
         heading: above it.
@@ -100,7 +100,7 @@ class Terminal:
 
 
 def rendered(table: Table, *, narrow: bool = False) -> Iterator[RenderableType]:
-    """A table and what is around it, for rich; an empty line at the end."""
+    """A table and the text around it, for rich; ends with an empty line."""
     if table.heading:
         yield plain(table.heading, "bold")
     yield from map(plain, table.lines)
@@ -116,22 +116,22 @@ def rendered(table: Table, *, narrow: bool = False) -> Iterator[RenderableType]:
 
 
 def plain(text: str, style: str = "") -> Text:
-    """The text as it is, without markup; what could steer a terminal is written as escapes."""
+    """The text without markup, with control characters escaped."""
     return Text(printable(text), style=style)
 
 
 def base_table(narrow: bool) -> Grid:
-    """An empty table in our style."""
+    """An empty table in the style of all our tables."""
     return Grid(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 0) if narrow else (0, 1, 0, 0))
 
 
 def legend(lines: Sequence[str]) -> list[Text]:
-    """Lines under a table, and an empty one."""
+    """Notes below a table, followed by an empty line."""
     return [*(plain(line, "dim") for line in lines), Text()]
 
 
 def markdown(text: str) -> str:
-    """Text that stays text in Markdown and in a table of it: one line, no markup, no HTML, no link, no mention of people or issues."""
+    """Text that stays text in Markdown, also inside its tables: one line, no markup, HTML or links, no mentions of people or issues."""
     text = printable(text).strip().replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     text = _NUMBERED.sub(r"\1\\\2", _MARKDOWN.sub(r"\\\1", text))
     return _LINKED.sub(_JOINER, text)

@@ -45,7 +45,7 @@ def table(path: Path) -> list[dict[str, str]]:
 def test_a_validation(spec: Path, run_cli: RunCli, tmp_path: Path) -> None:
     code, out, err = run_cli("validate", spec, *FEW, "--out", "found")
     assert code == 0
-    assert "12 images against mc with 200 draws of noise of its own" in out
+    assert "12 images against mc with 200 draws of independent noise" in out
     assert "softmax estimates confidence, not p_robust: only its order is compared" in out
     assert "-> " in out
     assert "note: the reference: mc with 200 draws of its own noise" in err

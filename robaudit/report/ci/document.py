@@ -15,7 +15,7 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What every format says of the run beside its gates.
+    """What every format says about the run besides its gates.
 
     Attributes:
         command: the command that decided: gate, compare, estimate.
@@ -24,8 +24,8 @@ class Subject:
         identity: sha256 of what the run computes.
         robaudit: the version that made the run.
         against: of a comparison, the run that it was compared with.
-        skipped: samples that the run was asked for and has no results of.
-        left_out: further counts of samples that the gates are not, or not fully, about, by name.
+        skipped: samples that the run should have measured but could not.
+        left_out: counts, by name, of other samples that the gates ignore or count only in part.
     """
 
     command: str
@@ -52,7 +52,7 @@ class Subject:
         return cls(command, name, model["name"], model["sha256"], identity, version, against, skipped, left_out or {})
 
     def counts(self) -> dict[str, int]:
-        """Samples that are left out, by name: ``skipped`` (of a comparison also ``base_skipped``), and what else is known."""
+        """Counts of the samples left out, by name: ``skipped`` (of a comparison also ``base_skipped``), and ``left_out``."""
         base = {} if self.against is None else {"base_skipped": self.against.skipped}
         return {"skipped": self.skipped, **base, **self.left_out}
 

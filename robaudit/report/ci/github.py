@@ -1,6 +1,6 @@
 """Decided gates for GitHub: annotations on the run, and a step summary in Markdown.
 
-GitHub shows ten annotations of a kind from a step and takes one MiB of step summary; it drops the rest, so the choice is made here.
+GitHub shows ten annotations of a kind from a step and takes one MiB of step summary; it drops the rest, so what to show is chosen here.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from robaudit.gates.decide import Decision, Verdict, overall
 from robaudit.report.ci.document import Subject, counted
 from robaudit.report.ci.words import class_text, class_value_text, coverage_text, sentence, value_text
 from robaudit.report.tables import Table, cells, columns, markdown, markdown_table
-from robaudit.text import clipped, printable
+from robaudit.text import clipped, count, printable
 
 MOST = 10
-"""Annotations in all."""
+"""The most annotations written."""
 
 LARGEST = 2**20
-"""Bytes of a step summary."""
+"""The most bytes of a step summary."""
 
 LEFT_OUT = "\n_The rest is left out: GitHub takes 1 MiB of step summary._\n"
 
@@ -47,7 +47,7 @@ def github(decisions: Sequence[Decision], subject: Subject, *, inconclusive: Ver
     ]
     passed = len(decisions) - len(told)
     if passed:
-        words = f"{subject.name}: {passed} of {_gates(len(decisions))} passed"
+        words = f"{subject.name}: {passed} of {count(len(decisions), 'gate')} passed"
         lines.append(_command("notice", f"robaudit {subject.command}", words))
     if len(lines) > MOST:
         left = len(told) - (MOST - 1)
@@ -81,10 +81,6 @@ def step_summary(decisions: Sequence[Decision], subject: Subject, *, inconclusiv
 
 def _about(subject: Subject) -> str:
     return f"{markdown(subject.name)}: model {markdown(subject.model)} (sha256 {markdown(subject.sha256[:8])})"
-
-
-def _gates(number: int) -> str:
-    return f"{number} gate" + ("" if number == 1 else "s")
 
 
 def _classes(decision: Decision) -> list[str]:

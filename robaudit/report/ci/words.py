@@ -1,4 +1,4 @@
-"""A decided gate in one line of plain text."""
+"""Decided gates and their classes, each in one line of plain text."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, InvalidOperatio
 from robaudit.gates.decide import Decision
 from robaudit.gates.measure import ClassPart
 from robaudit.gates.text import number, numbers
-from robaudit.text import clipped, printable
+from robaudit.text import class_name, clipped, printable
 
-LONGEST = 2000
-"""Characters of one line, at most."""
+_LONGEST = 2000  # characters of a line
 
 
 def value_text(decision: Decision) -> str:
@@ -38,11 +37,11 @@ def class_value_text(part: ClassPart, threshold: float) -> str:
 def sentence(decision: Decision) -> str:
     """The gate, its verdict, its value, what the interval covers, and the evidence; on one line."""
     added = f"; {decision.evidence}" if decision.evidence else ""
-    return clipped(printable(f"{decision.gate}: {decision.verdict}, {value_text(decision)} ({coverage_text(decision)}){added}"), LONGEST)
+    return clipped(printable(f"{decision.gate}: {decision.verdict}, {value_text(decision)} ({coverage_text(decision)}){added}"), _LONGEST)
 
 
 def coverage_text(decision: Decision) -> str:
-    """What the interval covers, and how it was made."""
+    """What the interval covers, and the method behind it."""
     if decision.covers == "nothing":
         return "no interval"
     return f"{decision.covers}; {100 * decision.confidence:.4g} % interval, {decision.method}"
@@ -50,8 +49,7 @@ def coverage_text(decision: Decision) -> str:
 
 def class_text(part: ClassPart) -> str:
     """``class 3 (cat)``."""
-    name = "" if part.name is None or part.name == str(part.index) else f" ({part.name})"
-    return f"class {part.index}{name}"
+    return f"class {class_name(part.index, None if part.name is None else {part.index: part.name})}"
 
 
 def _ends(lower: float, upper: float) -> str:

@@ -1,1 +1,1 @@
-"""A run, or several, as one self-contained page, and as Markdown."""
+"""One or several runs as a self-contained page, and as Markdown."""

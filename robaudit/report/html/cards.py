@@ -35,7 +35,7 @@ class Thumbnail:
     Attributes:
         uri: data:image/png or data:image/jpeg.
         width, height: of the stored image, in pixels.
-        whole: whether every pixel of the original is there; else it is reduced, which averages some of the noise away.
+        whole: whether every pixel of the original is kept; a reduced image averages some of the noise away.
     """
 
     uri: str
@@ -51,13 +51,14 @@ class Card:
     Attributes:
         rank: place in the list, from 1; the least robust is first.
         name: the sample's id.
-        label, predicted, flips_to: classes in words; empty where unknown.
+        label, predicted, flips_to: classes as text; empty where unknown.
         judged: "correct", "wrong" or "unlabelled" on the clean image.
         classes: indices of label and prediction.
-        value, interval: in words.
+        value, interval: as text.
         bar: on the scale of the quantity.
-        certainty, words: as in :class:`robaudit.stats.flags.Flag`, and what the card says.
-        clean, noisy: images; None without.
+        certainty: as in :class:`robaudit.stats.flags.Flag`, or "no".
+        badge: what the card says about it.
+        clean, noisy: the images; None where there are none.
     """
 
     rank: int
@@ -71,7 +72,7 @@ class Card:
     interval: str
     bar: Bar | None
     certainty: str
-    words: str
+    badge: str
     clean: Thumbnail | None
     noisy: Thumbnail | None
 
@@ -95,12 +96,12 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """The parts of a page that have images.
+    """The parts of a page that show images.
 
     Attributes:
         galleries: for each shown estimator and noise level.
         examples: of noise.
-        problems: why images are missing, one line each.
+        problems: why images are missing, one line per reason.
         reduced: whether any image is smaller than the original.
     """
 
@@ -132,7 +133,7 @@ def show(content: Content, *, images: bool = True, trust: bool = False) -> Shown
 def thumbnail(pixels: Tensor) -> Thumbnail:
     """A thumbnail of pixels (channels, height, width) in [0, 1]; what lies outside is cut off.
 
-    Up to 64 pixels a side it is a PNG of the very pixels, for the browser to enlarge; else a JPEG, reduced to 160 pixels a side.
+    Up to 64 pixels a side it is a PNG of exactly these pixels, for the browser to enlarge; a larger image is a JPEG of 160 pixels a side.
     """
     from PIL import Image
 
@@ -153,7 +154,7 @@ def thumbnail(pixels: Tensor) -> Thumbnail:
 
 
 class _Album:
-    """Images as thumbnails, as far as there are any; each is read once for each noise level."""
+    """The thumbnails of a run, as far as its images can be read; each is read once per noise level."""
 
     def __init__(self, content: Content, *, trust: bool) -> None:
         from robaudit.report.gallery import RunImages
@@ -167,7 +168,7 @@ class _Album:
         except RobauditError as error:
             self.problems.append(str(error))
 
-    def look(self, name: str, sigmas: Sequence[float]) -> list[Thumbnail] | None:
+    def thumbnails(self, name: str, sigmas: Sequence[float]) -> list[Thumbnail] | None:
         """The clean image and its first noisy copy at each level."""
         if self._images is None:
             return None
@@ -176,14 +177,14 @@ class _Album:
         except RobauditError as error:
             self.problems.append(str(error))
             return None
-        thumbnails = [thumbnail(clean), *(thumbnail(self._images.noisy(name, clean, sigma)) for sigma in sigmas)]
-        self.reduced = self.reduced or not thumbnails[0].whole
-        return thumbnails
+        made = [thumbnail(clean), *(thumbnail(self._images.noisy(name, clean, sigma)) for sigma in sigmas)]
+        self.reduced = self.reduced or not made[0].whole
+        return made
 
 
 def _card(content: Content, one: Flagged, sample: Flag, rank: int, album: _Album | None) -> Card:
     names, quantity = content.run.class_names, content.quantity(one.key.quantity)
-    pair = None if album is None else album.look(sample.id, [one.key.sigma])
+    pair = None if album is None else album.thumbnails(sample.id, [one.key.sigma])
     beyond = is_beyond(sample, one)
     certainty = sample.certainty if beyond or sample.certainty == "maybe" else "no"
     judged = "unlabelled" if sample.label is None else "correct" if sample.label == sample.predicted else "wrong"
@@ -196,17 +197,17 @@ def _card(content: Content, one: Flagged, sample: Flag, rank: int, album: _Album
         judged=judged,
         classes=tuple(dict.fromkeys(index for index in (sample.label, sample.predicted) if index is not None)),
         value=numbers.number(sample.value, sample.lower, sample.upper, quantity),
-        interval=numbers.interval(sample.lower, sample.upper),
+        interval="no interval" if (ends := numbers.interval(sample.lower, sample.upper)) == numbers.NONE else ends,
         bar=bar_of(sample.value, sample.lower, sample.upper, quantity),
         certainty=certainty,
-        words=NOT_FLAGGED if certainty == "no" else certainty,
+        badge=NOT_FLAGGED if certainty == "no" else certainty,
         clean=None if pair is None else pair[0],
         noisy=None if pair is None else pair[1],
     )
 
 
 def _example(content: Content, name: str, album: _Album) -> Example | None:
-    images = album.look(name, list(content.sigmas))
+    images = album.thumbnails(name, list(content.sigmas))
     if images is None:
         return None
     return Example(clipped(printable(name), _LONGEST_ID), images[0], tuple(zip(content.sigmas.values(), images[1:], strict=True)))

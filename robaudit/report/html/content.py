@@ -1,4 +1,4 @@
-"""What a report says about a run: summaries, classes, flagged samples, agreement and cost, as plain data."""
+"""The content of a report as plain data: summaries, classes, flagged samples, agreement and cost of a run."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from robaudit.store.run import Run
 
 Key = tuple[str, float]
 T = TypeVar("T")
-_FEW = 6  # the least robust samples that are shown although none of them is flagged
+_FEW = 6  # least robust samples, shown even if none of them is flagged
 _EXAMPLES = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What of a run is reported.
+    """Which part of a run is reported.
 
     Attributes:
-        estimators, sigmas: those named; all without.
+        estimators, sigmas: only these; empty: all.
         threshold: beyond it a sample is flagged; None: the usual one of each quantity.
-        most: samples listed at most, for each estimator and noise level.
+        most: the most samples listed for each estimator and noise level.
     """
 
     estimators: Sequence[str] = ()
@@ -57,7 +57,7 @@ class GroupTally:
     intervals: Counter[str] = field(default_factory=Counter)
 
     def add(self, row: Row) -> None:
-        """Take one more row."""
+        """Count one more row."""
         self.results += 1
         self.forwards += row.forwards
         self.backwards += row.backwards
@@ -66,7 +66,7 @@ class GroupTally:
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What is said about one run.
+    """Everything that is said about one run.
 
     Attributes:
         run: the run.
@@ -80,7 +80,7 @@ class Content:
         examples: ids of samples whose noisy copies show what noise looks like.
         whole: whether no estimator or noise level was left out.
         edges: of the same, how many flagged samples have an interval that straddles the threshold, and how many have none.
-        decisions: of the run's gates, as documents: see :func:`robaudit.gates.standing.standing`.
+        decisions: of the run's gates, as documents: see :func:`robaudit.gates.sources.decisions_of`.
     """
 
     run: Run
@@ -126,7 +126,7 @@ def gather(run: Run, choice: Choice) -> Content:
             examples.setdefault(row.predicted, row.sample_id)
     summaries = {(group.key.estimator, group.key.sigma): group for group in overview.summaries()}
     if not summaries:
-        raise NothingLeftError(str(run.path), "there are no results to report", "audit at least one sample")
+        raise NothingLeftError(str(run.path), "has no results to report", "audit at least one sample")
     keys = run.chosen(summaries, choice.estimators, choice.sigmas)
     if not keys:
         raise NothingLeftError(str(run.path), "has none of these estimators at these noise levels", "name others")
@@ -225,12 +225,12 @@ def _asked(run: Run, choice: Choice) -> _Asked:
     return _Asked(run, replace(choice, estimators=estimators, sigmas=sigmas), no_name, no_level, some)
 
 
-def _missing(asked: Sequence[T], look: Callable[[T], object]) -> dict[T, RunError]:
-    """What the run has not, and what it says of that."""
+def _missing(asked: Sequence[T], choose: Callable[[T], object]) -> dict[T, RunError]:
+    """What the run lacks, with its error for each."""
     missing = {}
     for one in asked:
         try:
-            look(one)
+            choose(one)
         except RunError as error:
             missing[one] = error
     return missing

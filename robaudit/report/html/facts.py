@@ -1,4 +1,4 @@
-"""How a run was made, and what became of its gates."""
+"""Facts about a run: how it was made, its sessions, skipped samples and gates."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST_SKIPPED = 20
 
 
 def facts(content: Content) -> str:
-    """Model, data and noise in a line."""
+    """Model, data and noise in one line."""
     info = content.run.info
     model, data, totals = info["model"], info["data"], info["totals"]
     skipped = f" ({totals['skipped']:,} skipped)" if totals["skipped"] else ""
@@ -29,7 +29,7 @@ def facts(content: Content) -> str:
 
 
 def provenance(content: Content) -> list[tuple[str, str]]:
-    """Name and text of each fact, for a list."""
+    """The name and text of each fact."""
     return [(name, text) for name, text in _provenance(content.run.info, str(content.run.path)) if text]
 
 

@@ -28,17 +28,17 @@ from robaudit.text import class_name, clipped
 MOST = 60_000
 """Bytes; a comment of GitHub's holds 65,536 characters."""
 
-_CUT = "\nThis report was cut here: the HTML report holds the rest.\n"
+_CUT = "\nThis report was cut here: the HTML report has the rest.\n"
 _SAMPLES = (20, 8, 3, 0)
 _LONGEST = 120
 
 
 def markdown_report(contents: Sequence[Content], *, title: str | None = None) -> str:
-    """Verdict and tables of one or several runs, under 60,000 bytes: fewer samples are listed where there is too much.
+    """Verdict and tables of one or several runs, under 60,000 bytes: it lists fewer samples where there are too many.
 
     Args:
         contents: of the runs, at least one.
-        title: the heading; made from the names of the runs without.
+        title: the heading; by default, made from the names of the runs.
     """
     text = ""
     for samples in _SAMPLES:
@@ -73,7 +73,7 @@ def _run(content: Content, samples: int) -> Iterator[str]:
     yield "### Robustness"
     for table in robustness_tables(content):
         yield from ("", markdown(table.heading), *markdown_table(table))
-    yield from (markdown(COVER), "", "### Classes, the weakest first")
+    yield from (markdown(COVER), "", "### Classes, weakest first")
     for bias in content.biases:
         view = class_view(content, bias)
         yield from ("", f"{markdown(view.title)}: **{VERDICTS[bias.verdict]}**. {markdown(bias.explanation)}", *markdown_table(view.table))

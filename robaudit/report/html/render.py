@@ -1,4 +1,4 @@
-"""Runs as one page that loads nothing from anywhere."""
+"""One or several runs as a single HTML page that loads nothing from anywhere."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ SECTIONS = (
     ("made", "How it was made"),
 )
 _NO = f"{NOT_FLAGGED}: shown as one of the least robust."
-_OPEN = 3  # noise levels whose classes and samples are unfolded
+_OPEN = 3  # noise levels whose classes and samples start unfolded
 
 
 def page(
@@ -58,13 +58,13 @@ def page(
 
     Args:
         contents: of the runs, at least one.
-        title: the heading; made from the names of the runs without.
+        title: the heading; by default, made from the names of the runs.
         images: whether samples are shown as images.
         trust: allow the Python data set that a spec names.
         threshold: beyond it a sample is flagged, for the pictures.
 
     Returns:
-        The HTML, and why images are missing, a line each.
+        The HTML, and why images are missing, one line per reason.
 
     Raises:
         RobauditError: jinja2 or matplotlib is not installed.
@@ -96,7 +96,7 @@ def page(
 
 
 def environment() -> Any:
-    """Templates in which everything that is printed is escaped, control characters too.
+    """Templates that escape everything they print, control characters included.
 
     Raises:
         RobauditError: jinja2 is not installed.
@@ -116,7 +116,7 @@ def _shown(value: object) -> object:
 
 
 def _safe(text: str) -> Any:
-    """Text of ours, which is HTML already."""
+    """Our own text, which is already HTML."""
     from markupsafe import Markup
 
     return Markup(text)  # noqa: S704  package data, or made by inline_picture
@@ -199,7 +199,7 @@ def _gallery(content: Content, gallery: Gallery) -> dict[str, Any]:
 def _picture(
     kind: str, content: Content, threshold: float | None, estimator: str | None = None, sigma: float | None = None
 ) -> dict[str, Any]:
-    """An inline picture of the chosen part of the run, and its caption; a lead is in the text above it."""
+    """An inline picture of the chosen part of the run, and its caption; its lead is in the text above it."""
     from robaudit.report.pictures import kinds
 
     names = list(dict.fromkeys(group.key.estimator for group in content.groups))
@@ -212,7 +212,7 @@ def _picture(
 
 
 def _narrowed(content: Content) -> Run:
-    """The run with the chosen rows only, where some but not one alone were chosen."""
+    """The run with the chosen rows only, where several but not all groups were chosen."""
     if content.whole or len(content.groups) == 1:
         return content.run
     keys = {(group.key.estimator, group.key.sigma) for group in content.groups}

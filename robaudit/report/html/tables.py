@@ -19,7 +19,7 @@ from robaudit.text import count
 KIND, THESE = "95% for images of this kind", "95% for these images"
 COVER = (
     "“Images of this kind” allows for the choice of images: other images would give other numbers. “These images” allows only for "
-    "the noise that was drawn: it tells how precisely this set was measured."
+    "the noise that was drawn: it tells how precisely these were measured."
 )
 VERDICTS = {"real": "a real difference", "noise": "chance may explain it", "untested": "not tested"}
 _ALL, _WORST, _BEST = 30, 20, 5  # of the classes
@@ -46,7 +46,7 @@ class ClassView:
 
 
 def accuracy_table(content: Content) -> Table:
-    """Clean accuracy and accuracy under noise over sigma."""
+    """Clean accuracy, and accuracy under noise by noise level."""
     rows: list[tuple[Cell, ...]] = []
     clean = content.run.info["clean_accuracy"]
     if clean is not None:
@@ -59,11 +59,11 @@ def accuracy_table(content: Content) -> Table:
             bar = Bar(one.value, one.lower, one.upper)
             ends = numbers.percents(one.lower, one.upper), numbers.percents(one.measured_lower, one.measured_upper)
             rows.append((Cell(_sigma(content, group)), Cell(group.key.estimator), Cell(numbers.noisy_percent(one), bar), *map(Cell, ends)))
-    return Table("Share of right answers", columns(("noise", "estimator"), ("right", KIND, THESE)), tuple(rows))
+    return Table("Share of correct answers", columns(("noise", "estimator"), ("correct", KIND, THESE)), tuple(rows))
 
 
 def robustness_tables(content: Content) -> tuple[Table, ...]:
-    """Mean, median, 5th percentile and shares over sigma: a table for each quantity, which never share one."""
+    """Mean, median, 5th percentile and shares by noise level, in a separate table for each quantity."""
     kinds = dict.fromkeys((group.key.quantity, group.key.noise) for group in content.groups)
     return tuple(
         _robustness(content, [g for g in content.groups if (g.key.quantity, g.key.noise) == kind], content.quantity(kind[0]))
@@ -84,8 +84,8 @@ def agreement_table(content: Content) -> Table:
 
 
 def cost_table(content: Content) -> Table:
-    """Seconds and passes of an image, for each estimator and noise level."""
-    heads = ("seconds", "seconds an image", "forward passes an image", "backward passes an image", "interval of an image")
+    """Seconds and passes per image, for each estimator and noise level."""
+    heads = ("seconds", "seconds per image", "forward passes per image", "backward passes per image", "interval of an image")
     seconds = content.run.seconds
     rows = []
     for group in content.groups:
@@ -105,7 +105,7 @@ def cost_table(content: Content) -> Table:
 
 
 def meaning(group: GroupSummary) -> str:
-    """The quantity of a group in words, and which direction is better."""
+    """The meaning of a group's quantity, and which direction is better."""
     direction = "higher is better" if group.higher_is_better else "lower is better"
     return f"{heading(group.key, group.unit)}; {direction}"
 
@@ -181,7 +181,7 @@ def class_view(content: Content, bias: ClassBias) -> ClassView:
 
 def _class_notes(bias: ClassBias) -> tuple[str, ...]:
     lines = [
-        "p: this class against the rest, by permutation of the class labels, adjusted (Holm) for the number of classes; "
+        "p: this class against the rest, by permutation of the class labels, Holm-adjusted for the number of classes; "
         f"chance does not explain it where p is at most {bias.alpha:g}."
     ]
     if any(one.images == 1 for one in bias.classes):
@@ -216,7 +216,7 @@ def comparison_tables(contents: Sequence[Content], names: Sequence[str]) -> tupl
             shown = Cell(numbers.mean(mean, quantity, marked=marked), bar_of(mean.value, mean.lower, mean.upper, quantity))
             ends = numbers.interval(mean.lower, mean.upper), numbers.quantile(group.p05, quantity)
             rows.append((*cells((*texts, numbers.NONE if noisy is None else numbers.noisy_percent(noisy))), shown, *cells(ends)))
-        heads = ("images", "right, clean", "right, noisy", "mean", KIND, "5th percentile")
+        heads = ("images", "correct, clean", "correct, noisy", "mean", KIND, "5th percentile")
         tables.append(Table(meaning(mine[0][0]), columns(("run", "noise", "estimator"), heads), tuple(rows)))
     return tuple(tables)
 

@@ -1,4 +1,4 @@
-"""The verdict on a run: a sentence and a few large numbers that need no expert."""
+"""The verdict on a run: a sentence and a few large numbers that a reader without statistics understands."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _KIND = "95% interval for images of this kind"
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One number of a tile: where, what, and how sure."""
+    """One number of a tile: the noise level, the value, and how sure it is."""
 
     where: str
     value: str
@@ -38,7 +38,7 @@ class Tile:
 
 
 def sentence(content: Content) -> str:
-    """The verdict: how robust at the least and at the greatest noise, and how many samples are not."""
+    """The verdict: how robust the model is at the lowest and at the highest noise level, and how many images are not robust."""
     groups = content.main()
     least, most = min(groups, key=_level), max(groups, key=_level)
     text = _answer(content, least)
@@ -83,7 +83,7 @@ def worst_class(bias: ClassBias) -> ClassStats | None:
 
 
 def explained(one: ClassStats, bias: ClassBias) -> str:
-    """Whether chance would explain the mean of a class."""
+    """Whether chance may explain the mean of a class."""
     worse = "lower" if bias.higher_is_better else "higher"
     if one.differs is None:
         return "not tested"
@@ -96,7 +96,7 @@ def _tiles(content: Content) -> Iterator[Tile]:
     groups, level = content.main(), content.sigmas
     name, noisy = content.shown[0], _noisy_lines(content)
     under = f"under noise: of noisy copies, by {name}; " if noisy else ""
-    yield Tile("Right answers", (_clean_line(content), *noisy), f"accuracy; {under}{_KIND}")
+    yield Tile("Correct answers", (_clean_line(content), *noisy), f"accuracy; {under}{_KIND}")
     yield Tile(_title(groups[0]), _few(_mean_line(content, group) for group in groups), _mean_note(groups[0]))
     yield Tile(
         "Weakest class",
@@ -201,12 +201,12 @@ def _answer(content: Content, group: GroupSummary) -> str:
     line = _mean_line(content, group)
     if group.unit == "probability":
         levels = f"sigma {content.sigmas[group.key.sigma]} ({numbers.grey_levels(group.key.sigma)})"
-        return f"At {group.key.noise} noise of {levels} the model keeps its answer in {line.value} of noisy copies{_within(line)}"
+        return f"With {group.key.noise} noise of {levels} the model keeps its answer in {line.value} of noisy copies{_within(line)}"
     if group.key.quantity == LOG10_P_FAIL.name:
         value = "an unknown share of" if line.value == numbers.NONE else line.value
         copies = f"{value} noisy copies{_within(line)}, by the geometric mean over the images"
-        return f"At {group.key.noise} noise of {line.where} the model changes its answer in {copies}"
-    return f"At {group.key.noise} noise of {line.where} the mean {group.key.quantity} is {line.value}{_within(line)}"
+        return f"With {group.key.noise} noise of {line.where} the model changes its answer in {copies}"
+    return f"With {group.key.noise} noise of {line.where} the mean {group.key.quantity} is {line.value}{_within(line)}"
 
 
 def _short(content: Content, group: GroupSummary) -> str:

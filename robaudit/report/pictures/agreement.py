@@ -1,4 +1,4 @@
-"""The picture of the agreement: estimator against estimator, a panel for each pair."""
+"""The picture of agreement: estimator against estimator, a panel for each pair."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from robaudit.report import numbers
 from robaudit.report.pictures.page import Box, Look, Sketch, axes, fitted, measured, put
-from robaudit.report.pictures.style import FAINT, INK, few_ticks, tone
+from robaudit.report.pictures.style import FAINT, INK, estimator_colour, few_ticks
 from robaudit.spec.model import sigma_text
 from robaudit.stats.agreement import MOST_DOTS, Agreement, Floats, Pair
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _LEFT, _BELOW, _LARGEST = 0.66, 0.46, (3.3, 2.4, 2.4)  # inches: for ticks and names; the side of a panel
 _NARROWEST = (3.3, 3.8, 5.0)  # inches of the picture with 1, 2, 3 panels across
-_ROOM, _MORE = 0.04, 0.08  # of the range, beside the values; inches that words may go beyond a panel
+_ROOM, _MORE = 0.04, 0.08  # share of the range left free beside the values; inches that text may exceed a panel
 
 
 def sketch(agreement: Agreement) -> Sketch:
@@ -43,8 +43,7 @@ def _head(look: Look) -> float:
 
 def _caption(agreement: Agreement) -> str:
     counts = {pair.images for pair in agreement.drawn}
-    images = f"{max(counts):,}" if len(counts) == 1 else f"{min(counts):,} to {max(counts):,}"
-    parts = [f"{images} images; one dot per image."]
+    parts = [f"{numbers.span(counts)} images; one dot per image."]
     if any(np.isfinite(pair.x[:, 1:]).any() or np.isfinite(pair.y[:, 1:]).any() for pair in agreement.drawn):
         parts.append("Faint bars: 95 % interval of each image (measurement).")
     parts.append(
@@ -73,7 +72,7 @@ def _draw(figure: Figure, box: Box, look: Look, agreement: Agreement) -> None:
         ax.set_xlim(low, high)
         ax.set_ylim(low, high)
         ax.plot([low, high], [low, high], color=FAINT, linewidth=0.9, zorder=1)
-        _dots(ax, pair, tone(pair.up, names.index(pair.up)), look)
+        _dots(ax, pair, estimator_colour(pair.up, names.index(pair.up)), look)
         few_ticks(ax.xaxis, 4)
         few_ticks(ax.yaxis, 4)
         ax.set_xlabel(fitted(pair.across, side, look.size), color=INK, size=look.size, labelpad=3, parse_math=False)
@@ -82,7 +81,7 @@ def _draw(figure: Figure, box: Box, look: Look, agreement: Agreement) -> None:
 
 
 def _words(figure: Figure, look: Look, pair: Pair, place: Box, *, inside: bool) -> None:
-    """Above a panel; flush with its right side where the words are wider than it."""
+    """Rank and difference above a panel; aligned with its right side where they are wider than the panel."""
     rank = "rank unknown" if pair.rank is None else f"rank {numbers.rank(pair.rank)}".replace("-", "\u2212")
     x, side = (place.x, "left") if inside else (place.x + place.width, "right")
     put(figure, x, place.y + look.line, rank, size=look.size, weight="bold", va="bottom", ha=side)
@@ -90,13 +89,13 @@ def _words(figure: Figure, look: Look, pair: Pair, place: Box, *, inside: bool) 
 
 
 def _difference(pair: Pair) -> str:
-    """As the table of a report says it: digits follow the interval, whose ends round outwards."""
+    """As in the table of a report: digits follow the interval, whose ends round outwards."""
     value, ends = numbers.difference(pair.difference, pair.lower, pair.upper), numbers.interval(pair.lower, pair.upper)
     return f"\u0394 {value}{'' if ends == numbers.NONE else f' ({ends})'}".replace("-", "\u2212")
 
 
 def _dots(ax: Axes, pair: Pair, ink: str, look: Look) -> None:
-    """Bars as lines with gaps; so are the dots of a svg or pdf, very short and with round ends: three elements however many images."""
+    """The bars of a direction are one line with gaps; so are the dots of an SVG or PDF, very short with round ends: three elements."""
     low, high = ax.get_xlim()
     x, y = (side.clip(low, high) for side in (pair.x, pair.y))
     ax.plot(*_bars(x[:, 1], x[:, 2], y[:, 0]), color=ink, linewidth=0.7, alpha=0.3, zorder=2)

@@ -1,4 +1,4 @@
-"""The picture of the classes: their means in order, the worst at the top."""
+"""The picture of class bias: the classes' means in order, the worst at the top."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Classes:
     """The classes of one estimator at one noise level.
 
     Attributes:
-        bias: the whole report.
+        bias: all classes, with their tests.
         quantity: what was measured.
         first, last: the classes that are shown, the worst first: all of them in ``first``, or the worst and the best.
         between: how many are not shown.
@@ -164,7 +164,7 @@ def _dot(ax: Axes, place: int, one: ClassStats, ink: str, *, marked: bool) -> No
 
 
 def _overall(figure: Figure, ax: Axes, box: Box, look: Look, classes: Classes) -> None:
-    """The words above the line of the overall mean."""
+    """The label above the line of the overall mean."""
     left, right = ax.get_xlim()
     width, height = figure.get_size_inches()
     place = ax.get_position()

@@ -1,4 +1,4 @@
-"""The picture of the cost: seconds, passes and width of the interval, a line for each estimator and noise level."""
+"""The picture of cost: seconds, passes and interval width, a line for each estimator and noise level."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ import numpy as np
 
 from robaudit.errors import NothingLeftError
 from robaudit.report.numbers import sigmas as sigma_texts
+from robaudit.report.numbers import span
 from robaudit.report.pictures.page import RISE, Box, Look, Sketch, axes, fitted, measured, put, put_level
-from robaudit.report.pictures.style import CARD, FAINT, GRID, INK, few_ticks, number_ticks, tone
+from robaudit.report.pictures.style import CARD, FAINT, GRID, INK, estimator_colour, few_ticks, number_ticks
 from robaudit.stats.groups import GroupKey
 from robaudit.store.run import Run
 
@@ -30,9 +31,9 @@ class Cost:
     Attributes:
         key: which.
         images: how many.
-        seconds: an image, without the clean pass that all estimators share; None where not measured.
-        forwards, backwards: mean passes of an image.
-        bounded: images with an interval that is closed to both sides.
+        seconds: per image, without the clean pass that all estimators share; None where not measured.
+        forwards, backwards: mean passes per image.
+        bounded: images whose interval is closed on both sides.
         width: median width of those intervals; None without any.
         quarter, three_quarters: quartiles of those widths.
         sampling_only: whether those intervals cover the draws only.
@@ -51,7 +52,7 @@ class Cost:
 
     @property
     def passes(self) -> float:
-        """Forward and backward passes of an image."""
+        """Forward and backward passes per image."""
         return self.forwards + self.backwards
 
 
@@ -110,10 +111,10 @@ def _cost(key: GroupKey, one: _Sum, seconds: float | None) -> Cost:
 
 
 MOST_LINES, _FAR, _DEEPEST = 36, 12.0, 1e-4  # lines; the ratio from which a scale is logarithmic; where that of widths ends
-_SIGMA = 0.55  # inches of that word and the room about it
+_SIGMA = 0.55  # inches of the word "sigma" and the room around it
 _AIR = 0.08  # inches between the labels of ticks
 _BELOW, _ABOVE, _BETWEEN = 0.36, 0.24, 0.2  # inches of a block: ticks, headings; between the columns
-_HEADS = ("seconds an image", "passes an image", "width of interval")
+_HEADS = ("seconds per image", "passes per image", "width of interval")
 
 
 def sketch(every: Sequence[Cost], device: str) -> Sketch:
@@ -125,7 +126,7 @@ def sketch(every: Sequence[Cost], device: str) -> Sketch:
         for name in dict.fromkeys(one.key.quantity for one in shown)
     ]
     return Sketch(
-        title="Cost of an image, and the interval it buys",
+        title="Cost per image, and the interval it buys",
         caption=_caption(shown, len(every) - len(shown), device),
         height=lambda look: sum(_height(block, look) for block in blocks),
         draw=lambda figure, box, look: _draw(figure, box, look, blocks),
@@ -139,10 +140,9 @@ def _height(block: Sequence[Cost], look: Look) -> float:
 
 def _caption(shown: Sequence[Cost], left: int, device: str) -> str:
     counts = {one.images for one in shown}
-    images = f"{max(counts):,}" if len(counts) == 1 else f"{min(counts):,} to {max(counts):,}"
     parts = [
-        f"{images} images. Seconds: measured once on {device}, under whatever load it had, without the clean pass that all share.",
-        "Passes: forward and backward together, the clean one included.",
+        f"{span(counts)} images. Seconds: measured once on {device}, under whatever load it had, without the clean pass that all share.",
+        "Passes: forward and backward, including the clean one.",
     ]
     if any(one.width is not None for one in shown):
         parts.append("Width: 95 % interval of an image (measurement), median; bar: the middle half of the images.")
@@ -175,16 +175,10 @@ def _draw(figure: Figure, box: Box, look: Look, blocks: Sequence[Sequence[Cost]]
         for i, one in enumerate(block):
             y = low + _BELOW + (len(block) - i - 0.5) * step
             if not i or block[i - 1].key.estimator != one.key.estimator:
-                put_level(
-                    figure,
-                    box.x,
-                    y,
-                    fitted(one.key.estimator, name - 0.06, look.size, bold=True),
-                    size=look.size,
-                    weight="bold",
-                )
+                text = fitted(one.key.estimator, name - 0.06, look.size, bold=True)
+                put_level(figure, box.x, y, text, size=look.size, weight="bold")
             put_level(figure, box.x + name + room - 0.1, y, texts[one.key.sigma], size=look.size, color=FAINT, ha="right")
-        inks = [tone(one.key.estimator, names.index(one.key.estimator)) for one in block]
+        inks = [estimator_colour(one.key.estimator, names.index(one.key.estimator)) for one in block]
         for i, head in enumerate(_HEADS):
             x = box.x + name + room + i * (column + _BETWEEN)
             put(figure, x, top - _ABOVE + 0.08, fitted(head, column + _BETWEEN, look.size), size=look.size, color=INK, va="baseline")
@@ -225,7 +219,7 @@ def _column(ax: Axes, place: int, block: Sequence[Cost], alike: Sequence[Cost], 
 
 
 def _say(ax: Axes, words: str, x: float, line: int, look: Look, ink: str, *, left: bool) -> None:
-    """Words in a line of a column, right of a place or left of it."""
+    """Text in a line of a column, to the right or left of x."""
     side: dict[str, Any] = {
         "xytext": (7 if left else -7, -RISE * look.size),
         "textcoords": "offset points",

@@ -1,4 +1,4 @@
-"""The picture of the distribution: sorted images beside means and boxes, a row for each estimator."""
+"""The picture of the distribution over images: sorted values beside means and boxes, a row for each estimator."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from robaudit.quantities import Quantity
-from robaudit.report.numbers import estimate
+from robaudit.report.numbers import estimate, span
 from robaudit.report.numbers import sigmas as sigma_texts
 from robaudit.report.pictures.groups import columns_of
 from robaudit.report.pictures.page import Box, Look, Sketch, axes, fitted, measured, put
-from robaudit.report.pictures.style import CARD, FAINT, heat, number_ticks
+from robaudit.report.pictures.style import CARD, FAINT, level_colours, number_ticks
 from robaudit.report.summary_tables import MEANINGS
 from robaudit.stats.groups import GroupKey, quantity_of
 from robaudit.stats.summary import Columns, Mean, Share, mean_of, share
@@ -124,7 +124,7 @@ def band(images: int) -> float:
 
 
 MOST_ROWS = 6
-_SIDE = 0.45  # room beside the first and the last level, in their distance
+_SIDE = 0.45  # room beside the first and the last level, in steps between levels
 _ROW, _TICKS, _HEAD = 1.5, 0.58, 0.3  # inches: of the axes, below and above them
 
 
@@ -148,7 +148,7 @@ def _caption(shown: Sequence[Distribution], left: Sequence[Distribution]) -> str
     levels = [level for one in shown for level in one.levels]
     fewest, most = min(level.images for level in levels), max(level.images for level in levels)
     parts = [
-        f"{fewest:,} images." if fewest == most else f"{fewest:,} to {most:,} images.",
+        f"{span((fewest, most))} images.",
         "Left: images sorted from worst to best; where a curve crosses a value, that share of the images has it or a worse one "
         f"(95 % band of a whole curve for images of this kind: ± {100 * band(fewest):.0f} points).",
         "Right: dot: mean; line: its 95 % interval for images of this kind (population); box: middle half of the images; "
@@ -162,10 +162,10 @@ def _caption(shown: Sequence[Distribution], left: Sequence[Distribution]) -> str
     if without:
         parts.append(f"{without:,} results without a finite value are left out.")
     if not all(math.isfinite(level.mean.upper - level.mean.lower) for level in levels):
-        parts.append("An interval that leaves the picture is open on that side.")
+        parts.append("An interval that reaches the edge of the picture is open on that side.")
     parts += _approximate(shown)
     if most > MOST_POINTS:
-        parts.append(f"Curves go through {MOST_POINTS} images; all numbers are of all images.")
+        parts.append(f"Curves go through {MOST_POINTS} images; all numbers are for all images.")
     if left:
         parts.append(f"Not shown: {', '.join(one.estimator for one in left)}.")
     return " ".join(parts)
@@ -179,16 +179,16 @@ def _thresholds(shown: Sequence[Distribution]) -> str:
 
 
 def _approximate(shown: Sequence[Distribution]) -> list[str]:
-    """What the values of some estimators are not."""
+    """Which estimators give values of unknown error, or intervals without their bias."""
     none = [one.estimator for one in shown if not any(level.with_interval for level in one.levels)]
     biased = [one.estimator for one in shown if any(level.sampling_only for level in one.levels)]
     parts = [f"{', '.join(none)}: approximations of unknown error."] if none else []
-    return parts + ([f"{', '.join(biased)}: the bias of the approximation is in no interval."] if biased else [])
+    return parts + ([f"{', '.join(biased)}: no interval covers the bias of the approximation."] if biased else [])
 
 
 def _draw(figure: Figure, box: Box, look: Look, shown: Sequence[Distribution]) -> None:
     texts = sigma_texts(level.sigma for one in shown for level in one.levels)
-    colours = dict(zip(sorted(texts), heat(len(texts)), strict=True))
+    colours = dict(zip(sorted(texts), level_colours(len(texts)), strict=True))
     step = _ROW + _TICKS + _HEAD
     left, gap = 0.12 + 4.2 * look.size / 72, 0.3
     half = (box.width - left - gap) / 2
@@ -210,7 +210,7 @@ def _draw(figure: Figure, box: Box, look: Look, shown: Sequence[Distribution]) -
 
 
 def _range(one: Distribution) -> tuple[float, float]:
-    """The quantity's range, or that of the values where it is endless; better is up."""
+    """The quantity's range, or that of the values where it has no end; better is up."""
     values = [value for level in one.levels for value in (*level.values, level.mean.value)]
     low = one.quantity.low if math.isfinite(one.quantity.low) else min(values)
     high = one.quantity.high if math.isfinite(one.quantity.high) else max(values)
@@ -238,7 +238,7 @@ def _curves(ax: Axes, levels: Sequence[Level], colours: dict[float, str], look: 
 
 
 def _steps(level: Level, low: float, high: float) -> tuple[list[float], list[float]]:
-    """The curve without the points that change nothing that could be seen."""
+    """The curve without the points that change nothing visible."""
     unit = abs(high - low) / 500
     x, y = [0.0], [level.values[0]]
     for place, value in zip(level.shares, level.values, strict=True):
@@ -276,7 +276,7 @@ def _means(ax: Axes, one: Distribution, colours: dict[float, str], texts: dict[f
 def _labels(one: Distribution, texts: dict[float, str], inches: float, look: Look) -> tuple[list[float], list[str], int]:
     """Positions of the levels, the texts below them, and which of them have room for a label: every first, second, ...
 
-    Means are written if they fit, if need be by even steps between the levels.
+    Means are written if they fit, with even steps between the levels if necessary.
     """
     ends = one.quantity.low, one.quantity.high
     numbers = [f"\n{estimate(level.mean.value, level.mean.lower, level.mean.upper, *ends)}" for level in one.levels]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Pixels = NDArray[np.uint8]
-_LARGEST, _SMALLEST = 256, 128  # pixels of a side as they go into a file
+_LARGEST, _SMALLEST = 256, 128  # pixels of a side as stored in the file
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def pixels_of(run: Run, worst: Worst, *, trust: bool = False) -> tuple[tuple[Pix
 
 
 def sized(image: Tensor) -> Pixels:
-    """An image (channels, height, width) in [0, 1] as bytes: small ones enlarged pixel by pixel, large ones made smaller."""
+    """An image (channels, height, width) in [0, 1] as bytes: small ones enlarged pixel by pixel, large ones reduced."""
     from PIL import Image
 
     from robaudit.report.gallery import as_array
@@ -118,7 +118,7 @@ def _columns(look: Look) -> int:
 
 
 def _side(look: Look) -> float:
-    """Of one image."""
+    """The side of one image, in inches."""
     columns = _columns(look)
     return ((look.body - (columns - 1) * _GAP) / columns - _PAIR) / 2
 
@@ -135,7 +135,7 @@ def _caption(worst: Worst) -> str:
     if one.surely or one.likely:
         beyond += f", {one.surely + one.likely:,} by their whole interval"
     parts = [
-        f"{beyond}; the {shown} worst." if shown > 1 else f"{beyond}; the worst.",
+        f"{beyond}; shown: the {shown} worst." if shown > 1 else f"{beyond}; shown: the worst.",
         f"Each image clean and with its first noise draw; the predicted class, and the class it most likely flips to; {one.key.quantity}.",
     ]
     if any(sample.label is not None and sample.label != sample.predicted for sample in worst.samples):
@@ -186,7 +186,7 @@ def _words(figure: Figure, look: Look, worst: Worst, sample: Flag, place: Box) -
 
 
 def _flips(sample: Flag, names: Sequence[str] | None, width: float, look: Look) -> str:
-    """``3 (cat) -> 5 (dog)``; both names lose their ends alike where there is no room."""
+    """``3 (cat) -> 5 (dog)``; both names are cut where there is no room."""
     before = class_name(sample.predicted, names)
     if sample.flips_to is None:
         return fitted(before, width, look.size, bold=True)
@@ -199,7 +199,7 @@ def _flips(sample: Flag, names: Sequence[str] | None, width: float, look: Look) 
 
 
 def _shared(first: str, second: str, width: float, look: Look, *, bold: bool = False, end: bool = False) -> tuple[str, str]:
-    """Two texts that fit a width together: a short one leaves its room to the other; ``end``: of the second the end is kept."""
+    """Two texts cut to fit a width together: a short one leaves room to the other; ``end`` keeps the end of the second."""
     needs = [measured(text[:200], look.size, bold=bold) for text in (first, second)]
     share = max(width / 2, width - needs[1])
     one = fitted(first, share, look.size, bold=bold)

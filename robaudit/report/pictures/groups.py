@@ -1,4 +1,4 @@
-"""The groups of a run that a picture shows, and the one that speaks for the run where there is room for one."""
+"""The groups of a run that a picture shows, and the one that represents the run where there is room for one."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def columns_of(run: Run, estimators: Sequence[str] = (), sigmas: Sequence[float]
 
 
 def one_of(run: Run, estimators: Sequence[str] = (), sigmas: Sequence[float] = ()) -> tuple[list[Row], int]:
-    """The rows of the group that speaks for the run among those that are named, and how many others there are.
+    """The rows of the group that represents the run among those named, and how many others there are.
 
     Of the estimators, a probability of robustness comes first, then the interval: exact, sampling only, none; then the run's order.
     Of its noise levels, the largest.
@@ -58,5 +58,5 @@ def _rank(rows: Sequence[Row]) -> tuple[bool, int]:
 
 
 def others_words(others: int) -> str:
-    """That a run has more groups than the one that is shown."""
+    """A sentence for the caption if the run has more groups than the one shown."""
     return "" if not others else f" One of {others + 1} combinations of estimator and sigma in this run."

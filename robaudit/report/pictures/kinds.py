@@ -16,13 +16,13 @@ INLINE = Look(width=6.6, size=10.0)
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What of a run is to be shown.
+    """Which part of a run a picture shows.
 
     Attributes:
-        estimators, sigmas: only these; all of them, or the one that speaks for the run, where empty.
-        threshold: from where a sample counts as not robust; the quantity's usual one where None.
-        max_images: of the kind flagged.
-        trust: whether Python code that the spec names may be run (the data set, for the kind flagged).
+        estimators, sigmas: only these; if empty, all of them, or the one that represents the run.
+        threshold: beyond it a sample counts as not robust; None: the quantity's usual one.
+        max_images: the most images, for the kind flagged.
+        trust: whether the Python data set that the spec names may run, for the kind flagged.
     """
 
     estimators: Sequence[str] = ()
@@ -93,7 +93,7 @@ def picture(kind: str, run: Run, format_: str, choice: Choice | None = None, *, 
         kind: one of :data:`KINDS`.
         run: a finished run.
         format_: png, svg or pdf.
-        choice: what of it; all where None.
+        choice: which part of it; None: all.
         width: inches; letters have 9 points, 7 where it is below :data:`SMALL_BELOW`.
 
     Raises:
@@ -108,54 +108,22 @@ def picture(kind: str, run: Run, format_: str, choice: Choice | None = None, *, 
     return saved(format_, size, draw)
 
 
-def inline_svg(
-    kind: str,
-    run: Run,
-    *,
-    estimator: str | None = None,
-    sigma: float | None = None,
-    threshold: float | None = None,
-    trust: bool = False,
-    salt: str = "",
-) -> str:
-    """A picture as an ``<svg>`` element of an HTML page.
+def inline_picture(kind: str, run: Run, choice: Choice) -> tuple[str, str]:
+    """A picture as an ``<svg>`` element without its caption, and the caption, without its lead: text for the page to escape and wrap.
 
     Args:
         kind: one of :data:`KINDS`.
         run: a finished run.
-        estimator, sigma: only this one.
-        threshold: from where a sample counts as not robust; the quantity's usual one where None.
-        trust: for the kind flagged: whether the Python data set that the spec names may be run.
-        salt: mixed into the ids: two pictures that are equal to the last bit need different ones on one page.
-
-    The caption is part of the picture; :func:`inline_picture` gives it as text.
+        choice: which part of it.
 
     Raises:
         RobauditError: there is no such kind, or the run has nothing that it could show (flagged: the data set is gone), or matplotlib
             is not installed.
     """
-    choice = Choice(() if estimator is None else (estimator,), () if sigma is None else (sigma,), threshold, trust=trust)
-    return _inline(kind, run, choice, salt=salt, caption=True)[0]
-
-
-def inline_picture(kind: str, run: Run, choice: Choice, *, salt: str = "") -> tuple[str, str]:
-    """A picture as an ``<svg>`` element without its caption, and the caption, without its lead: text for the page to escape and wrap.
-
-    Args:
-        kind, run, salt: as for :func:`inline_svg`.
-        choice: what of the run.
-
-    Raises:
-        RobauditError: as :func:`inline_svg`.
-    """
-    return _inline(kind, run, choice, salt=salt, caption=False)
-
-
-def _inline(kind: str, run: Run, choice: Choice, *, salt: str, caption: bool) -> tuple[str, str]:
     can_draw(required=True, where=f"the picture {kind}")
     from robaudit.report.pictures.inline import inline
     from robaudit.report.pictures.style import saved
 
     made = sketch_of(kind, run, choice)
-    size, draw = page(made, INLINE, caption=caption)
-    return inline(saved("svg", size, draw, text=True), kind, made.title, made.whole_caption if caption else "", salt), made.caption
+    size, draw = page(made, INLINE, caption=False)
+    return inline(saved("svg", size, draw, text=True), kind, made.title), made.caption

@@ -1,7 +1,8 @@
-"""The page that the pictures of a run share: a title, a body of axes placed in inches, a caption, and text that fits."""
+"""The layout that all pictures of a run share: a title, a body of axes placed in inches, a caption, and text that fits."""
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ELLIPSIS = "\u2026"
-_EPSILON = 1e-6  # inches: widths that were added and taken away again
-_SLACK, _FINE = 1.03, 1200  # drawn letters are rounded to pixels; dots an inch of what is measured
+_EPSILON = 1e-6  # inches: rounding of widths that were added and subtracted
+_SLACK, _FINE = 1.03, 1200  # drawn letters are rounded to pixels; dots per inch of what is measured
 RISE = 0.36  # from the base line to the middle of a line, in sizes
 NARROWEST = 3.3  # inches: a column of a paper
 _MARGIN, _GAP, _LEADING = 0.12, 0.1, 1.36 / 72  # inches, inches, inches of a line for each point of its size
@@ -30,7 +31,7 @@ class Look:
     Attributes:
         width: in inches.
         size: of the smallest text, in points.
-        vector: whether images are put in as they are (svg, pdf) or resampled (png).
+        vector: whether images are embedded as they are (svg, pdf) or resampled (png).
     """
 
     width: float = 7.0
@@ -68,7 +69,7 @@ class Sketch:
         height: inches of its body, for a look.
         draw: draws the body into a part of a figure.
         narrowest: inches of the whole picture below which its parts would overlap.
-        lead: the main finding, before the caption; a page that says it above the picture leaves it out.
+        lead: the main finding, before the caption; left out on a page that states it above the picture.
     """
 
     title: str
@@ -85,7 +86,7 @@ class Sketch:
 
 
 def page(sketch: Sketch, look: Look, *, caption: bool = True) -> tuple[tuple[float, float], Callable[[Figure], None]]:
-    """Size of the figure in inches, and what draws all of it, with the caption or without."""
+    """The size of the figure in inches, and a function that draws all of it, with or without the caption."""
     title = wrapped(sketch.title, look.body, look.size + 3, bold=True)
     words = wrapped(sketch.whole_caption, look.body, look.size) if caption else []
     above = len(title) * (look.size + 3) * _LEADING + 2 * _GAP
@@ -109,7 +110,7 @@ def put(figure: Figure, x: float, y: float, text: str, **style: Any) -> None:
 
 
 def put_level(figure: Figure, x: float, y: float, text: str, *, size: float, **style: Any) -> None:
-    """A line of text whose lower-case letters are centred on a height, whatever they are."""
+    """A line of text whose lower-case letters are vertically centred on y."""
     put(figure, x, y - RISE * size / 72, text, size=size, va="baseline", **style)
 
 
@@ -162,7 +163,7 @@ def _cut(text: str, count: int, end: bool) -> str:
 def wrapped(text: str, width: float, size: float, *, bold: bool = False) -> list[str]:
     """The text in lines of at most this width; a single word that is wider loses its end."""
     lines: list[str] = []
-    for word in printable(text).split():
+    for word in re.split(r"\s+(?!%)", printable(text).strip()):  # "95 %" stays together
         joined = f"{lines[-1]} {word}" if lines else ""
         if joined and measured(joined, size, bold=bold) <= width:
             lines[-1] = joined

@@ -16,8 +16,8 @@ CARD, INK, FAINT, GRID = "#fcfcfa", "#22262b", "#5b626b", "#e4e6e8"
 BLUE, RED, GREEN, OLIVE, ORANGE, TEAL = "#3a7bd5", "#d1453b", "#3a9a41", "#7f8f1d", "#cf7318", "#158f89"
 LOWER, HIGHER = RED, BLUE
 """Worse and better than the rest."""
-_HEAT = (BLUE, TEAL, OLIVE, ORANGE, RED)
-_TONES = {
+_LEVELS = (BLUE, TEAL, OLIVE, ORANGE, RED)
+_ESTIMATORS = {
     "mc": BLUE,
     "logit_gaussian": RED,
     "mmse": GREEN,
@@ -26,7 +26,7 @@ _TONES = {
     "taylor_mvs": "#b07cc6",
     "softmax": "#808080",
 }
-_OTHER_TONES = (ORANGE, TEAL, "#a8743a", "#d6427c", "#6f8794")
+_OTHERS = (ORANGE, TEAL, "#a8743a", "#d6427c", "#6f8794")
 _ALWAYS = {
     "svg.hashsalt": "robaudit",
     "pdf.fonttype": 42,
@@ -37,17 +37,17 @@ _ALWAYS = {
 }
 
 
-def tone(name: str, position: int) -> str:
-    """The colour of an estimator: its own, or that of its place in the list."""
-    return _TONES.get(name, _OTHER_TONES[position % len(_OTHER_TONES)])
+def estimator_colour(name: str, position: int) -> str:
+    """The colour of an estimator: its own, or that of its position in the list."""
+    return _ESTIMATORS.get(name, _OTHERS[position % len(_OTHERS)])
 
 
-def heat(count: int) -> list[str]:
+def level_colours(count: int) -> list[str]:
     """Colours for noise levels, the smallest first: from cool to hot."""
     if count == 1:
-        return [_HEAT[-1]]
-    ends = [i * (len(_HEAT) - 1) / (count - 1) for i in range(count)]
-    return [_between(_HEAT[int(x)], _HEAT[min(int(x) + 1, len(_HEAT) - 1)], x - int(x)) for x in ends]
+        return [_LEVELS[-1]]
+    ends = [i * (len(_LEVELS) - 1) / (count - 1) for i in range(count)]
+    return [_between(_LEVELS[int(x)], _LEVELS[min(int(x) + 1, len(_LEVELS) - 1)], x - int(x)) for x in ends]
 
 
 def _between(first: str, second: str, share: float) -> str:
@@ -56,7 +56,7 @@ def _between(first: str, second: str, share: float) -> str:
 
 
 def files(name: str, size: tuple[float, float], draw: Callable[[Figure], None]) -> Mapping[str, Callable[[], bytes]]:
-    """Functions that make NAME.png and NAME.svg.
+    """Functions that return the bytes of NAME.png and NAME.svg.
 
     Args:
         name: of the files.
@@ -101,7 +101,7 @@ def number_ticks(axis: Axis, values: Sequence[float], texts: Sequence[str] | Non
 
 
 def few_ticks(axis: Axis, most: int = 5) -> None:
-    """At most so many round numbers."""
+    """Ticks at round numbers, at most this many."""
     from matplotlib.ticker import MaxNLocator
 
     low, high = sorted(axis.get_view_interval())

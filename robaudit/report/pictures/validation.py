@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from robaudit.advice.comparison import Truth
 from robaudit.advice.validate import Point, Validation
 from robaudit.advice.verdicts import short
-from robaudit.report.pictures.style import CARD, FAINT, INK, files, quiet, tone
+from robaudit.report.pictures.style import CARD, FAINT, INK, estimator_colour, files, quiet
 from robaudit.rows import Row
+from robaudit.spec.model import sigma_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,7 +22,7 @@ _LOWEST = 1e-4
 
 
 def pictures(validation: Validation) -> Mapping[str, Callable[[], bytes]]:
-    """Functions that make the files: scatter and, if there are points, convergence, each as png and svg."""
+    """Functions that return the files: scatter and, if there are points, convergence, each as PNG and SVG."""
     columns, rows = _grid(validation)
     size = (_PANEL * columns + 0.5, _PANEL * rows + 1.0)
     made = dict(files("scatter", size, lambda figure: _scatter(figure, validation)))
@@ -32,7 +33,7 @@ def pictures(validation: Validation) -> Mapping[str, Callable[[], bytes]]:
 
 
 def _grid(validation: Validation) -> tuple[int, int]:
-    """Columns and rows: a row for each noise level, if it fits."""
+    """Columns and rows: a row for each noise level, if that fits."""
     count = len(validation.comparisons)
     columns = min(_MOST_COLUMNS, count // max(1, len(validation.sigmas)))
     return columns, -(-count // columns)
@@ -59,8 +60,8 @@ def _scatter(figure: Figure, validation: Validation) -> None:
             if (label, sigma) == (one.estimator, one.sigma)
         ]
         quiet(ax)
-        _panel(ax, pairs, tone(one.estimator, labels.index(one.estimator)), same=one.error is not None)
-        ax.set_title(f"{one.estimator}, sigma {one.sigma:g}", size=9, weight="bold", color=INK, loc="left", pad=14)
+        _panel(ax, pairs, estimator_colour(one.estimator, labels.index(one.estimator)), same=one.error is not None)
+        ax.set_title(f"{one.estimator}, sigma {sigma_text(one.sigma)}", size=9, weight="bold", color=INK, loc="left", pad=14)
         about = f"rank {'-' if one.rank is None else short(one.rank)}"
         if one.error is not None:
             about = f"bias {short(one.error.bias)}, RMSE {short(one.error.rmse)}, {about}"
@@ -75,7 +76,7 @@ def _scatter(figure: Figure, validation: Validation) -> None:
 
 
 def _panel(ax: Axes, pairs: Sequence[tuple[Row, Truth]], ink: str, *, same: bool) -> None:
-    """One dot an image; bars where there are intervals, sideways that of the reference."""
+    """One dot per image; bars where there are intervals, the reference's horizontal."""
     x, y = [truth.value for _, truth in pairs], [row.value for row, _ in pairs]
     if same:
         ax.plot([0, 1], [0, 1], color=FAINT, linewidth=0.8, zorder=1)
@@ -108,9 +109,11 @@ def _convergence(figure: Figure, validation: Validation) -> None:
         ax.set_yscale("log")
         ax.minorticks_off()
         for label in labels:
-            _curve(ax, [p for p in validation.points if (p.estimator, p.sigma) == (label, sigma)], tone(label, labels.index(label)))
-        ax.set_title(f"sigma {sigma:g}", size=9, weight="bold", color=INK, loc="left")
-        ax.set_xlabel("draws of an image", color=FAINT, size=8)
+            _curve(
+                ax, [p for p in validation.points if (p.estimator, p.sigma) == (label, sigma)], estimator_colour(label, labels.index(label))
+            )
+        ax.set_title(f"sigma {sigma_text(sigma)}", size=9, weight="bold", color=INK, loc="left")
+        ax.set_xlabel("draws per image", color=FAINT, size=8)
     grid[0].set_ylabel("RMSE", color=FAINT, size=8)
     if len(labels) > 1:
         _legend(grid[-1], labels)
@@ -127,4 +130,4 @@ def _curve(ax: Axes, points: Sequence[Point], ink: str) -> None:
 
 def _legend(ax: Axes, labels: Sequence[str]) -> None:
     for i, label in enumerate(labels):
-        ax.text(1.03, 0.98 - 0.07 * i, label, transform=ax.transAxes, color=tone(label, i), size=9, weight="bold", va="top")
+        ax.text(1.03, 0.98 - 0.07 * i, label, transform=ax.transAxes, color=estimator_colour(label, i), size=9, weight="bold", va="top")

@@ -97,8 +97,8 @@ def _values(run: Run, estimator: str, sigma: float) -> list[float]:
 
 
 def test_accuracy(found: Page, said: Content) -> None:
-    heads, clean, *lines = found.tables["Share of right answers"]
-    assert heads == ["noise", "estimator", "right", KIND, THESE]
+    heads, clean, *lines = found.tables["Share of correct answers"]
+    assert heads == ["noise", "estimator", "correct", KIND, THESE]
     assert clean == ["no noise", "", "91.7%", "61.5% to 99.8%", "exact"]
     assert [line[:2] for line in lines] == [["sigma 0.1", "mc"], ["sigma 0.3", "mc"]]
     for (_, _, value, kind, these), sigma in zip(lines, RIGHT, strict=True):
@@ -139,7 +139,7 @@ def test_robustness(found: Page, said: Content, made: Run, quantity: str) -> Non
 
 def test_cost(found: Page, made: Run) -> None:
     heads, *lines = found.tables["Time and passes"]
-    assert heads[2:6] == ["seconds", "seconds an image", "forward passes an image", "backward passes an image"]
+    assert heads[2:6] == ["seconds", "seconds per image", "forward passes per image", "backward passes per image"]
     by_name = {(line[0], line[1]): line[2:] for line in lines}
     assert len(lines) == 6
     assert by_name["mc", "sigma 0.1"] == ["6.00", "0.5", "26.5", "3", "clopper-pearson"]

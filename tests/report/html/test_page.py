@@ -243,7 +243,7 @@ def test_probabilities_and_log_scales_share_no_table(without_pictures: None) -> 
 
 
 def test_no_result_at_all() -> None:
-    with pytest.raises(NothingLeftError, match="there are no results to report"):
+    with pytest.raises(NothingLeftError, match="has no results to report"):
         gather(hand_made([]), Choice())
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from robaudit.report.pictures.distribution import _labels, distributions
 from robaudit.report.pictures.inline import _VARIABLES
 from robaudit.report.pictures.page import ELLIPSIS, Look, fitted, measured, wrapped
-from robaudit.report.pictures.style import HIGHER, LOWER, heat, tone
+from robaudit.report.pictures.style import HIGHER, LOWER, estimator_colour, level_colours
 from tests.report.pictures.made import row, run
 
 pytest.importorskip("matplotlib")
@@ -50,7 +50,8 @@ def _luminance(colour: str) -> float:
 def test_every_series_stands_out_from_a_light_and_a_dark_page(page: str) -> None:
     """Contrast of 3:1, which WCAG 2 asks of graphics."""
     names = ("mc", "logit_gaussian", "mmse", "mmse_mvs", "taylor", "taylor_mvs", "softmax")
-    colours = [LOWER, HIGHER, *heat(1), *heat(9), *(tone(name, 0) for name in names), *(tone("other", i) for i in range(5))]
+    colours = [LOWER, HIGHER, *level_colours(1), *level_colours(9), *(estimator_colour(name, 0) for name in names)]
+    colours += [estimator_colour("other", i) for i in range(5)]
     for colour in colours:
         dark, light = sorted((_luminance(colour), _luminance(page)))
         assert (light + 0.05) / (dark + 0.05) >= 3, colour
