@@ -1,4 +1,4 @@
-"""Samples read by threads while the network computes, in order and within bounded memory."""
+"""Samples read ahead by threads while the network computes, in order and in bounded memory."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def read_ahead(dataset: Dataset, indices: Iterable[int], workers: int, depth: in
         dataset: what to read; with workers, several threads read it at once.
         indices: which samples, in order; with workers, taken ``depth`` ahead, in the caller's thread.
         workers: threads; 0 reads in the caller's thread, when a sample is asked for.
-        depth: the most samples read (or being read) and not yet taken; ignored without workers.
+        depth: the most samples read or being read ahead of the caller; ignored without workers.
 
     Yields:
         The index, and the sample or what is wrong with it.
@@ -112,7 +112,7 @@ def _by_threads(dataset: Dataset, indices: Iterable[int], workers: int, depth: i
 
 
 def _start_readers(dataset: Dataset, orders: SimpleQueue[tuple[int, Future[Read]] | None], workers: int) -> list[threading.Thread]:
-    """As many threads as the machine allows, each filling one order after another until it takes None."""
+    """As many threads as the machine allows, each filling orders until it takes a None."""
 
     def fill() -> None:
         while (order := orders.get()) is not None:

@@ -1,4 +1,4 @@
-"""What an audit takes a data set to be, finding its files, and its first samples."""
+"""The interface of a data set, and helpers to find its files and read its first samples."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Dataset(Protocol):
 
     @property
     def where(self) -> str:
-        """What error messages and reports call it (a path or a name)."""
+        """What messages and reports call it: a path or a name."""
         ...
 
     @property
@@ -101,7 +101,7 @@ def _missing(written: str, path: Path, kind: str) -> DataError:
 
 
 def name_text(name: str) -> str:
-    """A name from a folder as text that can be written: bytes that are not UTF-8, and half characters, as escapes."""
+    """A file name as text that can be written: bytes that are not UTF-8 and lone surrogates become escapes."""
     try:
         return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
     except UnicodeEncodeError:
@@ -119,7 +119,7 @@ def first_samples(dataset: Dataset, count: int, *, skip_bad: bool) -> Iterator[S
     """The first readable samples.
 
     Raises:
-        SampleError: one is unreadable, and shall stop the run.
+        SampleError: one is unreadable, and ``skip_bad`` is off.
         NothingLeftError: none is readable.
     """
     taken = 0

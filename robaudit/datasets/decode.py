@@ -1,4 +1,4 @@
-"""From image files and raw values to pixels.
+"""Pixels from image files and raw values.
 
 Conventions, chosen to agree with torchvision's own loaders where those have a good answer:
 
@@ -34,17 +34,17 @@ from robaudit.spec.model import ImageOptions
 
 MOST_PIXELS = 89_478_485  # Pillow's own limit against decompression bombs, at which it warns; beyond twice its limit it refuses
 FORMATS = ("BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
-"""What Pillow may decode: plain rasters. Others (EPS) start programs of the machine."""
+"""What Pillow may decode: plain rasters. Others (EPS) start external programs."""
 
 _SIXTEEN_BITS = 65535.0
-_MOST_AUDITED = 2**24  # of an image as the network gets it: 400 MB as float64 with three channels
+_MOST_AUDITED = 2**24  # pixels of an image as the network gets it: 400 MB as float64 with three channels
 _MOST_BYTES = 2**29  # of a file: some of Pillow's decoders read it whole
 
 
 def hush() -> None:
-    """Show no warnings of Pillow's from now on: they are about metadata and size, and what matters is refused.
+    """Silence Pillow's warnings from now on: they concern metadata and size, and what matters is refused.
 
-    The filter stays: one that is taken back after each image would be taken from other threads, with what they had set meanwhile.
+    The filter stays: removing it after each image would remove it, and whatever was set meanwhile, from other threads too.
     """
     if list(warnings.filters[:1]) != [("ignore", None, Warning, _PILLOW, 0)]:
         warnings.filterwarnings("ignore", module=_PILLOW.pattern)
@@ -52,9 +52,9 @@ def hush() -> None:
 
 @contextlib.contextmanager
 def plain_pillow() -> Iterator[None]:
-    """For readers that open images themselves: no program of the machine (Ghostscript) is started, and bombs are refused.
+    """A context for readers that open images themselves: no external program (Ghostscript) is started, and bombs are refused.
 
-    Both are settings of the whole process: they are made by the first thread that comes, and taken back by the last that leaves.
+    Both settings belong to the whole process: the first thread to enter makes them, and the last to leave restores them.
     """
     hush()
     with _USERS.lock:
@@ -209,7 +209,7 @@ def image_pixels(image: Image.Image, where: str, options: ImageOptions) -> Tenso
 
 
 def _flatten(image: Image.Image, where: str, channels: int) -> tuple[Image.Image, float]:
-    """The image in mode L, RGB or F (16-bit grey), and the value of full intensity."""
+    """The image in mode L, RGB or F (16-bit grey), and its value of full intensity."""
     if image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM")):
         return image.convert("I").convert("F"), _SIXTEEN_BITS
     if image.mode in ("I", "F"):
@@ -247,7 +247,7 @@ def _crop(image: Image.Image, where: str, size: int | tuple[int, int] | None) ->
 
 
 def _refuse_special(path: Path, where: str) -> None:
-    """Refuse folders, pipes and devices, which could be waited for forever, and files without an end."""
+    """Refuse folders, pipes and devices, which could block forever, and files without an end."""
     about = path.stat()
     if not stat.S_ISREG(about.st_mode):
         raise SampleError(where, "is not a regular file", "give an image file")

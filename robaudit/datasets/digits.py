@@ -1,4 +1,4 @@
-"""Handwritten digits of scikit-learn, and the split held out for testing."""
+"""The handwritten digits of scikit-learn, and the split held out for testing."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class DigitsDataset:
         return len(self._indices)
 
     def sample_id(self, index: int) -> str:
-        """The index among all 1,797 digits as text, whatever the split."""
+        """The index among all 1,797 digits, as text, whatever the split."""
         return str(self._indices[index])
 
     def labels(self) -> Labels | None:

@@ -1,4 +1,4 @@
-"""A folder with one folder of images for each class as a data set."""
+"""A folder with one subfolder of images per class, as a data set."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from robaudit.datasets.base import Labels, Sample, find, name_text, reason
 from robaudit.datasets.decode import read_image
 from robaudit.errors import DataError, did_you_mean
 from robaudit.spec.model import ImagesSpec
+from robaudit.text import count
 
 SUFFIXES = frozenset((".png", ".jpg", ".jpeg", ".bmp", ".ppm", ".pgm", ".pbm", ".tif", ".tiff", ".webp", ".gif"))
 
@@ -33,7 +34,9 @@ class ImagesDataset:
                 raise DataError(f"{self.where}/{folder}", "the folder is not in class_names", did_you_mean(name_text(folder), index))
         files = [(name, index[name_text(folder)]) for folder in folders for name in _images_below(self._root, folder, self.where)]
         if not files:
-            raise DataError(self.where, f"its {len(folders)} class folders hold no images", f"known suffixes: {' '.join(sorted(SUFFIXES))}")
+            raise DataError(
+                self.where, f"has no images in its {count(len(folders), 'class folder')}", f"known suffixes: {' '.join(sorted(SUFFIXES))}"
+            )
         self._names = [name for name, _ in files]
         self._labels = np.array([label for _, label in files], dtype=np.int64)
 
@@ -72,9 +75,9 @@ def _class_folders(root: Path, where: str) -> list[str]:
     loose = sum(_is_image(entry.name) for entry in visible)
     if loose:
         raise DataError(
-            where, f"holds {loose} images but no class folders", "put them into one folder for each class, or use kind manifest"
+            where, f"holds {count(loose, 'image')} but no class folders", "put them into one folder per class, or use kind manifest"
         )
-    raise DataError(where, "holds no class folders" if visible else "is an empty folder", "give a folder with one folder for each class")
+    raise DataError(where, "holds no class folders" if visible else "is an empty folder", "give a folder with one folder per class")
 
 
 def _images_below(root: Path, folder: str, where: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""From the dataset section of a spec to a data set."""
+"""Open the data set of a spec."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from robaudit.spec.model import DatasetSpec, DigitsSpec, ImagesSpec, ManifestSpe
 
 
 def open_dataset(spec: DatasetSpec, *, base_dir: Path, trust: bool) -> Dataset:
-    """Open the data set of a spec and select the samples it asks for; no image is read yet.
+    """Open the data set of a spec and choose the samples it asks for; no image is read yet.
 
     Args:
         spec: the dataset section.
@@ -60,7 +60,7 @@ def _open_whole(spec: DatasetSpec, base_dir: Path, trust: bool) -> Dataset:
 
 
 def _refuse_duplicates(dataset: Dataset, indices: Sequence[int]) -> None:
-    """Ids that items give themselves are checked among the chosen samples only: the others need not be read."""
+    """Check ids that come with the items among the chosen samples only, so that the others need not be read."""
     seen: dict[str, int] = {}
     for index in indices:
         first = seen.setdefault(dataset.sample_id(index), index)

@@ -1,4 +1,4 @@
-"""A CSV file of image paths and labels as a data set that keeps where each row begins, not the rows."""
+"""A CSV file of image paths and labels as a data set that remembers where each row begins, not its text."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _MOST_DIGITS = 9
 
 
 class ManifestDataset:
-    """Rows of a CSV file (UTF-8, commas) with the columns path and, if wanted, label and id; others are ignored.
+    """Rows of a CSV file (UTF-8, commas) with the column path and, optionally, label and id; other columns are ignored.
 
     Paths are relative to the CSV file or absolute, and may lead anywhere, but only to regular files. A sample's id is its id,
-    or its path as written. An empty label is none.
+    or its path as written. An empty label means no label.
 
     A row takes 12 bytes, however long it is: its byte offset and the code of its label. It is read again from the file, which stays
     open, through one descriptor for all threads, as long as the data set exists.
@@ -56,7 +56,7 @@ class ManifestDataset:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self._open()  # every process for itself
+        self._open()  # each process opens its own
 
     def sample_id(self, index: int) -> str:
         """The row's id, or its path as written."""
@@ -111,7 +111,7 @@ class ManifestDataset:
                 lines = _Lines(file, self.where)
                 reader = csv.reader(lines, strict=True)
                 width = self._read_header(next(reader, []))
-                start, line = lines.offset, lines.number + 1  # csv.DictReader skips empty lines and would not tell where a row begins
+                start, line = lines.offset, lines.number + 1  # csv.DictReader skips empty lines and does not say where a row begins
                 for fields in reader:
                     if fields:
                         hashes.append(hash(self._checked_id(fields, width, f"{self.where}:{line}")))

@@ -1,4 +1,4 @@
-"""Images and labels in a NumPy .npz file: mapped, or expanded as far as they are asked for; never unpickled."""
+"""Images and labels in a NumPy .npz file: mapped, or expanded only as far as needed; never unpickled."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _BAD_HEADER = (ValueError, TypeError, SyntaxError, RecursionError, MemoryError)
 class NpzDataset:
     """Images and labels of a .npz file; a sample's id is its index in the file.
 
-    Uncompressed arrays are mapped into memory; a compressed one is expanded as far as it was asked for, in the file's own type.
+    Uncompressed arrays are mapped into memory; a compressed one is expanded as far as needed, in the file's own type.
     Only the sample asked for becomes float64.
     """
 
@@ -59,7 +59,7 @@ class NpzDataset:
         self._labels: Labels | None = None
         if spec.labels_key is not None:
             self._labels = _read_labels(_find_array(path, self.where, spec.labels_key, "labels_key"), len(self))
-        self._rows: dict[int, Rows] = {}  # by process: each reads for itself
+        self._rows: dict[int, Rows] = {}  # by process: each reads its own
 
     def __len__(self) -> int:
         return self._images.shape[0]
@@ -142,7 +142,7 @@ class Rows:
 
 
 class Expanded:
-    """The numbers of a compressed array as bytes, each expanded once and only up to those that are asked for.
+    """The numbers of a compressed array as bytes, each expanded once and only as far as needed.
 
     The first :data:`IN_MEMORY` bytes are held in memory; once there are more, all of them are in a temporary file without a name.
     """
@@ -282,7 +282,7 @@ def _layout_of(images: Array, wanted: str | None) -> str:
     if 0 in shape:
         raise DataError(where, f"array {name!r} has shape {shape}: it holds no images", "give at least one image")
     if math.prod(shape[1:]) > _MOST_VALUES:
-        raise DataError(where, f"an image of array {name!r} has shape {shape[1:]}", f"at most {_MOST_VALUES} values an image")
+        raise DataError(where, f"an image of array {name!r} has shape {shape[1:]}", f"at most {_MOST_VALUES} values per image")
     if wanted is not None:
         if len(wanted) != len(shape):
             raise DataError(where, f"layout {wanted} does not fit shape {shape}", f"it needs {len(wanted)} dimensions")
@@ -303,7 +303,7 @@ def _read_labels(labels: Array, count: int) -> Labels:
     """
     shape, where, name = labels.shape, labels.where, labels.name
     if len(shape) == 2 and shape[0] == count and shape[1] > 1:
-        raise DataError(where, f"array {name!r} has shape {shape}", "labels are (n,) class indices, not one column for each class")
+        raise DataError(where, f"array {name!r} has shape {shape}", "labels are (n,) class indices, not one column per class")
     if shape not in ((count,), (count, 1)):
         raise DataError(where, f"array {name!r} has shape {shape}", f"there are {count} images: it must be ({count},)")
     if count > _MOST_LABELS:

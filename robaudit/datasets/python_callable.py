@@ -1,4 +1,4 @@
-"""A collection made by a Python function of the user as a data set."""
+"""A collection that the user's Python function returns, as a data set."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class PythonDataset:
     """What ``package.module:function(**options)`` returns: ``len`` and items (pixels, label) or (pixels, label, id).
 
     Pixels are uint8, or floats in [0, 1], of shape (channels, height, width); labels are class indices or None.
-    Either all items have an id or none has, and then their ids are their indices; where they have, opening reads
-    the chosen items once. The collection's attribute ``class_names`` is used where there is one.
+    Either all items have an id or none has. Without ids, their indices serve; with ids, opening reads the chosen
+    items once. The collection's attribute ``class_names`` is used where there is one.
 
-    The user's code need not be thread-safe: one thread at a time calls it.
+    The user's code need not be thread-safe: only one thread calls it at a time.
     """
 
     def __init__(self, spec: PythonDatasetSpec, *, base_dir: Path, trust: bool) -> None:
@@ -41,9 +41,7 @@ class PythonDataset:
             except Exception as error:  # noqa: BLE001  the user's code may raise anything
                 raise DataError(self.where, f"raised {describe(error)}", "it must return a collection with len() and items") from None
         if not hasattr(self._items, "__getitem__"):
-            raise DataError(
-                self.where, f"returned {type(self._items).__name__}, which has no items by index", "return a list or a data set"
-            )
+            raise DataError(self.where, f"returned {type(self._items).__name__}, which cannot be indexed", "return a list or a data set")
         names = getattr(self._items, "class_names", None)
         self.class_names: tuple[str, ...] | None = None if names is None else tuple(str(name) for name in names)
         self._ids: dict[int, str] = {}

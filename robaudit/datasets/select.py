@@ -14,14 +14,14 @@ from robaudit.spec.model import BaseDatasetSpec
 
 
 def random_subset(total: int, size: int, seed: int) -> array[int]:
-    """``size`` of ``range(total)`` without replacement, in increasing order.
+    """``size`` numbers of ``range(total)`` without replacement, in increasing order.
 
     The subset of a smaller size is part of the subset of a larger one with the same seed. It uses NumPy's legacy generator,
     whose stream is frozen: the same samples with every version.
     """
     words = np.frombuffer(hashlib.sha256(f"sample {seed}".encode()).digest(), dtype="<u4")
     order = np.random.RandomState(words.astype(np.uint32)).permutation(total)
-    kind = "i" if total <= 2**31 else "q"  # four bytes each where they do
+    kind = "i" if total <= 2**31 else "q"  # four bytes each where they suffice
     return array(kind, np.sort(order[:size]).astype(kind).tobytes())
 
 

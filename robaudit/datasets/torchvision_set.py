@@ -1,4 +1,4 @@
-"""A data set of torchvision.datasets as a data set of an audit."""
+"""A data set of torchvision.datasets, as a data set of an audit."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class TorchvisionDataset:
     ``split`` becomes ``split=`` where the class takes one (SVHN, ImageNet) and ``train=`` where it takes that (MNIST, CIFAR10);
     the default is left out where it takes neither. EMNIST takes both: ``split: letters`` with ``options: {train: false}``.
 
-    Threads read files of class folders at once; other data sets may keep something between reads, so one thread at a time reads these.
+    Several threads may read class folders at once; other data sets may keep state between reads, so only one thread reads them at a time.
     """
 
     def __init__(self, spec: TorchvisionSpec, *, base_dir: Path) -> None:
@@ -157,7 +157,7 @@ def _names(classes: object) -> tuple[str, ...] | None:
 
 
 def _known_labels(items: Any) -> Labels | None:
-    """The targets in one array, where the data set holds such a list and changes nothing about it."""
+    """The targets as an array, where the data set holds such a list and does not transform it."""
     targets = getattr(items, "targets", getattr(items, "labels", None))
     if targets is None or getattr(items, "target_transform", None) is not None:
         return None

@@ -173,7 +173,7 @@ def build_architecture(source: Source) -> nn.Module:
         else:
             network = call_target(source)
     if not isinstance(network, nn.Module):
-        raise ModelError(name, f"returned {_article(type(network).__name__)}", "it must return a torch.nn.Module to load weights into")
+        raise ModelError(name, f"returned {_article(type(network).__name__)}", "it must return a torch.nn.Module to load the weights into")
     return network.eval()
 
 
@@ -183,7 +183,7 @@ def _torchvision(name: str, short: str, options: dict[str, Any]) -> nn.Module:
     known = {model: models.get_model_builder(model) for model in models.list_models()}
     defaults: dict[str, Any] = {"weights": None}
     if short in ("googlenet", "inception_v3"):
-        defaults["init_weights"] = False  # slow, warns, and the weights are loaded over it
+        defaults["init_weights"] = False  # slow, warns, and is overwritten by the loaded weights
     return _build(name, short, known, defaults | options)
 
 

@@ -1,4 +1,4 @@
-"""What an audit takes a model to be before it is wrapped: the bare network, its source, and checks of its weights."""
+"""What a format's loader takes and returns: the source, the bare network, and checks of its weights."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from robaudit.spec.model import ModelSpec
 
 @dataclass(frozen=True, slots=True)
 class LoadedNetwork:
-    """What a format's loader returns: the bare network in eval mode, and what is known of it.
+    """What a format's loader returns: the bare network in eval mode, and what is known about it.
 
     Attributes:
         network: maps normalised images (n, channels, height, width) to its raw output.
         format: torchscript, pt2, safetensors, onnx or python.
-        sha256: of the weights file (hex), or of all of them where an ONNX model has several; of the state dict's bytes where there is none.
+        sha256: hex digest of the weights file (of all of them where an ONNX model has several), or of the state dict where there is none.
         differentiable: whether gradients with respect to the input exist (not for onnx).
         fixed_batch: the only batch size it accepts, where the format fixes one.
         least_batch: the smallest batch it accepts.
@@ -41,13 +41,13 @@ class LoadedNetwork:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What a format's loader is given.
+    """What a format's loader takes.
 
     Attributes:
         spec: the model section of the spec.
         path: the weights file, resolved; None only for format python.
         base_dir: the folder of the spec file; importable for trusted code.
-        device: where the network shall be.
+        device: where to put the network.
         dtype: torch.float32 or torch.float64.
         trust: whether the user's Python code may run.
     """
@@ -66,7 +66,7 @@ class Source:
 
     @property
     def file(self) -> Path:
-        """The weights file of a format that cannot do without one."""
+        """The weights file of a format that needs one."""
         if self.path is None:
             raise ValueError("this format needs a path")
         return self.path

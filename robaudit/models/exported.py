@@ -16,7 +16,7 @@ from robaudit.errors import ModelError
 from robaudit.models.base import LoadedNetwork, Source, check_finite, file_sha256
 from robaudit.models.safety import check_exported
 
-NOTE = "pt2: a graph of torch operators, not only weights; load files of people you trust"
+NOTE = "pt2: a graph of torch operators, not only weights; load files only from people you trust"
 _DROPOUTS = ("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout", "native_dropout")
 _BATCH_NORMS = ("batch_norm", "native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_functional", "cudnn_batch_norm")
 
@@ -98,7 +98,7 @@ def _moved(program: Any, device: torch.device) -> Any:
 
 @contextmanager
 def _weights_only() -> Iterator[None]:
-    """A second lock beside the check of the archive: torch.load cannot fall back from weights_only."""
+    """A second safeguard besides the check of the archive: torch.load cannot fall back from weights_only."""
     force, unsafe = "TORCH_FORCE_WEIGHTS_ONLY_LOAD", "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"
     before = {name: os.environ.pop(name, None) for name in (force, unsafe)}
     os.environ[force] = "1"
@@ -110,7 +110,7 @@ def _weights_only() -> Iterator[None]:
 
 
 class _Listener(logging.Handler):
-    """Keep torch's log lines about layouts it tries and gives up from stderr, and remember the first error in them."""
+    """Keep torch's log lines about the layouts it tries off stderr, and remember the first error in them."""
 
     def __init__(self) -> None:
         super().__init__()

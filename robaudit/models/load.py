@@ -57,7 +57,7 @@ def guess_format(path: Path, declared: str | None) -> str:
         mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):
         raise ModelError(where, "there is no such file", _neighbour(path)) from None
-    except (OSError, ValueError) as error:  # ValueError: no path at all, with a NUL in it
+    except (OSError, ValueError) as error:  # ValueError: not a path at all, such as one with a NUL
         raise ModelError(where, f"cannot be read: {getattr(error, 'strerror', None) or error}", "correct model.path") from None
     if stat.S_ISDIR(mode):
         raise ModelError(where, "is a directory", "give the weights file in it")
@@ -83,11 +83,11 @@ def guess_format(path: Path, declared: str | None) -> str:
         return seen  # its loader takes plain tensors, or says what it holds instead and how to convert it
     if seen is None or seen == declared:
         return declared
-    raise ModelError(where, f"is a {seen} file, and model.format says {declared}", f"write format: {seen}, or remove it")
+    raise ModelError(where, f"is a {seen} file, but model.format says {declared}", f"write format: {seen}, or remove it")
 
 
 def _content(path: Path, head: bytes) -> str | None:
-    """What the first bytes and, for a zip, the names of its members say."""
+    """The format according to the first bytes and, for a zip, the names of its members."""
     if head.startswith(b"PK\x03\x04"):
         with open_archive(path, str(path)) as archive:
             names = archive.namelist()
@@ -98,7 +98,7 @@ def _content(path: Path, head: bytes) -> str | None:
             return "torchscript"
         if "data.pkl" in inner:
             return "state dict"
-        raise ModelError(str(path), "is a zip archive, but not one of torch", f"give a file of one of {', '.join(_KNOWN)}")
+        raise ModelError(str(path), "is a zip archive, but not one that torch wrote", f"give a file of one of {', '.join(_KNOWN)}")
     length = int.from_bytes(head[:8], "little")
     if len(head) > 8 and head[8:9] == b"{" and 2 <= length <= 10**8:
         return "safetensors"
@@ -131,7 +131,7 @@ def load_model(
         spec: the model section.
         path: its path, resolved against the spec's folder; None where it has none.
         base_dir: the spec's folder, importable for trusted ``package.module:function`` code.
-        device: where the network shall run.
+        device: where the network runs.
         dtype: torch.float32 or torch.float64, of the network.
         trust: whether the user's own Python code may run.
         clip: clip the pixels to [0, 1] before the network.
@@ -171,9 +171,9 @@ def from_module(
         std: likewise.
         output: key or index of the logits where it returns a mapping or a sequence.
         dtype: torch.float32 or torch.float64.
-        device: where it shall run.
+        device: where it runs.
         clip: clip the pixels to [0, 1] first.
-        name: how messages name it.
+        name: what messages call it.
 
     Raises:
         ModelError: it is neither a module nor a callable, or has NaN weights.

@@ -1,4 +1,4 @@
-"""Logits of pixels: clip, normalise, run the network, pick the output, check its shape; and the number formats."""
+"""The model as a function from pixels to logits: clip, normalise, run the network, pick and check its output; number formats."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from robaudit.errors import ModelError, did_you_mean
 from robaudit.memory import is_out_of_memory
 from robaudit.models.base import LoadedNetwork
 from robaudit.spec.model import Precision
+from robaudit.text import count
 
 PIXELS = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.float32, "fp64": torch.float64}
 """The dtype of pixels, clean passes and gradients by precision."""
@@ -25,14 +26,14 @@ def pick_output(returned: object, output: str | int | None, where: str) -> torch
     Args:
         returned: a tensor, or a mapping or sequence of tensors.
         output: key or index; a plain tensor needs none (``logits`` is understood).
-        where: how messages name the model.
+        where: what messages call the model.
 
     Raises:
-        ModelError: the key or index is missing, or not there, or what it names is not a tensor.
+        ModelError: a key or index is needed, does not exist, or names something other than a tensor.
     """
     if isinstance(returned, torch.Tensor):
         if output not in (None, "logits"):
-            raise ModelError(where, f"the network returns one tensor, and model.output asks for {output!r}", "remove model.output")
+            raise ModelError(where, f"the network returns one tensor, but model.output asks for {output!r}", "remove model.output")
         picked: object = returned
     elif isinstance(returned, Mapping):
         picked = _from_mapping(returned, output, where)
@@ -110,14 +111,14 @@ class LogitModel(nn.Module):
     the two classes (0, z).
 
     Args:
-        loaded: the network and what is known of it; it is moved to ``device`` and ``dtype`` by its loader.
+        loaded: the network and what is known about it; it is moved to ``device`` and ``dtype`` by its loader.
         mean: per channel, or one number for all; none: 0.
         std: likewise; none: 1.
         output: key or index of the logits where the network returns a mapping or a sequence.
         device: where the network is.
         dtype: of the pixels and the logits, and of the network unless :meth:`compute_in` says otherwise.
         clip: clip the pixels to [0, 1] first.
-        name: how messages name the model.
+        name: what messages call the model.
 
     Attributes:
         info: the `LoadedNetwork` (format, sha256, differentiable, notes).
@@ -181,7 +182,7 @@ class LogitModel(nn.Module):
         self._proven.clear()
 
     def train(self, mode: bool = True) -> LogitModel:
-        """Stay in eval mode, whatever is asked."""
+        """Stay in eval mode, whatever is asked for."""
         return self
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
@@ -205,7 +206,7 @@ class LogitModel(nn.Module):
         if channels not in (1, images.shape[1]):
             raise ModelError(
                 self.name,
-                f"model.mean and model.std have {channels} values and the images have {images.shape[1]} channels",
+                f"model.mean and model.std have {channels} values, but the images have {count(images.shape[1], 'channel')}",
                 "give one value for each channel, or one for all",
             )
         if images.dtype != self.dtype:
@@ -253,11 +254,11 @@ class LogitModel(nn.Module):
 
     def _refusal(self, inputs: torch.Tensor, error: Exception) -> ModelError:
         reason = next((line for line in reversed(str(error).strip().splitlines()) if line.strip()), type(error).__name__)
-        remedy = "check that the data set's images are of the size and channels it was trained on"
+        remedy = "check that the data set's images have the size and channels it was trained on"
         if self.dtype is torch.float64:
             remedy += ", and that it runs in float64 (a frozen or exported graph may hold float32 constants: use run.precision fp32)"
         if self._compute is not self.dtype:
-            remedy = "its graph may hold float32 constants, which do not go with bfloat16: use run.precision fp32"
+            remedy = "its graph may hold float32 constants, which do not mix with bfloat16: use run.precision fp32"
         shape = " x ".join(map(str, inputs.shape[1:]))
         return ModelError(self.name, f"the network does not take images of {shape} ({reason[:200]})", remedy)
 

@@ -16,7 +16,7 @@ from torch import nn
 from robaudit.errors import ModelError
 from robaudit.models.base import LoadedNetwork, Source, file_sha256
 
-NOTE = "onnx: no gradients; estimators that need them refuse"
+NOTE = "onnx: no gradients; estimators that need them refuse to run"
 INSIDE: dict[str, dict[int, str]] = {
     "ModelProto": {7: "GraphProto", 20: "TrainingInfoProto", 25: "FunctionProto"},
     "TrainingInfoProto": {1: "GraphProto", 2: "GraphProto"},
@@ -85,7 +85,7 @@ def load_onnx(source: Source) -> LoadedNetwork:
     except Exception as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         if "external data" in reason.lower():
-            what = "onnxruntime cannot load it: a file with some of its weights is missing or not as it says"
+            what = "onnxruntime cannot load it: a file with some of its weights is missing or does not match"
             raise ModelError(source.where, what, "keep all the files that were exported together in one folder") from error
         raise ModelError(source.where, f"onnxruntime cannot load it: {reason[:200]}", "check the file with onnx.checker") from error
     batch = _check_input(session, source.where)
@@ -119,7 +119,7 @@ def _check_input(session: Any, where: str) -> int | None:
 
 
 def weights_sha256(path: Path, where: str) -> str:
-    """sha256 (hex) of the file, or, where other files hold weights, of the text of lines with the sha256 of all of them.
+    """sha256 (hex) of the file or, where other files hold weights, of a text that lists the sha256 of all of them.
 
     The first line is the sha256 of the ONNX file; then there is one line for each other file, sorted by name: its sha256, two spaces
     and its name as written in the ONNX file. Every line ends with ``\\n``.
@@ -170,7 +170,7 @@ def _locations(message: memoryview, kind: str, depth: int, budget: Iterator[int]
 
 
 def _location(tensor: memoryview, budget: Iterator[int]) -> Iterator[str]:
-    """The file of a tensor, if it has one."""
+    """The file that holds a tensor's data, if there is one."""
     fields = [field for field in _fields(tensor, budget) if field[0] in (_EXTERNAL_DATA, _DATA_LOCATION)]
     if (_DATA_LOCATION, _EXTERNAL) in fields:
         for entry in (value for number, value in fields if number == _EXTERNAL_DATA and isinstance(value, memoryview)):

@@ -102,7 +102,7 @@ def _takes(function: Callable[..., object], name: str) -> bool:
 
 
 def _code_of(function: Callable[..., object]) -> bytes:
-    """The source file of a function, as far as it is known: other code is another model."""
+    """The source file of a function, where it is known: different code is a different model."""
     try:
         return Path(inspect.getsourcefile(inspect.unwrap(function)) or "").read_bytes()
     except (TypeError, OSError):

@@ -102,7 +102,7 @@ def open_archive(source: Path | bytes, where: str) -> Iterator[zipfile.ZipFile]:
             yield archive
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
         raise ModelError(
-            where, f"is not a whole zip archive of torch ({error})", "the file is truncated or damaged; copy or save it again"
+            where, f"is not a complete torch zip archive ({error})", "the file is truncated or damaged; copy or save it again"
         ) from error
 
 
@@ -120,7 +120,7 @@ def load_tensors(source: Path | bytes, where: str) -> Any:
         stream.seek(0)
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", UserWarning)  # what is odd about the tensors is said when they are fitted
+                warnings.simplefilter("ignore", UserWarning)  # odd tensors are reported when they are fitted
                 return torch.load(stream, map_location="cpu", weights_only=True)
         except Exception as error:
             found = re.search(r"GLOBAL ([\w.]+)", str(error)) or re.search(r"Unsupported (?:class|global)[: ]+([\w.]+)", str(error))
@@ -192,14 +192,14 @@ def _check_pickle(archive: zipfile.ZipFile, name: str, sizes: Mapping[str, int],
     folder = name.removesuffix(".pkl")
     try:
         content = read_member(archive, name)
-        for count, (opcode, argument, _) in enumerate(pickletools.genops(content)):  # reads the arguments: no size is larger than the file
+        for count, (opcode, argument, _) in enumerate(pickletools.genops(content)):  # reads the arguments, so no size exceeds the file
             if opcode.name in _MEMO_WRITES and int(argument or 0) > count:  # the reader's memory would grow with it
-                raise _FalseClaimError(f"writes memo place {argument} after {count} steps")
+                raise _FalseClaimError(f"writes memo slot {argument} after {count} steps")
         _Reader(content, folder, sizes).load()
     except _FalseClaimError as error:
-        raise ModelError(where, f"{name}: {error}", "the file is damaged, or made to read other memory") from error
+        raise ModelError(where, f"{name}: {error}", "the file is damaged, or crafted to read other memory") from error
     except Exception as error:
-        raise ModelError(where, f"{name} is not a pickle of torch ({error})", "the file is damaged; save it again") from error
+        raise ModelError(where, f"{name} is not a torch pickle ({error})", "the file is damaged; save it again") from error
 
 
 class _FalseClaimError(Exception):
@@ -263,14 +263,14 @@ def _check_extent(storage: _Inert, offset: int, shape: tuple[int, ...], strides:
 
 
 class _Reader(pickle.Unpickler):
-    """Python's pickle reader, in which everything found is inert."""
+    """Python's pickle reader, with everything it would import replaced by something inert."""
 
     def __init__(self, content: bytes, folder: str, sizes: Mapping[str, int]) -> None:
         super().__init__(io.BytesIO(content))
         self._folder, self._sizes = folder, sizes
 
     def find_class(self, module: str, name: str) -> Any:
-        """Nothing is imported."""
+        """Return an inert stand-in; nothing is imported."""
         return _Rebuild if name.startswith("_rebuild") else _STORAGE_TYPES.get(name, _Inert)
 
     def persistent_load(self, pid: Any) -> Any:
@@ -394,7 +394,7 @@ def _check_text(text: str, key: str, where: str) -> None:
 
 
 def _check_expression(text: str, where: str) -> None:
-    """An expression is evaluated when it is read: it must be plain, and no power may grow without end."""
+    """An expression is evaluated when it is read: it must be plain, and no power may grow without bound."""
     try:
         nodes = list(ast.walk(ast.parse(text.strip(), mode="eval"))) if len(text) <= _LONGEST_EXPRESSION else []
     except (SyntaxError, MemoryError):  # the second: nested deeper than the parser goes

@@ -24,7 +24,7 @@ def fit_state(network: nn.Module, tensors: Mapping[str, torch.Tensor], where: st
         ModelError: keys are missing or unexpected, or shapes differ; the first few are named.
     """
     wanted = network.state_dict()
-    missing = [key for key in wanted if key not in tensors and not key.endswith("num_batches_tracked")]  # old files have no such counter
+    missing = [key for key in wanted if key not in tensors and not key.endswith("num_batches_tracked")]  # old files lack this counter
     unexpected = [key for key in tensors if key not in wanted]
     complaints = []
     if missing:
@@ -46,7 +46,7 @@ def fit_state(network: nn.Module, tensors: Mapping[str, torch.Tensor], where: st
 
 
 def _odd(tensor: torch.Tensor) -> str:
-    """What keeps a tensor from being plain real numbers in memory; empty where nothing does."""
+    """Why a tensor is not plain real numbers in memory; empty where it is."""
     if tensor.layout is not torch.strided:
         return f"sparse ({tensor.layout})"
     if tensor.is_meta:
@@ -57,7 +57,7 @@ def _odd(tensor: torch.Tensor) -> str:
 
 
 def _hint(wanted: Mapping[str, torch.Tensor], tensors: Mapping[str, torch.Tensor], differing: list[str]) -> str:
-    """Say num_classes when only the last layer's number of rows differs."""
+    """Suggest num_classes when only the last layer's number of rows differs."""
     last = [key for key in wanted if wanted[key].is_floating_point()][-2:]
     key = differing[-1]
     if set(differing) <= set(last) and tensors[key].dim() and tensors[key].shape[1:] == wanted[key].shape[1:]:
@@ -90,7 +90,7 @@ def load_safetensors(source: Source) -> LoadedNetwork:
         raise ModelError(source.where, f"cannot be mapped into memory ({error})", "give a smaller file, or more memory") from error
     except (SafetensorError, ValueError, KeyError) as error:
         raise ModelError(
-            source.where, f"is not a whole safetensors file ({error})", "the file is truncated or damaged; save it again"
+            source.where, f"is not a complete safetensors file ({error})", "the file is truncated or damaged; save it again"
         ) from error
     return _fill(source, tensors, ())
 

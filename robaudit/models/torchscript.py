@@ -15,7 +15,7 @@ from robaudit.errors import ModelError
 from robaudit.models.base import LoadedNetwork, Source, check_finite, file_sha256
 from robaudit.models.safety import check_contents, open_archive, read_member
 
-NOTE = "torchscript: a graph of torch operators, not only weights; load files of people you trust"
+NOTE = "torchscript: a graph of torch operators, not only weights; load files only from people you trust"
 _TOUCHES_FILES = re.compile(r"\b(save|from_file)\b|getattr\([^)\n]*\\")
 _TRAINING_FLAG = {"aten::dropout": 2, "aten::feature_dropout": 2, "aten::alpha_dropout": 2, "aten::batch_norm": 5}  # argument number
 
@@ -24,7 +24,7 @@ def load_torchscript(source: Source) -> LoadedNetwork:
     """Load a file of ``torch.jit.save`` in eval mode.
 
     Raises:
-        ModelError: it is no TorchScript archive, is damaged, calls operators that write or map files, or has NaN weights.
+        ModelError: it is not a TorchScript archive, is damaged, calls operators that write or map files, or has NaN weights.
     """
     path = source.file
     with open_archive(path, source.where) as archive:
@@ -64,7 +64,7 @@ class AsWritten(nn.Module):
             return network(images)
 
     def fastest(self) -> nn.Module:
-        """What runs in inference mode."""
+        """The network that runs in inference mode."""
         if not self._frozen:
             with torch.inference_mode(False), torch.no_grad():
                 self._frozen.append(_frozen(self.network))
@@ -94,7 +94,7 @@ def _refuse_file_access(archive: zipfile.ZipFile, where: str) -> None:
             text = read_member(archive, member.filename).decode("utf-8", "replace")
             found = _TOUCHES_FILES.search(text)
             if found:
-                raise ModelError(where, f"its code uses {found[0]!r}, an operator that reaches files", "export the classifier without it")
+                raise ModelError(where, f"its code uses {found[0]!r}, an operator that accesses files", "export the classifier without it")
 
 
 def _refuse_training(network: nn.Module, where: str) -> None:

@@ -1,4 +1,4 @@
-"""Noise on the pixels: one module for each kind, seeded by sample so that batching never changes it."""
+"""Noise on pixels: one module per kind, seeded by sample so that batching never changes it."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ _LARGEST = 3 * 2**17  # values of an image: a frame is 48 of them
 
 
 def patch_of(shape: tuple[int, ...]) -> tuple[int, int, int] | None:
-    """Channels, height and width of a patch of 48 values; None for images that frames are not made for."""
+    """Channels, height and width of a patch of 48 values; None for images without frames."""
     if len(shape) != 3 or math.prod(shape) > _LARGEST:
         return None
     return _PATCHES.get(shape[0], _PATCHES[1])
@@ -70,7 +70,7 @@ def orthogonal_frame(shape: tuple[int, int, int], generator: torch.Generator) ->
 
 
 def _offset(generator: torch.Generator, tall: int, wide: int) -> tuple[int, int]:
-    """Where the grid of patches begins. On CUDA it is taken from the generator's seed: to read a draw would wait for the device."""
+    """Where the grid of patches begins. On CUDA it comes from the generator's seed, because reading a draw would wait for the device."""
     if generator.device.type == "cpu":
         top, left = (int(torch.randint(side, (1,), generator=generator)) for side in (tall, wide))
         return top, left

@@ -50,7 +50,7 @@ class GaussianNoise:
     def frames(self, sample_id: str, draws: int, shape: tuple[int, ...], start: int = 0) -> Iterator[Tensor]:
         """Like :meth:`blocks`, with draws that are coupled in frames of 48 (:func:`~robaudit.noise.frames.orthogonal_frame`).
 
-        Their stream is a different one, so they are independent of :meth:`blocks`. Images that frames are not made for get its draws.
+        Their stream is a different one, so they are independent of :meth:`blocks`; images without frames get the draws of :meth:`blocks`.
         """
         if patch_of(shape) is None:
             yield from self.blocks(sample_id, draws, shape, start)

@@ -1,4 +1,4 @@
-"""Seeds of the random numbers of (run seed, noise kind, sample, block)."""
+"""Seeds of the random numbers for each (run seed, noise kind, sample, block)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _MASK32 = 0xFFFFFFFF
 
 
 def stream_key(seed: int, kind: str, sample_id: str) -> int:
-    """64 bits that name the noise of one sample: blake2b of seed, kind and id (never of the level, batch or order)."""
+    """64 bits that identify the noise of one sample: blake2b of seed, kind and id (never of the level, batch or order)."""
     text = f"{seed}\x1f{kind}\x1f{sample_id}".encode()
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
 

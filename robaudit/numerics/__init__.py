@@ -1,1 +1,1 @@
-"""Tensors in, tensors out: the numerical core, which knows no model, file or command line."""
+"""The numerical core: tensors in, tensors out, without any knowledge of models, files or the command line."""

@@ -1,4 +1,4 @@
-"""Design points, where a failure is likeliest, and importance sampling around them, for any score."""
+"""Design points (where failure is likeliest) and importance sampling around them, for any score."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ DEFENSIVE = 0.1
 
 _LEAST_WEIGHT = 0.05
 _ALIKE = 0.9
-_GROUP_VALUES, _ROWS = 2**20, 64  # at once in float64
-_FAR = 37.0  # beyond, Phi(-beta) is no float64
+_GROUP_VALUES, _ROWS = 2**20, 64  # most values and rows in float64 at once
+_FAR = 37.0  # beyond it, Phi(-beta) is not a normal float64
 
 
 def search(slope: Slope, start: Tensor, steps: int) -> Tensor:
     """Points of least norm where g = 0, by Hasofer and Lind's iteration u <- (g'u - g) g' / |g'|^2, from each starting point.
 
-    The second half of the steps is damped, as the iteration may run in circles about the kinks of a ReLU network. Whatever it finds
-    is only a centre for sampling: importance sampling is unbiased for any.
+    The second half of the steps is damped, as the iteration may run in circles about the kinks of a ReLU network. Its result
+    is only a centre for sampling: importance sampling is unbiased around any.
 
     Args:
         slope: limit state and gradients.
@@ -86,7 +86,7 @@ class Mixture:
 
 
 def mixture(points: Tensor, draws: int) -> Mixture:
-    """The mixture at these points; those that are not finite, too far out or like a nearer one are left out.
+    """The mixture at these points; those that are not finite, too far out or similar to a nearer one are left out.
 
     w_k is proportional to Phi(-|u_k|), which is what FORM takes for the probability beyond u_k, but at least .05 of the largest.
 
@@ -154,7 +154,7 @@ def weighted(log_weights: Tensor, fails: Tensor, labels: Tensor) -> Weighted:
 
 
 def sample(judge: Callable[[Tensor], tuple[Tensor, Tensor]], draw: Iterable[Tensor], mix: Mixture) -> Weighted:
-    """Draw from the mixture, weigh and judge.
+    """Draw from the mixture, weight each draw and judge it.
 
     Args:
         judge: points (rows, *shape) -> scores (rows,), failure at >= 0, and labels (rows,).
@@ -193,7 +193,7 @@ def _grouped(blocks: Iterable[Tensor], size: int) -> Iterator[Tensor]:
 
 
 def relative_error_at(log_weights: Tensor, log_p: float, draws: int) -> float:
-    """The relative standard error of importance sampling that failing points *found otherwise* foretell.
+    """The relative standard error of importance sampling that failing points *from another method* predict.
 
     The second moment of w 1[fails] under the mixture is that of the failures' weights: E_q[w^2 1] = p E[w | failure]. So
     se / p = sqrt((E[w | failure] / p - 1) / draws), with w at failing particles of splitting. A sample of the mixture that missed a

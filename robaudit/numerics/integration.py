@@ -15,7 +15,7 @@ from robaudit.numerics.tilting import minimax_tilt
 
 SHIFTS = 16  # independent randomisations; the standard error comes from their spread
 
-_CACHED = 1 << 16  # numbers of one set of points that is kept for the next call
+_CACHED = 1 << 16  # most numbers of a set of points kept for the next call
 
 # Generating vector for 2^4 to 2^13 points, found component by component: each entry minimises the largest ratio, over
 # the sizes, of the worst-case error to the best one in the Korobov space with product weights 1/j (Cools, Kuo and
@@ -27,7 +27,7 @@ _GENERATOR = (
     355, 2093, 1689, 1783, 1379, 2031, 1349, 1289, 2931, 3117, 449, 3551, 79, 821, 387, 945, 2313,
 )  # fmt: skip
 _ELEMENTS = {"cpu": 1 << 16, "other": 1 << 22}  # rows x points of one operation
-_HELD = 64  # at most this many times as many values of y are kept
+_KEPT = 64  # at most this many times as many values of y are kept
 _STARTING = {"cpu": 1 << 12, "other": 1 << 18}  # padded elements that cost as much as a variable of another piece
 _POINTS = {"cpu": 1 << 8, "other": 1 << 12}  # most points of a shift in one operation
 _BELOW_ONE = 1.0 - 2.0**-24  # the largest number below one in single precision
@@ -36,7 +36,7 @@ _FIRST = 16  # points a shift in the first round
 _STEEP, _FIRST_STEEP = 6.0, 64  # rows with a slope beyond this nearly jump somewhere, and need more to see it
 _COMMON = 0.05  # below this probability a row is always tilted
 _WORSE = 2.0  # a tilt with this many times the relative error of no tilt is dropped
-_SEEN = 1e-3  # above it the plain transformation can be trusted to show its own spread
+_SEEN = 1e-3  # above it, the plain transformation reliably shows its own spread
 _ROUNDED = 1e-5  # relative error of single precision, counted as three standard errors
 
 
@@ -152,7 +152,7 @@ def _pieces(factor: OrderedFactor, points: int) -> list[OrderedFactor]:
     cut, first = [], 0
     while first < len(rank):
         width = max(rank[first], 1)
-        most = first + max(1, min(_ELEMENTS[device] // points, _ELEMENTS[device] * _HELD // (points * width)))
+        most = first + max(1, min(_ELEMENTS[device] // points, _ELEMENTS[device] * _KEPT // (points * width)))
         last, padded = first + 1, 0
         while last < min(most, len(rank)) and single[last] == single[first]:
             padded += points * (width - rank[last])
@@ -184,12 +184,12 @@ def integrate(
     Every row sees the same points in the same order and stops by its own values alone. Rows that look common start with
     `SHIFTS` x 16 points of the plain transformation. A row that is rare or not yet precise starts (again) with the
     minimax tilt, doubling the points until `WIDENED_THREE` standard errors are at most min(absolute, relative * value)
-    or `points` are used. Where limits nearly meet or jump a tilt can be worse than none, so such a row is tried without
+    or `points` are used. Where limits nearly meet or jump, a tilt can be worse than none, so such a row is tried without one
     first, and a tilt that proves worse is dropped.
 
     Args:
         factor: ordered problems.
-        estimate: rough probabilities, (rows,); they decide the way, not the value.
+        estimate: rough probabilities, (rows,); they decide the method, not the value.
         correction: what is going to be subtracted and its standard error, (rows, 2); precision is of the difference.
         points: largest number of points of a row, over all shifts.
         seed: seed of the shifts.
@@ -238,7 +238,7 @@ def integrate(
 
 
 def _doubt(total: Tensor, points: int) -> Tensor:
-    """Relative standard error; infinite where nothing was found."""
+    """Relative standard error; infinite where the sum is zero."""
     value, error = mean_and_error(total, points)
     return torch.where(value > 0, error / value, torch.inf)
 

@@ -1,6 +1,6 @@
-"""Intervals of a proportion, of a mean over images, of a mean of measurements and of a mean on a log scale.
+"""Intervals of a proportion, a mean over images, a mean of measurements, and a mean on a log scale.
 
-scipy.special only (scipy.stats costs most of a second to import, and the reading commands start often).
+Only scipy.special is used: scipy.stats takes most of a second to import, and the reading commands start often.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
 
-_BLOCK = 2**16  # values at a time: a million need no second copy
+_BLOCK = 2**16  # values at a time, so that a million need no second copy
 LN10 = math.log(10)
 
 

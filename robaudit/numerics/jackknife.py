@@ -65,7 +65,7 @@ def jackknife(
     inverse: Callable[[Tensor], Tensor],
     confidence: float = 0.95,
 ) -> Spread:
-    """Delete-one-group jackknife with Student's t on a transformed scale, wide enough for the bias it sees.
+    """Delete-one-group jackknife with Student's t on a transformed scale, wide enough for its own estimate of the bias.
 
     With g groups, the transformed estimate y and y_j, that without group j: se_y^2 = (g - 1)/g sum_j (y_j - mean y)^2, and
     (g - 1)(mean y - y) estimates the bias of so few draws, y less the value at infinitely many, up to order 1/n^2. The interval holds both

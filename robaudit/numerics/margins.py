@@ -1,4 +1,4 @@
-"""A classifier's margins: values, gradients, moments under noise, their normality, and the standardised limits they give."""
+"""A classifier's margins: values, gradients, moments under noise, tests of normality, and standardised limits."""
 
 from __future__ import annotations
 

@@ -29,10 +29,10 @@ _ROUNDING = 1e-4  # a correlation may leave [-1, 1], and the diagonal 1, by this
 _SINGULAR = 1e-10  # conditional variance taken as zero
 _LOWEST = -37.0  # Phi below it is not a normal float64
 _RELATIVE = 0.02  # wanted relative error, three standard errors
-_RARE = 5.0  # mass of failures estimated apart, in units of the tolerance
+_RARE = 5.0  # mass of failures estimated separately, in units of the tolerance
 _DEEP = 1e-14  # probabilities about this small, and
 _FINE = 1e-4  # tolerances below this, are computed in double precision
-_HELD = 1 << 24  # correlation entries integrated at once
+_MOST_ENTRIES = 1 << 24  # correlation entries integrated at once
 
 
 def mvn_cdf(
@@ -150,13 +150,13 @@ class _Prepared(NamedTuple):
 
 
 def _batches(parts: list[tuple[Tensor, int]]) -> list[list[tuple[Tensor, int]]]:
-    """Groups of rows (with their widths, the widest first) to integrate at once: few and long operations instead of many short ones."""
+    """Groups of rows (with their widths, the widest first) to integrate at once: a few long operations instead of many short ones."""
     batches: list[list[tuple[Tensor, int]]] = []
     held = 0
     for rows, width in parts:
         widest = batches[-1][0][1] if batches else 0
         held += len(rows) * widest * widest
-        if not batches or held > _HELD:
+        if not batches or held > _MOST_ENTRIES:
             batches.append([])
             held = len(rows) * width * width
         batches[-1].append((rows, width))

@@ -13,14 +13,14 @@ from torch.nn.functional import pad
 from robaudit.numerics.normal import normal_cdf, normal_hazard
 from robaudit.numerics.rowwise import cholesky, fold, gram, product_of, total
 
-_HELD = 1 << 24  # correlation entries worked on at once
+_MOST_ENTRIES = 1 << 24  # correlation entries worked on at once
 _WIDTH, _STEPS = 16, 4  # widths are multiples of 16 up to 64, and from there grow by sqrt 2
 _CHOSEN = 16  # pivots taken one by one; the order of the others is settled at once
 _CAREFUL = 0.5  # of the truncation is used, because the guess of the probability is rough
 _SWEEPS = 4  # of the equation for the truncated means of these others
 _STEP = 16  # their number is padded to a multiple of this
 NO_TIE = 1 << 31  # the level where there is no tie
-_LARGEST_SHARE = 0.5  # rare failures are estimated apart where at most this share of the pivots is then left
+_LARGEST_SHARE = 0.5  # rare failures are estimated separately where that leaves at most this share of the pivots
 
 
 class Selection(NamedTuple):
@@ -65,7 +65,7 @@ def groups(selection: Selection) -> list[tuple[Tensor, int]]:
     found = []
     for width, rows in sorted(by_width.items(), reverse=True):
         index = torch.tensor(rows, device=selection.limit.device)
-        found += [(part, width) for part in index.split(max(1, _HELD // (width * width)))]
+        found += [(part, width) for part in index.split(max(1, _MOST_ENTRIES // (width * width)))]
     return found
 
 
@@ -195,7 +195,7 @@ def pivot_by_restriction(upper: Tensor, correlation: Tensor, *, truncation: floa
 
 
 def _negligible(state: _PivotState, upper: Tensor, failure: Tensor, truncation: float, tolerance: float) -> Tensor:
-    """The last variables that, together, hardly ever fail: (rows, k), bool."""
+    """The last variables, which together hardly ever fail: (rows, k), bool."""
     low = state.estimate * product_of(normal_cdf(_restriction(state, upper, tolerance)))  # the rest as if independent
     left = (state.step == upper.shape[1]) & (failure > 0)
     return left & ((failure * left).flip(-1).cumsum(-1).flip(-1) <= (_CAREFUL * truncation * low).unsqueeze(-1))
@@ -221,7 +221,7 @@ def _add_all_others(state: _PivotState, upper: Tensor, correlation: Tensor, tole
 def _add_others(
     state: _PivotState, rows: Tensor, order: Tensor, real: Tensor, upper: Tensor, correlation: Tensor, tolerance: float
 ) -> Tensor:
-    """The same for rows that have about as many others: the variables `order` (rows, m) that are `real`; where that fails, nothing."""
+    """The same for rows with about as many others, the variables `order` (rows, m) that are `real`; singular rows are left unchanged."""
     m = order.shape[1]
     known = state.columns[:_CHOSEN, rows].gather(2, order.expand(_CHOSEN, -1, -1))  # (chosen, rows, m)
     rest = submatrix(correlation, rows, order) - gram(known.permute(1, 2, 0))

@@ -1,9 +1,9 @@
 """Sums, products and solutions in which a row has the same bits whatever else is in the batch.
 
-On the CPU the libraries pick their kernels by the number of rows, by alignment and by place, and each kernel adds up in a different
-order. Here a row's numbers are a function of that row, of the versions and of the number of threads alone: additions happen in a fixed
-order, between elements (which is rounded the same everywhere), and a matrix goes to BLAS or LAPACK by itself. Elementary functions of
-torch treat every element the same way, except `pow`, `sigmoid`, `logaddexp` and `hypot`, whose last bits depend on the place. On CUDA,
+On the CPU, libraries pick their kernels by the number of rows, alignment and position, and each kernel sums in a different order.
+Here a row's numbers are a function of that row, of the versions and of the number of threads alone: additions happen in a fixed
+order, between elements (which round the same everywhere), and a matrix goes to BLAS or LAPACK by itself. Elementary functions of
+torch treat every element the same way, except `pow`, `sigmoid`, `logaddexp` and `hypot`, whose last bits depend on the position. On CUDA,
 where a call costs more than the work, batches stay together.
 """
 

@@ -28,7 +28,7 @@ _SQRT_HALF, _SQRT_TWO = math.sqrt(0.5), math.sqrt(2.0)
 def scaled_upper_quantile(probability: Tensor, out: Tensor, scratch: Sequence[Tensor]) -> Tensor:
     """-Phi^-1(p) / sqrt 2, to a relative error of 5e-6 for p in [1e-25, 1 - 6e-8]; other p count as the nearest of these.
 
-    Elementary operations without allocation, so it runs at the speed of the machine's vectors: a third of the time of
+    Elementary operations without allocation, so it runs at the speed of the vector units: a third of the time of
     `torch.special.ndtri`.
 
     Args:
@@ -123,7 +123,7 @@ class _Earlier:
         if not start:
             return left.copy_(first)
         acting = slope[:, start : start + size, :start]
-        acting = torch.nn.functional.pad(acting, (0, 0, 0, _BLOCK - size))  # of one shape, whatever the widest row is
+        acting = torch.nn.functional.pad(acting, (0, 0, 0, _BLOCK - size))  # of one shape, however wide the widest row
         known = product(acting, self._before(start), out=self._known)
         return torch.sub(first, known[:, :size].transpose(0, 1), out=left)
 
@@ -209,7 +209,7 @@ def separated_values(factor: OrderedFactor, tilt: Tensor | None, points: Tensor)
     rows, width = factor.limit.shape
     count, kind = points.shape[1], points.dtype
     limit = factor.limit if tilt is None else factor.limit - tilt - _applied(factor.slope, tilt)
-    real = torch.arange(width, device=points.device) < factor.rank.unsqueeze(-1)  # of the others t = 0: their factor 2 Phi(t) is one
+    real = torch.arange(width, device=points.device) < factor.rank.unsqueeze(-1)  # the others have t = 0, so their factor 2 Phi(t) is one
     first = (torch.where(real, limit, 0.0).T * -_SQRT_HALF).to(kind).unsqueeze(-1)  # (width, rows, 1)
     slope = factor.slope.to(kind)
     columns = slope.permute(2, 1, 0).contiguous().unsqueeze(-1)  # by the variable that acts: (width, width, rows, 1)

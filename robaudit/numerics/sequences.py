@@ -1,6 +1,6 @@
 """Confidence sequences for a probability: intervals that hold at all numbers of draws at once.
 
-scipy.special and scalar loops only: a bound depends on its own counts to the last bit, whatever else is computed with it.
+Only scipy.special and scalar loops are used: a bound depends on its own counts to the last bit, whatever else is computed with it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Prior(NamedTuple):
 
 
 JEFFREYS = Prior((1.0,), (0.5,), (0.5,))
-"""Beta(1/2, 1/2): symmetric, and what it loses against the best p in hindsight is at most log(n)/2 + log 2 wherever p lies (Krichevsky and
+"""Beta(1/2, 1/2): symmetric, and its loss against the best p in hindsight is at most log(n)/2 + log 2 wherever p lies (Krichevsky and
 Trofimov 1981); Beta(1, 1) loses log(n) at 0 and 1, where most images are."""
 
 
@@ -42,7 +42,7 @@ def prior_around(threshold: float, concentrations: Sequence[float] = (30.0, 300.
 
     A beta of concentration c, Beta(c threshold, c (1 - threshold)), loses about log(1 + n/c)/2 for not knowing p and 1/(1 + n/c) of
     the evidence, Jeffreys' about log(n)/2: at n = 3 c to 100 c draws it is ahead. The three serve probabilities so near the threshold
-    that 100 to 300,000 draws are needed, Jeffreys' all others. Each pays log 4 for the company.
+    that 100 to 300,000 draws are needed, Jeffreys' all others. The mixture costs each of the four log 4.
 
     Args:
         threshold: in (0, 1).
@@ -80,7 +80,7 @@ def log_marginal(successes: ArrayLike, failures: ArrayLike, prior: Prior = JEFFR
 def log_martingale(successes: ArrayLike, failures: ArrayLike, p: ArrayLike, prior: Prior = JEFFREYS) -> Floats:
     """log M_t(p) = log_marginal - S log p - F log(1 - p).
 
-    Under p, M_t is a martingale that starts at 1 and never negative: the chance that it ever reaches 1/a is at most a (Ville).
+    Under p, M_t is a martingale that starts at 1 and is never negative: the chance that it ever reaches 1/a is at most a (Ville).
 
     Args:
         successes, failures: S and F, any shapes that broadcast.
@@ -98,9 +98,9 @@ def confidence_sequence(
 ) -> tuple[Floats, Floats]:
     """The interval {p : M_t(p) < 1/(1 - confidence)}: it holds the truth *at all times t at once* with at least this probability.
 
-    So one may look after every draw and stop when one likes, by any rule. log M_t is convex in p with its least value, at most 0,
+    So one may look after every draw and stop by any rule. log M_t is convex in p with its least value, at most 0,
     at S/(S + F): the set is an interval around it; each end is bisected to the last bit and rounded outwards. The bounds use the
-    counts of this look alone; intersecting those of several looks would cover, too, but could lose the value itself.
+    current counts alone; intersecting them over time would also cover, but could exclude the estimate itself.
 
     Args:
         successes, failures: S and F >= 0, any shapes that broadcast. Neither: [0, 1].
@@ -121,7 +121,7 @@ def confidence_sequence(
 
 
 def deciding_sequence(successes: ArrayLike, failures: ArrayLike, threshold: float, confidence: float = 0.95) -> tuple[Floats, Floats]:
-    """A confidence sequence that is fast to lie wholly on one side of ``threshold``.
+    """A confidence sequence that soon lies wholly on one side of ``threshold``.
 
     Any family of martingales, one for each p, makes a confidence sequence. Here the p below the threshold share a prior with nine
     tenths of its weight above it, and those from the threshold on one with nine tenths below: evidence is sought where it decides.

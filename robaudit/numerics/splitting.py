@@ -62,7 +62,7 @@ class Lane:
         accepted, proposed: moves at all levels.
         ties: levels at which equal scores changed the number of survivors.
         calls: points judged.
-        labels: of the failing particles at the end, with their numbers.
+        labels: of the failing particles at the end, with their counts.
         failing, failing_labels: failing particles at the end, as many as were asked for, siblings last, and their labels.
     """
 
@@ -102,7 +102,7 @@ def split(judge: Judge, draw: Draw, lanes: int, schedule: Schedule, *, keep: int
     the share with score >= 0. If a tenth fails at once this is plain Monte Carlo. The product is unbiased when the particles at a level
     are independent; with moves, nearly. Its relative variance is then about (log p / log .1) .9 / (.1 N).
 
-    Equal scores (quantised networks): nobody but the strictly higher survive, and the factor counts them; where the highest score is
+    Equal scores (quantised networks): only strictly higher particles survive, and the factor counts them; where the highest score is
     shared by more than a tenth, the level is the next lower score; where all are equal the lane is stuck.
 
     A lane depends on its draws alone, whatever the others do. Finished lanes leave the batch.
@@ -111,8 +111,8 @@ def split(judge: Judge, draw: Draw, lanes: int, schedule: Schedule, *, keep: int
         judge: scores and labels.
         draw: standard normal draws.
         lanes: independent runs.
-        schedule: how it goes.
-        keep: failing particles to return of each lane.
+        schedule: the parameters.
+        keep: failing particles to return from each lane.
 
     Source: Cerou et al. 2012, Sequential Monte Carlo for rare event estimation; Webb et al. 2019 (networks); Brehier et al. 2016
     (unbiasedness).
@@ -181,7 +181,7 @@ def _raise_level(lane: Lane, z: Tensor, scores: Tensor, labels: Tensor, schedule
 
 
 def _clone(z: Tensor, scores: Tensor, labels: Tensor, level: float, draw: Callable[[int, int], Iterable[Tensor]], start: int) -> None:
-    """Replace the particles at or below the level by clones of the others, equally many of each; what is over goes to random ones."""
+    """Replace the particles at or below the level by clones of the others, equally many of each; the remainder goes to random ones."""
     survivors = (scores > level).nonzero()[:, 0]
     n, k = len(scores), len(survivors)
     if n % k:

@@ -13,10 +13,10 @@ from robaudit.numerics.rowwise import cholesky, cholesky_solve, gram, total
 
 _SMALL_SYSTEM = 16  # up to this many variables, elimination step by step is as fast as LAPACK, and zeros that pad a matrix change nothing
 _NEWTON_STEPS = 20
-_CONVERGED = 1.0  # of the residual; one more step is taken from there, and a better tilt no longer saves points
+_CONVERGED = 1.0  # largest residual; one more step is taken from there, and a better tilt would save no points
 _LINE_STEPS = 6
 _FAR = 50.0
-_NARROW = 16  # from there on a row is padded to a multiple of it, whatever the others are
+_NARROW = 16  # a wider row is padded to a multiple of it, whatever the others are
 _ELEMENTS = {"cpu": 1 << 18, "other": 1 << 24}  # of all matrices of one operation
 
 

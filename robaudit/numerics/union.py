@@ -10,7 +10,7 @@ from robaudit.numerics.normal import normal_quantile
 from robaudit.numerics.ordering import Pivoting
 from robaudit.numerics.rowwise import hypot, product, total
 
-_POINTS = 16  # a shift: rare failures only correct a probability
+_POINTS = 16  # per shift: rare failures only correct a probability
 _STEP = 16  # the number of a row's pivots is padded to a multiple of this
 _ELEMENTS = {"cpu": 1 << 17, "other": 1 << 23}  # rows x variables x points of one operation
 
@@ -30,7 +30,7 @@ def union_failure(
         pivoting: a factor of all variables that matter; those with failure 0 are ignored.
         rare: (rows, k), bool.
         seed: seed of the shifts.
-        kind: type the draws are compared with their limits in; only those within its rounding of a limit can change.
+        kind: the type in which draws are compared with limits; only draws within its rounding of a limit can be affected.
 
     Returns:
         The probability and its standard error, (rows,) each.
@@ -53,7 +53,7 @@ def union_failure(
             value = _values(upper[part], correlation[part].to(kind), pivoting.failure[part], rare[part], columns, normal, u[0])
             sums[part] = value.unflatten(1, (SHIFTS, -1)).sum(-1)
     value, error = mean_and_error(sums, _POINTS)
-    # What happens in less than one point of all goes unseen: count it into the error.
+    # Whatever has less mass than one point goes unseen: count it into the error.
     return value, hypot(error, total(pivoting.failure * rare) / (SHIFTS * _POINTS))
 
 

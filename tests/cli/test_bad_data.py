@@ -87,12 +87,12 @@ def test_npz_array(arrays: dict[str, Any], says: str, tmp_path: Path, refuse_dat
 
 def test_empty_folder(tmp_path: Path, refuse_data: RefuseData) -> None:
     (tmp_path / "empty").mkdir()
-    refuse_data(kind="images", path="empty", says="empty: is an empty folder; give a folder with one folder for each class")
+    refuse_data(kind="images", path="empty", says="empty: is an empty folder; give a folder with one folder per class")
 
 
 def test_images_without_class_folders(tmp_path: Path, refuse_data: RefuseData) -> None:
     Image.new("L", (8, 8)).save(tmp_path / "0.png")
-    refuse_data(kind="images", path=".", says="holds 1 images but no class folders; put them into one folder for each class")
+    refuse_data(kind="images", path=".", says="holds 1 image but no class folders; put them into one folder per class")
 
 
 def test_unreadable_image_stops(folder: Path, refuse_data: RefuseData) -> None:

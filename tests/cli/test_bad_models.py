@@ -70,7 +70,7 @@ def test_empty(name: str, tmp_path: Path, refuse_model: RefuseModel) -> None:
 @pytest.mark.parametrize("name", ["model.pt", "model.pt2"])
 def test_junk(name: str, tmp_path: Path, refuse_model: RefuseModel) -> None:
     (tmp_path / name).write_bytes(b"junk" * 100)
-    refuse_model({"path": name}, says=f"{name}: is not a whole zip archive of torch")
+    refuse_model({"path": name}, says=f"{name}: is not a complete torch zip archive")
 
 
 def test_no_format_known(tmp_path: Path, refuse_model: RefuseModel) -> None:
@@ -85,7 +85,7 @@ def test_pointer_of_git_lfs(tmp_path: Path, refuse_model: RefuseModel) -> None:
 
 def test_truncated_safetensors(tmp_path: Path, refuse_model: RefuseModel) -> None:
     (tmp_path / "cut.safetensors").write_bytes(WEIGHTS.read_bytes()[:20_000])
-    refuse_model({**NETWORK, "path": "cut.safetensors"}, says="cut.safetensors: is not a whole safetensors file")
+    refuse_model({**NETWORK, "path": "cut.safetensors"}, says="cut.safetensors: is not a complete safetensors file")
 
 
 def test_truncated_torchscript(tmp_path: Path, refuse_model: RefuseModel) -> None:
@@ -96,7 +96,7 @@ def test_truncated_torchscript(tmp_path: Path, refuse_model: RefuseModel) -> Non
 
 def test_another_format_than_declared(tmp_path: Path, refuse_model: RefuseModel) -> None:
     save_torchscript(tmp_path / "model.pt", network())
-    refuse_model({"path": "model.pt", "format": "pt2"}, says="is a torchscript file, and model.format says pt2; write format: torchscript")
+    refuse_model({"path": "model.pt", "format": "pt2"}, says="is a torchscript file, but model.format says pt2; write format: torchscript")
 
 
 @pytest.mark.parametrize("options", [[], ["--trust"]], ids=["", "--trust"])
@@ -190,12 +190,12 @@ def test_images_of_another_shape(shape: tuple[int, ...], says: str, tmp_path: Pa
 
 def test_mean_of_another_length(refuse_model: RefuseModel) -> None:
     refuse_model(
-        {**NETWORK, "mean": [0.5] * 3}, says="have 3 values and the images have 1 channels; give one value for each channel, or one"
+        {**NETWORK, "mean": [0.5] * 3}, says="have 3 values, but the images have 1 channel; give one value for each channel, or one"
     )
 
 
 def test_output_of_a_plain_tensor(refuse_model: RefuseModel) -> None:
-    refuse_model({**NETWORK, "output": 1}, says="the network returns one tensor, and model.output asks for 1; remove model.output")
+    refuse_model({**NETWORK, "output": 1}, says="the network returns one tensor, but model.output asks for 1; remove model.output")
 
 
 def test_onnx_has_no_gradients(tmp_path: Path, refuse_model: RefuseModel) -> None:

@@ -122,14 +122,14 @@ def test_missing_folder(tmp_path: Path) -> None:
 
 def test_empty_folder(tmp_path: Path) -> None:
     (tmp_path / "pets").mkdir()
-    assert message(tmp_path) == "pets: is an empty folder; give a folder with one folder for each class"
+    assert message(tmp_path) == "pets: is an empty folder; give a folder with one folder per class"
     (tmp_path / "pets" / "readme.txt").write_text("")
     assert "pets: holds no class folders; " in message(tmp_path)
 
 
 def test_no_images_in_class_folders(tmp_path: Path) -> None:
     (tmp_path / "pets" / "cat").mkdir(parents=True)
-    assert "pets: its 1 class folders hold no images; known suffixes: .bmp" in message(tmp_path)
+    assert "pets: has no images in its 1 class folder; known suffixes: .bmp" in message(tmp_path)
 
 
 def test_a_class_folder_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,7 +147,7 @@ def test_a_class_folder_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytes
 
 def test_loose_images(tmp_path: Path) -> None:
     draw(tmp_path, "a.png", "b.png")
-    assert message(tmp_path) == ("pets: holds 2 images but no class folders; put them into one folder for each class, or use kind manifest")
+    assert message(tmp_path) == ("pets: holds 2 images but no class folders; put them into one folder per class, or use kind manifest")
 
 
 def test_threads_and_pickles_read_the_same(tmp_path: Path) -> None:

@@ -143,7 +143,7 @@ def test_the_folder_is_importable_only_during_the_import(folder: Path) -> None:
         ("plian", "audited_images", "audited_images has no function 'plian'; did you mean 'plain'?"),
         ("NUMBER", "audited_images", "NUMBER is int, not a function; "),
         ("nothing", "audited_images", "raised TypeError: object of type 'NoneType' has no len(); it must return a collection"),
-        ("a_set", "audited_images", "returned set, which has no items by index"),
+        ("a_set", "audited_images", "returned set, which cannot be indexed"),
         ("raises", "audited_images", "raised ValueError: no data today; "),
         ("empty", "audited_images", "has no samples; "),
         ("f", "audited_nowhere", "no module 'audited_nowhere'; install it, or put the file beside the spec file"),

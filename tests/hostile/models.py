@@ -325,7 +325,7 @@ def state_cases() -> dict[str, Case]:
 def zip_cases() -> dict[str, Case]:
     huge = zeros(10 * 1024)
     return {
-        "zip: nested": Case(nested, "is a zip archive, but not one of torch"),
+        "zip: nested": Case(nested, "is a zip archive, but not one that torch wrote"),
         "zip: two data.pkl": Case(twice, "readers would disagree on its members"),
         "zip: a name with ..": Case(archive(Member("net/data.pkl", b"x"), Member("net/../../escaped", b"x")), "net.pt: "),
         "zip: an absolute name": Case(archive(Member("/tmp/escaped/data.pkl", b"x")), "net.pt: "),
@@ -341,7 +341,7 @@ def zip_cases() -> dict[str, Case]:
         "zip: encrypted code": Case(archive(Member("net/code/net.py", b"x" * 20, flags=1), fields={}), "net.pt: "),
         "zip: encrypted pt2": Case(archive(Member("net/models/model.json", b"{}" * 20, flags=1), name="net.pt2", fields={}), "net.pt2: "),
         "zip: code that is no deflate stream": Case(
-            archive(Member("net/code/net.py", b"\xff" * 99, DEFLATED, 99), fields={}), "is not a whole zip archive"
+            archive(Member("net/code/net.py", b"\xff" * 99, DEFLATED, 99), fields={}), "is not a complete torch zip archive"
         ),
         "zip: an unknown method": Case(archive(Member("net/code/net.py", b"x", 99), fields={}), "net.pt: "),
         "zip: a wrong checksum": Case(archive(Member("net/code/net.py", b"x", crc=1), fields={}), "net.pt: "),
@@ -385,7 +385,7 @@ def torchscript_cases() -> dict[str, Case]:
             changed(
                 scripted, "net.pt", ".py", lambda _, old: old.replace(b"def forward(", b"def save(self):\n    pass\n  def forward(", 1)
             ),
-            "an operator that reaches files",
+            "an operator that accesses files",
         ),
         "torchscript: code that is none": Case(changed(scripted, "net.pt", ".py", lambda _, old: b"\xff" * 100), "net.pt: "),
         "torchscript: code 10,000 deep": Case(

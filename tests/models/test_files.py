@@ -55,7 +55,7 @@ def test_missing_directory_empty_and_unknown(tmp_path: Path) -> None:
     (tmp_path / "page.pt").write_text("<!DOCTYPE html><html>")
     assert "is an HTML page" in refusal(tmp_path / "page.pt")
     (tmp_path / "junk.pt").write_bytes(b"nonsense" * 9)
-    assert "is not a whole zip archive" in refusal(tmp_path / "junk.pt")
+    assert "is not a complete torch zip archive" in refusal(tmp_path / "junk.pt")
     assert "has no weights; add model.path" in refusal(None, architecture="robaudit:mlp")
 
 
@@ -87,9 +87,9 @@ def test_a_newer_pickle_protocol(tmp_path: Path) -> None:
 
 def test_declared_format_is_not_the_files(tmp_path: Path) -> None:
     path = script(tmp_path, small_net())
-    assert "is a torchscript file, and model.format says pt2; write format: torchscript" in refusal(path, format="pt2")
+    assert "is a torchscript file, but model.format says pt2; write format: torchscript" in refusal(path, format="pt2")
     path = saved(tmp_path, small_state())
-    assert "is a safetensors file, and model.format says onnx" in refusal(path, format="onnx")
+    assert "is a safetensors file, but model.format says onnx" in refusal(path, format="onnx")
     assert load(path, format="safetensors", **SMALL).format == "safetensors"
     renamed = path.rename(tmp_path / "net.weights")
     assert load(renamed, **SMALL).format == "safetensors"
@@ -99,7 +99,7 @@ def test_declared_format_is_not_the_files(tmp_path: Path) -> None:
 def test_lying_header(tmp_path: Path, length: int) -> None:
     path = tmp_path / "net.safetensors"
     path.write_bytes(struct.pack("<Q", length) + b"{")
-    assert "is not a whole safetensors file" in refusal(path, **SMALL)
+    assert "is not a complete safetensors file" in refusal(path, **SMALL)
 
 
 def test_state_dict_must_fit(tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_state_dict_of_torch_save(tmp_path: Path, wrap: Any, zipped: bool) -> No
 def test_other_zip_and_other_pickle(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "net.pt", "w") as archive:
         archive.writestr("readme.txt", "hello")
-    assert "is a zip archive, but not one of torch" in refusal(tmp_path / "net.pt")
+    assert "is a zip archive, but not one that torch wrote" in refusal(tmp_path / "net.pt")
     (tmp_path / "net.pth").write_bytes(pickle.dumps({"a": 1}))
     assert "net.pth: " in refusal(tmp_path / "net.pth", **SMALL)
 

@@ -45,7 +45,7 @@ def test_normalises_after_clipping() -> None:
 
 
 def test_mean_must_fit_the_channels() -> None:
-    assert "have 3 values and the images have 1 channels" in fails(from_module(small_net(), mean=(0.1, 0.2, 0.3)), pixels())
+    assert "have 3 values, but the images have 1 channel" in fails(from_module(small_net(), mean=(0.1, 0.2, 0.3)), pixels())
     assert "(n, channels, height, width)" in fails(from_module(small_net()), pixels()[0])
 
 
