@@ -114,20 +114,22 @@ def pooled_measurement_error(std_errors: ArrayLike) -> float:
     return float(np.linalg.norm(errors) / errors.size)
 
 
-def pooled_measurement_interval(values: ArrayLike, lowers: ArrayLike, uppers: ArrayLike) -> tuple[float, float]:
+def pooled_measurement_interval(values: ArrayLike, lowers: ArrayLike, uppers: ArrayLike, scale: float = 1.0) -> tuple[float, float]:
     """The interval of a mean of n independent measurements, from the interval of each ("MOVER").
 
-    The distances add in quadrature, each side for itself: lower = mean - sqrt(sum (value_i - lower_i)^2)/n, so that lopsided
+    The distances add in quadrature, each side separately: lower = mean - sqrt(sum (value_i - lower_i)^2)/n, so that lopsided
     intervals stay lopsided and measurements of exactly 0 or 1 keep a width, which their standard errors have lost.
 
     Args:
-        values, lowers, uppers: (n,), with lower <= value <= upper, all of one confidence, which is the result's.
+        values, lowers, uppers: (n,), with lower <= value <= upper, all of one confidence.
+        scale: multiplies the distances; 1: the result has that confidence, too.
 
     Source: Zou and Donner, Statistics in Medicine 27 (2008).
     """
     value, lower, upper = (np.asarray(a, dtype=np.float64) for a in (values, lowers, uppers))
     mean = float(value.mean())
-    return mean - float(np.linalg.norm(value - lower)) / value.size, mean + float(np.linalg.norm(upper - value)) / value.size
+    below, above = (float(np.linalg.norm(distance)) / value.size for distance in (value - lower, upper - value))
+    return mean - scale * below, mean + scale * above
 
 
 def quantile_ranks(n: int, q: float, confidence: float = 0.95) -> tuple[int, int]:

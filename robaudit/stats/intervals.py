@@ -19,7 +19,7 @@ from typing import Self, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from robaudit.numerics.intervals import clopper_pearson, mean_interval, quantile_ranks
+from robaudit.numerics.intervals import clopper_pearson, mean_interval, pooled_measurement_interval, quantile_ranks
 
 Floats = NDArray[np.float64]
 Bounds = tuple[float, float]
@@ -176,8 +176,7 @@ def measured_mean(images: MeasuredImages, confidence: float) -> Bounds:
     if images.adaptive:
         lower, upper = (scaled(mean, float(ends.mean()), max(1.0, scale)) for ends in (images.lowers, images.uppers))
     else:
-        lower = mean - scale * (float(np.linalg.norm(images.values - images.lowers)) / images.values.size)
-        upper = mean + scale * (float(np.linalg.norm(images.uppers - images.values)) / images.values.size)
+        lower, upper = pooled_measurement_interval(images.values, images.lowers, images.uppers, scale)
     return widened(images, (max(images.low, lower), min(images.high, upper)))
 
 

@@ -88,7 +88,7 @@ def test_written_again_the_same(run: Run, tmp_path: Path) -> None:
 
 def test_data_that_went_away(run: Run, tmp_path: Path) -> None:
     save_npz(tmp_path / "x.npz", count=1)
-    with pytest.raises(RobauditError, match=r"x\.npz: no longer has a sample '\d'; restore the data set the run was made on"):
+    with pytest.raises(RobauditError, match=r"x\.npz: no longer has a sample '\d'; restore the data set that the run was made on"):
         write_gallery(run, flagged(run), tmp_path / "worst")
     (tmp_path / "x.npz").unlink()
     with pytest.raises(RobauditError, match=r"x\.npz: no such file"):

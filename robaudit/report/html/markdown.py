@@ -6,20 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from robaudit.report import numbers
 from robaudit.report.flag_tables import is_beyond
-from robaudit.report.html import facts
+from robaudit.report.html import facts, tables
 from robaudit.report.html.content import Content
-from robaudit.report.html.tables import (
-    COVER,
-    VERDICTS,
-    accuracy_table,
-    agreement_table,
-    class_view,
-    comparison_notes,
-    comparison_tables,
-    cost_table,
-    robustness_tables,
-    run_names,
-)
 from robaudit.report.html.verdict import certainties, flag_rule, sentence
 from robaudit.report.tables import Table, cells, columns, markdown, markdown_table, within
 from robaudit.stats.flags import Flagged
@@ -49,12 +37,12 @@ def markdown_report(contents: Sequence[Content], *, title: str | None = None) ->
 
 
 def _lines(contents: Sequence[Content], title: str | None, samples: int) -> Iterator[str]:
-    names = [clipped(name, _LONGEST) for name in run_names(contents)]
+    names = [clipped(name, _LONGEST) for name in tables.run_names(contents)]
     yield f"# {markdown(clipped(title or 'Robustness of ' + ', '.join(names), 500))}"
     if len(contents) > 1:
         yield from ("", "## Comparison", "")
-        yield from (markdown(note) for note in comparison_notes(contents))
-        for table in comparison_tables(contents, names):
+        yield from (markdown(note) for note in tables.comparison_notes(contents))
+        for table in tables.comparison_tables(contents, names):
             yield from ("", markdown(table.heading), *markdown_table(table))
     for content, name in zip(contents, names, strict=True):
         if len(contents) > 1:
@@ -68,23 +56,27 @@ def _run(content: Content, samples: int) -> Iterator[str]:
     if content.decisions:
         yield from ("### Gates", *markdown_table(facts.decision_table(content.decisions)))
     yield "### Accuracy"
-    accuracy = accuracy_table(content)
+    accuracy = tables.accuracy_table(content)
     yield from markdown_table(accuracy) if accuracy.rows else ("", "Not measured: the data have no labels.", "")
     yield "### Robustness"
-    for table in robustness_tables(content):
+    for table in tables.robustness_tables(content):
         yield from ("", markdown(table.heading), *markdown_table(table))
-    yield from (markdown(COVER), "", "### Classes, weakest first")
+    yield from (markdown(tables.COVER), "", "### Classes, weakest first")
     for bias in content.biases:
-        view = class_view(content, bias)
-        yield from ("", f"{markdown(view.title)}: **{VERDICTS[bias.verdict]}**. {markdown(bias.explanation)}", *markdown_table(view.table))
+        view = tables.class_view(content, bias)
+        yield from (
+            "",
+            f"{markdown(view.title)}: **{tables.VERDICTS[bias.verdict]}**. {markdown(bias.explanation)}",
+            *markdown_table(view.table),
+        )
         if view.best is not None and view.rest is not None:
             yield from ("The strongest:", *markdown_table(view.best), f"{len(view.rest.rows)} more classes lie between them.", "")
     yield "### Flagged samples"
     for flagged in content.flagged:
         yield from _flagged(content, flagged, samples)
     if content.agreements:
-        yield from ("### Agreement", *markdown_table(agreement_table(content)))
-    yield from ("### Cost", *markdown_table(cost_table(content)), "### How it was made", "")
+        yield from ("### Agreement", *markdown_table(tables.agreement_table(content)))
+    yield from ("### Cost", *markdown_table(tables.cost_table(content)), "### How it was made", "")
     yield from (f"- {markdown(name)}: {markdown(clipped(text, 500))}" for name, text in facts.provenance(content))
 
 

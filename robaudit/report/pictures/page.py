@@ -163,7 +163,7 @@ def _cut(text: str, count: int, end: bool) -> str:
 def wrapped(text: str, width: float, size: float, *, bold: bool = False) -> list[str]:
     """The text in lines of at most this width; a single word that is wider loses its end."""
     lines: list[str] = []
-    for word in re.split(r"\s+(?!%)", printable(text).strip()):  # "95 %" stays together
+    for word in re.findall(r"\S+(?: %\S*)?", printable(text)):  # "95 %" stays together
         joined = f"{lines[-1]} {word}" if lines else ""
         if joined and measured(joined, size, bold=bold) <= width:
             lines[-1] = joined
