@@ -42,7 +42,11 @@ SECTIONS = (
     ("cost", "Cost"),
     ("made", "How it was made"),
 )
-_NO = f"{NOT_FLAGGED}: shown as one of the least robust."
+_CERTAINTIES = {
+    **CERTAINTIES,
+    "maybe": "maybe (on the edge): the interval straddles the threshold.",
+    "no": f"{NOT_FLAGGED}: shown as one of the least robust.",
+}
 _OPEN = 3  # noise levels whose classes and samples start unfolded
 
 
@@ -149,8 +153,8 @@ def _run(content: Content, shown: Shown, name: str, threshold: float | None) -> 
         "problems": shown.problems,
         "galleries": [_gallery(content, gallery) for gallery in shown.galleries],
         "class_options": [(i, class_name(i, class_names, 40)) for i in sorted({index for card in cards for index in card.classes})],
-        "certainty_options": [(key, NOT_FLAGGED if key == "no" else key) for key in (*CERTAINTIES, "no") if key in there],
-        "certainty_words": " ".join(text for key, text in {**CERTAINTIES, "no": _NO}.items() if key in there),
+        "certainty_options": [(key, NOT_FLAGGED if key == "no" else key) for key in _CERTAINTIES if key in there],
+        "certainty_words": " ".join(text for key, text in _CERTAINTIES.items() if key in there),
         "reduced": shown.reduced,
         "agreement": agreement_table(content),
         "cost": cost_table(content),

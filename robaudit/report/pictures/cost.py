@@ -113,6 +113,7 @@ def _cost(key: GroupKey, one: _Sum, seconds: float | None) -> Cost:
 MOST_LINES, _FAR, _DEEPEST = 36, 12.0, 1e-4  # lines; the ratio from which a scale is logarithmic; where that of widths ends
 _SIGMA = 0.55  # inches of the word "sigma" and the room around it
 _AIR = 0.08  # inches between the labels of ticks
+_BESIDE = 7 / 72  # inches from a dot to its number
 _BELOW, _ABOVE, _BETWEEN = 0.36, 0.24, 0.2  # inches of a block: ticks, headings; between the columns
 _HEADS = ("seconds per image", "passes per image", "width of interval")
 
@@ -210,18 +211,19 @@ def _column(ax: Axes, place: int, block: Sequence[Cost], alike: Sequence[Cost], 
         hollow = place == 2 and one.sampling_only
         mark: dict[str, Any] = {"marker": "o" if value >= low else "<", "markerfacecolor": CARD if hollow else ink, "markeredgewidth": 1.3}
         ax.plot([at], [i], markersize=6, color=ink, zorder=3, clip_on=False, **mark)
-        if _share(ax, first) > 0.45:  # beside the bar, if there is room
-            _say(ax, _text(value, place), first, i, look, INK, left=False)
+        text = _text(value, place)
+        if _share(ax, first) > 0.45 and _share(ax, first) * _inches(ax) > measured(text, look.size) + _BESIDE:  # beside the bar, with room
+            _say(ax, text, first, i, look, INK, left=False)
         elif _share(ax, last) < 0.55:
-            _say(ax, _text(value, place), last, i, look, INK, left=True)
+            _say(ax, text, last, i, look, INK, left=True)
         else:
-            _say(ax, _text(value, place), at, i, look, INK, left=_share(ax, at) < 0.5)
+            _say(ax, text, at, i, look, INK, left=_share(ax, at) < 0.5)
 
 
 def _say(ax: Axes, words: str, x: float, line: int, look: Look, ink: str, *, left: bool) -> None:
     """Text in a line of a column, to the right or left of x."""
     side: dict[str, Any] = {
-        "xytext": (7 if left else -7, -RISE * look.size),
+        "xytext": (72 * _BESIDE if left else -72 * _BESIDE, -RISE * look.size),
         "textcoords": "offset points",
         "ha": "left" if left else "right",
         "va": "baseline",
@@ -268,12 +270,17 @@ def _ticks(ax: Axes, ticks: Sequence[tuple[float, str]]) -> None:
 
 def _apart(ax: Axes, ticks: Sequence[tuple[float, str]], look: Look) -> bool:
     """Whether the labels of neighbouring ticks have room between them."""
-    figure: Any = ax.figure
-    width = ax.get_position().width * float(figure.get_figwidth())
+    width = _inches(ax)
     halves = [measured(text, look.size) / 2 for _, text in ticks]
     places = [_share(ax, value) * width for value, _ in ticks]
     gaps = zip(pairwise(places), pairwise(halves), strict=True)
     return all(right - left >= a + b + _AIR for (left, right), (a, b) in gaps)
+
+
+def _inches(ax: Axes) -> float:
+    """The width of the axes."""
+    figure: Any = ax.figure
+    return float(ax.get_position().width * figure.get_figwidth())
 
 
 def _power(p: int) -> str:
