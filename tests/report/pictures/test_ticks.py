@@ -69,6 +69,14 @@ def test_labels_of_ticks_do_not_meet(made: Run) -> None:
             assert left.x1 + 0.05 * figure.dpi < right.x0
 
 
+def test_a_number_left_of_its_dot_stays_in_its_column() -> None:
+    """A dot just right of 45 % of the column, and a long number: it did run into the noise level."""
+    ax = drawn("cost", cheap_and_dear((0.2164, 0.00338, 0.00012)), INLINE).axes[0]
+    boxes = {label.get_text(): label.get_window_extent() for label in ax.texts}
+    assert {"0.0541", "0.000845", "3.0e-05"} == set(boxes)
+    assert all(ax.bbox.x0 <= box.x0 and box.x1 <= ax.bbox.x1 for box in boxes.values())
+
+
 def test_the_difference_reads_as_in_the_table() -> None:
     (pair,) = agreement(usual(30, sigmas=(0.1,))).pairs
     ends = numbers.interval(pair.lower, pair.upper)
