@@ -18,20 +18,22 @@ _REFERENCE = re.compile(r"url\(#([^)]*)\)")
 _KEPT = re.compile(r"data:image/png;base64,[A-Za-z0-9+/=\s]*")
 
 
-def inline(svg: bytes, kind: str, title: str) -> str:
+def inline(svg: bytes, kind: str, title: str, caption: str, salt: str = "") -> str:
     """The ``<svg>`` element of a picture that :func:`robaudit.report.pictures.style.saved` made with ``text=True``.
 
-    It has a viewBox and no size, a title for those who do not see it, no metadata, and no style but that of its own elements.
-    Card, ink, faint and grid colours are the variables --card, --ink, --faint and --grid of the page, where it has them.
+    It has a viewBox and no size, a title and a description for those who do not see it, no metadata, and no style but that of its own
+    elements. Card, ink, faint and grid colours are the variables --card, --ink, --faint and --grid of the page, where it has them.
     Ids start with the kind and a digest of the picture, so that different pictures on a page share none.
 
     Args:
         svg: the file.
         kind: of picture, for the ids.
         title: what it shows.
+        caption: the description; none if empty.
+        salt: mixed into the ids.
     """
     root = Xml.fromstring(svg)  # noqa: S314  our own drawing, without a document type
-    prefix = f"{kind}-{hashlib.sha256(svg).hexdigest()[:12]}"
+    prefix = f"{kind}-{hashlib.sha256(svg + salt.encode()).hexdigest()[:12]}"
     for parent in list(root.iter()):
         for child in list(parent):
             if _name(child.tag) in ("metadata", "style"):
@@ -42,10 +44,19 @@ def inline(svg: bytes, kind: str, title: str) -> str:
         _attributes(element, names)
     box = root.attrib["viewBox"]
     root.attrib.clear()
-    root.attrib.update({"xmlns": "http://www.w3.org/2000/svg", "viewBox": box, "role": "img", "aria-labelledby": f"{prefix}-title"})
-    heading = Xml.Element("title", {"id": f"{prefix}-title"})
-    heading.text = printable(title)
-    root.insert(0, heading)
+    root.attrib.update(
+        {
+            "xmlns": "http://www.w3.org/2000/svg",
+            "viewBox": box,
+            "role": "img",
+            "aria-labelledby": f"{prefix}-title",
+            **({"aria-describedby": f"{prefix}-desc"} if caption else {}),
+        }
+    )
+    for place, (tag, words) in enumerate((("title", title), ("desc", caption))[: 2 if caption else 1]):
+        element = Xml.Element(tag, {"id": f"{prefix}-{tag}"})
+        element.text = printable(words)
+        root.insert(place, element)
     return re.sub(r">\s+<", "><", Xml.tostring(root, encoding="unicode"))
 
 

@@ -108,22 +108,54 @@ def picture(kind: str, run: Run, format_: str, choice: Choice | None = None, *, 
     return saved(format_, size, draw)
 
 
-def inline_picture(kind: str, run: Run, choice: Choice) -> tuple[str, str]:
-    """A picture as an ``<svg>`` element without its caption, and the caption, without its lead: text for the page to escape and wrap.
+def inline_svg(
+    kind: str,
+    run: Run,
+    *,
+    estimator: str | None = None,
+    sigma: float | None = None,
+    threshold: float | None = None,
+    trust: bool = False,
+    salt: str = "",
+) -> str:
+    """A picture as an ``<svg>`` element of an HTML page.
 
     Args:
         kind: one of :data:`KINDS`.
         run: a finished run.
-        choice: which part of it.
+        estimator, sigma: only this one.
+        threshold: beyond it a sample counts as not robust; None: the quantity's usual one.
+        trust: whether the Python data set that the spec names may run, for the kind flagged.
+        salt: mixed into the ids, as two identical pictures on one page need different ones.
+
+    The caption is part of the picture; :func:`inline_picture` gives it as text.
 
     Raises:
         RobauditError: there is no such kind, or the run has nothing that it could show (flagged: the data set is gone), or matplotlib
             is not installed.
     """
+    choice = Choice(() if estimator is None else (estimator,), () if sigma is None else (sigma,), threshold, trust=trust)
+    return _inline(kind, run, choice, salt=salt, caption=True)[0]
+
+
+def inline_picture(kind: str, run: Run, choice: Choice, *, salt: str = "") -> tuple[str, str]:
+    """A picture as an ``<svg>`` element without its caption, and the caption, without its lead: text for the page to escape and wrap.
+
+    Args:
+        kind, run, salt: as for :func:`inline_svg`.
+        choice: which part of the run.
+
+    Raises:
+        RobauditError: as :func:`inline_svg`.
+    """
+    return _inline(kind, run, choice, salt=salt, caption=False)
+
+
+def _inline(kind: str, run: Run, choice: Choice, *, salt: str, caption: bool) -> tuple[str, str]:
     can_draw(required=True, where=f"the picture {kind}")
     from robaudit.report.pictures.inline import inline
     from robaudit.report.pictures.style import saved
 
     made = sketch_of(kind, run, choice)
-    size, draw = page(made, INLINE, caption=False)
-    return inline(saved("svg", size, draw, text=True), kind, made.title), made.caption
+    size, draw = page(made, INLINE, caption=caption)
+    return inline(saved("svg", size, draw, text=True), kind, made.title, made.whole_caption if caption else "", salt), made.caption

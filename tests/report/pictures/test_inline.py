@@ -9,8 +9,7 @@ from xml.etree import ElementTree as Xml
 import pytest
 
 from robaudit.errors import RobauditError
-from robaudit.report.pictures.kinds import INLINE, Choice, inline_picture, sketch_of
-from robaudit.report.pictures.page import page
+from robaudit.report.pictures.kinds import Choice, inline_picture, inline_svg, sketch_of
 from tests.report.pictures.made import HOSTILE, row, run, usual
 
 pytest.importorskip("matplotlib")
@@ -20,9 +19,10 @@ KINDS = ("distribution", "bias", "agreement", "cost")
 @pytest.fixture(scope="module")
 def pictures() -> dict[str, str]:
     made = usual(12)
-    return {kind: inline_picture(kind, made, Choice())[0] for kind in KINDS} | {
-        "again": inline_picture("bias", made, Choice())[0],
-        "other": inline_picture("bias", made, Choice(sigmas=(0.05,)))[0],
+    return {kind: inline_svg(kind, made) for kind in KINDS} | {
+        "again": inline_svg("bias", made),
+        "other": inline_svg("bias", made, sigma=0.05),
+        "salted": inline_svg("cost", made, salt="2"),
     }
 
 
@@ -37,9 +37,11 @@ def test_it_has_a_view_box_a_title_and_no_size(pictures: dict[str, str], kind: s
     assert root.get("viewBox")
     assert root.get("role") == "img"
     assert {"width", "height"}.isdisjoint(root.attrib)
-    assert root[0].tag == "{http://www.w3.org/2000/svg}title"
-    assert root.get("aria-labelledby") == root[0].get("id")
-    assert root[0].text
+    title, desc = root[0], root[1]
+    assert (title.tag, desc.tag) == ("{http://www.w3.org/2000/svg}title", "{http://www.w3.org/2000/svg}desc")
+    assert (root.get("aria-labelledby"), root.get("aria-describedby")) == (title.get("id"), desc.get("id"))
+    assert title.text
+    assert desc.text
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -67,36 +69,37 @@ def test_nothing_leads_out_of_it(pictures: dict[str, str], kind: str) -> None:
 
 def test_pictures_on_a_page_share_no_ids_and_come_out_the_same_again(pictures: dict[str, str]) -> None:
     assert pictures["again"] == pictures["bias"]
-    everything = [name for kind in (*KINDS, "other") for name in _ids(pictures[kind])]
+    everything = [name for kind in (*KINDS, "other", "salted") for name in _ids(pictures[kind])]
     assert len(everything) == len(set(everything))
     assert everything
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_its_caption_is_text_beside_it_and_leaves_no_room_in_it(kind: str) -> None:
+def test_without_its_caption_it_is_lower_and_the_caption_is_text(pictures: dict[str, str], kind: str) -> None:
     made = usual(12)
     svg, caption = inline_picture(kind, made, Choice())
-    sketch = sketch_of(kind, made, Choice())
-    assert caption == sketch.caption
-    height, whole = (page(sketch, INLINE, caption=with_caption)[0][1] for with_caption in (False, True))
-    assert height < whole - 0.25  # inches
-    root = Xml.fromstring(svg)  # noqa: S314
-    assert float((root.get("viewBox") or "").split()[3]) == pytest.approx(72 * height, abs=0.01)
+    assert caption == sketch_of(kind, made, Choice()).caption
+    root, whole = (Xml.fromstring(text) for text in (svg, pictures[kind]))  # noqa: S314
+    boxes = [[float(end) for end in (one.get("viewBox") or "").split()] for one in (root, whole)]
+    assert boxes[0][2] == boxes[1][2]
+    assert boxes[0][3] < boxes[1][3] - 20
     assert caption[:30] not in svg
-    assert root[0].text == sketch.title
+    assert caption[:30] in pictures[kind]
+    assert "desc" not in svg
+    assert root[0].text == whole[0].text
 
 
 def test_without_matplotlib_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("robaudit.report.pictures.find_spec", lambda _: None)
     with pytest.raises(RobauditError, match="the picture bias: matplotlib is not installed; pip install"):
-        inline_picture("bias", usual(4), Choice())
+        inline_svg("bias", usual(4))
 
 
 def test_text_from_data_is_text_and_nothing_else() -> None:
     rows = [row(i, 0.1 * (i % 6), label=i % 6, predicted=i % 6) for i in range(12)]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        svg, _ = inline_picture("bias", run(rows, names=HOSTILE), Choice())
+        svg = inline_svg("bias", run(rows, names=HOSTILE))
     root = Xml.fromstring(svg)  # noqa: S314
     tags = {element.tag.rpartition("}")[2] for element in root.iter()}
     assert tags <= {"svg", "title", "desc", "defs", "g", "path", "text", "tspan", "clipPath", "rect", "use"}

@@ -173,7 +173,7 @@ def test_images_keep_their_shape_and_pixels() -> None:
 
 
 def test_a_kind_that_there_is_not_has_a_suggestion() -> None:
-    from robaudit.report.pictures.kinds import Choice, inline_picture
+    from robaudit.report.pictures.kinds import inline_svg
 
     with pytest.raises(RobauditError, match="did you mean 'agreement'"):
-        inline_picture("agrement", usual(4), Choice())
+        inline_svg("agrement", usual(4))

@@ -15,7 +15,7 @@ from PIL import Image
 
 from robaudit import audit
 from robaudit.quantities import LOG10_P_FAIL
-from robaudit.report.pictures.kinds import KINDS, Choice, inline_picture, picture, sketch_of
+from robaudit.report.pictures.kinds import KINDS, Choice, inline_svg, picture, sketch_of
 from robaudit.store.run import Run
 from tests.conftest import RunCli
 from tests.report.pictures.made import HOSTILE, row, run, usual
@@ -170,13 +170,13 @@ def test_unusual_runs_are_drawn_without_a_word(made: Run, kinds: tuple[str, ...]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for kind in kinds:
-            assert inline_picture(kind, made, Choice())[0].startswith("<svg ")
+            assert inline_svg(kind, made).startswith("<svg ")
 
 
 def test_the_flagged_images_are_in_the_page(folder: Path) -> None:
     from robaudit.store.run import read_run
 
-    svg, _ = inline_picture("flagged", read_run(folder), Choice(estimators=("mc",), threshold=0.9))
+    svg = inline_svg("flagged", read_run(folder), estimator="mc", threshold=0.9)
     assert svg.count("data:image/png;base64,") == 24
     assert "https" not in svg
 
