@@ -8,14 +8,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from robaudit.report.pictures.style import CARD, FAINT, GRID, INK, ORANGE, RED, tone
+from robaudit.report.pictures.style import CARD, FAINT, GRID, INK, ORANGE, RED, estimator_colour
 from tests.benchmarks.cost import Point
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 COLOURS = {"logit_gaussian, tolerance, mean": RED, "logit_gaussian, samples": ORANGE} | {
-    name: tone(name, 0) for name in ("mc", "mmse", "mmse_mvs", "taylor", "taylor_mvs", "softmax")
+    name: estimator_colour(name, 0) for name in ("mc", "mmse", "mmse_mvs", "taylor", "taylor_mvs", "softmax")
 }
 NAMES = {"logit_gaussian, tolerance, mean": "logit_gaussian,\nby tolerance", "logit_gaussian, samples": "logit_gaussian,\nby samples"}
 ASIDE: dict[str, tuple[int, tuple[float, float], dict[str, str]]] = {

@@ -44,7 +44,7 @@ def sentence(content: Content) -> str:
     text = _answer(content, least)
     if most is not least:
         text += f", and {_short(content, most)}"
-    return f"{text}. {_flag_words(content, most.key.sigma)}"
+    return f"{text}. {_flag_sentence(content, most.key.sigma)}"
 
 
 def tiles(content: Content) -> tuple[Tile, ...]:
@@ -101,7 +101,7 @@ def _tiles(content: Content) -> Iterator[Tile]:
     yield Tile(
         "Weakest class",
         _few(
-            Line(f"sigma {level[bias.key.sigma]}", _class_words(worst), f"{_mean_text(content, worst, bias)}; {explained(worst, bias)}")
+            Line(f"sigma {level[bias.key.sigma]}", _class_text(worst), f"{_mean_text(content, worst, bias)}; {explained(worst, bias)}")
             for bias in content.biases
             if bias.key.estimator == name and (worst := worst_class(bias)) is not None
         ),
@@ -179,7 +179,7 @@ def _odds_line(where: str, one: Mean, *, marked: bool) -> Line:
     return Line(where, ("~" if marked else "") + numbers.odds(one.value), ends)
 
 
-def _class_words(one: ClassStats) -> str:
+def _class_text(one: ClassStats) -> str:
     """``class 3`` without a name: a bare number would read as the value."""
     text = label_of(one, 24)
     return text if text != str(one.index) else f"class {text}"
@@ -219,7 +219,7 @@ def _within(line: Line) -> str:
     return "" if line.detail == numbers.NONE else f" ({line.detail})"
 
 
-def _flag_words(content: Content, sigma: float) -> str:
+def _flag_sentence(content: Content, sigma: float) -> str:
     flagged: Sequence[Flagged] = [one for one in content.flagged if one.key.sigma == sigma and one.key.estimator == content.shown[0]]
     if not flagged:
         return ""

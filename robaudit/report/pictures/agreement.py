@@ -77,10 +77,10 @@ def _draw(figure: Figure, box: Box, look: Look, agreement: Agreement) -> None:
         few_ticks(ax.yaxis, 4)
         ax.set_xlabel(fitted(pair.across, side, look.size), color=INK, size=look.size, labelpad=3, parse_math=False)
         ax.set_ylabel(fitted(pair.up, side, look.size), color=INK, size=look.size, labelpad=3, parse_math=False)
-        _words(figure, look, pair, Box(x, y + side + 0.06, side, 0), inside=inside)
+        _labels(figure, look, pair, Box(x, y + side + 0.06, side, 0), inside=inside)
 
 
-def _words(figure: Figure, look: Look, pair: Pair, place: Box, *, inside: bool) -> None:
+def _labels(figure: Figure, look: Look, pair: Pair, place: Box, *, inside: bool) -> None:
     """Rank and difference above a panel; aligned with its right side where they are wider than the panel."""
     rank = "rank unknown" if pair.rank is None else f"rank {numbers.rank(pair.rank)}".replace("-", "\u2212")
     x, side = (place.x, "left") if inside else (place.x + place.width, "right")

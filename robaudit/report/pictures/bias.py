@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from robaudit.quantities import Quantity
 from robaudit.report.class_tables import label_of, weakest_first
 from robaudit.report.numbers import with_interval
-from robaudit.report.pictures.groups import one_of, others_words
+from robaudit.report.pictures.groups import one_of, others_text
 from robaudit.report.pictures.page import Box, Look, Sketch, axes, fitted, measured, put, put_level
 from robaudit.report.pictures.style import CARD, FAINT, GRID, HIGHER, INK, LOWER, few_ticks
 from robaudit.spec.model import sigma_text
@@ -107,7 +107,7 @@ def _caption(classes: Classes) -> str:
         parts.append("No image has an interval of its own: its value is an approximation of unknown error, which no bar covers.")
     if bias.left_out:
         parts.append(f"{bias.left_out:,} images without a class or a finite value are left out.")
-    return " ".join(parts) + others_words(classes.others)
+    return " ".join(parts) + others_text(classes.others)
 
 
 def _draw(figure: Figure, box: Box, look: Look, classes: Classes) -> None:

@@ -201,7 +201,7 @@ def _column(ax: Axes, place: int, block: Sequence[Cost], alike: Sequence[Cost], 
         ax.axhline(i, color=GRID, linewidth=0.8, zorder=0.5)
         value = _values(one)[place]
         if value is None:
-            _say(ax, "not measured" if place == 0 else "no interval", 0.0, i, look, FAINT, left=True)
+            _label(ax, "not measured" if place == 0 else "no interval", 0.0, i, look, FAINT, left=True)
             continue
         low, high = ax.get_xlim()
         at = first = last = max(value, low)
@@ -213,14 +213,14 @@ def _column(ax: Axes, place: int, block: Sequence[Cost], alike: Sequence[Cost], 
         ax.plot([at], [i], markersize=6, color=ink, zorder=3, clip_on=False, **mark)
         text = _text(value, place)
         if _share(ax, first) > 0.45 and _share(ax, first) * _inches(ax) > measured(text, look.size) + _BESIDE:  # beside the bar, with room
-            _say(ax, text, first, i, look, INK, left=False)
+            _label(ax, text, first, i, look, INK, left=False)
         elif _share(ax, last) < 0.55:
-            _say(ax, text, last, i, look, INK, left=True)
+            _label(ax, text, last, i, look, INK, left=True)
         else:
-            _say(ax, text, at, i, look, INK, left=_share(ax, at) < 0.5)
+            _label(ax, text, at, i, look, INK, left=_share(ax, at) < 0.5)
 
 
-def _say(ax: Axes, words: str, x: float, line: int, look: Look, ink: str, *, left: bool) -> None:
+def _label(ax: Axes, words: str, x: float, line: int, look: Look, ink: str, *, left: bool) -> None:
     """Text in a line of a column, to the right or left of x."""
     side: dict[str, Any] = {
         "xytext": (72 * _BESIDE if left else -72 * _BESIDE, -RISE * look.size),

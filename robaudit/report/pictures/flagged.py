@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from robaudit.quantities import Quantity
 from robaudit.report.flag_tables import is_beyond
 from robaudit.report.numbers import with_interval
-from robaudit.report.pictures.groups import one_of, others_words
+from robaudit.report.pictures.groups import one_of, others_text
 from robaudit.report.pictures.page import Box, Look, Sketch, fitted, measured, put
 from robaudit.report.pictures.style import FAINT, LOWER
 from robaudit.spec.model import sigma_text
@@ -148,7 +148,7 @@ def _caption(worst: Worst) -> str:
         parts.append("The intervals cover sampling only, not the estimator's bias.")
     if one.not_finite:
         parts.append(f"{one.not_finite:,} images without a finite value are left out.")
-    return " ".join(parts) + others_words(worst.others)
+    return " ".join(parts) + others_text(worst.others)
 
 
 def _draw(figure: Figure, box: Box, look: Look, worst: Worst, pixels: Sequence[tuple[Pixels, Pixels]]) -> None:
@@ -159,7 +159,7 @@ def _draw(figure: Figure, box: Box, look: Look, worst: Worst, pixels: Sequence[t
         y = box.y + box.height - (i // columns) * _cell(look) - side
         for j, image in enumerate(pair):
             _image(figure, Box(x + j * (side + _PAIR), y, side, side), image, look)
-        _words(figure, look, worst, sample, Box(x, y - 0.06, across, 0))
+        _labels(figure, look, worst, sample, Box(x, y - 0.06, across, 0))
 
 
 def _image(figure: Figure, box: Box, image: Pixels, look: Look) -> None:
@@ -172,7 +172,7 @@ def _image(figure: Figure, box: Box, image: Pixels, look: Look) -> None:
     ax.set_axis_off()
 
 
-def _words(figure: Figure, look: Look, worst: Worst, sample: Flag, place: Box) -> None:
+def _labels(figure: Figure, look: Look, worst: Worst, sample: Flag, place: Box) -> None:
     one, names = worst.flagged, worst.class_names
     value = with_interval(sample.value, sample.lower, sample.upper, worst.quantity.low, worst.quantity.high)
     beyond = is_beyond(sample, one)

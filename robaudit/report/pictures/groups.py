@@ -57,6 +57,6 @@ def _rank(rows: Sequence[Row]) -> tuple[bool, int]:
     return rows[0].quantity != P_ROBUST.name, 0 if kind in _EXACT else 1 if kind is not IntervalKind.NONE else 2
 
 
-def others_words(others: int) -> str:
+def others_text(others: int) -> str:
     """A sentence for the caption if the run has more groups than the one shown."""
     return "" if not others else f" One of {others + 1} combinations of estimator and sigma in this run."
