@@ -105,7 +105,7 @@ HEAD, COLUMNS_LINE, BEGIN, FIRST, SECOND, END, _ = [*GOOD.splitlines(keepends=Tr
         (GOOD.replace('"value": 0.8', '"value": NaN'), 4, "value: nan"),
         (GOOD.replace('"votes": [8, 2]', '"votes": [8, 2], "details": {"skewness": 1e200}'), 4, "details: "),
         (GOOD.replace('"predicted": 0, ', ""), 4, "'predicted'"),
-        (GOOD.replace(FIRST, "[],\n"), 4, "is no result"),
+        (GOOD.replace(FIRST, "[],\n"), 4, "is not a result"),
         (GOOD.replace(FIRST, FIRST.replace("},\n", "}, {},\n")), 4, "Extra data"),
         (GOOD.replace(FIRST, "[" * 100_000 + "\n"), 4, "recursion"),
         (GOOD.replace('"forwards": 11', '"forwards": ' + "9" * 10_000), 4, "digit"),
