@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from robaudit.errors import RunError
 from robaudit.rows import Row
 from robaudit.store.serialise import pieces, read_rows_json, rows_csv, rows_csv_chunks, rows_json, rows_json_chunks, stream_rows_json
-from tests.reports.test_text import BARE, ROW, rows
+from tests.store.test_text import BARE, ROW, rows
 
 MEGABYTE = 2**20
 
