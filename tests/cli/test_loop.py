@@ -56,7 +56,10 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("settings", WAYS.values(), ids=list(WAYS))
+@pytest.mark.parametrize(
+    "settings",
+    [pytest.param(settings, marks=[pytest.mark.slow] * (name == "one image at a time"), id=name) for name, settings in WAYS.items()],
+)
 def test_the_same_bytes_however_it_is_cut(settings: dict[str, Any], whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in settings.items():
         monkeypatch.setattr(auditing_setup, name, value)
