@@ -27,8 +27,8 @@ TITLES = {
     ),
     "confidence-sequence": (
         "Confidence sequences",
-        "`mc` with `tolerance` or `decide`. *Checked after every draw*: a case counts as covered if the interval contained p after each of\n"
-        "its draws; the width is the final one. The other lines are the printed intervals of images that stopped.",
+        "`mc` with `tolerance` or `decide`. *Checked after every draw*: a case counts as covered if the interval contained p every time;\n"
+        "the width is the final one. The other lines are the printed intervals of images that stopped.",
     ),
     "jackknife:sampling-only": (
         "Jackknife",
