@@ -1,4 +1,4 @@
-"""Part `accuracy`: what does it cost, in passes and seconds, to come within .02 and .01 of the truth?"""
+"""Part `accuracy`: the cost, in passes and seconds, of an error of .02 and .01."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much longer does a run take beside four busy processes, with threads that sleep soon and with OpenMP's own spinning?"""
+"""Times of a run beside four busy processes, with threads that sleep soon and with OpenMP's own spinning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Part `mvn`: how much faster than SciPy is the normal CDF, on the problems of `bench_mvn`?"""
+"""Part `mvn`: the normal CDF against SciPy's, on the problems of `bench_mvn`."""
 
 from __future__ import annotations
 

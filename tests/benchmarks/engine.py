@@ -1,4 +1,4 @@
-"""Part `engine`: how much slower is a noisy pass of the engine than the model's own best forward pass?"""
+"""Part `engine`: a noisy pass of the engine against the model's own best forward pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Part `memory`: what is the peak memory of each estimator, beside the published way's?"""
+"""Part `memory`: the peak memory of each estimator, beside that of the published method."""
 
 from __future__ import annotations
 

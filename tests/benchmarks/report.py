@@ -1,4 +1,4 @@
-"""How do measured sections become docs/benchmarks.md and docs/benchmarks.json, each replaceable by itself?"""
+"""Measured sections as docs/benchmarks.md and docs/benchmarks.json, each replaceable by itself."""
 
 from __future__ import annotations
 

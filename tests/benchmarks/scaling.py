@@ -1,4 +1,4 @@
-"""Part `scaling`: how does the cost of an image grow with classes, image size and number of images?"""
+"""Part `scaling`: the cost of an image against classes, image size and number of images."""
 
 from __future__ import annotations
 

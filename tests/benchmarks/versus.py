@@ -1,4 +1,4 @@
-"""Part `published`: how much faster are mc, taylor and mmse than the published method, side by side?"""
+"""Part `published`: mc, taylor and mmse against the published method, side by side."""
 
 from __future__ import annotations
 

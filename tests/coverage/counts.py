@@ -1,4 +1,4 @@
-"""How often do the intervals hold that are made of counts: Clopper-Pearson, confidence sequences, adaptive `mc`, means over images?"""
+"""Coverage of intervals made of counts: Clopper-Pearson, confidence sequences, adaptive `mc`, means over images."""
 
 from __future__ import annotations
 

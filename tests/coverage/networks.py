@@ -1,4 +1,4 @@
-"""How often do the jackknife intervals of `logit_gaussian` and `mmse` hold the value the estimator converges to?
+"""Coverage, by the jackknife intervals of `logit_gaussian` and `mmse`, of the value the estimator converges to.
 
 Two classes whose margin is a polynomial of the noise, so that the truth is known:
 

@@ -1,4 +1,4 @@
-"""How does the coverage study read as Markdown?"""
+"""The coverage study as Markdown."""
 
 from __future__ import annotations
 
