@@ -23,10 +23,10 @@ SIDE, IMAGES = 128, 48
 
 CHILD = """
 import resource, sys
-from robaudit import assembly, pace
+from robaudit.auditing import setup
 from robaudit.cli import main
 from robaudit.memory import Room, used
-pace._SHORT = pace._LONG = 1e9  # chunks grow as far as memory goes, however slow the machine
+setup._SHORT = setup._LONG = 1e9  # chunks grow as far as memory goes, however slow the machine
 megabytes, *sys.argv[1:] = sys.argv[1:]
 
 class Hopeful(Room):
@@ -38,7 +38,7 @@ class Hopeful(Room):
         resource.setrlimit(resource.RLIMIT_DATA, (used("data") + int(megabytes) * 10**6, hard))
 
 if megabytes != "free":
-    assembly.Room = Hopeful
+    setup.Room = Hopeful
 main()
 """
 

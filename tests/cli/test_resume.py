@@ -86,14 +86,16 @@ def test_interrupted_while_reading(tmp_path: Path, run_cli: RunCli) -> None:
     first = query(tmp_path / "run", "SELECT * FROM rows")
     code, _, err = run_cli("estimate", spec, "--out", "run")
     assert code == 0
-    assert "note: resuming: 64 of 150 samples are on disk already" in err
+    assert f"note: resuming: {len({row[2] for row in first})} of 150 samples are on disk already" in err
     assert query(tmp_path / "run", "SELECT * FROM rows WHERE flush = 1") == first
     assert run_cli("estimate", spec, "--out", "undisturbed").code == 0
     for name in OUTPUTS:
         assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "undisturbed" / name).read_bytes()
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130)], ids=["kill -9", "Ctrl-C"])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGKILL, -9), pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow)], ids=["kill -9", "Ctrl-C"]
+)
 def test_killed_after_the_first_flush(number: signal.Signals, code: int, tmp_path: Path, run_cli: RunCli) -> None:
     run, hold, log = tmp_path / "run", tmp_path / "hold", tmp_path / "stderr.txt"
     (tmp_path / f"held_{number.name}.py").write_text(HELD, encoding="utf-8")
