@@ -40,7 +40,7 @@ def verify(
         typer.echo(f"{run}/{name} is not as it was written")
     for one in result.differences[:_MOST_SHOWN]:
         where = f"{one.row.sample_id}, {one.row.estimator} at sigma {one.row.sigma:g}"
-        typer.echo(f"{where}: {one.field} is {_shown(one.written)} in the run and {_shown(one.found)} now")
+        typer.echo(f"{where}: {one.field} is {_shown(one.recorded)} in the run and {_shown(one.recomputed)} now")
     if len(result.differences) > _MOST_SHOWN:
         typer.echo(f"and {len(result.differences) - _MOST_SHOWN} more")
     if not quiet or not result.good:

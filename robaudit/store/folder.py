@@ -163,7 +163,7 @@ class RunFolder:
         check_info(info, where)
         return info
 
-    def whole(self, info: Mapping[str, Any]) -> bool:
+    def outputs_intact(self, info: Mapping[str, Any]) -> bool:
         """Whether the outputs of a complete run are those that its run.json describes."""
         return all(file_sha256(self.path / name) == info["files"].get(name) for name in OUTPUTS)
 

@@ -144,7 +144,7 @@ def test_a_network_that_sees_the_whole_batch_is_verified_as_a_whole(tmp_path: Pa
     assert run_cli("estimate", spec, "--out", "run", "--trust").code == 0
     code, out, err = run_cli("verify", "run", "--samples", "3", "--trust")
     assert (code, out) == (0, "30 rows of 30 samples recomputed: all as written\n")
-    assert "note: its model looks at all the images of a batch, so all samples are computed anew" in err
+    assert "note: its model looks at all the images of a batch, so all samples are recomputed" in err
 
 
 def test_many_differences_are_not_all_printed(run: Path, run_cli: RunCli) -> None:
