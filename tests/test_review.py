@@ -101,7 +101,7 @@ def test_not_finite_copies_count_against_accuracy_under_noise(tmp_path: Path) ->
 
 
 def test_ids_must_differ(tmp_path: Path) -> None:
-    with pytest.raises(RobauditError, match="the id 'a' stands twice"):
+    with pytest.raises(RobauditError, match="the id 'a' appears twice"):
         run(tmp_path, Net(), data=Images(3, ["a", "b", "a"]))
 
 

@@ -20,7 +20,7 @@ from robaudit.store.folder import RunFolder
 from robaudit.store.run import StoredRows
 from robaudit.store.state import Flush, SampleResults, State
 from tests.specs import NETWORK, write
-from tests.test_runs import row
+from tests.store.test_runs import row
 
 MB = 2**20
 CHILD = """

@@ -22,9 +22,9 @@ from tests.specs import digits, tree, write
 LONG = digits(limit=150, estimators=[{"mc": {"samples": 600}}])
 OUTPUTS = ("samples.csv", "samples.json", "summary.json")
 SLOWLY = """
-from robaudit import pace
+from robaudit.auditing import setup
 from robaudit.cli import main
-pace._DUE, pace._SHORT, pace._STEADY_IMAGES = 0.0, 0.0, 4  # a part for every four images: 38 of them
+setup._DUE, setup._SHORT, setup._STEADY_IMAGES = 0.0, 0.0, 4  # a flush for one image, then for every four: 39 of them
 main()
 """
 PROGRAM = (sys.executable, "-c", SLOWLY)
@@ -47,7 +47,7 @@ def estimating(tmp_path: Path, *, until: str, stderr: int = subprocess.PIPE) -> 
 
 
 def test_sigterm_ends_an_audit_in_good_order(tmp_path: Path, run_cli: RunCli) -> None:
-    with estimating(tmp_path, until=" 8 of 150 samples") as process:
+    with estimating(tmp_path, until=" 9 of 150 samples") as process:
         process.send_signal(signal.SIGTERM)
         out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (143, "")
@@ -65,7 +65,7 @@ def test_sigterm_ends_an_audit_in_good_order(tmp_path: Path, run_cli: RunCli) ->
 
 def test_sigterm_does_not_wait_for_the_part(tmp_path: Path) -> None:
     """Ctrl-C lets the part at hand finish; SIGTERM does not, not even after a Ctrl-C."""
-    with estimating(tmp_path, until=" 8 of 150 samples") as process:
+    with estimating(tmp_path, until=" 9 of 150 samples") as process:
         for number in (signal.SIGSTOP, signal.SIGINT, signal.SIGTERM, signal.SIGCONT):
             process.send_signal(number)
         _, err = process.communicate(timeout=60)
@@ -75,7 +75,7 @@ def test_sigterm_does_not_wait_for_the_part(tmp_path: Path) -> None:
 
 def test_sigterm_gives_the_terminal_back(tmp_path: Path) -> None:
     controller, terminal = pty.openpty()
-    with estimating(tmp_path, until=" 8 of 150 samples", stderr=terminal) as process:
+    with estimating(tmp_path, until=" 9 of 150 samples", stderr=terminal) as process:
         os.close(terminal)
         process.send_signal(signal.SIGTERM)
         text = read_all(controller)

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from robaudit.auditing import run as run_module
+from robaudit.cli import console
 from robaudit.rows import COLUMNS
 from tests.conftest import RunCli
 from tests.specs import WEIGHTS, digits, save_npz, write
@@ -194,7 +196,7 @@ def test_every_sample_skipped_after_the_start_is_exit_5(tmp_path: Path, run_cli:
 
 
 def test_progress_without_a_terminal_is_plain_lines(tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("robaudit.cli.console._SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr(console, "_SECONDS_BETWEEN_LINES", 0.0)
     _, out, err = run_cli("estimate", write(tmp_path, digits(limit=130)), "--out", "run")
     lines = [line for line in err.splitlines() if line.startswith("auditing: ")]
     assert lines[0].startswith("auditing: 0 of 130 samples, about ")
@@ -207,7 +209,7 @@ def test_unexpected_exception_is_one_line_and_exit_3(tmp_path: Path, run_cli: Ru
     def fail(*_: object, **__: object) -> None:
         raise ZeroDivisionError("first line\nsecond line")
 
-    monkeypatch.setattr("robaudit.auditing.run.finish", fail)
+    monkeypatch.setattr(run_module, "finish", fail)
     code, out, err = run_cli("estimate", write(tmp_path, digits(limit=1)), "--out", "run", "-q")
     assert (code, out) == (3, "")
     assert err.startswith("internal error: ZeroDivisionError: first line second line; this is a bug in robaudit")
@@ -218,6 +220,6 @@ def test_interrupt_is_exit_130(tmp_path: Path, run_cli: RunCli, monkeypatch: pyt
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("robaudit.auditing.run.finish", interrupt)
+    monkeypatch.setattr(run_module, "finish", interrupt)
     code, out, err = run_cli("estimate", write(tmp_path, digits(limit=1)), "--out", "run", "-q")
     assert (code, out, err) == (130, "", "interrupted; finished work is on disk: run the same command again to continue\n")

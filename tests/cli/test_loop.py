@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import robaudit
+from robaudit.auditing import setup as setup_module
 from robaudit.datasets import open_dataset
 from robaudit.datasets.select import Selected
 from robaudit.estimators.base import Estimate
@@ -47,23 +48,23 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 WAYS: dict[str, dict[str, Any]] = {
-    "a flush for each step": {"robaudit.auditing.setup._DUE": 0.0},
-    "a flush for all": {"robaudit.auditing.setup._DUE": 1e9},
-    "one image at a time": {"robaudit.auditing.setup._STEADY_IMAGES": 1, "robaudit.auditing.setup._SHORT": 0.0},
-    "seven images at a time": {"robaudit.auditing.setup._STEADY_IMAGES": 7, "robaudit.auditing.setup._SHORT": 0.0},
-    "growing chunks": {"robaudit.auditing.setup._STEADY_IMAGES": 2, "robaudit.auditing.setup._SHORT": 1e9},
+    "a flush for each step": {"_DUE": 0.0},
+    "a flush for all": {"_DUE": 1e9},
+    "one image at a time": {"_STEADY_IMAGES": 1, "_SHORT": 0.0},
+    "seven images at a time": {"_STEADY_IMAGES": 7, "_SHORT": 0.0},
+    "growing chunks": {"_STEADY_IMAGES": 2, "_SHORT": 1e9},
 }
 
 
 @pytest.mark.parametrize("settings", WAYS.values(), ids=list(WAYS))
 def test_the_same_bytes_however_it_is_cut(settings: dict[str, Any], whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in settings.items():
-        monkeypatch.setattr(name, value)
+        monkeypatch.setattr(setup_module, name, value)
     robaudit.audit(whole / "spec.yaml", out=tmp_path / "run")
     assert outputs(tmp_path / "run") == outputs(whole / "run")
-    if "robaudit.auditing.setup._DUE" in settings:
+    if "_DUE" in settings:
         count = flushes(tmp_path / "run")
-        assert count == 1 if settings["robaudit.auditing.setup._DUE"] else count >= 14
+        assert count == 1 if settings["_DUE"] else count >= 14
 
 
 @pytest.mark.parametrize("workers", ["1", "3", "8"])
@@ -159,7 +160,7 @@ def test_other_failures_are_not_taken_for_memory(tmp_path: Path, run_cli: RunCli
 def test_an_extension_leaves_the_old_run_readable_until_it_is_done(
     tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("robaudit.auditing.setup._DUE", 0.0)
+    monkeypatch.setattr(setup_module, "_DUE", 0.0)
     spec = write(tmp_path, digits(limit=6))
     assert run_cli("estimate", spec, "--out", "run").code == 0
     shown, before = run_cli("show", "run").out, outputs(tmp_path / "run")

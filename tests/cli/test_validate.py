@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from robaudit.advice import validate as validate_module
+from robaudit.report import pictures as pictures_module
 from tests.cli.conftest import Refuse
 from tests.conftest import RunCli
 from tests.specs import digits, save_npz, tree, write
@@ -131,7 +133,7 @@ def test_an_overrun_budget_is_said_and_untouched_images_have_no_verdict(
         assert "+-" not in line
     assert "is close" not in out
     assert "-> " not in out
-    monkeypatch.setattr("robaudit.advice.validate.MOST_DRAWS", 300)
+    monkeypatch.setattr(validate_module, "MOST_DRAWS", 300)
     assert "--budget" not in run_cli("validate", spec, "--samples", "4", "--budget", "60s", "--no-picture").err
 
 
@@ -166,7 +168,7 @@ def test_no_spec(refuse: Refuse) -> None:
 
 def test_without_matplotlib(spec: Path, refuse: Refuse, run_cli: RunCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = importlib.util.find_spec
-    monkeypatch.setattr("robaudit.report.pictures.find_spec", lambda name: None if name == "matplotlib" else real(name))
+    monkeypatch.setattr(pictures_module, "find_spec", lambda name: None if name == "matplotlib" else real(name))
     refuse("validate", spec, "--picture", says="--picture: matplotlib is not installed; pip install 'robaudit[plot]'")
     code, _, err = run_cli("validate", spec, *FEW, "--out", "found")
     assert code == 0

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from robaudit.compare import accepted as accepted_module
 from robaudit.compare.accepted import STATES, BaselineReport, against_accepted, decisions, read_accepted
 from robaudit.errors import RunError
 from robaudit.quantities import NO_INTERVAL
@@ -71,7 +72,7 @@ def test_findings_and_their_states(tmp_path: Path, ordinary: Run) -> None:
 def test_a_finding_whose_sample_or_image_is_gone_is_stale(tmp_path: Path, ordinary: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     run = with_values(ordinary, a=(0.1, 0.05), b=(0.2, 0.05), c=(0.9, 0.05))
     digests = {"a": "1" * 32, "b": "2" * 32, "c": "3" * 32}
-    monkeypatch.setattr("robaudit.compare.accepted.image_digests", lambda run: digests)
+    monkeypatch.setattr(accepted_module, "image_digests", lambda run: digests)
     accepted = accepted_by(tmp_path, against_accepted(run, None, None, (), (), maybe=False))
     digests["a"] = "4" * 32
     found = against_accepted(with_values(ordinary, a=(0.1, 0.05), c=(0.9, 0.05)), accepted, None, (), (), maybe=False)

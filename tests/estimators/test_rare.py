@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from scipy.stats import chi2, norm
 from torch import Tensor
 
+from robaudit.estimators import splitting as splitting_module
 from robaudit.estimators.base import Estimate
 from robaudit.estimators.importance import Importance
 from robaudit.estimators.splitting import Splitting
@@ -197,7 +198,7 @@ def test_rare_failures_are_the_same_in_any_chunk(estimator: Splitting | Importan
     assert min(e.value for e in whole) < -4
     assert [*estimates(0, 2), *estimates(2, 3), *estimates(5, 1)] == whole
     assert estimates(0, 6, 64) == whole
-    monkeypatch.setattr("robaudit.estimators.splitting.HELD_BYTES", 4 * 40 * 24 * 3)
+    monkeypatch.setattr(splitting_module, "HELD_BYTES", 4 * 40 * 24 * 3)
     assert estimates(0, 6) == whole
 
 

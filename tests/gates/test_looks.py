@@ -10,6 +10,7 @@ import pytest
 
 from robaudit import load_spec
 from robaudit.files import SEAL, sealed
+from robaudit.gates import interim as interim_module
 from robaudit.gates.decide import Decision, Verdict, decide
 from robaudit.gates.interim import most_draws, next_analysis, possible_analyses
 from robaudit.gates.sources import decisions_of
@@ -132,10 +133,10 @@ def test_an_interrupted_one_goes_on(run_cli: RunCli, tmp_path: Path, monkeypatch
     assert probe.code == 0
     value = sum(row.value for row in read_run(tmp_path / "probe").rows) / 6
     command = ("estimate", "spec.yaml", "--gate", f"mean >= {value:.6f}", "--out", "run")
-    monkeypatch.setattr("robaudit.gates.interim.decide", interrupted)
+    monkeypatch.setattr(interim_module, "decide", interrupted)
     assert run_cli(*command).code == 130
     assert not (tmp_path / "run").exists()
-    monkeypatch.setattr("robaudit.gates.interim.decide", decide)
+    monkeypatch.setattr(interim_module, "decide", decide)
     code, _, err = run_cli(*command)
     assert code in (0, 1, 4)
     assert "64: this run is complete; nothing was recomputed" in err
@@ -244,7 +245,7 @@ def test_looks_of_another_spec_are_no_obstacle(run_cli: RunCli, refuse: Refuse, 
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("robaudit.gates.interim.decide", interrupted)
+        patch.setattr(interim_module, "decide", interrupted)
         assert run_cli("estimate", "spec.yaml", "--gate", "mean >= 0.1", "--out", "run").code == 130
     (look,) = (tmp_path / "run.looks").iterdir()
     info = json.loads((look / "run.json").read_text(encoding="utf-8"))

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from robaudit.errors import ModelError
+from robaudit.models import onnx_file as onnx_file_module
 from robaudit.models.onnx_file import INSIDE, external_files, weights_sha256
 from tests.models.conftest import load, pixels, refusal, small_net
 from tests.models.test_onnx import graph
@@ -160,7 +161,7 @@ def test_endless_nesting_is_refused(tmp_path: Path) -> None:
 
 
 def test_fields_without_end_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("robaudit.models.onnx_file._MOST_FIELDS", 1000)
+    monkeypatch.setattr(onnx_file_module, "_MOST_FIELDS", 1000)
     for count in (999, 1000):
         (tmp_path / "net.onnx").write_bytes(b"\x08\x08" * count)
         assert external_files(tmp_path / "net.onnx", "net.onnx") == []

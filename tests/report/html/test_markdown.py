@@ -14,7 +14,7 @@ from robaudit.report import numbers
 from robaudit.report.html.content import Choice, Content, gather
 from robaudit.report.html.markdown import MOST, markdown_report
 from robaudit.report.tables import markdown
-from tests.report.html.tools import HOSTILE, hand_made, rows
+from tests.report.html.tools import DECISION, HOSTILE, hand_made, rows
 
 CELL = re.compile(r"(?<!\\)\|")
 
@@ -112,16 +112,7 @@ def test_headings_stand_alone(values: list[float]) -> None:
 
 
 def test_gates_come_first(content: Content) -> None:
-    gate = {
-        "gate": "mean >= 0.9",
-        "verdict": "fail",
-        "value": 0.5,
-        "lower": 0.4,
-        "upper": 0.6,
-        "confidence": 0.95,
-        "covers": "nothing",
-        "threshold": 0.9,
-    }
+    gate = {**DECISION, "covers": "nothing"}
     text = markdown_report([replace(content, decisions=(gate,))])
     assert "| mean &gt;= 0.9 | **fail** | 0.5000 | 0.4000 to 0.6000 (95%) | nothing |" in text
     assert text.index("### Gates") < text.index("### Accuracy")

@@ -21,7 +21,7 @@ from robaudit.report.html.content import Choice, Content, gather
 from robaudit.report.html.render import page
 from robaudit.report.html.verdict import tiles
 from robaudit.store.run import Run
-from tests.report.html.tools import HOSTILE, Page, hand_made, rows
+from tests.report.html.tools import DECISION, HOSTILE, Page, hand_made, rows
 
 LINK = re.compile(r"""(?:src|href|action|data|poster|srcset)\s*=\s*["']?([^"'\s>]+)|url\(\s*["']?([^"')]+)""", re.IGNORECASE)
 
@@ -259,16 +259,7 @@ def test_skipped_samples_and_warnings_are_told(without_pictures: None) -> None:
 
 
 def test_gates_stand_with_the_verdict(content: Content, without_pictures: None) -> None:
-    gate = {
-        "gate": "mean >= 0.9",
-        "verdict": "fail",
-        "value": 0.5,
-        "lower": 0.4,
-        "upper": 0.6,
-        "confidence": 0.95,
-        "covers": "nothing",
-        "threshold": 0.9,
-    }
+    gate = {**DECISION, "covers": "nothing"}
     found = Page.of(page([replace(content, decisions=(gate, {**gate, "lower": None, "upper": None, "verdict": "pass"}))], images=False)[0])
     assert "mean >= 0.9 fail 0.5000 0.4000 to 0.6000 (95%) nothing" in found.text("r1-verdict")
     assert "mean >= 0.9 pass 0.5000 – nothing" in found.text("r1-verdict")

@@ -16,18 +16,7 @@ from robaudit.gates.sources import decisions_of
 from robaudit.report.html import facts
 from robaudit.report.tables import markdown_table
 from robaudit.store.run import Run
-from tests.report.html.tools import hand_made, rows
-
-GATE = {
-    "gate": "mean >= 0.9",
-    "verdict": "fail",
-    "value": 0.5,
-    "lower": 0.4,
-    "upper": 0.6,
-    "confidence": 0.95,
-    "covers": "these images",
-    "threshold": 0.9,
-}
+from tests.report.html.tools import DECISION, hand_made, rows
 
 
 def made(folder: Path, document: object) -> Run:
@@ -41,12 +30,12 @@ def record(**changes: Any) -> dict[str, Any]:
     """Of a run that was looked at once."""
     asked = {"identity": "asked", "gates": ["mean >= 0.9"], "confidence": 0.95, "most": 64}
     run = {"identity": "abc", "base_identity": "base"}
-    return {"asked": asked, "point": False, "each": 0.95, "draws": [64], "run": run, "gates": [{**GATE, **changes}]}
+    return {"asked": asked, "point": False, "each": 0.95, "draws": [64], "run": run, "gates": [{**DECISION, **changes}]}
 
 
 def test_what_robaudit_wrote_is_told(tmp_path: Path) -> None:
     decisions, problem = decisions_of(made(tmp_path, record(more=3, evidence="x")))
-    assert (decisions, problem) == ((GATE,), "")
+    assert (decisions, problem) == ((DECISION,), "")
     extended = {**record(), "run": {"identity": "before", "base_identity": "base"}}
     (now,), problem = decisions_of(made(tmp_path, extended))
     assert problem == ""
@@ -81,7 +70,7 @@ def test_what_is_not_known_is_a_dash(tmp_path: Path) -> None:
         ({key: value for key, value in record().items() if key != "run"}, "run"),
         ({**record(), "run": [1]}, "run"),
         ({**record(), "run": {}}, "run.identity"),
-        ({**record(), "gates": {"x": GATE}}, "gates"),
+        ({**record(), "gates": {"x": DECISION}}, "gates"),
         ({**record(), "gates": [5]}, "gates.0"),
         ([], "is not the record of looks"),
         ("{", "not valid JSON"),

@@ -16,6 +16,18 @@ HOSTILE = ("<script>alert(1)</script>", 'a|b "q"\nc', "]](http://x) @me #1 `", "
 VOID = {"meta", "img", "input", "br", "hr", "link"}
 PLAIN = Row("0", 0, 0, True, "gaussian", 0.1, "mc", "p_robust", 0.5, 0.4, 0.6, 0.05, 1, 21, 0, "", Interval.parse("clopper-pearson"))
 
+DECISION: Mapping[str, Any] = {
+    "gate": "mean >= 0.9",
+    "verdict": "fail",
+    "value": 0.5,
+    "lower": 0.4,
+    "upper": 0.6,
+    "confidence": 0.95,
+    "covers": "these images",
+    "threshold": 0.9,
+}
+"""A decided gate, as documents have it."""
+
 
 def rows(values: Iterable[float], *, classes: int = 4, **fields: Any) -> tuple[Row, ...]:
     """A row for each value, of classes in turn, with an interval of 0.1 to both sides."""

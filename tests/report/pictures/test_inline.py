@@ -9,6 +9,7 @@ from xml.etree import ElementTree as Xml
 import pytest
 
 from robaudit.errors import RobauditError
+from robaudit.report import pictures as pictures_module
 from robaudit.report.pictures.kinds import Choice, inline_picture, inline_svg, sketch_of
 from tests.report.pictures.made import HOSTILE, row, run, usual
 
@@ -90,7 +91,7 @@ def test_without_its_caption_it_is_lower_and_the_caption_is_text(pictures: dict[
 
 
 def test_without_matplotlib_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("robaudit.report.pictures.find_spec", lambda _: None)
+    monkeypatch.setattr(pictures_module, "find_spec", lambda _: None)
     with pytest.raises(RobauditError, match="the picture bias: matplotlib is not installed; pip install"):
         inline_svg("bias", usual(4))
 

@@ -15,6 +15,7 @@ from PIL import Image
 
 from robaudit import audit
 from robaudit.quantities import LOG10_P_FAIL
+from robaudit.report import pictures as pictures_module
 from robaudit.report.pictures.kinds import KINDS, Choice, inline_svg, picture, sketch_of
 from robaudit.store.run import Run
 from tests.conftest import RunCli
@@ -118,7 +119,7 @@ def test_other_refusals(run_cli: RunCli, folder: Path, tmp_path: Path, monkeypat
     assert "too narrow for this picture; at least 5 inches" in run_cli("plot", folder, "--kind", "cost", "-o", "it.png", "--width", "4").err
     outcome = run_cli("plot", folder, "--kind", "agreement", "-o", "it.png", "--estimator", "mc")
     assert (outcome.code, outcome.err.count("\n")) == (5, 1)
-    monkeypatch.setattr("robaudit.report.pictures.find_spec", lambda _: None)
+    monkeypatch.setattr(pictures_module, "find_spec", lambda _: None)
     outcome = run_cli("plot", folder, "--kind", "cost", "-o", "it.png")
     assert (outcome.code, outcome.err) == (2, "error: -o it.png: matplotlib is not installed; pip install 'robaudit[plot]'\n")
     assert tree(tmp_path) == {}

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest, kstest
 
+from robaudit.stats import classes as classes_module
 from robaudit.stats.classes import BLOCK, holm, permutation_null
 
 
@@ -52,7 +53,7 @@ def test_the_result_is_a_function_of_the_seed_and_not_of_the_block_size(monkeypa
     first, again = (permutation_null(values, sizes, 500, seed=5) for _ in range(2))
     assert first.gap_mean == again.gap_mean
     np.testing.assert_array_equal(first.p_values, again.p_values)
-    monkeypatch.setattr("robaudit.stats.classes.BLOCK", 400)
+    monkeypatch.setattr(classes_module, "BLOCK", 400)
     blocked = permutation_null(values, sizes, 500, seed=5)
     p = first.gap_p_value
     assert abs(blocked.gap_p_value - p) <= 4 * math.sqrt(2 * p * (1 - p) / 500)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from robaudit.stats import summary as summary_module
 from robaudit.stats.summary import Column
 
 NUMBERS = st.sampled_from([0.0, 0.5, 1.0, math.nan]) | st.floats(-1e9, 1e9)
@@ -17,7 +18,7 @@ NUMBERS = st.sampled_from([0.0, 0.5, 1.0, math.nan]) | st.floats(-1e9, 1e9)
 @given(st.lists(NUMBERS), st.integers(0, 6))
 def test_what_went_in_comes_out(numbers: list[float], most: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("robaudit.stats.summary._MOST_CODES", most)
+        patch.setattr(summary_module, "_MOST_CODES", most)
         column = Column()
         for number in numbers:
             column.append(math.nan if math.isnan(number) else number)

@@ -23,7 +23,7 @@ from robaudit.rows import Row
 from robaudit.spec.model import EstimatorSpec
 from robaudit.store.state import Flush, Skip, State
 from tests import states
-from tests.test_runs import ROWS, row
+from tests.store.test_runs import ROWS, row
 
 LABELS = ("mc", "taylor")
 TASKS = tasks_of([0.1, 0.2], build([EstimatorSpec(name=name) for name in LABELS]))

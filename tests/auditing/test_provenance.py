@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 import torch
 
-from robaudit import registry
 from robaudit.auditing import environment
 from robaudit.auditing.environment import command_line, device_name, plugins, processor_name, versions
 from robaudit.errors import RunError
+from robaudit.estimators import registry
 from robaudit.estimators.registry import build
 from robaudit.spec.model import EstimatorSpec
 from robaudit.store.info import check_info

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from robaudit.errors import RunError
 from robaudit.rows import Row
 from robaudit.store.serialise import pieces, read_rows_json, rows_csv, rows_csv_chunks, rows_json, rows_json_chunks, stream_rows_json
-from tests.reports.test_text import BARE, ROW, rows
+from tests.store.test_text import BARE, ROW, rows
 
 MEGABYTE = 2**20
 
@@ -105,7 +105,7 @@ HEAD, COLUMNS_LINE, BEGIN, FIRST, SECOND, END, _ = [*GOOD.splitlines(keepends=Tr
         (GOOD.replace('"value": 0.8', '"value": NaN'), 4, "value: nan"),
         (GOOD.replace('"votes": [8, 2]', '"votes": [8, 2], "details": {"skewness": 1e200}'), 4, "details: "),
         (GOOD.replace('"predicted": 0, ', ""), 4, "'predicted'"),
-        (GOOD.replace(FIRST, "[],\n"), 4, "is no result"),
+        (GOOD.replace(FIRST, "[],\n"), 4, "is not a result"),
         (GOOD.replace(FIRST, FIRST.replace("},\n", "}, {},\n")), 4, "Extra data"),
         (GOOD.replace(FIRST, "[" * 100_000 + "\n"), 4, "recursion"),
         (GOOD.replace('"forwards": 11', '"forwards": ' + "9" * 10_000), 4, "digit"),
