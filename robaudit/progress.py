@@ -34,10 +34,10 @@ class Listener(Protocol):
     """Receives notes, warnings and progress; the CLI prints them to stderr, the API ignores them unless given a listener."""
 
     def note(self, text: str) -> None:
-        """Something worth knowing."""
+        """Receive information of interest."""
 
     def warn(self, text: str) -> None:
-        """Something suspicious."""
+        """Receive a warning about something suspicious."""
 
     def begin(self, total: int, done: int) -> None:
         """The audit of ``total`` samples starts; ``done`` of them are already on disk."""

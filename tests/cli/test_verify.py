@@ -98,7 +98,7 @@ def test_an_altered_file_is_named(run: Path, run_cli: RunCli) -> None:
     (run / "samples.csv").write_text(text.replace("0.25", "0.26", 1))
     code, out, _ = run_cli("verify", run, "--samples", "1")
     assert code == 1
-    assert out.startswith(f"{run}/samples.csv is not as it was written\n")
+    assert out.startswith(f"{run}/samples.csv has changed since it was written\n")
 
 
 def test_the_rows_are_drawn_at_random(run: Path, run_cli: RunCli) -> None:

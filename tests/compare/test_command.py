@@ -177,7 +177,7 @@ def test_hostile_names(ordinary: Run, run_cli: RunCli, tmp_path: Path) -> None:
     [
         (["BASE"], "two runs are compared, not 1"),
         (["BASE", "NEW", "NEW"], "two runs are compared, not 3"),
-        (["BASE", "nowhere"], "is no run folder"),
+        (["BASE", "nowhere"], "is not a run folder"),
         (["BASE", "NEW", "--gate", "mean_drop < 1"], "write >= or <="),
         (["BASE", "NEW", "--gate", "mean_drop <= 1"], "does not say which results it means"),
         (["BASE", "NEW", "--estimator", "mmc"], "has no estimator mmc"),

@@ -151,7 +151,7 @@ def test_bad_pyproject(run: Path, refuse: Refuse, tmp_path: Path, text: str, say
 
 
 def test_refusals(run: Path, refuse: Refuse, tmp_path: Path) -> None:
-    refuse("gate", tmp_path / "none", "--gate", SURE, says="is no run folder")
+    refuse("gate", tmp_path / "none", "--gate", SURE, says="is not a run folder")
     refuse("gate", run, "--gate", "men >= 1", says="did you mean 'mean'?")
     refuse("gate", run, "--gate", "mean >= 0.9", says="say estimator=mc | softmax")
     refuse("gate", run, "--gate", SURE, "--confidence", "95", says="is not above 0.5 and below 1")

@@ -78,7 +78,7 @@ def test_asked_on_a_terminal(tmp_path: Path) -> None:
         ([*MODEL, "--data", "digits", "--sigma", "1e9"], "is not a noise level"),
         (
             [*MODEL, "--data", "digits", "--normalise", "0.5/0"],
-            "--normalise 0.5/0: is not a valid mean and std; give as many numbers in both",
+            "--normalise 0.5/0: is not a valid mean and std; give equally many numbers in both",
         ),
         ([*MODEL, "--data", "digits", "--normalise", "0.5,0.4/1"], "is not a valid mean and std"),
         ([*MODEL, "--data", "digits", "--normalise", "nan/nan"], "'nan' is not a list of numbers"),
