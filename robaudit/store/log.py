@@ -82,7 +82,7 @@ class Logged:
     def begin(self, total: int, done: int) -> None:
         """Pass on that the audit starts."""
         self._progress, self._last = AuditProgress(total, done, clock=self._clock), self._clock()
-        self.write(f"auditing {total} samples, {done} on disk already")
+        self.write(f"auditing {total} samples, {done} already on disk")
         self._listener.begin(total, done)
 
     def working(self, share: float) -> None:

@@ -85,7 +85,9 @@ def test_damaged_description(damage: Callable[[Path], object], says: str, comman
 @pytest.mark.parametrize("text", [None, "", "{}", '{"rows": []}'])
 def test_damaged_samples(text: str | None, command: str, run: Path, refuse: Refuse) -> None:
     (run / "samples.json").unlink() if text is None else (run / "samples.json").write_text(text)
-    refuse(command, "run", says="samples.json: is missing, or has changed since it was written; run the same robaudit estimate command again")
+    refuse(
+        command, "run", says="samples.json: is missing, or has changed since it was written; run the same robaudit estimate command again"
+    )
 
 
 def flip(state: Path) -> None:
@@ -96,7 +98,7 @@ def flip(state: Path) -> None:
 
 STATES: dict[str, tuple[Callable[[Path], object], str]] = {
     "a bit flipped": (flip, "its checksum does not match"),
-    "cut": (lambda state: state.write_bytes(state.read_bytes()[:-100]), "its pages do not fit together"),
+    "cut": (lambda state: state.write_bytes(state.read_bytes()[:-100]), "its pages are inconsistent"),
     "empty": (lambda state: state.write_bytes(b""), "it is empty"),
     "junk": (lambda state: state.write_bytes(b"junk" * 1000), "file is not a database"),
 }

@@ -191,8 +191,8 @@ def test_hostile_names(ordinary: Run, run_cli: RunCli, tmp_path: Path) -> None:
         (["BASE", "NEW", "--update"], "needs --baseline"),
         (["BASE", "NEW", "--include", "maybe"], "needs --baseline"),
         (["--baseline", "a.json", "BASE", "NEW"], "--baseline compares one run, not 2"),
-        (["--baseline", "a.json", "NEW", "--gate", "mean_drop <= 1"], "does not go with --baseline"),
-        (["--baseline", "a.json", "NEW", "--format", "csv"], "does not go with --baseline"),
+        (["--baseline", "a.json", "NEW", "--gate", "mean_drop <= 1"], "cannot be used with --baseline"),
+        (["--baseline", "a.json", "NEW", "--format", "csv"], "cannot be used with --baseline"),
         (["--baseline", "a.json", "NEW"], "no such file"),
     ],
 )

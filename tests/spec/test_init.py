@@ -63,7 +63,7 @@ def test_asked_on_a_terminal(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ([], "--model: is missing; give it, or run robaudit init on a terminal, where it asks"),
+        ([], "--model: is missing; give it, or run robaudit init on a terminal, where it asks for it"),
         (["--model", "no.pt"], "--model no.pt: no such file; give the path of the trained model, relative to the spec's folder"),
         (["--model", str(WEIGHTS)], "--architecture: is missing"),
         ([*MODEL], "--data: is missing"),
