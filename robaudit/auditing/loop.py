@@ -23,7 +23,7 @@ from robaudit.memory import Limit, is_out_of_memory
 from robaudit.progress import Listener
 from robaudit.rows import LARGEST, Row
 from robaudit.spec.model import AuditSpec
-from robaudit.store.state import Flush, Skip, State
+from robaudit.store.state import Flush, Skip, State, TaskName
 from robaudit.text import count
 
 OnError = Literal["stop", "skip"]
@@ -179,7 +179,7 @@ def _bound(value: float | None) -> float | None:
     return float(value) if value is not None and _writable(value) else None
 
 
-def task_names(tasks: Sequence[Task]) -> list[tuple[float, str]]:
+def task_names(tasks: Sequence[Task]) -> list[TaskName]:
     """The names of the tasks in the state."""
     return [(task.sigma, task.chosen.label) for task in tasks]
 

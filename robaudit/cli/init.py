@@ -54,7 +54,7 @@ def init(
     """
     from robaudit.files import expanded, write_atomically
     from robaudit.spec.init import Answers, dataset_section, levels, model_section, spec_text
-    from robaudit.spec.load import parse_spec
+    from robaudit.spec.load import load_spec
 
     if spec.exists() and not force:
         raise RobauditError(str(spec), "already exists", "name another file, or add --force")
@@ -93,7 +93,7 @@ def init(
     elif gate is not None:
         _share(str(gate))
     text = spec_text(Answers(section, dataset, chosen, samples, gate))
-    written = parse_spec(text, spec)  # never write an invalid spec, whatever the answers were
+    written = load_spec(spec, text=text)  # never write an invalid spec, whatever the answers were
     write_atomically(spec, text.encode())
     typer.echo(f"wrote {spec}", err=True)
     if not no_check:

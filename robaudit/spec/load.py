@@ -55,6 +55,7 @@ _Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping
 def load_spec(
     path: Path,
     *,
+    text: str | None = None,
     settings: Sequence[str] = (),
     sigmas: Sequence[str] = (),
     estimators: Sequence[str] = (),
@@ -64,6 +65,7 @@ def load_spec(
 
     Args:
         path: the YAML file; paths in it are relative to its folder.
+        text: its content, if the file is still to be written.
         settings: ``key=value`` with dotted keys (``model.mean=[0.5]``, ``mc.samples=2000``), values in YAML.
         sigmas: replace the spec's noise levels.
         estimators: replace the spec's list; an estimator that the spec lists keeps its options.
@@ -72,24 +74,7 @@ def load_spec(
     Raises:
         SpecError: the file is missing, is not YAML, or is not a valid spec; the line is named.
     """
-    return parse_spec(_read(path), path, settings=settings, sigmas=sigmas, estimators=estimators, overrides=overrides)
-
-
-def parse_spec(
-    text: str,
-    path: Path,
-    *,
-    settings: Sequence[str] = (),
-    sigmas: Sequence[str] = (),
-    estimators: Sequence[str] = (),
-    overrides: Mapping[Location, Any] | None = None,
-) -> AuditSpec:
-    """:func:`load_spec` for text that is, or will be, in a file at ``path``.
-
-    Raises:
-        SpecError: it is not YAML, or not a valid spec.
-    """
-    raw, lines = _parse(text, str(path))
+    raw, lines = _parse(_read(path) if text is None else text, str(path))
     for location, value in (overrides or {}).items():
         put(raw, *_within_sample(raw, location, value))
     if sigmas:
