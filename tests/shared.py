@@ -1,4 +1,4 @@
-"""Where are the shared real models and data, if they are there at all?"""
+"""The shared real models and data, where they are present."""
 
 from __future__ import annotations
 

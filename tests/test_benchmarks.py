@@ -1,4 +1,4 @@
-"""Do the benchmarks still run, and does their report keep what was not measured again? No time is asserted."""
+"""The benchmarks still run, and their report keeps what was not measured again. No time is asserted."""
 
 from __future__ import annotations
 

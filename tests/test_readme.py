@@ -1,4 +1,4 @@
-"""Does what the README shows run?"""
+"""What the README shows runs."""
 
 from __future__ import annotations
 

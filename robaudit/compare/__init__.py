@@ -1,1 +1,1 @@
-"""What has changed between two runs on the same samples, and how surely?"""
+"""Two runs on the same samples: what changed between them, and how certain that is."""

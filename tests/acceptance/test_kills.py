@@ -42,7 +42,7 @@ def test_the_power_may_go_off(scenario: Scenario, rig: Rig) -> None:
 
 
 @each_scenario
-@every(79)
+@every(157)
 def test_killed_at_an_operation(step: int, scenario: Scenario, rig: Rig) -> None:
     events = rig.events[scenario.whole]
     moments = chosen(points(events, *SIDES), step)
@@ -76,7 +76,7 @@ def test_killed_again_and_again(seed: int, scenario: Scenario, rig: Rig) -> None
     assert resumed(rig, scenario) == []
 
 
-@every(41)
+@every(83)
 def test_another_extension_after_one_that_was_killed(step: int, rig: Rig) -> None:
     """An estimator with other options under the same name is refused, or computed: never taken from what the dead process left."""
     wrong = []

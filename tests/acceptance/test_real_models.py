@@ -29,6 +29,7 @@ def by_estimator(run: Run, label: str, sigma: float | None = None) -> list[Row]:
     return [row for row in run.rows if row.estimator == label and sigma in (None, row.sigma)]
 
 
+@pytest.mark.slow
 def test_three_formats_of_resnet20_agree(tmp_path: Path) -> None:
     estimators = [{"mc": {"samples": 100}}, "taylor", "taylor_mvs", {"mmse": {"samples": 4}}, {"mmse_mvs": {"samples": 4}}, "softmax"]
     runs = {}

@@ -1,4 +1,4 @@
-"""Part `accuracy`: what does it cost, in passes and seconds, to come within .02 and .01 of the truth?"""
+"""Part `accuracy`: the cost, in passes and seconds, of an error of .02 and .01."""
 
 from __future__ import annotations
 
@@ -55,17 +55,17 @@ def section(found: Mapping[str, Sequence[Point]], bench: Bench, *, images: int, 
     return Section(
         title=f"Accuracy and cost ({bench.device.type})",
         reading=(
-            "`passes`: forward passes an image, a backward pass counted as its measured time in forward passes; `ms`: milliseconds an"
-            " image, all included; `-`: no setting tried comes so near; `<=`: the cheapest setting does already."
+            "`passes`: forward passes per image, a backward pass counted as its measured time in forward passes; `ms`: milliseconds per"
+            " image, everything included; `-`: no setting tried comes that close; `<=`: even the cheapest setting does."
         ),
         tables=tables,
         targets=[target(f"passes to RMSE .010, {title}", 100, passes) for title, passes in best.items()],
         notes=[
             f"First {images} test images, {seeds} seeds: mean and standard deviation of the RMSE over seeds. Reference: `mc` with the"
-            f" {(seeds - 1) * draws:,} draws of the other seeds, its own noise taken out of the RMSE.",
-            "Each noisy pass is made once a seed and serves all settings, which run through their own code; seconds are those of the"
+            f" {(seeds - 1) * draws:,} draws of the other seeds, with its own noise subtracted from the RMSE.",
+            "Each noisy pass is made once per seed and shared by all settings, which run their own code; times are those of the"
             " estimator's own work plus its passes at the measured speed. `taylor`, `taylor_mvs` and `softmax` draw nothing.",
-            "Costs between two settings are interpolated on log scales. Bands in the picture: one standard deviation over seeds.",
+            "Costs between two settings are interpolated on log scales. The bands in the picture are one standard deviation over seeds.",
         ],
         raw={title: [asdict(point) for point in points] for title, points in found.items()},
         picture=name if bench.out is not None else "",

@@ -1,4 +1,4 @@
-"""How long does a whole audit of generated images take, files and checks included?"""
+"""Times of whole audits of generated images, files and checks included."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much faster than SciPy is `mvn_cdf`, at which error, side by side in one run?
+"""`mvn_cdf` against SciPy: speed and error side by side in one run.
 
 Run by hand: `python tests/benchmarks/bench_mvn.py [threads]`. Times are medians of alternating runs, in milliseconds a
 problem; on a busy machine trust the ratio, not the times.

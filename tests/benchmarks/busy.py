@@ -1,4 +1,4 @@
-"""How much longer does a run take beside four busy processes, with threads that sleep soon and with OpenMP's own spinning?"""
+"""Times of a run beside four busy processes, with threads that sleep soon and with OpenMP's own spinning."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def section(times: Mapping[str, tuple[float, float]], what: str, notes: Sequence
     own, beside = times["robaudit"]
     return Section(
         title="Busy machines (cpu)",
-        reading=f"{what}, alone and beside {LOOPS} processes that never wait; `share`: what the fair share of the cores allows, {fair:.1f} "
-        "times the time alone, is 1.",
+        reading=f"{what}, alone and beside {LOOPS} processes that never wait; `share`: relative to what a fair share of the cores allows, "
+        f"{fair:.1f} times the time alone.",
         tables=[
             Table(
                 ["threads that wait", "alone", "beside", "ratio", "share"],
@@ -74,6 +74,6 @@ def section(times: Mapping[str, tuple[float, float]], what: str, notes: Sequence
             target("beside / alone / fair share", 3.0, beside / own / fair),
             target("alone, robaudit / OpenMP's own", 1.05, own / times[OPENMP][0]),
         ],
-        notes=[*notes, f"A run that takes {LONGEST:.0f} times as long as alone is ended and counts as that."],
+        notes=[*notes, f"A run that takes {LONGEST:.0f} times as long as alone is stopped and counts as that long."],
         raw={"alone": {name: alone for name, (alone, _) in times.items()}, "beside": {name: busy for name, (_, busy) in times.items()}},
     )

@@ -1,4 +1,4 @@
-"""Part `mvn`: how much faster than SciPy is the normal CDF, on the problems of `bench_mvn`?"""
+"""Part `mvn`: the normal CDF against SciPy's, on the problems of `bench_mvn`."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ def measure(bench: Bench) -> Section:
     return Section(
         title=f"The normal CDF ({bench.device.type})",
         reading=(
-            "Milliseconds a problem (ours in one batch, SciPy one by one on the CPU with the papers' maxpts=10000, abseps=releps=1e-4);"
-            " `error`: our own bound (3 standard errors); `difference`: the largest from SciPy."
+            "Milliseconds per problem (ours in one batch, SciPy one by one on the CPU with the papers' maxpts=10000, abseps=releps=1e-4);"
+            " `error`: our own bound (3 standard errors); `difference`: the largest difference from SciPy."
         ),
         tables=[Table(headers, rows)],
         targets=targets,
-        notes=["`shared`: weight of the class all margins have in common; 3 makes them strongly correlated."],
+        notes=["`shared`: weight of the class that all margins have in common; 3 makes them strongly correlated."],
         raw=raw,
     )

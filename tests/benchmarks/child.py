@@ -1,4 +1,4 @@
-"""How much memory does one estimator take at its peak? Run in a process of its own by part `memory`."""
+"""The peak memory of one estimator, measured in a process of its own by part `memory`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far from the truth is an estimator, and what does it cost to come as near as asked?"""
+"""The error of an estimator, and what a given error costs."""
 
 from __future__ import annotations
 

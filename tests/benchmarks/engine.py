@@ -1,4 +1,4 @@
-"""Part `engine`: how much slower is a noisy pass of the engine than the model's own best forward pass?"""
+"""Part `engine`: a noisy pass of the engine against the model's own best forward pass."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ def measure(bench: Bench) -> Section:
     return Section(
         title=f"The engine's noisy passes ({bench.device.type})",
         reading=(
-            "Images/s of `mc` (noise, sum, normalisation, forward pass, votes) beside the fastest bare forward pass of the same file on"
-            " ready inputs, and the drawing of the noise alone; `overhead`: best / engine - 1."
+            "Images/s of `mc` (noise, sum, normalisation, forward pass, votes), of the fastest bare forward pass of the same file on"
+            " prepared inputs, and of drawing the noise alone; `overhead`: best / engine - 1."
         ),
         tables=[Table(["model", "best forward", "its form", "noise alone", "engine", "overhead"], rows)],
         targets=targets,
         notes=[
             f"Best of batch {', '.join(map(str, _batches(bench)))}, contiguous and channels_last, as loaded, frozen and optimised for"
             f" inference by torch.jit: all tried once, the {FINALISTS} fastest measured again in turn with the engine.",
-            "The smaller the network, the more the noise itself weighs: a linear model is faster than the random numbers it needs.",
-            "Freed memory is kept by the process (`keep_freed_memory`), as the command line does it, for both sides.",
+            "The smaller the network, the more the noise itself matters: a linear model is faster than the random numbers it needs.",
+            "On both sides the process keeps freed memory (`keep_freed_memory`), as the command line does.",
         ],
         raw=raw,
     )

@@ -1,4 +1,4 @@
-"""On what was it measured: hardware and versions, in words that name no machine?"""
+"""The hardware and versions of a measurement, in words that name no machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Part `memory`: what is the peak memory of each estimator, beside the published way's?"""
+"""Part `memory`: the peak memory of each estimator, beside that of the published method."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ def measure(bench: Bench) -> Section:
     return Section(
         title=f"Peak memory ({bench.device.type})",
         reading=(
-            f"MiB of {where} at the peak of a process of its own; first row of a network: a process that has only loaded it; the others:"
-            " what an estimator takes beyond that; `ratio`: published / ours."
+            f"Peak MiB of {where}, each in its own process. First row of a network: a process that has only loaded it; other rows:"
+            " what an estimator needs beyond that; `ratio`: published / ours."
         ),
         tables=[Table(["network", "estimator", "ours", "published way", "ratio"], rows)],
         targets=[target("whole process, taylor and mmse, 1,000 classes at 3 x 224 x 224", 4096, most, " MiB")] if most else [],
         notes=[
             f"{IMAGES[SMALL]} images of CIFAR-10 ResNet20, {IMAGES[LARGE]} of the resnet18 (random weights, last biases spread so that few"
             " classes compete), one chunk. Ours keeps freed memory as the command line does; the published way runs as a plain script.",
-            f"(extrapolated), published way only: the Jacobian of {FEW} and of {MORE} classes, a straight line through both to {ALL:,}.",
+            f"(extrapolated), published way only: the Jacobians of {FEW} and of {MORE} classes, and a line through both to {ALL:,}.",
         ],
         raw=raw,
     )

@@ -1,4 +1,4 @@
-"""Which networks and images are measured, and on which device?"""
+"""The networks and images that are measured, and the device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How do the papers' scripts compute p_robust: the published method, written plainly?
+"""The published method, as the papers' scripts compute p_robust, written plainly.
 
 After Han, Srinivas and Lakkaraju: one image at a time, noise by `torch.randn_like`, batches of 256, the full Jacobian of all
 logits (vectorised autograd), 1e-5 on the diagonal, and SciPy's normal CDF point by point.

@@ -1,4 +1,4 @@
-"""How can prefixes of the same noisy passes serve many settings of an estimator, through the estimator's own code?"""
+"""Prefixes of the same noisy passes, replayed for many settings of an estimator through the estimator's own code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Part `scaling`: how does the cost of an image grow with classes, image size and number of images?"""
+"""Part `scaling`: the cost of an image against classes, image size and number of images."""
 
 from __future__ import annotations
 
@@ -49,11 +49,13 @@ def measure(bench: Bench) -> Section:
     return Section(
         title=f"How the cost grows ({bench.device.type})",
         reading=(
-            "Milliseconds an image of a small random CNN (3 strided convolutions). Classes and image size: clean pass and estimator;"
-            " number of images: the whole audit, checks and files included, its fixed part shared among the images."
+            "Milliseconds per image of a small random CNN (3 strided convolutions). Classes and image size: clean pass and estimator;"
+            " number of images: the whole audit, checks and files included, with its fixed part spread over the images."
         ),
         tables=tables,
-        notes=["From 34 classes on `taylor` and `mmse` differentiate 8 to 32 of them only, so their cost does not follow the classes."],
+        notes=[
+            "From 34 classes on, `taylor` and `mmse` differentiate only 8 to 32 of them, so their cost grows no further with the classes."
+        ],
         raw=raw,
     )
 

@@ -1,4 +1,4 @@
-"""How does the published way run as its authors run it: in a process of its own, with the C library's own memory settings?
+"""The published method as its authors run it: in a process of its own, with the C library's own memory settings.
 
 As a program it answers JSON lines of the form {"way": "mmse", "images": 50, "samples": 5} with the values.
 """

@@ -1,4 +1,4 @@
-"""Which settings of the estimators are compared at equal error?"""
+"""The settings of the estimators that are compared at equal error."""
 
 from __future__ import annotations
 

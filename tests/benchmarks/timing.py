@@ -1,4 +1,4 @@
-"""How long do contenders take, measured in turn so that a busy moment hits all of them alike?"""
+"""Times of contenders, measured in turn so that a busy moment hits all of them alike."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What error and cost has each setting of the estimators on one network?"""
+"""Error and cost of each setting of the estimators on one network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Part `published`: how much faster are mc, taylor and mmse than the published method, side by side?"""
+"""Part `published`: mc, taylor and mmse against the published method, side by side."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ def measure(bench: Bench) -> Section:
         notes=[
             "The networks differ: the paper's is a ResNet18, with about 14 times the multiplications of ResNet20. Compare the measured"
             " columns with each other, and the paper's with the paper's.",
-            "Published way: a script of its own, the same weights as a plain torch module, one image at a time (`taylor`: all in one"
+            "Published way: a separate script, the same weights as a plain torch module, one image at a time (`taylor`: all in one"
             " batch), batches of 256, vectorised Jacobian of all logits, SciPy's CDF point by point. Ours keeps freed memory, as the"
-            f" command line does; with that, the published `mc` takes {number(raw['mc 10,000']['inside'])} s.",
-            f"`taylor` of both ways differs by {apart:.1e} at most. Ours includes intervals for `mc` and `mmse`; the published has none.",
+            f" command line does; with that setting, the published `mc` takes {number(raw['mc 10,000']['inside'])} s.",
+            f"The two `taylor` differ by {apart:.1e} at most. Ours includes intervals for `mc` and `mmse`; the published way has none.",
             *([] if scale == 1 else [f"`mc`: measured on {few} images with {draws:,} draws and multiplied by {scale:.4g}, on both sides."]),
         ],
         raw=raw,

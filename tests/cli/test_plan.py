@@ -49,6 +49,7 @@ def test_a_plan_and_the_run_it_proposes(question: str, spec: Path, run_cli: RunC
         assert run_cli("estimate", write(tmp_path, whole, "pasted.yaml"), "--out", "run").code == 0
 
 
+@pytest.mark.slow
 def test_json(spec: Path, run_cli: RunCli) -> None:
     outcome = run_cli("plan", spec, "--budget", "60s", "--format", "json", "-q")
     assert outcome.code == 0

@@ -93,7 +93,9 @@ def test_interrupted_while_reading(tmp_path: Path, run_cli: RunCli) -> None:
         assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "undisturbed" / name).read_bytes()
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130)], ids=["kill -9", "Ctrl-C"])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGKILL, -9), pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow)], ids=["kill -9", "Ctrl-C"]
+)
 def test_killed_after_the_first_flush(number: signal.Signals, code: int, tmp_path: Path, run_cli: RunCli) -> None:
     run, hold, log = tmp_path / "run", tmp_path / "hold", tmp_path / "stderr.txt"
     (tmp_path / f"held_{number.name}.py").write_text(HELD, encoding="utf-8")

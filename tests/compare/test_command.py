@@ -212,6 +212,7 @@ def test_schemas_are_printed(run_cli: RunCli) -> None:
     assert "model" in json.loads(run_cli("schema").out)["properties"]
 
 
+@pytest.mark.slow
 def test_a_failed_gate_stays_one_when_nobody_reads(trained: Run, ordinary: Run) -> None:
     command = [sys.executable, "-m", "robaudit", "compare", str(trained.path), str(ordinary.path), "--gate", "accuracy_drop <= -1"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)

@@ -1,4 +1,4 @@
-"""How often do the intervals hold that are made of counts: Clopper-Pearson, confidence sequences, adaptive `mc`, means over images?"""
+"""Coverage of intervals made of counts: Clopper-Pearson, confidence sequences, adaptive `mc`, means over images."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _ever(name: str, p: float, log_martingales: Floats, lower: Floats, upper: Fl
     """A line from log M_t(p) of every path at every draw, and the intervals at the end."""
     cases, draws = log_martingales.shape
     held = np.all(log_martingales < -np.log(1 - NOMINAL), axis=1)
-    setting = f"{name}; a look after every draw"
+    setting = f"{name}; checked after every draw"
     return Line("confidence-sequence", setting, p, cases, float(held.mean()), float((upper - lower).mean()), draws)
 
 

@@ -1,4 +1,4 @@
-"""How often do the jackknife intervals of `logit_gaussian` and `mmse` hold the value the estimator converges to?
+"""Coverage, by the jackknife intervals of `logit_gaussian` and `mmse`, of the value the estimator converges to.
 
 Two classes whose margin is a polynomial of the noise, so that the truth is known:
 
@@ -90,7 +90,7 @@ LINEAR = Curve("linear margin", 0.0, 0.0)
 GENTLE = Curve("gently curved (.10 quadratic, .05 cubic)", 0.10, 0.05)
 STRONG = Curve("strongly curved (.3 quadratic, .3 cubic)", 0.3, 0.3)
 SKEWED = Curve("purely quadratic in 4 pixels", 1.0, 0.0, (1, 2, 2))
-FEW = "Few draws of strongly varying gradients: what the jackknife sees of the bias is its first order alone; those rows say `few-draws`."
+FEW = "Few draws of strongly varying gradients: the jackknife sees the bias to first order only; these rows say `few-draws`."
 FEW_FLOOR = 0.9
 """What is documented there (docs/coverage.md), instead of the nominal coverage."""
 SETTINGS: dict[str, tuple[str, dict[str, object], tuple[Curve, ...]]] = {

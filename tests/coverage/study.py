@@ -1,4 +1,4 @@
-"""What is one line of the coverage study: an interval, a truth, and how often the first held the second?"""
+"""One line of the coverage study: an interval, a truth, and how often the first contains the second."""
 
 from __future__ import annotations
 

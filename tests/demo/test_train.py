@@ -1,4 +1,4 @@
-"""The demo's weights and specs: are they what they say, and can they be made again?"""
+"""The demo's weights and specs are what they say, and can be made again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is a result the same, to the last bit, whatever is computed beside it: other images, estimators and noise levels, in any cut?"""
+"""A result is the same, to the last bit, whatever is computed beside it: other images, estimators and noise levels, in any cut."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Would the power going off lose what a command took for written?"""
+"""What a power failure would lose of what a command took for written."""
 
 from __future__ import annotations
 

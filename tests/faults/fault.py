@@ -1,4 +1,4 @@
-"""What goes wrong, and at which operation on the run folder?"""
+"""What goes wrong, and at which operation on the run folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Did a disturbed command do what it must: say one clear line, and end as if undisturbed when it is given again?"""
+"""The verdict on a disturbed command: it must say one clear line, and end as if undisturbed when given again."""
 
 from __future__ import annotations
 

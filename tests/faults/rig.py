@@ -1,4 +1,4 @@
-"""How does a command fare on a disk where something goes wrong, and what is in the run folder afterwards?"""
+"""A command on a disk where something goes wrong, and what is in the run folder afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which small runs are disturbed?"""
+"""The small runs that are disturbed."""
 
 from __future__ import annotations
 

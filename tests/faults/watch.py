@@ -1,4 +1,4 @@
-"""Does anything change the run folder that is not counted?
+"""Operations that change the run folder, to show that none goes uncounted.
 
 Two witnesses: what Python itself announces of the files that it opens, renames and removes (its audit events), and the folder's
 content, which must be the same after an operation and before the next.

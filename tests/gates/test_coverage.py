@@ -1,4 +1,4 @@
-"""How often do the intervals hold the truth: simulated, with known probabilities?"""
+"""Simulated coverage of the gates' intervals, with known probabilities."""
 
 from __future__ import annotations
 

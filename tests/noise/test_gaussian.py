@@ -1,4 +1,4 @@
-"""Is the noise normal, reproducible by sample, and the same whatever surrounds it?"""
+"""The noise is normal, reproducible by sample, and the same whatever surrounds it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The interval about the mean of a few estimates: does it hold the truth, above all from above, however much they differ?"""
+"""The interval about the mean of a few estimates contains the truth however much they differ."""
 
 from __future__ import annotations
 

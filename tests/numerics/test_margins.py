@@ -1,4 +1,4 @@
-"""Do the shape tests and the pair moments agree with SciPy and NumPy, and keep their false alarms?"""
+"""The shape tests and the pair moments agree with SciPy and NumPy, and keep their false alarms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does `mvn_cdf` give known probabilities, with an honest error, in every corner of its contract?"""
+"""`mvn_cdf` gives known probabilities, with an honest error, in every corner of its contract."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do the parts of `mvn_cdf` do what the whole relies on: ordering, grouping, and the integrand in single precision?"""
+"""The parts of `mvn_cdf` that the whole relies on: ordering, grouping, and the integrand in single precision."""
 
 from __future__ import annotations
 

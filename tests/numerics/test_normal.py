@@ -1,4 +1,4 @@
-"""Are the normal distribution function and its inverse accurate far into the tails, in both precisions?"""
+"""The normal distribution function and its inverse are accurate far into the tails, in both precisions."""
 
 from __future__ import annotations
 

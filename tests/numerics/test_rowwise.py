@@ -1,4 +1,4 @@
-"""Has a row the same bits whatever stands beside it: in the sums and products, and in a normal probability of any kind?"""
+"""A row has the same bits whatever stands beside it: in sums and products, and in normal probabilities of any kind."""
 
 from __future__ import annotations
 

@@ -153,6 +153,7 @@ def test_the_test_of_the_docs_passes(installed: Path) -> None:
     assert "1 passed" in done.stdout
 
 
+@pytest.mark.slow
 def test_the_estimator_of_the_docs_in_a_run(installed: Path, tmp_path: Path) -> None:
     """As the page's spec has it: twice, with two margins, of which the larger leaves less."""
     (estimators,) = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
