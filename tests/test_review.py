@@ -113,7 +113,7 @@ def test_another_prediction_of_a_known_sample_is_another_model(tmp_path: Path) -
     run(tmp_path, Net())
     document = digits(estimators=["softmax"], noise={"sigma": [0.3]})
     spec = AuditSpec.model_validate(document).located(tmp_path, "run")
-    with pytest.raises(RunError, match=r"was predicted \d and is \d; data, the model's code or the machine has changed"):
+    with pytest.raises(RunError, match=r"was predicted \d and is \d; the data, the model's code or the machine has changed"):
         audit(spec, out=tmp_path / "run", model=Flipped(), dataset=Images(), extend=True)
 
 
