@@ -1,4 +1,4 @@
-"""robaudit: audits of how robust an image classifier is to everyday sensor noise."""
+"""Audit how robust an image classifier is to everyday sensor noise."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first asked for, so that ``import robaudit`` stays fast."""
+    """Import a public name when it is first used, so that ``import robaudit`` stays fast."""
     if name not in _HOMES:
         raise AttributeError(f"module 'robaudit' has no attribute {name!r}")
     from importlib import import_module

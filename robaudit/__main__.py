@@ -1,4 +1,4 @@
-"""``python -m robaudit`` is ``robaudit``."""
+"""Run the command line: ``python -m robaudit``."""
 
 from robaudit.cli import main
 

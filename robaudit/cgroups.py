@@ -1,4 +1,4 @@
-"""The limits that control groups (Linux, versions 1 and 2) set to a process: memory and CPU time; imports the standard library only."""
+"""Limits that control groups (Linux, versions 1 and 2) set for a process: memory and CPU time (imports only the standard library)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _UNLIMITED = 2**60  # version 1 writes the largest number of pages for "no limit
 
 
 def groups(controller: str, root: Path = Path("/")) -> Iterator[Path]:
-    """Folders of the groups that bound this process: its own, then each parent up to the root that can be seen.
+    """Folders of the groups that this process is in: its own, then each parent up to the visible root.
 
-    A container may see its own group as the root, whatever its path says: folders that do not exist hold no files.
+    A container may see its own group as the root, whatever the path says; folders that do not exist simply hold no files.
 
     Args:
         controller: ``memory`` or ``cpu``.
@@ -34,10 +34,10 @@ def groups(controller: str, root: Path = Path("/")) -> Iterator[Path]:
 
 
 def memory_limits(own: int, root: Path = Path("/")) -> Iterator[tuple[str, int]]:
-    """Name and value (bytes) of each memory limit, less what other processes of its group hold.
+    """Name and value (bytes) of each memory limit, less what other processes of its group use.
 
     Args:
-        own: bytes that this process holds, without files'.
+        own: bytes that this process uses, without its file cache.
         root: as in :func:`groups`.
     """
     for folder in groups("memory", root):
@@ -49,13 +49,13 @@ def memory_limits(own: int, root: Path = Path("/")) -> Iterator[tuple[str, int]]
 
 
 def cores(root: Path = Path("/")) -> int:
-    """Cores that this process may keep busy: those it may run on, or fewer by the CPU quota of its groups; 1 at least."""
+    """Cores that this process may keep busy: those it may run on, or fewer if its groups have a CPU quota; at least 1."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min([allowed, *map(math.ceil, _quotas(root))]))
 
 
 def text(path: Path) -> str:
-    """A small file of the system; empty if it cannot be read."""
+    """The content of a small system file; empty if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -63,21 +63,21 @@ def text(path: Path) -> str:
 
 
 def _quotas(root: Path) -> Iterator[float]:
-    """CPU seconds a second that the groups allow."""
+    """CPU seconds per second that each group allows."""
     for folder in groups("cpu", root):
-        words = (text(folder / "cpu.max") or f"{text(folder / 'cpu.cfs_quota_us')} {text(folder / 'cpu.cfs_period_us')}").split()
-        if len(words) == 2 and all(word.isdecimal() for word in words) and int(words[1]) > 0:
-            yield int(words[0]) / int(words[1])
+        numbers = (text(folder / "cpu.max") or f"{text(folder / 'cpu.cfs_quota_us')} {text(folder / 'cpu.cfs_period_us')}").split()
+        if len(numbers) == 2 and all(number.isdecimal() for number in numbers) and int(numbers[1]) > 0:
+            yield int(numbers[0]) / int(numbers[1])
 
 
 def _bytes(path: Path) -> int | None:
-    """The number in a limit's file; None for ``max``, for a number that means no limit, and for anything else."""
+    """The number in a limit file; None for ``max``, for a number that means no limit, and for anything else."""
     word = text(path).strip()
     return int(word) if word.isdecimal() and len(word) < 20 and int(word) < _UNLIMITED else None
 
 
 def _cached(path: Path) -> int:
-    """Bytes of a memory.stat that are files' and would be given up; version 1 counts children under ``total_``."""
+    """Bytes of file cache in a memory.stat, which the kernel would give up; version 1 counts children under ``total_``."""
     pairs = (line.split() for line in text(path).splitlines())
     counts = {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdecimal()}
     return sum(counts.get(f"total_{key}", counts.get(key, 0)) for key in ("inactive_file", "active_file"))

@@ -1,4 +1,4 @@
-"""What can go wrong for a user: where it is, what is wrong, what would be right."""
+"""Errors for the user: where the problem is, what is wrong, and what would be right."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Iterable
 
 from robaudit.text import clipped, printable
 
-_MOST_CHOICES = 30_000  # looked through for the nearest
+_MOST_CHOICES = 30_000  # among which the nearest is searched
 _LONGEST = 500  # of each of the three parts; a path alone may have 4096 characters
 
 
 class RobauditError(Exception):
-    """A mistake the user can mend; the CLI prints it as one line and exits with 2.
+    """A problem that the user can fix; the command line prints it as one line and exits with 2.
 
     Args:
         where: the place, as the user knows it (``spec.yaml:12``, a path, an option).
         what: what is wrong there.
-        remedy: what would be right (may be empty).
+        remedy: how to fix it (may be empty).
     """
 
     exit_code = 2
@@ -32,11 +32,11 @@ def _one_line(text: str) -> str:
 
 
 class SpecError(RobauditError):
-    """The spec, an option or a setting does not say a valid audit."""
+    """The spec, an option or a setting is not valid."""
 
 
 class ModelError(RobauditError):
-    """The model cannot be loaded, or does not fit the data."""
+    """The model cannot be loaded, or does not match the data."""
 
 
 class DataError(RobauditError):
@@ -44,11 +44,11 @@ class DataError(RobauditError):
 
 
 class SampleError(DataError):
-    """One sample cannot be used; ``--on-error skip`` lists it and goes on."""
+    """One sample cannot be used; ``--on-error skip`` lists it and continues."""
 
     def or_skip(self) -> SampleError:
-        """The same error for a run that stops at it: the remedy says how to go on without the sample."""
-        return SampleError(self.where, self.what, f"{self.remedy + '; or ' if self.remedy else ''}go on without it: --on-error skip")
+        """The same error for a run that stops at it: the remedy says how to continue without the sample."""
+        return SampleError(self.where, self.what, f"{self.remedy + '; or ' if self.remedy else ''}continue without it: --on-error skip")
 
 
 class RunError(RobauditError):
@@ -56,7 +56,7 @@ class RunError(RobauditError):
 
 
 class EstimatorError(RobauditError):
-    """An estimator of another package does not keep its contract."""
+    """An estimator of another package breaks its contract."""
 
 
 class NothingLeftError(RobauditError):
@@ -66,11 +66,11 @@ class NothingLeftError(RobauditError):
 
 
 class AnotherRunError(RunError):
-    """The folder holds a run of other weights, data or noise, which cannot go on as the one asked for."""
+    """The folder holds a run of other weights, data or noise, which cannot be continued as the one asked for."""
 
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
-    """``did you mean 'path'?`` for the nearest of the choices, else the list of them."""
+    """``did you mean 'path'?`` for the choice nearest to the word; without one, the list of choices."""
     names = sorted(choices)[:_MOST_CHOICES]
     near = difflib.get_close_matches(word, names, n=1, cutoff=0.55)
     if near:

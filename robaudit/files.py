@@ -1,4 +1,4 @@
-"""Files written so that a reader sees the old one or the new one, never half of one."""
+"""Read and write files: atomically, so that a reader sees the old or the new content and never a mixture, and with checksums."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LEFTOVER = re.compile(r"\..+\.[0-9a-f]{16}\.tmp", re.DOTALL)
 
 
 class Sink:
-    """Takes what a file is to hold, piece by piece."""
+    """Writes a file piece by piece, and computes its digest on the way."""
 
     def __init__(self, path: Path, file: BinaryIO) -> None:
         self._path, self._file, self._digest = path, file, hashlib.sha256()
@@ -37,21 +37,21 @@ class Sink:
 
     @property
     def sha256(self) -> str:
-        """Of all that was written so far (hex)."""
+        """The digest (hex) of everything written so far."""
         return self._digest.hexdigest()
 
 
 @contextlib.contextmanager
 def writing(path: Path, check: Callable[[], None] | None = None) -> Iterator[Sink]:
-    """Write to a temporary neighbour; at the end fsync it, rename it over ``path`` and fsync the folder.
+    """Write to a temporary file beside ``path``; at the end fsync it, rename it to ``path`` and fsync the folder.
 
-    Whatever is raised before the rename, the old file is untouched and the temporary one removed. A killed process leaves the
-    temporary one behind: see :func:`remove_leftovers`.
+    If anything is raised before the rename, the old file is untouched and the temporary one is removed. A killed process leaves the
+    temporary file behind: see :func:`remove_leftovers`.
 
     Args:
         path: the file.
-        check: raises if the folder is not the right one (as :meth:`robaudit.store.folder.Lock.check`). It is asked when the folder is
-            open, and all that follows goes into that one, even if another gets its name meanwhile.
+        check: raises if the folder is not the right one (as :meth:`robaudit.store.folder.Lock.check`). It is called once the folder is
+            open; everything is then written into that folder, even if another one takes its name meanwhile.
 
     Raises:
         RunError: the file system refuses (full, read-only, gone).
@@ -67,17 +67,17 @@ def writing(path: Path, check: Callable[[], None] | None = None) -> Iterator[Sin
         finally:
             os.close(folder)
     except RunError:
-        check()  # a folder that is gone is the reason, whatever was refused
+        check()  # if the folder is gone, that is the reason
         raise
 
 
 def _nothing() -> None:
-    """Ask for nothing."""
+    """Check nothing."""
 
 
 @contextlib.contextmanager
 def _writing_in(folder: int, path: Path) -> Iterator[Sink]:
-    name = f".{path.name[:50]}.{secrets.token_hex(8)}.tmp"  # no longer than a file's name may be
+    name = f".{path.name[:50]}.{secrets.token_hex(8)}.tmp"  # file names have a maximal length
     with _refusals(path):
         handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder)
     file = os.fdopen(handle, "wb")
@@ -109,7 +109,7 @@ def write_atomically(path: Path, data: bytes, check: Callable[[], None] | None =
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove the temporary files that killed processes left in a folder; nobody else may be writing there.
+    """Remove the temporary files that killed processes left in a folder; no other process may be writing there.
 
     Raises:
         RunError: the file system refuses.
@@ -122,7 +122,7 @@ def remove_leftovers(folder: Path) -> None:
 
 @contextlib.contextmanager
 def _refusals(path: Path) -> Iterator[None]:
-    """What the file system refuses, as a user reads it."""
+    """Turn what the file system refuses into an error for the user."""
     try:
         yield
     except OSError as error:
@@ -130,7 +130,7 @@ def _refusals(path: Path) -> Iterator[None]:
 
 
 def expanded(written: str) -> Path:
-    """The path with ``~`` as the user's home; left as it is where there is no such user."""
+    """The path with ``~`` expanded; unchanged where there is no such user."""
     try:
         return Path(written).expanduser()
     except RuntimeError:
@@ -138,24 +138,24 @@ def expanded(written: str) -> Path:
 
 
 def json_bytes(document: object) -> bytes:
-    """JSON as we write it: indented, UTF-8, newline at the end, no NaN."""
+    """A document as indented JSON in UTF-8, with a newline at the end; NaN is refused."""
     return (json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
 
 def sealed(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The document with a checksum of all the rest as its last key."""
+    """The document with a checksum of everything else as its last key."""
     return {**document, SEAL: _digest(document)}
 
 
 def unsealed(document: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    """The inverse of :func:`sealed`; one without a checksum is taken as it is.
+    """The inverse of :func:`sealed`; a document without a checksum is accepted.
 
     Raises:
-        RunError: it is not as it was written.
+        RunError: the checksum does not match.
     """
     rest = {key: value for key, value in document.items() if key != SEAL}
     if SEAL in document and document[SEAL] != _digest(rest):
-        remedy = f"restore it or run the audit again in another folder (who edits it by hand removes the key {SEAL!r})"
+        remedy = f"restore it or run the audit again in another folder (after an intended edit, remove the key {SEAL!r})"
         raise RunError(str(path), "is damaged (its checksum does not match)", remedy)
     return rest
 
@@ -169,7 +169,7 @@ def read_json(path: Path) -> Any:
     """Read a JSON file of a run folder.
 
     Raises:
-        RunError: missing, unreadable or damaged.
+        RunError: it is missing, unreadable or damaged.
     """
     try:
         return json.loads(_content(path))
@@ -182,7 +182,7 @@ def read_json(path: Path) -> Any:
 
 
 def _content(path: Path) -> bytes:
-    """The bytes of a regular file: a pipe could be waited for forever, and a device has no end."""
+    """The bytes of a file, which must be a regular one: a pipe may never be written to, and a device has no end."""
     if not stat.S_ISREG(path.stat().st_mode):
         raise OSError(None, "it is not a regular file", str(path))
     try:

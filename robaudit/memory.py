@@ -1,4 +1,4 @@
-"""The memory that a process may hold, the peak that work takes, and allocations that failed."""
+"""Memory: how much a process may hold, how much work takes at its peak, and how to recognise a failed allocation."""
 
 from __future__ import annotations
 
@@ -20,24 +20,31 @@ from robaudit.cgroups import memory_limits, text
 from robaudit.errors import RobauditError, SpecError
 
 Counted = Literal["rss", "vms", "data"]
-"""What a limit counts, as psutil calls it: memory in use, address space, or data."""
+"""What a limit counts, in psutil's names: resident memory, address space, or data segment."""
 
 CPU = torch.device("cpu")
 _FREE_SHARE = 0.8  # of what is free now, unless the user names an amount: the machine has other work, too
-_CHUNK_SHARE = 0.5  # of the room beside the process: images differ, and the C library leaves gaps between blocks
-_LEAST = 2**26  # below it nothing can be computed
+_CHUNK_SHARE = 0.5  # of what the process may still take: images differ, and the C library leaves gaps between blocks
+_LEAST = 2**26  # bytes; with less, nothing can be computed
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 _PROCESS_LIMITS: tuple[tuple[str, Counted], ...] = (("RLIMIT_AS", "vms"), ("RLIMIT_DATA", "data"), ("RLIMIT_RSS", "rss"))
+# Messages of torch, its libraries and ONNX Runtime, provoked with RLIMIT_AS and RLIMIT_DATA on the CPU. oneDNN's (the last) names no
+# cause, but a network that has run once fails to create another primitive only for lack of memory.
+_MESSAGES = re.compile(
+    r"out of memory|not enough memory|(?:can't|cannot|unable to|failed to|could not) allocate|bad_alloc|bad allocation"
+    r"|ALLOC_FAILED|ALLOCATION_FAILED|could not (?:create|execute) a primitive\s*$",
+    re.IGNORECASE | re.MULTILINE,
+)
 
 
 class Limit(NamedTuple):
     """The most bytes that this process may hold.
 
     Attributes:
-        bytes: all of them, those it holds already included.
-        source: who says so, for messages.
-        counts: which bytes are meant.
-        asked: whether the user named it.
+        bytes: in total, including those it already holds.
+        source: what sets the limit, for messages.
+        counts: which bytes count.
+        asked: whether the user set it.
     """
 
     bytes: int
@@ -47,21 +54,21 @@ class Limit(NamedTuple):
 
     @property
     def left(self) -> int:
-        """Bytes that are free under it."""
+        """Bytes that the process may still take."""
         return self.bytes - used(self.counts)
 
 
 def memory_limit(asked: int | Literal["auto"]) -> Limit:
-    """The limit that leaves this process the least: what is asked, or four fifths of what is free, and all that the system sets.
+    """The tightest limit on this process: the one asked for (or four fifths of what is free), and every one that the system sets.
 
-    Ask when the model is loaded: what counts is the room beyond it. Freed blocks that the C library keeps are given back first.
+    Call it after the model is loaded: what matters is what remains beside it. Freed blocks that the C library keeps are returned first.
 
     Args:
-        asked: bytes that the process may use in all, or "auto".
+        asked: bytes that the process may use in total, or "auto".
 
     Raises:
-        SpecError: the process holds as much as the user allows.
-        RobauditError: it holds as much as the system allows.
+        SpecError: the process already holds as much as the user allows.
+        RobauditError: it already holds as much as the system allows.
     """
     give_back()
     if asked == "auto":
@@ -79,7 +86,7 @@ def memory_limit(asked: int | Literal["auto"]) -> Limit:
 
 
 def limits(root: Path = Path("/")) -> list[Limit]:
-    """Every limit that the system sets: the machine's free memory, the process's own limits, and those of its control groups.
+    """Every limit that the system sets: the machine's free memory, the process's resource limits, and those of its control groups.
 
     Args:
         root: where /proc and the control groups are mounted, for tests.
@@ -101,51 +108,51 @@ def used(counts: Counted = "rss") -> int:
 
 
 def give_back() -> None:
-    """Return freed blocks, which the C library keeps, to the system."""
+    """Return to the system the freed blocks that the C library keeps."""
     if sys.platform.startswith("linux"):
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).malloc_trim(0)
 
 
-class Room:
+class Headroom:
     """Free memory on a device, and how much of it work takes.
 
     Args:
         device: where the work is done.
-        limit: what the process may hold in main memory; on a CUDA device its free memory counts instead.
+        limit: what the process may hold in main memory; on a CUDA device the device's free memory counts instead.
 
     Attributes:
-        free: bytes for a chunk of images with its passes: half of what is free now.
+        free: bytes for a chunk of images and its passes: half of what was free at the start.
     """
 
     def __init__(self, device: torch.device, limit: Limit) -> None:
         give_back()
-        self._device, self._held = device, held(device)
+        self._device, self._before = device, _in_use(device)
         self.free = max(0, int(_CHUNK_SHARE * (limit.left if device.type == "cpu" else free_bytes(device))))
 
     def watch(self) -> None:
-        """Count the peak anew from now on."""
+        """Start measuring the peak."""
         _reset_peak(self._device)
 
     def taken(self) -> int:
-        """Bytes held at the peak since :meth:`watch`, beyond those held when the room was made."""
-        return max(0, _peak(self._device) - self._held)
+        """Bytes in use at the peak since :meth:`watch`, beyond those in use at the start."""
+        return max(0, _peak(self._device) - self._before)
 
 
 def extra_peak(work: Callable[[], object], device: torch.device = CPU) -> int:
-    """Bytes that work takes on a device at its peak beyond those held before.
+    """Bytes that work takes on a device at its peak, beyond those in use before.
 
-    Only Linux counts the peak of a process anew when asked to; elsewhere a higher peak of an earlier time makes the answer too large.
+    Only Linux can reset the peak of a process; elsewhere an earlier, higher peak makes the answer too large.
     """
     give_back()
-    before = held(device)
+    before = _in_use(device)
     _reset_peak(device)
     work()
     return max(0, _peak(device) - before)
 
 
-def held(device: torch.device) -> int:
-    """Bytes in use now: of the process, or allocated on a CUDA device."""
+def _in_use(device: torch.device) -> int:
+    """Bytes in use now: by the process, or allocated on a CUDA device."""
     if device.type != "cpu":
         torch.cuda.synchronize(device)
         return torch.cuda.memory_allocated(device)
@@ -153,7 +160,7 @@ def held(device: torch.device) -> int:
 
 
 def free_bytes(device: torch.device) -> int:
-    """Bytes of a CUDA device that are free, those that torch keeps for later included."""
+    """Free bytes of a CUDA device, including those that torch's allocator keeps for later."""
     free, _ = torch.cuda.mem_get_info(device)
     return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
 
@@ -170,9 +177,8 @@ def _peak(device: torch.device) -> int:
     if device.type != "cpu":
         torch.cuda.synchronize(device)
         return torch.cuda.max_memory_allocated(device)
-    found = re.search(r"^VmHWM:\s+(\d+) kB", text(_STATUS), re.MULTILINE)
-    if found:
-        return 1024 * int(found[1])
+    if match := re.search(r"^VmHWM:\s+(\d+) kB", text(_STATUS), re.MULTILINE):
+        return 1024 * int(match[1])
     highest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return highest if sys.platform == "darwin" else 1024 * highest
 
@@ -185,19 +191,10 @@ def size_text(size: int) -> str:
     return f"{size} bytes"
 
 
-# What torch, its libraries and ONNX Runtime say; provoked with RLIMIT_AS and RLIMIT_DATA on the CPU. oneDNN's message (the last) names no
-# cause, but a network that ran before fails to create another primitive only for lack of memory.
-_MESSAGES = re.compile(
-    r"out of memory|not enough memory|(?:can't|cannot|unable to|failed to|could not) allocate|bad_alloc|bad allocation"
-    r"|ALLOC_FAILED|ALLOCATION_FAILED|could not (?:create|execute) a primitive\s*$",
-    re.IGNORECASE | re.MULTILINE,
-)
-
-
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an exception says that memory could not be allocated: main memory or a device's, by itself or by its cause.
+    """Whether an exception, or its cause, says that memory could not be allocated: main memory or a device's.
 
-    Leave the ``except`` block before trying with less: the traceback holds the tensors of the attempt.
+    Leave the ``except`` block before retrying with less: the traceback keeps the tensors of the attempt alive.
     """
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True

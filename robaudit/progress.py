@@ -1,4 +1,4 @@
-"""The progress of an audit, and how durations and rates are written."""
+"""The progress of an audit, and the text of durations and rates."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from rich.progress import Progress
 from robaudit.errors import RobauditError
 
 _MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86400.0
-_LONGEST = 1000 * _DAY
+_LONGEST_SHOWN, _LONGEST_BUDGET = 1000 * _DAY, 1e8  # seconds
 _DAYS, _HOURS, _MINUTES, _SECONDS = (_DAY, "days"), (_HOUR, "h"), (_MINUTE, "min"), (1.0, "s")
-_STEPS = (  # durations below this are rounded to so many seconds and written in one unit or two
+_STEPS = (  # durations below this many seconds are rounded to this many, and written in one unit or two
     (100.0, 1.0, _SECONDS, _SECONDS),
     (10 * _MINUTE, 10.0, _MINUTES, _SECONDS),
     (100 * _MINUTE, _MINUTE, _MINUTES, _SECONDS),
@@ -22,45 +22,10 @@ _STEPS = (  # durations below this are rounded to so many seconds and written in
     (72 * _HOUR, _HOUR, _HOURS, _MINUTES),
     (10 * _DAY, 6 * _HOUR, _DAYS, _HOURS),
 )
-
-_WRITTEN = re.compile(r"(?:(\d{1,9}(?:\.\d{1,9})?)h)?(?:(\d{1,9}(?:\.\d{1,9})?)m)?(?:(\d{1,9}(?:\.\d{1,9})?)s)?", re.ASCII)
-_LONGEST_BUDGET = 1e8
-
-
-def parse_duration(text: str, where: str = "--budget") -> float:
-    """Seconds of a duration: 90s, 10m, 2h, 1h30m, 1.5h, 2m30s.
-
-    Args:
-        text: what the user wrote.
-        where: the option, for the message.
-
-    Raises:
-        RobauditError: it is not a duration, is zero, or is longer than about three years.
-    """
-    match = _WRITTEN.fullmatch(text.strip().lower().replace("min", "m"))
-    total = 0.0
-    if match is not None:
-        total = sum(float(part or 0) * unit for part, unit in zip(match.groups(), (_HOUR, _MINUTE, 1.0), strict=True))
-    if not 0 < total <= _LONGEST_BUDGET:
-        raise RobauditError(f"{where} {text}", "is not a duration", "give one such as 90s, 10m, 2h or 1h30m")
-    return total
-
-
-def duration_text(seconds: float) -> str:
-    """A duration to two figures or so: ``71 s``, ``4 min 10 s``, ``12 min``, ``3 h 20 min``, ``27 h``, ``3 days 6 h``."""
-    if not seconds < _LONGEST:
-        return f"over {_LONGEST / _DAY:.0f} days"
-    for below, step, large, small in _STEPS:
-        if seconds < below - step / 2:
-            whole, rest = divmod(max(1.0, round(seconds / step)) * step, large[0])
-            parts = (whole, large[1]), (rest / small[0], small[1])
-            return " ".join(f"{number:.0f} {unit}" for number, unit in parts if number)
-    return f"{seconds / _DAY:.0f} days"
-
-
+_DURATION = re.compile(r"(?:(\d{1,9}(?:\.\d{1,9})?)h)?(?:(\d{1,9}(?:\.\d{1,9})?)m)?(?:(\d{1,9}(?:\.\d{1,9})?)s)?", re.ASCII)
+_SECONDS_BETWEEN_UPDATES = 0.5
 SPEED_WINDOW = 600.0
 """Seconds over which the speed of an audit is averaged."""
-_SECONDS_BETWEEN_UPDATES = 0.5
 
 Clock = Callable[[], float]
 
@@ -69,16 +34,16 @@ class Listener(Protocol):
     """Receives notes, warnings and progress; the CLI prints them to stderr, the API ignores them unless given a listener."""
 
     def note(self, text: str) -> None:
-        """Something worth knowing."""
+        """Receive information of interest."""
 
     def warn(self, text: str) -> None:
-        """Something suspicious."""
+        """Receive a warning about something suspicious."""
 
     def begin(self, total: int, done: int) -> None:
-        """The audit of ``total`` samples starts; ``done`` of them are on disk already."""
+        """The audit of ``total`` samples starts; ``done`` of them are already on disk."""
 
     def working(self, share: float) -> None:
-        """This share of the session's work is done, in [0, 1] and measured by its expected cost; called often, also between writes."""
+        """This share of the session's work, by expected cost, is done; called often, also between writes."""
 
     def advance(self, samples: int) -> None:
         """This many more samples are on disk."""
@@ -95,37 +60,37 @@ class Silent:
     """A listener that does nothing."""
 
     def note(self, text: str) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def warn(self, text: str) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def begin(self, total: int, done: int) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def working(self, share: float) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def advance(self, samples: int) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def end(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def stop_asked(self) -> bool:
-        """Never."""
+        """Never stop."""
         return False
 
 
 class AuditProgress:
-    """How far an audit is, for a bar, a line or a log; rich keeps the speed and the time left.
+    """How far an audit is, for a bar, a line or a log; rich computes the speed and the time left.
 
-    A bar fills with the work, so that it also moves while nothing reaches the disk; the numbers count the samples on disk.
+    The bar fills with the work, so that it also moves while nothing reaches the disk; the numbers count the samples on disk.
 
     Args:
         total: samples.
         done: samples on disk when this session began.
-        display: rich's progress that shows it, in the fields ``samples`` and ``rate``; by default it is not shown.
+        display: the rich progress that shows it, in the fields ``samples`` and ``rate``; by default it is not shown.
         clock: seconds.
     """
 
@@ -158,7 +123,7 @@ class AuditProgress:
         return rate_text(speed) if self.done > self._before and speed else ""
 
     def left(self) -> str:
-        """The time left; empty when there is none, or nothing to predict it from."""
+        """The time left; empty when the audit is done, or when there is nothing to predict it from."""
         seconds = self._task.time_remaining
         if seconds is None or self.done >= self.total:
             return ""
@@ -166,11 +131,42 @@ class AuditProgress:
         return f"{about}{duration_text(seconds)} left"
 
     def line(self) -> str:
-        """As in ``128 of 1000 samples, 12.3/s, 71 s left``."""
+        """All of it on one line: ``128 of 1000 samples, 12.3/s, 71 s left``."""
         return ", ".join(part for part in (f"{self.done} of {self.total} samples", self.rate(), self.left()) if part)
 
     def _samples(self) -> str:
         return f"{self.done:>{len(str(self.total))}}/{self.total} samples"
+
+
+def parse_duration(text: str, where: str = "--budget") -> float:
+    """The seconds of a duration such as 90s, 10m, 2h, 1h30m, 1.5h or 2m30s.
+
+    Args:
+        text: what the user wrote.
+        where: the option, for the message.
+
+    Raises:
+        RobauditError: it is not a duration, is zero, or is longer than about three years.
+    """
+    match = _DURATION.fullmatch(text.strip().lower().replace("min", "m"))
+    total = 0.0
+    if match is not None:
+        total = sum(float(part or 0) * unit for part, unit in zip(match.groups(), (_HOUR, _MINUTE, 1.0), strict=True))
+    if not 0 < total <= _LONGEST_BUDGET:
+        raise RobauditError(f"{where} {text}", "is not a duration", "give one such as 90s, 10m, 2h or 1h30m")
+    return total
+
+
+def duration_text(seconds: float) -> str:
+    """A duration to about two figures: ``71 s``, ``4 min 10 s``, ``12 min``, ``3 h 20 min``, ``27 h``, ``3 days 6 h``."""
+    if not seconds < _LONGEST_SHOWN:
+        return f"over {_LONGEST_SHOWN / _DAY:.0f} days"
+    for below, step, large, small in _STEPS:
+        if seconds < below - step / 2:
+            whole, rest = divmod(max(1.0, round(seconds / step)) * step, large[0])
+            parts = (whole, large[1]), (rest / small[0], small[1])
+            return " ".join(f"{number:.0f} {unit}" for number, unit in parts if number)
+    return f"{seconds / _DAY:.0f} days"
 
 
 def rate_text(per_second: float) -> str:

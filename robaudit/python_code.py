@@ -1,4 +1,4 @@
-"""Python functions of the user: found by name, imported and called only once the user has said that the code is trusted."""
+"""Import the user's Python functions by name, once the user has said that the code is trusted."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ _imported_from: dict[str, Path] = {}  # top-level modules that came from a spec'
 
 @contextlib.contextmanager
 def user_function(target: str, folder: Path, refuse: Callable[[str, str], RobauditError]) -> Iterator[Callable[..., Any]]:
-    """The function that ``package.module:function`` names; modules in ``folder`` can be imported while the block runs, and only then.
+    """The function that ``package.module:function`` names; modules in ``folder`` can be imported within the block only.
 
-    The caller has made sure that the code is trusted.
+    The caller makes sure that the code is trusted.
 
     Args:
         target: the name, from a spec.
         folder: that of the spec file.
-        refuse: makes the error to raise from what is wrong and what would be right.
+        refuse: makes the error to raise, from what is wrong and how to fix it.
 
     Raises:
-        RobauditError: (of ``refuse``) there is no such module or function, or the import fails.
+        RobauditError: (made by ``refuse``) there is no such module or function, or the import fails.
     """
     module_name, colon, attribute = target.partition(":")
     if not colon or not all(part.isidentifier() for part in (*module_name.split("."), *attribute.split("."))):
         raise refuse("is not a Python target", "write package.module:function")
     with _importable(folder, module_name):
         try:
-            found: Any = importlib.import_module(module_name)
+            value: Any = importlib.import_module(module_name)
         except ModuleNotFoundError as error:
             raise refuse(f"no module {error.name!r}", "install it, or put the file beside the spec file") from None
         except Exception as error:  # noqa: BLE001  the user's module may raise anything
-            raise refuse(f"importing {module_name} raised {describe(error)}", "repair the module") from None
+            raise refuse(f"importing {module_name} raised {describe(error)}", "fix the module") from None
         for part in attribute.split("."):
-            if not hasattr(found, part):
-                public = [name for name, value in getattr(found, "__dict__", {}).items() if callable(value) and not name.startswith("_")]
+            if not hasattr(value, part):
+                public = [name for name, one in getattr(value, "__dict__", {}).items() if callable(one) and not name.startswith("_")]
                 raise refuse(f"{module_name} has no function {attribute!r}", did_you_mean(part, public))
-            found = getattr(found, part)
-        if not callable(found):
-            raise refuse(f"{attribute} is {type(found).__name__}, not a function", "name a function")
-        yield found
+            value = getattr(value, part)
+        if not callable(value):
+            raise refuse(f"{attribute} is {type(value).__name__}, not a function", "name a function")
+        yield value
 
 
 def describe(error: Exception) -> str:
@@ -55,10 +55,9 @@ def describe(error: Exception) -> str:
 
 @contextlib.contextmanager
 def _importable(folder: Path, module_name: str) -> Iterator[None]:
-    """Modules of the folder can be imported while the block runs.
+    """Make the modules of a folder importable within the block.
 
-    A module of the same name that came from another spec's folder is forgotten first, so that two specs in one process each get
-    their own code.
+    A module of the same name from another spec's folder is forgotten first, so that two specs in one process each get their own code.
     """
     home = folder.resolve()
     top, entry = module_name.partition(".")[0], str(home)

@@ -1,4 +1,4 @@
-"""What values and intervals mean: the ground that estimators, rows, statistics and reports share."""
+"""The meaning of values and intervals, shared by estimators, rows, statistics and reports."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SAMPLING_ONLY = "sampling-only"
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """What a value means. Values of different quantities never share a mean, a table or a gate.
+    """The meaning of a value. Values of different quantities never share a mean, a table or a gate.
 
     Attributes:
         name: the column ``quantity`` of a row.
@@ -30,7 +30,7 @@ class Quantity:
     higher_is_better: bool = True
 
     def document(self) -> dict[str, Any]:
-        """The quantity as JSON values; an infinite end of its range becomes null."""
+        """The quantity as JSON values; an infinite end of the range becomes null."""
         return {key: None if isinstance(value, float) and math.isinf(value) else value for key, value in asdict(self).items()}
 
     @classmethod
@@ -44,14 +44,14 @@ P_ROBUST = Quantity("p_robust", "probability", 0.0, 1.0)
 """P[argmax f(x + eps) = argmax f(x)] (Han et al., Average-case robustness): relative to the class predicted on the clean image."""
 
 CONFIDENCE = Quantity("confidence", "score", 0.0, 1.0)
-"""A softmax score of the clean image: it involves no noise, so it is not a probability of robustness."""
+"""A softmax score of the clean image; no noise is involved, so it is not a probability of robustness."""
 
 LOG10_P_FAIL = Quantity("log10_p_fail", "log10 of a probability", -math.inf, 0.0, higher_is_better=False)
 """log10 P[argmax f(x + eps) != argmax f(x)] = log10(1 - p_robust): -6 is one failure in a million noisy images."""
 
 
 class IntervalKind(StrEnum):
-    """How the interval of a value is made."""
+    """The method that an interval is made with."""
 
     NONE = "none"
     CLOPPER_PEARSON = "clopper-pearson"
@@ -76,11 +76,11 @@ class Interval:
     Attributes:
         kind: the method.
         covers_bias: False where it covers sampling only, not the estimator's own bias.
-        remark: anything else worth knowing ("4 repeats", "few-draws"); of :attr:`IntervalKind.OTHER` the name of the method.
-        text: all of it as text: "jackknife:few-draws:sampling-only".
+        remark: anything else of note ("4 repeats", "few-draws"); for :attr:`IntervalKind.OTHER` the name of the method.
+        text: all of these as text: "jackknife:few-draws:sampling-only".
 
     Raises:
-        ValueError: the remark is such that the text would read back as another interval.
+        ValueError: with this remark the text would read back as another interval.
     """
 
     kind: IntervalKind
@@ -101,7 +101,7 @@ class Interval:
 
     @staticmethod
     def parse(text: str) -> Interval:
-        """The interval of which this is the text; a method that is not known by name is :attr:`IntervalKind.OTHER`."""
+        """The interval with this text; a method of unknown name is :attr:`IntervalKind.OTHER`."""
         return _parsed(text)
 
 
@@ -118,4 +118,4 @@ def _parsed(text: str) -> Interval:
 
 
 NO_INTERVAL = Interval(IntervalKind.NONE)
-"""The estimator claims no interval."""
+"""That of an estimator without intervals."""

@@ -1,6 +1,7 @@
-"""One result: a row for a sample, a noise level and an estimator.
+"""The rows of a run: one result for each sample, noise level and estimator.
 
-Two runs with the same seed give a sample the same noise, so draw j of the one can be set against draw j of the other.
+A row can also say which of its draws kept the class, packed as text. Two runs with the same seed give a sample the same noise, so
+draw j of one run can be paired with draw j of the other.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from robaudit.quantities import Interval, IntervalKind
 if TYPE_CHECKING:
     from torch import Tensor
 
+Bits = NDArray[np.bool_]
 
 COLUMNS = (
     "sample_id",
@@ -40,7 +42,9 @@ COLUMNS = (
     "interval",
 )
 LARGEST = 1e150
-"""All numbers of a result are smaller: they can be squared and summed without becoming infinite."""
+"""All numbers of a result are smaller, so that they can be squared and summed without overflow."""
+MOST_STORED_DRAWS = 2**14
+"""Draws of an image whose bits are stored: 2,732 characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +55,12 @@ class Row:
         label, predicted, flips_to: class indices; None where unknown.
         correct: predicted == label; None without a label.
         value: the estimate, in the units of ``quantity``; ``lower`` and ``upper`` bound it (95 %) or are None.
-        forwards, backwards: network passes behind this row, the clean one included, shared or not.
+        forwards, backwards: network passes behind this row, shared or not, including the clean one.
         interval: how the interval was made, and what it covers.
         votes: how many noisy copies went to each class (mc), by class index.
         details: further numbers of the estimator, by name.
-        kept: which draws kept the class (mc with fixed draws), as :mod:`robaudit.rows` packs it; absent where all of them did, or none.
-        worth: how many independent copies the votes are worth where these are not independent (antithetic pairs); None: all of them.
+        kept: which draws kept the class (mc with fixed draws), as :func:`packed` gives it; None where all of them did, or none.
+        worth: the number of independent copies that dependent votes (antithetic pairs) amount to; None where they are independent.
         not_finite: noisy copies whose logits were not finite; they voted for no class.
     """
 
@@ -85,7 +89,7 @@ class Row:
 
     @property
     def draws(self) -> int:
-        """Noisy copies behind a row with votes, those that voted for no class included."""
+        """Noisy copies behind a row with votes, including those that voted for no class."""
         return sum(self.votes or ()) + self.not_finite
 
     @property
@@ -95,7 +99,7 @@ class Row:
 
     @property
     def effective_draws(self) -> float:
-        """How many independent copies the votes are worth."""
+        """The number of independent copies that the votes amount to."""
         return self.draws if self.worth is None else self.worth
 
     @property
@@ -104,7 +108,7 @@ class Row:
         return self.sample_id, self.sigma, self.estimator
 
     def document(self) -> dict[str, Any]:
-        """The row as JSON values; what is not a column only where there is any."""
+        """The row as JSON values; fields that are not columns only where they are set."""
         values = {name: getattr(self, name) for name in COLUMNS}
         values["interval"] = self.interval.text
         if self.votes is not None:
@@ -137,12 +141,6 @@ if tuple(f.name for f in fields(Row))[: len(COLUMNS)] != COLUMNS:
     raise AssertionError("Row and COLUMNS disagree")
 
 
-MOST = 2**14
-"""Draws of an image whose bits are stored: 2,732 characters."""
-
-Bits = NDArray[np.bool_]
-
-
 def packed(kept: Tensor) -> Iterator[str]:
     """The bits of each image as text: base64 of bytes, the first draw in the highest bit, zeros after the last.
 
@@ -156,7 +154,7 @@ def packed(kept: Tensor) -> Iterator[str]:
 def bits_of(row: Row) -> Bits | None:
     """Which draws kept the class (draws,); None where the row does not say.
 
-    Where all independent draws did, or none, the votes alone say so.
+    Where all independent draws did, or none, the votes alone tell.
     """
     if row.votes is None or row.predicted >= len(row.votes) or not row.independent_votes:
         return None
@@ -165,27 +163,27 @@ def bits_of(row: Row) -> Bits | None:
         return None
     if row.kept is not None:
         return np.unpackbits(np.frombuffer(base64.b64decode(row.kept), dtype=np.uint8), count=draws).astype(np.bool_)
-    return np.full(draws, count > 0) if count in (0, draws) and draws <= MOST else None
+    return np.full(draws, count > 0) if count in (0, draws) and draws <= MOST_STORED_DRAWS else None
 
 
 def check_kept(row: Row) -> None:
     """Check that the bits of a row are those of its votes.
 
     Raises:
-        ValueError: they are not: not base64, too few or too many, or another number of them is set.
+        ValueError: they are not base64, too few or too many, or not as many of them are set as there are votes.
     """
     if row.kept is None:
         return
     votes = row.votes or ()
-    if row.predicted >= len(votes) or len(row.kept) > 4 * MOST:
+    if row.predicted >= len(votes) or len(row.kept) > 4 * MOST_STORED_DRAWS:
         raise ValueError("kept: bits without votes of their own")
     try:
         data = base64.b64decode(row.kept, validate=True)
     except (binascii.Error, ValueError):
-        raise ValueError("kept: no base64") from None
+        raise ValueError("kept: not base64") from None
     draws = row.draws
     number = int.from_bytes(data, "big")
     if len(data) != -(-draws // 8) or number & ((1 << (-draws % 8)) - 1):
         raise ValueError(f"kept: {8 * len(data)} bits for {draws} draws")
     if number.bit_count() != votes[row.predicted]:
-        raise ValueError(f"kept: {number.bit_count()} draws, the votes say {votes[row.predicted]}")
+        raise ValueError(f"kept: {number.bit_count()} draws, but {votes[row.predicted]} votes")

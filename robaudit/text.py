@@ -1,20 +1,20 @@
-"""Text from files, whatever it contains, as it is shown on one line; classes, samples and counts in words."""
+"""Text for one line of output: whatever a file contains, class names, ids and counts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 Names = Sequence[str] | Mapping[int, str]
-"""Of classes, by index."""
+"""Class names by index."""
 
 
 def printable(text: str) -> str:
-    """The text with control characters, which could steer a terminal, and lone surrogates written as escapes."""
+    """The text with control characters (which could steer a terminal) and lone surrogates written as escapes."""
     return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def clipped(text: str, width: int) -> str:
-    """At most ``width`` characters: of a longer text, the first half and the end."""
+    """At most ``width`` characters: a longer text loses its middle."""
     half = (width - 5) // 2
     return text if len(text) <= width else f"{text[:half]} ... {text[-half:]}"
 
@@ -30,7 +30,7 @@ def class_name(index: int | None, names: Names | None = None, width: int | None 
     Args:
         index: the class.
         names: by class index.
-        width: longer texts lose the end of the name, ``404 (airli.)``.
+        width: longer names are cut off, ``404 (airli.)``.
     """
     if index is None:
         return "-"
@@ -40,10 +40,10 @@ def class_name(index: int | None, names: Names | None = None, width: int | None 
         name = str(index)
     if name == str(index):
         return name
-    room = None if width is None else max(3, width - len(f"{index} ()"))
-    return f"{index} ({name if room is None or len(name) <= room else name[: room - 1] + '.'})"
+    most = None if width is None else max(3, width - len(f"{index} ()"))
+    return f"{index} ({name if most is None or len(name) <= most else name[: most - 1] + '.'})"
 
 
 def shortened(text: str, width: int) -> str:
-    """At most ``width`` characters; the end, which tells files apart, is kept: ``...tabby/017.png``."""
+    """At most ``width`` characters; a longer text keeps its end, which tells files apart: ``...tabby/017.png``."""
     return text if len(text) <= width else "..." + text[3 - width :]

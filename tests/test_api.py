@@ -162,7 +162,7 @@ def test_errors_are_of_one_family(tmp_path: Path) -> None:
     for path in (tmp_path / "none.yaml", write(tmp_path, "model: 1")):
         with pytest.raises(robaudit.RobauditError):
             robaudit.load_spec(path)
-    with pytest.raises(robaudit.RobauditError, match="is no run folder"):
+    with pytest.raises(robaudit.RobauditError, match="is not a run folder"):
         robaudit.read_run(tmp_path / "none")
 
 

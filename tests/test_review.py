@@ -75,7 +75,7 @@ def test_a_network_that_works_in_place_gives_the_same_rows(tmp_path: Path) -> No
         assert b.value == pytest.approx(a.value, abs=1e-6)
 
 
-@pytest.mark.parametrize(("way", "words"), [("batch", "depend on the other images"), ("random", "random or keeps a state")])
+@pytest.mark.parametrize(("way", "words"), [("batch", "depend on the other images"), ("random", "random or keeps state")])
 def test_a_model_that_is_no_function_of_the_image_warns(tmp_path: Path, way: str, words: str) -> None:
     assert any(words in line for line in run(tmp_path, Net(way)).info["warnings"])
 
@@ -113,7 +113,7 @@ def test_another_prediction_of_a_known_sample_is_another_model(tmp_path: Path) -
     run(tmp_path, Net())
     document = digits(estimators=["softmax"], noise={"sigma": [0.3]})
     spec = AuditSpec.model_validate(document).located(tmp_path, "run")
-    with pytest.raises(RunError, match=r"was predicted \d and is \d; data, the model's code or the machine has changed"):
+    with pytest.raises(RunError, match=r"was predicted \d and is \d; the data, the model's code or the machine has changed"):
         audit(spec, out=tmp_path / "run", model=Flipped(), dataset=Images(), extend=True)
 
 

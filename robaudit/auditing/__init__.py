@@ -1,1 +1,1 @@
-"""From a spec to a finished run: the room where engine, store and loop are joined."""
+"""Carry out an audit: from a spec to a finished run."""

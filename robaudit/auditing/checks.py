@@ -18,23 +18,23 @@ from robaudit.numerics.margins import margin_gradients
 from robaudit.spec.model import Precision, sigma_text
 from robaudit.spec.presets import LIKELY, NORMALISATIONS, hint
 
-CHECKED = 256
-_FEWEST, _BYTES = 32, 2**28  # fewer of large images: 256 MB at the most
-_ROWS = 64
+_MOST_CHECKED, _FEWEST_CHECKED, _CHECKED_BYTES = 256, 32, 2**28  # fewer of large images: 256 MB at most
+_ROWS = 64  # in a pass
+_IMAGES, _COPIES = 16, 32  # for the effect of a lower precision
 
 
 @dataclass(frozen=True, slots=True)
 class InputCheck:
-    """What the first images say.
+    """The check of the first images.
 
     Attributes:
         classes: number of logits.
-        checked: images looked at.
-        labelled: of those, with a label.
-        correct: of those, classified as labelled.
+        checked: how many images were checked.
+        labelled: how many of those have a label.
+        correct: how many of those are classified as labelled.
         warnings: one line each.
         batch_dependent: whether an image's logits depend on the other images of its batch.
-        seen: digest of the pixels and label of each image looked at, by sample id.
+        seen: pixel digest and label of each image checked, by sample id.
     """
 
     classes: int
@@ -47,23 +47,25 @@ class InputCheck:
 
 
 def check_input(model: LogitModel, dataset: Dataset, *, gradients: bool, skip_bad: bool) -> InputCheck:
-    """Look at the first images (at most 256) before anything dear is computed.
+    """Check the first images (at most 256) before anything expensive is computed.
 
     Args:
+        model: the model, in full precision.
+        dataset: its samples.
         gradients: whether an estimator of the run needs them.
-        skip_bad: go on past unreadable samples (they are listed later).
+        skip_bad: pass over unreadable samples (they are listed later).
 
     Raises:
         ModelError: the model does not run on these images, its logits are not finite, or it has no gradients.
-        DataError: labels or class names do not fit the logits.
+        DataError: labels or class names do not match the logits.
         NothingLeftError: no sample is readable.
     """
     samples: list[Sample] = []
     seen: dict[str, tuple[str, int | None]] = {}
-    for sample in first_samples(dataset, CHECKED, skip_bad=skip_bad):
+    for sample in first_samples(dataset, _MOST_CHECKED, skip_bad=skip_bad):
         seen[sample.id] = (image_digest(sample), sample.label)
         samples.append(replace(sample, pixels=sample.pixels.to(model.dtype)))
-        if len(samples) >= max(_FEWEST, _BYTES // (8 * sample.pixels.numel())):
+        if len(samples) >= max(_FEWEST_CHECKED, _CHECKED_BYTES // (8 * sample.pixels.numel())):
             break
     x = torch.stack([s.pixels for s in samples]).to(model.device)
     logits = _forward(model, x, "the images")
@@ -104,12 +106,12 @@ def _forward(model: LogitModel, x: Tensor, what: str) -> Tensor:
         raise ModelError(
             model.name,
             f"does not accept {what} of shape {shape} ({reason.strip()[:200]})",
-            "check channels, resize and crop in the data set",
+            "check channels, resize and crop in the dataset section",
         ) from error
 
 
 def _in_passes(work: Callable[[int], Tensor], rows: int, where: str) -> Tensor:
-    """What ``work`` gives with so many images in a pass, or with half as many as often as memory does not suffice.
+    """The result of ``work`` with this many images in a pass, halved for as long as memory runs out.
 
     Raises:
         ModelError: a single image is too much.
@@ -126,7 +128,7 @@ def _in_passes(work: Callable[[int], Tensor], rows: int, where: str) -> Tensor:
 
 
 def _check_labels(model: LogitModel, dataset: Dataset, first: Tensor, classes: int) -> None:
-    """Every label where the data set knows them without reading pixels, else those of the first images."""
+    """Check every label if the data set knows them without reading pixels, else those of the first images."""
     known = dataset.labels()
     highest = int(first.max()) if known is None else int(known.max(initial=-1))
     if highest >= classes:
@@ -146,12 +148,9 @@ def _check_names(model: LogitModel, dataset: Dataset, classes: int) -> None:
 def _range_warnings(dataset: Dataset, x: Tensor) -> Iterator[str]:
     low, high = float(x.min()), float(x.max())
     if high > 1 + 1e-6 or low < -1e-6:
-        hint = (
-            "they look like 0-255: set dataset.scale: 255"
-            if high > 64 and low >= 0
-            else "noise levels and [0, 1] would not match: set dataset.scale"
-        )
-        yield f"{dataset.where}: pixels run from {low:.3g} to {high:.3g}, not within [0, 1]; {hint}"
+        bytes_ = high > 64 and low >= 0
+        advice = "they look like 0-255: set dataset.scale: 255" if bytes_ else "noise levels are meant for [0, 1]: set dataset.scale"
+        yield f"{dataset.where}: pixels run from {low:.3g} to {high:.3g}, not within [0, 1]; {advice}"
     elif 0 < high <= 2 / 255:
         yield f"{dataset.where}: pixels reach only {high:.3g}; they look scaled twice: check dataset.scale"
 
@@ -166,16 +165,16 @@ def _output_warnings(model: LogitModel, logits: Tensor) -> Iterator[str]:
 
 
 def _batch_warning(model: LogitModel, x: Tensor, logits: Tensor) -> tuple[str, bool]:
-    """Twice the same images, and each by itself: other logits mean chance inside the model, or images that see each other.
+    """Compare the logits of the same images, passed twice and one by one: they reveal randomness, or a dependence on the batch.
 
     Returns:
-        A warning, "" if nothing is wrong, and whether the images see each other.
+        A warning ("" if nothing is wrong), and whether an image's logits depend on the other images of its batch.
     """
     spread = float(logits.max() - logits.min())
     first, again = _forward(model, x, "the images"), _forward(model, x, "the images")
     alone = torch.cat([_forward(model, x[i : i + 1], "one image") for i in range(len(x))])
     if not torch.allclose(first, again, rtol=0, atol=1e-4 * spread, equal_nan=True):
-        what = "something in it is random or keeps a state, and results will not repeat"
+        what = "something in it is random or keeps state, and results will not be reproducible"
         return f"{model.name}: the same images give other logits the second time; {what}", False
     if not torch.allclose(first, alone, rtol=0, atol=1e-3 * spread, equal_nan=True):
         return f"{model.name}: an image's logits depend on the other images of its batch; results depend on the batch size", True
@@ -207,7 +206,7 @@ def _accuracy_warnings(model: LogitModel, x: Tensor, labels: Tensor, right: Tens
 
 
 def _alternatives(model: LogitModel, channels: int) -> Iterator[tuple[str, Callable[[Tensor], Tensor]]]:
-    """Common mistakes undone: what to change, and the map on pixels that has the same effect."""
+    """Corrections of common mistakes: what to change, and the map on pixels that has the same effect."""
     if channels == 3:
         yield "red and blue swapped (RGB/BGR)", lambda x: x.flip(1)
     yield "inverted pixels (1 - x)", lambda x: 1 - x
@@ -235,24 +234,21 @@ def _gradient_warnings(model: LogitModel, x: Tensor) -> Iterator[str]:
     try:
         u = _in_passes(gradients, max(1, min(len(x), rows_by_rule(x.shape[1:], model.device) // 4)), model.name)
     except (ValueError, RuntimeError) as error:
-        raise ModelError(model.name, f"gives no gradients ({str(error).strip().splitlines()[0][:200]})", "use mc or softmax") from error
+        raise ModelError(model.name, f"has no gradients ({str(error).strip().splitlines()[0][:200]})", "use mc or softmax") from error
     dead = int((u.square().sum((1, 2)) == 0).sum())
     if dead:
-        yield f"{model.name}: gradients vanish on {dead} of {len(x)} images; taylor and mmse print 1 or 0 there: use mc"
-
-
-_IMAGES, _COPIES = 16, 32
+        yield f"{model.name}: gradients vanish on {dead} of {len(x)} images; taylor and mmse report 1 or 0 there: use mc"
 
 
 @dataclass(frozen=True, slots=True)
 class PrecisionEffect:
-    """The same noisy copies in fp32 and in the lower precision.
+    """A comparison of the same noisy copies in fp32 and in a lower precision.
 
     Attributes:
         precision: tf32 or bf16.
         sigma: noise level.
         images, copies: how many images, and noisy copies in all.
-        changed: copies whose class is another.
+        changed: copies whose class differs.
         kept_fp32, kept: copies that keep the class of the clean image, in fp32 and in the lower precision.
     """
 

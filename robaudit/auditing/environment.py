@@ -1,4 +1,4 @@
-"""What a run computes on: device, versions, digests, and torch's deterministic mode."""
+"""The environment of a run: device, versions, plugins, digests, and torch's deterministic mode."""
 
 from __future__ import annotations
 
@@ -15,22 +15,28 @@ from typing import Any
 
 import torch
 
+from robaudit.cgroups import text as file_text
 from robaudit.datasets.base import Sample
 from robaudit.errors import ModelError, SpecError
 from robaudit.estimators.registry import Chosen, installed
-from robaudit.text import clipped, printable
+from robaudit.text import clipped, count, printable
 
-_OURS = "robaudit"
-_PACKAGES = (_OURS, "torch", "torchvision", "numpy", "scipy", "scikit-learn", "pillow", "safetensors", "pydantic", "onnxruntime")
+_OWN_PACKAGE = "robaudit"
+_PACKAGES = (_OWN_PACKAGE, "torch", "torchvision", "numpy", "scipy", "scikit-learn", "pillow", "safetensors", "pydantic", "onnxruntime")
 _CPUINFO = Path("/proc/cpuinfo")
-_LONGEST = 2**14  # characters of a command
+_LONGEST_COMMAND = 2**14  # characters
+_WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
+_REPRODUCIBLE = (":4096:8", ":16:8")  # the values that torch and cuBLAS document
+_NOT_DETERMINISTIC = re.compile(r"([\w.:<>-]+) does not have a deterministic implementation")
+_CUBLAS = re.compile(r"deterministic.*not deterministic because it uses cublas", re.DOTALL | re.IGNORECASE)
+_memory: Any = torch.utils.deterministic  # a module with a property
 
 
 def pick_device(name: str, where: str = "run.device") -> torch.device:
-    """The device a spec or ``--device`` names: cpu, cuda, cuda:1 or auto (CUDA if there is one).
+    """The device that a spec or ``--device`` names: cpu, cuda, cuda:1 or auto (CUDA if there is one).
 
     Raises:
-        SpecError: unknown, or not on this machine.
+        SpecError: it is unknown, or not on this machine.
     """
     if name == "auto":
         return torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
@@ -40,93 +46,89 @@ def pick_device(name: str, where: str = "run.device") -> torch.device:
     if match is None:
         raise SpecError(where, f"unknown device {name!r}", "use cpu, cuda, cuda:N or auto")
     if not torch.cuda.is_available():
-        raise SpecError(where, f"{name} is asked for, but torch sees no CUDA device here", "use cpu or auto")
-    index, count = int(match[1] or 0), torch.cuda.device_count()
-    if index >= count:
-        raise SpecError(where, f"{name} is asked for, but there are {count} CUDA devices", f"use cuda:0 to cuda:{count - 1}")
+        raise SpecError(where, f"{name} was requested, but torch finds no CUDA device here", "use cpu or auto")
+    index, devices = int(match[1] or 0), torch.cuda.device_count()
+    if index >= devices:
+        raise SpecError(
+            where, f"{name} was requested, but torch finds {count(devices, 'CUDA device')}", f"use cuda:0 to cuda:{devices - 1}"
+        )
     return torch.device("cuda", index)
 
 
 def device_name(device: torch.device) -> str:
-    """The device in words: its name for torch, and in brackets its model."""
+    """The device for people: torch's name for it and, in brackets, its model."""
     if device.type == "cuda":
         return printable(f"{device} ({torch.cuda.get_device_name(device)})")
-    threads = torch.get_num_threads()
-    parts = (processor_name(), platform.machine(), f"{threads} thread{'s' * (threads != 1)}")
+    parts = (processor_name(), platform.machine(), count(torch.get_num_threads(), "thread"))
     return printable(f"{device} ({', '.join(part for part in parts if part)})")
+
+
+def device_type(name: str) -> str:
+    """``cpu`` or ``cuda``, from the text of :func:`device_name`."""
+    return name.partition(" ")[0].partition(":")[0]
 
 
 def processor_name() -> str:
     """The processor's model, as in ``AMD EPYC 7B13``; empty where the machine does not say."""
-    try:
-        found = re.search(r"^model name\s*:(.*)$", _CPUINFO.read_text(encoding="utf-8", errors="replace"), re.MULTILINE)
-    except OSError:
-        found = None
-    name = " ".join((found[1] if found else platform.processor()).split())
+    match = re.search(r"^model name\s*:(.*)$", file_text(_CPUINFO), re.MULTILINE)
+    name = " ".join((match[1] if match else platform.processor()).split())
     return "" if name == platform.machine() else name
 
 
 def versions() -> dict[str, str | None]:
-    """Versions of Python, of what reads and computes, and of CUDA and cuDNN where torch has them."""
-    found: dict[str, str | None] = {"python": platform.python_version()}
+    """Versions of Python, of the packages that read and compute, and of CUDA and cuDNN where torch has them."""
+    known: dict[str, str | None] = {"python": platform.python_version()}
     for package in _PACKAGES:
         try:
-            found[package] = version(package)
+            known[package] = version(package)
         except PackageNotFoundError:
             continue
     cuda = torch.cuda.is_available()
     cudnn = torch.backends.cudnn.version() if cuda else None
-    found["cuda"], found["cudnn"] = torch.version.cuda if cuda else None, None if cudnn is None else str(cudnn)
-    return found
+    known["cuda"], known["cudnn"] = torch.version.cuda if cuda else None, None if cudnn is None else str(cudnn)
+    return known
 
 
 def plugins(chosen: Sequence[Chosen]) -> dict[str, dict[str, str]]:
-    """Whose the estimators are that are not ours: package, version and entry point, by the name they are registered under."""
+    """Package, version and entry point of the estimators that are not robaudit's own, by registered name."""
     points = installed()
-    found: dict[str, dict[str, str]] = {}
+    foreign: dict[str, dict[str, str]] = {}
     for name in sorted({one.name for one in chosen}):
         package = points[name].dist
-        if package is None or package.name != _OURS:
+        if package is None or package.name != _OWN_PACKAGE:
             about = ("unknown", "unknown") if package is None else (package.name, package.version)
-            found[name] = dict(zip(("package", "version", "entry_point"), (*map(printable, about), points[name].value), strict=True))
-    return found
+            foreign[name] = dict(zip(("package", "version", "entry_point"), (*map(printable, about), points[name].value), strict=True))
+    return foreign
 
 
 def command_line(arguments: Sequence[str]) -> str:
-    """The command of ours with these arguments, as it could be typed; what does not print is written as escapes."""
-    text = os.fsencode(shlex.join([_OURS, *arguments])).decode("utf-8", "backslashreplace")
-    return clipped(printable(text), _LONGEST)
+    """robaudit with these arguments, as it could be typed; what does not print is written as escapes."""
+    text = os.fsencode(shlex.join([_OWN_PACKAGE, *arguments])).decode("utf-8", "backslashreplace")
+    return clipped(printable(text), _LONGEST_COMMAND)
 
 
 def image_digest(sample: Sample) -> str:
-    """128 bits (hex) of the pixels as the model gets them."""
+    """A 128-bit digest (hex) of the pixels as the model receives them."""
     pixels = sample.pixels.detach().cpu().contiguous()
     head = f"{tuple(pixels.shape)}{pixels.dtype}".encode()
     return hashlib.blake2b(head + pixels.numpy().tobytes(), digest_size=16).hexdigest()
 
 
-_memory: Any = torch.utils.deterministic  # a module with a property
-_KEY = "CUBLAS_WORKSPACE_CONFIG"
-_FIXED = (":4096:8", ":16:8")  # what torch and cuBLAS call reproducible
-_NO_FORM = re.compile(r"([\w.:<>-]+) does not have a deterministic implementation")
-_CUBLAS = re.compile(r"deterministic.*not deterministic because it uses cublas", re.DOTALL | re.IGNORECASE)
-
-
 @contextlib.contextmanager
 def deterministic(on: bool, device: torch.device) -> Iterator[None]:
-    """While it lasts, torch takes the form of every operation that gives the same bits from every run on one kind of device.
+    """Let torch use deterministic implementations within the block: the same bits from every run on one kind of device.
 
-    Some forms are slower (atomic sums become sorted ones, cuDNN tries no algorithms out). Enter it before the first work on CUDA:
-    cuBLAS reads the size of its workspace once, from the environment. All switches are put back as they were; the environment's
-    only if CUDA has not begun in the meantime, for then it says what cuBLAS goes by until the process ends.
+    Some of them are slower (atomic sums become sorted ones, cuDNN benchmarks no algorithms). Enter the block before anything runs on
+    CUDA: cuBLAS reads the size of its workspace once, from the environment. All switches are restored at the end; the environment
+    variable only if CUDA has not been initialised within the block, because cuBLAS obeys it until the process ends.
 
     Args:
         on: False changes nothing.
-        device: where the networks run; the environment matters to CUDA alone.
+        device: where the networks run; the environment variable matters for CUDA only.
 
     Raises:
         SpecError: CUDA was in use already, with a workspace that is not reproducible.
-        ModelError: an operation within has no such form.
+        ModelError: an operation has no deterministic implementation.
     """
     if not on:
         yield
@@ -142,19 +144,17 @@ def deterministic(on: bool, device: torch.device) -> Iterator[None]:
 
 
 def explained(error: BaseException) -> ModelError | None:
-    """The error in a line, where it (or what caused it) is that an operation has no deterministic form; None for any other."""
+    """The error for the user if it, or its cause, is that an operation has no deterministic implementation; None for any other."""
     cause: BaseException | None = error
     seen: set[int] = set()
     while cause is not None and id(cause) not in seen:
         text = str(cause)
-        found = _NO_FORM.search(text)
-        if found:
-            what = f"{found[1]}, an operation of the network or of an estimator, has no deterministic form in torch"
+        if match := _NOT_DETERMINISTIC.search(text):
+            what = f"{match[1]}, an operation of the network or of an estimator, has no deterministic implementation in torch"
             return ModelError("run.deterministic", what, "leave --deterministic out")
         if _CUBLAS.search(text):
-            return ModelError(
-                "run.deterministic", "CUDA was in use before it was asked for", f"set {_KEY}={_FIXED[0]} before Python starts"
-            )
+            what = "CUDA was in use before deterministic mode was requested"
+            return ModelError("run.deterministic", what, f"set {_WORKSPACE}={_REPRODUCIBLE[0]} before Python starts")
         seen.add(id(cause))
         cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
     return None
@@ -162,7 +162,7 @@ def explained(error: BaseException) -> ModelError | None:
 
 @contextlib.contextmanager
 def _switches() -> Iterator[None]:
-    """torch's own switches."""
+    """Set torch's own switches within the block."""
     cudnn, fill = torch.backends.cudnn, _memory.fill_uninitialized_memory
     mode, warn = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
     before = cudnn.deterministic, cudnn.benchmark
@@ -179,24 +179,26 @@ def _switches() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _workspace(device: torch.device) -> Iterator[None]:
-    """A workspace of cuBLAS that is reproducible.
+    """Give cuBLAS a reproducible workspace within the block.
 
     Raises:
-        SpecError: cuBLAS may have read another one already.
+        SpecError: cuBLAS may have read another setting already.
     """
-    before = os.environ.get(_KEY)
-    if device.type != "cuda" or before in _FIXED:
+    before = os.environ.get(_WORKSPACE)
+    if device.type != "cuda" or before in _REPRODUCIBLE:
         yield
         return
     if torch.cuda.is_initialized():
-        what = "CUDA is in use already" + (f" with {_KEY}={before}" if before else "")
-        raise SpecError("run.deterministic", what, f"set {_KEY}={_FIXED[0]} before Python starts, or leave --deterministic out")
-    os.environ[_KEY] = _FIXED[0]
+        what = "CUDA is in use already" + (f" with {_WORKSPACE}={before}" if before else "")
+        raise SpecError(
+            "run.deterministic", what, f"set {_WORKSPACE}={_REPRODUCIBLE[0]} before Python starts, or leave --deterministic out"
+        )
+    os.environ[_WORKSPACE] = _REPRODUCIBLE[0]
     try:
         yield
     finally:
         if not torch.cuda.is_initialized():
             if before is None:
-                os.environ.pop(_KEY, None)
+                os.environ.pop(_WORKSPACE, None)
             else:
-                os.environ[_KEY] = before
+                os.environ[_WORKSPACE] = before

@@ -1,4 +1,4 @@
-"""The loop of an audit: what is missing is computed chunk by chunk, and each step is in the run's state before the next."""
+"""The loop of an audit: compute what is missing, chunk by chunk, and write it to the run's state as it goes."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ from robaudit.estimators.base import Estimate
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.registry import Task
 from robaudit.estimators.work import CleanPass, Work
-from robaudit.memory import is_out_of_memory
+from robaudit.memory import Limit, is_out_of_memory
 from robaudit.progress import Listener
 from robaudit.rows import LARGEST, Row
 from robaudit.spec.model import AuditSpec
-from robaudit.store.state import Flush, Skip, State
+from robaudit.store.state import Flush, Skip, State, TaskName
+from robaudit.text import count
 
 OnError = Literal["stop", "skip"]
-_MOST_SKIPS = 1024
-
-CLEAN = "clean"
+_CLEAN = "clean"  # the name of the clean pass among the steps
+_MOST_SKIPS = 1024  # in one flush, roughly
 
 
 @dataclass(slots=True)
 class Chunk:
-    """Images that lack the same tasks; both lists shrink as the work goes on."""
+    """Images that lack the same tasks; both lists shrink as the work proceeds."""
 
     samples: list[Sample]
     tasks: list[Task]
 
     def split(self, images: int) -> list[Chunk]:
-        """The same work in two chunks: the first so many images, and the rest."""
+        """The same work in two chunks: this many images, and the rest."""
         return [Chunk(part, list(self.tasks)) for part in (self.samples[:images], self.samples[images:])]
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A sample that gave no finite number."""
+    """A sample for which a step gave no finite number."""
 
     sample: Sample
     task: Task | None
@@ -54,14 +54,14 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one step found: the clean pass, or one task.
+    """The result of one step: the clean pass, or one task.
 
     Attributes:
         task: None for the clean pass.
         seconds: how long it took.
         rows: its results.
-        predicted: the classes of the samples, after the clean pass.
-        refused: samples that it cannot be done with; the steps that follow leave them out.
+        predicted: the samples' predicted classes, from the clean pass.
+        refused: samples for which it failed; the steps that follow leave them out.
     """
 
     task: Task | None
@@ -72,8 +72,13 @@ class Step:
 
     @property
     def key(self) -> str:
-        """What its seconds are called."""
-        return CLEAN if self.task is None else f"{self.task.chosen.label}@{self.task.sigma!r}"
+        """Its name in the run's record of seconds."""
+        return _CLEAN if self.task is None else step_name(self.task)
+
+
+def step_name(task: Task) -> str:
+    """The name of a task in the run's record of seconds."""
+    return f"{task.chosen.label}@{task.sigma!r}"
 
 
 def steps(engine: Engine, samples: Sequence[Sample], tasks: Sequence[Task], where: str) -> Iterator[Step]:
@@ -82,8 +87,8 @@ def steps(engine: Engine, samples: Sequence[Sample], tasks: Sequence[Task], wher
     Args:
         engine: model and noise.
         samples: at least one.
-        tasks: noise levels outermost: estimators of one level share what they can.
-        where: what messages call the data set.
+        tasks: noise levels outermost, so that the estimators of one level can share their work.
+        where: the data set, for messages.
     """
     started = time.perf_counter()
     x = torch.stack([sample.pixels.to(engine.model.dtype) for sample in samples]).to(engine.model.device)
@@ -160,71 +165,73 @@ def _row_of(sample: Sample, predicted: int, estimate: Estimate, task: Task, nois
 
 
 def _writable(value: float) -> bool:
-    """Whether it is a number that files hold and means survive."""
+    """Whether a number can be stored and averaged."""
     return -LARGEST < float(value) < LARGEST
 
 
 def _plain(value: float) -> float:
-    """A number of Python's own: a plugin may give one of NumPy's."""
+    """The number as a Python int or float: a plugin may return NumPy's."""
     return value if isinstance(value, int) else float(value)
 
 
 def _bound(value: float | None) -> float | None:
-    """The end of an interval; one at infinity is none."""
+    """An end of an interval; None for an infinite one."""
     return float(value) if value is not None and _writable(value) else None
 
 
-def names_of(tasks: Sequence[Task]) -> list[tuple[float, str]]:
-    """What the state calls the tasks."""
+def task_names(tasks: Sequence[Task]) -> list[TaskName]:
+    """The names of the tasks in the state."""
     return [(task.sigma, task.chosen.label) for task in tasks]
 
 
-def work_off(
+def compute_missing(
     state: State,
     spec: AuditSpec,
     engine: Engine,
     dataset: Dataset,
     tasks: Sequence[Task],
     image: torch.Tensor,
+    limit: Limit,
     listener: Listener,
     *,
     batch_dependent: bool,
     on_error: OnError = "stop",
     workers: int = 0,
 ) -> int:
-    """Compute what a state lacks of every task of every sample: the joint of state, engine and loop.
+    """Compute what a state lacks: of every sample, every task.
 
     Args:
         state: of a run, or one in memory; :meth:`State.begin` has been called with these samples and tasks.
-        spec: for the size of the chunks.
+        spec: whether the run is deterministic, which sets the size of the chunks.
         engine: model and noise.
         dataset: ordered samples.
         tasks: noise levels outermost.
         image: one image, for its shape.
-        listener: is told of the progress.
-        batch_dependent: whether the model looks at all the images of a batch, so that chunks must not follow the time they take.
+        limit: of the process's memory.
+        listener: receives the progress.
+        batch_dependent: whether the model looks at all the images of a batch, so that the size of a chunk must not depend on time.
         on_error: stop at an unusable sample, or skip and list it.
         workers: threads that read ahead.
 
     Returns:
-        How many flushes that took.
+        The number of flushes.
 
     Raises:
-        KeyboardInterrupt: the listener asked to stop, and something is left to do.
-        SampleError: a sample cannot be used, and shall stop the run.
+        KeyboardInterrupt: the listener asked to stop, and work is left.
+        SampleError: a sample is unusable, and ``on_error`` is "stop".
         ModelError: a single image does not fit into memory.
-        RunError: data or model have changed since the run began, or the disk refuses.
+        RunError: data or model have changed since the run began, or the file system refuses.
     """
-    pace = make_pace(spec, engine, tasks, image, batch_dependent)
-    return Loop(state, dataset, engine, tasks, pace, on_error, listener, workers).run()
+    pace = make_pace(spec, engine, tasks, image, limit, batch_dependent=batch_dependent)
+    return _Loop(state, dataset, engine, tasks, pace, on_error, listener, workers).run()
 
 
 @dataclass(slots=True)
 class _Unwritten:
-    """What is computed and not on disk yet.
+    """Results that are not on disk yet.
 
     Attributes:
-        complete: samples that lack nothing once this is written.
+        complete: samples that lack nothing once these are written.
     """
 
     rows: list[Row] = field(default_factory=list)
@@ -235,25 +242,14 @@ class _Unwritten:
     complete: int = 0
 
     def flush(self) -> Flush:
-        """As the state takes it."""
+        """The results in the form that the state takes."""
         known = {row.sample_id for row in self.rows}
         return Flush(self.rows, self.skipped, {key: digest for key, digest in self.images.items() if key in known}, self.seconds)
 
 
 @dataclass
-class Loop:
-    """Computes what the state of a run lacks.
-
-    Attributes:
-        state: where results go; knows what there is already.
-        dataset: ordered samples.
-        engine: model and noise.
-        tasks: every estimator at every noise level.
-        pace: how many images at once.
-        on_error: stop at an unusable sample, or skip and list it.
-        listener: is told of the progress.
-        workers: threads that read ahead.
-    """
+class _Loop:
+    """Computes what the state of a run lacks; for the fields see :func:`compute_missing`."""
 
     state: State
     dataset: Dataset
@@ -270,7 +266,7 @@ class Loop:
     _paid: float = field(default=0.0, init=False)
 
     def run(self) -> int:
-        """Compute and write what is missing; see :func:`work_off`."""
+        """Compute and write what is missing; see :func:`compute_missing`."""
         unfinished, classes = self.state.unfinished, self.engine.classes
         self._left = len(unfinished)
         self._cost = float(sum(n * (1 + task.cost(classes)) for n, task in zip(self.state.lacking(), self.tasks, strict=True)))
@@ -281,9 +277,9 @@ class Loop:
                     self._compute(chunk)
             self._flush()
         except RunError:
-            raise  # the folder is not ours, or refuses
+            raise  # the folder is no longer ours, or cannot be written
         except (KeyboardInterrupt, RobauditError):
-            self._write()  # what is computed is not lost
+            self._write()  # keep what is computed
             raise
         finally:
             self.listener.end()
@@ -293,8 +289,8 @@ class Loop:
         """Consecutive images that lack the same tasks, as many at a time as the pace says."""
         current = Chunk([], [])
         with closing(read_ahead(self.dataset, unfinished, self.workers, 4 * self.workers)) as samples:
-            for index, found in samples:
-                sample = self._usable(index, found)
+            for index, read in samples:
+                sample = self._usable(index, read)
                 if sample is None:
                     continue
                 tasks = [self.tasks[number] for number in self.state.missing(index)]
@@ -307,13 +303,13 @@ class Loop:
             yield current
 
     def _compute(self, chunk: Chunk) -> None:
-        """All tasks of a chunk; what does not fit into memory in smaller chunks."""
+        """Do all tasks of a chunk, in smaller chunks where it does not fit into memory."""
         waiting, longest = [chunk], 0.0
-        images = len(chunk.samples)
+        total = len(chunk.samples)
         while waiting:
             now = waiting.pop(0)
-            tasks, count = list(now.tasks), len(now.samples)
-            if count > (most := self.pace.allowed(tasks)):
+            tasks, images = list(now.tasks), len(now.samples)
+            if images > (most := self.pace.allowed(tasks)):
                 waiting[:0] = now.split(most)
                 continue
             self.pace.begin()
@@ -322,14 +318,14 @@ class Loop:
                 self._shrink(now)
                 waiting.insert(0, now)
             else:
-                self.pace.fitted(tasks, count)
+                self.pace.fitted(tasks, images)
                 self._new.complete += len(now.samples)
-        self.pace.took(images, longest)
+        self.pace.took(total, longest)
         if self._due():
             self._flush()
 
     def _attempt(self, chunk: Chunk) -> float:
-        """Do the tasks of a chunk, as far as memory goes; what is done leaves the chunk. Returns the longest step's seconds."""
+        """Do the tasks of a chunk until memory runs out, removing what is done from it; return the seconds of the longest step."""
         longest = 0.0
         try:
             for step in steps(self.engine, list(chunk.samples), list(chunk.tasks), self.dataset.where):
@@ -344,16 +340,16 @@ class Loop:
                 raise
         else:
             chunk.tasks.clear()
-        return longest  # only here the failure's tensors are gone: the traceback held them
+        return longest  # only here are the tensors of the failure freed: the traceback kept them alive
 
     def _shrink(self, chunk: Chunk) -> None:
-        """After a chunk that did not fit into memory: fewer images from now on, or fewer rows in a pass if it was a single one."""
+        """Adapt to a chunk that did not fit into memory: fewer images from now on, or fewer rows in a pass if it was a single image."""
         images, shape = len(chunk.samples), chunk.samples[0].pixels.shape
         if self.engine.model.device.type == "cuda":
             torch.cuda.empty_cache()
         if images > 1:
             self.pace.shrink(images)
-            self.listener.note(f"out of memory with {images} images at once: going on with {self.pace.most}")
+            self.listener.note(f"out of memory with {images} images at once: continuing with {self.pace.most}")
             return
         rows = self.engine.halve(shape)
         if rows is None:
@@ -361,9 +357,9 @@ class Loop:
             raise ModelError(
                 self.engine.model.name,
                 f"{task.chosen.label} at sigma {task.sigma:g} does not fit into memory with a single image of {'x'.join(map(str, shape))}",
-                "give it more memory, or another estimator",
+                "give it more memory, or use another estimator",
             )
-        self.listener.note(f"out of memory with one image: going on with {rows} {'row' if rows == 1 else 'rows'} in a pass")
+        self.listener.note(f"out of memory with one image: continuing with {count(rows, 'row')} in a pass")
 
     def _take(self, step: Step, chunk: Chunk) -> None:
         for one in step.refused:
@@ -382,7 +378,7 @@ class Loop:
             self.listener.working(min(1.0, self._paid / self._cost))
 
     def _flush(self, chunk: Chunk | None = None) -> None:
-        """Put on disk what there is, in the middle of a chunk or after one; then stop if that is asked."""
+        """Write the results so far to disk, within a chunk or after one; then stop if asked to."""
         images = {sample.id: self._new.images[sample.id] for sample in (chunk.samples if chunk else ())}
         self._write()
         self._new.images = images
@@ -400,41 +396,44 @@ class Loop:
             self.listener.advance(self._new.complete)
         self._new = _Unwritten()
 
-    def _usable(self, index: int, found: Sample | SampleError) -> Sample | None:
-        """The sample, unless it is skipped.
+    def _usable(self, index: int, read: Sample | SampleError) -> Sample | None:
+        """The sample; None if it is skipped.
 
         Raises:
-            SampleError: it is unusable, and shall stop the run.
-            RunError: its image has changed since its first part was written.
+            SampleError: it is unusable, and ``on_error`` is "stop".
+            DataError: the data set calls it by two ids.
+            AnotherRunError: its image has changed since its first results were written.
         """
-        if isinstance(found, Sample) and found.label is not None and not 0 <= found.label < self.engine.classes:
-            found = SampleError(
-                f"{self.dataset.where}: {found.id}",
-                f"label {found.label} is out of range: the model has {self.engine.classes} classes",
+        if isinstance(read, Sample) and read.label is not None and not 0 <= read.label < self.engine.classes:
+            read = SampleError(
+                f"{self.dataset.where}: {read.id}",
+                f"label {read.label} is out of range: the model has {self.engine.classes} classes",
                 f"labels run from 0 to {self.engine.classes - 1}",
             )
-        if isinstance(found, SampleError):
-            self._refuse(found, self.dataset.sample_id(index))
+        if isinstance(read, SampleError):
+            self._refuse(read, self.dataset.sample_id(index))
             if len(self._new.skipped) >= _MOST_SKIPS or self._due():  # no chunk is being computed here
                 self._flush()
             return None
-        if found.id != self.dataset.sample_id(index):
-            raise DataError(self.dataset.where, f"sample {index} is {found.id!r} and {self.dataset.sample_id(index)!r}", "give it one id")
-        digest, _ = self.state.known(found.id)
-        if digest is not None and digest != image_digest(found):
-            raise AnotherRunError(f"{self.dataset.where}: {found.id}", "this image has changed since the run began", "choose another --out")
-        return found
+        if read.id != self.dataset.sample_id(index):
+            raise DataError(
+                self.dataset.where, f"sample {index} has two ids, {read.id!r} and {self.dataset.sample_id(index)!r}", "give it one id"
+            )
+        digest, _ = self.state.known(read.id)
+        if digest is not None and digest != image_digest(read):
+            raise AnotherRunError(f"{self.dataset.where}: {read.id}", "this image has changed since the run began", "choose another --out")
+        return read
 
     def _refuse_another_model(self, samples: Sequence[Sample], predicted: Sequence[int]) -> None:
-        """A sample that has rows already must have the label and the prediction they were made with.
+        """Refuse a sample whose label or prediction is not that of the rows it already has.
 
         Raises:
-            RunError: it has not: the data, the model's code or what it runs on has changed.
+            RunError: the data, the model's code or the machine has changed.
         """
         for sample, now in zip(samples, predicted, strict=True):
             for label, then in self.state.known(sample.id)[1] - {(sample.label, now)}:
                 what = f"the label was {label} and is {sample.label}" if label != sample.label else f"was predicted {then} and is {now}"
-                remedy = "data, the model's code or the machine has changed since: choose another --out"
+                remedy = "the data, the model's code or the machine has changed since: choose another --out"
                 raise RunError(f"{self.dataset.where}: {sample.id}", what, remedy)
 
     def _refuse(self, error: SampleError, sample_id: str, at: Refused | None = None) -> None:

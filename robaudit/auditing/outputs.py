@@ -1,4 +1,4 @@
-"""The outputs of a run: samples.csv, samples.json, summary.json and run.json."""
+"""Write the outputs of a run: samples.csv, samples.json, summary.json and run.json."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from robaudit.store.state import SampleResults, Skip
 
 
 def first_info(spec: AuditSpec, model: LogitModel, dataset: Dataset, device: torch.device, check: InputCheck) -> dict[str, Any]:
-    """What is known of a run before its first row."""
+    """run.json as far as it is known before the first row."""
     document = spec.document()
     names = dataset.class_names
     return {
@@ -42,7 +42,7 @@ def first_info(spec: AuditSpec, model: LogitModel, dataset: Dataset, device: tor
         "versions": versions(),
         "model": {"name": model.name, "format": model.format, "sha256": model.sha256, "classes": check.classes, "notes": list(model.notes)},
         "data": {"where": dataset.where, "class_names": None if names is None else list(names)},
-        "noise": _noise_words(spec),
+        "noise": _noise_description(spec),
         "warnings": list(check.warnings),
         "batch_dependent": check.batch_dependent,
     }
@@ -56,8 +56,8 @@ def history(old: Mapping[str, Any] | None, command: str | None, device: torch.de
     return {"started": now if old is None else old["started"], "command": command, "sessions": [*before, session]}
 
 
-def _noise_words(spec: AuditSpec) -> str:
-    """How noise and normalisation are applied, in the words every report prints."""
+def _noise_description(spec: AuditSpec) -> str:
+    """How noise and normalisation are applied, as every report prints it."""
     model = spec.model
     clip = "then clipped to [0, 1]" if spec.noise.clip else "not clipped"
     normal = (
@@ -73,7 +73,7 @@ def _listed(values: tuple[float, ...]) -> str:
 
 
 class _Tally:
-    """Sees every sample of a run once, and knows at the end what there is to say of all of them."""
+    """Accumulates totals, summaries and reviews while the results of a run pass by once."""
 
     def __init__(self, tasks: Sequence[Task]) -> None:
         self.quantities = {task.chosen.estimator.quantity.name: task.chosen.estimator.quantity for task in tasks}
@@ -82,9 +82,9 @@ class _Tally:
         self.samples = self.labelled = self.rows = self.forwards = self.backwards = 0
         self.digest = hashlib.sha256()
 
-    def rows_of(self, found: Iterable[SampleResults]) -> Iterator[Row]:
-        """The rows, each seen when it is taken."""
-        for sample in found:
+    def rows_of(self, results: Iterable[SampleResults]) -> Iterator[Row]:
+        """The rows, each counted when it is taken."""
+        for sample in results:
             first = sample.rows[0]
             self.samples += 1
             self.labelled += first.label is not None
@@ -94,7 +94,7 @@ class _Tally:
                 yield row
 
     def warnings(self) -> list[str]:
-        """What the estimators have to say about all their rows of a noise level."""
+        """The warnings of the estimators' reviews of all their rows at one noise level."""
         return [text for review in self.reviews.values() for text in review.warnings()]
 
     def _add(self, row: Row) -> None:
@@ -109,30 +109,30 @@ class _Tally:
 def finish(
     folder: RunFolder,
     info: Mapping[str, Any],
-    found: Iterable[SampleResults],
+    results: Iterable[SampleResults],
     skips: Iterable[Skip],
     tasks: Sequence[Task],
     seconds: Mapping[str, float],
 ) -> None:
-    """Write the outputs from the results, sample by sample, and mark the run complete; few rows are in memory at a time.
+    """Write the outputs, sample by sample with few rows in memory at a time, and mark the run complete.
 
     Args:
         folder: the run's.
         info: run.json as far as it is known.
-        found: every sample's results, in order.
+        results: of every sample, in order.
         skips: the samples that were skipped, in order.
         tasks: every estimator at every noise level.
-        seconds: by ``estimator@sigma``, the clean pass by itself, over all sessions of the run.
+        seconds: by step, over all sessions of the run.
 
     Raises:
         NothingLeftError: every sample was skipped.
     """
-    tally, held = _Tally(tasks), list[Row]()
+    tally, pending = _Tally(tasks), list[Row]()  # pending: in samples.json, not yet in samples.csv
     skipped = [{"sample_id": skip.sample_id, "reason": skip.reason} for skip in skips]
 
     def rows() -> Iterator[Row]:
-        for row in tally.rows_of(found):
-            held.append(row)
+        for row in tally.rows_of(results):
+            pending.append(row)
             yield row
 
     header = rows_csv(())
@@ -141,8 +141,8 @@ def finish(
         csv.write(header.encode())
         for text in rows_json_chunks(rows()):
             json.write(text.encode())
-            csv.write(rows_csv(held)[len(header) :].encode())
-            held.clear()
+            csv.write(rows_csv(pending)[len(header) :].encode())
+            pending.clear()
         if not tally.rows:
             if folder.info()["status"] != "complete":
                 folder.write_info({**info, "skipped": skipped})
@@ -153,7 +153,7 @@ def finish(
             )
         summaries = tally.overview.summaries()
         summary.write(summary_json(summaries).encode())
-        reviewed = tally.warnings()
+        review_warnings = tally.warnings()
         digests = {"samples.csv": csv.sha256, "samples.json": json.sha256, "summary.json": summary.sha256}
     folder.write_info(
         {
@@ -176,8 +176,8 @@ def finish(
             },
             "seconds": {key: round(spent, 3) for key, spent in seconds.items()},
             "skipped": skipped,
-            "warnings": [*info["warnings"], *reviewed],
-            "review_warnings": reviewed,
+            "warnings": [*info["warnings"], *review_warnings],
+            "review_warnings": review_warnings,
             "files": digests,
         }
     )

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from robaudit.auditing.environment import device_name, versions
+from robaudit.auditing.environment import device_name, device_type, versions
 from robaudit.errors import AnotherRunError, RunError
 from robaudit.models.logits import LogitModel
 from robaudit.progress import Listener
@@ -17,12 +17,15 @@ from robaudit.store.state import State
 if TYPE_CHECKING:
     import torch
 
+INTERIM_RECORD = "looks.json"
+"""In the folder of a run that was sampled until its gates were decided: see :mod:`robaudit.gates.interim`."""
+
 
 def default_out(spec: AuditSpec, *, extend: bool = False) -> Path:
-    """runs/<spec name>-<hash8>; to extend, the one folder of that name with the same model and data.
+    """runs/<spec name>-<hash8>; to extend a run, the only folder of that name with the same model and data.
 
     Raises:
-        RunError: no folder, or several, could be extended.
+        RunError: there is none, or more than one.
     """
     document = spec.document()
     exact = Path("runs") / f"{spec.name}-{identity(document)[:8]}"
@@ -30,20 +33,20 @@ def default_out(spec: AuditSpec, *, extend: bool = False) -> Path:
         return exact
     wanted = base_identity(document)
     candidates = [RunFolder(p.parent) for p in sorted(Path("runs").glob(f"{spec.name}-*/run.json"))]
-    found = [folder.path for folder in candidates if folder.info()["base_identity"] == wanted]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise RunError("--extend", f"several runs could be extended: {', '.join(map(str, found))}", "name one with --out")
+    fitting = [folder.path for folder in candidates if folder.info()["base_identity"] == wanted]
+    if len(fitting) == 1:
+        return fitting[0]
+    if fitting:
+        raise RunError("--extend", f"several runs could be extended: {', '.join(map(str, fitting))}", "name one with --out")
     raise RunError(
         "--extend", f"there is no run of {spec.name} with this model and data under runs/", "name it with --out, or leave --extend out"
     )
 
 
 def existing_info(folder: RunFolder, spec: AuditSpec, *, extend: bool) -> dict[str, Any] | None:
-    """run.json of the folder, or None when no run was begun there.
+    """The folder's run.json, or None if there is no run.
 
-    A run in the folder that is this spec's by default may have been extended since: it holds what is asked and more.
+    A run in the spec's default folder may have been extended since: then it holds what is asked for, and more.
 
     Raises:
         RunError: the folder holds a run of another spec.
@@ -66,14 +69,14 @@ def existing_info(folder: RunFolder, spec: AuditSpec, *, extend: bool) -> dict[s
     return info
 
 
-def refuse_another_machine(old: Mapping[str, Any], model: LogitModel, device: torch.device, where: str, ears: Listener) -> None:
-    """Refuse to go on where the weights or the noise would be others; warn where rounding may be.
+def refuse_another_machine(old: Mapping[str, Any], model: LogitModel, device: torch.device, where: str, listener: Listener) -> None:
+    """Refuse to continue a run with other weights or other noise; warn where rounding may differ.
 
     Args:
         old: run.json of the run so far.
         model, device: of this session.
         where: the run folder.
-        ears: hears the warning.
+        listener: receives the warning.
 
     Raises:
         RunError: other weights, or another kind of device.
@@ -81,7 +84,7 @@ def refuse_another_machine(old: Mapping[str, Any], model: LogitModel, device: to
     if old["model"]["sha256"] != model.sha256:
         raise AnotherRunError(where, "was made with other weights", "choose another --out")
     if _kind(old["device"]) != _kind(device_name(device)):
-        raise AnotherRunError(where, f"was begun on {old['device']}, where the noise is another", "choose another --out")
+        raise AnotherRunError(where, f"was begun on {old['device']}, and this device draws other noise", "choose another --out")
     now, then = versions(), old.get("versions", {})
     changed = [
         f"{name} {then[name]} (now {now[name]})"
@@ -89,18 +92,17 @@ def refuse_another_machine(old: Mapping[str, Any], model: LogitModel, device: to
         if then.get(name) not in (None, now[name])
     ]
     if changed:
-        ears.warn(f"{where}: was begun with {', '.join(changed)}: its rows may differ in their last digits from those made now")
+        listener.warn(f"{where}: was begun with {', '.join(changed)}: its rows may differ in the last digits from those computed now")
 
 
 def _kind(device: str) -> str:
-    """cpu, or cuda and the model: what the noise depends on."""
-    name, _, model = device.partition(" ")
-    kind = name.partition(":")[0]
-    return kind if kind == "cpu" else f"{kind} {model}"
+    """What the noise depends on: cpu, or cuda and the model."""
+    kind = device_type(device)
+    return kind if kind == "cpu" else f"{kind} {device.partition(' ')[2]}"
 
 
 def refuse_other_options(state: State, estimators: Mapping[str, Any], where: str) -> None:
-    """Refuse to take rows of an extension that was never finished for those of an estimator that has its name and other options.
+    """Refuse an estimator that has the name of another, with other options, whose rows an unfinished extension left behind.
 
     Args:
         state: what the run has computed.
@@ -108,20 +110,26 @@ def refuse_other_options(state: State, estimators: Mapping[str, Any], where: str
         where: the run folder.
 
     Raises:
-        RunError: rows were made with other options.
+        RunError: rows were computed with other options.
     """
     for label, entry in state.entries():
         if estimators.get(label, entry) != entry:
-            raise RunError(where, f"has run {label} with other options ({entry['options']})", "give the new one a label of its own")
+            raise _other_options(where, entry)
+
+
+def _other_options(where: str, entry: Mapping[str, Any]) -> RunError:
+    """The error about an estimator that the run has computed with the options of this entry."""
+    what = f"has run {label_of(entry)} with other options ({entry['options']})"
+    return RunError(where, what, "give the new one a label of its own")
 
 
 def refuse_changed_data(state: State, seen: Mapping[str, tuple[str, int | None]], where: str) -> None:
-    """Refuse to go on with images or labels that are not those of the run.
+    """Refuse to continue with images or labels that are not those of the run.
 
     Args:
         state: what the run has computed.
-        seen: digest of the pixels and label by sample id, of the images looked at now.
-        where: what messages call the data set.
+        seen: pixel digest and label of the images read now, by sample id.
+        where: the data set, for messages.
 
     Raises:
         RunError: one differs.
@@ -136,7 +144,7 @@ def extended(spec: AuditSpec, info: Mapping[str, Any], where: str) -> AuditSpec:
     """The union of an existing run and a spec: noise levels, estimators and the larger limit.
 
     Raises:
-        RunError: an estimator of the run has the same name and other options.
+        RunError: an estimator of the run has the same name, but other options.
     """
     old, new = info["spec"], spec.document()
     estimators = list(old["estimators"])
@@ -146,9 +154,7 @@ def extended(spec: AuditSpec, info: Mapping[str, Any], where: str) -> AuditSpec:
         if same is entry:
             estimators.append(entry)
         elif same != entry:
-            raise RunError(
-                where, f"has run {label_of(entry)} with other options ({same['options']})", "give the new one a label of its own"
-            )
+            raise _other_options(where, same)
     limits = (old["dataset"]["limit"], new["dataset"]["limit"])
     document = {
         **new,
@@ -160,32 +166,28 @@ def extended(spec: AuditSpec, info: Mapping[str, Any], where: str) -> AuditSpec:
 
 
 def _larger(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The larger of two random subsets of the same seed, which contains the smaller."""
+    """The larger of two random subsets of the same seed; it contains the smaller."""
     samples = [document["dataset"]["sample"] for document in (old, new)]
     return None if None in samples else max(samples, key=lambda sample: int(sample["size"]))
 
 
-INTERIM_RECORD = "looks.json"
-"""In the folder of a run that was sampled until gates were decided: see :mod:`robaudit.gates.interim`."""
-
-
 def refuse_other_gates(folder: Path, info: Mapping[str, Any], gates: Sequence[str]) -> None:
-    """Refuse to give a run that was sampled for gates other ones.
+    """Refuse other gates for a run that was sampled until its gates were decided.
 
     Args:
         folder: the run's.
         info: its run.json.
-        gates: of the spec that is asked for now.
+        gates: those asked for now.
 
     Raises:
-        RunError: its gates are others than those of run.json, and it was sampled for gates.
+        RunError: they are not those of run.json.
     """
     if list(gates) != list(info["spec"].get("gates", ())) and (folder / INTERIM_RECORD).exists():
         raise sampled_for_other_gates(folder)
 
 
 def sampled_for_other_gates(folder: Path) -> RunError:
-    """What is said of other gates on a run that was sampled for some."""
+    """The error about other gates for a run that was sampled until its gates were decided."""
     return RunError(
         str(folder), "was sampled for other gates", "decide gates on it with robaudit gate RUN --gate ..., or choose another --out"
     )

@@ -1,4 +1,4 @@
-"""From a spec to a finished run, or to rows in memory: the one place where engine, store and loop are joined."""
+"""From a spec to a finished run, or to rows in memory: the one place that joins engine, store and loop."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from robaudit.auditing.checks import InputCheck, check_input, precision_effects
 from robaudit.auditing.environment import deterministic, pick_device, plugins
-from robaudit.auditing.loop import OnError, names_of, work_off
+from robaudit.auditing.loop import OnError, compute_missing, step_name, task_names
 from robaudit.auditing.outputs import finish, first_info, history
 from robaudit.auditing.resume import (
     default_out,
@@ -32,6 +32,7 @@ from robaudit.errors import ModelError, NothingLeftError, RunError
 from robaudit.estimators import registry
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.registry import Task, tasks_of
+from robaudit.memory import Limit, memory_limit
 from robaudit.models.logits import for_noisy_passes, rounded_products
 from robaudit.progress import Listener, Silent
 from robaudit.rows import Row
@@ -65,21 +66,21 @@ def audit(
         extend: add what the spec asks for to an existing run of the same model and data, without recomputing.
         model: audit this network instead of loading the one the spec names (mean, std and output still apply).
         dataset: audit these samples instead of opening the data set the spec names.
-        listener: hears notes, warnings and progress.
+        listener: receives notes, warnings and progress.
         command: what the user typed, for run.json.
 
     Returns:
         The finished run.
 
     Raises:
-        RobauditError: spec, model, data or run folder are not usable (see its children).
+        RobauditError: the spec, the model, the data or the run folder is unusable (see the subclasses).
         NothingLeftError: every sample was skipped.
     """
     if on_error not in ("stop", "skip"):
         raise RunError(f"on_error={on_error!r}", "is neither 'stop' nor 'skip'", "give one of them")
     asked = load_spec(Path(spec)) if isinstance(spec, str | Path) else spec
-    ears = Logged(listener or Silent())
-    with closing(ears):
+    log = Logged(listener or Silent())
+    with closing(log):
         folder = RunFolder(Path(out) if out is not None else default_out(asked, extend=extend))
         folder.check()
         old = existing_info(folder, asked, extend=extend)
@@ -87,30 +88,31 @@ def audit(
             asked = extended(asked, old, str(folder.path))
         device = pick_device(asked.run.device)
         with deterministic(asked.run.deterministic, device), rounded_products(asked.run.precision == "tf32"):
-            ready = prepare(asked, old, str(folder.path), model, dataset, device, ears, trust=trust, skip_bad=on_error == "skip")
+            ready = prepare(asked, old, str(folder.path), model, dataset, device, log, trust=trust, skip_bad=on_error == "skip")
             folder.create()
             with locked(folder.path) as lock:
                 folder.guard = lock.check
-                _carry_out(ready, folder, old, on_error, ears, command)
+                _carry_out(ready, folder, old, on_error, log, command)
                 run = read_run(folder.path)
                 lock.check()
         for text in run.info.get("review_warnings", ()):
-            ears.warn(text)
+            log.warn(text)
         return run
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """An audit whose parts fit each other.
+    """An audit whose parts are loaded and fit together.
 
     Attributes:
-        spec: with what an existing run holds.
+        spec: including what an existing run holds.
         tasks: every estimator at every noise level.
         samples: the data set.
         workers: threads that read it ahead.
         engine: model and noise.
         image: one image, for its shape.
-        check: what the first images say.
+        limit: of the process's memory, as it was when the model had been loaded.
+        check: the check of the first images.
         effects: what a lower precision changes, for run.json.
     """
 
@@ -120,10 +122,11 @@ class Ready:
     workers: int
     engine: Engine
     image: Tensor
+    limit: Limit
     check: InputCheck
     effects: Mapping[str, Any]
 
-    def work_off(
+    def compute_missing(
         self,
         state: State,
         samples: Dataset,
@@ -133,14 +136,15 @@ class Ready:
         tasks: Sequence[Task] | None = None,
         on_error: OnError = "stop",
     ) -> int:
-        """Compute what a state lacks, with the engine and the tasks of the audit or others; see :func:`robaudit.auditing.loop.work_off`."""
-        return work_off(
+        """Compute what a state lacks, with the audit's engine and tasks or with others; see the function of the same name."""
+        return compute_missing(
             state,
             self.spec,
             engine or self.engine,
             samples,
             self.tasks if tasks is None else tasks,
             self.image,
+            self.limit,
             listener,
             batch_dependent=self.check.batch_dependent,
             on_error=on_error,
@@ -155,7 +159,7 @@ def prepare(
     model: nn.Module | None,
     dataset: Dataset | None,
     device: torch.device,
-    ears: Listener,
+    listener: Listener,
     *,
     trust: bool,
     skip_bad: bool,
@@ -163,27 +167,28 @@ def prepare(
     """Load and check everything before anything expensive is computed or written.
 
     Args:
-        spec: what is asked.
-        old: run.json of the run that goes on, if one does.
+        spec: what is asked for.
+        old: run.json of the run to continue, if there is one.
         where: its folder, for messages.
         model, dataset: in place of those the spec names, if given.
         device: where to compute.
-        ears: hears notes and warnings.
+        listener: receives notes and warnings.
         trust: allow Python code that the spec names.
         skip_bad: look past unusable samples.
 
     Raises:
-        RobauditError: they are missing, damaged, or do not fit each other.
+        RobauditError: something is missing, is damaged, or does not fit the rest, or the memory is used up.
     """
     estimators = registry.build(spec.estimators)
     samples = dataset if dataset is not None else open_dataset(spec.dataset, base_dir=spec.base_dir, trust=trust)
     if len(samples) == 0:
         raise NothingLeftError(samples.where, "the data set is empty", "give it samples")
     network = make_model(spec, model, device, trust=trust)
+    limit = memory_limit(spec.run.memory)
     if old is not None:
-        refuse_another_machine(old, network, device, where, ears)
+        refuse_another_machine(old, network, device, where, listener)
     for text in network.notes:
-        ears.note(text)
+        listener.note(text)
     needs_gradients = [chosen.label for chosen in estimators if "gradients" in chosen.estimator.needs]
     if needs_gradients and not network.differentiable:
         raise ModelError(
@@ -191,9 +196,9 @@ def prepare(
         )
     noisy = for_noisy_passes(network, spec.run.precision)
     check = check_input(network, samples, gradients=bool(needs_gradients), skip_bad=skip_bad)
-    _say(check, ears)
+    _report(check, listener)
     image = next(first_samples(samples, 1, skip_bad=skip_bad)).pixels
-    engine = make_engine(spec, network, noisy, check.classes, image)
+    engine = make_engine(spec, network, noisy, check.classes, image, limit, gradients=bool(needs_gradients))
     return Ready(
         spec=spec,
         tasks=tasks_of(spec.noise.sigma, estimators),
@@ -201,21 +206,20 @@ def prepare(
         workers=default_workers(spec.run.workers, device, spec.dataset.kind if dataset is None else "python"),
         engine=engine,
         image=image,
+        limit=limit,
         check=check,
-        effects=_effects(spec, engine, samples, ears, skip_bad=skip_bad),
+        effects=_effects(spec, engine, samples, listener, skip_bad=skip_bad),
     )
 
 
-def _carry_out(
-    ready: Ready, folder: RunFolder, old: Mapping[str, Any] | None, on_error: OnError, ears: Logged, command: str | None
-) -> None:
-    """Compute what the run folder, which is locked, lacks, and write its outputs.
+def _carry_out(ready: Ready, folder: RunFolder, old: Mapping[str, Any] | None, on_error: OnError, log: Logged, command: str | None) -> None:
+    """Compute what the locked run folder lacks, and write its outputs.
 
-    The run.json of a complete run stays as it is until the outputs of its extension are there.
+    The run.json of a complete run is left as it is until the outputs of its extension are written.
     """
     spec, device = ready.spec, ready.engine.model.device
     if (folder.info() if folder.exists else None) != old:
-        raise RunError(str(folder.path), "was changed by another robaudit while this one was starting", "give the command again")
+        raise RunError(str(folder.path), "was changed by another robaudit while this one was starting", "run the command again")
     if old is not None:
         refuse_other_gates(folder.path, old, spec.gates)
     folder.clean()
@@ -224,7 +228,7 @@ def _carry_out(
         state.check()
         refuse_other_options(state, entries, str(folder.path))
         refuse_changed_data(state, ready.check.seen, ready.samples.where)
-        state.begin(ready.samples, names_of(ready.tasks), entries)
+        state.begin(ready.samples, task_names(ready.tasks), entries)
         info = {
             **first_info(spec, ready.engine.model, ready.samples, device, ready.check),
             "batch_rows": ready.engine.rows(ready.image.shape),
@@ -233,51 +237,53 @@ def _carry_out(
             **history(old, command, device),
         }
         complete = old is not None and old["status"] == "complete"
-        finished = old is not None and complete and old["identity"] == info["identity"] and folder.whole(old)
+        finished = old is not None and complete and old["identity"] == info["identity"] and folder.outputs_intact(old)
         if not complete:
             folder.write_info(info)
         if not finished:
             folder.guard()
-            ears.open(folder.path)
-        with ears.until_interrupted():
-            if ready.work_off(state, ready.samples, ears, on_error=on_error) or not finished:
+            log.open(folder.path)
+        with log.until_interrupted():
+            if ready.compute_missing(state, ready.samples, log, on_error=on_error) or not finished:
                 finish(folder, info, state.results(), state.skips(), ready.tasks, state.seconds())
                 return
-    if old is not None and list(spec.gates) != list(old["spec"].get("gates", ())):  # they change nothing that was computed
+    if old is not None and list(spec.gates) != list(old["spec"].get("gates", ())):  # gates change nothing that was computed
         folder.write_info({**old, "spec": {**old["spec"], "gates": list(spec.gates)}})
-    ears.note(f"{folder.path}: this run is complete; nothing was recomputed")
+    log.note(f"{folder.path}: this run is complete; nothing was recomputed")
 
 
-def _effects(spec: AuditSpec, engine: Engine, dataset: Dataset, ears: Listener, *, skip_bad: bool) -> dict[str, Any]:
+def _effects(spec: AuditSpec, engine: Engine, dataset: Dataset, listener: Listener, *, skip_bad: bool) -> dict[str, Any]:
     """What a lower precision changes, for run.json."""
     precision = spec.run.precision
     if precision not in ("tf32", "bf16"):
         return {}
     if precision == "tf32" and engine.model.device.type == "cpu":
-        ears.warn("precision tf32 is CUDA's: on the CPU this run computes in fp32")
+        listener.warn("precision tf32 needs CUDA: on the CPU this run computes in fp32")
         return {}
     effects = precision_effects(engine, dataset, spec.noise.sigma, precision, skip_bad=skip_bad)
     for effect in effects:
-        ears.note(effect.text)
+        listener.note(effect.text)
     return {"precision_effect": [asdict(effect) for effect in effects]}
 
 
-def _say(check: InputCheck, ears: Listener) -> None:
+def _report(check: InputCheck, listener: Listener) -> None:
     if check.labelled:
-        ears.note(f"clean accuracy {check.correct / check.labelled:.1%} ({check.correct} of the first {check.labelled} labelled images)")
+        listener.note(
+            f"clean accuracy {check.correct / check.labelled:.1%} ({check.correct} of the first {check.labelled} labelled images)"
+        )
     else:
-        ears.note("no labels: accuracy is not measured")
+        listener.note("no labels: accuracy is not measured")
     for text in check.warnings:
-        ears.warn(text)
+        listener.warn(text)
 
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """What came out.
+    """Results in memory.
 
     Attributes:
         rows: by (sample id, sigma, label).
-        seconds: by (label, sigma), the clean pass and what a task shares with one before it not included.
+        seconds: by (label, sigma), without the clean pass and without what a task shares with an earlier one.
         skipped: samples that could not be used.
     """
 
@@ -287,16 +293,16 @@ class Computed:
 
 
 def compute(
-    ready: Ready, engine: Engine, samples: Dataset, tasks: Sequence[Task], ears: Listener, *, on_error: OnError = "stop"
+    ready: Ready, engine: Engine, samples: Dataset, tasks: Sequence[Task], listener: Listener, *, on_error: OnError = "stop"
 ) -> Computed:
-    """Compute every task of every sample.
+    """Compute every task of every sample, in memory.
 
     Args:
         ready: the parts of the audit that the spec asks for.
         engine: its engine, or one with noise of its own.
         samples: which images.
         tasks: estimators and noise levels; their labels differ.
-        ears: hears the progress.
+        listener: receives the progress.
         on_error: at an unusable sample: stop, or leave it out.
 
     Raises:
@@ -304,8 +310,8 @@ def compute(
         KeyboardInterrupt: the listener asked to stop.
     """
     with State() as state:
-        state.begin(samples, names_of(tasks))
-        ready.work_off(state, samples, ears, engine=engine, tasks=tasks, on_error=on_error)
+        state.begin(samples, task_names(tasks))
+        ready.compute_missing(state, samples, listener, engine=engine, tasks=tasks, on_error=on_error)
         seconds = state.seconds()
-        spent = {(task.chosen.label, task.sigma): seconds.get(f"{task.chosen.label}@{task.sigma!r}", 0.0) for task in tasks}
+        spent = {(task.chosen.label, task.sigma): seconds.get(step_name(task), 0.0) for task in tasks}
         return Computed({row.key: row for sample in state.results() for row in sample.rows}, spent, tuple(state.skips()))

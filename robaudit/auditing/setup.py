@@ -1,4 +1,4 @@
-"""The model, the engine and the size of the chunks that a spec asks for."""
+"""Make the model, the engine and the chunk sizes that a spec asks for."""
 
 from __future__ import annotations
 
@@ -9,58 +9,58 @@ from copy import copy
 import torch
 from torch import nn
 
-from robaudit.estimators import registry
 from robaudit.estimators.engine import Engine, fitting_passes
 from robaudit.estimators.registry import Task
 from robaudit.files import expanded
-from robaudit.memory import Room, free_bytes, memory_limit
+from robaudit.memory import Headroom, Limit, free_bytes
 from robaudit.models.load import from_module, load_model
 from robaudit.models.logits import PIXELS, LogitModel
 from robaudit.noise.gaussian import GaussianNoise
 from robaudit.spec.model import AuditSpec
 
 MOST_IMAGES = 1024
-_FIRST_VALUES = 2**22  # through the network in the first chunk: 1,365 passes at 3 x 32 x 32
-_STEADY_VALUES = 2**25  # where the size must be a fixed rule: 10,000 passes at 3 x 32 x 32
+_FIRST_VALUES = 2**22  # pixel values through the network in the first chunk: 1,365 passes at 3 x 32 x 32
+_STEADY_VALUES = 2**25  # the same where the size must follow a fixed rule: 10,000 passes at 3 x 32 x 32
 _STEADY_IMAGES = 64
-_MOST_ROWS = 4096  # in a part, about
+_MOST_ROWS = 4096  # of results in one flush, roughly
 _DUE, _SHORT, _LONG = 1.0, 0.6, 2.0  # seconds
-_GROWTH = 8  # at most so many times the images that were measured before
+_GROWTH = 8  # a chunk has at most this many times the images of the largest one measured
+_TIGHT = 2**31  # bytes; with less free memory, freed blocks are returned during the run, which costs a few percent of its time
 
 
 class Pace:
-    """The size of the chunks: as many images as take about a second, and as memory holds by what earlier chunks were measured to take.
+    """The size of the chunks: as many images as take about a second and, judging by the memory earlier chunks took, fit.
 
-    The first chunk of each set of tasks is a single image; the next ones grow as far as the measured bytes allow. Without a room the
-    size is a rule of the arguments alone, for models and devices whose rows depend on the rest of the chunk: whatever an image holds
-    was computed from its passes, so a bound on the values in them bounds its memory.
+    The first chunk of each set of tasks is a single image; later ones grow as far as the measured bytes allow. Without a headroom the
+    size depends on the arguments alone, for models and devices whose rows depend on the rest of the chunk: everything an image needs
+    is computed from its passes, so a bound on the values in them bounds its memory.
 
     Attributes:
-        images: how many the next chunk may have by the clock.
+        images: how many the next chunk may have, judging by time alone.
         most: how many at most, after failed allocations.
 
     Args:
         tasks: every estimator at every noise level.
         classes: number of logits.
-        values: of one image: channels * height * width.
-        room: the free memory; None where the size must be a fixed rule.
+        values: in one image: channels * height * width.
+        headroom: the free memory; None where the size must follow a fixed rule.
     """
 
-    def __init__(self, tasks: Sequence[Task], classes: int, values: int, room: Room | None = None) -> None:
+    def __init__(self, tasks: Sequence[Task], classes: int, values: int, headroom: Headroom | None = None) -> None:
         passes = max((task.cost(classes) for task in tasks), default=1)
-        wanted = (_STEADY_VALUES if room is None else _FIRST_VALUES) // (max(1, passes) * max(1, values))
+        wanted = (_STEADY_VALUES if headroom is None else _FIRST_VALUES) // (max(1, passes) * max(1, values))
         self.most = max(1, min(MOST_IMAGES, _MOST_ROWS // max(1, len(tasks))))
         self.images: int = max(1, min(self.most, _STEADY_IMAGES, 2 ** math.floor(math.log2(max(1, wanted)))))
-        self._room = room
+        self._headroom = headroom
         self._measured: dict[frozenset[tuple[float, str]], tuple[int, int]] = {}
 
     def due(self, seconds: float, rows: int) -> bool:
-        """Whether the rows that were computed in so many seconds should go to disk now."""
+        """Whether this many rows, computed in this many seconds, should go to disk now."""
         return seconds >= _DUE or rows >= _MOST_ROWS
 
     def allowed(self, tasks: Sequence[Task]) -> int:
-        """How many images memory holds with these tasks."""
-        if self._room is None:
+        """How many images fit into memory with these tasks."""
+        if self._headroom is None:
             return self.most
         asked = _key(tasks)
         fitting = [self._fitting(images, taken) for key, (images, taken) in self._measured.items() if asked <= key]
@@ -71,24 +71,24 @@ class Pace:
         return min(self.images, self.allowed(tasks))
 
     def begin(self) -> None:
-        """A chunk begins: its peak counts from now on."""
-        if self._room is not None:
-            self._room.watch()
+        """Start measuring the peak of a chunk."""
+        if self._headroom is not None:
+            self._headroom.watch()
 
     def fitted(self, tasks: Sequence[Task], images: int) -> None:
-        """A chunk of so many images has done these tasks within the memory there is."""
-        if self._room is not None:
+        """Record the memory that a chunk of this many images took for these tasks."""
+        if self._headroom is not None:
             before = self._measured.get(_key(tasks), (0, 0))
-            self._measured[_key(tasks)] = (max(before[0], images), max(before[1], self._room.taken()))
+            self._measured[_key(tasks)] = (max(before[0], images), max(before[1], self._headroom.taken()))
 
     def took(self, images: int, longest: float) -> None:
-        """Learn from the time of a chunk.
+        """Adjust the size to the time that a chunk took.
 
         Args:
             images: how many it had.
-            longest: how long the longest of its steps took, between two of which results can go to disk.
+            longest: seconds of its longest step; results can go to disk only between steps.
         """
-        if self._room is None:
+        if self._headroom is None:
             return
         if longest > _LONG and images > 1:
             self.images = max(1, min(self.images, images // 2))
@@ -96,13 +96,13 @@ class Pace:
             self.images = min(self.most, images * (8 if longest < _SHORT / 8 else 2))
 
     def shrink(self, images: int) -> None:
-        """So many images were too much for the memory: half as many from now on."""
+        """Halve the size from now on: this many images did not fit into memory."""
         self.most = max(1, images // 2)
         self.images = min(self.images, self.most)
 
     def _fitting(self, images: int, taken: int) -> int:
-        """Images that fit if so many took so many bytes: in proportion, so a fixed part makes the answer too small, never too large."""
-        free = 0 if self._room is None else self._room.free
+        """Images that fit, in proportion to a measurement; a fixed part of it makes the answer too small, never too large."""
+        free = 0 if self._headroom is None else self._headroom.free
         return min(_GROWTH * images, images * free // max(1, taken))
 
 
@@ -110,53 +110,49 @@ def _key(tasks: Sequence[Task]) -> frozenset[tuple[float, str]]:
     return frozenset((task.sigma, task.chosen.label) for task in tasks)
 
 
-_TIGHT = 2**31  # with less room freed memory is given back while the run goes on, at a cost of some percent of its time
-
-
 def make_model(spec: AuditSpec, given: nn.Module | None, device: torch.device, *, trust: bool) -> LogitModel:
     """The spec's model, or the one given, as a function from pixels to logits.
 
     Raises:
-        ModelError: it cannot be made.
-        RobauditError: with it, the process holds as much memory as it may.
+        ModelError: it cannot be loaded.
     """
     dtype = PIXELS[spec.run.precision]
     options = spec.model
     if given is not None:
-        network = from_module(
+        return from_module(
             given, mean=options.mean, std=options.std, output=options.output, dtype=dtype, device=device, clip=spec.noise.clip, name="model"
         )
-    else:
-        path = None if options.path is None else spec.base_dir / expanded(options.path)
-        network = load_model(options, path, base_dir=spec.base_dir, device=device, dtype=dtype, trust=trust, clip=spec.noise.clip)
-    memory_limit(spec.run.memory)  # say at once if there is none left
-    return network
+    path = None if options.path is None else spec.base_dir / expanded(options.path)
+    return load_model(options, path, base_dir=spec.base_dir, device=device, dtype=dtype, trust=trust, clip=spec.noise.clip)
 
 
-def make_engine(spec: AuditSpec, model: LogitModel, noisy: LogitModel, classes: int, image: torch.Tensor) -> Engine:
-    """Where the passes of the spec's run go: as many rows at once as the rule says, or as fit into memory.
+def make_engine(
+    spec: AuditSpec, model: LogitModel, noisy: LogitModel, classes: int, image: torch.Tensor, limit: Limit, *, gradients: bool
+) -> Engine:
+    """The engine of the spec's run, with as many rows in a pass as the rule says or as fit into memory.
 
     Args:
-        spec: seed, precision, batch size, memory and estimators.
+        spec: seed, batch size and determinism.
         model: for clean passes and gradients.
         noisy: for noisy passes without gradients.
         classes: number of logits.
         image: one image, for its shape.
+        limit: of the process's memory.
+        gradients: whether an estimator needs them.
     """
     noise = GaussianNoise(spec.run.seed, model.device, model.dtype)
     if spec.run.batch_size != "auto":
         return Engine(model, noise, classes, spec.run.batch_size, noisy=noisy)
-    if model.device.type == "cuda":  # what is free differs from run to run
+    if model.device.type == "cuda":  # the free memory differs from run to run
         fits = None if spec.run.deterministic else fitting_passes(noisy, None, image, free_bytes(model.device))
         return Engine(model, noise, classes, noisy=noisy, fitting=fits)
-    gradients = any("gradients" in chosen.estimator.needs for chosen in registry.build(spec.estimators))
-    free = memory_limit(spec.run.memory).left
+    free = limit.left
     fits = fitting_passes(noisy, model if gradients else None, image, free)
     return Engine(model, noise, classes, noisy=noisy, fitting=fits._replace(tight=free < _TIGHT))
 
 
 def on_stream(engine: Engine, seed: int, stream: str) -> Engine:
-    """The same engine with noise of its own: independent of that of the run, and of other streams.
+    """The same engine with noise of its own, independent of the run's noise and of other streams.
 
     Args:
         engine: model, noise and sizes of the run.
@@ -168,13 +164,12 @@ def on_stream(engine: Engine, seed: int, stream: str) -> Engine:
     return other
 
 
-def make_pace(spec: AuditSpec, engine: Engine, tasks: Sequence[Task], image: torch.Tensor, batch_dependent: bool) -> Pace:
-    """How many images the spec's run computes at once.
+def make_pace(spec: AuditSpec, engine: Engine, tasks: Sequence[Task], image: torch.Tensor, limit: Limit, *, batch_dependent: bool) -> Pace:
+    """The chunk sizes of the spec's run.
 
-    As many as take about a second, and as fit into memory by what chunks are measured to take. The number is a fixed rule where rows
-    depend on the rest of their chunk: where the model looks at the whole batch, and on CUDA (in the last digits) if the run is
-    deterministic.
+    They follow a fixed rule where rows depend on the rest of their chunk: where the model looks at the whole batch, and on CUDA (in
+    the last digits) if the run is deterministic.
     """
     device = engine.model.device
     steady = (spec.run.deterministic and device.type == "cuda") or batch_dependent
-    return Pace(tasks, engine.classes, image.numel(), None if steady else Room(device, memory_limit(spec.run.memory)))
+    return Pace(tasks, engine.classes, image.numel(), None if steady else Headroom(device, limit))

@@ -1,4 +1,4 @@
-"""Verification of a run: random rows are computed anew from the model and the data, and compared."""
+"""Verification of a run: recompute random rows from the model and the data, and compare them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from robaudit.auditing.environment import deterministic, image_digest, pick_device
-from robaudit.auditing.loop import names_of, work_off
+from robaudit.auditing.environment import deterministic, device_type, image_digest, pick_device
+from robaudit.auditing.loop import compute_missing, task_names
 from robaudit.auditing.setup import make_engine, make_model
 from robaudit.datasets.base import Dataset
 from robaudit.datasets.load import open_dataset
@@ -20,6 +20,7 @@ from robaudit.errors import RunError
 from robaudit.estimators import registry
 from robaudit.estimators.registry import tasks_of
 from robaudit.files import file_sha256
+from robaudit.memory import memory_limit
 from robaudit.models.logits import LogitModel, for_noisy_passes, rounded_products
 from robaudit.progress import Listener, Silent
 from robaudit.quantities import IntervalKind
@@ -29,36 +30,36 @@ from robaudit.store.folder import OUTPUTS, RunFolder
 from robaudit.store.run import Run
 from robaudit.store.state import State
 
-RELATIVE, ABSOLUTE = 5e-4, 1e-7
-_VOTES = 2
-_OF_VOTES = (IntervalKind.CLOPPER_PEARSON, IntervalKind.CONFIDENCE_SEQUENCE)
-_FIELDS = ("value", "lower", "upper", "std_error")
+_RELATIVE, _ABSOLUTE, _VOTES = 5e-4, 1e-7, 2  # tolerances
+_FROM_VOTES = (IntervalKind.CLOPPER_PEARSON, IntervalKind.CONFIDENCE_SEQUENCE)
+_IDENTICAL = ("label", "predicted", "noise", "quantity", "interval")
+_CLOSE = ("value", "lower", "upper", "std_error")
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A number of a row that did not come out again.
+    """A number of a row that was not reproduced.
 
     Attributes:
-        row: as the run has it.
+        row: as recorded in the run.
         field: which column.
-        written, found: the value in the run, and the one computed now.
+        recorded, recomputed: the value in the run, and the one computed now.
     """
 
     row: Row
     field: str
-    written: object
-    found: object
+    recorded: object
+    recomputed: object
 
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What a verification found.
+    """The result of a verification.
 
     Attributes:
-        samples, rows: how many were computed anew.
+        samples, rows: how many were recomputed.
         differences: numbers beyond the tolerance.
-        altered: files of the run that are not as they were written.
+        altered: files of the run that have changed since they were written.
     """
 
     samples: int
@@ -68,7 +69,7 @@ class Verification:
 
     @property
     def good(self) -> bool:
-        """Whether all is as written."""
+        """Whether everything was reproduced, and no file has changed."""
         return not self.differences and not self.altered
 
 
@@ -81,38 +82,40 @@ def verify(
     trust: bool = False,
     listener: Listener | None = None,
 ) -> Verification:
-    """Compute all rows of random samples of a run anew, from its spec, its weights and its data, and compare.
+    """Recompute all rows of random samples of a run from its spec, its weights and its data, and compare.
 
     A number differs when it is off by more than 5e-4 of its distance to the nearer end of its range (at least 1e-7), votes when more
-    than two moved: what float rounding of other versions and batches explains, and a changed third digit does not.
+    than two moved: float rounding in other versions and batches stays below that, a changed third digit does not.
 
     Args:
         run: a finished run.
         samples: how many samples, drawn at random; None for all.
-        seed: of the draw; None for a fresh one each time, so that nobody knows in advance which rows are looked at.
-        device: cpu, cuda, ...; default the kind the run was made on.
+        seed: of the draw; None for a fresh one each time, so that nobody knows in advance which rows are checked.
+        device: cpu, cuda, ...; by default the kind that the run was made on.
         trust: allow Python code that the spec names.
-        listener: hears notes and progress.
+        listener: receives notes and progress.
 
     Raises:
-        RobauditError: the model or the data are not what they were, or cannot be read.
+        RobauditError: the model or the data have changed, or cannot be read.
     """
-    made_on = str(run.info["device"]).partition(" ")[0].partition(":")[0]
+    made_on = device_type(run.info["device"])
     chosen = pick_device(device or made_on, "--device")
     if chosen.type != made_on:
-        raise RunError(str(run.path), f"was made on {made_on}, where the noise is another", f"verify it with --device {made_on}")
+        raise RunError(str(run.path), f"was made on {made_on}, and {chosen.type} draws other noise", f"verify it with --device {made_on}")
     spec = AuditSpec.model_validate(run.info["spec"]).located(Path(run.info["spec_folder"]), run.info["name"])
     dataset = open_dataset(spec.dataset, base_dir=spec.base_dir, trust=trust)
     ids = list(dict.fromkeys(row.sample_id for row in run.rows))
-    ears = listener or Silent()
+    listener = listener or Silent()
     if samples is not None and run.info.get("batch_dependent"):
-        ears.note("its model looks at all the images of a batch, so all samples are computed anew")
+        listener.note("its model looks at all the images of a batch, so all samples are recomputed")
     elif samples is not None and samples < len(ids):
-        ids = random.Random(seed).sample(ids, samples)  # noqa: S311  no secret: any rows will do
+        ids = random.Random(seed).sample(ids, samples)  # noqa: S311  not a secret
     drawn = set(ids)
     rows = [row for row in run.rows if row.sample_id in drawn]
-    found = _computed(run, spec, _subset(run, dataset, drawn), str(chosen), trust=trust, listener=ears)
-    differences = [difference for row in rows for difference in _differences(run, row, found[row.key])]
+    subset = _subset(run, dataset, drawn)
+    with deterministic(spec.run.deterministic, chosen), rounded_products(spec.run.precision == "tf32"):
+        recomputed = _recompute(run, spec, subset, make_model(spec, None, chosen, trust=trust), listener)
+    differences = [difference for row in rows for difference in _differences(run, row, recomputed[row.key])]
     altered = [name for name in OUTPUTS if file_sha256(run.path / name) != run.info["files"].get(name)]
     return Verification(len(drawn), len(rows), tuple(differences), tuple(altered))
 
@@ -121,7 +124,7 @@ def _subset(run: Run, dataset: Dataset, ids: set[str]) -> Selected:
     indices = [i for i in range(len(dataset)) if dataset.sample_id(i) in ids]
     if len(indices) < len(ids):
         lost = next(iter(ids - {dataset.sample_id(i) for i in indices}))
-        raise RunError(str(run.path), f"its data set has no sample {lost!r} any more", "restore the data set the run was made on")
+        raise RunError(str(run.path), f"its data set no longer has the sample {lost!r}", "restore the data set the run was made on")
     before = RunFolder(run.path).image_digests()
     for i in indices:
         sample = dataset[i]
@@ -130,31 +133,30 @@ def _subset(run: Run, dataset: Dataset, ids: set[str]) -> Selected:
     return Selected(dataset, indices)
 
 
-def _computed(
-    run: Run, spec: AuditSpec, dataset: Dataset, device: str, *, trust: bool, listener: Listener
+def _recompute(
+    run: Run, spec: AuditSpec, dataset: Dataset, network: LogitModel, listener: Listener
 ) -> Mapping[tuple[str, float, str], Row]:
-    """The rows of a data set, computed as a run would."""
-    with deterministic(spec.run.deterministic, pick_device(device)), rounded_products(spec.run.precision == "tf32"):
-        return _rows(run, spec, dataset, make_model(spec, None, pick_device(device), trust=trust), listener)
-
-
-def _rows(run: Run, spec: AuditSpec, dataset: Dataset, network: LogitModel, listener: Listener) -> Mapping[tuple[str, float, str], Row]:
+    """The rows of a data set, computed as an audit would."""
     if network.sha256 != run.info["model"]["sha256"]:
         raise RunError(
             str(run.path), f"was made with other weights than {network.name} holds now", "restore the model the run was made with"
         )
     noisy = for_noisy_passes(network, spec.run.precision)
     image = dataset[0].pixels
-    engine = make_engine(spec, network, noisy, run.info["model"]["classes"], image)
-    tasks = tasks_of(spec.noise.sigma, registry.build(spec.estimators))
+    limit = memory_limit(spec.run.memory)
+    estimators = registry.build(spec.estimators)
+    gradients = any("gradients" in chosen.estimator.needs for chosen in estimators)
+    engine = make_engine(spec, network, noisy, run.info["model"]["classes"], image, limit, gradients=gradients)
+    tasks = tasks_of(spec.noise.sigma, estimators)
     with State() as state:
-        state.begin(dataset, names_of(tasks))
-        work_off(state, spec, engine, dataset, tasks, image, listener, batch_dependent=bool(run.info.get("batch_dependent")))
+        state.begin(dataset, task_names(tasks))
+        batch_dependent = bool(run.info.get("batch_dependent"))
+        compute_missing(state, spec, engine, dataset, tasks, image, limit, listener, batch_dependent=batch_dependent)
         return {row.key: row for sample in state.results() for row in sample.rows}
 
 
 def _differences(run: Run, row: Row, now: Row) -> Iterator[Difference]:
-    for name in ("label", "predicted", "noise", "quantity", "interval"):
+    for name in _IDENTICAL:
         if getattr(row, name) != getattr(now, name):
             yield Difference(row, name, getattr(row, name), getattr(now, name))
     quantity = run.quantities[row.quantity]
@@ -162,38 +164,39 @@ def _differences(run: Run, row: Row, now: Row) -> Iterator[Difference]:
     if moved > _VOTES:
         yield Difference(row, "votes", row.votes, now.votes)
     yield from _other_draws(row, now)
-    if row.votes is not None and row.interval.kind in _OF_VOTES and row.predicted < len(row.votes):
+    if row.votes is not None and row.interval.kind in _FROM_VOTES and row.predicted < len(row.votes):
         slack = moved / max(1, row.draws)  # a value made of votes moves with them
-        if abs(row.value - row.votes[row.predicted] / max(1, row.draws)) > ABSOLUTE:
+        if abs(row.value - row.votes[row.predicted] / max(1, row.draws)) > _ABSOLUTE:
             yield Difference(row, "value", row.value, row.votes[row.predicted] / max(1, row.draws))
             return
     else:
         slack = 0.0
-    for name in _FIELDS:
-        written, found = getattr(row, name), getattr(now, name)
-        if written is None or found is None:
-            same = written is found
+    for name in _CLOSE:
+        recorded, recomputed = getattr(row, name), getattr(now, name)
+        if recorded is None or recomputed is None:
+            same = recorded is recomputed
         else:
-            room = min(abs(found - quantity.low), abs(quantity.high - found))
-            same = abs(written - found) <= slack + max(ABSOLUTE, RELATIVE * (room if math.isfinite(room) else abs(found)))
+            to_end = min(abs(recomputed - quantity.low), abs(quantity.high - recomputed))
+            scale = to_end if math.isfinite(to_end) else abs(recomputed)
+            same = abs(recorded - recomputed) <= slack + max(_ABSOLUTE, _RELATIVE * scale)
         if not same:
-            yield Difference(row, name, written, found)
+            yield Difference(row, name, recorded, recomputed)
 
 
 def _other_draws(row: Row, now: Row) -> Iterator[Difference]:
-    """The first draw that kept the class in the one row and not in the other, where more do than rounding explains."""
+    """The first draw that kept the class in only one of the rows, where there are more of them than rounding explains."""
     if row.kept is None:
         return
-    before, found = bits_of(row), bits_of(now)
-    if before is None or found is None or len(before) != len(found):
+    recorded, recomputed = bits_of(row), bits_of(now)
+    if recorded is None or recomputed is None or len(recorded) != len(recomputed):
         yield Difference(row, "kept", "in the row", "not")
-    elif (differing := np.flatnonzero(before != found)).size > _VOTES:
+    elif (differing := np.flatnonzero(recorded != recomputed)).size > _VOTES:
         first = int(differing[0])
-        yield Difference(row, f"kept of draw {first}", bool(before[first]), bool(found[first]))
+        yield Difference(row, f"kept of draw {first}", bool(recorded[first]), bool(recomputed[first]))
 
 
 def _moved(before: Sequence[int] | None, now: Sequence[int] | None) -> int:
-    """Votes that went elsewhere."""
+    """How many votes went to another class."""
     if before is None or now is None or len(before) != len(now):
         return 0 if before is now else _VOTES + 1
     return (sum(abs(a - b) for a, b in zip(before, now, strict=True)) + 1) // 2

@@ -1,4 +1,4 @@
-"""The command line: one file for each command or family of commands, with arguments, printing and exit codes."""
+"""The command line: one file for each command or family of commands."""
 
 from robaudit.cli.main import main
 

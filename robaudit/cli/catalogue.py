@@ -1,4 +1,4 @@
-"""What there is: `robaudit --version`, `robaudit estimators` and `robaudit schema`."""
+"""`robaudit --version`, `robaudit estimators` and `robaudit schema`: the program describes itself."""
 
 from __future__ import annotations
 

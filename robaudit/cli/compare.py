@@ -1,4 +1,4 @@
-"""`robaudit compare`: what changed between two runs, or since the findings of a run were accepted?"""
+"""`robaudit compare`: changes between two runs, or since the findings of a run were accepted."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class Include(StrEnum):
-    """Which samples below the threshold are findings."""
+    """Which samples below the threshold count as findings."""
 
     SURELY = "surely"
     MAYBE = "maybe"
@@ -54,7 +54,7 @@ class CompareFormat(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class _Selection:
-    """What is compared: estimators and noise levels (none: all), and the threshold of flagged samples."""
+    """What is compared: estimators and noise levels (none: all), and the threshold for flagged samples."""
 
     estimators: Sequence[str]
     sigmas: Sequence[float]
@@ -124,9 +124,9 @@ def _check_options(
     if prune and not update:
         raise SpecError("--prune", "needs --update", "write: robaudit compare --baseline FILE NEW --update --prune")
     if baseline is not None and gates:
-        raise SpecError("--gate", "does not go with --baseline", "gates compare two runs: robaudit compare BASE NEW --gate ...")
+        raise SpecError("--gate", "cannot be used with --baseline", "gates compare two runs: robaudit compare BASE NEW --gate ...")
     if baseline is not None and format_ in (CompareFormat.CSV, CompareFormat.MD):
-        raise SpecError(f"--format {format_}", "does not go with --baseline", "use table, json, junit or github")
+        raise SpecError(f"--format {format_}", "cannot be used with --baseline", "use table, json, junit or github")
     if baseline is None and format_ in (CompareFormat.JUNIT, CompareFormat.GITHUB) and not gates:
         raise SpecError(f"--format {format_}", "there is no gate to report", 'add one, for example --gate "mean_drop <= 0.01"')
 
@@ -180,7 +180,7 @@ def _compare(
 
 
 def _confidence(runs: Sequence[Run], option: float | None) -> float:
-    """That of ``--confidence``; else of one interim analysis, if a run was sampled until its gates were decided; else the default."""
+    """The confidence of ``--confidence``, else of one interim analysis if a run was sampled until its gates were decided, else 0.95."""
     from robaudit.cli.console import say
     from robaudit.gates.interim import read_record
     from robaudit.gates.sources import confidence_of
@@ -205,7 +205,7 @@ def _against_baseline(
     """Compare a run's findings with the file of accepted ones, print the result and return the exit code.
 
     Raises:
-        RunError: the file is damaged, or does not exist and is not to be written.
+        RunError: the file is damaged, or does not exist and --update is not given.
     """
     import math
 
@@ -220,7 +220,7 @@ def _against_baseline(
 
     accepted = read_accepted(baseline)
     if accepted is None and not update:
-        raise RunError(str(baseline), "no such file", "write it from the findings of this run: --update")
+        raise RunError(str(baseline), "no such file", "add --update to write it from the findings of this run")
     run = read_run(path)
     wanted = include.value if include is not None else "surely" if accepted is None else accepted.include
     report = against_accepted(run, accepted, selection.below, selection.estimators, selection.sigmas, maybe=wanted == "maybe")
@@ -257,7 +257,7 @@ def _accept(run: Run, baseline: Path, report: BaselineReport, include: str, prun
     write_accepted(baseline, header, report.thresholds, kept)
     say(f"{baseline}: {len(kept)} accepted findings")
     if unknown := report.of("unknown"):
-        say(f"{count(len(unknown), 'result')} skipped or without a finite value: not accepted, and may be findings")
+        say(f"{count(len(unknown), 'result')} skipped or without a finite value: not accepted, though they may be findings")
 
 
 def _emit_gates(

@@ -1,4 +1,4 @@
-"""Tables, notes and progress, with and without a terminal."""
+"""Consoles for tables, notes and progress, with and without a terminal."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ from robaudit.text import printable
 
 _WIDTH_WITHOUT_TERMINAL = 120
 _SECONDS_BETWEEN_LINES = 5.0
-_NARROW = 50  # terminals of fewer columns get no count of samples beside the bar
+_NARROW = 50  # columns; a narrower terminal has no room for counts beside the bar
 
 
 def output() -> Console:
-    """Standard output, for tables and data: as wide as the terminal, or 120 columns without one (COLUMNS overrides)."""
+    """Standard output, for tables: as wide as the terminal, or 120 columns without one (COLUMNS overrides)."""
     width = None if sys.stdout.isatty() or os.environ.get("COLUMNS") else _WIDTH_WITHOUT_TERMINAL
     return Console(width=width, highlight=False, soft_wrap=False)
 
 
 def messages() -> Console:
-    """Standard error, for notes, warnings and progress; they are dropped when nobody reads it any more."""
+    """Standard error, for notes, warnings and progress, which are dropped once nothing reads it."""
     return Console(file=cast("IO[str]", StandardError()), highlight=False, soft_wrap=True)
 
 
 def say(text: str) -> None:
-    """Print a line to standard error as it is."""
+    """Print a line to standard error, without markup."""
     messages().print(text, markup=False)
 
 
 def plain_text(*renderables: RenderableType, soft_wrap: bool = False) -> str:
-    """Tables as they are written to a file: 120 columns, without colours."""
+    """Tables as text for a file: 120 columns, without colours."""
     console = Console(file=io.StringIO(), width=_WIDTH_WITHOUT_TERMINAL, highlight=False, color_system=None)
     with console.capture() as captured:
         for renderable in renderables:
@@ -51,13 +51,13 @@ def plain_text(*renderables: RenderableType, soft_wrap: bool = False) -> str:
 
 
 class Reporter:
-    """Reports what an audit is doing: a progress bar on a terminal, otherwise a plain line every few seconds.
+    """A listener that prints: notes, warnings and, on a terminal, a progress bar, otherwise a plain line every few seconds.
 
     While an audit computes, the first Ctrl-C asks it to stop after the current part, and the second interrupts at once.
 
     Args:
-        quiet: print warnings only.
-        patient: let the first Ctrl-C wait for the current part; otherwise every Ctrl-C interrupts at once.
+        quiet: print only warnings.
+        patient: let the first Ctrl-C wait for the current part; otherwise any Ctrl-C interrupts at once.
         clock: seconds.
     """
 
@@ -88,7 +88,7 @@ class Reporter:
         """Start the progress display."""
         self._handle_interrupts()
         if done and done < total:
-            self.note(f"resuming: {done} of {total} samples are on disk already")
+            self.note(f"resuming: {done} of {total} samples are already on disk")
         if not self._quiet and done < total and self._on_terminal():
             self._display = _bar(self._console, self._clock)
         self._progress, self._last = AuditProgress(total, done, self._display, self._clock), self._clock()
@@ -96,12 +96,12 @@ class Reporter:
             self._display.start()
 
     def working(self, share: float) -> None:
-        """This share of the work is done."""
+        """Show that this share of the work is done."""
         self._progress.working(share)
         self._print_line()
 
     def advance(self, samples: int) -> None:
-        """This many more samples are done."""
+        """Show that this many more samples are on disk."""
         self._progress.advance(samples)
         self._print_line()
 
@@ -140,9 +140,9 @@ class Reporter:
 
 
 def _bar(console: Console, clock: Clock) -> Progress:
-    """A line with a bar, redrawn several times a second by a thread."""
+    """A progress bar, redrawn several times a second by a thread."""
     bar = BarColumn(bar_width=None, table_column=Column(min_width=4, max_width=40, ratio=1))
-    rate = TextColumn("{task.fields[rate]}", table_column=Column(min_width=8, no_wrap=True))  # the bar keeps its width
+    rate = TextColumn("{task.fields[rate]}", table_column=Column(min_width=8, no_wrap=True))  # so that the bar keeps its width
     counts = (TextColumn("{task.fields[samples]}"), rate) if console.width >= _NARROW else ()
     return Progress(
         TextColumn("auditing"),

@@ -34,7 +34,7 @@ def demo(
 
     keep_freed_memory()
     console = output()
-    console.print("Two classifiers of handwritten digits (8 x 8 pixels). How often does each keep its answer when a sensor adds noise?")
+    console.print("Two classifiers of handwritten digits (8 x 8 pixels): how often does each keep its answer when a sensor adds noise?")
     descriptions = {"ordinary": "an ordinary CNN", "noise_trained": "the same CNN, trained with noise"}
     runs = {}
     for name, description in descriptions.items():
@@ -55,7 +55,7 @@ def demo(
     console.print()
     console.rule("next steps", align="left")
     console.print(Group(*map(Text, _next_steps(run.path, out / "demo-noise_trained", str(files("robaudit.demo") / "ordinary.yaml")))))
-    console.print(escape("Your own model: write a spec like this one, then robaudit estimate spec.yaml"))
+    console.print(escape("For your own model, write a spec like this one, then run: robaudit estimate spec.yaml"))
 
 
 def _next_steps(ordinary: Path, trained: Path, spec: str) -> list[str]:

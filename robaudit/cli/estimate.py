@@ -38,7 +38,7 @@ Audit = Callable[["AuditSpec", Path | None], "Run"]
 
 @dataclass(frozen=True, slots=True)
 class _GateOptions:
-    """What the command line says about gates; None or empty: nothing."""
+    """The options about gates; None or empty where not given."""
 
     gates: Sequence[str] = ()
     max_samples: int | None = None
@@ -48,7 +48,7 @@ class _GateOptions:
     confidence: float | None = None
 
     def refuse_without_gates(self) -> None:
-        """Refuse options that mean nothing without gates.
+        """Refuse options that have no meaning without gates.
 
         Raises:
             SpecError: one of them is given.
@@ -108,10 +108,10 @@ def estimate(
     about_gates = _GateOptions(gates or (), max_samples, population, point, inconclusive, confidence)
     deciding = bool(gates) or until_decided
     if extend and deciding:
-        raise SpecError("--extend", "an extension is not sampled until gates are decided", "extend first, then run robaudit gate RUN")
+        raise SpecError("--extend", "cannot be combined with sampling until gates are decided", "extend first, then run robaudit gate RUN")
     if not deciding:
         about_gates.refuse_without_gates()
-    sigmas(sigma)  # its messages name the option; those of the spec would name a line
+    sigmas(sigma)  # here the message names the option; the spec's would name a line
     overrides: dict[tuple[int | str, ...], Any] = {
         ("dataset", "limit"): limit,
         ("run", "seed"): seed,
@@ -144,14 +144,15 @@ def estimate(
     if quiet:
         return
     from robaudit.cli.reading import print_run
+    from robaudit.text import count
 
     print_run(run)
-    if count := len(asked.gates):
-        say(f"the spec has {count} gate{'s' * (count > 1)}; to decide: robaudit gate {run.path}")
+    if asked.gates:
+        say(f"the spec has {count(len(asked.gates), 'gate')}; to decide: robaudit gate {run.path}")
 
 
 def _until_decided(spec: AuditSpec, out: Path | None, audit: Audit, options: _GateOptions, *, quiet: bool) -> int:
-    """Sample until the gates are decided; print the run and the gates; returns the exit code.
+    """Sample until the gates are decided, print the run and the gates, and return the exit code.
 
     Raises:
         RobauditError: the audit or a gate is refused.
@@ -207,12 +208,12 @@ def _most_draws(spec: AuditSpec, max_samples: int | None) -> int:
 def _interim_analyses(
     spec: AuditSpec, gates: Sequence[Any], folder: Path, audit: Audit, options: _GateOptions, most: int, *, quiet: bool
 ) -> tuple[Run, Sequence[Decision]]:
-    """Draw and decide in turn until the gates are decided, printing the gates at each interim analysis."""
+    """Alternate drawing and deciding until the gates are decided, and print the gates at each interim analysis."""
     from robaudit.cli.console import say
     from robaudit.gates.interim import sample_until_decided
     from robaudit.gates.text import lines
 
-    def told(analysis: InterimAnalysis, most: int) -> None:
+    def report(analysis: InterimAnalysis, most: int) -> None:
         if quiet:
             return
         say(f"interim analysis after {analysis.draws:,} of {most:,} draws per image:")
@@ -221,7 +222,7 @@ def _interim_analyses(
 
     confidence = 0.95 if options.confidence is None else options.confidence
     sampled = sample_until_decided(
-        spec, gates, folder, audit, limit=options.max_samples, point=options.point, confidence=confidence, on_analysis=told
+        spec, gates, folder, audit, limit=options.max_samples, point=options.point, confidence=confidence, on_analysis=report
     )
     if not quiet:
         saved = most - sampled.drawn

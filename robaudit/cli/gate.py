@@ -1,4 +1,4 @@
-"""`robaudit gate`: does a run meet its thresholds?"""
+"""`robaudit gate`: decide whether a run meets its thresholds."""
 
 from __future__ import annotations
 
@@ -71,13 +71,13 @@ def gate(
     if skipped := opened.info["totals"]["skipped"]:
         say(f"{skipped} samples were skipped: the gates say nothing about them")
     if any(one.more is not None and one.covers == "these images" for one in decisions):
-        say("deciding again after more draws is another chance of error: robaudit estimate --until-decided accounts for it")
+        say("deciding again after more draws adds another chance of error: robaudit estimate --until-decided accounts for it")
     counts: Verdict = inconclusive.value if inconclusive is not None else rules.inconclusive or "inconclusive"
     raise typer.Exit(report_gates(decisions, counts, format_, output, Subject.of(opened.info, "gate")))
 
 
 def report_gates(decisions: Sequence[Decision], inconclusive: Verdict, format_: GateFormat, output: Path | None, subject: Subject) -> int:
-    """Print the decisions or write them to the file of ``-o``; returns the exit code."""
+    """Print the decisions or write them to the file of ``-o``; return the exit code."""
     from robaudit.cli.streams import emit
     from robaudit.gates.decide import EXIT_CODES, overall
     from robaudit.report.ci import github, junit
@@ -94,18 +94,18 @@ def report_gates(decisions: Sequence[Decision], inconclusive: Verdict, format_: 
 
 
 def summarise(decisions: Sequence[Decision], subject: Subject, inconclusive: Verdict, more: str = "") -> None:
-    """Append the gates, and more Markdown, to the step summary of a GitHub job, if this is one."""
+    """Append the gates, and more Markdown, to the step summary if this is a GitHub job."""
     from robaudit.cli.console import say
     from robaudit.cli.streams import append_step_summary
     from robaudit.report.ci.github import step_summary
 
-    trouble = append_step_summary(step_summary(decisions, subject, inconclusive=inconclusive) + (f"\n{more}" if more else ""))
-    if trouble is not None:
-        say(f"warning: {trouble}")
+    problem = append_step_summary(step_summary(decisions, subject, inconclusive=inconclusive) + (f"\n{more}" if more else ""))
+    if problem is not None:
+        say(f"warning: {problem}")
 
 
 def _print_text(decisions: Sequence[Decision], inconclusive: Verdict, to: Path | None) -> None:
-    """Print one line per gate; on a terminal the verdict at its beginning is coloured."""
+    """Print one line per gate; on a terminal, the verdict at its beginning is coloured."""
     from rich.text import Text
 
     from robaudit.cli.console import output

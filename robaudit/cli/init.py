@@ -1,4 +1,4 @@
-"""`robaudit init`: a first spec from a few answers."""
+"""`robaudit init`: write a first spec from a few answers."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def init(
     """
     from robaudit.files import expanded, write_atomically
     from robaudit.spec.init import Answers, dataset_section, levels, model_section, spec_text
-    from robaudit.spec.load import parse_spec
+    from robaudit.spec.load import load_spec
 
     if spec.exists() and not force:
         raise RobauditError(str(spec), "already exists", "name another file, or add --force")
@@ -72,7 +72,7 @@ def init(
     def known_data(text: str) -> dict[str, object]:
         section = dataset_section(text, base, resize=resize, crop=crop, channels=channels, limit=limit)
         if "sample" in section and _count_images(section, base) <= limit:
-            del section["sample"]  # all of them
+            del section["sample"]  # the subset would be all of them
         return section
 
     path = _answer("Trained model (file)", model, None, known_file, asking, "--model")
@@ -93,7 +93,7 @@ def init(
     elif gate is not None:
         _share(str(gate))
     text = spec_text(Answers(section, dataset, chosen, samples, gate))
-    written = parse_spec(text, spec)  # whatever the answers were, no invalid spec is written
+    written = load_spec(spec, text=text)  # never write an invalid spec, whatever the answers were
     write_atomically(spec, text.encode())
     typer.echo(f"wrote {spec}", err=True)
     if not no_check:
@@ -105,14 +105,14 @@ def init(
 
 
 def _answer(question: str, given: str | None, default: str | None, read: Callable[[str], T], asking: bool, option: str) -> T:
-    """The value of an option, or the answer to a question; on a terminal an invalid answer is asked for again.
+    """The value of an option, or the answer to a question, which is repeated on a terminal until the answer is valid.
 
     Raises:
         SpecError: there is neither, or the option is invalid.
     """
     if given is None and not asking:
         if default is None:
-            raise SpecError(option, "is missing", "give it, or run robaudit init on a terminal, where it asks")
+            raise SpecError(option, "is missing", "give it, or run robaudit init on a terminal, where it asks for it")
         given = default
     if given is not None:
         return read(given)
@@ -124,7 +124,7 @@ def _answer(question: str, given: str | None, default: str | None, read: Callabl
 
 
 def _count_images(section: dict[str, object], base: Path) -> int:
-    """How many images the data set has: a subset may not be larger.
+    """The number of images in the data set, which a subset must not exceed.
 
     Raises:
         DataError: it cannot be read.
@@ -157,7 +157,7 @@ def _needs_architecture(path: Path) -> bool:
 
 
 def _check(spec: AuditSpec, path: Path, *, trust: bool) -> None:
-    """Load the model and the data as an audit would, and report what is found."""
+    """Load and check the model and the data as an audit would, and report the result."""
     from robaudit.auditing.environment import pick_device
     from robaudit.auditing.run import prepare
     from robaudit.cli.console import Reporter

@@ -1,4 +1,4 @@
-"""The program: its commands, how errors become exit codes, and how it ends on SIGTERM."""
+"""The program: its commands, exit codes, and the handling of errors and signals."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _RESUMABLE = "; finished work is on disk: run the same command again to continue
 
 
 def main() -> NoReturn:
-    """Run the command line and exit: 0, 2, 3, 5, 130 or 143; 1 and 4 only where gates, `compare` or `verify` say so.
+    """Run the command line and exit with 0, 2, 3, 5, 130 or 143; 1 and 4 come only from gates, `compare` and `verify`.
 
     Anything unexpected, including an installation that cannot be imported, is 3, so that no pipeline takes it for a failed gate.
     """
@@ -32,12 +32,12 @@ def main() -> NoReturn:
         share_cores()
         with ended_by_sigterm():
             _run()
-    except Exception as error:  # noqa: BLE001  Python's own exit code would be 1
+    except Exception as error:  # noqa: BLE001  otherwise Python would exit with 1
         _internal(error)
 
 
 def make_app() -> typer.Typer:
-    """All commands. A function, so that an installation that cannot be imported is reported as an internal error."""
+    """The app with all commands; a function, so that an installation that cannot be imported is reported as an internal error."""
     import typer
 
     from robaudit.cli import catalogue, compare, demo, estimate, gate, init, plan, plot, reading, report, validate, verify
@@ -73,7 +73,7 @@ def make_app() -> typer.Typer:
 
 @contextlib.contextmanager
 def ended_by_sigterm() -> Iterator[None]:
-    """Let SIGTERM raise SystemExit inside the block: files stay whole, locks and the terminal are released, nothing is waited for.
+    """Let SIGTERM raise SystemExit inside the block: files stay intact, locks and the terminal are released, nothing is waited for.
 
     A second SIGTERM kills the process at once. If the process was started with SIGTERM ignored, it stays ignored.
     """
@@ -109,19 +109,19 @@ def _run() -> NoReturn:
     except SystemExit as exit_:
         if exit_.code == TERMINATED:
             _fail("terminated" + _how_to_resume(), TERMINATED)
-        if isinstance(exit_.__context__, BrokenPipeError):  # typer and rich exit like this when the reader of a pipe has gone
+        if isinstance(exit_.__context__, BrokenPipeError):  # typer and rich exit like this when the reader of a pipe is gone
             sys.exit(0)
         if not _completing():
-            _fail("error: code of the model or the data set called sys.exit before the command was done; let it return or raise", 2)
+            _fail("error: code of the model or the data set called sys.exit before the command was finished; let it return or raise", 2)
         code = exit_.code
     except OSError as error:
         if error.filename is not None and not os.environ.get("ROBAUDIT_TRACEBACK"):
             _fail(f"error: {error.filename}: {error.strerror}", 2)
-        if error.errno in _DISK_ERRORS:  # errors of our own files name them: this one is about printed text
+        if error.errno in _DISK_ERRORS:  # errors about files name them, so this one is about printed text
             discard_output()
             _fail(f"error: standard output: {error.strerror}", 2)
         _internal(error)
-    except Exception as error:  # noqa: BLE001  reported in one line: wrong usage, or a bug of ours
+    except Exception as error:  # noqa: BLE001  reported in one line: wrong usage, or a bug in robaudit
         if hasattr(error, "format_message"):  # a usage error of the argument parser
             _fail(f"error: {_usage(error)}", 2)
         _internal(error)
@@ -131,7 +131,7 @@ def _run() -> NoReturn:
 
 
 def _completing() -> bool:
-    """Whether the shell asks for completions: typer answers and calls sys.exit."""
+    """Whether the shell asks for completions, which typer answers before it calls sys.exit."""
     return "_ROBAUDIT_COMPLETE" in os.environ or any(argument.endswith("-completion") for argument in sys.argv[1:])
 
 
@@ -140,7 +140,7 @@ def _how_to_resume() -> str:
 
 
 def _usage(error: Any) -> str:
-    """The parser's message in one line, and which help explains more."""
+    """The parser's message in one line, with the help to consult."""
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "robaudit"
     message = " ".join(str(error.format_message()).split()).rstrip(".").replace("Value error, ", "").replace("Input should", "must")

@@ -20,7 +20,7 @@ class TextFormat(StrEnum):
 
 
 class SummaryFormat(StrEnum):
-    """How the result of a trial is printed."""
+    """How the result of validate or plan is printed."""
 
     TEXT = "text"
     JSON = "json"

@@ -1,4 +1,4 @@
-"""`robaudit plan`: the estimator, draws and images that fit a budget."""
+"""`robaudit plan`: propose the estimator, draws and images that fit a budget."""
 
 from __future__ import annotations
 

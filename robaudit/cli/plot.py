@@ -1,4 +1,4 @@
-"""`robaudit plot`: a figure of a run, for a paper."""
+"""`robaudit plot`: draw a figure of a run for a paper."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class By(StrEnum):
-    """Which class a sample counts for."""
+    """The class that a sample counts towards."""
 
     LABEL = "label"
     PREDICTED = "predicted"
@@ -59,7 +59,7 @@ def show(run: RunArgument, estimator: EstimatorFilter = None, sigma: SigmaFilter
 
 
 def print_run(run: Run, estimators: Sequence[str] = (), levels: Sequence[float] = ()) -> None:
-    """Print the header, the tables and where the files are."""
+    """Print the header, the tables and the paths of the files."""
     from rich.markup import escape
 
     from robaudit.cli.console import output
@@ -155,8 +155,7 @@ def flag_samples(
     if images is not None:
         from robaudit.report.gallery import write_gallery
 
-        count = write_gallery(opened, results, images, trust=trust)
-        typer.echo(f"{count} pictures in {images}", err=True)
+        typer.echo(f"{write_gallery(opened, results, images, trust=trust)} pictures in {images}", err=True)
 
 
 def _emit_groups(

@@ -1,4 +1,4 @@
-"""`robaudit report`: one run or several as an HTML page or as Markdown."""
+"""`robaudit report`: write one run or several as an HTML page or as Markdown."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def report(
     if not markdown:
         from robaudit.report.html.render import environment
 
-        environment()  # reports what is not installed before any work is done
+        environment()  # reports a missing package before any work is done
     choice = Choice(tuple(estimator or ()), tuple(sigmas(sigma)), threshold, max_images)
     gathered, problems = gather_all([read_run(run) for run in runs], choice)
     contents = []

@@ -1,4 +1,4 @@
-"""Where text goes: standard output and error, the file of ``-o``, and the step summary of a GitHub job."""
+"""Write text: to standard output and error, to the file of ``-o``, and to the step summary of a GitHub job."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
 class StandardError(io.TextIOBase):
     """Standard error, looked up at each call.
 
-    Once it cannot be written (a closed pipe, a terminal that is gone, a full disk) it becomes ``/dev/null`` for the rest of the
+    Once it cannot be written to (a closed pipe, a terminal that is gone, a full disk), it becomes ``/dev/null`` for the rest of the
     process, so that neither a message nor the end of the process fails because of it.
     """
 
     def write(self, text: str) -> int:
-        """Write, or drop what cannot be written."""
+        """Write the text, or drop it if it cannot be written."""
         _attempt("write", text)
         return len(text)
 
     def flush(self) -> None:
-        """Write what is buffered, or drop it."""
+        """Flush the buffer, or drop it if it cannot be written."""
         _attempt("flush")
 
     def isatty(self) -> bool:
@@ -44,8 +44,8 @@ class StandardError(io.TextIOBase):
 
 
 def _standard_error() -> Any:
-    """None where the process was started without one."""
-    return getattr(sys.stderr, "rich_proxied_file", sys.stderr)  # a progress display replaces it with itself
+    """The stream behind :class:`StandardError`; None where the process was started without one."""
+    return getattr(sys.stderr, "rich_proxied_file", sys.stderr)  # a progress display wraps it
 
 
 def _attempt(method: str, *arguments: str) -> None:
@@ -66,25 +66,25 @@ def _discard(stream: Any) -> None:
 
 
 def discard_output() -> None:
-    """Drop everything that is still to be printed to standard output."""
+    """Drop everything printed to standard output from now on."""
     _discard(sys.stdout)
 
 
 @contextlib.contextmanager
 def reader_may_leave() -> Iterator[None]:
-    """Continue when the reader of standard output has gone, as in ``robaudit gate ... | head -1``: the exit code still counts."""
+    """Continue when the reader of standard output is gone, as in ``robaudit gate ... | head -1``: the exit code still counts."""
     try:
         yield
     except BrokenPipeError:
         discard_output()
-    except SystemExit as exit_:  # rich's way of saying the same
+    except SystemExit as exit_:  # how rich reports it
         if not isinstance(exit_.__context__, BrokenPipeError):
             raise
         discard_output()
 
 
 def put(texts: Iterable[str]) -> None:
-    """Write to standard output: unchanged to a file or a pipe; on a terminal, control characters are written as escapes."""
+    """Write to standard output: unchanged to a file or a pipe, with control characters escaped on a terminal."""
     terminal, encoding = sys.stdout.isatty(), sys.stdout.encoding or "utf-8"
     sys.stdout.flush()
     for text in texts:
@@ -111,7 +111,7 @@ def emit(text: str, output: Path | None) -> None:
 
 
 def check_output(path: Path) -> None:
-    """Refuse a file of ``-o`` that cannot be written, before any work is done for it.
+    """Refuse a file of ``-o`` that cannot be written, before any work is done.
 
     Raises:
         RobauditError: it is a folder, or its folder does not exist.
@@ -123,7 +123,7 @@ def check_output(path: Path) -> None:
 
 
 def write_output(path: Path, pieces: Iterable[str | bytes]) -> None:
-    """Write to the file of ``-o``, entirely or not at all; pipes and devices are not replaced but written to piece by piece.
+    """Write the whole file of ``-o`` or nothing; pipes and devices are not replaced, but written to piece by piece.
 
     Raises:
         RobauditError: it cannot be written; an existing file is left as it was.
@@ -151,10 +151,10 @@ def write_output(path: Path, pieces: Iterable[str | bytes]) -> None:
 
 
 def append_step_summary(text: str) -> str | None:
-    """Append Markdown to the file that ``$GITHUB_STEP_SUMMARY`` names, as far as it fits; does nothing if the variable is not set.
+    """Append Markdown, as much as fits, to the file that ``$GITHUB_STEP_SUMMARY`` names; do nothing if the variable is not set.
 
     Returns:
-        Why it could not be written, for a warning (the gates are decided all the same); None if all is well.
+        Why it could not be written, for a warning (the gates are decided all the same); None on success.
     """
     from robaudit.report.ci.github import LARGEST, LEFT_OUT
     from robaudit.report.tables import within

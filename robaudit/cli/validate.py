@@ -1,4 +1,4 @@
-"""`robaudit validate`: how far the estimators of a spec are off for its model and data."""
+"""`robaudit validate`: measure the error of a spec's estimators for its model and data."""
 
 from __future__ import annotations
 

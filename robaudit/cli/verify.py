@@ -1,4 +1,4 @@
-"""`robaudit verify`: can the numbers of a run be reproduced?"""
+"""`robaudit verify`: check that the numbers of a run can be reproduced."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def verify(
     with Reporter(quiet=quiet, patient=False) as reporter:
         result = check(opened, count, seed=seed, device=device, trust=trust, listener=reporter)
     for name in result.altered:
-        typer.echo(f"{run}/{name} is not as it was written")
+        typer.echo(f"{run}/{name} has changed since it was written")
     for one in result.differences[:_MOST_SHOWN]:
         where = f"{one.row.sample_id}, {one.row.estimator} at sigma {one.row.sigma:g}"
-        typer.echo(f"{where}: {one.field} is {_shown(one.written)} in the run and {_shown(one.found)} now")
+        typer.echo(f"{where}: {one.field} is {_shown(one.recorded)} in the run and {_shown(one.recomputed)} now")
     if len(result.differences) > _MOST_SHOWN:
         typer.echo(f"and {len(result.differences) - _MOST_SHOWN} more")
     if not quiet or not result.good:

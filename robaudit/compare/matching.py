@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from robaudit.errors import RunError
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import IntervalKind
-from robaudit.rows import MOST, Bits, Row, bits_of
+from robaudit.rows import MOST_STORED_DRAWS, Bits, Row, bits_of
 from robaudit.store.folder import RunFolder, label_of
 from robaudit.store.run import Run
 
@@ -191,7 +191,7 @@ def why_unpaired(base: Row, new: Row) -> str:
         if not row.independent_votes:
             return f"the {words} run's draws are not independent votes"
         if bits_of(row) is None:
-            return f"the {words} run does not say which draws kept the class (an older run, or more than {MOST:,} draws)"
+            return f"the {words} run does not say which draws kept the class (an older run, or more than {MOST_STORED_DRAWS:,} draws)"
     return ""
 
 

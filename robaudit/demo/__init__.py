@@ -1,1 +1,1 @@
-"""What can be audited without any file of one's own: two small classifiers of handwritten digits."""
+"""Two small classifiers of handwritten digits that can be audited without any files of one's own."""

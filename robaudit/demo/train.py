@@ -1,4 +1,4 @@
-"""How were the demo's two classifiers trained? Run ``python -m robaudit.demo.train`` to train them again."""
+"""Train the demo's two classifiers again: ``python -m robaudit.demo.train``."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def train(recipe: Recipe, epochs: int = EPOCHS) -> nn.Module:
         RobauditError: ``epochs`` is less than 1.
     """
     if epochs < 1:
-        raise RobauditError("--epochs", f"is {epochs}", "at least 1")
+        raise RobauditError("--epochs", f"is {epochs}", "give at least 1")
     images, labels = images_and_labels("train")
     generator = torch.Generator().manual_seed(recipe.seed)
     with torch.random.fork_rng(devices=[]):
@@ -76,19 +76,19 @@ def train(recipe: Recipe, epochs: int = EPOCHS) -> nn.Module:
 
 
 def accuracy(network: nn.Module, sigma: float = 0.0, copies: int = 1) -> float:
-    """The share of test images classified rightly, under Gaussian noise (``copies`` draws an image) or clean."""
+    """The share of test images classified correctly, under Gaussian noise (``copies`` draws per image) or clean."""
     images, labels = images_and_labels("test")
     generator = torch.Generator().manual_seed(0)
-    right = 0
+    correct = 0
     with torch.no_grad():
         for _ in range(copies):
             noise = torch.randn(images.shape, generator=generator)
-            right += int((network(images + sigma * noise).argmax(1) == labels).sum())
-    return right / (copies * len(labels))
+            correct += int((network(images + sigma * noise).argmax(1) == labels).sum())
+    return correct / (copies * len(labels))
 
 
 def save(network: nn.Module, recipe: Recipe, folder: Path, epochs: int = EPOCHS) -> Path:
-    """Write the weights with what is known about them; returns the file.
+    """Write the weights with a record of how they were made; return the file.
 
     Raises:
         RobauditError: the folder cannot be written.
@@ -112,13 +112,13 @@ def save(network: nn.Module, recipe: Recipe, folder: Path, epochs: int = EPOCHS)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Train and write both; returns the exit code."""
+    """Train and write both classifiers; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m robaudit.demo.train", description=__doc__)
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent, help="folder for the weights (default: the demo's own)")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent, help="folder for the weights (default: the demo's)")
     parser.add_argument("--epochs", type=int, default=EPOCHS, help="passes over the training images (default: %(default)s)")
     options = parser.parse_args(arguments)
     threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # the order of sums, and with it the last digits, would depend on their number
+    torch.set_num_threads(1)  # the order of sums, and so the last digits, would depend on their number
     try:
         for recipe in RECIPES:
             network = train(recipe, options.epochs)

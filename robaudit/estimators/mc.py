@@ -20,7 +20,7 @@ from robaudit.estimators.work import Work
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.numerics.sequences import Floats, Prior, confidence_sequence, deciding_sequence
 from robaudit.quantities import P_ROBUST, Interval, IntervalKind, Quantity
-from robaudit.rows import MOST, packed
+from robaudit.rows import MOST_STORED_DRAWS, packed
 
 FIRST = 16
 """Draws at the first look."""
@@ -94,7 +94,11 @@ class MonteCarlo(Estimator):
         if rule is not None:
             stopped = sample(rule, predicted, lambda *part: count_votes(work, *part).cpu().numpy())
             return [self._adaptive(*row) for row in zip(stopped, predicted, strict=True)]
-        bits = torch.empty((len(predicted), self.samples), dtype=torch.bool, device=work.x.device) if self.samples <= MOST else None
+        bits = (
+            torch.empty((len(predicted), self.samples), dtype=torch.bool, device=work.x.device)
+            if self.samples <= MOST_STORED_DRAWS
+            else None
+        )
         counts: list[list[int]] = count_votes(work, range(len(predicted)), 0, self.samples, bits).tolist()
         kept = [row[t] for row, t in zip(counts, predicted, strict=True)]
         lower, upper = clopper_pearson(kept, [self.samples] * len(kept))

@@ -1,1 +1,1 @@
-"""The YAML spec: its fields, the frozen models, reading and explaining it (import from the modules; this package is empty)."""
+"""The YAML spec: its models, reading and writing it, and explaining its errors."""

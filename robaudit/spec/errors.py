@@ -1,4 +1,4 @@
-"""One line for a validation error: where, what is wrong, what would be right."""
+"""Explain a validation error in one line: where, what is wrong, what would be right."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from robaudit.spec.model import DATASET_SPECS
 
 Location = tuple[int | str, ...]
 
-
 _UNION_MEMBER = re.compile(r"str|int|float|bool|constrained-\w+|[\w-]+\[.*\]|\[key\]")
-_WORDS = {
+_PLAIN = {
     "dict_type": "must be a mapping (key: value)",
     "model_type": "must be a mapping (key: value)",
     "model_attributes_type": "must be a mapping (key: value)",
@@ -36,9 +35,16 @@ _WORDS = {
 
 
 def explain(error: ValidationError, model: type[BaseModel], where: str, lines: Mapping[Location, int] | None = None) -> SpecError:
-    """The most telling of pydantic's errors in one line: where (with the line), what is wrong, what would be right."""
+    """The most informative of pydantic's errors as one line, with the line number if ``lines`` knows it.
+
+    Args:
+        error: pydantic's errors.
+        model: what was validated.
+        where: the file or option, for the message.
+        lines: line numbers by location in the file.
+    """
     errors = error.errors(include_url=False)
-    first = min(errors, key=lambda found: found["type"] != "extra_forbidden")  # a misspelt key explains one that is missing
+    first = min(errors, key=lambda one: one["type"] != "extra_forbidden")  # a misspelt key explains a missing one
     location = _written(first["loc"])
     line = next((lines[location[:n]] for n in range(len(location), 0, -1) if lines and location[:n] in lines), None)
     key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location).removeprefix(".")
@@ -53,33 +59,33 @@ def explain(error: ValidationError, model: type[BaseModel], where: str, lines: M
         named = given.get("kind") if isinstance(given, dict) else None
         remedy = did_you_mean(str(named), choices) if named else "kind: " + " | ".join(choices)
         return SpecError(place, f"{key}.kind: " + (f"unknown kind {named!r}" if named else "is missing"), remedy)
-    here = dict.fromkeys(_wanted(found) for found in errors if _written(found["loc"]) == location)
+    here = dict.fromkeys(_wanted(one) for one in errors if _written(one["loc"]) == location)
     wanted = " or ".join(here).replace("or must be", "or")
     if given is None:
         wanted = f"is empty; {wanted}"
     elif isinstance(given, str | int | float):
         wanted = f"got {given!r}; {wanted}"
-    others = {other for found in errors if (other := _written(found["loc"])) != location[: len(other)]}
+    others = {other for one in errors if (other := _written(one["loc"])) != location[: len(other)]}
     more = f" (and {len(others)} more)" if others else ""
     return SpecError(place, f"{key}: {wanted}{more}" if key else wanted)
 
 
 def _written(location: Sequence[int | str]) -> Location:
-    """The location as written in the file, without pydantic's names for the members of a union."""
+    """The location in the file, without pydantic's names for the members of a union."""
     kept = [part for i, part in enumerate(location) if not _is_tag(location, i)]
     return tuple(part for i, part in enumerate(kept) if not (i and isinstance(part, str) and _UNION_MEMBER.fullmatch(part)))
 
 
-def _wanted(found: ErrorDetails) -> str:
+def _wanted(error: ErrorDetails) -> str:
     """What would be right, in plain English."""
-    if found["type"] in _WORDS:
-        return _WORDS[found["type"]].format(**found.get("ctx", {}))
-    text = found["msg"].removeprefix("Value error, ")
+    if error["type"] in _PLAIN:
+        return _PLAIN[error["type"]].format(**error.get("ctx", {}))
+    text = error["msg"].removeprefix("Value error, ")
     return text.replace("Input should", "must").replace("String should", "must")
 
 
 def _is_tag(location: Sequence[int | str], i: int) -> bool:
-    """Whether part i of a pydantic location is the tag of the data set's union rather than a key."""
+    """Whether part i of a pydantic location is the tag of the union of data sets rather than a key."""
     return i == 1 and location[0] == "dataset" and location[1] in DATASET_SPECS
 
 

@@ -1,4 +1,4 @@
-"""The values of a spec: numbers that may be written 8/255, counts, sizes and frozen sections (imports no torch)."""
+"""The field types of a spec: numbers such as 8/255, counts, sizes in bytes, and frozen sections."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 
 def as_number(value: object) -> object:
-    """Read ``8/255`` as a number; leave everything else to the type check."""
+    """Read ``8/255`` as a number; pass anything else on to the type check."""
     if isinstance(value, str) and value.count("/") == 1:
         over, under = value.split("/")
         try:
@@ -20,7 +20,7 @@ def as_number(value: object) -> object:
 
 
 def as_bytes(value: object) -> object:
-    """Read ``4GB``, ``512 MiB`` or ``1.5g`` as a number of bytes; refuse other text; leave everything else to the type check."""
+    """Read ``4GB``, ``512 MiB`` or ``1.5g`` as a number of bytes; refuse other text; pass anything else on to the type check."""
     if not isinstance(value, str):
         return value
     match = re.fullmatch(r"\s*(\d{1,15}(?:\.\d{1,6})?)\s*([kmgt]?)(i?)b?\s*", value, re.ASCII | re.IGNORECASE)
@@ -30,7 +30,7 @@ def as_bytes(value: object) -> object:
 
 
 def no_bool(value: object) -> object:
-    """Refuse YAML's true, false, yes and no where a number is meant (Python takes them for 1 and 0)."""
+    """Refuse YAML's true, false, yes and no where a number is expected (Python takes them for 1 and 0)."""
     if isinstance(value, bool):
         raise ValueError("must be a number")  # noqa: TRY004  pydantic reports a ValueError
     return value
@@ -48,7 +48,7 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False), BeforeValidator(as
 Whole = Annotated[int, BeforeValidator(no_bool)]
 Count = Annotated[int, Field(gt=0), BeforeValidator(no_bool)]
 Bytes = Annotated[int, Field(gt=0, lt=2**63), BeforeValidator(as_bytes), BeforeValidator(no_bool)]
-"""A size in bytes; 4GB (10^9) and 4GiB (2^30) are understood."""
+"""A size in bytes; 4GB (4 * 10^9) and 4GiB (4 * 2^30) are understood."""
 
 
 class Part(BaseModel):

@@ -22,7 +22,7 @@ QUANTITIES: Mapping[str, frozenset[str]] = {
     "accuracy": frozenset(),
     "noisy_accuracy": frozenset(),
 }
-"""The quantities of `robaudit gate`, each with the arguments that it needs besides estimator and sigma."""
+"""The quantities of `robaudit gate`, each with the arguments that it requires besides estimator and sigma."""
 
 _GATE = re.compile(r"\s*(?P<quantity>\w+)\s*(?:\((?P<arguments>[^()]*)\))?\s*(?P<relation>[<>=!~]+)\s*(?P<number>.*?)\s*", re.DOTALL)
 _LONGEST = 300
@@ -34,9 +34,9 @@ class Gate:
 
     Attributes:
         quantity: what is compared.
-        relation, threshold: with what.
-        estimator, sigma: of which results; None: those the run has, if it has only one.
-        t: the argument of share_below and its kin; None for the others.
+        relation, threshold: how, and with what.
+        estimator, sigma: of which results; None: those of the run, if it has only one.
+        t: the argument of share_below and the like; None for the others.
     """
 
     quantity: str
@@ -55,7 +55,7 @@ class Gate:
 
 
 def number_text(number: float) -> str:
-    """A number with as many digits as it takes to read the same one back: six at least."""
+    """A number with as many digits as it takes to read the same number back, at least six."""
     return short if float(short := f"{number:.6g}") == number else repr(number)
 
 
@@ -64,8 +64,8 @@ def parse_gate(text: str, quantities: Mapping[str, frozenset[str]], where: str) 
 
     Args:
         text: as the user wrote it.
-        quantities: the known ones, each with the arguments that it takes besides estimator and sigma, all of them required.
-        where: where it was found, for messages (``--gate``, ``spec.yaml, gates``, ``pyproject.toml``).
+        quantities: the known ones, each with the arguments that it requires besides estimator and sigma.
+        where: where it is written, for messages (``--gate``, ``spec.yaml, gates``, ``pyproject.toml``).
 
     Raises:
         SpecError: it is not a gate, or names an unknown quantity or argument.
@@ -83,7 +83,7 @@ def parse_gate(text: str, quantities: Mapping[str, frozenset[str]], where: str) 
     arguments = _arguments(match["arguments"] or "", quantity, quantities[quantity], where)
     for name in sorted(quantities[quantity]):
         if name not in arguments:
-            raise SpecError(where, f"{quantity} lacks {name}", f"write {quantity}({name}=0.5)")
+            raise SpecError(where, f"{quantity} needs {name}", f"write {quantity}({name}=0.5)")
     sigma = _number(arguments["sigma"], "sigma", where) if "sigma" in arguments else None
     if sigma is not None and sigma <= 0:
         raise SpecError(where, f"sigma={sigma:g} is not positive", "give a noise level such as 0.05 or 8/255")
@@ -104,7 +104,7 @@ def _example(quantities: Mapping[str, frozenset[str]]) -> str:
 
 
 def _arguments(text: str, quantity: str, further: frozenset[str], where: str) -> dict[str, str]:
-    """name=value, ..., each name once and known."""
+    """The values of ``name=value, ...`` by name, each name known and given once."""
     arguments: dict[str, str] = {}
     known = ("estimator", "sigma", *sorted(further))
     for piece in text.split(",") if text.strip() else ():

@@ -1,4 +1,4 @@
-"""A first spec from a few short answers, written as commented YAML."""
+"""Write a first spec from a few short answers, as commented YAML."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _EMBEDDED = "digits"
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """The answers that a spec is made from.
+    """The answers that a spec is written from.
 
     Attributes:
         model: the ``model`` section.
         dataset: the ``dataset`` section.
         sigma: noise levels as the user wrote them.
-        samples: noisy copies of an image.
+        samples: noisy copies of each image.
         least: the mean robustness that a gate requires; None: no gate.
     """
 
@@ -44,12 +44,12 @@ def model_section(path: str, architecture: str | None, normalise: str) -> dict[s
         SpecError: the normalisation is neither a name nor numbers.
     """
     mean, std = normalisation(normalise)
-    found: dict[str, Any] = {"path": path}
+    section: dict[str, Any] = {"path": path}
     if architecture:
-        found["architecture"] = architecture
+        section["architecture"] = architecture
     if mean:
-        found["mean"], found["std"] = list(mean), list(std)
-    return found
+        section["mean"], section["std"] = list(mean), list(std)
+    return section
 
 
 def normalisation(text: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -64,31 +64,33 @@ def normalisation(text: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
     mean, slash, std = text.partition("/")
     if not slash:
         known = did_you_mean(key, NORMALISATIONS)
-        raise SpecError(f"--normalise {text}", "is neither a name nor mean/std", f"{known}; or numbers as 0.4,0.5,0.6/0.2,0.2,0.2")
+        raise SpecError(
+            f"--normalise {text}", "is neither a name nor mean/std", f"{known}; or give numbers such as 0.4,0.5,0.6/0.2,0.2,0.2"
+        )
     means, stds = _numbers(mean, text), _numbers(std, text)
     if len(means) != len(stds) or min(stds) <= 0:
-        raise SpecError(f"--normalise {text}", "is not a valid mean and std", "give as many numbers in both, each std above 0")
+        raise SpecError(f"--normalise {text}", "is not a valid mean and std", "give equally many numbers in both, each std above 0")
     return means, stds
 
 
 def _numbers(listed: str, text: str) -> tuple[float, ...]:
     try:
-        found = tuple(float(piece) for piece in listed.split(","))
+        numbers = tuple(float(piece) for piece in listed.split(","))
     except ValueError:
-        found = (math.nan,)
-    if not all(map(math.isfinite, found)):
+        numbers = (math.nan,)
+    if not all(map(math.isfinite, numbers)):
         raise SpecError(f"--normalise {text}", f"{listed!r} is not a list of numbers", "for example 0.4,0.5,0.6/0.2,0.2,0.2")
-    return found
+    return numbers
 
 
 def dataset_section(text: str, base: Path, *, resize: int | None, crop: int | None, channels: int | None, limit: int) -> dict[str, Any]:
-    """The ``dataset`` section for a path, by its kind, for ``digits``, or for ``torchvision:NAME`` with the images in ``data/``.
+    """The ``dataset`` section for a path (by its kind), for ``digits``, or for ``torchvision:NAME`` with its files in ``data/``.
 
     Args:
         text: the answer.
-        base: the folder of the spec, which paths are relative to.
+        base: the folder of the spec, to which paths are relative.
         resize, crop, channels: for image files.
-        limit: how many images: the first of an array; a random subset of folders, whose first images are all of one class.
+        limit: how many images: the first ones of an array; a random subset of folders, whose first images are all of one class.
 
     Raises:
         SpecError: there is no such file, or its kind is unknown.
@@ -130,14 +132,14 @@ def _refuse(files: Mapping[str, int], text: str) -> None:
 
 
 def levels(text: str) -> tuple[str, ...]:
-    """Noise levels, as 0.02, 8/255.
+    """Noise levels from a list such as ``0.02, 8/255``.
 
     Raises:
         SpecError: one is not a positive number, or appears twice.
     """
-    found = tuple(piece for piece in re.split(r"[\s,]+", text.strip()) if piece)
+    written = tuple(piece for piece in re.split(r"[\s,]+", text.strip()) if piece)
     values = set()
-    for piece in found or ("",):
+    for piece in written or ("",):
         try:
             value = float(str(as_number(piece)))
         except ValueError:
@@ -147,15 +149,15 @@ def levels(text: str) -> tuple[str, ...]:
         if value in values:
             raise SpecError(f"--sigma {text}", f"{piece} appears twice", "list each level once")
         values.add(value)
-    return found
+    return written
 
 
 def spec_text(answers: Answers) -> str:
-    """The YAML text: commented sections; values in YAML's JSON subset, so that no text can break out of its quotes."""
+    """The YAML text: commented sections, with values in YAML's JSON subset so that no text can break out of its quotes."""
     lines = ["# What robaudit audits; for all keys see docs/spec.md or robaudit schema", "model:"]
     lines += [f"  {key}: {_value(value)}" for key, value in answers.model.items()]
     if "mean" not in answers.model:
-        lines.append("  # mean: [0.485, 0.456, 0.406]   # as in your training, if it normalised; applied after the noise")
+        lines.append("  # mean: [0.485, 0.456, 0.406]   # as in training, if the images were normalised; applied after the noise")
         lines.append("  # std: [0.229, 0.224, 0.225]")
     lines += ["dataset:", *(f"  {key}: {_value(value)}" for key, value in answers.dataset.items())]
     lines += ["noise:", f"  sigma: [{', '.join(answers.sigma)}]   # standard deviation on pixels in [0, 1]"]

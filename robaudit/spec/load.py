@@ -1,4 +1,4 @@
-"""Read a YAML file, and the command line's changes to it, into an AuditSpec, with errors that name the line."""
+"""Read a YAML file and the command line's changes to it into an AuditSpec, with errors that name the line."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TOO_MUCH = "too many or too deeply nested values"
 
 
 class _Loader(yaml.SafeLoader):
-    """A SafeLoader that refuses duplicate keys, and more or deeper values than a spec can need, while it reads."""
+    """A SafeLoader that refuses duplicate keys, and more or deeper values than any spec needs, while it reads."""
 
     nodes = depth = 0
 
@@ -55,6 +55,7 @@ _Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping
 def load_spec(
     path: Path,
     *,
+    text: str | None = None,
     settings: Sequence[str] = (),
     sigmas: Sequence[str] = (),
     estimators: Sequence[str] = (),
@@ -64,32 +65,16 @@ def load_spec(
 
     Args:
         path: the YAML file; paths in it are relative to its folder.
+        text: its content, if the file is still to be written.
         settings: ``key=value`` with dotted keys (``model.mean=[0.5]``, ``mc.samples=2000``), values in YAML.
         sigmas: replace the spec's noise levels.
-        estimators: replace the spec's list; options that the spec gives a named one are kept.
+        estimators: replace the spec's list; an estimator that the spec lists keeps its options.
         overrides: further values by location, for example ``{("run", "seed"): 3}``.
 
     Raises:
         SpecError: the file is missing, is not YAML, or is not a valid spec; the line is named.
     """
-    return parse_spec(_read(path), path, settings=settings, sigmas=sigmas, estimators=estimators, overrides=overrides)
-
-
-def parse_spec(
-    text: str,
-    path: Path,
-    *,
-    settings: Sequence[str] = (),
-    sigmas: Sequence[str] = (),
-    estimators: Sequence[str] = (),
-    overrides: Mapping[Location, Any] | None = None,
-) -> AuditSpec:
-    """As :func:`load_spec`, from text that is, or will be, in a file at ``path``.
-
-    Raises:
-        SpecError: it is not YAML, or not a valid spec.
-    """
-    raw, lines = _parse(text, str(path))
+    raw, lines = _parse(_read(path) if text is None else text, str(path))
     for location, value in (overrides or {}).items():
         put(raw, *_within_sample(raw, location, value))
     if sigmas:
@@ -111,7 +96,7 @@ def _read(path: Path) -> str:
         about = path.stat()
         if stat.S_ISDIR(about.st_mode):
             raise SpecError(str(path), "is a folder", "name a spec file, for example spec.yaml")
-        if not stat.S_ISREG(about.st_mode):  # a pipe could be waited for forever, and a device has no end
+        if not stat.S_ISREG(about.st_mode):  # a pipe may never be written to, and a device has no end
             raise SpecError(str(path), "is not a regular file", "save the spec as a file")
         with path.open("rb") as file:
             content = file.read(_MAX_BYTES + 1)
@@ -148,7 +133,7 @@ def _parse(text: str, where: str) -> tuple[dict[str, Any], dict[Location, int]]:
 
 
 def _index(node: yaml.Node, location: Location, lines: dict[Location, int], count: list[int]) -> None:
-    """Note the line of every key; aliases are counted as if written out, so that a YAML bomb is refused."""
+    """Record the line of every key; aliases count as if written out, so that a YAML bomb is refused."""
     count[0] += 1
     if count[0] > _MAX_NODES or len(location) > _MAX_DEPTH:
         raise yaml.YAMLError(_TOO_MUCH)
@@ -165,7 +150,7 @@ def _index(node: yaml.Node, location: Location, lines: dict[Location, int], coun
 
 def _refuse_surrogates(value: object, where: str, depth: int) -> None:
     """Refuse lone surrogates, which YAML can write but no file or terminal can hold."""
-    if depth > _MAX_DEPTH:  # an alias of itself in --set
+    if depth > _MAX_DEPTH:  # an alias that contains itself, in --set
         raise SpecError(where, _TOO_MUCH)
     if isinstance(value, dict):
         for key, inner in value.items():
@@ -182,7 +167,7 @@ def _refuse_surrogates(value: object, where: str, depth: int) -> None:
 
 
 def _within_sample(raw: Mapping[str, Any], location: Location, value: Any) -> tuple[Location, Any]:
-    """Make ``--limit N`` of a random subset a smaller subset of the same seed, which the larger one contains."""
+    """Turn ``--limit N`` of a random subset into a smaller subset of the same seed, which the larger one contains."""
     dataset = raw.get("dataset")
     sample = dataset.get("sample") if isinstance(dataset, dict) else None
     if location == ("dataset", "limit") and isinstance(sample, dict):

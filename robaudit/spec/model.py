@@ -1,4 +1,4 @@
-"""The spec as frozen, checked models, and the digests that tell specs apart (imports no torch)."""
+"""The spec as frozen, validated models, and the digests that tell specs apart."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class SampleSpec(Part):
 
 
 class BaseDatasetSpec(Part):
-    """Keys that all kinds of data sets share."""
+    """Keys that all kinds of data set share."""
 
     limit: Count | None = Field(None, description="audit the first N samples")
     sample: SampleSpec | None = Field(None, description="audit a random subset instead: {size: 1000, seed: 0}")
@@ -189,13 +189,13 @@ class EstimatorSpec(Part):
 
 
 DEFAULT_ESTIMATOR = "logit_gaussian"
-"""What runs if a spec names no estimator."""
+"""The estimator of a spec that names none."""
 
 Precision = Literal["fp32", "tf32", "bf16", "fp64"]
 
 
 class RunSpec(Part):
-    """How to run the audit; only seed and precision change results (device and deterministic may change the last digits)."""
+    """How to run the audit; only seed and precision change the results (device and deterministic may change the last digits)."""
 
     seed: Annotated[int, Field(ge=0, lt=2**63), BeforeValidator(no_bool)] = 0
     device: str = Field("auto", description="cpu, cuda, cuda:1 or auto")
@@ -261,7 +261,7 @@ class AuditSpec(Part):
 
 
 def sigma_text(sigma: float) -> str:
-    """A noise level as people write it: at most six significant digits."""
+    """A noise level with at most six significant digits."""
     return f"{sigma:.6g}" if math.isfinite(sigma) else str(sigma)
 
 

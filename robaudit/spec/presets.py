@@ -1,4 +1,4 @@
-"""Means and standard deviations of common training sets, as people normalise images with them."""
+"""Means and standard deviations that images of common training sets are normalised with."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ NORMALISATIONS: Mapping[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
 """Mean and std by name; "none": pixels stay in [0, 1]."""
 
 LIKELY: Mapping[str, str] = {"imagenet": " (ImageNet)", "cifar10": " (CIFAR-10)", "mnist": " (MNIST)", "half": ""}
-"""Those that a model without the right one most often lacks, and what follows them in a hint."""
+"""The ones that users most often forget, and what follows them in a hint."""
 
 
 def hint(name: str) -> str:
-    """What to write into the spec: ``mean: [0.1307], std: [0.3081] (MNIST)``."""
+    """The text for the spec: ``mean: [0.1307], std: [0.3081] (MNIST)``."""
     mean, std = (values[0] if name == "half" else list(values) for values in NORMALISATIONS[name])
     return f"mean: {mean}, std: {std}{LIKELY[name]}"

@@ -36,7 +36,7 @@ def spec_schema(estimators: Mapping[str, type[BaseModel]]) -> dict[str, Any]:
 
 
 def _accept_short_forms(schema: dict[str, Any]) -> None:
-    """Numbers as fractions (8/255), and one value where a list is meant, as the spec's reader takes them."""
+    """Accept fractions (8/255) for numbers, and a single value for a list, as the spec's reader does."""
     fraction = {"type": "string", "pattern": r"^\s*\d+(\.\d+)?\s*/\s*\d+(\.\d+)?\s*$"}
     for section, key in (("NoiseSpec", "sigma"), ("ModelSpec", "mean"), ("ModelSpec", "std")):
         listed = schema["$defs"][section]["properties"][key]

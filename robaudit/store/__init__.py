@@ -1,1 +1,1 @@
-"""The run on disk: its state, its folder, and the outputs made from it."""
+"""The run on disk: its state, its folder, and the rows read back from it."""

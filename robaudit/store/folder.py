@@ -1,8 +1,8 @@
-"""A run folder: run.json, the state, the outputs made from it, and the lock of whoever writes there.
+"""The run folder: run.json, the state, the outputs made from it, and the lock of the process that writes there.
 
-The lock is a ``flock`` on ``.lock``. SQLite's own locks hold for a transaction and for the database alone; this one holds for a
-session, covers run.json, the outputs and the log, dies with its process whatever children outlive it, and knows by its inode whether
-the folder has been removed or replaced.
+The lock is a ``flock`` on ``.lock``. SQLite's own locks last for a transaction and cover only the database; this one lasts for a
+session, covers run.json, the outputs and the log as well, ends with its process even if children outlive it, and tells by its inode
+whether the folder has been removed or replaced.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ OUTPUTS = ("samples.csv", "samples.json", "summary.json")
 _LOCK = ".lock"
 _ALWAYS = ("status", "name", "spec", "spec_folder", "identity", "base_identity", "model", "data", "noise")
 _COMPLETE = ("quantities", "totals", "seconds", "skipped", "files")
-_held: set[int] = set()  # descriptors of this process
+_lock_handles: set[int] = set()  # descriptors of the locks that this process holds
 
 
 @dataclass(frozen=True, slots=True)
 class Lock:
-    """A lock that is held.
+    """A lock held by this process.
 
     Attributes:
-        folder: what it locks.
-        file: device and inode of its file.
+        folder: the folder that is locked.
+        file: device and inode of the lock's file.
     """
 
     folder: Path
     file: tuple[int, int]
 
     def check(self) -> None:
-        """Refuse to go on in a folder that somebody has deleted, moved or made anew: it is not the one that was locked.
+        """Refuse to continue in a folder that has been deleted, moved or replaced since it was locked.
 
         Raises:
             RunError: the folder's lock is no longer the file that this process holds.
@@ -59,7 +59,7 @@ class Lock:
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[Lock]:
-    """Hold the folder's lock; it dies with this process, whatever children outlive it.
+    """Hold the folder's lock within the block; it ends with this process, even if children outlive it.
 
     Raises:
         RunError: another process holds it, or the folder cannot be written.
@@ -68,7 +68,7 @@ def locked(folder: Path) -> Iterator[Lock]:
         handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     except OSError as error:
         raise RunError(str(folder), f"cannot be written: {error.strerror or error}", "choose another --out") from error
-    _held.add(handle)
+    _lock_handles.add(handle)
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -81,26 +81,26 @@ def locked(folder: Path) -> Iterator[Lock]:
         lock.check()
         yield lock
     finally:
-        if handle in _held:  # a child has let go of it already, and the number may be another file's there
-            _held.remove(handle)
+        if handle in _lock_handles:  # in a forked child it is closed already, and the number may belong to another file
+            _lock_handles.remove(handle)
             os.close(handle)
 
 
-def _let_go() -> None:
-    """In a forked child: the lock belongs to the parent, and a child that outlives it must not hold it."""
-    while _held:
+def _release_in_child() -> None:
+    """Close the locks in a forked child: they belong to the parent, and a child that outlives it must not keep them."""
+    while _lock_handles:
         with contextlib.suppress(OSError):
-            os.close(_held.pop())
+            os.close(_lock_handles.pop())
 
 
-os.register_at_fork(after_in_child=_let_go)
+os.register_at_fork(after_in_child=_release_in_child)
 
 
 class RunFolder:
     """Reads and writes one run folder; run.json and the outputs by atomic rename, the state by transactions.
 
     Attributes:
-        guard: raises if the folder is no longer ours to write (:meth:`Lock.check` while it is locked).
+        guard: raises if this process may no longer write to the folder (:meth:`Lock.check` while it is locked).
     """
 
     def __init__(self, path: Path) -> None:
@@ -109,45 +109,45 @@ class RunFolder:
 
     @property
     def exists(self) -> bool:
-        """Whether a run was begun here."""
+        """Whether there is a run."""
         try:
             return (self.path / "run.json").exists()
-        except OSError:  # no name the file system takes: create() says so
+        except OSError:  # not a name for the file system: create() reports it
             return False
 
     def check(self) -> None:
-        """Refuse a path that cannot be a run folder, before anything expensive is done and without making anything.
+        """Refuse a path that cannot be a run folder, before anything expensive is done and without creating anything.
 
         Raises:
-            RunError: it is a file, or a folder with files that are not a run's.
+            RunError: it is a file, a folder with files that are not a run's, or a run of an older robaudit.
         """
         try:
             if not self.path.exists():
                 return
             names = {path.name for path in self.path.iterdir()}
         except OSError as error:
-            raise RunError(str(self.path), f"cannot be made a run folder: {error.strerror or error}", "choose another --out") from error
-        strangers = sorted(name for name in names if not name.startswith(".") and name not in (NAME, f"{NAME}-journal"))
-        if strangers and not self.exists:
-            raise RunError(str(self.path), f"is no run folder and is not empty ({strangers[0]} is in it)", "choose another --out")
+            raise RunError(str(self.path), f"cannot be used as a run folder: {error.strerror or error}", "choose another --out") from error
+        others = sorted(name for name in names if not name.startswith(".") and name not in (NAME, f"{NAME}-journal"))
+        if others and not self.exists:
+            raise RunError(str(self.path), f"is not a run folder, and not empty (it contains {others[0]})", "choose another --out")
         if "parts" in names and NAME not in names:
             raise RunError(
                 str(self.path), "was made by an older robaudit: it can be read, but not resumed or extended", "choose another --out"
             )
 
     def create(self) -> None:
-        """Make the folder.
+        """Create the folder.
 
         Raises:
-            RunError: it cannot be made.
+            RunError: it cannot be created.
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise RunError(str(self.path), f"cannot be made a run folder: {error.strerror or error}", "choose another --out") from error
+            raise RunError(str(self.path), f"cannot be used as a run folder: {error.strerror or error}", "choose another --out") from error
 
     def info(self) -> dict[str, Any]:
-        """run.json without its checksum, checked for that, its version and its keys.
+        """The content of run.json, with its checksum, version, keys and types checked.
 
         Raises:
             RunError: it is missing, damaged or of another version.
@@ -157,18 +157,18 @@ class RunFolder:
         if not isinstance(info, dict) or info.get("schema_version") != SCHEMA_VERSION:
             raise RunError(where, f"is not of schema version {SCHEMA_VERSION}", "read it with the robaudit that wrote it")
         info = unsealed(info, self.path / "run.json")
-        lacking = [key for key in (*_ALWAYS, *(_COMPLETE if info.get("status") == "complete" else ())) if key not in info]
-        if lacking:
-            raise RunError(where, f"is damaged (it lacks {lacking[0]!r})", "run the audit again in another folder")
+        missing = [key for key in (*_ALWAYS, *(_COMPLETE if info.get("status") == "complete" else ())) if key not in info]
+        if missing:
+            raise RunError(where, f"is damaged ({missing[0]!r} is missing)", "run the audit again in another folder")
         check_info(info, where)
         return info
 
-    def whole(self, info: Mapping[str, Any]) -> bool:
-        """Whether the outputs of a complete run are those that its run.json describes."""
+    def outputs_intact(self, info: Mapping[str, Any]) -> bool:
+        """Whether the outputs of a complete run match the digests in its run.json."""
         return all(file_sha256(self.path / name) == info["files"].get(name) for name in OUTPUTS)
 
     def open_state(self) -> State:
-        """The state, to be written to; made where there is none.
+        """Open the state for writing; create it if there is none.
 
         Raises:
             RunError: it is damaged, or the file system refuses.
@@ -177,7 +177,7 @@ class RunFolder:
         return State.create(self.path / NAME, self.guard)
 
     def rows_so_far(self) -> list[Row]:
-        """The rows of the state, each once: samples as they came, noise levels and estimators as in the spec.
+        """The rows of the state: samples in the order of writing, noise levels and estimators as in the spec.
 
         Raises:
             RunError: the state is damaged.
@@ -185,43 +185,43 @@ class RunFolder:
         spec = self.info()["spec"]
         labels = [label_of(entry) for entry in spec["estimators"]]
         tasks = {task: i for i, task in enumerate((sigma, label) for sigma in spec["noise"]["sigma"] for label in labels)}
-        with self._known_state() as state:
+        with self._existing_state() as state:
             state.check()
             rows = list(state.rows())
         samples = {sample_id: i for i, sample_id in enumerate(dict.fromkeys(row.sample_id for row in rows))}
         return sorted(rows, key=lambda row: (samples[row.sample_id], tasks.get((row.sigma, row.estimator), len(tasks))))
 
     def image_digests(self) -> dict[str, str]:
-        """Digests of the pixels by sample id; none where the state was deleted.
+        """Pixel digests by sample id; empty if the state was deleted.
 
         Raises:
             RunError: the state is damaged.
         """
-        with self._known_state() as state:
+        with self._existing_state() as state:
             state.check(["samples", "images"])
             return state.images()
 
     def clean(self) -> None:
-        """Remove what killed processes left behind; the folder's lock is held."""
+        """Remove what killed processes left behind; the caller holds the folder's lock."""
         remove_leftovers(self.path)
 
     def write_info(self, info: Mapping[str, Any]) -> None:
         """Write run.json."""
         write_atomically(self.path / "run.json", json_bytes(sealed(info)), self.guard)
 
-    def _known_state(self) -> State:
-        """The state, to be read; an empty one where there is none."""
+    def _existing_state(self) -> State:
+        """Open the state for reading; an empty one if there is none."""
         self._refuse_empty_state()
         path = self.path / NAME
         return State(path if os.path.lexists(path) else None)
 
     def _refuse_empty_state(self) -> None:
-        """Of a run whose run.json is there, the state has its tables."""
+        """Refuse an empty database beside a run.json: that run's state had tables."""
         with contextlib.suppress(OSError):
             if self.exists and (self.path / NAME).lstat().st_size == 0:
                 raise damaged(str(self.path / NAME), "it is empty")
 
 
 def label_of(entry: Mapping[str, Any]) -> str:
-    """The name in the results of an estimator of a spec's document."""
+    """The name in the results of an estimator, from its entry in a spec's document."""
     return str(entry["options"].get("label") or entry["name"])

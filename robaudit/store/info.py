@@ -1,4 +1,4 @@
-"""The model of run.json: all that readers use, of the right types, and whether it describes the results."""
+"""Validate run.json: the types of everything that readers use, and that it describes the results."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def _plain(text: str) -> str:
     return text
 
 
-def _group(text: str) -> str:
-    """``label@sigma``, or the name of a step that all estimators share."""
+def _step(text: str) -> str:
+    """Check the key of a duration: ``label@sigma``, or the name of a step that all estimators share."""
     _, at, sigma = text.rpartition("@")
     if at:
         float(sigma)
@@ -60,7 +60,7 @@ class _Data(_Part):
 
 
 class _Spec(_Part):
-    """What readers use of the spec before it is checked as one."""
+    """The part of the spec that readers use before it is validated as a spec."""
 
     gates: list[str] = Field(default_factory=list)
 
@@ -107,7 +107,7 @@ class _Session(_Part):
 
 
 class _Run(_Part):
-    """What every run.json has."""
+    """The content of every run.json."""
 
     status: Plain
     name: str
@@ -128,24 +128,24 @@ class _Run(_Part):
 
 
 class _CompleteRun(_Run):
-    """What that of a complete run has, too."""
+    """The content of a complete run's run.json."""
 
     seed: Annotated[int, Field(ge=0, lt=2**63)]
     quantities: list[_Quantity]
     clean_accuracy: _Share | None
     noisy_accuracy: list[_NoisyShare]
     totals: _Totals
-    seconds: dict[Annotated[Plain, AfterValidator(_group)], Number]
+    seconds: dict[Annotated[Plain, AfterValidator(_step)], Number]
     skipped: list[_Skip]
     files: dict[str, str]
     review_warnings: list[str] = Field(default_factory=list)
 
 
 def check_rows(rows: Iterable[Row], info: Mapping[str, Any], where: str) -> Iterator[Row]:
-    """The results, each checked to be of a quantity that the run.json of a complete run describes.
+    """Pass the results on; refuse one of a quantity that the run.json of a complete run does not describe.
 
     Raises:
-        RunError: one is not.
+        RunError: there is one.
     """
     known = {quantity["name"] for quantity in info["quantities"]}
     for row in rows:
@@ -157,15 +157,15 @@ def check_rows(rows: Iterable[Row], info: Mapping[str, Any], where: str) -> Iter
 
 
 def check_info(info: Mapping[str, Any], where: str) -> None:
-    """Check a run.json whose schema version is ours.
+    """Check a run.json of the current schema version.
 
     Raises:
-        RunError: a value is missing, or of another type than robaudit writes; the first is named.
+        RunError: a value is missing or has a type that robaudit does not write; the first one is named.
     """
     try:
         (_CompleteRun if info.get("status") == "complete" else _Run).model_validate(info)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(map(str, first["loc"]))
-        problem = f"it lacks {place!r}" if first["type"] == "missing" else f"{place}: {first['msg'].removeprefix('Value error, ')}"
+        problem = f"{place!r} is missing" if first["type"] == "missing" else f"{place}: {first['msg'].removeprefix('Value error, ')}"
         raise RunError(where, f"is damaged ({problem})", "run the audit again in another folder") from error

@@ -1,4 +1,4 @@
-"""The log of a run: what its sessions said and when, in a file of the run folder."""
+"""The log of a run: the notes, warnings and progress of its sessions, with the time, in a file of the run folder."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from robaudit.text import printable
 
 NAME = "log.txt"
 _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-_SECONDS_BETWEEN_LINES = 60.0  # while a long part is being computed
+_SECONDS_BETWEEN_LINES = 60.0
 
 
 class Logged:
     """A listener that passes everything on and writes it to the run's log, one line each with the time (UTC).
 
-    Every session appends to the log. The log is not a result: if the disk refuses it, nothing but the log is lost.
+    Every session appends to the log. The log is not a result: if the disk refuses it, only the log is lost.
 
     Args:
-        listener: receives everything too.
+        listener: receives everything as well.
         clock: seconds.
     """
 
     def __init__(self, listener: Listener, clock: Clock = time.monotonic) -> None:
         self._listener, self._clock = listener, clock
-        self._file: int | None = None  # a descriptor, kept open: if the folder is replaced, the log of another run is not written to
+        self._file: int | None = None  # kept open: if the folder is replaced, nothing goes to the log of another run
         self._opened = False
         self._waiting: list[str] = []
         self._progress = AuditProgress(0, 0, clock=clock)
         self._last = clock()
 
     def open(self, folder: Path) -> None:
-        """Start writing to a run folder, including what was said before."""
+        """Start writing to a run folder, beginning with the lines so far."""
         self.close()
         self._opened = True
         with contextlib.suppress(OSError):
@@ -70,44 +70,44 @@ class Logged:
             raise
 
     def note(self, text: str) -> None:
-        """Something worth knowing."""
+        """Pass on a note."""
         self.write(f"note: {text}")
         self._listener.note(text)
 
     def warn(self, text: str) -> None:
-        """Something suspicious."""
+        """Pass on a warning."""
         self.write(f"warning: {text}")
         self._listener.warn(text)
 
     def begin(self, total: int, done: int) -> None:
-        """The audit starts."""
+        """Pass on that the audit starts."""
         self._progress, self._last = AuditProgress(total, done, clock=self._clock), self._clock()
-        self.write(f"auditing {total} samples, {done} on disk already")
+        self.write(f"auditing {total} samples, {done} already on disk")
         self._listener.begin(total, done)
 
     def working(self, share: float) -> None:
-        """Progress between writes: at most one line a minute."""
+        """Pass on progress between writes: at most one line a minute."""
         self._progress.working(share)
         if self._clock() - self._last >= _SECONDS_BETWEEN_LINES:
-            self._tell(self._progress.line())
+            self._report(self._progress.line())
         self._listener.working(share)
 
     def advance(self, samples: int) -> None:
-        """More samples are on disk: one line, unless there are none."""
+        """Pass on that more samples are on disk, in one line unless there are none."""
         self._progress.advance(samples)
         if samples:
-            self._tell(f"{self._progress.done} of {self._progress.total} samples")
+            self._report(f"{self._progress.done} of {self._progress.total} samples")
         self._listener.advance(samples)
 
     def end(self) -> None:
-        """The audit is over."""
+        """Pass on that the audit is over."""
         self._listener.end()
 
     def stop_asked(self) -> bool:
-        """Whether to stop after this part."""
+        """Whether the listener asks to stop after the current part."""
         return self._listener.stop_asked()
 
-    def _tell(self, text: str) -> None:
+    def _report(self, text: str) -> None:
         self._last = self._clock()
         self.write(text)
 

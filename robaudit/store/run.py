@@ -18,23 +18,23 @@ from robaudit.store.serialise import read_rows_json, stream_rows_json
 if TYPE_CHECKING:
     from robaudit.stats.summary import GroupSummary
 
-_SMALL = 2**24  # bytes of a samples.json whose rows are held
+_SMALL = 2**24  # bytes of a samples.json whose rows are kept in memory
 
 
 class StoredRows(Sequence[Row]):
-    """The rows of a samples.json too large to be held for nothing: going through them reads the file again and keeps none.
+    """The rows of a large samples.json: iterating reads the file again and keeps nothing in memory.
 
-    Length and index read all of them and keep them.
+    Taking the length or an index reads all rows and keeps them.
 
     Args:
         path: of the file.
         info: the run's run.json.
-        kept: read the bits of the draws, too.
+        kept: also read which draws kept the class.
     """
 
     def __init__(self, path: Path, info: Mapping[str, Any], *, kept: bool = False) -> None:
         self._path, self._info, self._kept = path, info, kept
-        self._file = self._which()
+        self._version = self._file_version()
         self._rows: tuple[Row, ...] | None = None
 
     def __iter__(self) -> Iterator[Row]:
@@ -59,19 +59,19 @@ class StoredRows(Sequence[Row]):
 
     def _stream(self) -> Iterator[Row]:
         where = str(self._path)
-        if self._which() != self._file:
+        if self._file_version() != self._version:
             raise RunError(where, "has changed since it was opened", "read the run again")
         with self._path.open("rb") as file:
             yield from check_rows(stream_rows_json(file, where, kept=self._kept), self._info, where)
 
-    def _which(self) -> tuple[int, int]:
+    def _file_version(self) -> tuple[int, int]:
         about = self._path.stat()
         return about.st_ino, about.st_mtime_ns
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A finished run, as the reading commands and the Python API see it.
+    """A finished run, as seen by the reading commands and the Python API.
 
     Attributes:
         path: the run folder.
@@ -85,7 +85,7 @@ class Run:
 
     @property
     def class_names(self) -> tuple[str, ...] | None:
-        """Class names by index, where the data set has them."""
+        """Class names by index; None if the data set has none."""
         names = self.info["data"]["class_names"]
         return None if names is None else tuple(names)
 
@@ -101,18 +101,18 @@ class Run:
         return {values["name"]: Quantity.from_document(values) for values in self.info["quantities"]}
 
     def groups(self, estimators: Sequence[str] = (), sigmas: Sequence[float] = ()) -> dict[tuple[str, float], list[Row]]:
-        """Rows by estimator and sigma, in the run's order; the arguments keep those named.
+        """Rows by estimator and sigma, in the run's order: those that the arguments name, or all.
 
         Raises:
             RunError: the run has no such estimator or sigma.
         """
-        found: dict[tuple[str, float], list[Row]] = {}
+        groups: dict[tuple[str, float], list[Row]] = {}
         for row in self.rows:
-            found.setdefault((row.estimator, row.sigma), []).append(row)
-        return {key: found[key] for key in self.chosen(found, estimators, sigmas)}
+            groups.setdefault((row.estimator, row.sigma), []).append(row)
+        return {key: groups[key] for key in self.chosen(groups, estimators, sigmas)}
 
     def chosen(self, keys: Iterable[tuple[str, float]], estimators: Sequence[str], sigmas: Sequence[float]) -> list[tuple[str, float]]:
-        """Of the groups of the run, those that the arguments name, in the run's order; all without arguments.
+        """The groups of the run that the arguments name, in the run's order; all of them without arguments.
 
         Raises:
             RunError: the run has no such estimator or sigma.
@@ -132,7 +132,7 @@ class Run:
 
 
 def _level(sigma: float, levels: Sequence[float]) -> float:
-    """The level that is meant: itself, or the only one within half a percent (tables print 8/255 as 0.0314)."""
+    """The noise level that is meant: the exact one, or the only one within half a percent (tables print 8/255 as 0.0314)."""
     near = [level for level in levels if abs(level - sigma) <= 0.005 * level]
     return near[0] if sigma not in levels and len(near) == 1 else sigma
 
@@ -144,26 +144,26 @@ def _known(path: Path, what: str, wanted: Sequence[Any], present: Mapping[Any, N
 
 
 def read_run(path: Path, *, kept: bool = False) -> Run:
-    """Open a finished run; the rows of a large one are read when they are asked for.
+    """Open a finished run; the rows of a large one are read when they are used.
 
     Args:
         path: the run folder.
-        kept: also read which draws kept the class (:attr:`robaudit.rows.Row.kept`): more than all the rest of a row.
+        kept: also read which draws kept the class (:attr:`robaudit.rows.Row.kept`), which takes more memory than the rest of a row.
 
     Raises:
         RunError: it is missing, damaged or unfinished.
     """
     folder = RunFolder(path)
     if not path.is_dir():
-        raise RunError(str(path), "is no run folder", "name a folder that robaudit estimate has written")
+        raise RunError(str(path), "is not a run folder", "name a folder that robaudit estimate has written")
     info = folder.info()
     if info["status"] != "complete":
         raise RunError(str(path), "this run is unfinished", "resume it: run the same robaudit estimate command again")
     if file_sha256(path / "samples.json") != info["files"].get("samples.json"):
         raise RunError(
             str(path / "samples.json"),
-            "is missing or not as it was written",
-            "run the same robaudit estimate command again: it is made anew from the run's state",
+            "is missing, or has changed since it was written",
+            "run the same robaudit estimate command again: it restores the file from the run's state",
         )
     samples = path / "samples.json"
     if samples.stat().st_size > _SMALL:

@@ -1,12 +1,12 @@
 """Results as JSON and CSV text, and back.
 
-JSON is ASCII only and in a fixed order, so that the same results give the same bytes; one result a line, so that they can be compared
-by eye. NaN and infinity, which JSON does not have, are never written.
+The JSON is ASCII and in a fixed order, so that the same results give the same bytes; it has one result per line, so that files can be
+compared by eye. NaN and infinity, which JSON does not have, are never written.
 
-CSV has one comma-separated line for each result, "\\n" at the end, a header first. An absent value is an empty field, a truth value
-``true`` or ``false``, a float the shortest text that reads back to the same float. Text is quoted where it has to be, and its
-characters are kept as they are: ids that begin with ``=``, ``+``, ``-`` or ``@`` are *not* altered, because an id must stay the id.
-Import the file into a spreadsheet with the columns declared as text when its ids come from strangers.
+The CSV has a header and one comma-separated line for each result, ending in "\\n". An absent value is an empty field, a truth value
+``true`` or ``false``, a float the shortest text that reads back as the same float. Text is quoted only where necessary, and its
+characters are kept: ids that begin with ``=``, ``+``, ``-`` or ``@`` are *not* altered, because an id must remain the id. If the ids
+come from strangers, import the file into a spreadsheet with its columns declared as text.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from numbers import Integral
 from operator import attrgetter, itemgetter
@@ -27,22 +27,35 @@ from typing import IO, Any, Protocol
 from robaudit.errors import RunError
 from robaudit.quantities import Interval
 from robaudit.rows import COLUMNS, LARGEST, Row, check_kept
+from robaudit.stats.groups import json_values
 from robaudit.text import clipped
 
 SCHEMA_VERSION = 1
 _PIECE = 2**17  # characters
+_REMEDY = "restore the file, or run the audit again"
+_MOST = 2**63
+_LONGEST_LINE = 2**24  # bytes
+_HEAD = re.compile(rb'\{"schema_version": (.{1,20}),\n')
+_COLUMNS_LINE = re.compile(rb'"columns": \[.*\],\n')
+_REPEATED = [COLUMNS.index(name) for name in ("noise", "estimator", "quantity", "note")]
+_INTERVAL, _KEPT = COLUMNS.index("interval"), len(COLUMNS) + 2
+_MOST_SHARED, _LONGEST_SHARED = 1000, 200
+_encode = json.JSONEncoder(allow_nan=False, separators=(", ", ": ")).encode
+_decode = json.JSONDecoder().decode
+_columns = itemgetter(*COLUMNS)
+_shared_texts: dict[str, str] = {}
 
 
 def rows_json(rows: Iterable[Row]) -> str:
-    """The text of samples.json: ``{"schema_version", "columns", "rows": [one object a row]}``.
+    """The text of samples.json: ``{"schema_version", "columns", "rows": [one object per row]}``.
 
-    A value that is no finite number becomes null with an ``error`` beside it; an infinite bound becomes null: no bound.
+    A value that is not finite becomes null, with an ``error`` beside it; an infinite bound becomes null.
     """
     return "".join(rows_json_chunks(rows))
 
 
 def rows_json_chunks(rows: Iterable[Row]) -> Iterator[str]:
-    """The text of :func:`rows_json` piece by piece: of the rows, few are held at a time."""
+    """The text of :func:`rows_json` piece by piece, with few rows in memory at a time."""
     return pieces(_texts(rows))
 
 
@@ -56,40 +69,30 @@ def _texts(rows: Iterable[Row]) -> Iterator[str]:
 
 
 class Summary(Protocol):
-    """What knows itself as JSON values."""
+    """A summary that can be written as JSON values."""
 
     def document(self) -> dict[str, Any]:
-        """As JSON values."""
+        """The summary as JSON values."""
         ...
 
 
 def summary_json(groups: Sequence[Summary], **more: Any) -> str:
-    """The text of summary.json: ``more`` (JSON values), then ``groups``, one per estimator and sigma."""
+    """The text of summary.json: ``more`` (JSON values), then ``groups``, one for each estimator and sigma."""
     return document_json({**more, "groups": [group.document() for group in groups]})
 
 
-def json_number(value: float | None) -> float | None:
-    """A float for JSON, which knows neither NaN nor infinity: those become None."""
-    return None if value is None or not math.isfinite(value) else float(value)
-
-
-def json_values(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The mapping with every float passed through :func:`json_number`."""
-    return {key: json_number(value) if isinstance(value, float) else value for key, value in values.items()}
-
-
 def document_json(document: dict[str, Any]) -> str:
-    """Any document of JSON values as indented text, the schema version first."""
+    """Any document of JSON values as indented text, beginning with the schema version."""
     return json.dumps({"schema_version": SCHEMA_VERSION, **document}, indent=2, allow_nan=False) + "\n"
 
 
 def read_rows_json(text: str | bytes, where: str = "samples.json", *, kept: bool = True) -> list[Row]:
-    """The inverse of :func:`rows_json`, votes included, however its lines are broken; a null value reads as NaN.
+    """The inverse of :func:`rows_json`, whatever the line breaks; a null value reads as NaN.
 
-    Without ``kept`` the bits of the draws are checked and left out: they are more than all the rest of a row.
+    Without ``kept``, the bits of the draws are checked but left out: they take more memory than the rest of a row.
 
     Raises:
-        RunError: not such a document, or of a newer schema.
+        RunError: it is not such a document, or of another schema version.
     """
     try:
         document = json.loads(text)
@@ -100,22 +103,22 @@ def read_rows_json(text: str | bytes, where: str = "samples.json", *, kept: bool
 
 
 def stream_rows_json(file: IO[bytes], where: str = "samples.json", *, kept: bool = True) -> Iterator[Row]:
-    """The inverse of :func:`rows_json` row by row, of a file in the lines that it writes: one row a line.
+    """The inverse of :func:`rows_json` for a file with the lines that it writes, one row per line.
 
-    Of a file of any length, one line is held at a time. Without ``kept`` the bits of the draws are checked and left out.
+    One line is in memory at a time, however long the file. Without ``kept``, the bits of the draws are checked but left out.
 
     Raises:
-        RunError: not such a file, or of a newer schema; the rows before the fault have been given by then.
+        RunError: it is not such a file, or of another schema version; the rows before the fault have been yielded by then.
     """
     number = 0
 
     def line() -> bytes:
         nonlocal number
         number += 1
-        found = file.readline(_LONGEST_LINE + 1)
-        if len(found) > _LONGEST_LINE:
+        text = file.readline(_LONGEST_LINE + 1)
+        if len(text) > _LONGEST_LINE:
             raise ValueError(f"has more than {_LONGEST_LINE} bytes")
-        return found
+        return text
 
     try:
         head = _HEAD.fullmatch(line())
@@ -137,7 +140,7 @@ def stream_rows_json(file: IO[bytes], where: str = "samples.json", *, kept: bool
         if line():
             raise ValueError("follows the end")
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise RunError(where, f"not a list of results (line {number}: {_said(error)})", _REMEDY) from error
+        raise RunError(where, f"not a list of results (line {number}: {_explained(error)})", _REMEDY) from error
 
 
 def _check_version(version: object, where: str) -> None:
@@ -145,23 +148,23 @@ def _check_version(version: object, where: str) -> None:
         raise RunError(where, f"schema version {_shown(version)}", f"this robaudit reads version {SCHEMA_VERSION}")
 
 
-def _said(error: Exception) -> str:
+def _explained(error: Exception) -> str:
     if isinstance(error, json.JSONDecodeError):
         return f"{error.msg}, column {error.colno}"
-    return f"it lacks {error}" if isinstance(error, KeyError) else clipped(str(error), 200)
+    return f"{error} is missing" if isinstance(error, KeyError) else clipped(str(error), 200)
 
 
 def checked_row(values: Any, *, kept: bool = True) -> Row:
-    """One result from JSON values, each of the type that its column has; a null value is NaN.
+    """A result from JSON values, each checked to have the type of its column; a null value is NaN.
 
-    Without ``kept`` the bits of the draws are checked and left out.
+    Without ``kept``, the bits of the draws are checked but left out.
 
     Raises:
-        ValueError: it is not one.
-        KeyError: it lacks a column.
+        ValueError: it is not a result.
+        KeyError: a column is missing.
     """
     if not isinstance(values, dict):
-        raise ValueError(f"{_shown(values)} is not a result")  # noqa: TRY004  all of a file's faults are ValueErrors
+        raise ValueError(f"{_shown(values)} is not a result")  # noqa: TRY004  every fault of a file is a ValueError
     for name, fits in _FITS.items():
         if not fits(values[name]):
             raise ValueError(f"{name}: {_shown(values[name])}")
@@ -192,14 +195,14 @@ def checked_row(values: Any, *, kept: bool = True) -> Row:
 
 
 def _shared(text: str) -> str:
-    """The same text as one object for all rows that have it: half the memory of many rows."""
-    if len(_SHARED) > _MOST_SHARED:
-        _SHARED.clear()
-    return _SHARED.setdefault(text, text) if len(text) < _LONGEST_SHARED else text
+    """The same string object for all rows that have the text, which halves the memory of many rows."""
+    if len(_shared_texts) > _MOST_SHARED:
+        _shared_texts.clear()
+    return _shared_texts.setdefault(text, text) if len(text) < _LONGEST_SHARED else text
 
 
 def _shown(value: object) -> str:
-    return clipped(repr(value), 60) if not isinstance(value, int) or abs(value) < _MOST else "a giant number"
+    return clipped(repr(value), 60) if not isinstance(value, int) or abs(value) < _MOST else "a huge number"
 
 
 def _is_count(value: object) -> bool:
@@ -207,33 +210,22 @@ def _is_count(value: object) -> bool:
 
 
 def _are_counts(values: list[object]) -> bool:
-    """:func:`_is_count` of each; quick, for there may be thousands of classes."""
+    """:func:`_is_count` of each, but fast: there may be thousands of classes."""
     return not values or (set(map(type, values)) == {int} and min(values) >= 0 and max(values) < _MOST)  # type: ignore[type-var, operator]
 
 
 def _is_number(value: object) -> bool:
-    """A number that can be squared and summed; NaN is not."""
+    """Whether it is a number that can be squared and summed; NaN is not."""
     return (type(value) is float and -LARGEST < value < LARGEST) or (type(value) is int and -_MOST < value < _MOST)
 
 
 def _is_text(value: object) -> bool:
-    """Text that can be written: whole characters."""
+    """Whether it is text that can be encoded: lone surrogates cannot."""
     return isinstance(value, str) and (value.isascii() or not any("\ud800" <= c <= "\udfff" for c in value))
 
 
 def _or_none(fits: Callable[[object], bool]) -> Callable[[object], bool]:
     return lambda value: value is None or fits(value)
-
-
-_MOST = 2**63
-_FITS: dict[str, Callable[[object], bool]] = {
-    **dict.fromkeys(("sample_id", "noise", "estimator", "quantity", "note", "interval"), _is_text),
-    **dict.fromkeys(("predicted", "forwards", "backwards"), _is_count),
-    **dict.fromkeys(("label", "flips_to"), _or_none(_is_count)),
-    **dict.fromkeys(("value", "lower", "upper", "std_error"), _or_none(_is_number)),
-    "sigma": _is_number,
-    "correct": lambda value: value is None or isinstance(value, bool),
-}
 
 
 def _row_text(row: Row) -> str:
@@ -246,17 +238,17 @@ def _row_text(row: Row) -> str:
 
 
 def rows_csv(rows: Iterable[Row]) -> str:
-    """The text of samples.csv: the columns of :data:`robaudit.rows.COLUMNS`, in order (votes are in samples.json)."""
+    """The text of samples.csv: the columns of :data:`robaudit.rows.COLUMNS` (votes are in samples.json only)."""
     return "".join(rows_csv_chunks(rows))
 
 
 def rows_csv_chunks(rows: Iterable[Row]) -> Iterator[str]:
-    """The text of :func:`rows_csv` piece by piece: of the rows, few are held at a time."""
+    """The text of :func:`rows_csv` piece by piece, with few rows in memory at a time."""
     return pieces(_lines(itertools.chain([COLUMNS], map(attrgetter(*COLUMNS), rows))))
 
 
 def table_csv(columns: Sequence[str], lines: Iterable[Sequence[Any]]) -> str:
-    """A header and lines of None, bool, int, float or str as CSV text."""
+    """A header and lines of None, bool, int, float or str values as CSV text."""
     return "".join(_lines(itertools.chain([columns], lines)))
 
 
@@ -266,17 +258,17 @@ def _lines(lines: Iterable[Sequence[Any]]) -> Iterator[str]:
 
 
 def read_rows(text: str, where: str = "samples.csv") -> list[Row]:
-    """The inverse of :func:`rows_csv`, ``votes`` apart.
+    """The inverse of :func:`rows_csv`, except for what it does not write.
 
     Raises:
-        RunError: another header, or a line that does not fit it; it names the line.
+        RunError: it has another header, or a line that does not fit the header; the message names the line.
     """
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     rows: list[Row] = []
     line = 1
     try:
         if tuple(next(reader, ())) != COLUMNS:
-            raise RunError(where, "the header is not that of a samples.csv", "expected " + ",".join(COLUMNS))
+            raise RunError(where, "the header is not that of a samples.csv", "it should be " + ",".join(COLUMNS))
         for fields in reader:
             rows.append(Row(**{name: _READ[name](field) for name, field in zip(COLUMNS, fields, strict=True)}))
             line = reader.line_num
@@ -286,7 +278,7 @@ def read_rows(text: str, where: str = "samples.csv") -> list[Row]:
 
 
 def _text(value: str) -> str:
-    """Text as a field, quoted where it has to be."""
+    """Text as a field, quoted where necessary."""
     if "," in value or '"' in value or "\n" in value or "\r" in value or value != value.strip():
         return '"' + value.replace('"', '""') + '"'
     return value
@@ -304,31 +296,28 @@ def _unless_empty(read: Callable[[str], Any]) -> Callable[[str], Any]:
 
 
 def pieces(texts: Iterable[str], size: int = _PIECE) -> Iterator[str]:
-    """The same text in pieces of at least ``size`` characters, by no more than the last text that went in; the last is shorter."""
-    held: list[str] = []
+    """The same text in pieces: each ends with the first of the texts that makes it ``size`` characters or more."""
+    piece: list[str] = []
     length = 0
     for text in texts:
-        held.append(text)
+        piece.append(text)
         length += len(text)
         if length >= size:
-            yield "".join(held)
-            held.clear()
+            yield "".join(piece)
+            piece.clear()
             length = 0
-    if held:
-        yield "".join(held)
+    if piece:
+        yield "".join(piece)
 
 
-_encode = json.JSONEncoder(allow_nan=False, separators=(", ", ": ")).encode
-_decode = json.JSONDecoder().decode
-_columns = itemgetter(*COLUMNS)
-_REPEATED = [COLUMNS.index(name) for name in ("noise", "estimator", "quantity", "note")]
-_INTERVAL, _KEPT = COLUMNS.index("interval"), len(COLUMNS) + 2
-_SHARED: dict[str, str] = {}
-_MOST_SHARED, _LONGEST_SHARED = 1000, 200
-_LONGEST_LINE = 2**24
-_HEAD = re.compile(rb'\{"schema_version": (.{1,20}),\n')
-_COLUMNS_LINE = re.compile(rb'"columns": \[.*\],\n')
-_REMEDY = "restore the file, or run the audit again"
+_FITS: dict[str, Callable[[object], bool]] = {
+    **dict.fromkeys(("sample_id", "noise", "estimator", "quantity", "note", "interval"), _is_text),
+    **dict.fromkeys(("predicted", "forwards", "backwards"), _is_count),
+    **dict.fromkeys(("label", "flips_to"), _or_none(_is_count)),
+    **dict.fromkeys(("value", "lower", "upper", "std_error"), _or_none(_is_number)),
+    "sigma": _is_number,
+    "correct": lambda value: value is None or isinstance(value, bool),
+}
 _WRITE: dict[type, Callable[[Any], str]] = {
     NoneType: lambda _: "",
     str: _text,

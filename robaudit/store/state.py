@@ -1,33 +1,34 @@
-"""The state of a run: one SQLite database, ``state.db``, to which every flush adds in one transaction.
+"""The state of a run: one SQLite database, ``state.db``, to which each flush of the audit adds in one transaction.
 
-Tables, each with an ``id`` in the order of writing and the number of the ``flush`` that wrote the record:
+Each table has an ``id`` in the order of writing and the number of the ``flush`` that wrote the record:
 
-- ``tasks``: noise level, estimator, and the spec's entry (JSON) of that estimator: what its rows were made with.
-- ``samples``: the ids of all samples that anything is known of.
+- ``tasks``: noise level, estimator, and that estimator's entry in the spec (JSON), with which its rows were computed.
+- ``samples``: the ids of all samples about which anything is known.
 - ``images``: the digest of a sample's pixels.
 - ``rows``: one result for each sample and task, in the columns of samples.csv; ``votes`` and ``details`` are JSON.
-- ``skips``: samples that could not be used, and at which task (NULL: at none, they are of no use at all).
+- ``skips``: samples that could not be used, and for which task (NULL: for any).
 - ``seconds``: by step (``clean``, ``mc@0.1``).
-- ``checksums``: for each flush and table the SHA-256 of the records written. SQLite notices a damaged page only where it breaks the
-  tree; the checksums, compared before anything is built on a state, tell every other change, too.
+- ``checksums``: for each flush and table, the SHA-256 of the records written. SQLite notices a damaged page only where it breaks the
+  tree; the checksums, compared before anything is built on a state, reveal every other change.
 
-Columns of values have no type: SQLite would store -0.0 as 0 and 1 as 1.0 in a typed one, and outputs must keep every bit; those that
-refer to an id are INTEGER, or no index would serve a join. Which samples and
-tasks a session asks for, and in which order, are temporary tables, so that the order of a data set may change and a complete run is
-not written to. What is missing, how far the run is, and its results in the order of the data set are queries on both: memory is
-bounded by the page cache and four bytes a sample.
+Columns of values have no type, because SQLite would store -0.0 as 0 and 1 as 1.0 in a typed one, and outputs must keep every bit;
+columns that refer to an id are INTEGER, so that joins can use an index. The samples and tasks that a session asks for, and their
+order, are temporary tables: the order of a data set may change, and a complete run is not written to. What is missing, how far the
+run is, and its results in the order of the data set are queries on both, so memory is bounded by the page cache and four bytes per
+sample.
 
-A flush is durable when :meth:`State.write` returns: the journal is truncated, not deleted (a third of the time; nothing is
-unlinked by name), and SQLite syncs journal, database and folder (``synchronous=EXTRA``). A killed process leaves a journal, from which
-the next one to open the database restores the state before the transaction; :meth:`State.close` removes it. SQLite's own locks keep
-readers of a run that goes on from seeing half of a transaction, and SQLite refuses to begin one when the file has been moved; who may
-write, and whether the folder is still the same, is for the lock of :mod:`robaudit.store.folder`, which covers the other files, too.
+A flush is durable when :meth:`State.write` returns: the journal is truncated rather than deleted (which takes a third of the time
+and unlinks nothing by name), and SQLite syncs journal, database and folder (``synchronous=EXTRA``). A killed process leaves a journal,
+from which the next one to open the database restores the state before the transaction; :meth:`State.close` removes it. SQLite's own
+locks keep readers of an unfinished run from seeing half a transaction, and SQLite refuses to begin one when the file has been moved.
+Who may write, and whether the folder is still the same, is up to the lock of :mod:`robaudit.store.folder`, which covers the other
+files too.
 
-Readers of a finished run do not come here: samples.json, sealed in run.json, is their truth. It stays whole while the state of an
-extension grows, it is no slower to read (17 s against 20 s for a million rows), and no database of a stranger has to be opened.
+Readers of a finished run do not use the state: they read samples.json, whose digest is in run.json. It stays intact while the state
+of an extension grows, it is no slower to read (17 s against 20 s for a million rows), and no untrusted database has to be opened.
 
-A database is untrusted input: it must be a regular file with exactly our schema, no journal of it may name another file (SQLite would
-delete that one), and every value is checked when it is read.
+A database is untrusted input: it must be a regular file with exactly our schema, its journal must not name another file (SQLite would
+delete that file), and every value is checked when it is read.
 """
 
 from __future__ import annotations
@@ -56,8 +57,8 @@ from robaudit.store.serialise import checked_row
 from robaudit.text import clipped
 
 NAME = "state.db"
-Name = tuple[float, str]
-"""Of a task: noise level and estimator."""
+TaskName = tuple[float, str]
+"""Noise level and estimator of a task."""
 
 _TABLES = ("tasks", "samples", "images", "rows", "skips", "seconds")
 _SCHEMA = """
@@ -73,15 +74,45 @@ CREATE TABLE seconds (id INTEGER PRIMARY KEY, flush INTEGER, step, seconds);
 CREATE TABLE checksums (flush INTEGER, name, sha256, PRIMARY KEY (flush, name)) WITHOUT ROWID;
 """
 _VERSION = 1
-_OWN = [name for name in COLUMNS if name not in ("sample_id", "sigma", "estimator")]
-_MORE = ("votes", "details", "kept", "worth", "not_finite")
-_ROW = f"samples.name, sigma, estimator, {', '.join((*_OWN, *_MORE))}"
-_ROW_NAMES = ("sample_id", "sigma", "estimator", *_OWN, *_MORE)
+_DIRECT = [name for name in COLUMNS if name not in ("sample_id", "sigma", "estimator")]
+_EXTRA = ("votes", "details", "kept", "worth", "not_finite")
+_ROW = f"samples.name, sigma, estimator, {', '.join((*_DIRECT, *_EXTRA))}"
+_ROW_NAMES = ("sample_id", "sigma", "estimator", *_DIRECT, *_EXTRA)
 _INSERT_ROW = (
-    f"INSERT OR IGNORE INTO rows (flush, sample, task, {', '.join((*_OWN, *_MORE))}) "  # noqa: S608  our own names
-    f"VALUES (?, (SELECT id FROM samples WHERE name = ?), ?{', ?' * len((*_OWN, *_MORE))})"
+    f"INSERT OR IGNORE INTO rows (flush, sample, task, {', '.join((*_DIRECT, *_EXTRA))}) "  # noqa: S608  the names are constants
+    f"VALUES (?, (SELECT id FROM samples WHERE name = ?), ?{', ?' * len((*_DIRECT, *_EXTRA))})"
 )
 _SKIPPED = "SELECT 1 FROM skips WHERE skips.sample = samples.id AND (task IS NULL OR task IN (SELECT task FROM asked))"
+_SHAPE = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY type, name"
+_DONE_OF_SAMPLE = "SELECT number FROM rows JOIN asked ON asked.task = rows.task WHERE rows.sample = samples.id"
+_UNFINISHED = f"""
+SELECT place FROM places LEFT JOIN samples ON samples.name = places.name
+WHERE samples.id IS NULL OR NOT (EXISTS ({_SKIPPED}) OR (SELECT count(*) FROM ({_DONE_OF_SAMPLE})) = ?) ORDER BY place
+"""  # noqa: S608
+_DONE = """
+SELECT number FROM places JOIN samples ON samples.name = places.name JOIN rows ON rows.sample = samples.id
+JOIN asked ON asked.task = rows.task WHERE place = ?
+"""
+_OF_ASKED_SAMPLES = f"FROM places CROSS JOIN samples ON samples.name = places.name AND NOT EXISTS ({_SKIPPED})"
+_DONE_BY_TASK = f"""
+SELECT number, count(*) {_OF_ASKED_SAMPLES} CROSS JOIN rows ON rows.sample = samples.id JOIN asked ON asked.task = rows.task GROUP BY number
+"""
+_NOT_SKIPPED = f"""
+SELECT count(*) FROM places LEFT JOIN samples ON samples.name = places.name WHERE samples.id IS NULL OR NOT EXISTS ({_SKIPPED})
+"""  # noqa: S608
+_RESULTS = f"""
+SELECT place, digest, {_ROW} {_OF_ASKED_SAMPLES} CROSS JOIN rows ON rows.sample = samples.id CROSS JOIN asked ON asked.task = rows.task
+CROSS JOIN tasks ON tasks.id = rows.task LEFT JOIN images ON images.sample = samples.id ORDER BY place, number
+"""
+_SKIPS = """
+SELECT place, samples.name, reason, sigma, estimator FROM places CROSS JOIN samples ON samples.name = places.name
+CROSS JOIN skips ON skips.sample = samples.id LEFT JOIN tasks ON tasks.id = skips.task
+WHERE skips.task IS NULL OR skips.task IN (SELECT task FROM asked) ORDER BY place, skips.id
+"""
+_ALL_ROWS = f"""
+SELECT {_ROW} FROM rows JOIN samples ON samples.id = rows.sample JOIN tasks ON tasks.id = rows.task
+WHERE rows.sample NOT IN (SELECT sample FROM skips) ORDER BY rows.sample, rows.id
+"""  # noqa: S608
 _KINDS: dict[str, tuple[Any, ...]] = {
     "tasks": ((float, int), str, (str, NoneType)),
     "samples": (str,),
@@ -94,7 +125,7 @@ _PATIENCE = 600.0  # seconds to wait for a reader
 _LONGEST = 2**27  # bytes of a value
 _HEADER = 512  # bytes; SQLite takes a shorter file for an empty one
 _SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")  # ends a journal that names another
-_REMEDY = "delete this file and run the same command: its samples are redone"
+_REMEDY = "delete this file and run the same command again: its samples are recomputed"
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":")).encode
 
 
@@ -103,17 +134,17 @@ class Skip:
     """A sample that could not be used, and why.
 
     Attributes:
-        task: (sigma, estimator) at which it turned out; None when the sample is of no use at all.
+        task: the one it failed at; None if it cannot be used for any task.
     """
 
     sample_id: str
     reason: str
-    task: Name | None = None
+    task: TaskName | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Flush:
-    """What one step of the audit computed: rows, skips, image digests by id, and seconds by step."""
+    """The results that an audit writes at once: rows, skips, pixel digests by sample id, and seconds by step."""
 
     rows: Sequence[Row] = ()
     skipped: Sequence[Skip] = ()
@@ -135,7 +166,7 @@ class SampleResults:
 
 
 def damaged(where: str, why: str) -> RunError:
-    """What is said of a state that is not as it was written."""
+    """The error about a state that has changed since it was written."""
     return RunError(where, f"is damaged ({why})", _REMEDY)
 
 
@@ -148,23 +179,23 @@ class State:
 
     Args:
         path: the database; None for one in memory.
-        guard: raises if the folder is no longer ours to write (:meth:`robaudit.store.folder.Lock.check`).
+        guard: raises if this process may no longer write to the folder (:meth:`robaudit.store.folder.Lock.check`).
 
     Raises:
-        RunError: it is damaged, not ours, or the file system refuses.
+        RunError: it is damaged, was not written by robaudit, or the file system refuses.
     """
 
     def __init__(self, path: Path | None = None, guard: Callable[[], None] = no_guard) -> None:
         self._where, self._guard = str(path or "memory"), guard
         self._path = path
         self._entries: Mapping[str, Any] = {}
-        self._asked: list[Name] = []
+        self._asked: list[TaskName] = []
         self._fresh = True
         self._open: Sequence[int] = ()
         with self._reading():
             guard()
             if path is not None:
-                _refuse_strange_files(path)
+                _refuse_unexpected_files(path)
             self._db = sqlite3.connect(
                 ":memory:" if path is None else f"file:{quote(os.fsencode(path.absolute()))}?mode=rw",
                 uri=path is not None,
@@ -179,10 +210,10 @@ class State:
 
     @classmethod
     def create(cls, path: Path, guard: Callable[[], None]) -> State:
-        """Open the database, made first where there is none.
+        """Open the database; create it if there is none.
 
         Raises:
-            RunError: as the class.
+            RunError: as for the class.
         """
         guard()
         try:
@@ -195,7 +226,7 @@ class State:
         return cls(path, guard)
 
     def close(self) -> None:
-        """Close it; of a database whose folder is still ours, remove the journal."""
+        """Close the database, and remove the journal if the folder is still the same."""
         with suppress(sqlite3.Error, RunError):
             self._guard()
             if self._path is not None and self._path.with_name(f"{NAME}-journal").exists():
@@ -209,10 +240,10 @@ class State:
         self.close()
 
     def write(self, new: Flush) -> None:
-        """Add what was computed, all of it or nothing; rows that are there already are left as they are.
+        """Add results, all of them or none; rows that exist already are left as they are.
 
         Raises:
-            RunError: the disk refuses, or the folder is no longer ours.
+            RunError: the file system refuses, or the folder has been replaced.
         """
         with self._refusals(), self._transaction():
             db, flush = self._db, self._value("SELECT coalesce(max(flush), 0) + 1 FROM checksums")
@@ -236,15 +267,15 @@ class State:
                     db.execute("INSERT INTO checksums (flush, name, sha256) VALUES (?, ?, ?)", (flush, name, _checksum(records)))
 
     def check(self, tables: Iterable[str] = _TABLES) -> None:
-        """Compare these tables with their checksums and every index with its table, and check every value.
+        """Check every value of these tables, their checksums, and every index.
 
         Raises:
-            RunError: they are not as they were written, or not by us.
+            RunError: they have changed since they were written, or robaudit did not write them.
         """
         tables = list(tables)
         with self._reading():
             if self._value("PRAGMA integrity_check(1)") != "ok":
-                raise self._damaged("its pages do not fit together")
+                raise self._damaged("its pages are inconsistent")
             written = {(flush, name): digest for flush, name, digest in self._db.execute("SELECT * FROM checksums") if name in tables}
             for name in tables:
                 records = self._db.execute(f"SELECT * FROM {name} ORDER BY id")  # noqa: S608
@@ -254,8 +285,8 @@ class State:
             if written:
                 raise self._damaged("its checksum does not match")
 
-    def begin(self, dataset: Dataset, tasks: Sequence[Name], entries: Mapping[str, Any] | None = None) -> None:
-        """Say what is asked for.
+    def begin(self, dataset: Dataset, tasks: Sequence[TaskName], entries: Mapping[str, Any] | None = None) -> None:
+        """Set the samples and tasks that this session asks for.
 
         Args:
             dataset: the samples, in order.
@@ -288,11 +319,11 @@ class State:
 
     @property
     def unfinished(self) -> Sequence[int]:
-        """The places of the samples that lacked something when :meth:`begin` was called, in order."""
+        """The indices of the samples that lacked a task when :meth:`begin` was called, in order."""
         return self._open
 
     def missing(self, place: int) -> list[int]:
-        """The numbers of the tasks that a sample lacks."""
+        """The indices of the tasks that a sample lacks."""
         if self._fresh:
             return list(range(len(self._asked)))
         with self._reading():
@@ -309,65 +340,65 @@ class State:
         return [whole - done.get(number, 0) for number in range(len(self._asked))]
 
     def known(self, sample_id: str) -> tuple[str | None, set[tuple[int | None, int]]]:
-        """What earlier sessions say of a sample: the digest of its pixels, and (label, predicted class) of its rows."""
+        """What earlier sessions recorded of a sample: the digest of its pixels, and (label, predicted class) of its rows."""
         if self._fresh:
             return None, set()
         with self._reading():
-            found = self._db.execute(
+            records = self._db.execute(
                 "SELECT id, (SELECT digest FROM images WHERE sample = samples.id) FROM samples WHERE name = ?", (sample_id,)
             )
-            sample, digest = found.fetchone() or (None, None)
+            sample, digest = records.fetchone() or (None, None)
             return digest, set(self._db.execute("SELECT DISTINCT label, predicted FROM rows WHERE sample = ?", (sample,)))
 
     def results(self) -> Iterator[SampleResults]:
-        """What was asked for, sample by sample in the order of the data set; without the samples that were skipped.
+        """The results asked for, sample by sample in the order of the data set, without the samples that were skipped.
 
         Raises:
-            RunError: a value is not one that we write.
+            RunError: a value is not valid.
         """
         with self._reading():
             self._ask()
-            for _, found in groupby(self._db.execute(_RESULTS), key=itemgetter(0)):
-                records = list(found)
+            for _, group in groupby(self._db.execute(_RESULTS), key=itemgetter(0)):
+                records = list(group)
                 yield SampleResults([_row(record[2:]) for record in records], str(records[0][1] or ""))
 
     def skips(self) -> Iterator[Skip]:
         """The samples that were skipped, each once, in the order of the data set."""
         with self._reading():
             self._ask()
-            for _, found in groupby(self._db.execute(_SKIPS), key=itemgetter(0)):
-                _, sample_id, reason, sigma, estimator = next(found)
+            for _, records in groupby(self._db.execute(_SKIPS), key=itemgetter(0)):
+                _, sample_id, reason, sigma, estimator = next(records)
                 yield Skip(str(sample_id), str(reason), None if estimator is None else (float(sigma), str(estimator)))
 
     def rows(self) -> Iterator[Row]:
-        """All rows of samples that were never skipped, sample by sample as they came.
+        """All rows of samples that were never skipped, sample by sample in the order of writing.
 
         Raises:
-            RunError: a value is not one that we write.
+            RunError: a value is not valid.
         """
         with self._reading():
             for record in self._db.execute(_ALL_ROWS):
                 yield _row(record)
 
     def images(self) -> dict[str, str]:
-        """The digests of the pixels by sample id."""
+        """The pixel digests by sample id."""
         with self._reading():
             return dict(self._db.execute("SELECT name, digest FROM images JOIN samples ON samples.id = images.sample").fetchall())
 
     def labels(self, sample_ids: Iterable[str]) -> Iterator[tuple[str, str | None, int | None]]:
-        """Of these samples, as far as they have rows: id, digest and label, in the order of their rows."""
+        """Id, pixel digest and label of those of these samples that have rows, for each of their rows."""
         with self._reading():
             for sample_id in sample_ids:
-                found = self._db.execute(
+                records = self._db.execute(
                     "SELECT digest, label FROM samples JOIN rows ON rows.sample = samples.id "
                     "LEFT JOIN images ON images.sample = samples.id "
                     "WHERE name = ?",
                     (sample_id,),
                 )
-                yield from ((sample_id, digest, label) for digest, label in found)
+                yield from ((sample_id, digest, label) for digest, label in records)
 
     def entries(self) -> Iterator[tuple[str, Any]]:
-        """The estimators that rows were made with: their names in the results and the spec's entries.
+        """The estimators that rows were computed with: their names in the results and their entries in the spec.
 
         Raises:
             RunError: an entry is not JSON.
@@ -379,11 +410,11 @@ class State:
     def seconds(self) -> dict[str, float]:
         """Seconds by step, over all sessions."""
         with self._reading():
-            found = self._db.execute("SELECT step, sum(seconds) FROM seconds GROUP BY step ORDER BY min(id)")
-            return {str(step): float(spent) for step, spent in found}
+            records = self._db.execute("SELECT step, sum(seconds) FROM seconds GROUP BY step ORDER BY min(id)")
+            return {str(step): float(spent) for step, spent in records}
 
     def _prepare(self) -> None:
-        """Settings, and the schema: made where there is none, else compared."""
+        """Apply the settings, and create the schema or compare it with ours."""
         for setting in ("trusted_schema = OFF", "cell_size_check = ON", "journal_mode = TRUNCATE", "synchronous = EXTRA"):
             self._db.execute(f"PRAGMA {setting}")
         self._db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST)
@@ -398,11 +429,11 @@ class State:
         if version != _VERSION and self._db.execute(_SHAPE).fetchall() == model.execute(_SHAPE).fetchall():
             raise RunError(self._where, f"has a state of version {version}", f"this robaudit reads version {_VERSION}")
         if version != _VERSION or self._db.execute(_SHAPE).fetchall() != model.execute(_SHAPE).fetchall():
-            raise self._damaged("it has other tables than those that robaudit makes")
+            raise self._damaged("its tables are not those that robaudit creates")
         model.close()
 
     def _ask(self) -> None:
-        """Note which of the tasks in the database are asked for, and which number each has in the order of the spec."""
+        """Record which of the tasks in the database are asked for, and the index of each in the order of the spec."""
         self._db.execute("CREATE TEMP TABLE IF NOT EXISTS asked (task INTEGER PRIMARY KEY, number)")
         self._db.execute("DELETE FROM temp.asked")
         self._db.executemany(
@@ -410,16 +441,16 @@ class State:
             ((number, *name) for number, name in enumerate(self._asked)),
         )
 
-    def _tasks_of(self, flush: int, names: Iterable[Name]) -> dict[Name, int]:
-        """Their ids; made where they are new."""
-        found = {}
+    def _tasks_of(self, flush: int, names: Iterable[TaskName]) -> dict[TaskName, int]:
+        """The ids of tasks; new ones are added."""
+        ids = {}
         for sigma, label in dict.fromkeys(names):
             entry = _encode(self._entries[label]) if label in self._entries else None
             self._db.execute(
                 "INSERT OR IGNORE INTO tasks (flush, sigma, estimator, entry) VALUES (?, ?, ?, ?)", (flush, sigma, label, entry)
             )
-            found[sigma, label] = self._value("SELECT id FROM tasks WHERE sigma = ? AND estimator = ?", sigma, label)
-        return found
+            ids[sigma, label] = self._value("SELECT id FROM tasks WHERE sigma = ? AND estimator = ?", sigma, label)
+        return ids
 
     def _value(self, query: str, *values: Any) -> Any:
         return self._db.execute(query, values).fetchone()[0]
@@ -439,18 +470,18 @@ class State:
 
     @contextmanager
     def _refusals(self) -> Iterator[None]:
-        """What SQLite refuses, as a user reads it."""
+        """Turn what SQLite refuses into an error for the user."""
         try:
             yield
         except sqlite3.Error as error:
-            if not hasattr(error, "sqlite_errorcode"):  # a mistake of ours
+            if not hasattr(error, "sqlite_errorcode"):  # a bug in robaudit
                 raise
-            self._guard()  # a folder that is gone is the reason, whatever was refused
+            self._guard()  # if the folder is gone, that is the reason
             raise self._refusal(error) from error
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        """The same, and what cannot be a value of ours."""
+        """Turn what SQLite refuses, and values that are not valid, into an error for the user."""
         try:
             with self._refusals():
                 yield
@@ -474,42 +505,10 @@ class State:
         return damaged(self._where, why)
 
 
-_SHAPE = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY type, name"
-_DONE_OF_SAMPLE = "SELECT number FROM rows JOIN asked ON asked.task = rows.task WHERE rows.sample = samples.id"
-_UNFINISHED = f"""
-SELECT place FROM places LEFT JOIN samples ON samples.name = places.name
-WHERE samples.id IS NULL OR NOT (EXISTS ({_SKIPPED}) OR (SELECT count(*) FROM ({_DONE_OF_SAMPLE})) = ?) ORDER BY place
-"""  # noqa: S608
-_DONE = """
-SELECT number FROM places JOIN samples ON samples.name = places.name JOIN rows ON rows.sample = samples.id
-JOIN asked ON asked.task = rows.task WHERE place = ?
-"""
-_OF_ASKED_SAMPLES = f"FROM places CROSS JOIN samples ON samples.name = places.name AND NOT EXISTS ({_SKIPPED})"
-_DONE_BY_TASK = f"""
-SELECT number, count(*) {_OF_ASKED_SAMPLES} CROSS JOIN rows ON rows.sample = samples.id JOIN asked ON asked.task = rows.task GROUP BY number
-"""
-_NOT_SKIPPED = f"""
-SELECT count(*) FROM places LEFT JOIN samples ON samples.name = places.name WHERE samples.id IS NULL OR NOT EXISTS ({_SKIPPED})
-"""  # noqa: S608
-_RESULTS = f"""
-SELECT place, digest, {_ROW} {_OF_ASKED_SAMPLES} CROSS JOIN rows ON rows.sample = samples.id CROSS JOIN asked ON asked.task = rows.task
-CROSS JOIN tasks ON tasks.id = rows.task LEFT JOIN images ON images.sample = samples.id ORDER BY place, number
-"""
-_SKIPS = """
-SELECT place, samples.name, reason, sigma, estimator FROM places CROSS JOIN samples ON samples.name = places.name
-CROSS JOIN skips ON skips.sample = samples.id LEFT JOIN tasks ON tasks.id = skips.task
-WHERE skips.task IS NULL OR skips.task IN (SELECT task FROM asked) ORDER BY place, skips.id
-"""
-_ALL_ROWS = f"""
-SELECT {_ROW} FROM rows JOIN samples ON samples.id = rows.sample JOIN tasks ON tasks.id = rows.task
-WHERE rows.sample NOT IN (SELECT sample FROM skips) ORDER BY rows.sample, rows.id
-"""  # noqa: S608
-
-
 def _values(row: Row) -> list[Any]:
-    """The columns of a row that the table has of its own, and what goes to samples.json only."""
+    """The values of a row for the table ``rows``: the direct columns, then what goes to samples.json only."""
     votes, details = (None if value is None else _encode(value) for value in (row.votes, row.details))
-    return [*(getattr(row, name) for name in _OWN[:-1]), row.interval.text, votes, details, row.kept, row.worth, row.not_finite]
+    return [*(getattr(row, name) for name in _DIRECT[:-1]), row.interval.text, votes, details, row.kept, row.worth, row.not_finite]
 
 
 def _row(record: Sequence[Any]) -> Row:
@@ -527,7 +526,7 @@ def _row(record: Sequence[Any]) -> Row:
 
 
 def _checked(table: str, records: Iterable[Sequence[Any]]) -> Iterator[Sequence[Any]]:
-    """The records of a table, each checked to be of the types that we write.
+    """Pass on the records of a table, each checked to have the types that robaudit writes.
 
     Raises:
         ValueError, LookupError, TypeError: one is not.
@@ -559,11 +558,11 @@ def _cannot_be_written(where: str, why: str) -> RunError:
     return RunError(where, f"cannot be written: {why}", "free the disk or choose another folder")
 
 
-def _refuse_strange_files(path: Path) -> None:
-    """Refuse a database, or a journal of one, that SQLite should not open.
+def _refuse_unexpected_files(path: Path) -> None:
+    """Refuse a database, or a journal, that SQLite should not open.
 
     Raises:
-        RunError: it is not a regular file, is in a mode that we do not use, or has a journal that names another file.
+        RunError: it is not a regular file, is in a mode that robaudit does not use, or has a journal that names another file.
     """
     journal = path.with_name(f"{path.name}-journal")
     try:
@@ -578,6 +577,6 @@ def _refuse_strange_files(path: Path) -> None:
                 if name is path and 0 < len(head) < _HEADER and not journal.exists():
                     raise damaged(str(path), "it ends within its header")
                 if 2 in head[18:20] if name is path else name.name.endswith("-wal") or tail == _SUPER_JOURNAL:  # 2: write-ahead log
-                    raise damaged(str(path), "robaudit has not written it")
+                    raise damaged(str(path), "robaudit did not write it")
     except OSError as error:
         raise RunError(str(path), f"cannot be read: {error.strerror or error}", "choose another --out") from error

@@ -166,7 +166,7 @@ def test_an_operation_without_such_a_form_is_named() -> None:
     with pytest.raises(ModelError) as refused, deterministic(True, CPU):
         torch.zeros(4).put_(torch.tensor([0]), torch.ones(1))
     assert str(refused.value) == (
-        "run.deterministic: put_, an operation of the network or of an estimator, has no deterministic form in torch; "
+        "run.deterministic: put_, an operation of the network or of an estimator, has no deterministic implementation in torch; "
         "leave --deterministic out"
     )
     assert isinstance(refused.value.__cause__, RuntimeError)
@@ -207,11 +207,13 @@ def test_the_words_of_cublas() -> None:
         "application: CUBLAS_WORKSPACE_CONFIG=:4096:8 or CUBLAS_WORKSPACE_CONFIG=:16:8."
     )
     found = explained(RuntimeError(text))
-    assert str(found) == f"run.deterministic: CUDA was in use before it was asked for; set {KEY}=:4096:8 before Python starts"
+    assert (
+        str(found) == f"run.deterministic: CUDA was in use before deterministic mode was requested; set {KEY}=:4096:8 before Python starts"
+    )
 
 
 class Unpools(nn.Module):
-    """A network with an operation that has no deterministic form, on the CPU neither."""
+    """A network with an operation that has no deterministic implementation, not even on the CPU."""
 
     def forward(self, x: Tensor) -> Tensor:
         small, where = nn.functional.max_pool2d(x, 2, return_indices=True)
@@ -222,7 +224,7 @@ def test_an_audit_of_a_network_without_such_a_form(tmp_path: Path) -> None:
     def spec(*, on: bool) -> AuditSpec:
         return AuditSpec.model_validate(digits(limit=2, run={"deterministic": on, "device": "cpu"})).located(tmp_path, "run")
 
-    with pytest.raises(RobauditError, match=r"run.deterministic: max_unpool\w+, .* has no deterministic form in torch; leave"):
+    with pytest.raises(RobauditError, match=r"run.deterministic: max_unpool\w+, .* has no deterministic implementation in torch; leave"):
         robaudit.audit(spec(on=True), out=tmp_path / "run", model=Unpools())
     assert not (tmp_path / "run").exists()
     robaudit.audit(spec(on=False), out=tmp_path / "run", model=Unpools())

@@ -6,14 +6,14 @@ import pytest
 
 from robaudit.auditing.setup import MOST_IMAGES, Pace
 from robaudit.estimators.registry import build, tasks_of
-from robaudit.memory import CPU, Limit, Room
+from robaudit.memory import CPU, Headroom, Limit
 from robaudit.spec.model import EstimatorSpec
 
 TASKS = tasks_of([0.1, 0.2], build([EstimatorSpec(name="mc", options={"samples": 999})]))
 PLENTY = Limit(10**15, "plenty")
 
 
-class Counted(Room):
+class Counted(Headroom):
     """Free bytes, and a chunk that takes a fixed part and one for each image."""
 
     def __init__(self, free: int, each: int = 0, fixed: int = 0) -> None:

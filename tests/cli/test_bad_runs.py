@@ -41,8 +41,8 @@ def change_info(run: Path, **values: Any) -> None:
 
 @pytest.mark.parametrize("command", READERS)
 def test_no_run_to_read(command: str, run: Path, refuse: Refuse) -> None:
-    refuse(command, "rnu", says="rnu: is no run folder; name a folder that robaudit estimate has written")
-    refuse(command, "spec.yaml", says="spec.yaml: is no run folder")
+    refuse(command, "rnu", says="rnu: is not a run folder; name a folder that robaudit estimate has written")
+    refuse(command, "spec.yaml", says="spec.yaml: is not a run folder")
     (run / "empty").mkdir()
     refuse(command, "run/empty", says="run/empty/run.json: no such file")
     refuse(command, "x" * 300, says="")
@@ -69,8 +69,8 @@ INFOS: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda run: change_info(run, schema_version=99),
         "run.json: is not of schema version 1; read it with the robaudit that",
     ),
-    "a key less": (lambda run: change_info(run, base_identity=None), "run.json: is damaged (it lacks 'base_identity')"),
-    "a key of the end less": (lambda run: change_info(run, quantities=None), "run.json: is damaged (it lacks 'quantities')"),
+    "a key less": (lambda run: change_info(run, base_identity=None), "run.json: is damaged ('base_identity' is missing)"),
+    "a key of the end less": (lambda run: change_info(run, quantities=None), "run.json: is damaged ('quantities' is missing)"),
 }
 
 
@@ -85,7 +85,9 @@ def test_damaged_description(damage: Callable[[Path], object], says: str, comman
 @pytest.mark.parametrize("text", [None, "", "{}", '{"rows": []}'])
 def test_damaged_samples(text: str | None, command: str, run: Path, refuse: Refuse) -> None:
     (run / "samples.json").unlink() if text is None else (run / "samples.json").write_text(text)
-    refuse(command, "run", says="samples.json: is missing or not as it was written; run the same robaudit estimate command again")
+    refuse(
+        command, "run", says="samples.json: is missing, or has changed since it was written; run the same robaudit estimate command again"
+    )
 
 
 def flip(state: Path) -> None:
@@ -96,7 +98,7 @@ def flip(state: Path) -> None:
 
 STATES: dict[str, tuple[Callable[[Path], object], str]] = {
     "a bit flipped": (flip, "its checksum does not match"),
-    "cut": (lambda state: state.write_bytes(state.read_bytes()[:-100]), "its pages do not fit together"),
+    "cut": (lambda state: state.write_bytes(state.read_bytes()[:-100]), "its pages are inconsistent"),
     "empty": (lambda state: state.write_bytes(b""), "it is empty"),
     "junk": (lambda state: state.write_bytes(b"junk" * 1000), "file is not a database"),
 }
@@ -143,10 +145,10 @@ def test_folder_in_use(run: Path, refuse: Refuse) -> None:
 
 
 OUTS = {
-    "a file": ("spec.yaml", "spec.yaml: cannot be made a run folder"),
-    "below a file": ("spec.yaml/run", "spec.yaml/run: cannot be made a run folder: Not a directory; choose another --out"),
-    "a folder of other things": (".", "is no run folder and is not empty"),
-    "a name too long": ("x" * 300, "cannot be made a run folder: File name too long"),
+    "a file": ("spec.yaml", "spec.yaml: cannot be used as a run folder"),
+    "below a file": ("spec.yaml/run", "spec.yaml/run: cannot be used as a run folder: Not a directory; choose another --out"),
+    "a folder of other things": (".", "is not a run folder, and not empty"),
+    "a name too long": ("x" * 300, "cannot be used as a run folder: File name too long"),
 }
 
 

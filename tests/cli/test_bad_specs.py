@@ -115,7 +115,7 @@ DOCUMENTS: dict[str, tuple[dict[str, Any], str]] = {
     "batch size": (digits(run={"batch_size": 0}), "run.batch_size: got 0; must be 'auto' or greater than 0"),
     "precision": (digits(run={"precision": "fp16"}), "run.precision: got 'fp16'; must be 'fp32', 'tf32', 'bf16' or 'fp64'"),
     "device": (digits(run={"device": "tpu"}), "run.device: unknown device 'tpu'; use cpu, cuda, cuda:N or auto"),
-    "device number": (digits(run={"device": "cuda:99"}), "run.device: cuda:99 is asked for, but"),
+    "device number": (digits(run={"device": "cuda:99"}), "run.device: cuda:99 was requested, but"),
 }
 
 
@@ -152,7 +152,7 @@ def test_no_cuda(tmp_path: Path, refuse: Refuse, monkeypatch: pytest.MonkeyPatch
         write(tmp_path, digits()),
         "--device",
         "cuda",
-        says="cuda is asked for, but torch sees no CUDA device here; use cpu or auto",
+        says="cuda was requested, but torch finds no CUDA device here; use cpu or auto",
     )
 
 

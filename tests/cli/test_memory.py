@@ -25,11 +25,11 @@ CHILD = """
 import resource, sys
 from robaudit.auditing import setup
 from robaudit.cli import main
-from robaudit.memory import Room, used
+from robaudit.memory import Headroom, used
 setup._SHORT = setup._LONG = 1e9  # chunks grow as far as memory goes, however slow the machine
 megabytes, *sys.argv[1:] = sys.argv[1:]
 
-class Hopeful(Room):
+class Hopeful(Headroom):
     # There seems to be memory in plenty; but from now on no more than so much can be had.
     def __init__(self, device, limit):
         super().__init__(device, limit)
@@ -38,7 +38,7 @@ class Hopeful(Room):
         resource.setrlimit(resource.RLIMIT_DATA, (used("data") + int(megabytes) * 10**6, hard))
 
 if megabytes != "free":
-    setup.Room = Hopeful
+    setup.Headroom = Hopeful
 main()
 """
 
@@ -97,7 +97,7 @@ def test_a_failed_allocation_halves_the_chunk(folder: Path, run_cli: RunCli) -> 
     command = [sys.executable, "-c", CHILD, "180", "estimate", "spec.yaml", "--out", "failing", "--limit", "24"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
-    assert "note: out of memory with 15 images at once: going on with 7\n" in done.stderr
+    assert "note: out of memory with 15 images at once: continuing with 7\n" in done.stderr
     assert (folder / "failing" / "samples.csv").read_bytes() == (folder / "calm" / "samples.csv").read_bytes()
 
 

@@ -47,7 +47,7 @@ def test_tf32_on_the_cpu_is_fp32_and_says_so(tmp_path: Path, run_cli: RunCli) ->
     assert run_cli("estimate", spec, "--out", "plain").code == 0
     outcome = run_cli("estimate", spec, "--out", "tf32", "--set", "run.precision=tf32", "--device", "cpu")
     assert outcome.code == 0
-    assert "warning: precision tf32 is CUDA's: on the CPU this run computes in fp32" in outcome.err
+    assert "warning: precision tf32 needs CUDA: on the CPU this run computes in fp32" in outcome.err
     assert values(tmp_path / "plain") == values(tmp_path / "tf32")
 
 

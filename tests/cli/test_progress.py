@@ -77,7 +77,7 @@ def test_a_resumed_audit_starts_where_it_stood(lines: Callable[[], list[str]]) -
     clock.now += 6
     told.working(0.25)
     told.end()
-    assert lines() == ["note: resuming: 640 of 1000 samples are on disk already", "auditing: 640 of 1000 samples, about 18 s left"]
+    assert lines() == ["note: resuming: 640 of 1000 samples are already on disk", "auditing: 640 of 1000 samples, about 18 s left"]
 
 
 def test_quiet(lines: Callable[[], list[str]]) -> None:

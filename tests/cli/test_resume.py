@@ -86,7 +86,7 @@ def test_interrupted_while_reading(tmp_path: Path, run_cli: RunCli) -> None:
     first = query(tmp_path / "run", "SELECT * FROM rows")
     code, _, err = run_cli("estimate", spec, "--out", "run")
     assert code == 0
-    assert f"note: resuming: {len({row[2] for row in first})} of 150 samples are on disk already" in err
+    assert f"note: resuming: {len({row[2] for row in first})} of 150 samples are already on disk" in err
     assert query(tmp_path / "run", "SELECT * FROM rows WHERE flush = 1") == first
     assert run_cli("estimate", spec, "--out", "undisturbed").code == 0
     for name in OUTPUTS:

@@ -98,7 +98,7 @@ def test_an_altered_file_is_named(run: Path, run_cli: RunCli) -> None:
     (run / "samples.csv").write_text(text.replace("0.25", "0.26", 1))
     code, out, _ = run_cli("verify", run, "--samples", "1")
     assert code == 1
-    assert out.startswith(f"{run}/samples.csv is not as it was written\n")
+    assert out.startswith(f"{run}/samples.csv has changed since it was written\n")
 
 
 def test_the_rows_are_drawn_at_random(run: Path, run_cli: RunCli) -> None:
@@ -144,7 +144,7 @@ def test_a_network_that_sees_the_whole_batch_is_verified_as_a_whole(tmp_path: Pa
     assert run_cli("estimate", spec, "--out", "run", "--trust").code == 0
     code, out, err = run_cli("verify", "run", "--samples", "3", "--trust")
     assert (code, out) == (0, "30 rows of 30 samples recomputed: all as written\n")
-    assert "note: its model looks at all the images of a batch, so all samples are computed anew" in err
+    assert "note: its model looks at all the images of a batch, so all samples are recomputed" in err
 
 
 def test_many_differences_are_not_all_printed(run: Path, run_cli: RunCli) -> None:

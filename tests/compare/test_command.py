@@ -177,7 +177,7 @@ def test_hostile_names(ordinary: Run, run_cli: RunCli, tmp_path: Path) -> None:
     [
         (["BASE"], "two runs are compared, not 1"),
         (["BASE", "NEW", "NEW"], "two runs are compared, not 3"),
-        (["BASE", "nowhere"], "is no run folder"),
+        (["BASE", "nowhere"], "is not a run folder"),
         (["BASE", "NEW", "--gate", "mean_drop < 1"], "write >= or <="),
         (["BASE", "NEW", "--gate", "mean_drop <= 1"], "does not say which results it means"),
         (["BASE", "NEW", "--estimator", "mmc"], "has no estimator mmc"),
@@ -191,8 +191,8 @@ def test_hostile_names(ordinary: Run, run_cli: RunCli, tmp_path: Path) -> None:
         (["BASE", "NEW", "--update"], "needs --baseline"),
         (["BASE", "NEW", "--include", "maybe"], "needs --baseline"),
         (["--baseline", "a.json", "BASE", "NEW"], "--baseline compares one run, not 2"),
-        (["--baseline", "a.json", "NEW", "--gate", "mean_drop <= 1"], "does not go with --baseline"),
-        (["--baseline", "a.json", "NEW", "--format", "csv"], "does not go with --baseline"),
+        (["--baseline", "a.json", "NEW", "--gate", "mean_drop <= 1"], "cannot be used with --baseline"),
+        (["--baseline", "a.json", "NEW", "--format", "csv"], "cannot be used with --baseline"),
         (["--baseline", "a.json", "NEW"], "no such file"),
     ],
 )

@@ -17,7 +17,7 @@ from robaudit.compare.matching import common
 from robaudit.errors import RunError
 from robaudit.noise import GaussianNoise
 from robaudit.quantities import Interval
-from robaudit.rows import MOST, Row, bits_of, check_kept, packed
+from robaudit.rows import MOST_STORED_DRAWS, Row, bits_of, check_kept, packed
 from robaudit.store.serialise import read_rows_json, rows_csv, rows_json, stream_rows_json
 from robaudit.store.state import Flush, State
 from tests.estimators.tools import SHAPE, build, curved, linear, work_on
@@ -64,13 +64,13 @@ DATA = base64.b64decode(GOOD.kept or "")
 @pytest.mark.parametrize(
     ("kept", "says"),
     [
-        ("\u00e4", "no base64"),
-        ("%%%%", "no base64"),
-        ("AA", "no base64"),
+        ("\u00e4", "not base64"),
+        ("%%%%", "not base64"),
+        ("AA", "not base64"),
         ("", "0 bits for 10 draws"),
         (base64.b64encode(DATA + b"\0").decode(), "24 bits for 10 draws"),
         (base64.b64encode(bytes([DATA[0], DATA[1] | 1])).decode(), "16 bits for 10 draws"),
-        (base64.b64encode(bytes([DATA[0] ^ 0b01000000, DATA[1]])).decode(), "8 draws, the votes say 7"),
+        (base64.b64encode(bytes([DATA[0] ^ 0b01000000, DATA[1]])).decode(), "8 draws, but 7 votes"),
         ("A" * 10**5, "bits without votes"),
         (7, "kept: 7"),
         (["A"], "kept: "),
@@ -131,7 +131,7 @@ def test_draws_do_not_depend_on_the_batch_or_the_chunk(batch_size: int) -> None:
 
 def test_no_bits_where_draws_are_too_many_or_stop_by_themselves() -> None:
     work = work_on(linear(3), images=2, sigma=0.8)
-    many = build("mc", samples=MOST + 1).estimate(work)
+    many = build("mc", samples=MOST_STORED_DRAWS + 1).estimate(work)
     stopped = build("mc", tolerance=0.05, max_samples=100).estimate(work)
     assert {one.kept for one in (*many, *stopped)} == {None}
-    assert any(one.kept for one in build("mc", samples=MOST).estimate(work))
+    assert any(one.kept for one in build("mc", samples=MOST_STORED_DRAWS).estimate(work))

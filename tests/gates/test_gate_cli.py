@@ -56,7 +56,7 @@ def test_what_is_printed(run: Path, straddled: str, run_cli: RunCli) -> None:
     code, out, err = run_cli("gate", run, "--gate", SURE, "--gate", straddled)
     first, second, last = out.splitlines()
     assert code == 4
-    assert err.startswith("deciding again after more draws is another chance of error: robaudit estimate --until-decided")
+    assert err.startswith("deciding again after more draws adds another chance of error: robaudit estimate --until-decided")
     assert first.startswith("pass          mean(estimator=mc, sigma=0.35) >= 0.5")
     assert first.endswith("measurement, pooled Clopper-Pearson")
     assert second.startswith("inconclusive  mean(estimator=mc, sigma=0.35) >= ")
@@ -151,7 +151,7 @@ def test_bad_pyproject(run: Path, refuse: Refuse, tmp_path: Path, text: str, say
 
 
 def test_refusals(run: Path, refuse: Refuse, tmp_path: Path) -> None:
-    refuse("gate", tmp_path / "none", "--gate", SURE, says="is no run folder")
+    refuse("gate", tmp_path / "none", "--gate", SURE, says="is not a run folder")
     refuse("gate", run, "--gate", "men >= 1", says="did you mean 'mean'?")
     refuse("gate", run, "--gate", "mean >= 0.9", says="say estimator=mc | softmax")
     refuse("gate", run, "--gate", SURE, "--confidence", "95", says="is not above 0.5 and below 1")

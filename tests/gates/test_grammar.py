@@ -44,7 +44,7 @@ def test_gates_that_are(text: str, expected: Gate) -> None:
         ("mean == 0.9", "compares with '=='; write >= or <="),
         ("mean => 0.9", "compares with '=>'; write >= or <="),
         ("mean != 0.9", "compares with '!='; write >= or <="),
-        ("share_below <= 0.9", "share_below lacks t; write share_below(t=0.5)"),
+        ("share_below <= 0.9", "share_below needs t; write share_below(t=0.5)"),
         ("mean(t=0.5) <= 0.9", "mean has no argument 't'"),
         ("mean(sigam=0.5) <= 0.9", "has no argument 'sigam'; did you mean 'sigma'?"),
         ("mean(0.5) <= 0.9", "'0.5' is not of the form name=value"),

@@ -63,7 +63,7 @@ def test_asked_on_a_terminal(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ([], "--model: is missing; give it, or run robaudit init on a terminal, where it asks"),
+        ([], "--model: is missing; give it, or run robaudit init on a terminal, where it asks for it"),
         (["--model", "no.pt"], "--model no.pt: no such file; give the path of the trained model, relative to the spec's folder"),
         (["--model", str(WEIGHTS)], "--architecture: is missing"),
         ([*MODEL], "--data: is missing"),
@@ -78,7 +78,7 @@ def test_asked_on_a_terminal(tmp_path: Path) -> None:
         ([*MODEL, "--data", "digits", "--sigma", "1e9"], "is not a noise level"),
         (
             [*MODEL, "--data", "digits", "--normalise", "0.5/0"],
-            "--normalise 0.5/0: is not a valid mean and std; give as many numbers in both",
+            "--normalise 0.5/0: is not a valid mean and std; give equally many numbers in both",
         ),
         ([*MODEL, "--data", "digits", "--normalise", "0.5,0.4/1"], "is not a valid mean and std"),
         ([*MODEL, "--data", "digits", "--normalise", "nan/nan"], "'nan' is not a list of numbers"),

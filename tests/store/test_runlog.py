@@ -30,14 +30,14 @@ def test_a_run_is_logged_and_a_finished_one_left_alone(tmp_path: Path, run_cli: 
     assert run_cli("estimate", spec, "--out", "run").code == 0
     said = lines(tmp_path / "run")
     assert said[0].startswith("note: clean accuracy ")
-    assert said[1] == "auditing 70 samples, 0 on disk already"
+    assert said[1] == "auditing 70 samples, 0 already on disk"
     done = [int(line.removesuffix(" of 70 samples")) for line in said[2:]]  # how many at once is a matter of speed
     assert done == sorted(set(done))
     assert done[-1] == 70
     assert run_cli("estimate", spec, "--out", "run").code == 0
     assert lines(tmp_path / "run") == said
     assert run_cli("estimate", spec, "--out", "run", "--extend", "--limit", "71").code == 0
-    assert lines(tmp_path / "run")[-2:] == ["auditing 71 samples, 70 on disk already", "71 of 71 samples"]
+    assert lines(tmp_path / "run")[-2:] == ["auditing 71 samples, 70 already on disk", "71 of 71 samples"]
 
 
 def test_control_characters_are_escaped_and_what_came_before_is_kept(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_a_long_part_gets_a_line_a_minute(tmp_path: Path) -> None:
     clock.now += 1.0
     log.working(0.13)
     assert lines(tmp_path) == [
-        "auditing 1000 samples, 400 on disk already",
+        "auditing 1000 samples, 400 already on disk",
         "400 of 1000 samples, about 32 min left",
         "400 of 1000 samples, about 31 min left",
         "400 of 1000 samples, about 30 min left",

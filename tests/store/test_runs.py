@@ -103,5 +103,5 @@ def test_groups_keep_the_runs_order() -> None:
 def test_read_run_needs_a_folder(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for name in ("file", "none"):
-        with pytest.raises(RunError, match="is no run folder; name a folder that robaudit estimate has written"):
+        with pytest.raises(RunError, match="is not a run folder; name a folder that robaudit estimate has written"):
             read_run(tmp_path / name)

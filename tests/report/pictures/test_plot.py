@@ -113,7 +113,7 @@ def test_what_makes_no_sense_is_refused_in_a_line(run_cli: RunCli, folder: Path,
 
 
 def test_other_refusals(run_cli: RunCli, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "is no run folder" in run_cli("plot", "nowhere", "--kind", "cost", "-o", "it.png").err
+    assert "is not a run folder" in run_cli("plot", "nowhere", "--kind", "cost", "-o", "it.png").err
     assert run_cli("plot", folder, "--kind", "pie", "-o", "it.png").code == 2
     assert "is not a finite number" in run_cli("plot", folder, "--kind", "flagged", "-o", "it.png", "--threshold", "nan").err
     assert "too narrow for this picture; at least 5 inches" in run_cli("plot", folder, "--kind", "cost", "-o", "it.png", "--width", "4").err
