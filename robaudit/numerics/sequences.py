@@ -77,15 +77,28 @@ def log_marginal(successes: ArrayLike, failures: ArrayLike, prior: Prior = JEFFR
     return found
 
 
+def log_martingale(successes: ArrayLike, failures: ArrayLike, p: ArrayLike, prior: Prior = JEFFREYS) -> Floats:
+    """log M_t(p) = log_marginal - S log p - F log(1 - p).
+
+    Under p, M_t is a martingale that starts at 1 and never negative: the chance that it ever reaches 1/a is at most a (Ville).
+
+    Args:
+        successes, failures: S and F, any shapes that broadcast.
+        p: the probability tested, in [0, 1].
+        prior: over the probability of a success.
+
+    Returns:
+        float64 of the broadcast shape; inf where p = 0 or 1 is impossible.
+    """
+    return log_marginal(successes, failures, prior) - _log_likelihood(np.asarray(successes), np.asarray(failures), np.asarray(p))
+
+
 def confidence_sequence(
     successes: ArrayLike, failures: ArrayLike, confidence: float = 0.95, prior: Prior = JEFFREYS
 ) -> tuple[Floats, Floats]:
     """The interval {p : M_t(p) < 1/(1 - confidence)}: it holds the truth *at all times t at once* with at least this probability.
 
-    log M_t(p) = log_marginal - S log p - F log(1 - p). Under p, M_t is a martingale that starts at 1 and is never negative: the chance
-    that it ever reaches 1/a is at most a (Ville).
-
-    So one may look after every draw and stop by any rule. log M_t is convex in p with its least value, at most 0,
+    With M_t of :func:`log_martingale`, one may look after every draw and stop by any rule. log M_t is convex in p with its least value, at most 0,
     at S/(S + F): the set is an interval around it; each end is bisected to the last bit and rounded outwards. The bounds use the
     current counts alone; intersecting them over time would also cover, but could exclude the estimate itself.
 
@@ -134,6 +147,22 @@ def deciding_sequence(successes: ArrayLike, failures: ArrayLike, threshold: floa
     lower = np.where(low_ends[0] < threshold, low_ends[0], np.maximum(high_ends[0], threshold))
     upper = np.where(high_ends[1] >= threshold, high_ends[1], np.minimum(low_ends[1], np.nextafter(threshold, 0.0)))
     return lower, upper
+
+
+def deciding_log_martingale(successes: ArrayLike, failures: ArrayLike, p: float, threshold: float) -> Floats:
+    """log M_t(p) of :func:`deciding_sequence`: it rejects p once this reaches -log(1 - confidence).
+
+    Args:
+        successes, failures: S and F, any shapes that broadcast.
+        p: the probability tested, in [0, 1].
+        threshold: in (0, 1).
+
+    Returns:
+        float64 of the broadcast shape.
+    """
+    s, f = _checked(successes, failures, 0.5)
+    below, above = _deciding_marginals(s, f, threshold)
+    return (below if p < threshold else above) - _log_likelihood(s, f, p)
 
 
 def _deciding_marginals(s: Floats, f: Floats, threshold: float) -> tuple[Floats, Floats]:

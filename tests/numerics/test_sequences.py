@@ -8,18 +8,16 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from numpy.typing import ArrayLike
-from scipy.special import xlog1py, xlogy
 
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.numerics.sequences import (
     JEFFREYS,
-    Floats,
     Prior,
-    _deciding_marginals,
     confidence_sequence,
+    deciding_log_martingale,
     deciding_sequence,
     log_marginal,
+    log_martingale,
     prior_around,
 )
 
@@ -27,24 +25,6 @@ PROBABILITIES = (0.001, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999)
 PRIORS = {"jeffreys": JEFFREYS, "around .9": prior_around(0.9), "around .5": prior_around(0.5), "lopsided": Prior((1.0,), (40.5,), (3.0,))}
 counts = st.integers(0, 20_000)
 priors = st.sampled_from(sorted(PRIORS))
-
-
-def log_martingale(s: ArrayLike, f: ArrayLike, p: ArrayLike, prior: Prior) -> Floats:
-    """log M_t(p), by its definition."""
-    value: Floats = log_marginal(s, f, prior) - _log_likelihood(s, f, p)
-    return value
-
-
-def deciding_log_martingale(s: ArrayLike, f: ArrayLike, p: float, threshold: float) -> Floats:
-    """That of the deciding sequence: it rejects p once this reaches -log(1 - confidence)."""
-    below, above = _deciding_marginals(np.asarray(s, dtype=np.float64), np.asarray(f, dtype=np.float64), threshold)
-    value: Floats = (below if p < threshold else above) - _log_likelihood(s, f, p)
-    return value
-
-
-def _log_likelihood(s: ArrayLike, f: ArrayLike, p: ArrayLike) -> Floats:
-    value: Floats = xlogy(s, p) + xlog1py(f, np.negative(p))
-    return value
 
 
 @settings(deadline=None)
