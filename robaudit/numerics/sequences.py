@@ -98,9 +98,9 @@ def confidence_sequence(
 ) -> tuple[Floats, Floats]:
     """The interval {p : M_t(p) < 1/(1 - confidence)}: it holds the truth *at all times t at once* with at least this probability.
 
-    With M_t of :func:`log_martingale`, one may look after every draw and stop by any rule. log M_t is convex in p with its least value, at most 0,
-    at S/(S + F): the set is an interval around it; each end is bisected to the last bit and rounded outwards. The bounds use the
-    current counts alone; intersecting them over time would also cover, but could exclude the estimate itself.
+    With M_t of :func:`log_martingale`, one may look after every draw and stop by any rule. log M_t is convex in p with its least
+    value, at most 0, at S/(S + F): the set is an interval around it; each end is bisected to the last bit and rounded outwards. The
+    bounds use the current counts alone; intersecting them over time would also cover, but could exclude the estimate itself.
 
     Args:
         successes, failures: S and F >= 0, any shapes that broadcast. Neither: [0, 1].
