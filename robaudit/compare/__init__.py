@@ -1,1 +1,1 @@
-"""What has changed between two runs on the same samples, and how surely?"""
+"""Differences between two runs on the same samples, each with its uncertainty."""

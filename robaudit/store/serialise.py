@@ -17,7 +17,7 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from numbers import Integral
 from operator import attrgetter, itemgetter
@@ -27,6 +27,7 @@ from typing import IO, Any, Protocol
 from robaudit.errors import RunError
 from robaudit.quantities import Interval
 from robaudit.rows import COLUMNS, LARGEST, Row, check_kept
+from robaudit.stats.groups import json_values
 from robaudit.text import clipped
 
 SCHEMA_VERSION = 1
@@ -66,16 +67,6 @@ class Summary(Protocol):
 def summary_json(groups: Sequence[Summary], **more: Any) -> str:
     """The text of summary.json: ``more`` (JSON values), then ``groups``, one per estimator and sigma."""
     return document_json({**more, "groups": [group.document() for group in groups]})
-
-
-def json_number(value: float | None) -> float | None:
-    """A float for JSON, which knows neither NaN nor infinity: those become None."""
-    return None if value is None or not math.isfinite(value) else float(value)
-
-
-def json_values(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The mapping with every float passed through :func:`json_number`."""
-    return {key: json_number(value) if isinstance(value, float) else value for key, value in values.items()}
 
 
 def document_json(document: dict[str, Any]) -> str:
