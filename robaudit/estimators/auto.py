@@ -1,4 +1,4 @@
-"""`auto`: each image by the estimator it deserves."""
+"""`auto`: the estimator chosen image by image, after a first look at each."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from robaudit.quantities import P_ROBUST, Interval, IntervalKind, Quantity
 
 
 class Auto(Estimator):
-    """P[argmax f(x + eps) = argmax f(x)], each image by the estimator it deserves; every row says in ``note`` which that was.
+    """P[argmax f(x + eps) = argmax f(x)], with the estimator chosen for each image; ``note`` names it.
 
     All images begin with ``logit_gaussian``. Then
 
@@ -31,7 +31,7 @@ class Auto(Estimator):
 
     A value for every image at few passes, and exact intervals where a decision hangs on them. (``mc`` with ``decide`` alone takes about
     as many passes, but leaves images far from the threshold with an interval like [.9, 1].) An easy image's interval covers sampling only,
-    and that it does not straddle was looked at before it was called easy: where all images matter alike, ``mc`` is the proof.
+    and the image was called easy only because that interval does not straddle: where every image matters, use ``mc``.
 
     Args:
         samples: copies for the first look (a multiple of 16).
@@ -70,19 +70,19 @@ class Auto(Estimator):
         return SkewReview()
 
     def estimate(self, work: Work) -> Sequence[Estimate]:
-        """A first look at all images, and what it says they deserve."""
+        """A first look at all images, then the estimator that it calls for."""
         first = list(self._first.estimate(work))
         predicted: list[int] = work.clean.predicted.tolist()
         rare = [b for b, (one, target) in enumerate(zip(first, predicted, strict=True)) if self._too_robust(one, target)]
         near = [b for b, one in enumerate(first) if b not in rare and self._straddles(one)]
-        found = {b: _by("logit_gaussian", one) for b, one in enumerate(first)}
+        estimates = {b: _by("logit_gaussian", one) for b, one in enumerate(first)}
         if near:
             decided = zip(near, self._near.estimate(_some(work, near)), strict=True)
-            found |= {b: _by("mc", replace(one, forwards=one.forwards + first[b].forwards - 1)) for b, one in decided}
+            estimates |= {b: _by("mc", replace(one, forwards=one.forwards + first[b].forwards - 1)) for b, one in decided}
         if rare:
             measured = zip(rare, self._rare.verdicts(_some(work, rare)), strict=True)
-            found |= {b: _by("splitting", _kept(one, first[b].forwards + one.calls)) for b, one in measured}
-        return [found[b] for b in range(len(first))]
+            estimates |= {b: _by("splitting", _kept(one, first[b].forwards + one.calls)) for b, one in measured}
+        return [estimates[b] for b in range(len(first))]
 
     @property
     def _first(self) -> LogitGaussian:
@@ -125,6 +125,6 @@ def _by(name: str, estimate: Estimate) -> Estimate:
 
 
 def _some(work: Work, images: Sequence[int]) -> Work:
-    """These images of a chunk as a chunk of their own."""
+    """A chunk of the given images only."""
     keep = torch.tensor(images, device=work.x.device)
     return Work([work.ids[b] for b in images], work.x[keep], work.labels[keep], work.sigma, work.clean.select(keep), work.engine)

@@ -1,4 +1,4 @@
-"""`importance`: the probability of a rare failure by sampling where failures are, with splitting to say whether that is everywhere."""
+"""`importance`: the probability of a rare failure by sampling where failures are, checked by splitting."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SURPRISE = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _WeightedSample:
     """The weighted sample of one image, with its design points."""
 
     result: Weighted
@@ -46,7 +46,7 @@ class Importance(Estimator):
     copies foretell the standard error (:func:`robaudit.numerics.design_points.relative_error_at`). The sample is refused, so that the row
     is the splitting's and its note says so, where
 
-    1. no draw failed, or the failing ones are worth fewer than 10 (effective sample size);
+    1. no draw failed, or the effective sample size of the failing ones is below 10;
     2. the error foretold is more than three times what the sample says;
     3. the larger of the two exceeds the splitting's own, which is then the better estimate;
     4. the two intervals do not overlap.
@@ -95,14 +95,14 @@ class Importance(Estimator):
         if self.check:
             lanes = run_splitting(work, images, self.repeats, schedule, "importance check", keep=self.particles)
         points = self._design_points(work, [self._starts(work, image, lanes[image]) for image in images])
-        found = []
+        estimates = []
         for image in images:
             checked = verdict(lanes[image], schedule) if self.check else None
             sampled = None
             if checked is None or not checked.bounded:
                 sampled = self._sampled(work, image, lanes[image], points[image], checked)
-            found.append(self._estimate(checked, sampled, len(points[image])))
-        return found
+            estimates.append(self._estimate(checked, sampled, len(points[image])))
+        return estimates
 
     def _starts(self, work: Work, image: int, lanes: Sequence[Lane]) -> tuple[Tensor, Tensor]:
         """Starting points (rows, d) and the class searched for from each (rows,)."""
@@ -136,7 +136,7 @@ class Importance(Estimator):
 
         return list(search(slope, torch.cat([points for points, _ in starts]), self.steps).split(counts))
 
-    def _sampled(self, work: Work, image: int, lanes: Sequence[Lane], points: Tensor, checked: Verdict | None) -> _Found:
+    def _sampled(self, work: Work, image: int, lanes: Sequence[Lane], points: Tensor, checked: Verdict | None) -> _WeightedSample:
         """The weighted sample of an image."""
         mix = mixture(points, self.samples)
         judge, lane = Judge(work, [image]), torch.zeros(1, dtype=torch.int64, device=work.x.device)
@@ -147,9 +147,9 @@ class Importance(Estimator):
             ratios = torch.cat([mix.log_ratio(part) for part in failing.split(64)])
             foretold = relative_error_at(ratios, checked.value * LN10, self.samples)
         beta = float(mix.points[0].square().cumsum(0)[-1].sqrt()) if len(mix.points) else math.nan
-        return _Found(result, len(mix.points), beta, foretold, len(points))
+        return _WeightedSample(result, len(mix.points), beta, foretold, len(points))
 
-    def _estimate(self, checked: Verdict | None, sampled: _Found | None, searches: int) -> Estimate:
+    def _estimate(self, checked: Verdict | None, sampled: _WeightedSample | None, searches: int) -> Estimate:
         backwards = self.steps * searches
         forwards = 1 + backwards + (0 if checked is None else checked.calls) + (0 if sampled is None else self.samples)
         if sampled is None:
@@ -157,12 +157,12 @@ class Importance(Estimator):
                 raise AssertionError("without a splitting there is a sample")
             return _of_splitting(checked, checked.said(), {}, forwards, backwards)
         details = _details(sampled, checked)
-        own = _interval(sampled)
-        why = "" if checked is None else _refusal(sampled, checked, own)
+        limits = _interval(sampled)
+        why = "" if checked is None else _refusal(sampled, checked, limits)
         if checked is not None and why:
             note = f"importance sampling refused ({why}): this is its own splitting" + (f"; {checked.note}" if checked.note else "")
             return _of_splitting(checked, note, details | {"refused": 1.0}, forwards, backwards)
-        if own is None:  # unchecked, and nothing failed: no more is known than from the draws of N(0, I)
+        if limits is None:  # unchecked, and nothing failed: no more is known than from the draws of N(0, I)
             bound = math.log10(1 - 0.05 ** (1 / max(1, math.ceil(self.samples / 10))))
             note = "no draw failed: an upper bound from the draws of the noise itself"
             return Estimate(
@@ -172,7 +172,7 @@ class Importance(Estimator):
         if sampled.result.ess < _FEW_EFFECTIVE:
             notes.append(f"effective sample size {sampled.result.ess:.0f} only")
         classes = {label: weight for label, weight in sorted(sampled.result.labels.items()) if label >= 0}
-        value, lower, upper, error = own
+        value, lower, upper, error = limits
         return Estimate(
             value=value,
             lower=lower,
@@ -187,7 +187,7 @@ class Importance(Estimator):
         )
 
 
-def _interval(sampled: _Found) -> tuple[float, float, float, float] | None:
+def _interval(sampled: _WeightedSample) -> tuple[float, float, float, float] | None:
     """Value, ends and standard error on the scale log10, by the larger of the errors measured and foretold; None without a failure."""
     if not sampled.result.p:
         return None
@@ -196,19 +196,19 @@ def _interval(sampled: _Found) -> tuple[float, float, float, float] | None:
     return value, value - 1.96 * error, min(0.0, value + 1.96 * error), error
 
 
-def _refusal(sampled: _Found, checked: Verdict, own: tuple[float, float, float, float] | None) -> str:
+def _refusal(sampled: _WeightedSample, checked: Verdict, limits: tuple[float, float, float, float] | None) -> str:
     """Why the sample is not to be trusted beside the splitting, or nothing: the rules of :class:`Importance`."""
-    if own is None or sampled.foretold is None or checked.std_error is None:
+    if limits is None or sampled.foretold is None or checked.std_error is None:
         return "none of its draws failed"
     if sampled.result.ess < _TOO_FEW_EFFECTIVE:
         return f"effective sample size {sampled.result.ess:.1f}"
     claimed = sampled.result.std_error / sampled.result.p
     if sampled.foretold > _SURPRISE * max(claimed, 1 / math.sqrt(sampled.result.failed)):
         return f"its design points miss failures: relative error {claimed:.2g} claimed, {sampled.foretold:.2g} foretold by splitting"
-    if own[3] > checked.std_error:
-        return f"relative error {own[3] * LN10:.2g}, that of splitting {checked.std_error * LN10:.2g}"
-    if own[1] > checked.upper or own[2] < checked.lower:
-        return f"its interval [{own[1]:.2f}, {own[2]:.2f}] and that of splitting do not overlap"
+    if limits[3] > checked.std_error:
+        return f"relative error {limits[3] * LN10:.2g}, that of splitting {checked.std_error * LN10:.2g}"
+    if limits[1] > checked.upper or limits[2] < checked.lower:
+        return f"its interval [{limits[1]:.2f}, {limits[2]:.2f}] and that of splitting do not overlap"
     return ""
 
 
@@ -227,14 +227,14 @@ def _of_splitting(checked: Verdict, note: str, details: dict[str, float], forwar
     )
 
 
-def _details(sampled: _Found, checked: Verdict | None) -> dict[str, float]:
-    found = {"ess": round(sampled.result.ess, 1), "failed": sampled.result.failed, "points": sampled.points}
+def _details(sampled: _WeightedSample, checked: Verdict | None) -> dict[str, float]:
+    details = {"ess": round(sampled.result.ess, 1), "failed": sampled.result.failed, "points": sampled.points}
     if sampled.points:
-        found["beta"] = sampled.nearest
+        details["beta"] = sampled.nearest
     if sampled.result.p:
-        found |= {"log10_p_importance": math.log10(sampled.result.p), "error_claimed": sampled.result.std_error / sampled.result.p}
+        details |= {"log10_p_importance": math.log10(sampled.result.p), "error_claimed": sampled.result.std_error / sampled.result.p}
     if checked is not None:
-        found["log10_p_splitting"] = checked.value
+        details["log10_p_splitting"] = checked.value
     if sampled.foretold is not None:
-        found["error_foretold"] = sampled.foretold
-    return found
+        details["error_foretold"] = sampled.foretold
+    return details

@@ -138,14 +138,16 @@ class LogitGaussian(Estimator):
         return g, torch.where(logits.isfinite().all(1), logits.argmax(1), -1).view(len(images), draws)
 
     def _done(self, estimate: Estimate) -> bool:
-        return self.tolerance is None or (estimate.std_error is not None and estimate.std_error <= self._enough(estimate.forwards - 1))
+        if self.tolerance is None:
+            return True
+        return estimate.std_error is not None and estimate.std_error <= self._stopping_error(estimate.forwards - 1)
 
     def _may_be_done(self, g: Tensor) -> list[int]:
         """The images that could stop by the least error so many draws leave: the others need no jackknife."""
-        found: list[int] = (least_error(g) <= self._enough(g.shape[1])).nonzero()[:, 0].tolist()
+        found: list[int] = (least_error(g) <= self._stopping_error(g.shape[1])).nonzero()[:, 0].tolist()
         return found
 
-    def _enough(self, draws: int) -> float:
+    def _stopping_error(self, draws: int) -> float:
         """The standard error at which an image with so many draws stops."""
         tolerance = math.inf if self.tolerance is None else self.tolerance
         return tolerance * math.sqrt(draws / 100) if self.allocate == "mean" else tolerance
@@ -239,7 +241,7 @@ class NormalMargins:
             note=f"normal CDF within {error:.1g}" if error > _VISIBLE else "",
             votes=votes.by_class,
             details=self.details(row),
-            worth=round(votes.worth, 3),
+            worth=round(votes.effective_draws, 3),
             not_finite=votes.not_finite,
         )
 
@@ -369,14 +371,14 @@ class Votes:
         by_class: copies by class.
         draws: copies in all.
         kept: share that kept the class of the clean image.
-        worth: how many independent copies they are worth: draws / (1 + rho), rho > 0 the correlation of a pair's two indicators,
-            draws / 2 where all agree.
+        effective_draws: how many independent copies carry as much information: draws / (1 + rho), rho > 0 the correlation of a
+            pair's two indicators, draws / 2 where all agree.
     """
 
     by_class: tuple[int, ...]
     draws: int
     kept: float
-    worth: float
+    effective_draws: float
 
     @classmethod
     def of(cls, winners: Tensor, predicted: int, classes: int) -> Votes:
@@ -401,8 +403,8 @@ class Votes:
 
 
 def mc_instead(votes: Votes, predicted: int, shape: Mapping[str, float]) -> Estimate:
-    """The votes of the same passes, for an image whose margins are not normal; the interval is that of as many independent draws as
-    they are worth.
+    """The votes of the same passes, for an image whose margins are not normal; the interval is that of
+    their effective number of independent draws.
 
     Args:
         votes: of the noisy copies.
@@ -410,12 +412,12 @@ def mc_instead(votes: Votes, predicted: int, shape: Mapping[str, float]) -> Esti
         shape: skewness and kurtosis of the deciding margin.
     """
     n, p = votes.draws, votes.kept
-    lower, upper = clopper_pearson([p * votes.worth], [votes.worth])
+    lower, upper = clopper_pearson([p * votes.effective_draws], [votes.effective_draws])
     return Estimate(
         value=p,
         lower=float(lower[0]),
         upper=float(upper[0]),
-        std_error=math.sqrt(max(p * (1 - p), 1 / (4 * n)) / votes.worth),
+        std_error=math.sqrt(max(p * (1 - p), 1 / (4 * n)) / votes.effective_draws),
         flips_to=flip_by_votes(votes.by_class, predicted),
         forwards=1 + n,
         backwards=0,
@@ -423,6 +425,6 @@ def mc_instead(votes: Votes, predicted: int, shape: Mapping[str, float]) -> Esti
         note=f"margins are not normal (skewness {shape['skewness']:.2f}, kurtosis {shape['kurtosis']:.2f}): decided by votes",
         votes=votes.by_class,
         details=shape,
-        worth=round(votes.worth, 3),
+        worth=round(votes.effective_draws, 3),
         not_finite=votes.not_finite,
     )

@@ -40,8 +40,8 @@ class MonteCarlo(Estimator):
     Unbiased for any model, without gradients; its standard error is at most 1 / (2 sqrt(samples)). Counts every class's votes,
     so the accuracy under noise comes with it. Prefer it wherever it can be afforded; everything else is judged against it.
 
-    With ``tolerance`` or ``decide`` each image is looked at after 16, 24, 32, ... draws (an eighth more each time) and stops when it
-    has enough; the images still open share full batches. Its interval is then a confidence sequence
+    With ``tolerance`` or ``decide`` each image is looked at after 16, 24, 32, ... draws (an eighth more each time) and stops when its
+    rule is met; the images still open share full batches. Its interval is then a confidence sequence
     (:func:`robaudit.numerics.sequences.confidence_sequence`): 95 % however often one looks, at the price of a width 1.5 to 1.8 times
     that of Clopper-Pearson at the same draws. The share of an image that stopped early leans to the side where it stopped, by less
     than its interval says, and a mean over such images leans with it (by .01 on ResNet20 at sigma .05): take fixed ``samples`` for
@@ -218,8 +218,8 @@ class Rule:
 
     def narrow(self, lower: Floats, upper: Floats) -> NDArray[np.bool_]:
         """Whether the tolerance is reached."""
-        enough = -1.0 if self.tolerance is None else 2 * _HALF_WIDTH * self.tolerance
-        return upper - lower <= enough
+        width = -1.0 if self.tolerance is None else 2 * _HALF_WIDTH * self.tolerance
+        return upper - lower <= width
 
     def decided(self, lower: Floats, upper: Floats) -> NDArray[np.bool_]:
         """Whether the interval lies wholly on one side (the threshold itself counts as above)."""
@@ -312,7 +312,7 @@ def sample(rule: Rule, predicted: Sequence[int], count: Callable[[Sequence[int],
     Returns:
         One for each image, in order.
     """
-    found: dict[int, Stopped] = {}
+    stopped: dict[int, Stopped] = {}
     sequences, target = Sequences(len(predicted), rule), np.asarray(predicted, dtype=np.int64)
     images, draws, votes = np.arange(len(predicted)), 0, np.zeros((len(predicted), 1), dtype=np.int64)
     while len(images):
@@ -324,9 +324,9 @@ def sample(rule: Rule, predicted: Sequence[int], count: Callable[[Sequence[int],
         stop = rule.narrow(lower, upper) | rule.decided(lower, upper) | (draws >= rule.most)
         for row in np.flatnonzero(stop).tolist():
             ends = float(lower[row]), float(upper[row])
-            found[int(images[row])] = Stopped(votes[row].tolist(), *ends, rule.remark(*ends))
+            stopped[int(images[row])] = Stopped(votes[row].tolist(), *ends, rule.remark(*ends))
         images, votes = images[~stop], votes[~stop]
-    return [found[b] for b in range(len(predicted))]
+    return [stopped[b] for b in range(len(predicted))]
 
 
 def usual_draws(rule: Rule) -> int:

@@ -58,18 +58,18 @@ def installed() -> dict[str, EntryPoint]:
     Raises:
         RobauditError: two packages register the same name, or none is registered at all.
     """
-    found: dict[str, EntryPoint] = {}
+    points: dict[str, EntryPoint] = {}
     for point in sorted(entry_points(group=GROUP), key=lambda p: (p.name, p.value)):
-        other = found.setdefault(point.name, point)
+        other = points.setdefault(point.name, point)
         if other.value != point.value:
             raise RobauditError(
                 f"estimator {point.name}", f"registered twice, as {other.value} and {point.value}", "uninstall one of the packages"
             )
-    if not found:
+    if not points:
         raise RobauditError(
             "estimators", f"no entry point in the group {GROUP}", "install the package (pip install .) instead of copying it"
         )
-    return found
+    return points
 
 
 def load(name: str, where: str = "estimators") -> type[Estimator]:

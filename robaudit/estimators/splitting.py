@@ -161,7 +161,7 @@ def run_splitting(work: Work, images: Sequence[int], repeats: int, schedule: Sch
     """Independent runs for each of these images of the chunk, as many in lock-step as memory allows."""
     few = lanes_at_once(schedule.particles, math.prod(work.x.shape[1:]))
     owners = [(image, repeat) for image in images for repeat in range(repeats)]
-    found: list[Lane] = []
+    runs: list[Lane] = []
     for first in range(0, len(owners), few):
         here = owners[first : first + few]
 
@@ -169,8 +169,8 @@ def run_splitting(work: Work, images: Sequence[int], repeats: int, schedule: Sch
             image, repeat = here[lane]
             return latent(work, f"{purpose} {repeat}", image, number, start)
 
-        found += split(Judge(work, [image for image, _ in here]), draw, len(here), schedule, keep=keep)
-    return [found[i * repeats : (i + 1) * repeats] for i in range(len(images))]
+        runs += split(Judge(work, [image for image, _ in here]), draw, len(here), schedule, keep=keep)
+    return [runs[i * repeats : (i + 1) * repeats] for i in range(len(images))]
 
 
 def verdict(lanes: Sequence[Lane], schedule: Schedule) -> Verdict:

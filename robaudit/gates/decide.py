@@ -203,7 +203,7 @@ def settle(gate: Gate, measured: Measured, basis: Basis, *remarks: str) -> Decis
         )  # fmt: skip
     lower, upper = measured.bounds(1.0)
     verdict = judge(gate.relation, gate.threshold, lower, upper)
-    more, words = _more(gate, measured, measured.bounds, basis) if verdict == "inconclusive" else (None, "")
+    more, sentence = _more(gate, measured, measured.bounds, basis) if verdict == "inconclusive" else (None, "")
     return Decision(
         gate=gate,
         value=measured.value,
@@ -213,7 +213,7 @@ def settle(gate: Gate, measured: Measured, basis: Basis, *remarks: str) -> Decis
         covers=basis.covers,
         confidence=basis.confidence,
         verdict=verdict,
-        evidence=_joined(*remarks, words),
+        evidence=_joined(*remarks, sentence),
         more=more,
         classes=measured.classes,
     )

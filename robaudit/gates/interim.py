@@ -230,14 +230,14 @@ def read_record(folder: Path, info: Mapping[str, Any]) -> InterimRecord | None:
         return None
     document = read_json(path)
     if not isinstance(document, dict) or SEAL not in document:
-        raise RunError(str(path), "is not the record of looks that robaudit writes there", _REMEDY)
+        raise RunError(str(path), "is not the record of interim analyses that robaudit writes there", _REMEDY)
     try:
         record = InterimRecord.model_validate(unsealed(document, path))
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         raise RunError(str(path), f"is damaged ({'.'.join(map(str, first['loc']))}: {first['msg']})", _REMEDY) from error
     if not record.consistent:
-        raise RunError(str(path), "is damaged (its looks and their confidence do not fit)", _REMEDY)
+        raise RunError(str(path), "is damaged (its analyses and their confidence disagree)", _REMEDY)
     if record.run.base_identity != info["base_identity"]:
         raise RunError(str(path), "is of another run", _REMEDY)
     return record
@@ -292,7 +292,7 @@ def sample_until_decided(
     if out.name in ("", ".."):
         raise RunError(str(out), "cannot be made a run folder", "give --out a name")
     RunFolder(out).check()
-    beside = out.with_name(out.name + ".looks")
+    interim_folder = out.with_name(out.name + ".looks")
     sampled = _fixed_samples(spec)
 
     def analysis(wanted: AuditSpec, draws: int, folder: Path) -> InterimAnalysis:
@@ -303,20 +303,20 @@ def sample_until_decided(
     if finished is not None:
         record, gates_then = finished
         last = analysis(with_draws(spec, record.draws[-1], gates_then), record.draws[-1], out)
-        _remove(beside)
+        _remove(interim_folder)
         return Sampled((last,), most, sum(record.draws))
     analyses: list[InterimAnalysis] = []
     draws = possible_analyses(most)[0]
     while True:
         wanted = with_draws(spec, draws)
-        folder = beside / f"{identity(wanted.document())[:8]}-{draws}"  # analyses of another spec are no obstacle
+        folder = interim_folder / f"{identity(wanted.document())[:8]}-{draws}"  # analyses of another spec are no obstacle
         left_behind = RunFolder(folder).exists
         try:
             last = analysis(wanted, draws, folder)
         except AnotherRunError as error:
             if not left_behind:
                 raise
-            remedy = f"delete {beside}, which an earlier command left, or choose another --out"
+            remedy = f"delete {interim_folder}, which an earlier command left, or choose another --out"
             raise RunError(error.where, error.what, remedy) from error
         analyses.append(last)
         if on_analysis is not None:
@@ -338,7 +338,7 @@ def sample_until_decided(
         last.run.path.rename(out)
     except OSError as error:
         raise RunError(str(out), f"cannot be made a run folder: {error.strerror or error}", "choose another --out") from error
-    _remove(beside)
+    _remove(interim_folder)
     analyses[-1] = InterimAnalysis(last.draws, read_run(out), last.decisions)
     return Sampled(tuple(analyses), most, sum(record.draws))
 

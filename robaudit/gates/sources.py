@@ -61,7 +61,7 @@ def gates_of(run: Run) -> RunGates:
     """
     record = read_record(run.path, run.info)
     if record is not None:
-        return RunGates(tuple(record.asked.gates), f"the looks at {run.path}", record.point, record)
+        return RunGates(tuple(record.asked.gates), f"the interim analyses of {run.path}", record.point, record)
     return RunGates(tuple(run.info["spec"].get("gates", ())), f"the spec of {run.path}", False, None)
 
 

@@ -100,7 +100,7 @@ def test_an_edited_run_is_refused(run: Path, refuse: Refuse, tmp_path: Path, cha
 def test_edited_gates_are_refused(run: Path, refuse: Refuse, tmp_path: Path) -> None:
     copy = shutil.copytree(run, tmp_path / "copy")
     (copy / "looks.json").write_text('{"run": [1], "gates": []}')
-    refuse("report", copy, "-o", "r.md", says="looks.json: is not the record of looks that robaudit writes there")
+    refuse("report", copy, "-o", "r.md", says="looks.json: is not the record of interim analyses that robaudit writes there")
 
 
 def test_refusals(run: Path, refuse: Refuse, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -208,7 +208,7 @@ def test_votes_of_agreeing_pairs_are_fewer_draws() -> None:
     agreeing = torch.tensor([0, 0, 1, 1] * 16)
     shape = {"skewness": 1.0, "kurtosis": 2.0}
     narrow, wide = (mc_instead(Votes.of(winners, 0, 2), 0, shape) for winners in (independent, agreeing))
-    assert [Votes.of(winners, 0, 2).worth for winners in (independent, agreeing)] == [64, 32]
+    assert [Votes.of(winners, 0, 2).effective_draws for winners in (independent, agreeing)] == [64, 32]
     assert narrow.value == wide.value == 0.5
     assert wide.lower is not None
     assert narrow.lower is not None

@@ -179,7 +179,7 @@ def test_estimate_and_gate_decide_alike_for_several_estimators(run_cli: RunCli, 
     later = run_cli("gate", "run")
     assert (code, later.code) == (4, 4)
     assert out.endswith(later.out)
-    assert later.err.startswith("gates of the looks at run\n")
+    assert later.err.startswith("gates of the interim analyses of run\n")
     assert decisions_of(read_run(tmp_path / "run"))[0][0]["verdict"] == "inconclusive"
 
 
@@ -195,16 +195,16 @@ def test_the_record_is_read_whole_or_not_at_all(sampled: Path, refuse: Refuse, r
     path = sampled / "looks.json"
     good = path.read_text(encoding="utf-8")
     assert run_cli("gate", sampled, "--format", "json", "-o", path).code == 0
-    refuse("gate", sampled, says="is not the record of looks")
-    refuse("report", sampled, "--format", "md", says="is not the record of looks")
-    refuse("estimate", "spec.yaml", "--until-decided", "--out", "run", says="is not the record of looks")
+    refuse("gate", sampled, says="is not the record of interim analyses")
+    refuse("report", sampled, "--format", "md", says="is not the record of interim analyses")
+    refuse("estimate", "spec.yaml", "--until-decided", "--out", "run", says="is not the record of interim analyses")
     path.write_text(good.replace('"each": 0.95', '"each": 0.5001'), encoding="utf-8")
     refuse("gate", sampled, says="its checksum does not match")
     for change, says in (
-        ({"each": 0.5001}, "its looks and their confidence do not fit"),
-        ({"draws": [63]}, "its looks and their confidence do not fit"),
+        ({"each": 0.5001}, "its analyses and their confidence disagree"),
+        ({"draws": [63]}, "its analyses and their confidence disagree"),
         ({"draws": []}, "draws: List should have at least 1 item"),
-        ({"gates": []}, "its looks and their confidence do not fit"),
+        ({"gates": []}, "its analyses and their confidence disagree"),
         ({"more": 1}, "more: Extra inputs"),
         ({"run": {"identity": "", "base_identity": ""}}, "is of another run"),
     ):
@@ -212,7 +212,7 @@ def test_the_record_is_read_whole_or_not_at_all(sampled: Path, refuse: Refuse, r
         path.write_text(json.dumps(sealed(changed)), encoding="utf-8")
         refuse("gate", sampled, says=says)
         path.write_text(json.dumps(changed), encoding="utf-8")
-        refuse("gate", sampled, says="is not the record of looks")
+        refuse("gate", sampled, says="is not the record of interim analyses")
 
 
 def test_a_sampled_run_takes_no_other_gates(sampled: Path, run_cli: RunCli, refuse: Refuse, tmp_path: Path) -> None:

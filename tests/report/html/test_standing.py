@@ -72,7 +72,7 @@ def test_what_is_not_known_is_a_dash(tmp_path: Path) -> None:
         ({**record(), "run": {}}, "run.identity"),
         ({**record(), "gates": {"x": DECISION}}, "gates"),
         ({**record(), "gates": [5]}, "gates.0"),
-        ([], "is not the record of looks"),
+        ([], "is not the record of interim analyses"),
         ("{", "not valid JSON"),
     ],
 )
