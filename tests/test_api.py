@@ -182,6 +182,8 @@ IMPORTS = {
     "audit first": "from robaudit import audit; import robaudit.auditing.run as r, robaudit; print([] if robaudit.audit is r.audit else 1)",
     "auditing first": "import robaudit.auditing.run, robaudit; from robaudit import audit; print([] if callable(audit) else 'shadowed')",
     "spec without torch": "import robaudit, sys; robaudit.load_spec; print(sorted({'torch', 'numpy'} & set(sys.modules)))",
+    "runs without torch": "import robaudit, sys; robaudit.read_run; print(sorted({'torch'} & set(sys.modules)))",
+    "gates without torch": "import robaudit.gates.interim, robaudit.compare.gates, sys; print(sorted({'torch'} & set(sys.modules)))",
 }
 
 

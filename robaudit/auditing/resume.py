@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +16,6 @@ from robaudit.store.state import State
 
 if TYPE_CHECKING:
     import torch
-
-INTERIM_RECORD = "looks.json"
-"""In the folder of a run that was sampled until its gates were decided: see :mod:`robaudit.gates.interim`."""
 
 
 def default_out(spec: AuditSpec, *, extend: bool = False) -> Path:
@@ -169,25 +166,3 @@ def _larger(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any] | 
     """The larger of two random subsets of the same seed; it contains the smaller."""
     samples = [document["dataset"]["sample"] for document in (old, new)]
     return None if None in samples else max(samples, key=lambda sample: int(sample["size"]))
-
-
-def refuse_other_gates(folder: Path, info: Mapping[str, Any], gates: Sequence[str]) -> None:
-    """Refuse other gates for a run that was sampled until its gates were decided.
-
-    Args:
-        folder: the run's.
-        info: its run.json.
-        gates: those asked for now.
-
-    Raises:
-        RunError: they are not those of run.json.
-    """
-    if list(gates) != list(info["spec"].get("gates", ())) and (folder / INTERIM_RECORD).exists():
-        raise sampled_for_other_gates(folder)
-
-
-def sampled_for_other_gates(folder: Path) -> RunError:
-    """The error about other gates for a run that was sampled until its gates were decided."""
-    return RunError(
-        str(folder), "was sampled for other gates", "decide gates on it with robaudit gate RUN --gate ..., or choose another --out"
-    )

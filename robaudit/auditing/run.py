@@ -21,7 +21,6 @@ from robaudit.auditing.resume import (
     extended,
     refuse_another_machine,
     refuse_changed_data,
-    refuse_other_gates,
     refuse_other_options,
 )
 from robaudit.auditing.setup import make_engine, make_model
@@ -38,7 +37,7 @@ from robaudit.progress import Listener, Silent
 from robaudit.rows import Row
 from robaudit.spec.load import load_spec
 from robaudit.spec.model import AuditSpec
-from robaudit.store.folder import RunFolder, label_of, locked
+from robaudit.store.folder import RunFolder, label_of, locked, refuse_other_gates
 from robaudit.store.log import Logged
 from robaudit.store.run import Run, read_run
 from robaudit.store.state import Skip, State

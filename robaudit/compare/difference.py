@@ -80,7 +80,15 @@ class RunValues:
         of_label = whole.votes if row.independent_votes and row.draws and row.label is not None else None
         hits = of_label[row.label] if of_label and row.label is not None and row.label < len(of_label) else 0
         label = -1 if row.label is None else row.label
-        self._numbers.extend((row.value, *row_ends(row), row.draws if is_share_of_votes(row) else 0, hits, whole.draws if of_label else 0))
+        self._numbers.extend(
+            (
+                row.value,
+                *row_ends(row),
+                draws if (draws := row.draws) and is_share_of_votes(row, draws) else 0,
+                hits,
+                whole.draws if of_label else 0,
+            )
+        )
         self._numbers.extend((row.predicted, label))
         self.adaptive += row.interval.kind is IntervalKind.CONFIDENCE_SEQUENCE
         self.sampling_only += not row.interval.covers_bias

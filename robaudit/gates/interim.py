@@ -16,7 +16,6 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from robaudit.auditing.resume import INTERIM_RECORD, sampled_for_other_gates
 from robaudit.errors import AnotherRunError, RunError
 from robaudit.estimators import registry
 from robaudit.files import SEAL, json_bytes, read_json, sealed, unsealed, write_atomically
@@ -27,7 +26,7 @@ from robaudit.quantities import IntervalKind
 from robaudit.spec.gates import Gate
 from robaudit.spec.model import AuditSpec, identity
 from robaudit.stats.intervals import simultaneous
-from robaudit.store.folder import RunFolder
+from robaudit.store.folder import INTERIM_RECORD, RunFolder, sampled_for_other_gates
 from robaudit.store.info import Number
 from robaudit.store.run import Run, read_run
 

@@ -117,10 +117,9 @@ class Columns:
         self.judged += row.correct is not None
         self.correct += bool(row.correct)
         self.labelled += row.label is not None
-        draws = row.draws
-        if not row.votes or not draws:
+        if not row.votes or not (draws := row.draws):
             return
-        if is_share_of_votes(row):
+        if is_share_of_votes(row, draws):
             self.counted += 1
             self._draws.append(draws)
         if row.label is not None:
@@ -129,7 +128,7 @@ class Columns:
             self.hits += hits
             self.label_shares.append(hits / draws)
             self.label_draws.append(draws)
-            self.label_worths.append(row.effective_draws)
+            self.label_worths.append(draws if row.worth is None else row.worth)
 
     @property
     def values(self) -> Floats:
@@ -181,11 +180,11 @@ def row_ends(row: Row) -> tuple[float, float]:
     return lower, row.upper if row.upper is not None else math.nan if nothing else math.inf
 
 
-def is_share_of_votes(row: Row) -> bool:
-    """Whether the value is the share of independent votes for the predicted class."""
-    if not row.independent_votes or not row.votes or not row.draws:
+def is_share_of_votes(row: Row, draws: int) -> bool:
+    """Whether the value is the share of independent votes for the predicted class, of so many draws (at least one)."""
+    if row.votes is None or not row.independent_votes or row.predicted >= len(row.votes):
         return False
-    return row.predicted < len(row.votes) and abs(row.votes[row.predicted] / row.draws - row.value) < 1e-9
+    return abs(row.votes[row.predicted] / draws - row.value) < 1e-9
 
 
 @dataclass(frozen=True, slots=True)

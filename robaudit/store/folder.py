@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,8 @@ from robaudit.store.state import NAME, State, damaged, no_guard
 
 SCHEMA_VERSION = 1
 OUTPUTS = ("samples.csv", "samples.json", "summary.json")
+INTERIM_RECORD = "looks.json"
+"""In the folder of a run that was sampled until its gates were decided: see :mod:`robaudit.gates.interim`."""
 _LOCK = ".lock"
 _ALWAYS = ("status", "name", "spec", "spec_folder", "identity", "base_identity", "model", "data", "noise")
 _COMPLETE = ("quantities", "totals", "seconds", "skipped", "files")
@@ -225,3 +227,25 @@ class RunFolder:
 def label_of(entry: Mapping[str, Any]) -> str:
     """The name in the results of an estimator, from its entry in a spec's document."""
     return str(entry["options"].get("label") or entry["name"])
+
+
+def refuse_other_gates(folder: Path, info: Mapping[str, Any], gates: Sequence[str]) -> None:
+    """Refuse other gates for a run that was sampled until its gates were decided.
+
+    Args:
+        folder: the run's.
+        info: its run.json.
+        gates: those asked for now.
+
+    Raises:
+        RunError: they are not those of run.json.
+    """
+    if list(gates) != list(info["spec"].get("gates", ())) and (folder / INTERIM_RECORD).exists():
+        raise sampled_for_other_gates(folder)
+
+
+def sampled_for_other_gates(folder: Path) -> RunError:
+    """The error about other gates for a run that was sampled until its gates were decided."""
+    return RunError(
+        str(folder), "was sampled for other gates", "decide gates on it with robaudit gate RUN --gate ..., or choose another --out"
+    )

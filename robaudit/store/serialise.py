@@ -177,9 +177,9 @@ def checked_row(values: Any, *, kept: bool = True) -> Row:
     if not (bits is None or isinstance(bits, str)):
         raise ValueError(f"kept: {_shown(bits)}")
     worth, lost = values.get("worth"), values.get("not_finite", 0)
-    if not (worth is None or (_is_number(worth) and worth > 0)):
+    if worth is not None and not (_is_number(worth) and worth > 0):
         raise ValueError(f"worth: {_shown(worth)}")
-    if not _is_count(lost):
+    if "not_finite" in values and not _is_count(lost):
         raise ValueError(f"not_finite: {_shown(lost)}")
     fields: list[Any] = [*_columns(values), None if votes is None else tuple(votes), details, bits, worth, lost]
     for place in _REPEATED:

@@ -47,14 +47,16 @@ from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 from types import NoneType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from robaudit.datasets.base import Dataset
 from robaudit.errors import DataError, RunError
 from robaudit.rows import COLUMNS, Row
 from robaudit.store.serialise import checked_row
 from robaudit.text import clipped
+
+if TYPE_CHECKING:
+    from robaudit.datasets.base import Dataset  # which imports torch
 
 NAME = "state.db"
 TaskName = tuple[float, str]
@@ -205,7 +207,7 @@ class State:
             try:
                 self._prepare()
             except BaseException:
-                self._db.close()
+                self.close()
                 raise
 
     @classmethod

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import pytest
 
-from tests.faults.rig import Outcome, Rig, results, temporaries
+from tests.faults.rig import Outcome, Rig, results, temporaries, timeless
 from tests.faults.scenarios import SCENARIOS, Scenario
 
 Moment = TypeVar("Moment")
@@ -40,7 +40,7 @@ def reader(rig: Rig, scenario: Scenario) -> list[str]:
     found = rig.run("show", "run")
     if found.answer.code != 0:
         return [f"show: {problem}" for problem in refusal(found, "error: run")]
-    whole = found.answer.out in [rig.shown[name] for name in (scenario.base, scenario.whole) if name]
+    whole = timeless(found.answer.out) in [timeless(rig.shown[name]) for name in (scenario.base, scenario.whole) if name]
     return [] if whole else ["show prints what is neither the old run nor the new one"]
 
 

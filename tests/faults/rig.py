@@ -116,6 +116,11 @@ def results(run: Path) -> dict[str, Any]:
     return {**{name: (run / name).read_bytes() for name in OUTPUTS}, "run.json": info}
 
 
+def timeless(shown: str) -> str:
+    """What ``show`` prints without its last column, the seconds: a session that goes on passes its first images by themselves again."""
+    return re.sub(r" +[\d.,]+$", "", shown, flags=re.MULTILINE)
+
+
 def temporaries(run: Path) -> list[str]:
     """Temporary files and journals, which only a killed process may leave."""
     return sorted(str(path.relative_to(run)) for path in run.rglob("*") if TEMPORARY.fullmatch(path.name))

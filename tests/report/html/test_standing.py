@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from robaudit.auditing.resume import INTERIM_RECORD
 from robaudit.errors import RunError
 from robaudit.files import sealed
 from robaudit.gates.sources import decisions_of
 from robaudit.report.html import facts
 from robaudit.report.tables import markdown_table
+from robaudit.store.folder import INTERIM_RECORD
 from robaudit.store.run import Run
 from tests.report.html.tools import DECISION, hand_made, rows
 
