@@ -6,8 +6,10 @@ import json
 import math
 import os
 import stat
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -16,7 +18,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from robaudit.compare.matching import described, image_digests
 from robaudit.errors import RunError
 from robaudit.files import write_atomically
-from robaudit.gates.decide import Decision, judge
+from robaudit.gates.decide import Covers, Decision, judge
+from robaudit.gates.measure import Method
 from robaudit.quantities import Quantity
 from robaudit.rows import LARGEST, Row
 from robaudit.spec.gates import Gate
@@ -179,7 +182,20 @@ def write_accepted(
 State = Literal["new", "unknown", "persisting", "fixed", "stale"]
 STATES: tuple[State, ...] = ("new", "unknown", "persisting", "fixed", "stale")
 _NAMED = 5  # new findings in the evidence of a gate
-NOT_FINITE, SKIPPED = "no finite value in this run", "skipped in this run"
+
+
+class Why(StrEnum):
+    """Why nothing is known of a finding now."""
+
+    KNOWN = ""
+    NOT_FINITE = "no finite value in this run"
+    SKIPPED = "skipped in this run"
+    OTHER_IMAGE = "another image"
+    NO_SAMPLE = "not in this run"
+    NO_GROUP = "this run has no such estimator and noise level"
+
+
+_PREDICATES = {Why.NOT_FINITE: "without a finite value", Why.SKIPPED: "skipped"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +224,7 @@ class Finding:
     certainty: Certainty | None = None
     accepted: float | None = None
     reason: str | None = None
-    why: str = ""
+    why: Why = Why.KNOWN
 
     @property
     def key(self) -> Key:
@@ -310,12 +326,12 @@ def against_accepted(
     for there in known.values():
         group = there.estimator, there.sigma
         if group in looked_at:
-            found.append(_stale(there, "not in this run"))
+            found.append(_stale(there, Why.NO_SAMPLE))
             absent.append(there)
         elif group in all_groups:
             kept.append(there)  # left out by --estimator or --sigma
         elif not estimators and not sigmas:
-            found.append(_stale(there, "this run has no such estimator and noise level"))
+            found.append(_stale(there, Why.NO_GROUP))
             absent.append(there)
         else:
             kept.append(there)
@@ -336,7 +352,7 @@ def _seen(
         there = known.pop((*group, one.id), None)
         image = images.get(one.id)
         if there is not None and None not in (there.image, image) and there.image != image:
-            yield _stale(there, "another image")
+            yield _stale(there, Why.OTHER_IMAGE)
             there = None
         beyond = sign * one.value < sign * edge
         hit = beyond if maybe else one.certainty in ("surely", "likely")
@@ -352,9 +368,9 @@ def _unknown(
     rows: Sequence[Row], skipped: Sequence[str], group: tuple[str, float], known: dict[Key, AcceptedFinding], images: Mapping[str, str]
 ) -> Iterator[Finding]:
     """The samples of one group of which this run says nothing: what was accepted stays so, and the others may be findings."""
-    lost: list[tuple[str, int | None, int | None, str]]
-    lost = [(row.sample_id, row.label, row.predicted, NOT_FINITE) for row in rows if not math.isfinite(row.value)]
-    for sample_id, label, predicted, why in (*lost, *((one, None, None, SKIPPED) for one in skipped)):
+    lost: list[tuple[str, int | None, int | None, Why]]
+    lost = [(row.sample_id, row.label, row.predicted, Why.NOT_FINITE) for row in rows if not math.isfinite(row.value)]
+    for sample_id, label, predicted, why in (*lost, *((one, None, None, Why.SKIPPED) for one in skipped)):
         there = known.pop((*group, sample_id), None)
         if there is not None:
             yield replace(_stale(there, why), state="persisting", label=label, predicted=predicted)
@@ -362,7 +378,7 @@ def _unknown(
         yield Finding("unknown", *group, sample_id, images.get(sample_id), label, predicted, why=why)
 
 
-def _stale(there: AcceptedFinding, why: str) -> Finding:
+def _stale(there: AcceptedFinding, why: Why) -> Finding:
     return Finding("stale", there.estimator, there.sigma, there.sample_id, there.image, accepted=there.value, reason=there.reason, why=why)
 
 
@@ -383,12 +399,8 @@ def _decision(report: BaselineReport, group: tuple[str, float], accepting: bool)
     verdict = "pass" if accepting else judge("<=", 0.0, value, most)
     words = f"{counts} below {report.thresholds[group]:g}" + (f"; new{' and accepted now' if accepting else ''}: {named}" if new else "")
     if unknown:
-        reasons = " and ".join(f"{sum(one.why == why for one in unknown)} {words_of}" for why, words_of in _reasons(unknown))
+        numbers = Counter(one.why for one in unknown)
+        reasons = " and ".join(f"{number} {_PREDICATES[why]}" for why, number in numbers.items())
         words += f"; {len(unknown)} may be findings: {reasons}"
-    method = "counted" if unknown else "exact"
-    return Decision(Gate("new_findings", "<=", 0.0, *group), value, value, most, method, "these images", 0.95, verdict, words)
-
-
-def _reasons(unknown: Sequence[Finding]) -> list[tuple[str, str]]:
-    words = {NOT_FINITE: "without a finite value", SKIPPED: "skipped"}
-    return [(why, words[why]) for why in dict.fromkeys(one.why for one in unknown)]
+    method = Method.COUNTED if unknown else Method.EXACT
+    return Decision(Gate("new_findings", "<=", 0.0, *group), value, value, most, method, Covers.MEASUREMENT, 0.95, verdict, words)

@@ -25,12 +25,12 @@ from robaudit.compare.result import (
     Difference,
     GroupComparison,
     Limits,
-    Method,
     Pairing,
     SampleChange,
     Sureness,
 )
 from robaudit.errors import NothingLeftError, RunError
+from robaudit.gates.measure import Method
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import IntervalKind, Quantity
 from robaudit.rows import Row
@@ -50,6 +50,7 @@ from robaudit.stats.intervals import (
 )
 from robaudit.stats.summary import is_share_of_votes, row_ends
 from robaudit.store.run import Run
+from robaudit.text import known_name
 
 Mask = NDArray[np.bool_]
 
@@ -504,8 +505,7 @@ def _classes(group: PairedRows, same: bool, names: Sequence[str] | None, confide
     found = []
     for index in present:
         of = indices == index
-        name = names[index] if names is not None and index < len(names) else None
-        found.append(ClassChange(index, name, int(of.sum()), _mean(group, of, same, each)))
+        found.append(ClassChange(index, known_name(index, names), int(of.sum()), _mean(group, of, same, each)))
     return tuple(sorted(found, key=lambda one: group.sign * one.difference.value))
 
 

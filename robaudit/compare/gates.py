@@ -10,15 +10,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from robaudit.compare.result import Comparison, Difference, GroupComparison, Limits, Method
-from robaudit.errors import RunError, SpecError
+from robaudit.compare.result import Comparison, Difference, GroupComparison, Limits
+from robaudit.errors import RunError
 from robaudit.gates.decide import Basis, Decision, settle
-from robaudit.gates.evidence import matching_groups
-from robaudit.gates.measure import ClassPart, Measured, check_between
+from robaudit.gates.evidence import matching_groups, refuse_accuracy_of
+from robaudit.gates.measure import ClassPart, Measured, Method, check_between
 from robaudit.spec.gates import Gate
 from robaudit.stats.intervals import Bounds, scaled
 from robaudit.store.run import Run
-from robaudit.text import class_name, count
+from robaudit.text import count
 
 QUANTITIES: Mapping[str, frozenset[str]] = dict.fromkeys(
     ("mean_drop", "worst_class_drop", "accuracy_drop", "noisy_accuracy_drop", "newly_flagged", "share_worse"), frozenset()
@@ -87,10 +87,7 @@ def decide(comparison: Comparison, gates: Sequence[Gate], *, population: bool = 
 def _decision(gate: Gate, comparison: Comparison, basis: Basis) -> Decision:
     apart = _apart(comparison)
     if gate.quantity == "accuracy_drop":
-        if gate.estimator is not None or gate.sigma is not None:
-            raise SpecError(
-                f"gate {str(gate)!r}", "clean accuracy has no estimator and no sigma", f"write {gate.quantity} {gate.relation} ..."
-            )
+        refuse_accuracy_of(gate)
         accuracy, unknown = comparison.clean_accuracy, comparison.clean_unknown
         if accuracy is None:
             raise RunError(f"gate {str(gate)!r}", "the runs share no sample with a label", "use data with labels")
@@ -120,9 +117,9 @@ def _decision(gate: Gate, comparison: Comparison, basis: Basis) -> Decision:
 def _measured(drop: Drop, draws: int, basis: Basis) -> Measured:
     """One drop, with so many draws of an image."""
     if drop.limits is None:
-        return Measured(drop.value, None, "none", 0)
+        return Measured(drop.value, None, Method.NONE, 0)
     exact = drop.limits.method == Method.COUNTED
-    method = "exact" if exact and not drop.unknown else drop.limits.method
+    method = Method.EXACT if exact and not drop.unknown else drop.limits.method
     return Measured(drop.value, drop.bounds, method, drop.images if basis.population else draws)
 
 
@@ -139,17 +136,16 @@ def _worst_class(gate: Gate, group: GroupComparison, basis: Basis, *remarks: str
         drops.append(Drop(math.nan, None, 0, number, group.span))
         parts.append(ClassPart(index, None, number, math.nan, -group.span, group.span))
     first = parts[0]
-    name = class_name(first.index, None if first.name is None else {first.index: first.name})
-    about = f"class {name}, {group.classes[0].images} images"
+    about = f"class {first.text}, {group.classes[0].images} images"
     if any(drop.limits is None for drop in drops[: len(group.classes)]):
-        return settle(gate, Measured(first.value, None, "none", 0, tuple(parts)), basis, about, *remarks)
+        return settle(gate, Measured(first.value, None, Method.NONE, 0, tuple(parts)), basis, about, *remarks)
 
     def worst(factor: float) -> Bounds:
         ends = [drop.bounds(factor) for drop in drops]
         return max(lower for lower, _ in ends), max(upper for _, upper in ends)
 
     limits = drops[0].limits
-    method = f"{limits.method if limits else 'none'}, simultaneous over {len(parts)} classes"
+    method = f"{limits.method if limits else Method.NONE}, simultaneous over {len(parts)} classes"
     now = group.images if basis.population else group.draws or 0
     return settle(gate, Measured(first.value, worst, method, now, tuple(parts)), basis, about, *remarks)
 
@@ -160,7 +156,7 @@ def _count(gate: Gate, group: GroupComparison, basis: Basis, *remarks: str) -> D
     ends = group.counts.newly_flagged if flags else group.counts.worse_population if basis.population else group.counts.worse
     if ends is None:
         value = float(group.flagged("newly flagged", "surely", "likely", "no interval")) if flags else group.declined / group.images
-        return settle(gate, Measured(value, None, "none", 0), basis, *remarks)
+        return settle(gate, Measured(value, None, Method.NONE, 0), basis, *remarks)
     sure = group.flagged("newly flagged", "surely", "likely") if flags else group.worse
     maybe = group.flagged("newly flagged", "maybe") if flags else 0
     size = group.images + group.not_finite + group.skipped

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from enum import StrEnum
 from typing import Any, Literal, NamedTuple
 
 from robaudit.compare.matching import Matching
@@ -12,15 +11,6 @@ from robaudit.stats.groups import GroupKey, json_values
 
 Sureness = Literal["surely", "likely", "maybe", "no interval"]
 Pairing = Literal["common random numbers", "unpaired", "the same model"]
-
-
-class Method(StrEnum):
-    """How an interval of a difference was made, where the code goes by it."""
-
-    COUNTED = "counted"
-    """Exact for these images."""
-    SAME_MODEL = "the same model"
-    """There is no difference."""
 
 
 class Limits(NamedTuple):

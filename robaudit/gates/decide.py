@@ -9,17 +9,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
 from typing import Any, Literal
 
 from robaudit.errors import SpecError
 from robaudit.gates.evidence import Evidence, gather, group_of, refuse_accuracy_of
-from robaudit.gates.measure import OF_CLASSES, ClassPart, Measured, check_range, meaning, measure
+from robaudit.gates.measure import OF_CLASSES, ClassPart, Measured, Method, check_range, meaning, measure
 from robaudit.quantities import Quantity
 from robaudit.spec.gates import Gate
 from robaudit.stats.groups import json_values
 from robaudit.stats.intervals import Bounds
 from robaudit.store.run import Run
-from robaudit.text import class_name
 
 __all__ = [
     "EXIT_CODES",
@@ -28,6 +28,7 @@ __all__ = [
     "Covers",
     "Decision",
     "Measured",
+    "Method",
     "Verdict",
     "check_confidence",
     "decide",
@@ -39,8 +40,19 @@ __all__ = [
 ]
 
 Verdict = Literal["pass", "fail", "inconclusive"]
-Covers = Literal["these images", "images of this kind", "nothing"]
 EXIT_CODES: dict[Verdict, int] = {"pass": 0, "fail": 1, "inconclusive": 4}
+
+
+class Covers(StrEnum):
+    """What an interval covers."""
+
+    MEASUREMENT = "these images"
+    """The measurement of the images that were audited."""
+    POPULATION = "images of this kind"
+    """The measurement, and the choice of the images."""
+    NOTHING = "nothing"
+    """There is no interval."""
+
 
 _POWER = 0.8  # chance of deciding with as many more as are named
 _LARGEST_FACTOR = 2.0**24
@@ -77,6 +89,11 @@ class Decision:
     more: int | None = None
     classes: tuple[ClassPart, ...] = ()
 
+    @property
+    def exact(self) -> bool:
+        """Whether the value has no error for these images."""
+        return self.method == Method.EXACT
+
     def document(self) -> dict[str, Any]:
         """The decision as JSON values."""
         values = json_values({name: getattr(self, name) for name in self.__slots__ if name not in ("gate", "classes")})
@@ -105,7 +122,7 @@ class Basis:
     @property
     def covers(self) -> Covers:
         """What the intervals cover."""
-        return "images of this kind" if self.population else "these images"
+        return Covers.POPULATION if self.population else Covers.MEASUREMENT
 
     @property
     def unit(self) -> str:
@@ -199,7 +216,7 @@ def settle(gate: Gate, measured: Measured, basis: Basis, *remarks: str) -> Decis
         verdict = judge(gate.relation, gate.threshold, measured.value, measured.value)
         evidence = _joined(*remarks, f"by the value alone: {source} has no interval; its error is not known")
         return Decision(
-            gate, measured.value, None, None, "none", "nothing", basis.confidence, verdict, evidence, None, measured.classes
+            gate, measured.value, None, None, Method.NONE, Covers.NOTHING, basis.confidence, verdict, evidence, None, measured.classes
         )  # fmt: skip
     lower, upper = measured.bounds(1.0)
     verdict = judge(gate.relation, gate.threshold, lower, upper)
@@ -272,8 +289,8 @@ def _which_classes(gate: Gate, measured: Measured) -> str:
     known = [one for one in measured.classes if not math.isnan(one.value)]
     if gate.quantity not in OF_CLASSES or not known:
         return ""
-    first, last = (class_name(one.index, None if one.name is None else {one.index: one.name}) for one in (known[0], known[-1]))
-    return f"class {first}, {known[0].images} images" if gate.quantity == "worst_class" else f"classes {first} and {last}"
+    first, last = known[0], known[-1]
+    return f"class {first.text}, {first.images} images" if gate.quantity == "worst_class" else f"classes {first.text} and {last.text}"
 
 
 def _caveats(gate: Gate, evidence: Evidence, scale: Quantity, *, population: bool) -> list[str]:

@@ -153,14 +153,16 @@ def matching_groups(gate: Gate, run: Run, keys: Iterable[Group], *, one: bool, s
 
 
 def refuse_accuracy_of(gate: Gate) -> None:
-    """Refuse an accuracy without noise that names an estimator or a noise level.
+    """Refuse an estimator or a noise level in a gate on the accuracy without noise, or on its drop.
 
     Raises:
         SpecError: it does.
     """
     if gate.estimator is not None or gate.sigma is not None:
         raise SpecError(
-            f"gate {str(gate)!r}", "accuracy is that on the clean images", "leave estimator and sigma out, or use noisy_accuracy"
+            f"gate {str(gate)!r}",
+            f"{gate.quantity} is about the clean images",
+            f"leave estimator and sigma out, or use noisy_{gate.quantity}",
         )
 
 

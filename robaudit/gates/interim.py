@@ -176,7 +176,7 @@ class Decided(BaseModel):
     upper: Number | None
     threshold: Number
     confidence: Number
-    covers: Covers
+    covers: Annotated[Covers, Field(strict=False)]
 
 
 class RunOf(_Part):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 
 import numpy as np
 
@@ -27,6 +28,7 @@ from robaudit.stats.intervals import (
     repeated_mean,
     simultaneous,
 )
+from robaudit.text import class_name, known_name
 
 SHARES = frozenset({"share_below", "accuracy", "noisy_accuracy"})
 OF_CLASSES = frozenset({"worst_class", "class_gap"})
@@ -45,6 +47,19 @@ _METHODS = {
 _STOPPED = "its images stop by themselves: give mc a fixed number of samples, or a smaller tolerance"
 
 
+class Method(StrEnum):
+    """How an interval was made, where the code depends on it; others are free text."""
+
+    EXACT = "exact"
+    """The value has no error for these images."""
+    COUNTED = "counted"
+    """Counted without error, apart from images whose value is not known."""
+    SAME_MODEL = "the same model"
+    """There can be no difference."""
+    NONE = "none"
+    """There is no interval."""
+
+
 @dataclass(frozen=True, slots=True)
 class ClassPart:
     """One class behind a gate on worst_class or class_gap, with its simultaneous interval."""
@@ -55,6 +70,11 @@ class ClassPart:
     value: float
     lower: float | None
     upper: float | None
+
+    @property
+    def text(self) -> str:
+        """Index and name: ``3 (cat)``."""
+        return class_name(self.index, None if self.name is None else {self.index: self.name})
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +192,7 @@ def measure(
 
     if evidence.columns.bounded < len(evidence.columns):
         classes = tuple(replace(one, lower=None, upper=None) for one in classes)
-        return Measured(value, None, "none", 0, classes)
+        return Measured(value, None, Method.NONE, 0, classes)
     return Measured(value, bounds, method, now, classes, _STOPPED)
 
 
@@ -181,7 +201,7 @@ def _accuracy(gate: Gate, evidence: Evidence, confidence: float, *, population: 
         raise SpecError(f"gate {str(gate)!r}", "the run has no labels, and so no accuracy", "audit labelled images")
     value = evidence.correct / evidence.judged
     if not population:
-        return Measured(value, lambda _: (value, value), "exact", 0)
+        return Measured(value, lambda _: (value, value), Method.EXACT, 0)
 
     def bounds(factor: float) -> Bounds:
         lower, upper = clopper_pearson(evidence.correct * factor, evidence.judged * factor, confidence)
@@ -255,8 +275,7 @@ def _of_classes(
     value = max(known) - min(known) if gap else sign * min(known)
     classes = []
     for (index, one), of in zip(parts.items(), bounds_of, strict=True):
-        name = names[index] if names is not None and 0 <= index < len(names) else None
-        classes.append(ClassPart(index, name, one.size, sign * means[index], *_signed(of(1.0), sign)))
+        classes.append(ClassPart(index, known_name(index, names), one.size, sign * means[index], *_signed(of(1.0), sign)))
     classes.sort(key=lambda one: (math.isnan(one.value), sign * one.value))
     method = _mean_method(next(iter(parts.values())), each, population=population)  # the same for all
     return value, bounds, f"{len(parts)} classes at once, {method}", tuple(classes)

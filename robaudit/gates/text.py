@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 
-from robaudit.gates.decide import Decision, Verdict, overall
+from robaudit.gates.decide import Covers, Decision, Verdict, overall
 from robaudit.text import printable
 
 _FEWEST, _MOST = 4, 25
@@ -46,13 +46,13 @@ def number(value: float, threshold: float, rounding: str) -> str:
 
 def _about(decision: Decision) -> str:
     about = {
-        "these images": "measurement",
-        "images of this kind": "population",
-        "nothing": "no interval",
+        Covers.MEASUREMENT: "measurement",
+        Covers.POPULATION: "population",
+        Covers.NOTHING: "no interval",
     }[decision.covers]
-    if decision.method == "exact":
+    if decision.exact:
         about = "exact for these images"
-    elif decision.covers != "nothing":
+    elif decision.covers is not Covers.NOTHING:
         about += f", {decision.method}"
     return f"{about}; {printable(decision.evidence)}" if decision.evidence else about
 
@@ -62,6 +62,6 @@ def _total(decisions: Sequence[Decision], inconclusive: Verdict) -> str:
     words = {"pass": "passed", "fail": "failed", "inconclusive": "inconclusive"}
     counted = ", ".join(f"{count} {words[verdict]}" for verdict, count in counts.items() if count)
     taken = f" (inconclusive counts as {inconclusive})" if counts["inconclusive"] and inconclusive != "inconclusive" else ""
-    confidences = dict.fromkeys(f"{100 * one.confidence:.6g}" for one in decisions if one.covers != "nothing" and one.method != "exact")
+    confidences = dict.fromkeys(f"{100 * one.confidence:.6g}" for one in decisions if one.covers is not Covers.NOTHING and not one.exact)
     each = f"; intervals {' and '.join(confidences)} %, each gate by itself" if confidences else ""
     return f"{overall(decisions, inconclusive)}: of {len(decisions)} gate{'s' * (len(decisions) > 1)} {counted}{taken}{each}"

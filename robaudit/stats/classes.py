@@ -16,6 +16,7 @@ from robaudit.rows import Row
 from robaudit.stats.groups import Document, GroupKey, one_group, quantity_of, with_values
 from robaudit.stats.intervals import Floats, opened, population_mean, simultaneous
 from robaudit.stats.summary import Columns, Mean, Quantile, Share, mean_of, quantile_of, share
+from robaudit.text import known_name
 
 By = Literal["label", "predicted"]
 BLOCK = 1 << 20  # values shuffled at a time: 8 MiB
@@ -167,7 +168,7 @@ def class_bias(
             members.setdefault(index, Columns()).add(row)
     if not members:
         raise NothingLeftError("bias-report", f"none of the {len(rows)} samples has a label", "use --by predicted, or data with labels")
-    classes = [_class_stats(index, members[index], _name(index, class_names), threshold, quantity, alpha) for index in sorted(members)]
+    classes = [_class_stats(index, members[index], known_name(index, class_names), threshold, quantity, alpha) for index in sorted(members)]
     gap = None
     tested = [i for i, one in enumerate(classes) if one.images >= 2]
     if len(tested) >= 2:
@@ -197,10 +198,6 @@ def _class_stats(index: int, rows: Columns, name: str | None, threshold: float, 
     q25, median, q75 = (quantile_of(rows, q, quantity, 1.0 - alpha) for q in (0.25, 0.5, 0.75))
     below = share(int((rows.values < threshold).sum()), len(rows), 1.0 - alpha)
     return ClassStats(index, name, len(rows), mean_of(rows, quantity, 1.0 - alpha), q25, median, q75, below)
-
-
-def _name(index: int, names: Sequence[str] | None) -> str | None:
-    return names[index] if names is not None and 0 <= index < len(names) else None
 
 
 def _gap(tested: Sequence[ClassStats], null: Null, quantity: Quantity, permutations: int) -> Gap:

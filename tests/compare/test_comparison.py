@@ -312,7 +312,10 @@ def test_gates(trained: Run, ordinary: Run) -> None:
         ("mean_drop <= 0.1", "does not say which results it means"),
         ("mean_drop(estimator=mmc) <= 0.1", "did you mean 'mc'"),
         ("mean_drop(estimator=mc, sigma=0.5) <= 0.1", "no sigma 0.5; it has 0.3"),
-        ("accuracy_drop(sigma=0.3) <= 0.1", "clean accuracy has no estimator"),
+        (
+            "accuracy_drop(sigma=0.3) <= 0.1",
+            "accuracy_drop is about the clean images; leave estimator and sigma out, or use noisy_accuracy_drop",
+        ),
         ("noisy_accuracy_drop(estimator=taylor) <= 0.1", "no votes for labels"),
         ("mean >= 0.1", "unknown quantity 'mean'"),
     ],
