@@ -198,7 +198,7 @@ def test_other_noise_is_refused(change: dict[str, dict[str, dict[str, object]]],
 
 @pytest.mark.parametrize("spec", [{}, {"model": 3}, {"model": {}, "noise": []}, {"model": {}, "noise": {"kind": "x"}, "estimators": [1]}])
 def test_a_spec_that_is_none_is_refused(spec: dict[str, object], ordinary: Run) -> None:
-    with pytest.raises(RunError, match="its spec is none"):
+    with pytest.raises(RunError, match="its spec is not valid"):
         compare(ordinary, replace(ordinary, info={**ordinary.info, "spec": spec}))
 
 
@@ -298,7 +298,7 @@ def test_gates(trained: Run, ordinary: Run) -> None:
     (open_,) = decided(trained, ordinary, f"mean_drop(estimator=mc) <= {edge!r}")
     assert open_.verdict == "inconclusive"
     assert open_.more is not None
-    assert f"about {open_.more:,} more draws an image" in open_.evidence
+    assert f"about {open_.more:,} more draws per image" in open_.evidence
     (population,) = decided(trained, ordinary, f"mean_drop(estimator=mc) <= {edge!r}", population=True)
     assert (population.covers, population.verdict) == ("images of this kind", "inconclusive")
     assert "more images" in population.evidence

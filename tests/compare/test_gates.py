@@ -99,7 +99,7 @@ def test_samples_that_were_not_asked_for_are_named() -> None:
     base = shares([999] * 60, 1000)
     (fewer,) = decided(compare(made(base), made(base[:10], 1, "b", skipped=["x"])), "mean_drop <= 0.01")
     assert fewer.verdict == "pass"
-    assert "50 samples in the base run only: nothing is said of them" in fewer.evidence
+    assert "50 samples in the base run only: not covered by this gate" in fewer.evidence
     assert "1 sample skipped by the new run and not in the base run" in fewer.evidence
 
 
@@ -178,7 +178,7 @@ def test_how_many_more_decide_the_worst_class() -> None:
         """With so many times the draws, and the same values."""
         found = between(bits(np.tile(before, times), labels), bits(np.tile(now, times), labels), seed=0)
         (one,) = decided(found, "worst_class_drop <= 0.08")
-        assert (one.more is None) == ("more draws an image" not in one.evidence)
+        assert (one.more is None) == ("more draws per image" not in one.evidence)
         return one.verdict, one.more
 
     verdict, more = at(1)
