@@ -309,7 +309,7 @@ def test_gates(trained: Run, ordinary: Run) -> None:
 @pytest.mark.parametrize(
     ("gate", "says"),
     [
-        ("mean_drop <= 0.1", "does not say which results it means"),
+        ("mean_drop <= 0.1", "does not say which results it is about"),
         ("mean_drop(estimator=mmc) <= 0.1", "did you mean 'mc'"),
         ("mean_drop(estimator=mc, sigma=0.5) <= 0.1", "no sigma 0.5; it has 0.3"),
         (

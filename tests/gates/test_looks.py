@@ -206,7 +206,7 @@ def test_the_record_is_read_whole_or_not_at_all(sampled: Path, refuse: Refuse, r
         ({"draws": []}, "draws: List should have at least 1 item"),
         ({"gates": []}, "its analyses and their confidence disagree"),
         ({"more": 1}, "more: Extra inputs"),
-        ({"run": {"identity": "", "base_identity": ""}}, "is of another run"),
+        ({"run": {"identity": "", "base_identity": ""}}, "belongs to another run"),
     ):
         changed = {key: value for key, value in {**json.loads(good), **change}.items() if key != SEAL}
         path.write_text(json.dumps(sealed(changed)), encoding="utf-8")
