@@ -217,7 +217,7 @@ def test_what_has_nothing_in_common_is_refused(make: Make, ordinary: Run) -> Non
     renamed = [replace(row, estimator="mc") for row in ordinary.rows if row.estimator == "mc"]
     confidence = [replace(row, quantity="confidence") for row in renamed]
     info = {**ordinary.info, "quantities": [{**ordinary.info["quantities"][0], "name": "confidence"}]}
-    with pytest.raises(RunError, match="is p_robust in the one and confidence in the other"):
+    with pytest.raises(RunError, match="is p_robust in one and confidence in the other"):
         compare(replace(ordinary, rows=renamed), replace(ordinary, rows=confidence, info=info))
 
 
