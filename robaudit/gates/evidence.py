@@ -92,9 +92,9 @@ class Evidence:
         order = np.argsort(classes, kind="stable")
         present, starts = np.unique(classes[order], return_index=True)
         parts = dict(zip(present.tolist(), np.split(order, starts[1:]), strict=True))
-        nothing = np.empty(0, dtype=np.int64)
+        no_places = np.empty(0, dtype=np.int64)
         indices = sorted(index for index in {*parts, *self.unknown} if index != _NO_CLASS)
-        return {index: images.chosen(parts.get(index, nothing), self.unknown[index]) for index in indices}
+        return {index: images.chosen(parts.get(index, no_places), self.unknown[index]) for index in indices}
 
 
 def gather(run: Run, gates: Sequence[Gate]) -> dict[Group, Evidence]:

@@ -363,5 +363,5 @@ def _finished(out: Path, asked: Asked) -> tuple[InterimRecord, Sequence[str]] | 
 
 
 def _remove(folder: Path) -> None:
-    with contextlib.suppress(OSError):  # nothing of value is in it: the last analysis has left it
+    with contextlib.suppress(OSError):  # nothing of value is left in it: the last analysis was moved out
         shutil.rmtree(folder)

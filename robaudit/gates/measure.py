@@ -44,7 +44,7 @@ _METHODS = {
     MeanMethod.MEAN_OF_ENDS: "mean of intervals",
     MeanMethod.NONE: "none",
 }
-_STOPPED = "its images stop by themselves: give mc a fixed number of samples, or a smaller tolerance"
+_STOPPED = "its images stop adaptively: give mc a fixed number of samples, or a smaller tolerance"
 
 
 class Method(StrEnum):

@@ -428,9 +428,9 @@ class OneSidedEnds:
 
     @classmethod
     def _of(cls, ends: Floats, tail: float, shares: Floats, images: MeasuredImages, shift: float) -> Self:
-        order, nothing = np.argsort(ends, kind="stable"), np.full(images.unknown, -np.inf)
+        order, unbounded = np.argsort(ends, kind="stable"), np.full(images.unknown, -np.inf)
         counts = None if images.draws is None else np.append(np.zeros(images.unknown), shares[order] * images.draws)
-        return cls(np.append(nothing, ends[order]), tail, counts, images.draws or 0, images.unknown, shift)
+        return cls(np.append(unbounded, ends[order]), tail, counts, images.draws or 0, images.unknown, shift)
 
     def rank_bound(self, rank: int, alpha: float) -> float:
         """A lower bound of the ``rank``-th smallest true value, wrong with a chance of at most alpha; -inf where there is none.
@@ -453,7 +453,7 @@ class OneSidedEnds:
     def count_above(self, t: float, alpha: float, *, inclusive: bool = False) -> int:
         """A lower bound, at confidence 1 - alpha, of the number of true values above t (``inclusive``: or equal to t).
 
-        If there are f, then so many and the misses among the n - f others are the ends above t at most.
+        With f such values, at most f plus the number of misses among the other n - f ends are above t.
         """
         size, sure = len(self.ends), int(((self.ends >= t) if inclusive else (self.ends > t)).sum())
         if not sure:

@@ -259,7 +259,7 @@ def test_images_that_stopped_by_themselves_count_with_their_ends() -> None:
     found = one(run_of(rows), "mean >= 0.75")
     assert (found.method, found.verdict, found.more) == ("mean of intervals", "inconclusive", None)
     assert ends(found) == pytest.approx((0.7, 0.85))
-    assert "stop by themselves" in found.evidence
+    assert "stop adaptively" in found.evidence
 
 
 def test_sequences_promise_both_sides_together_only() -> None:
