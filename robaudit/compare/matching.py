@@ -76,7 +76,7 @@ def described(run: Run) -> Described:
     info, spec = run.info, run.info["spec"]
     try:
         model = {key: value for key, value in spec["model"].items() if key not in ("path", "format")}
-        code = info["identity"] if info["model"]["format"].startswith("python") else None
+        code = info["identity"] if info["model"]["format"] == "python" else None
         return Described(
             kind=str(spec["noise"]["kind"]),
             clip=bool(spec["noise"].get("clip")),
