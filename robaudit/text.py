@@ -24,6 +24,19 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
+def known_name(index: int, names: Names | None) -> str | None:
+    """The name of a class; None where it has none.
+
+    Args:
+        index: the class.
+        names: by class index.
+    """
+    try:
+        return names[index] if names is not None and index >= 0 else None
+    except LookupError:
+        return None
+
+
 def class_name(index: int | None, names: Names | None = None, width: int | None = None) -> str:
     """``3 (cat)``; ``3`` where the class has no name (or its number for a name); ``-`` for no class.
 
@@ -34,10 +47,8 @@ def class_name(index: int | None, names: Names | None = None, width: int | None 
     """
     if index is None:
         return "-"
-    try:
-        name = printable(names[index]) if names is not None and index >= 0 else str(index)
-    except LookupError:
-        name = str(index)
+    known = known_name(index, names)
+    name = str(index) if known is None else printable(known)
     if name == str(index):
         return name
     most = None if width is None else max(3, width - len(f"{index} ()"))

@@ -1,1 +1,1 @@
-"""Advice before a long run: whether the estimators fit the model, and what fits the time."""
+"""Advice before a long run: whether the estimators suit the model, and what fits the time."""

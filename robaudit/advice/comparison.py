@@ -1,4 +1,4 @@
-"""Distance of an estimator's values from a reference: bias, RMSE, worst case, rank correlation, coverage."""
+"""Deviation of an estimator's values from a reference: bias, RMSE, worst case, rank correlation, coverage."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Truth:
     """An image's reference at one noise level.
 
     Attributes:
-        kept: noisy copies that kept the class.
-        draws: noisy copies.
+        kept: number of noisy copies that kept the class.
+        draws: number of noisy copies.
     """
 
     kept: int
@@ -55,10 +55,10 @@ class Error:
     Attributes:
         bias: mean of value - reference.
         bias_error: its standard error over the images.
-        rmse: root mean square error, the reference's own variance taken out.
-        rmse_error: a standard error upwards, by the spread of the squared errors over the images; no confidence goes with it.
+        rmse: root mean square error, with the reference's own variance subtracted.
+        rmse_error: one standard error upwards, from the spread of the squared errors over the images; it has no confidence level.
         reference: root mean square standard error of the reference.
-        sampling: root mean square of the standard errors that the estimator states; None where it states none.
+        sampling: root mean square of the estimator's own standard errors; None where it gives none.
         worst: the sample with the largest difference.
         worst_value, worst_reference: its two values.
     """
@@ -76,10 +76,10 @@ class Error:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """Number of intervals that hold the reference, its own uncertainty taken into account (:func:`covers`).
+    """Number of intervals that cover the reference, taking its own uncertainty into account (:func:`covers`).
 
     Attributes:
-        held, total: intervals that do, and all.
+        held, total: number of intervals that do, and of all.
         lower, upper: 95 % Clopper-Pearson interval of the share.
     """
 
@@ -96,19 +96,19 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One estimator at one noise level beside the reference.
+    """One estimator at one noise level, compared with the reference.
 
     Attributes:
-        estimator, sigma, quantity: which.
-        images: how many were compared.
-        touched: of them, those whose class some of the reference's copies kept, and some did not.
+        estimator, sigma, quantity: what was compared.
+        images: number of images compared.
+        touched: of them, those for which some of the reference's copies kept the class and some did not.
         mean, reference_mean: over the images; the mean is in the units of the quantity.
         error: None where the quantity is not p_robust.
         rank: Spearman's rank correlation with the reference, +1 where the more robust of two images always has the better value;
             None where either is the same for all images.
-        coverage: None where no interval is claimed, or the quantity is another.
-        forwards, backwards, seconds: of an image, on average.
-        kind: the estimator's name in the registry, whatever the spec calls it.
+        coverage: None without intervals, or where the quantity is another.
+        forwards, backwards, seconds: per image, on average.
+        kind: the estimator's name in the registry, as opposed to its label in the spec.
     """
 
     estimator: str
@@ -138,13 +138,13 @@ def compare(rows: Sequence[Row], truths: Sequence[Truth], quantity: Quantity, se
         rows: of one estimator and noise level; at least one.
         truths: the reference, in the same order.
         quantity: what the values mean.
-        seconds: that all rows took.
+        seconds: the time for all rows.
         kind: the estimator's name in the registry.
     """
     first, n = rows[0], len(rows)
     values = np.array([row.value for row in rows])
     known = np.array([truth.value for truth in truths])
-    alike = quantity.name == P_ROBUST.name
+    same_quantity = quantity.name == P_ROBUST.name
     rank = rank_correlation(values, known)
     intervals = [(row, truth) for row, truth in zip(rows, truths, strict=True) if row.lower is not None and row.upper is not None]
     return Comparison(
@@ -155,9 +155,9 @@ def compare(rows: Sequence[Row], truths: Sequence[Truth], quantity: Quantity, se
         touched=sum(0 < truth.kept < truth.draws for truth in truths),
         mean=float(values.mean()),
         reference_mean=float(known.mean()),
-        error=_error(rows, truths) if alike else None,
+        error=_error(rows, truths) if same_quantity else None,
         rank=rank if rank is None or quantity.higher_is_better else -rank,
-        coverage=_coverage(intervals) if alike and intervals else None,
+        coverage=_coverage(intervals) if same_quantity and intervals else None,
         forwards=sum(row.forwards for row in rows) / n,
         backwards=sum(row.backwards for row in rows) / n,
         seconds=seconds / n,
@@ -171,8 +171,8 @@ def root_mean_square(squares: ArrayLike, correction: float) -> tuple[float, floa
     The reference errs independently of what is compared with it, so mean((value - reference)^2) is too large by the reference's mean
     variance on average: that is the correction, p (1 - p) / (draws - 1) averaged over the images.
 
-    The error is one standard error (for m^2 >> s it is s / (2 m), the delta method) and no interval: where a few images have most
-    of the error, and they are not among those looked at, nothing in the squares says so. In simulations the interval of 1.96 s about
+    The error is one standard error (for m^2 >> s it is s / (2 m), the delta method), not an interval: if a few images carry most
+    of the error and are not in the sample, the squares do not show it. In simulations the interval of 1.96 s about
     m^2 held the truth in .92 of 3,000 cases with normal errors and 50 images, .75 with one error in ten ten times as large, and
     .82 and .45 with 10 images.
 
@@ -192,9 +192,9 @@ def root_mean_square(squares: ArrayLike, correction: float) -> tuple[float, floa
 def covers(value: float, interval: tuple[float, float], reference: float, uncertainty: tuple[float, float]) -> bool:
     """Whether an interval agrees with a reference that has an interval itself.
 
-    The difference of the two has the half width sqrt(own^2 + reference's^2), each taken on the side that faces the other: zero lies in
-    the interval of the difference. For a reference without error this is lower <= reference <= upper. To ask for the reference's value
-    itself would count its error against the estimator; to accept every overlap would let intervals pass that are too narrow.
+    The difference of the two has the half width sqrt(estimator's^2 + reference's^2), each on the side that faces the other, and the
+    two agree if its interval contains zero. For a reference without error this is lower <= reference <= upper. Requiring the reference's
+    value itself would count its error against the estimator; accepting every overlap would let intervals pass that are too narrow.
 
     Source: Newcombe, Statistics in Medicine 17 (1998) 873, method 10; Zou and Donner, Statistics in Medicine 27 (2008) 1693 (MOVER).
     """
@@ -223,10 +223,10 @@ def _error(rows: Sequence[Row], truths: Sequence[Truth]) -> Error:
 
 
 def _coverage(pairs: Sequence[tuple[Row, Truth]]) -> Coverage:
-    held = 0
+    covered = 0
     for row, truth in pairs:
         lower = row.value if row.lower is None else row.lower
         upper = row.value if row.upper is None else row.upper
-        held += covers(row.value, (lower, upper), truth.value, truth.interval())
-    low, high = clopper_pearson(held, len(pairs))
-    return Coverage(held, len(pairs), float(low), float(high))
+        covered += covers(row.value, (lower, upper), truth.value, truth.interval())
+    low, high = clopper_pearson(covered, len(pairs))
+    return Coverage(covered, len(pairs), float(low), float(high))

@@ -1,4 +1,4 @@
-"""Short trials of the estimators on a few images: what an image costs and how far its value is off, by the number of draws."""
+"""Short trials of the estimators on a few images: time and error per image, by the number of draws."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from robaudit.quantities import P_ROBUST
 from robaudit.rows import Row
 
 ALWAYS = "mc", "logit_gaussian"
-"""What is tried whatever the spec names; the others are compared with the first."""
+"""Estimators that are always tried; the others are compared with the first."""
 
 SHORT, LONG = 16, 64
 """Draws of the two trials of an estimator."""
 
 FEW = 4
-"""Images that an estimator is judged by at least."""
+"""Fewest images that an estimator is judged by."""
 
-_MOST_IMAGES, _GROWTH, _QUICK = 512, 4, 0.25  # a trial of up to 4 images that takes so many seconds is followed by one of 16
+_MOST_IMAGES, _GROWTH, _QUICK = 512, 4, 0.25  # a trial of up to 4 images that takes less than 0.25 s is followed by one of 4 times as many
 _MOST_DRAWS, _MOST_DRAWS_OF_OTHERS = 2**20, 2**12
-_OTHERS, _LEAST_OTHERS = 0.3, 1.0  # of the pilot, and seconds at least, for what else the spec names
+_OTHERS, _LEAST_OTHERS = 0.3, 1.0  # share of the pilot, and fewest seconds, for the other estimators of the spec
 
 Floats = NDArray[np.float64]
 Rows = Mapping[tuple[str, float], Row]
@@ -44,12 +44,12 @@ Rows = Mapping[tuple[str, float], Row]
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """Errors of one estimator at one noise level: with n draws an image's squared error is systematic + spread / n on average.
+    """Errors of one estimator at one noise level: with n draws, the mean squared error per image is systematic + spread / n.
 
     Attributes:
         spread: variance of an image's value times its draws (with draws 0: the variance); 0 where no standard error is stated.
-        systematic: mean squared error that draws do not remove.
-        bias: the same of the mean error, its absolute value.
+        systematic: mean squared error that more draws do not remove.
+        bias: absolute mean error that more draws do not remove.
         between: variance of the true values over the images.
     """
 
@@ -65,7 +65,7 @@ class Candidate:
 
     Attributes:
         chosen: its name and label.
-        settings: draws and the estimator with so many, fewest first; draws 0: as the spec has it.
+        settings: numbers of draws and the estimator with each, fewest first; draws 0: as the spec has it.
         fixed, each: an image takes fixed + each * draws seconds, at all noise levels together.
         levels: its errors, by noise level.
     """
@@ -77,7 +77,7 @@ class Candidate:
     levels: Sequence[Level] = ()
 
     def seconds(self, n: int) -> float:
-        """Of one image with n draws, at all noise levels."""
+        """Time of one image with n draws, at all noise levels."""
         return self.fixed + self.each * n
 
     def error(self, n: int) -> float:
@@ -85,13 +85,13 @@ class Candidate:
         return math.sqrt(max(level.systematic + level.spread / max(1, n) for level in self.levels))
 
     def error_of_mean(self, n: int, images: int, *, sampled: bool) -> float:
-        """Standard error of the mean over so many images, at the worst noise level; ``sampled``: the choice of images included."""
+        """Standard error of the mean over ``images`` images, at the worst noise level; ``sampled``: including the choice of images."""
         return math.sqrt(max((sampled * one.between + one.spread / max(1, n)) / images + one.bias**2 for one in self.levels))
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """An estimator on a few images: the rows with so many draws (0: as the spec has it), unusable images having none."""
+    """An estimator on a few images: the rows with ``draws`` draws (0: as the spec has it); unusable images have none."""
 
     candidate: Candidate
     ids: Sequence[str]
@@ -100,7 +100,7 @@ class Trial:
 
     @property
     def finite(self) -> set[str]:
-        """Ids of the images that have a number at every noise level."""
+        """Ids of the images with a finite value at every noise level."""
         return {name for name, _ in self.rows} - {name for (name, _), row in self.rows.items() if not math.isfinite(row.value)}
 
 
@@ -110,21 +110,21 @@ class Pilot:
 
     Attributes:
         candidates: the estimators to choose from.
-        images: usable images that mc was tried on.
-        touched: of them, those of which some noisy copies changed class and others did not, at some noise level.
-        seconds: how long it took.
+        images: number of usable images that mc was tried on.
+        affected: of them, those for which some noisy copies changed class and others did not, at some noise level.
+        seconds: how long the trials took.
         notes: which estimators of the spec were left out, and why.
     """
 
     candidates: Sequence[Candidate]
     images: int
-    touched: int
+    affected: int
     seconds: float
     notes: Sequence[str]
 
 
 def pilot(ready: Ready, seconds: float, *, skip_bad: bool = False) -> Pilot:
-    """Try mc, logit_gaussian and what else of p_robust the spec names.
+    """Try mc, logit_gaussian and the spec's other estimators of p_robust.
 
     Args:
         ready: the audit.
@@ -132,7 +132,7 @@ def pilot(ready: Ready, seconds: float, *, skip_bad: bool = False) -> Pilot:
         skip_bad: leave unusable samples out.
 
     Raises:
-        RobauditError: fewer than two images, or usable ones: nothing says how much images differ.
+        RobauditError: fewer than two usable images, which do not show how much images differ.
     """
     started = time.perf_counter()
     _refuse_too_few(ready, len(ready.samples))
@@ -149,22 +149,22 @@ def pilot(ready: Ready, seconds: float, *, skip_bad: bool = False) -> Pilot:
     end = time.perf_counter() + max(_OTHERS * seconds, _LEAST_OTHERS)
     for i, one in enumerate(others):
         left = max(0.0, end - time.perf_counter())
-        found = _try(ready, one, left / (len(others) - i), left / 2, skip_bad=skip_bad)
-        if found is None:
-            reason = f"one image takes longer than the {left / 2:.2g} s that are left to try it"
-        elif len(found.ids) < min(FEW, len(ready.samples)):  # a single image that noise does not touch flatters any estimator
-            reason = f"only {len(found.ids)} of {FEW} images could be tried in the time there is, too few to judge it by"
-        elif len(usable := votes.finite.intersection(found.ids)) < 2 or not usable <= found.finite:
-            reason = "it gives no number for some images"
+        trial = _try(ready, one, left / (len(others) - i), left / 2, skip_bad=skip_bad)
+        if trial is None:
+            reason = f"one image takes longer than the {left / 2:.2g} s left to try it"
+        elif len(trial.ids) < min(FEW, len(ready.samples)):  # on a single image that noise does not affect, any estimator looks good
+            reason = f"only {len(trial.ids)} of {FEW} images could be tried in the available time, too few to judge it by"
+        elif len(usable := votes.finite.intersection(trial.ids)) < 2 or not usable <= trial.finite:
+            reason = "it gives no finite value for some images"
         else:
-            trials.append(found)
+            trials.append(trial)
             continue
         notes.append(f"{one.label} is left out: {reason}")
     sigmas = ready.spec.noise.sigma
     return Pilot(
         candidates=[replace(one.candidate, levels=[errors_at(one, votes, sigma) for sigma in sigmas]) for one in trials],
         images=len(votes.finite),
-        touched=len({name for (name, _), row in votes.rows.items() if 0 < row.value < 1}),
+        affected=len({name for (name, _), row in votes.rows.items() if 0 < row.value < 1}),
         seconds=time.perf_counter() - started,
         notes=notes,
     )
@@ -175,13 +175,13 @@ def run_on(ready: Ready, count: int, estimator: Estimator, stream: str, *, skip_
     engine = on_stream(ready.engine, ready.spec.run.seed, f"pilot {stream}")
     tasks = tasks_of(ready.spec.noise.sigma, [Chosen("trial", "trial", estimator)])
     started = time.perf_counter()
-    found = compute(ready, engine, _few(ready, count), tasks, Silent(), on_error="skip" if skip_bad else "stop")
+    computed = compute(ready, engine, _few(ready, count), tasks, Silent(), on_error="skip" if skip_bad else "stop")
     spent = time.perf_counter() - started
-    return {(name, sigma): row for (name, sigma, _), row in found.rows.items()}, spent
+    return {(name, sigma): row for (name, sigma, _), row in computed.rows.items()}, spent
 
 
 def _few(ready: Ready, count: int) -> Selected:
-    """So many random images, drawn with the run's seed; those of a smaller number are among those of a larger one."""
+    """``count`` random images, drawn with the run's seed; a smaller selection is part of every larger one."""
     return Selected(ready.samples, random_subset(len(ready.samples), min(count, len(ready.samples)), ready.spec.run.seed))
 
 
@@ -191,20 +191,20 @@ def _refuse_too_few(ready: Ready, images: int) -> None:
 
 
 def _settings(chosen: Chosen) -> list[tuple[int, Estimator]]:
-    """An estimator with 16 draws and more, each number about 2^(1/4) times the one before; as it is where it has no such option."""
+    """An estimator with 16 draws and more, each number about 2^(1/4) times the previous one; unchanged where it has no such option."""
     most = _MOST_DRAWS if chosen.name == ALWAYS[0] else _MOST_DRAWS_OF_OTHERS
-    found: dict[int, Estimator] = {}
+    settings: dict[int, Estimator] = {}
     for i in range(4 * int(math.log2(SHORT)), 4 * int(math.log2(most)) + 1):
         first = round(2 ** (i / 4))
         possible = ((draws, chosen.estimator.with_draws(draws)) for draws in range(first, first + SHORT))
-        found |= next(({draws: one} for draws, one in possible if one is not None), {})
-    return sorted(found.items()) or [(0, chosen.estimator)]
+        settings |= next(({draws: one} for draws, one in possible if one is not None), {})
+    return sorted(settings.items()) or [(0, chosen.estimator)]
 
 
 def _try(ready: Ready, chosen: Chosen, seconds: float, limit: float, *, skip_bad: bool) -> Trial | None:
-    """Try an estimator with few draws on 1, 4, 16, ... images, as far as a quarter of the time goes, then those with more draws.
+    """Try an estimator with few draws on 1, 4, 16, ... images for up to a quarter of the time, then on the same images with more draws.
 
-    What any trial takes, however few its images, is the same in the last two and leaves no trace in their difference.
+    The fixed cost of a trial, however few its images, is the same in the last two and cancels in their difference.
 
     Args:
         ready: the audit.
@@ -238,7 +238,7 @@ def _try(ready: Ready, chosen: Chosen, seconds: float, limit: float, *, skip_bad
     ids = [some.sample_id(i) for i in range(len(some))]
     if not draws:
         return Trial(Candidate(chosen, settings, short / images, 0.0), ids, rows, 0)
-    fixed = each = short / images / (draws + 1)  # passes are all that counts where they are too slow for a second look
+    fixed = each = short / images / (draws + 1)  # where passes are too slow for a second trial, only they count
     longer, estimator = min(settings, key=lambda setting: abs(setting[0] - LONG))
     if short * longer / draws <= 2 * _GROWTH * quarter:
         rows, long = run_on(ready, images, estimator, f"{chosen.name} longer", skip_bad=skip_bad)
@@ -251,12 +251,13 @@ def errors_at(trial: Trial, votes: Trial, sigma: float) -> Level:
     """Errors of an estimator at one noise level.
 
     Those of mc follow from the binomial distribution: p (1 - p) / n. Another estimator's variance is that of its stated standard errors;
-    what its differences from mc have beyond both variances is its own, where it is significant (two standard errors). An estimator that
-    states no error gets a standard error more instead, and none is credited with less bias than so few images would show.
+    the part of its squared differences from mc beyond both variances is its systematic error, where that is significant (two standard
+    errors). An estimator without standard errors gets one standard error of that part added instead, and no estimator is credited with
+    less bias than so few images would reveal.
 
     Args:
         trial: the estimator's.
-        votes: that of mc, on the same images or others.
+        votes: the trial of mc, on the same or other images.
         sigma: the noise level.
     """
     p, n = {name: row.value for (name, level), row in votes.rows.items() if level == sigma}, votes.draws
@@ -270,7 +271,7 @@ def errors_at(trial: Trial, votes: Trial, sigma: float) -> Level:
     off = np.array([row.value for row in rows]) - known
     stated = [row.std_error**2 for row in rows if row.std_error is not None]
     variance = sum(stated) / len(rows)
-    unseen = math.sqrt(max(float(np.var(off, ddof=1)), flips / n) / len(off))  # a bias that so few images would not show
+    unseen = math.sqrt(max(float(np.var(off, ddof=1)), flips / n) / len(off))  # a bias that so few images would not reveal
     squares = off**2 - (_binomial(known, n) / n + variance)
     excess = _significant(squares) if stated else float(squares.mean()) + _standard_error(squares)
     bias = max(unseen, abs(_significant(off)))
@@ -278,31 +279,31 @@ def errors_at(trial: Trial, votes: Trial, sigma: float) -> Level:
 
 
 def _binomial(shares: Floats, n: int) -> float:
-    """Mean p (1 - p), without bias, from shares of n draws."""
+    """Unbiased estimate of the mean of p (1 - p) from shares of n draws."""
     return float(np.mean(shares * (1 - shares))) * n / (n - 1)
 
 
 def _standard_error(values: Floats) -> float:
-    """Of their mean."""
+    """The standard error of the mean."""
     return float(np.std(values, ddof=1)) / math.sqrt(len(values))
 
 
 def _significant(values: Floats) -> float:
-    """Their mean where it is more than two of its standard errors from 0, else 0."""
+    """The mean, where it is more than two standard errors from 0, else 0."""
     mean = float(np.mean(values))
     return mean if abs(mean) > 2 * _standard_error(values) else 0.0
 
 
 class TooLongError(BaseException):
-    """The time is over. Not an Exception: what an estimator catches of its own must not hide it."""
+    """The time is up. Not an Exception, so that no handler in an estimator hides it."""
 
 
 @contextmanager
 def within(seconds: float) -> Iterator[None]:
-    """Interrupt whatever passes images through a network, at the first pass after so many seconds.
+    """Interrupt the block at the first pass through a network after ``seconds`` seconds.
 
     Raises:
-        TooLongError: then.
+        TooLongError: at that pass.
     """
     end = time.perf_counter() + seconds
 

@@ -1,4 +1,4 @@
-"""The estimator, draws and images that fit a time budget best, from short trials (:mod:`robaudit.advice.pilot`)."""
+"""Choice of the estimator, draws and images that fit a time budget best, from short trials (:mod:`robaudit.advice.pilot`)."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from robaudit.spec.model import AuditSpec
 Question = Literal["images", "mean"]
 
 SHARE, SHORTEST, LONGEST, CONFIRMING = 0.1, 1.0, 60.0, 0.4
-"""The pilot takes about a tenth of the budget, from one second to one minute, and a trial of what it chooses four tenths of that."""
+"""The pilot takes about a tenth of the budget, from one second to one minute, and a trial of the chosen plan four tenths of that."""
 
 SPARE = 0.9
-"""Of the budget is planned with: machines are not equally fast all the time."""
+"""Share of the budget that is planned for: the speed of a machine varies."""
 
 TOLERATED = 1.1
-"""An error within so many times the least is as good: the cheapest of those plans is recommended."""
+"""Plans with at most this multiple of the smallest error count as equally good: the cheapest of them is recommended."""
 
 ROUNDS = 3
-"""Plans that are tried at most: a corrected time may lead to another one."""
+"""Most plans that are tried: a corrected time may lead to another plan."""
 
 _FEWEST_IMAGES = 2
 
@@ -43,12 +43,12 @@ class Plan:
 
     Attributes:
         estimator, kind, options: its name, its label in the table, and its options for the spec.
-        draws: of an image and noise level (0: the estimator has no such option).
-        images: how many.
-        seconds: predicted, start included.
+        draws: per image and noise level (0: the estimator has no such option).
+        images: number of images.
+        seconds: predicted, including the start.
         error: predicted RMSE of an image's value, at the worst noise level.
         error_of_mean: predicted standard error of the mean, for all images of this kind.
-        noise_of_mean: the same for the very images of the plan.
+        noise_of_mean: the same for exactly the images of the plan.
     """
 
     estimator: str
@@ -62,26 +62,26 @@ class Plan:
     noise_of_mean: float
 
     def answers(self, question: Question) -> float:
-        """The error that counts."""
+        """The error that matters for the question."""
         return self.error if question == "images" else self.error_of_mean
 
 
 def plans(candidate: Candidate, images: int, budget: float, start: float) -> list[Plan]:
-    """Every setting of an estimator, with as many images as fit.
+    """A plan for every setting of an estimator, with as many images as fit.
 
     Args:
         candidate: the estimator.
-        images: of the data set.
+        images: number in the data set.
         budget: seconds.
         start: seconds before the first image.
     """
-    chosen, found = candidate.chosen, []
+    chosen, possible = candidate.chosen, []
     for draws, estimator in candidate.settings:
         one = candidate.seconds(draws)
         count = min(images, int((SPARE * budget - start) / one)) if one else images
         if count < min(_FEWEST_IMAGES, images):
             break
-        found.append(
+        possible.append(
             Plan(
                 estimator=chosen.name,
                 kind=chosen.label,
@@ -94,17 +94,17 @@ def plans(candidate: Candidate, images: int, budget: float, start: float) -> lis
                 noise_of_mean=candidate.error_of_mean(draws, count, sampled=False),
             )
         )
-    return found
+    return possible
 
 
-def best(found: Sequence[Plan], question: Question, images: int) -> Plan | None:
+def best(possible: Sequence[Plan], question: Question, images: int) -> Plan | None:
     """The plan to take: the cheapest whose error is within 10 % of the least; None if nothing fits.
 
-    For a decision about each image, plans that leave images out count only where none has all of them, and then those that have most.
+    For a decision about each image, plans that leave images out are considered only if none has all of them, and then those with most.
     """
-    if not found:
+    if not possible:
         return None
-    able = list(found)
+    able = list(possible)
     if question == "images":
         most = max(plan.images for plan in able)
         able = [plan for plan in able if plan.images == images] or [plan for plan in able if plan.images >= 0.95 * most]
@@ -116,29 +116,29 @@ def best(found: Sequence[Plan], question: Question, images: int) -> Plan | None:
 def confirmed(
     candidates: Sequence[Candidate], choose: Callable[[Sequence[Candidate]], Plan | None], measure: Callable[[Candidate, Plan], float]
 ) -> list[Candidate]:
-    """The candidates, the times of those chosen corrected by what the chosen setting took.
+    """Correct the candidates' times by the measured time of the chosen setting.
 
-    A pilot of short trials extrapolates to many draws; caches, and a machine with other work, make that wrong by up to a factor of
-    two. So the setting that is chosen is tried itself, its estimator's times are multiplied by measured / predicted, and the choice is
-    made again, until a setting is chosen that was tried (three times at most).
+    A pilot of short trials extrapolates to many draws, which caches and other load on the machine can put off by a factor of two. So
+    the chosen setting itself is tried, its estimator's times are multiplied by measured / predicted, and the choice is made again,
+    until it falls on a setting that was tried (at most three times).
 
     Args:
         candidates: from the pilot.
         choose: the best plan of all candidates.
         measure: seconds of one image with a plan of a candidate.
     """
-    found, tried = list(candidates), set[tuple[str, int]]()
+    corrected, tried = list(candidates), set[tuple[str, int]]()
     for _ in range(ROUNDS):
-        plan = choose(found)
+        plan = choose(corrected)
         if plan is None or (plan.kind, plan.draws) in tried:
             break
         tried.add((plan.kind, plan.draws))
-        i = next(i for i, one in enumerate(found) if one.chosen.label == plan.kind)
-        if not (predicted := found[i].seconds(plan.draws)):
+        i = next(i for i, one in enumerate(corrected) if one.chosen.label == plan.kind)
+        if not (predicted := corrected[i].seconds(plan.draws)):
             break
-        factor = measure(found[i], plan) / predicted
-        found[i] = replace(found[i], fixed=found[i].fixed * factor, each=found[i].each * factor)
-    return found
+        factor = measure(corrected[i], plan) / predicted
+        corrected[i] = replace(corrected[i], fixed=corrected[i].fixed * factor, each=corrected[i].each * factor)
+    return corrected
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,14 +146,14 @@ class Proposal:
     """The plan to take, and the others.
 
     Attributes:
-        question: whether a value of each image is wanted, or a mean over images.
+        question: whether a value for each image is wanted, or a mean over images.
         budget: seconds.
-        available: images of the data set.
+        available: number of images in the data set.
         tried: the pilot.
         start: seconds before the first image.
         chosen: the plan to take.
         alternatives: the best plan of each estimator, by error; the chosen one is among them.
-        precisions: effects of a lower precision of the noisy passes; the times above are those of the spec's precision.
+        precisions: effects of a lower precision of the noisy passes; the times above are for the spec's precision.
         snippet: YAML for the spec.
         device: where it was tried.
         sigmas: noise levels.
@@ -179,7 +179,7 @@ class Proposal:
             "device": self.device,
             "sigma": list(self.sigmas),
             "images": self.available,
-            "pilot": {"images": self.tried.images, "touched": self.tried.touched, "seconds": self.tried.seconds},
+            "pilot": {"images": self.tried.images, "touched": self.tried.affected, "seconds": self.tried.seconds},
             "start_seconds": self.start,
             "recommended": asdict(self.chosen),
             "alternatives": [asdict(plan) for plan in self.alternatives],
@@ -201,19 +201,19 @@ def propose(
     already: float = 0.0,
     typed: str | None = None,
 ) -> Proposal:
-    """Try every estimator for a moment, and say which setting of which one fits the budget best.
+    """Try every estimator briefly, and recommend the setting that fits the budget best.
 
-    ``mc`` and ``logit_gaussian`` are always among them, others where the spec names them. Nothing is written.
+    ``mc`` and ``logit_gaussian`` are always tried, others if the spec names them. Nothing is written.
 
     Args:
         spec: model, data, noise levels, and further estimators to consider.
         budget: seconds that the run may take, without this pilot.
-        question: ``images``: a value of each image; ``mean``: a mean over images, where errors average out.
+        question: ``images``: a value for each image; ``mean``: a mean over images, in which errors average out.
         trust: allow Python code that the spec names.
         skip_bad: leave unusable samples out.
         model, dataset: in place of those the spec names.
-        listener: hears notes and warnings.
-        already: seconds that loading the program took, which its run will take, too.
+        listener: receives notes and warnings.
+        already: seconds that loading the program took, which the run will take as well.
         typed: the budget as the user wrote it.
 
     Raises:
@@ -227,8 +227,8 @@ def propose(
         allowed = min(LONGEST, max(SHORTEST, SHARE * budget))
         listener.note(f"trying the estimators for about {duration_text(allowed)}")
         tried = pilot(ready, allowed, skip_bad=skip_bad)
-        for text in tried.notes:
-            listener.note(text)
+        for note in tried.notes:
+            listener.note(note)
 
         def choose(candidates: Sequence[Candidate]) -> Plan | None:
             return best([plan for one in candidates for plan in plans(one, count, budget, start)], question, count)
@@ -242,10 +242,8 @@ def propose(
 
         candidates = confirmed(tried.candidates, choose, measure)
         offers = precision_offers(ready, skip_bad=skip_bad)
-    if tried.touched < max(3, tried.images / 20):
-        listener.warn(
-            f"only {tried.touched} of the pilot's {tried.images} images are touched by this noise: the predicted errors are uncertain"
-        )
+    if tried.affected < max(3, tried.images / 20):
+        listener.warn(f"this noise affects only {tried.affected} of the pilot's {tried.images} images: the predicted errors are uncertain")
     chosen = choose(candidates)
     if chosen is None:
         where = f"--budget {typed or duration_text(budget)}"
@@ -268,7 +266,7 @@ def propose(
 
 
 def snippet(spec: AuditSpec, plan: Plan, available: int, offers: Sequence[Offer] = ()) -> str:
-    """The sections of the spec that change, as YAML."""
+    """The changed sections of the spec, as YAML."""
     options = dict(plan.options)
     entry: Any = {plan.estimator: options} if options else plan.estimator
     text = _yaml({"estimators": [entry]})

@@ -1,4 +1,4 @@
-"""Speed and effect of noisy passes in a lower precision."""
+"""Speed and effect of a lower precision of the noisy passes."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from robaudit.models.logits import LogitModel, for_noisy_passes, rounded_product
 from robaudit.spec.model import Precision
 
 WORTHWHILE = 1.25
-"""A lower precision is considered where it makes noisy passes so many times as fast."""
+"""Least speed-up of noisy passes at which a lower precision is considered."""
 
 HARMLESS = 0.002
-"""A lower precision is recommended where it shifts the share that keeps its class by no more."""
+"""Largest shift of the share that keeps its class at which a lower precision is recommended."""
 
 _REPEATS = 3
 
@@ -31,9 +31,9 @@ class Offer:
     Attributes:
         precision: bf16 or tf32.
         speed: how many times as fast noisy passes are.
-        changed: share of noisy copies that change class; None where it was not measured, as the speed is not worth it.
-        shift: largest change of the share that keeps the clean class, over the noise levels; likewise.
-        recommended: fast enough, and shifts the share by .002 at most.
+        changed: share of noisy copies that change class; None where it was not measured because the speed-up is too small.
+        shift: largest change of the share that keeps the clean class, over the noise levels; None likewise.
+        recommended: whether it is fast enough and shifts the share by at most 0.002.
     """
 
     precision: Precision
@@ -48,7 +48,9 @@ class Offer:
         speed = f"precision {self.precision}: noisy passes {self.speed:.2g} times as fast"
         if self.changed is None or self.shift is None:
             return f"{speed}: not worth it here"
-        return f"{speed}, {self.changed:.1%} of the noisy copies change class, the share that keeps it by {self.shift:.4f} at most"
+        return (
+            f"{speed}, {self.changed:.1%} of the noisy copies change class, and the share that keeps it shifts by at most {self.shift:.4f}"
+        )
 
 
 def precision_offers(ready: Ready, *, skip_bad: bool = False) -> list[Offer]:
@@ -66,7 +68,7 @@ def precision_offers(ready: Ready, *, skip_bad: bool = False) -> list[Offer]:
         try:
             lower = for_noisy_passes(engine.model, precision)
             speed = _speed(engine, lower, ready.image, precision)
-        except (ModelError, RuntimeError):  # an operator that bfloat16 lacks
+        except (ModelError, RuntimeError):  # an operator without bfloat16
             continue
         if speed < WORTHWHILE:
             offers.append(Offer(precision, speed, None, None, recommended=False))
@@ -80,7 +82,7 @@ def precision_offers(ready: Ready, *, skip_bad: bool = False) -> list[Offer]:
 
 
 def _speed(engine: Engine, lower: LogitModel, image: Tensor, precision: Precision) -> float:
-    """Least time of a full pass in fp32 over that in the lower precision, passes in turns; one of each where it is clearly slower."""
+    """Ratio of the least times of a full pass in fp32 and in the lower precision, alternating; one of each if it is clearly slower."""
     model = engine.model
     x = image.to(model.device, model.dtype).expand(engine.rows(image.shape), *image.shape)
     x = x.contiguous(memory_format=model.memory_format)

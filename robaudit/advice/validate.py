@@ -1,6 +1,6 @@
-"""Estimators of a spec compared with converged Monte Carlo on a few of its images.
+"""Comparison of a spec's estimators with converged Monte Carlo on a few of its images.
 
-With ``convergence`` also the study of Han, Srinivas and Lakkaraju ("Average-case robustness"): the RMSE over images against converged
+With ``convergence``, also the study of Han, Srinivas and Lakkaraju ("Average-case robustness"): the RMSE over images against converged
 Monte Carlo for n = 1, 2, 4, ... draws.
 """
 
@@ -42,7 +42,7 @@ FEWEST_DRAWS, MOST_DRAWS = 256, 10**6
 """Draws of the reference under a budget."""
 
 CONVERGENCE_SHARE = 0.25
-"""The convergence study takes up to a quarter of the reference's passes: beyond that one would see the reference's own error."""
+"""The convergence study takes up to a quarter of the reference's passes: beyond that, the reference's own error would show."""
 
 _PILOT_IMAGES, _PILOT_DRAWS = 8, 64
 _OVERRUN = 1.1
@@ -53,9 +53,9 @@ class Point:
     """Error of an estimator with n draws.
 
     Attributes:
-        estimator, sigma, n: which, and its draws of each image.
-        images: over how many.
-        forwards, backwards: passes of an image.
+        estimator, sigma, n: the estimator, the noise level, and the draws per image.
+        images: number of images.
+        forwards, backwards: passes per image.
         rmse, rmse_error, bias, bias_error: as in :class:`robaudit.advice.comparison.Error`.
     """
 
@@ -80,13 +80,13 @@ class Validation:
     """The estimators of a spec compared with the reference.
 
     Attributes:
-        info: what was computed on what: as in run.json.
-        draws: of the reference, an image and noise level.
+        info: what was computed, and on what, as in run.json.
+        draws: of the reference, per image and noise level.
         rows: by (sample id, sigma, label).
         truths: the reference by (sample id, sigma).
         comparisons: in the order of the spec: noise levels, then estimators.
         skipped: samples left out, with the reason.
-        points: of the convergence study; empty where none was asked for.
+        points: of the convergence study; empty without one.
         seconds: of the estimators, and of the reference.
     """
 
@@ -108,15 +108,15 @@ class Validation:
         """The noise levels, in order."""
         return list(dict.fromkeys(one.sigma for one in self.comparisons))
 
-    def words(self) -> list[dict[str, Any]]:
-        """For each noise level: a verdict on every estimator, what to use, and what limits the comparison."""
-        found = []
+    def verdicts(self) -> list[dict[str, Any]]:
+        """For each noise level, a verdict on every estimator, what to use, and what limits the comparison."""
+        by_level = []
         for sigma in self.sigmas:
             group = self.at(sigma)
             known = [truth.value for (_, level), truth in self.truths.items() if level == sigma]
             verdicts = {one.estimator: verdict(one) for one in group}
-            found.append({"sigma": sigma, "verdicts": verdicts, "advice": advice(group), "remarks": remarks(group, known)})
-        return found
+            by_level.append({"sigma": sigma, "verdicts": verdicts, "advice": advice(group), "remarks": remarks(group, known)})
+        return by_level
 
 
 def validate(
@@ -135,21 +135,21 @@ def validate(
 ) -> Validation:
     """Run every estimator of a spec, and Monte Carlo with noise of its own, on a random subset of its samples, and compare.
 
-    The subset is drawn with the run's seed from the samples that the spec chooses. The estimators get the noise that a run would
-    give them; the reference gets the named stream "reference" of the same seed, which no run draws from.
+    The subset is drawn with the run's seed from the samples that the spec chooses. The estimators get the noise that they would get in a
+    run; the reference gets the named stream "reference" of the same seed, which no run draws from.
 
     Args:
         spec: what to validate.
-        samples: how many images; all, if there are fewer.
-        draws: of the reference, an image and noise level.
-        budget: seconds for the estimators and the reference, which gets the draws that they leave time for (at least 256); neither loading
+        samples: number of images; all, if there are fewer.
+        draws: of the reference, per image and noise level.
+        budget: seconds for the estimators and the reference, with as many draws as they leave time for (at least 256); neither loading
             nor the convergence study counts. A note says by how much it was overrun.
-        convergence: also measure the error as a function of the draws, of estimators whose draws can be chosen.
+        convergence: also measure the error as a function of the draws, for estimators with a number of draws.
         trust: allow Python code that the spec names.
         on_error: at an unusable sample: stop, or leave it out.
         model, dataset: in place of those the spec names.
-        listener: hears notes, warnings and progress.
-        command: what the user typed.
+        listener: receives notes, warnings and progress.
+        command: the command line as the user typed it.
 
     Raises:
         RobauditError: spec, model or data are not usable.
@@ -163,10 +163,10 @@ def validate(
         ready = prepare(spec, None, "", model, subset, device, listener, trust=trust, skip_bad=on_error == "skip")
         started, alone = time.perf_counter(), 0.0
         listener.note(f"the estimators on {len(subset)} of {len(whole)} images")
-        found = compute(ready, ready.engine, subset, ready.tasks, listener, on_error=on_error)
-        kept = _without(subset, {skip.sample_id for skip in found.skipped})
-        if not found.rows:
-            raise NothingLeftError(whole.where, "every sample was skipped", f"the first: {found.skipped[0].reason}")
+        computed = compute(ready, ready.engine, subset, ready.tasks, listener, on_error=on_error)
+        kept = _without(subset, {skip.sample_id for skip in computed.skipped})
+        if not computed.rows:
+            raise NothingLeftError(whole.where, "every sample was skipped", f"the first: {computed.skipped[0].reason}")
         if budget is not None:
             alone = time.perf_counter() - started
             draws = draws_within(ready, kept, budget - alone)
@@ -186,12 +186,12 @@ def validate(
     return Validation(
         info=info,
         draws=draws,
-        rows=found.rows,
+        rows=computed.rows,
         truths=truths,
-        comparisons=_comparisons(ready, found, truths),
-        skipped=[(skip.sample_id, skip.reason) for skip in found.skipped],
+        comparisons=_comparisons(ready, computed, truths),
+        skipped=[(skip.sample_id, skip.reason) for skip in computed.skipped],
         points=points,
-        seconds={"estimators": sum(found.seconds.values()), "reference": seconds},
+        seconds={"estimators": sum(computed.seconds.values()), "reference": seconds},
     )
 
 
@@ -199,26 +199,26 @@ def _without(samples: Selected, gone: set[str]) -> Selected:
     return Selected(samples, [i for i in range(len(samples)) if samples.sample_id(i) not in gone]) if gone else samples
 
 
-def _comparisons(ready: Ready, found: Computed, truths: Truths) -> list[Comparison]:
+def _comparisons(ready: Ready, computed: Computed, truths: Truths) -> list[Comparison]:
     result = []
     for task in ready.tasks:
         label, sigma = task.chosen.label, task.sigma
-        rows = [row for row in found.rows.values() if (row.estimator, row.sigma) == (label, sigma)]
+        rows = [row for row in computed.rows.values() if (row.estimator, row.sigma) == (label, sigma)]
         known = [truths[row.sample_id, sigma] for row in rows]
-        result.append(compare(rows, known, task.chosen.estimator.quantity, found.seconds[label, sigma], task.chosen.name))
+        result.append(compare(rows, known, task.chosen.estimator.quantity, computed.seconds[label, sigma], task.chosen.name))
     return result
 
 
 def measure(ready: Ready, samples: Dataset, draws: int, listener: Listener) -> tuple[Truths, float]:
     """The reference of every sample at every noise level of the spec, and the seconds it took."""
     engine = on_stream(ready.engine, ready.spec.run.seed, STREAM)
-    found = compute(ready, engine, samples, _votes(ready.spec.noise.sigma, draws), listener)
-    truths = {(name, sigma): Truth(round(row.value * draws), draws) for (name, sigma, _), row in found.rows.items()}
-    return truths, sum(found.seconds.values())
+    computed = compute(ready, engine, samples, _votes(ready.spec.noise.sigma, draws), listener)
+    truths = {(name, sigma): Truth(round(row.value * draws), draws) for (name, sigma, _), row in computed.rows.items()}
+    return truths, sum(computed.seconds.values())
 
 
 def draws_within(ready: Ready, samples: Dataset, seconds: float) -> int:
-    """Draws of each image at each noise level that take about so many seconds, from the time of a few; at least 256."""
+    """Draws per image and noise level that take about ``seconds`` seconds, extrapolated from a few; at least 256."""
     few = Selected(samples, range(min(_PILOT_IMAGES, len(samples))))
     tasks = _votes(ready.spec.noise.sigma[:1], _PILOT_DRAWS)
     engine = on_stream(ready.engine, ready.spec.run.seed, "pilot")
@@ -238,10 +238,10 @@ def converge(ready: Ready, samples: Dataset, truths: Truths, listener: Listener)
     """Compare the spec's estimators of p_robust whose draws can be chosen with the reference, at 1, 2, 4, ... draws.
 
     Args:
-        ready: the audit that the spec asks for.
+        ready: the audit of the spec.
         samples: the images of the reference.
         truths: the reference.
-        listener: hears the progress.
+        listener: receives progress.
     """
     draws = next(iter(truths.values())).draws
     variants = [one for task in ready.tasks for one in variants_of(task, int(CONVERGENCE_SHARE * draws), ready.engine.classes)]
@@ -249,21 +249,21 @@ def converge(ready: Ready, samples: Dataset, truths: Truths, listener: Listener)
         listener.warn("--convergence: no estimator of the spec has a number of draws to vary; mc, mmse and logit_gaussian do")
         return []
     listener.note(f"convergence: {len(variants)} settings")
-    found = compute(ready, ready.engine, samples, [task for _, _, task in variants], listener)
+    computed = compute(ready, ready.engine, samples, [task for _, _, task in variants], listener)
     points = []
     for label, n, task in variants:
-        rows = [row for row in found.rows.values() if (row.estimator, row.sigma) == (task.chosen.label, task.sigma)]
+        rows = [row for row in computed.rows.values() if (row.estimator, row.sigma) == (task.chosen.label, task.sigma)]
         known = [truths[row.sample_id, row.sigma] for row in rows]
         points.append(_point(label, n, compare(rows, known, task.chosen.estimator.quantity, 0.0)))
     return points
 
 
 def variants_of(task: Task, passes: int, classes: int) -> Iterator[tuple[str, int, Task]]:
-    """A task with powers of two as its draws: label, draws and task; nothing for an estimator without such an option.
+    """Variants of a task with powers of two as draws: label, draws and task; none for an estimator without such an option.
 
     Args:
         task: one of the spec.
-        passes: what an image may cost, in forward passes (a backward pass counts two).
+        passes: largest cost of an image, in forward passes (a backward pass counts as two).
         classes: number of logits.
     """
     chosen = task.chosen

@@ -27,8 +27,8 @@ _POINTS = (
 )  # fmt: skip
 
 
-def asked(spec: AuditSpec, samples: int, draws: int, budget: float | None, convergence: bool) -> str:
-    """sha256 of what a validation is asked to compute: who asks the same again may overwrite it."""
+def request_digest(spec: AuditSpec, samples: int, draws: int, budget: float | None, convergence: bool) -> str:
+    """sha256 of what a validation is to compute: the same request may overwrite its files."""
     return digest([identity(spec.document()), samples, draws if budget is None else None, budget, convergence])
 
 
@@ -38,7 +38,7 @@ def default_out(spec: AuditSpec, wanted: str) -> Path:
 
 
 def check_folder(path: Path, wanted: str) -> None:
-    """Refuse a folder that is not empty, unless it holds a validation of the same: before anything expensive is computed.
+    """Refuse a folder that is not empty, unless it holds a validation of the same request, before anything expensive is computed.
 
     Raises:
         RunError: it is a file, cannot be read, or holds something else.
@@ -58,20 +58,20 @@ def check_folder(path: Path, wanted: str) -> None:
         raise RunError(str(path), "holds a validation of something else", "choose another --out")
 
 
-def write(path: Path, wanted: str, found: Validation, pictures: Mapping[str, Callable[[], bytes]]) -> list[str]:
-    """Write the files of a validation, each by atomic rename; a reader of validation.json knows whether all are there.
+def write(path: Path, wanted: str, validation: Validation, pictures: Mapping[str, Callable[[], bytes]]) -> list[str]:
+    """Write the files of a validation, each by atomic rename; validation.json tells a reader whether all are there.
 
     Args:
         path: the folder; made if it does not exist.
-        wanted: from :func:`asked`.
-        found: the validation.
-        pictures: what makes further files, by name.
+        wanted: from :func:`request_digest`.
+        validation: the validation.
+        pictures: functions that make further files, by name.
 
     Returns:
         The names of the files.
 
     Raises:
-        RunError: the folder is another's, or the file system refuses.
+        RunError: the folder holds something else, or the file system refuses.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -80,44 +80,44 @@ def write(path: Path, wanted: str, found: Validation, pictures: Mapping[str, Cal
     with locked(path) as lock:
         check_folder(path, wanted)
         remove_leftovers(path)
-        files = {f"{_KIND}.csv": _table(_COLUMNS, _rows(found))}
-        if found.points:
-            files["convergence.csv"] = _table(_POINTS, (point.document() for point in found.points))
+        files = {f"{_KIND}.csv": _table(_COLUMNS, _rows(validation))}
+        if validation.points:
+            files["convergence.csv"] = _table(_POINTS, (point.document() for point in validation.points))
         files |= {name: make() for name, make in pictures.items()}
         begun = {"schema_version": SCHEMA_VERSION, "kind": _KIND, "asked": wanted, "status": "running"}
         write_atomically(path / NAME, json_bytes(sealed(begun)), lock.check)
         for name, data in files.items():
             write_atomically(path / name, data, lock.check)
         sums = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
-        whole = {**begun, "status": "complete", **document(found), "files": sums}
+        whole = {**begun, "status": "complete", **document(validation), "files": sums}
         write_atomically(path / NAME, json_bytes(sealed(whole)), lock.check)
     return [*files, NAME]
 
 
-def document(found: Validation) -> dict[str, Any]:
+def document(validation: Validation) -> dict[str, Any]:
     """The summary as JSON values."""
-    about = {key: value for key, value in found.info.items() if key not in ("status", "schema_version")}
+    about = {key: value for key, value in validation.info.items() if key not in ("status", "schema_version")}
     return {
         **about,
-        "samples": len({name for name, _ in found.truths}),
-        "reference": {"estimator": "mc", "draws": found.draws, "stream": "reference"},
+        "samples": len({name for name, _ in validation.truths}),
+        "reference": {"estimator": "mc", "draws": validation.draws, "stream": "reference"},
         "correction": "rmse = sqrt(mean((value - reference)^2) - mean(reference variance)), variance = p (1 - p) / (draws - 1)",
         "errors": "bias_error, rmse_error: one standard error over the images (of the RMSE: upwards); no confidence interval",
-        "comparisons": [one.document() for one in found.comparisons],
-        "words": found.words(),
-        "convergence": [point.document() for point in found.points],
-        "skipped": [{"sample_id": name, "reason": reason} for name, reason in found.skipped],
-        "seconds": dict(found.seconds),
+        "comparisons": [one.document() for one in validation.comparisons],
+        "words": validation.verdicts(),
+        "convergence": [point.document() for point in validation.points],
+        "skipped": [{"sample_id": name, "reason": reason} for name, reason in validation.skipped],
+        "seconds": dict(validation.seconds),
     }
 
 
-def _rows(found: Validation) -> Iterable[dict[str, Any]]:
-    for (name, sigma, _), row in found.rows.items():
-        truth = found.truths[name, sigma]
+def _rows(validation: Validation) -> Iterable[dict[str, Any]]:
+    for (name, sigma, _), row in validation.rows.items():
+        truth = validation.truths[name, sigma]
         lower, upper = truth.interval()
         reference = {"reference": truth.value, "reference_lower": lower, "reference_upper": upper, "reference_draws": truth.draws}
-        alike = row.quantity == "p_robust"
-        yield {**row.document(), **reference, "difference": row.value - truth.value if alike else None}
+        same_quantity = row.quantity == "p_robust"
+        yield {**row.document(), **reference, "difference": row.value - truth.value if same_quantity else None}
 
 
 def _table(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> bytes:

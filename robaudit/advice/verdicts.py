@@ -1,9 +1,9 @@
-"""Verdicts on estimators compared with the reference, and advice which one to use.
+"""Verdicts on estimators compared with the reference, and advice on which one to use.
 
 The rules, in this order. CLOSE, USABLE: an RMSE of at most .01, .03. Biased: a mean difference of at least .01 that is beyond two of its
 standard errors. Chance: the stated standard errors explain at least 70 % of the RMSE; no chance: at most half of it. Intervals are called
 too narrow when the whole 95 % interval of their coverage is below 90 %. No verdict: fewer than 10 images; and, unless it is biased, where
-the reference errs more than the estimator seems to (and by more than .005), or an estimator agrees on images of which noise touches none.
+the reference errs more than the estimator seems to (and by more than .005), or an estimator agrees on images that noise does not affect.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _OPEN = 0.001, 0.999
 
 
 class Grade(StrEnum):
-    """What the values of an estimator are good for, by their RMSE."""
+    """The use that an estimator's values are good enough for, by their RMSE."""
 
     CLOSE = "close"
     USABLE = "usable"
@@ -29,11 +29,11 @@ class Grade(StrEnum):
     OTHER = "other quantity"
     UNKNOWN = "too few images"
     COARSE = "reference too coarse"
-    UNTOUCHED = "no image touched"
+    UNAFFECTED = "no image affected"
 
 
 def grade(one: Comparison) -> Grade:
-    """By the RMSE, for a probability of robustness on at least 10 images, where the reference can tell."""
+    """The grade by RMSE, for a probability of robustness on at least 10 images and a reference that is fine enough."""
     if one.error is None:
         return Grade.OTHER
     if one.images < FEWEST_IMAGES:
@@ -42,7 +42,7 @@ def grade(one: Comparison) -> Grade:
         if _coarse(one.error):
             return Grade.COARSE
         if not one.touched and one.error.rmse <= USABLE:
-            return Grade.UNTOUCHED
+            return Grade.UNAFFECTED
     return Grade.CLOSE if one.error.rmse <= CLOSE else Grade.USABLE if one.error.rmse <= USABLE else Grade.OFF
 
 
@@ -60,33 +60,33 @@ def verdict(one: Comparison) -> str:
     rank = "unknown" if one.rank is None else short(one.rank)
     if one.error is None:
         return f"estimates {one.quantity}, not {P_ROBUST.name}: only its order is compared (rank correlation {rank})"
-    found = grade(one)
-    if found is Grade.UNKNOWN:
-        return f"{one.images} images are too few to judge by (at least {FEWEST_IMAGES})"
-    if found is Grade.UNTOUCHED:
-        return "cannot be judged: the noise touches none of these images: nothing can be compared"
-    parts = [_how_far(one, one.error, found), *_why(one.error, found)]
+    graded = grade(one)
+    if graded is Grade.UNKNOWN:
+        return f"{one.images} images are too few for a verdict (at least {FEWEST_IMAGES})"
+    if graded is Grade.UNAFFECTED:
+        return "cannot be judged: the noise affects none of these images, so there is nothing to compare"
+    parts = [_how_far(one, one.error, graded), *_why(one.error, graded)]
     if one.coverage is not None and one.coverage.total >= FEWEST_IMAGES and one.coverage.upper < _NARROW:
         parts.append(f"its intervals are too narrow: {one.coverage.share:.0%} hold the reference")
     return "; ".join(parts)
 
 
-def _how_far(one: Comparison, error: Error, found: Grade) -> str:
+def _how_far(one: Comparison, error: Error, graded: Grade) -> str:
     if biased(error):
         side = "too robust" if error.bias > 0 else "not robust enough"
         ranks = "; it still ranks the images" if one.rank is not None and one.rank >= _RANKED else ""
         return f"is off by {short(abs(error.bias))} on average ({side}){ranks}"
-    if found is Grade.COARSE:
+    if graded is Grade.COARSE:
         return "cannot be judged: the reference is too coarse"
-    if found is Grade.CLOSE:
+    if graded is Grade.CLOSE:
         return "is close: good for each image"
-    if found is Grade.USABLE:
+    if graded is Grade.USABLE:
         return f"is good for means and rankings; one image is off by {short(error.rmse)} (RMSE)"
     return f"is off by {short(error.rmse)} for one image (RMSE), not on average"
 
 
-def _why(error: Error, found: Grade) -> list[str]:
-    if found in (Grade.CLOSE, Grade.COARSE) or error.sampling is None:
+def _why(error: Error, graded: Grade) -> list[str]:
+    if graded in (Grade.CLOSE, Grade.COARSE) or error.sampling is None:
         return []
     if error.sampling >= _CHANCE * error.rmse:
         return ["mostly chance: more draws would help"]
@@ -112,12 +112,12 @@ def advice(group: Sequence[Comparison]) -> list[str]:
     lines = [f"{one.estimator} {off}: {use}" for one in judged if one is not best and (off := _off(one))]
     if best is not None and best.error is not None:
         lines.append(
-            f"{use}: RMSE {short(best.error.rmse)}, the cheapest that is {grade(best).value} ({milliseconds(best.seconds)} an image)"
+            f"{use}: RMSE {short(best.error.rmse)}, the cheapest that is {grade(best).value} ({milliseconds(best.seconds)} per image)"
         )
         cheap = [one for one in honest if grade(one) is Grade.USABLE and one.seconds < best.seconds / 2]
         if grade(best) is Grade.CLOSE and cheap:
             other = min(cheap, key=lambda one: one.seconds)
-            lines.append(f"for means and rankings {other.estimator} will do ({milliseconds(other.seconds)} an image)")
+            lines.append(f"for means and rankings {other.estimator} will do ({milliseconds(other.seconds)} per image)")
     elif not lines:
         lines.append(f"none is within {short(USABLE)} (RMSE): {use}")
     return lines
@@ -132,23 +132,23 @@ def _off(one: Comparison) -> str:
 
 
 def remarks(group: Sequence[Comparison], truths: Sequence[float]) -> list[str]:
-    """What limits the comparison at one noise level: a reference too coarse, or images that noise hardly touches.
+    """What limits the comparison at one noise level: a reference that is too coarse, or images that noise hardly affects.
 
     Args:
         group: all estimators at that noise level.
         truths: the reference of each image.
     """
-    found = []
+    limits = []
     coarse = [one for one in group if one.error is not None and _coarse(one.error)]
     if coarse and coarse[0].error is not None:
         names, error = ", ".join(one.estimator for one in coarse), coarse[0].error.reference
-        found.append(f"the reference itself is off by {short(error)}: too coarse to tell how good {names} is; give it more draws")
+        limits.append(f"the reference itself is off by {short(error)}: too coarse to judge {names}; give it more draws")
     undecided = sum(_OPEN[0] < p < _OPEN[1] for p in truths)
     if not any(one.touched for one in group):
-        found.append(f"the noise touches none of the {len(truths)} images: a larger sigma or more images would tell more")
+        limits.append(f"the noise affects none of the {len(truths)} images: a larger sigma or more images would tell more")
     elif undecided < max(3, len(truths) / 20):
-        found.append(f"only {undecided} of {len(truths)} images are touched by this noise: a larger sigma or more images would tell more")
-    return found
+        limits.append(f"this noise affects only {undecided} of {len(truths)} images: a larger sigma or more images would tell more")
+    return limits
 
 
 def short(value: float) -> str:
@@ -159,11 +159,11 @@ def short(value: float) -> str:
 
 
 def signed(value: float) -> str:
-    """As :func:`short`, with a plus sign for what is above zero and not printed as zero."""
+    """As :func:`short`, with a plus sign for numbers above zero that are not printed as zero."""
     text = short(value)
     return f"+{text}" if value > 0 and text != "0" else text
 
 
 def milliseconds(seconds: float) -> str:
-    """A time an image takes: 0.4 ms, 33 ms, 4.9 s."""
+    """A time per image: 0.4 ms, 33 ms, 4.9 s."""
     return f"{seconds:.1f} s" if seconds >= 1 else f"{1000 * seconds:.0f} ms" if seconds >= 0.01 else f"{1000 * seconds:.1f} ms"

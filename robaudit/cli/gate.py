@@ -47,7 +47,7 @@ def gate(
     Example: robaudit gate runs/spec-1a2b3c4d --gate "mean(estimator=mc) >= 0.9" --gate "worst_class >= 0.7"
     """
     from robaudit.cli.console import say
-    from robaudit.gates.decide import decide
+    from robaudit.gates.decide import Covers, decide
     from robaudit.gates.sources import confidence_of, find_rules, gates_of
     from robaudit.report.ci.document import Subject
     from robaudit.store.run import read_run
@@ -70,7 +70,7 @@ def gate(
         say(f"this run was sampled until its gates were decided: each interim analysis, and so every gate, is at {100 * each:g} %")
     if skipped := opened.info["totals"]["skipped"]:
         say(f"{skipped} samples were skipped: the gates say nothing about them")
-    if any(one.more is not None and one.covers == "these images" for one in decisions):
+    if any(one.more is not None and one.covers is Covers.MEASUREMENT for one in decisions):
         say("deciding again after more draws adds another chance of error: robaudit estimate --until-decided accounts for it")
     counts: Verdict = inconclusive.value if inconclusive is not None else rules.inconclusive or "inconclusive"
     raise typer.Exit(report_gates(decisions, counts, format_, output, Subject.of(opened.info, "gate")))

@@ -59,7 +59,7 @@ def validate(
     limit = None if budget is None else parse_duration(budget)
     asked_spec = load_spec(spec, settings=set_ or ())
     from robaudit.advice.validate import validate as run
-    from robaudit.advice.validation_files import asked, check_folder, default_out, document, write
+    from robaudit.advice.validation_files import check_folder, default_out, document, request_digest, write
     from robaudit.auditing.environment import command_line
     from robaudit.cli.process import keep_freed_memory
     from robaudit.cli.streams import put
@@ -68,7 +68,7 @@ def validate(
     from robaudit.store.serialise import document_json
 
     drawing = can_draw(required=picture is True) and picture is not False
-    wanted = asked(asked_spec, samples, reference_draws, limit, convergence)
+    wanted = request_digest(asked_spec, samples, reference_draws, limit, convergence)
     folder = out or default_out(asked_spec, wanted)
     check_folder(folder, wanted)
     keep_freed_memory()

@@ -1,1 +1,1 @@
-"""Two runs on the same samples: what changed between them, and how certain that is."""
+"""Comparison of two runs on the same samples: what changed, and how certain that is."""

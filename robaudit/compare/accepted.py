@@ -1,4 +1,4 @@
-"""Accepted findings: the file of them, and a run held against it."""
+"""Accepted findings: their file, and the comparison of a run with it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import json
 import math
 import os
 import stat
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -16,7 +18,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from robaudit.compare.matching import described, image_digests
 from robaudit.errors import RunError
 from robaudit.files import write_atomically
-from robaudit.gates.decide import Decision, judge
+from robaudit.gates.decide import Covers, Decision, judge
+from robaudit.gates.measure import Method
 from robaudit.quantities import Quantity
 from robaudit.rows import LARGEST, Row
 from robaudit.spec.gates import Gate
@@ -41,9 +44,9 @@ class AcceptedFinding(_Strict):
     """A sample that is known not to be robust.
 
     Attributes:
-        image: digest of its pixels; None where the run did not say.
-        value: what it was when it was accepted.
-        reason: what somebody wrote beside it; kept as it is.
+        image: digest of its pixels; None where the run does not have it.
+        value: the value when it was accepted.
+        reason: a note that somebody added to the file; kept unchanged.
     """
 
     estimator: str
@@ -55,12 +58,12 @@ class AcceptedFinding(_Strict):
 
     @property
     def key(self) -> Key:
-        """What it is a finding of."""
+        """Estimator, noise level and sample."""
         return self.estimator, self.sigma, self.sample_id
 
 
 class Threshold(_Strict):
-    """Where a finding begins, for one estimator at one noise level."""
+    """The threshold of findings, for one estimator at one noise level."""
 
     estimator: str
     sigma: Number
@@ -76,9 +79,9 @@ class Accepted(_Strict):
     """The file.
 
     Attributes:
-        model: that of the run whose findings were accepted last.
+        model: of the run whose findings were accepted last.
         noise: the kind of noise.
-        include: whether findings are those sure beyond their interval, or all beyond the threshold.
+        include: "surely": findings whose whole interval is beyond the threshold; "maybe": all findings beyond it.
     """
 
     schema_version: Literal[1]
@@ -89,7 +92,7 @@ class Accepted(_Strict):
     findings: list[AcceptedFinding]
 
     def by_key(self) -> dict[Key, AcceptedFinding]:
-        """The findings by what they are of."""
+        """The findings by estimator, noise level and sample."""
         return {one.key: one for one in self.findings}
 
     def below(self) -> dict[tuple[str, float], float]:
@@ -101,7 +104,7 @@ def read_accepted(path: Path) -> Accepted | None:
     """Read the file; None where there is none.
 
     Raises:
-        RunError: it is not such a file, or of a newer version.
+        RunError: it is not such a file, or has another schema version.
     """
     where = str(path)
     try:
@@ -109,10 +112,10 @@ def read_accepted(path: Path) -> Accepted | None:
             return None
         if not path.is_file() or path.stat().st_size > _LARGEST_FILE:
             raise RunError(where, "is not a file of accepted findings", "name a JSON file that --update has written")
-        document = json.loads(path.read_bytes(), object_pairs_hook=_once)
+        document = json.loads(path.read_bytes(), object_pairs_hook=_refuse_repeated_keys)
     except OSError as error:
         raise RunError(where, f"cannot be read: {error.strerror or error}") from error
-    except _TwiceError as error:
+    except _RepeatedKeyError as error:
         raise RunError(where, f"is damaged (the key {error.args[0]!r} appears twice in one place)", _REMEDY) from error
     except (ValueError, RecursionError) as error:
         raise RunError(where, "is damaged (not valid JSON)", _REMEDY) from error
@@ -120,42 +123,42 @@ def read_accepted(path: Path) -> Accepted | None:
     if version is not None and (type(version) is not int or version != SCHEMA_VERSION):
         raise RunError(where, f"is not of schema version {SCHEMA_VERSION}", "read it with the robaudit that wrote it")
     try:
-        found = Accepted.model_validate_json(json.dumps(document))  # as JSON: a whole number is a float, too
+        accepted = Accepted.model_validate_json(json.dumps(document))  # as JSON, in which an integer is also a float
     except (ValidationError, ValueError) as error:
         what = "not a list of findings"
         if isinstance(error, ValidationError):
             first = error.errors(include_url=False, include_input=False)[0]
             what = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
         raise RunError(where, f"is damaged ({what})", _REMEDY) from error
-    if len(found.by_key()) < len(found.findings):
+    if len(accepted.by_key()) < len(accepted.findings):
         raise RunError(where, "is damaged (a finding appears twice in it)", _REMEDY)
-    if len(found.below()) < len(found.thresholds):
+    if len(accepted.below()) < len(accepted.thresholds):
         raise RunError(where, "is damaged (one result has two thresholds)", _REMEDY)
-    return found
+    return accepted
 
 
-class _TwiceError(ValueError):
+class _RepeatedKeyError(ValueError):
     """A key that appears twice in an object."""
 
 
-def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """The object of its keys and values, each key once."""
-    found: dict[str, Any] = {}
+def _refuse_repeated_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """The object of a list of pairs; a key must not appear twice."""
+    result: dict[str, Any] = {}
     for key, value in pairs:
-        if key in found:
-            raise _TwiceError(printable(key))
-        found[key] = value
-    return found
+        if key in result:
+            raise _RepeatedKeyError(printable(key))
+        result[key] = value
+    return result
 
 
 def write_accepted(
-    path: Path, header: Mapping[str, Any], thresholds: Mapping[tuple[str, float], float], found: Iterable[AcceptedFinding]
+    path: Path, header: Mapping[str, Any], thresholds: Mapping[tuple[str, float], float], findings: Iterable[AcceptedFinding]
 ) -> None:
-    """Write the file by an atomic rename: sorted, so that the same findings give the same bytes. Of a link, the file that it leads to
-    is written; one that is there keeps its permissions.
+    """Write the file by an atomic rename: sorted, so that the same findings give the same bytes. For a link, its target is written; an
+    existing file keeps its permissions.
 
     Raises:
-        RunError: it is write-protected, or the disk refuses; an old file is untouched.
+        RunError: it is write-protected, or the file system refuses; an existing file then stays as it was.
     """
     document = {
         "schema_version": SCHEMA_VERSION,
@@ -163,7 +166,7 @@ def write_accepted(
         "thresholds": [{"estimator": name, "sigma": sigma, "below": below} for (name, sigma), below in sorted(thresholds.items())],
         "findings": [
             {key: value for key, value in one.model_dump().items() if key != "reason" or value is not None}
-            for one in sorted(found, key=lambda one: one.key)
+            for one in sorted(findings, key=lambda one: one.key)
             if math.isfinite(one.value)
         ],
     }
@@ -179,7 +182,20 @@ def write_accepted(
 State = Literal["new", "unknown", "persisting", "fixed", "stale"]
 STATES: tuple[State, ...] = ("new", "unknown", "persisting", "fixed", "stale")
 _NAMED = 5  # new findings in the evidence of a gate
-NOT_FINITE, SKIPPED = "no finite value in this run", "skipped in this run"
+
+
+class Why(StrEnum):
+    """Why this run has no value for a finding."""
+
+    KNOWN = ""
+    NOT_FINITE = "no finite value in this run"
+    SKIPPED = "skipped in this run"
+    OTHER_IMAGE = "another image"
+    NO_SAMPLE = "not in this run"
+    NO_GROUP = "this run has no such estimator and noise level"
+
+
+_PREDICATES = {Why.NOT_FINITE: "without a finite value", Why.SKIPPED: "skipped"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,12 +203,13 @@ class Finding:
     """A sample beyond the threshold, now or when it was accepted.
 
     Attributes:
-        state: new (found, and not accepted), unknown (not accepted, and not known: it was skipped, or its value is not finite),
-            persisting (accepted, and not surely gone), fixed (accepted, and surely no finding any more), stale (accepted, but the
-            image is another one now, or is not in this run).
-        value, lower, upper: now; None where it is stale or not known.
+        state: new (a finding that was not accepted), unknown (not accepted, and without a value: it was skipped, or its value is not
+            finite), persisting (accepted, and not shown to be fixed), fixed (accepted, and no longer a finding, beyond its interval),
+            stale (accepted, but the image is another one now, or is not in this run).
+        value, lower, upper: in this run; None where it is stale or has no value.
         accepted: the value when it was accepted.
-        reason: what somebody wrote beside it.
+        reason: the note in the file.
+        why: why there is no value in this run.
     """
 
     state: State
@@ -208,11 +225,11 @@ class Finding:
     certainty: Certainty | None = None
     accepted: float | None = None
     reason: str | None = None
-    why: str = ""
+    why: Why = Why.KNOWN
 
     @property
     def key(self) -> Key:
-        """What it is a finding of."""
+        """Estimator, noise level and sample."""
         return self.estimator, self.sigma, self.sample_id
 
     def document(self) -> dict[str, Any]:
@@ -222,13 +239,13 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class BaselineReport:
-    """A run against the accepted findings.
+    """The comparison of a run with the accepted findings.
 
     Attributes:
-        thresholds: by estimator and noise level; those of the groups that were looked at.
-        findings: by state, then as in the run.
-        kept: accepted findings of results that were not looked at.
-        absent: accepted findings that this run does not have; they are stale.
+        thresholds: by estimator and noise level, of the groups that were examined.
+        findings: by state, then in the run's order.
+        kept: accepted findings in groups that were not examined.
+        absent: accepted findings whose sample this run does not have; they are stale.
     """
 
     thresholds: Mapping[tuple[str, float], float]
@@ -237,12 +254,12 @@ class BaselineReport:
     absent: tuple[AcceptedFinding, ...] = ()
 
     def of(self, state: State, group: tuple[str, float] | None = None) -> list[Finding]:
-        """Those in a state, of one group or of all."""
+        """The findings in a state, in one group or in all."""
         return [one for one in self.findings if one.state == state and group in (None, one.key[:2])]
 
     def accepted_now(self, *, prune: bool = False) -> list[AcceptedFinding]:
-        """What --update writes: findings, with what was written beside them, what was not looked at, and what is not in this run
-        (unless ``prune``). Of a finding that is not known now, the value when it was accepted."""
+        """The findings that --update writes: the present ones with their notes, those not examined, and those not in this run (unless
+        ``prune``). A finding without a value in this run keeps the accepted value."""
         present = [one for one in self.findings if one.state in ("new", "persisting")]
         return [
             *self.kept,
@@ -272,17 +289,17 @@ class BaselineReport:
 def against_accepted(
     run: Run, accepted: Accepted | None, below: float | None, estimators: Sequence[str], sigmas: Sequence[float], *, maybe: bool
 ) -> BaselineReport:
-    """Find the samples of a run beyond the threshold and look each up.
+    """Compare the samples of a run beyond the threshold with the accepted findings.
 
     Args:
         run: finished.
         accepted: the file, if there is one.
         below: the threshold; None: that of the file, else the usual one.
-        estimators, sigmas: only these.
-        maybe: findings are all samples beyond the threshold, else those whose whole interval is.
+        estimators, sigmas: only these; all by default.
+        maybe: findings are all samples beyond the threshold, else only those whose whole interval is.
 
     Raises:
-        RobauditError: a threshold that the quantity cannot reach, or other noise than that of the file.
+        RobauditError: a threshold outside the quantity's range, or noise other than that of the file.
     """
     noise = described(run).kind
     if accepted is not None and accepted.noise != noise:
@@ -292,7 +309,7 @@ def against_accepted(
     images = image_digests(run)
     skipped = [skip["sample_id"] for skip in run.info.get("skipped", ())]
     thresholds: dict[tuple[str, float], float] = {}
-    found: list[Finding] = []
+    findings: list[Finding] = []
     all_groups = run.groups()
     groups = {key: all_groups[key] for key in run.chosen(all_groups, estimators, sigmas)}
     for group, rows in groups.items():
@@ -303,73 +320,73 @@ def against_accepted(
         if below is not None or edge != usual:
             check_threshold(edge, quantity, where, f"{group[0]} at sigma {group[1]:g}")
         thresholds[group] = edge
-        found += _unknown(rows, skipped, group, known, images)
-        found += _seen([row for row in rows if math.isfinite(row.value)], edge, quantity, known, images, maybe=maybe)
-    looked_at = set(groups)
+        findings += _without_value(rows, skipped, group, known, images)
+        findings += _with_value([row for row in rows if math.isfinite(row.value)], edge, quantity, known, images, maybe=maybe)
+    examined = set(groups)
     kept, absent = [], []
-    for there in known.values():
-        group = there.estimator, there.sigma
-        if group in looked_at:
-            found.append(_stale(there, "not in this run"))
-            absent.append(there)
+    for finding in known.values():
+        group = finding.estimator, finding.sigma
+        if group in examined:
+            findings.append(_stale(finding, Why.NO_SAMPLE))
+            absent.append(finding)
         elif group in all_groups:
-            kept.append(there)  # left out by --estimator or --sigma
+            kept.append(finding)  # left out by --estimator or --sigma
         elif not estimators and not sigmas:
-            found.append(_stale(there, "this run has no such estimator and noise level"))
-            absent.append(there)
+            findings.append(_stale(finding, Why.NO_GROUP))
+            absent.append(finding)
         else:
-            kept.append(there)
-    found.sort(key=lambda one: STATES.index(one.state))
+            kept.append(finding)
+    findings.sort(key=lambda one: STATES.index(one.state))
     elsewhere = {(one.estimator, one.sigma) for one in (*kept, *absent)}
     kept_edges = {key: edge for key, edge in before.items() if key not in thresholds and key in elsewhere}
-    return BaselineReport({**kept_edges, **thresholds}, tuple(found), tuple(kept), tuple(absent))
+    return BaselineReport({**kept_edges, **thresholds}, tuple(findings), tuple(kept), tuple(absent))
 
 
-def _seen(
+def _with_value(
     rows: Sequence[Row], edge: float, quantity: Quantity, known: dict[Key, AcceptedFinding], images: Mapping[str, str], *, maybe: bool
 ) -> Iterator[Finding]:
-    """The findings of one group's rows with a finite value; those accepted are taken out of ``known``."""
+    """The findings among one group's rows with a finite value; accepted ones are removed from ``known``."""
     if not rows:
         return
     group, sign = (rows[0].estimator, rows[0].sigma), 1.0 if quantity.higher_is_better else -1.0
     for one in flag(rows, below=edge, bottom=len(rows), quantity=quantity).samples:
-        there = known.pop((*group, one.id), None)
+        accepted = known.pop((*group, one.id), None)
         image = images.get(one.id)
-        if there is not None and None not in (there.image, image) and there.image != image:
-            yield _stale(there, "another image")
-            there = None
+        if accepted is not None and None not in (accepted.image, image) and accepted.image != image:
+            yield _stale(accepted, Why.OTHER_IMAGE)
+            accepted = None
         beyond = sign * one.value < sign * edge
         hit = beyond if maybe else one.certainty in ("surely", "likely")
-        if there is None and not hit:
+        if accepted is None and not hit:
             continue
         gone = not beyond if one.certainty == "no interval" else one.certainty == "no"
-        state: State = "new" if there is None else "fixed" if gone else "persisting"
-        seen = Finding(state, *group, one.id, image, one.label, one.predicted, one.value, one.lower, one.upper, one.certainty)
-        yield seen if there is None else replace(seen, accepted=there.value, reason=there.reason)
+        state: State = "new" if accepted is None else "fixed" if gone else "persisting"
+        finding = Finding(state, *group, one.id, image, one.label, one.predicted, one.value, one.lower, one.upper, one.certainty)
+        yield finding if accepted is None else replace(finding, accepted=accepted.value, reason=accepted.reason)
 
 
-def _unknown(
+def _without_value(
     rows: Sequence[Row], skipped: Sequence[str], group: tuple[str, float], known: dict[Key, AcceptedFinding], images: Mapping[str, str]
 ) -> Iterator[Finding]:
-    """The samples of one group of which this run says nothing: what was accepted stays so, and the others may be findings."""
-    lost: list[tuple[str, int | None, int | None, str]]
-    lost = [(row.sample_id, row.label, row.predicted, NOT_FINITE) for row in rows if not math.isfinite(row.value)]
-    for sample_id, label, predicted, why in (*lost, *((one, None, None, SKIPPED) for one in skipped)):
-        there = known.pop((*group, sample_id), None)
-        if there is not None:
-            yield replace(_stale(there, why), state="persisting", label=label, predicted=predicted)
+    """The samples of one group without a value in this run: accepted ones stay accepted, and the others may be findings."""
+    missing: list[tuple[str, int | None, int | None, Why]]
+    missing = [(row.sample_id, row.label, row.predicted, Why.NOT_FINITE) for row in rows if not math.isfinite(row.value)]
+    for sample_id, label, predicted, why in (*missing, *((one, None, None, Why.SKIPPED) for one in skipped)):
+        accepted = known.pop((*group, sample_id), None)
+        if accepted is not None:
+            yield replace(_stale(accepted, why), state="persisting", label=label, predicted=predicted)
             continue
         yield Finding("unknown", *group, sample_id, images.get(sample_id), label, predicted, why=why)
 
 
-def _stale(there: AcceptedFinding, why: str) -> Finding:
-    return Finding("stale", there.estimator, there.sigma, there.sample_id, there.image, accepted=there.value, reason=there.reason, why=why)
+def _stale(one: AcceptedFinding, why: Why) -> Finding:
+    return Finding("stale", one.estimator, one.sigma, one.sample_id, one.image, accepted=one.value, reason=one.reason, why=why)
 
 
 def decisions(report: BaselineReport, groups: Sequence[tuple[str, float]], *, accepting: bool = False) -> tuple[Decision, ...]:
-    """A gate for each group: no new finding; it passes in any case where the new ones are about to be accepted.
+    """A gate for each group: no new finding. It always passes where the new ones are about to be accepted.
 
-    Samples of which nothing is known may be new findings: they leave it open.
+    Samples without a value may be new findings: they leave it inconclusive.
     """
     return tuple(_decision(report, group, accepting) for group in groups)
 
@@ -381,14 +398,10 @@ def _decision(report: BaselineReport, group: tuple[str, float], accepting: bool)
     unknown = report.of("unknown", group)
     value, most = float(len(new)), float(len(new) + len(unknown))
     verdict = "pass" if accepting else judge("<=", 0.0, value, most)
-    words = f"{counts} below {report.thresholds[group]:g}" + (f"; new{' and accepted now' if accepting else ''}: {named}" if new else "")
+    evidence = f"{counts} below {report.thresholds[group]:g}" + (f"; new{' and accepted now' if accepting else ''}: {named}" if new else "")
     if unknown:
-        reasons = " and ".join(f"{sum(one.why == why for one in unknown)} {words_of}" for why, words_of in _reasons(unknown))
-        words += f"; {len(unknown)} may be findings: {reasons}"
-    method = "counted" if unknown else "exact"
-    return Decision(Gate("new_findings", "<=", 0.0, *group), value, value, most, method, "these images", 0.95, verdict, words)
-
-
-def _reasons(unknown: Sequence[Finding]) -> list[tuple[str, str]]:
-    words = {NOT_FINITE: "without a finite value", SKIPPED: "skipped"}
-    return [(why, words[why]) for why in dict.fromkeys(one.why for one in unknown)]
+        numbers = Counter(one.why for one in unknown)
+        reasons = " and ".join(f"{number} {_PREDICATES[why]}" for why, number in numbers.items())
+        evidence += f"; {len(unknown)} may be findings: {reasons}"
+    method = Method.COUNTED if unknown else Method.EXACT
+    return Decision(Gate("new_findings", "<=", 0.0, *group), value, value, most, method, Covers.MEASUREMENT, 0.95, verdict, evidence)

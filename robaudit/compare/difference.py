@@ -1,7 +1,7 @@
 """Differences between two runs: of means, of classes, sample by sample, and counts of samples that changed.
 
-The measurement's error of a difference is found, in this order: from draws that both runs were tried on (:func:`paired_difference`),
-or from the interval of each run (:func:`unpaired_difference`). Intervals of one run's means are those of
+The measurement error of a difference is computed from draws that both runs share, where there are any (:func:`paired_difference`),
+else from the interval of each run (:func:`unpaired_difference`). Intervals of one run's means are those of
 :mod:`robaudit.stats.intervals`.
 """
 
@@ -25,12 +25,12 @@ from robaudit.compare.result import (
     Difference,
     GroupComparison,
     Limits,
-    Method,
     Pairing,
     SampleChange,
     Sureness,
 )
 from robaudit.errors import NothingLeftError, RunError
+from robaudit.gates.measure import Method
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import IntervalKind, Quantity
 from robaudit.rows import Row
@@ -50,6 +50,7 @@ from robaudit.stats.intervals import (
 )
 from robaudit.stats.summary import is_share_of_votes, row_ends
 from robaudit.store.run import Run
+from robaudit.text import known_name
 
 Mask = NDArray[np.bool_]
 
@@ -62,8 +63,8 @@ class RunValues:
     """The numbers of one run's rows, in the order of the pairs.
 
     Attributes:
-        adaptive: rows that stopped by themselves.
-        sampling_only: rows whose interval covers the draws only.
+        adaptive: number of rows whose sampling stopped adaptively.
+        sampling_only: number of rows whose interval covers the draws only.
     """
 
     def __init__(self) -> None:
@@ -71,11 +72,11 @@ class RunValues:
         self.adaptive = self.sampling_only = 0
 
     def add(self, row: Row, whole: Row) -> None:
-        """Take one more row with a finite value.
+        """Add a row with a finite value.
 
         Args:
-            row: of the draws that are compared.
-            whole: of all draws; its votes for the label are counted.
+            row: restricted to the draws that are compared.
+            whole: with all draws; its votes for the label are counted.
         """
         of_label = whole.votes if row.independent_votes and row.draws and row.label is not None else None
         hits = of_label[row.label] if of_label and row.label is not None and row.label < len(of_label) else 0
@@ -114,7 +115,7 @@ class RunValues:
 
     @property
     def draws(self) -> Floats:
-        """Independent draws whose share the value is; 0 where it is not such a share."""
+        """Independent draws that the value is a share of; 0 where it is not such a share."""
         return self._columns[3]
 
     @property
@@ -138,11 +139,11 @@ class RunValues:
         return self._columns[7].astype(np.int64)
 
     def ends(self, tail: float) -> tuple[Floats, Floats]:
-        """Each image's interval that misses on a given side with a chance of at most ``tail``; NaN where none can be made so sure, as
-        of images that stopped by themselves."""
+        """Each image's interval that misses on a given side with a chance of at most ``tail``; NaN where there is none, as for images
+        that stopped adaptively."""
         if self.adaptive:
-            nothing = np.full_like(self.values, np.nan)
-            return nothing, nothing
+            unbounded = np.full_like(self.values, np.nan)
+            return unbounded, unbounded
         return restated(self.values, self.lowers, self.uppers, self.draws, tail)
 
     def mean_limits(self, of: Mask, quantity: Quantity, confidence: float) -> Limits | None:
@@ -167,27 +168,27 @@ def compare(
     below: float | None = None,
     confidence: float = 0.95,
 ) -> Comparison:
-    """Set the results of two runs against each other, sample by sample and, where both saw the same noise, draw by draw.
+    """Compare the results of two runs sample by sample and, where both have the same noise, draw by draw.
 
     Args:
-        base, new: finished runs, read with their bits (``read_run(path, kept=True)``) to be paired by draws.
+        base, new: finished runs; to be paired by draws, read with their bits (``read_run(path, kept=True)``).
         estimators, sigmas: only these; all that both have by default.
         below: the threshold of flagged samples; the usual one of the quantity by default.
-        confidence: of the intervals. Those of single samples are of 95 %.
+        confidence: of the intervals; those of single samples are 95 % intervals.
 
     Raises:
-        RunError: they have other noise, no sample or no results in common, or one estimator gave other quantities.
+        RunError: they differ in the noise, have no sample or no results in common, or one estimator gives different quantities.
         NothingLeftError: a group without a pair of finite values.
     """
     matching = match(base, new)
     groups: dict[tuple[str, float], PairedRows] = {}
     correct: list[tuple[bool, bool]] = []
     samples = 0
-    for found in pairs(base, new, matching):
+    for of_sample in pairs(base, new, matching):
         samples += 1
-        if found and found[0][0].correct is not None and found[0][1].correct is not None:
-            correct.append((found[0][0].correct, found[0][1].correct))
-        for pair in found:
+        if of_sample and of_sample[0][0].correct is not None and of_sample[0][1].correct is not None:
+            correct.append((of_sample[0][0].correct, of_sample[0][1].correct))
+        for pair in of_sample:
             key = pair[1].estimator, pair[1].sigma
             if key not in groups:
                 groups[key] = _group(base, new, pair[0].quantity, pair[1].quantity, key, matching)
@@ -199,7 +200,7 @@ def compare(
     if not samples:
         what = "have no sample in common"
         if matching.other_images:
-            what = f"have other images under the same ids (the first: {matching.other_images[0]!r})"
+            what = f"have different images under the same ids (the first: {matching.other_images[0]!r})"
         raise RunError(where, what, "compare runs on the same data, prepared alike")
     if not groups:
         raise RunError(where, "have no estimator at a noise level in common", "compare runs with the same estimators and levels")
@@ -221,13 +222,13 @@ def compare(
 def _group(base: Run, new: Run, before: str, now: str, key: tuple[str, float], matching: Matching) -> PairedRows:
     if before != now or base.quantities[before] != new.quantities[now]:
         where = f"{base.path} and {new.path}"
-        raise RunError(where, f"{key[0]!r} is {before} in the one and {now} in the other", "compare estimators of one quantity")
+        raise RunError(where, f"{key[0]!r} is {before} in one and {now} in the other", "compare estimators of one quantity")
     about = GroupKey(*key, described(new).kind, now)
     return PairedRows(about, new.quantities[now], same_noise=matching.same_noise, paired=key[0] in matching.paired)
 
 
 def _clean(correct: Sequence[tuple[bool, bool]], matching: Matching, confidence: float) -> Difference | None:
-    """Exact for these images; for images of this kind by those that only one of the models has right (as McNemar's test)."""
+    """Exact for these images; for images of this kind, from those that only one model classifies correctly (McNemar's test)."""
     if not correct:
         return None
     table = np.array(correct)
@@ -244,7 +245,7 @@ def _clean(correct: Sequence[tuple[bool, bool]], matching: Matching, confidence:
 
 def _warn(matching: Matching) -> None:
     skipped = set(matching.skipped)
-    for ids, words in (
+    for ids, which in (
         (matching.skipped, "skipped by the new run"),
         ([one for one in matching.only_base if one not in skipped], "only in the base run"),
         (matching.only_new, "only in the new run"),
@@ -253,7 +254,7 @@ def _warn(matching: Matching) -> None:
         if ids:
             more = ", ..." if len(ids) > _SHOWN else ""
             count = f"{len(ids)} sample{' is' if len(ids) == 1 else 's are'}"
-            matching.warnings.append(f"{count} {words}: {', '.join(ids[:_SHOWN])}{more}")
+            matching.warnings.append(f"{count} {which}: {', '.join(ids[:_SHOWN])}{more}")
     if matching.other_labels:
         matching.warnings.append(f"{matching.other_labels} samples have another label in each run; those of the new run name the classes")
 
@@ -266,10 +267,10 @@ class PairedRows:
         ids: of the samples, in the order of the pairs.
         base, new: the numbers of each run.
         same_noise: whether both runs gave each sample the same noise.
-        not_finite: pairs left out, because one of their values is not finite.
-        skipped: samples of the base run that the new one skipped.
-        cut: draws of each image of the base run and of the new one, where one has more than are compared.
-        why: why pairs are not paired, where both saw the same noise.
+        not_finite: number of pairs left out because one of their values is not finite.
+        skipped: number of samples of the base run that the new one skipped.
+        cut: draws per image of the base run and of the new one, where one has more than are compared.
+        why: why draws are not paired, where both have the same noise.
     """
 
     def __init__(self, key: GroupKey, quantity: Quantity, *, same_noise: bool, paired: bool) -> None:
@@ -283,7 +284,7 @@ class PairedRows:
         self._lost, self._won, self._draws = array("d"), array("d"), array("d")
 
     def add(self, pair: Pair) -> None:
-        """Take one more pair."""
+        """Add a pair."""
         if not all(math.isfinite(row.value) for row in pair):
             self.not_finite += 1
             self._without(pair[0], pair[1].label)
@@ -301,7 +302,7 @@ class PairedRows:
         self._draws.append(draws)
 
     def lose(self, row: Row) -> None:
-        """Take one more sample of the base run that the new one skipped."""
+        """Add a sample of the base run that the new one skipped."""
         self.skipped += 1
         self._without(row, row.label)
 
@@ -334,17 +335,17 @@ class PairedRows:
 
     @cached_property
     def draws(self) -> Floats:
-        """Draws that both runs were tried on; 0 where the rows do not say."""
+        """Draws that both runs share; 0 where the rows do not record them."""
         return np.frombuffer(self._draws, dtype=np.float64)
 
     @property
     def paired(self) -> bool:
-        """Whether all samples can be paired draw by draw, with as many draws each."""
+        """Whether all samples can be paired draw by draw, with equally many draws."""
         return bool(len(self) and self.draws[0] > 0 and (self.draws == self.draws[0]).all())
 
     @property
     def identical(self) -> bool:
-        """Whether nothing at all differs."""
+        """Whether there is no difference at all."""
         return bool(not self.changes.any() and not self.lost.any() and not self.won.any())
 
     @property
@@ -354,12 +355,12 @@ class PairedRows:
 
     @property
     def unknown(self) -> Counter[int]:
-        """How many samples of each class have no difference; -1: of none."""
+        """Number of samples without a difference by class; -1: no class."""
         return Counter(self._unknown[0] if self.by_label else self._unknown[1])
 
     @property
     def unknown_labelled(self) -> int:
-        """How many samples with a label have none."""
+        """Number of samples with a label and without a difference."""
         return sum(label >= 0 for label in self._unknown[0])
 
     @property
@@ -373,7 +374,7 @@ def compared(group: PairedRows, matching: Matching, names: Sequence[str] | None,
 
     Args:
         group: at least one pair.
-        matching: how the runs fit together: where nothing differs of one model, nothing can.
+        matching: how the runs match; if the model is the same and no draw differs, the difference is exactly 0.
         names: of the classes.
         below: the threshold of flagged samples; None: the usual one.
         confidence: of the intervals.
@@ -427,7 +428,7 @@ def _mean(group: PairedRows, of: Mask, same: bool, confidence: float) -> Differe
 
 
 def _measured(group: PairedRows, of: Mask, confidence: float) -> Limits | None:
-    """The measurement of these images: by pooled discordant draws, or from the two means' intervals."""
+    """The interval for the measurement of these images: from pooled discordant draws, or from the two means' intervals."""
     if group.paired:
         total = float(group.draws[of].sum())
         lower, upper = paired_difference(group.lost[of].sum(), group.won[of].sum(), total, confidence)
@@ -440,8 +441,8 @@ def _measured(group: PairedRows, of: Mask, confidence: float) -> Limits | None:
 
 
 def _population(group: PairedRows, of: Mask, confidence: float) -> Limits:
-    """The choice of the images: :func:`robaudit.stats.intervals.population_mean` of the samples' differences. Where their range has no
-    ends, any number of images says nothing about the rest: one in a million may have changed without bound."""
+    """The interval for the choice of the images: :func:`robaudit.stats.intervals.population_mean` of the samples' differences. Where
+    their range is unbounded there is no interval, however many images there are: one in a million may have changed by any amount."""
     base, new, span = group.base, group.new, group.quantity.high - group.quantity.low
     if not math.isfinite(span):
         return Limits(-math.inf, math.inf, "paired images: no bound on a difference")
@@ -456,7 +457,7 @@ def _population(group: PairedRows, of: Mask, confidence: float) -> Limits:
 
 
 def _saved(group: PairedRows) -> float | None:
-    """1 - Var[mean difference] / (Var[base mean] + Var[new mean]), of the measurement."""
+    """1 - Var[mean difference] / (Var[base mean] + Var[new mean]), of the measurement error."""
     if not group.paired:
         return None
     rates = (group.lost + group.won) / group.draws
@@ -479,15 +480,16 @@ def _noisy_accuracy(group: PairedRows, same: bool, confidence: float) -> Differe
 
 
 def _noisy_measured(group: PairedRows, of: Mask, confidence: float) -> Limits | None:
-    """The measurement of accuracy under noise: where both models have the image right, the draws that kept the class are the hits, and
-    can be paired; the other images cannot. The two parts are independent: their distances add in quadrature, by their shares."""
+    """The measurement interval of accuracy under noise. Where both models classify the image correctly, the draws that kept the class
+    are the hits and can be paired; the other images cannot. The two parts are independent: their distances, weighted by their shares of
+    the images, add in quadrature."""
     right = of & (group.base.predicted == group.base.labels) & (group.new.predicted == group.new.labels)
     paired = right if group.paired and group.cut is None else np.zeros_like(of)
-    found: list[tuple[float, float, Limits]] = []
+    parts: list[tuple[float, float, Limits]] = []
     if paired.any():
         lost, won, draws = (float(counts[paired].sum()) for counts in (group.lost, group.won, group.draws))
         lower, upper = paired_difference(lost, won, draws, confidence)
-        found.append((paired.sum() / of.sum(), (won - lost) / draws, Limits(float(lower), float(upper), "paired draws")))
+        parts.append((paired.sum() / of.sum(), (won - lost) / draws, Limits(float(lower), float(upper), "paired draws")))
     rest = of & ~paired
     if rest.any():
         sides = []
@@ -497,11 +499,11 @@ def _noisy_measured(group: PairedRows, of: Mask, confidence: float) -> Limits | 
                 return None
             low, high = clopper_pearson(hits.sum(), all_draws.sum(), confidence)
             sides.append((float(hits.sum() / all_draws.sum()), Limits(float(low), float(high), MeanMethod.POOLED)))
-        found.append((rest.sum() / of.sum(), sides[1][0] - sides[0][0], unpaired_difference(*sides, same_noise=group.same_noise)))
-    value = sum(share * part for share, part, _ in found)
-    below = math.hypot(*(share * (part - ends.lower) for share, part, ends in found))
-    above = math.hypot(*(share * (ends.upper - part) for share, part, ends in found))
-    return Limits(value - below, value + above, "; ".join(ends.method for _, _, ends in found))
+        parts.append((rest.sum() / of.sum(), sides[1][0] - sides[0][0], unpaired_difference(*sides, same_noise=group.same_noise)))
+    value = sum(share * change for share, change, _ in parts)
+    below = math.hypot(*(share * (change - ends.lower) for share, change, ends in parts))
+    above = math.hypot(*(share * (ends.upper - change) for share, change, ends in parts))
+    return Limits(value - below, value + above, "; ".join(ends.method for _, _, ends in parts))
 
 
 def _classes(group: PairedRows, same: bool, names: Sequence[str] | None, confidence: float) -> tuple[ClassChange, ...]:
@@ -509,32 +511,31 @@ def _classes(group: PairedRows, same: bool, names: Sequence[str] | None, confide
     indices = group.new.labels if group.by_label else group.base.predicted
     present = [int(index) for index in np.unique(indices) if index >= 0]
     each = simultaneous(confidence, len(present))
-    found = []
+    changes = []
     for index in present:
         of = indices == index
-        name = names[index] if names is not None and index < len(names) else None
-        found.append(ClassChange(index, name, int(of.sum()), _mean(group, of, same, each)))
-    return tuple(sorted(found, key=lambda one: group.sign * one.difference.value))
+        changes.append(ClassChange(index, known_name(index, names), int(of.sum()), _mean(group, of, same, each)))
+    return tuple(sorted(changes, key=lambda one: group.sign * one.difference.value))
 
 
 def _changed(group: PairedRows, below: float, lower: Floats, upper: Floats, worse: Mask) -> tuple[SampleChange, ...]:
     """Samples that are worse beyond their interval, newly flagged or fixed; worst first."""
     sign = group.sign
     beyond = [sign * side.values < sign * below for side in (group.base, group.new)]
-    # NaN compares as false: without an interval nothing is sure
-    surely = [sign * (side.uppers if sign > 0 else side.lowers) < sign * below for side in (group.base, group.new)]
-    surely_not = [sign * (side.lowers if sign > 0 else side.uppers) >= sign * below for side in (group.base, group.new)]
+    # NaN compares as false: without an interval nothing is certain
+    wholly_beyond = [sign * (side.uppers if sign > 0 else side.lowers) < sign * below for side in (group.base, group.new)]
+    wholly_within = [sign * (side.lowers if sign > 0 else side.uppers) >= sign * below for side in (group.base, group.new)]
     newly, fixed = beyond[1] & ~beyond[0], beyond[0] & ~beyond[1]
-    certain = (newly & surely[1] & surely_not[0]) | (fixed & surely[0] & surely_not[1])
+    certain = (newly & wholly_beyond[1] & wholly_within[0]) | (fixed & wholly_beyond[0] & wholly_within[1])
     places = np.flatnonzero(worse | newly | fixed)
     places = places[np.argsort(sign * group.changes[places], kind="stable")]
     sure: Sureness = "likely" if group.base.sampling_only or group.new.sampling_only else "surely"
-    found = []
+    changes = []
     for i in places.tolist():
         bounded = not math.isnan(lower[i])
         certainty: Sureness = "no interval" if not bounded else sure if certain[i] or not (newly[i] or fixed[i]) else "maybe"
         label = int(group.new.labels[i])
-        found.append(
+        changes.append(
             SampleChange(
                 id=group.ids[i],
                 label=None if label < 0 else label,
@@ -549,11 +550,11 @@ def _changed(group: PairedRows, below: float, lower: Floats, upper: Floats, wors
                 sure=certainty,
             )
         )
-    return tuple(found)
+    return tuple(changes)
 
 
 class Classified(NamedTuple):
-    """Samples that are surely of a kind, and surely not: by their own intervals, and by those at the stricter level."""
+    """Samples shown to be of a kind, and shown not to be: by their own intervals, and by those at the stricter level."""
 
     yes: Mask
     no: Mask
@@ -582,16 +583,16 @@ def sample_ends(group: PairedRows, tail: float | None = None) -> tuple[Floats, F
 def counted(group: PairedRows, below: float, confidence: float, *, same_model: bool) -> Counts:
     """Bounds on how many samples are truly worse, or truly newly flagged, given that each was measured with an error.
 
-    Of n samples whose intervals each miss on one side with a chance of g, some g n look worse where none is. So what is claimed is not
-    the number that look so, but how many there are at least and at most: by :func:`robaudit.stats.intervals.least_count` on the
-    samples' own 95 % intervals, and by intervals so wide that of all n together hardly one misses (Bonferroni), whichever says more.
-    Each takes half of the error.
+    Of n samples whose intervals each miss on one side with a chance of g, about g n appear worse even if none is. The bounds allow for
+    that: by :func:`robaudit.stats.intervals.least_count` on the
+    samples' own 95 % intervals, and by intervals wide enough to hold simultaneously for all n (Bonferroni), whichever bound is tighter.
+    Each gets half of the error.
 
     Args:
         group: at least one pair.
         below: the threshold of flagged samples.
         confidence: of the bounds.
-        same_model: no sample is truly worse or newly flagged then; unless the runs prove that the model is not the same.
+        same_model: then no sample is truly worse or newly flagged, unless the runs prove that the models differ.
     """
     if np.isnan(group.base.lowers).any() or np.isnan(group.new.lowers).any():
         return Counts(None, None, None)
@@ -602,14 +603,14 @@ def counted(group: PairedRows, below: float, confidence: float, *, same_model: b
     worse, flagged = _worse(group, strict), _flagged(group, below, strict)
     by_worse = (sum(tails), sum(tails)) if _adds(group) and not group.paired else (TAIL, TAIL)
     by_flags = max(tails), sum(tails)
-    found = []
+    bounds = []
     for sides, (tail_yes, tail_no) in ((worse, by_worse), (flagged, by_flags)):
         least = _least(sides.yes, sides.strictly_yes, size, tail_yes, alpha)
         least_not = _least(sides.no, sides.strictly_no, size, tail_no, alpha)
         if same_model and not least:
             least_not = known
-        found.append((least, size - least_not))
-    (least, most), (flags, most_flags) = found
+        bounds.append((least, size - least_not))
+    (least, most), (flags, most_flags) = bounds
     method = Method.SAME_MODEL if same_model and not least else _BY_COUNTS
     measured = Limits(least / size, most / size, method)
     if same_model and not least:
@@ -626,40 +627,40 @@ def counted(group: PairedRows, below: float, confidence: float, *, same_model: b
 
 
 def _adds(group: PairedRows) -> bool:
-    """Whether distances add: sequences lean, and errors on the same noise may go against each other."""
+    """Whether distances add: adaptive stopping biases, and errors on the same noise may have opposite signs."""
     return bool(group.base.adaptive or group.new.adaptive or group.same_noise)
 
 
 def _worse(group: PairedRows, strict: float) -> Classified:
-    found = []
+    masks = []
     for tail in (None, strict):
         lower, upper = sample_ends(group, tail)
-        found += [upper < 0, lower >= 0] if group.sign > 0 else [lower > 0, upper <= 0]
-    return Classified(*found)
+        masks += [upper < 0, lower >= 0] if group.sign > 0 else [lower > 0, upper <= 0]
+    return Classified(*masks)
 
 
 def _flagged(group: PairedRows, below: float, strict: float) -> Classified:
-    sign, found = group.sign, list[Mask]()
+    sign, masks = group.sign, list[Mask]()
     edge = sign * below
 
     def ends(side: RunValues, tail: float | None) -> tuple[Floats, Floats]:
-        """Where higher is better: the worst value it may have, and the best."""
+        """The worst and the best possible values, with signs such that higher is better."""
         lower, upper = (side.lowers, side.uppers) if tail is None else side.ends(tail)
         return (lower, upper) if sign > 0 else (-upper, -lower)
 
     for tail in (None, strict):
         (worst, best), (new_worst, new_best) = ends(group.base, tail), ends(group.new, tail)
-        found += [(worst >= edge) & (new_best < edge), (best < edge) | (new_worst >= edge)]
-    return Classified(*found)
+        masks += [(worst >= edge) & (new_best < edge), (best < edge) | (new_worst >= edge)]
+    return Classified(*masks)
 
 
 def _least(sure: Mask, strictly: Mask, size: int, tail: float, alpha: float) -> int:
-    """So many are of the kind at least, at confidence 1 - alpha."""
+    """A lower bound on the number of the kind, at confidence 1 - alpha."""
     return max(least_count(int(sure.sum()), size, tail, alpha / 2.0), int(strictly.sum()))
 
 
 def _least_share(sure: Mask, strictly: Mask, size: int, tail: float, strict: float, confidence: float) -> float:
-    """So large a share of all images of this kind: a sample looks so with a chance r <= s + g (1 - s)."""
+    """A lower bound on the share s of the kind among all images: a sample appears to be of it with a chance r <= s + g (1 - s)."""
 
     def share(number: int, g: float) -> float:
         rate = float(clopper_pearson(number, size, 1.0 - (1.0 - confidence) / 2.0)[0])
@@ -669,7 +670,7 @@ def _least_share(sure: Mask, strictly: Mask, size: int, tail: float, strict: flo
 
 
 def paired_difference(lost: ArrayLike, won: ArrayLike, draws: ArrayLike, confidence: float = 0.95) -> tuple[Floats, Floats]:
-    """The interval of p_new - p_base from n draws that both were tried on, of which ``lost`` held before only and ``won`` now only.
+    """The interval of p_new - p_base from n common draws, of which ``lost`` kept the class before only and ``won`` now only.
 
     With a = lost/n, b = won/n, their Clopper-Pearson intervals [l_a, u_a] and [l_b, u_b], and d = b - a:
 
@@ -680,7 +681,7 @@ def paired_difference(lost: ArrayLike, won: ArrayLike, draws: ArrayLike, confide
     "method of variance estimates recovery" (MOVER) on exact limits. Without a single discordant draw it is +- log(2/alpha)/n, never
     zero wide. Where all draws are discordant it is the exact binomial interval.
 
-    Coverage, computed by enumeration (``tests/compare/test_paired.py``): at least nominal wherever looked, .9543 at the least of a
+    Coverage, computed by enumeration (``tests/compare/test_paired.py``): at least nominal in every case examined, at least .9543 for a
     nominal .95, for n from 1 to infinity (Poisson) and any share of discordant draws. Draws of images with other probabilities may
     be pooled: their counts vary less than those of n equal draws.
 
@@ -705,14 +706,14 @@ def paired_difference(lost: ArrayLike, won: ArrayLike, draws: ArrayLike, confide
 
 
 def unpaired_difference(base: tuple[float, Limits], new: tuple[float, Limits], *, same_noise: bool) -> Limits:
-    """The interval of new - base from that of each.
+    """The interval of new - base from the interval of each.
 
-    Independent measurements: distances add in quadrature (MOVER). Of the same noise the errors may go together or against each
-    other, which makes the difference's up to the sum of both: distances add, as do those of ends that only bound.
+    Independent measurements: distances add in quadrature (MOVER). With the same noise the errors may be correlated with
+    either sign, so that the error of the difference is at most the sum of both: distances add, as they do for adaptive stopping.
 
     Args:
         base, new: value and interval.
-        same_noise: whether both saw the same noise, so that their errors may be correlated.
+        same_noise: whether both have the same noise, so that their errors may be correlated.
 
     Source: Zou and Donner, Statistics in Medicine 27 (2008).
     """

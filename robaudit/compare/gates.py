@@ -1,6 +1,6 @@
 """Gates on a comparison: drops from base to new, and counts of samples that became worse.
 
-All quantities but the counts are drops: base minus new, negated where lower is better, so that a positive one is a loss.
+All quantities but the counts are drops: base minus new, negated where lower is better, so a positive drop is a loss.
 """
 
 from __future__ import annotations
@@ -10,22 +10,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from robaudit.compare.result import Comparison, Difference, GroupComparison, Limits, Method
-from robaudit.errors import RunError, SpecError
+from robaudit.compare.result import Comparison, Difference, GroupComparison, Limits
+from robaudit.errors import RunError
 from robaudit.gates.decide import Basis, Decision, settle
-from robaudit.gates.evidence import matching_groups
-from robaudit.gates.measure import ClassPart, Measured, check_between
+from robaudit.gates.evidence import matching_groups, refuse_accuracy_of
+from robaudit.gates.measure import ClassPart, Measured, Method, check_between
 from robaudit.spec.gates import Gate
 from robaudit.stats.intervals import Bounds, scaled
 from robaudit.store.run import Run
-from robaudit.text import class_name, count
+from robaudit.text import count
 
 QUANTITIES: Mapping[str, frozenset[str]] = dict.fromkeys(
     ("mean_drop", "worst_class_drop", "accuracy_drop", "noisy_accuracy_drop", "newly_flagged", "share_worse"), frozenset()
 )
 """The quantities of `robaudit compare`; none needs an argument besides estimator and sigma."""
 
-_WHATEVER = "the interval holds whatever they may be"
+_WHATEVER = "the interval holds whatever their values are"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +34,8 @@ class Drop:
 
     Attributes:
         value: base - new, negated where lower is better.
-        limits: the interval of the samples that have a difference; None where there is none.
-        images: those samples; ``unknown``: further ones, whose drop may be anything up to ``span`` either way.
+        limits: the interval over the samples that have a difference; None where there is none.
+        images: number of those samples; ``unknown``: of further ones, whose drop may be anything up to ``span`` in either direction.
     """
 
     value: float
@@ -45,15 +45,15 @@ class Drop:
     span: float
 
     @classmethod
-    def of(cls, found: Difference, sign: float, population: bool, images: int, unknown: int, span: float) -> Drop:
-        """That of a difference."""
-        limits = found.population if population else found.measured
+    def of(cls, difference: Difference, sign: float, population: bool, images: int, unknown: int, span: float) -> Drop:
+        """The drop of a difference."""
+        limits = difference.population if population else difference.measured
         if limits is not None and sign > 0:
             limits = Limits(-limits.upper + 0.0, -limits.lower + 0.0, limits.method)
-        return cls(-sign * found.value + 0.0, limits, images, unknown, span)
+        return cls(-sign * difference.value + 0.0, limits, images, unknown, span)
 
     def bounds(self, factor: float = 1.0) -> Bounds:
-        """The interval with so many times the draws or images (by the square root law), the unknown at both ends of the range."""
+        """The interval with a multiple of the draws or images (by the square-root law), unknown samples at both ends of the range."""
         if self.limits is None:
             return -self.span, self.span
         lower, upper = (scaled(self.value, end, factor**-0.5) for end in self.limits[:2])
@@ -66,19 +66,19 @@ class Drop:
 def decide(comparison: Comparison, gates: Sequence[Gate], *, population: bool = False, point: bool = False) -> tuple[Decision, ...]:
     """Decide the gates, each on its interval.
 
-    Samples without a difference, as a value is not a finite number or the new run skipped them, count at both ends of the range: they
-    widen the interval. The gates say nothing about samples that one run was not asked for; the evidence names them.
+    Samples without a difference, because a value is not a finite number or the new run skipped them, count at both ends of the range,
+    which widens the interval. Samples that one run was not to audit are not covered by the gates; the evidence names them.
 
     Args:
         comparison: of two runs.
-        gates: of our quantities.
-        population: by the intervals for images of this kind, else for the measurement of these images.
+        gates: on the quantities in :data:`QUANTITIES`.
+        population: use the intervals for images of this kind, else those for the measurement of these images.
         point: let a value without an interval decide by itself.
 
     Raises:
-        SpecError: a gate does not say which results it is about, is about a quantity without an interval, or has a threshold that
-            none can reach.
-        RunError: what it is about was not measured.
+        SpecError: a gate does not say which results it is about, is about a quantity without an interval, or has a threshold
+            outside its range.
+        RunError: its quantity was not measured.
     """
     basis = Basis(comparison.groups[0].confidence, population, point)
     return tuple(_decision(gate, comparison, basis) for gate in gates)
@@ -87,10 +87,7 @@ def decide(comparison: Comparison, gates: Sequence[Gate], *, population: bool = 
 def _decision(gate: Gate, comparison: Comparison, basis: Basis) -> Decision:
     apart = _apart(comparison)
     if gate.quantity == "accuracy_drop":
-        if gate.estimator is not None or gate.sigma is not None:
-            raise SpecError(
-                f"gate {str(gate)!r}", "clean accuracy has no estimator and no sigma", f"write {gate.quantity} {gate.relation} ..."
-            )
+        refuse_accuracy_of(gate)
         accuracy, unknown = comparison.clean_accuracy, comparison.clean_unknown
         if accuracy is None:
             raise RunError(f"gate {str(gate)!r}", "the runs share no sample with a label", "use data with labels")
@@ -109,7 +106,7 @@ def _decision(gate: Gate, comparison: Comparison, basis: Basis) -> Decision:
     if gate.quantity == "noisy_accuracy_drop":
         if group.noisy_accuracy is None:
             raise RunError(f"gate {str(gate)!r}", f"{group.key} has no votes for labels", "use mc with fixed samples, on data with labels")
-        labelled = sum(one.images for one in group.classes)  # there are labels, so they are the classes
+        labelled = sum(one.images for one in group.classes)  # where there are labels, they are the classes
         drop = Drop.of(group.noisy_accuracy, 1.0, basis.population, labelled, group.unknown_labelled, 1.0)
         return settle(gate, _measured(drop, draws, basis), basis, *remarks)
     if gate.quantity == "worst_class_drop":
@@ -118,16 +115,22 @@ def _decision(gate: Gate, comparison: Comparison, basis: Basis) -> Decision:
 
 
 def _measured(drop: Drop, draws: int, basis: Basis) -> Measured:
-    """One drop, with so many draws of an image."""
+    """A drop as a quantity to decide on.
+
+    Args:
+        drop: the drop.
+        draws: per image.
+        basis: how it is decided.
+    """
     if drop.limits is None:
-        return Measured(drop.value, None, "none", 0)
+        return Measured(drop.value, None, Method.NONE, 0)
     exact = drop.limits.method == Method.COUNTED
-    method = "exact" if exact and not drop.unknown else drop.limits.method
+    method = Method.EXACT if exact and not drop.unknown else drop.limits.method
     return Measured(drop.value, drop.bounds, method, drop.images if basis.population else draws)
 
 
 def _worst_class(gate: Gate, group: GroupComparison, basis: Basis, *remarks: str) -> Decision:
-    """A gate on the largest drop of a class: it is at most so large if that of each class is."""
+    """A gate on the largest drop of a class, which is below a bound if the drop of every class is."""
     sign = 1.0 if group.higher_is_better else -1.0
     unknown = {index: number for index, number in group.unknown.items() if index >= 0}
     drops, parts = list[Drop](), list[ClassPart]()
@@ -139,43 +142,42 @@ def _worst_class(gate: Gate, group: GroupComparison, basis: Basis, *remarks: str
         drops.append(Drop(math.nan, None, 0, number, group.span))
         parts.append(ClassPart(index, None, number, math.nan, -group.span, group.span))
     first = parts[0]
-    name = class_name(first.index, None if first.name is None else {first.index: first.name})
-    about = f"class {name}, {group.classes[0].images} images"
+    about = f"class {first.text}, {group.classes[0].images} images"
     if any(drop.limits is None for drop in drops[: len(group.classes)]):
-        return settle(gate, Measured(first.value, None, "none", 0, tuple(parts)), basis, about, *remarks)
+        return settle(gate, Measured(first.value, None, Method.NONE, 0, tuple(parts)), basis, about, *remarks)
 
     def worst(factor: float) -> Bounds:
         ends = [drop.bounds(factor) for drop in drops]
         return max(lower for lower, _ in ends), max(upper for _, upper in ends)
 
     limits = drops[0].limits
-    method = f"{limits.method if limits else 'none'}, simultaneous over {len(parts)} classes"
+    method = f"{limits.method if limits else Method.NONE}, simultaneous over {len(parts)} classes"
     now = group.images if basis.population else group.draws or 0
     return settle(gate, Measured(first.value, worst, method, now, tuple(parts)), basis, about, *remarks)
 
 
 def _count(gate: Gate, group: GroupComparison, basis: Basis, *remarks: str) -> Decision:
-    """newly_flagged and share_worse: how many samples are so at least and at most (:func:`robaudit.compare.difference.counted`)."""
+    """newly_flagged and share_worse: bounds on how many samples are (:func:`robaudit.compare.difference.counted`)."""
     flags = gate.quantity == "newly_flagged"
     ends = group.counts.newly_flagged if flags else group.counts.worse_population if basis.population else group.counts.worse
     if ends is None:
         value = float(group.flagged("newly flagged", "surely", "likely", "no interval")) if flags else group.declined / group.images
-        return settle(gate, Measured(value, None, "none", 0), basis, *remarks)
+        return settle(gate, Measured(value, None, Method.NONE, 0), basis, *remarks)
     sure = group.flagged("newly flagged", "surely", "likely") if flags else group.worse
     maybe = group.flagged("newly flagged", "maybe") if flags else 0
     size = group.images + group.not_finite + group.skipped
     about = f"{sure} of {size} samples, each beyond its own 95 % interval" + (f", {maybe} more by their values" if maybe else "")
     value = min(max(float(sure) if flags else sure / size, ends.lower), ends.upper)
-    stuck = "samples that may be so, or not, leave it open"
+    stuck = "samples whose intervals straddle the limit leave it open"
     measured = Measured(value, lambda _: (ends.lower, ends.upper), ends.method, 0, stuck=stuck)
     return settle(gate, measured, replace(basis, population=basis.population and not flags), about, *remarks)
 
 
 def _check_range(gate: Gate, span: float) -> None:
-    """Refuse a threshold that no comparison can reach: it is a slip, such as 5 for 5 %.
+    """Refuse a threshold outside the range of the quantity: it is a slip, such as 5 for 5 %.
 
     Args:
-        gate: of the quantities of a comparison.
+        gate: on a quantity of a comparison.
         span: the largest difference that two values can have; infinite where there is none.
 
     Raises:
@@ -193,10 +195,10 @@ def _group_of(gate: Gate, comparison: Comparison) -> GroupComparison:
 
 
 def _left_out(group: GroupComparison) -> list[str]:
-    """What is said of samples without a difference."""
+    """Remarks on samples without a difference."""
     size = group.images + group.not_finite + group.skipped
-    lost = f"without a finite value in one run or both: {group.not_finite} of {size} samples; {_WHATEVER}" if group.not_finite else ""
-    return [lost, _skipped(group.skipped, size)]
+    not_finite = f"without a finite value in one run or both: {group.not_finite} of {size} samples; {_WHATEVER}" if group.not_finite else ""
+    return [not_finite, _skipped(group.skipped, size)]
 
 
 def _skipped(number: int, size: int) -> str:
@@ -204,11 +206,11 @@ def _skipped(number: int, size: int) -> str:
 
 
 def _apart(comparison: Comparison) -> list[str]:
-    """What is said of samples that the gates are not about."""
+    """Remarks on samples that the gates do not cover."""
     matching = comparison.matching
     return [
-        f"{count(number, 'sample')} {words}: nothing is said of them"
-        for number, words in (
+        f"{count(number, 'sample')} {where}: not covered by this gate"
+        for number, where in (
             (len(matching.only_base) - len(matching.skipped), "in the base run only"),
             (len(matching.only_new), "in the new run only"),
             (len(matching.other_images), "with another image in each run"),

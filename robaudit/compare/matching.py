@@ -20,20 +20,20 @@ _SHOWN = 3
 
 @dataclass(slots=True)
 class Matching:
-    """How two runs fit together.
+    """The match between two runs.
 
     Attributes:
-        same_model: the same weights, loaded and run alike: the true difference is 0.
+        same_model: both have the same weights, loaded and run alike: the true difference is 0.
         same_noise: both gave each sample the same noise.
         why_not: why they did not; "" if they did.
-        paired: estimators whose draws are independent and numbered from 0: those that can be paired draw by draw.
-        warnings: what a reader should know.
-        only_base, only_new: ids of samples that only one of them has.
-        skipped: of those only in the base run, the ones that the new run was asked for and skipped.
-        lost: what the base run says of those.
-        skipped_besides: how many more the new run skipped, which the base run has not.
-        other_images: ids of samples that are another image in each.
-        other_labels: how many samples have another label in each.
+        paired: estimators whose draws are independent and numbered from 0, which can be paired draw by draw.
+        warnings: remarks for the reader.
+        only_base, only_new: ids of samples that only one run has.
+        skipped: those only in the base run that the new run should have audited, but skipped.
+        lost: the base run's rows of those.
+        skipped_besides: number of further samples that the new run skipped and the base run does not have.
+        other_images: ids of samples whose image differs between the runs.
+        other_labels: number of samples whose label differs between the runs.
     """
 
     same_model: bool
@@ -52,13 +52,13 @@ class Matching:
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """What a run's spec says that a comparison needs.
+    """The part of a run's spec that a comparison needs.
 
     Attributes:
         kind, clip: of the noise.
-        mc: names in the results of its ``mc`` estimators.
-        model: all that makes the model what it is: checksum and format of the weights, what the spec says of them but their path, the
-            precision, and for the user's own code, which no checksum covers, the run's identity.
+        mc: labels of its ``mc`` estimators.
+        model: what identifies the model: checksum and format of the weights, the spec's model section without the path, the precision,
+            and, for the user's own code, which no checksum covers, the run's identity.
     """
 
     kind: str
@@ -68,74 +68,74 @@ class Described:
 
 
 def described(run: Run) -> Described:
-    """Read it from run.json.
+    """Read the description from run.json.
 
     Raises:
-        RunError: its spec is none.
+        RunError: its spec is not valid.
     """
     info, spec = run.info, run.info["spec"]
     try:
         model = {key: value for key, value in spec["model"].items() if key not in ("path", "format")}
-        own = info["identity"] if info["model"]["format"].startswith("python") else None
+        code = info["identity"] if info["model"]["format"] == "python" else None
         return Described(
             kind=str(spec["noise"]["kind"]),
             clip=bool(spec["noise"].get("clip")),
             mc=frozenset(label_of(entry) for entry in spec["estimators"] if entry["name"] == "mc"),
-            model=(info["model"]["sha256"], info["model"]["format"], model, spec["run"].get("precision"), own),
+            model=(info["model"]["sha256"], info["model"]["format"], model, spec["run"].get("precision"), code),
         )
     except (LookupError, TypeError, AttributeError) as error:
-        raise RunError(str(run.path / "run.json"), "is damaged (its spec is none)", "run the audit again in another folder") from error
+        raise RunError(str(run.path / "run.json"), "is damaged (its spec is not valid)", "run the audit again in another folder") from error
 
 
 def match(base: Run, new: Run) -> Matching:
-    """Whether the runs may be compared, and what of them can be paired.
+    """Check that the runs may be compared, and find what can be paired.
 
     Raises:
         RunError: they differ in the noise itself.
     """
-    asked = [described(run) for run in (base, new)]
-    for name, words in (("kind", "kind of noise"), ("clip", "clipping of the noisy pixels")):
-        before, now = (getattr(one, name) for one in asked)
+    specs = [described(run) for run in (base, new)]
+    for name, aspect in (("kind", "kind of noise"), ("clip", "clipping of the noisy pixels")):
+        before, now = (getattr(one, name) for one in specs)
         if before != now:
             where = f"{base.path} and {new.path}"
-            raise RunError(where, f"differ in the {words} ({before} and {now})", "compare runs with the same noise")
+            raise RunError(where, f"differ in the {aspect} ({before} and {now})", "compare runs with the same noise")
     reasons = []
     seeds = [run.info["seed"] for run in (base, new)]
     devices = [_device(run) for run in (base, new)]
     if seeds[0] != seeds[1]:
         reasons.append(f"the seeds differ ({seeds[0]} and {seeds[1]})")
     if devices[0] != devices[1]:
-        reasons.append(f"noise on {devices[0]} is not that on {devices[1]}")
+        reasons.append(f"noise on {devices[0]} differs from noise on {devices[1]}")
     warnings = [f"unpaired, as {' and '.join(reasons)}: the measurement errors of both runs add up"] if reasons else []
-    for words, one, other in (("base", base, new), ("new", new, base)):
+    for which, one, other in (("base", base, new), ("new", new, base)):
         alone = [f"{name} at sigma {sigma:g}" for name, sigma in one.seconds if (name, sigma) not in other.seconds]
         if alone:
-            warnings.append(f"only in the {words} run: {', '.join(alone[:_SHOWN])}{', ...' if len(alone) > _SHOWN else ''}")
-    paired = asked[0].mc & asked[1].mc
-    return Matching(asked[0].model == asked[1].model, not reasons, " and ".join(reasons), paired, warnings)
+            warnings.append(f"only in the {which} run: {', '.join(alone[:_SHOWN])}{', ...' if len(alone) > _SHOWN else ''}")
+    paired = specs[0].mc & specs[1].mc
+    return Matching(specs[0].model == specs[1].model, not reasons, " and ".join(reasons), paired, warnings)
 
 
 def pairs(base: Run, new: Run, matching: Matching) -> Iterator[list[Pair]]:
-    """The rows of each sample that both have, by estimator and noise level; what does not match is noted in ``matching``.
+    """The pairs of rows of each sample that both runs have; what does not match is recorded in ``matching``.
 
-    In step through both runs: of runs in one order, few rows are held at a time.
+    Both runs are read in step: if they have the same order, few rows are in memory at a time.
     """
     images = [image_digests(run) for run in (base, new)]
     waiting: tuple[dict[str, list[Row]], dict[str, list[Row]]] = ({}, {})
-    for found in zip_longest(_samples(base), _samples(new)):
-        for side, one in enumerate(found):
+    for samples in zip_longest(_samples(base), _samples(new)):
+        for side, one in enumerate(samples):
             if one is None:
                 continue
             sample_id, rows = one
-            there = waiting[1 - side].pop(sample_id, None)
-            if there is None:
+            partner = waiting[1 - side].pop(sample_id, None)
+            if partner is None:
                 waiting[side][sample_id] = rows
                 continue
             digests = {digest for known in images if (digest := known.get(sample_id))}
             if len(digests) > 1:
                 matching.other_images.append(sample_id)
                 continue
-            before, now = (there, rows) if side else (rows, there)
+            before, now = (partner, rows) if side else (rows, partner)
             matching.other_labels += before[0].label != now[0].label
             yield _same_tasks(before, now)
     matching.only_base += waiting[0]
@@ -150,9 +150,9 @@ class Common(NamedTuple):
     """The draws that two rows share.
 
     Attributes:
-        lost, won: draws that kept the class in the base run only, and in the new one only.
-        draws: all of them; 0 where the rows do not say.
-        rows: the two, of these draws only: themselves where they have no others.
+        lost, won: number of draws that kept the class in the base run only, and in the new run only.
+        draws: number of shared draws; 0 where the rows do not record them.
+        rows: both rows restricted to these draws; unchanged where they have no others.
     """
 
     lost: int
@@ -162,7 +162,7 @@ class Common(NamedTuple):
 
 
 def common(base: Row, new: Row) -> Common:
-    """The draws of two rows with the same noise: the first min(n) of both, as draw j is the same in each."""
+    """The common draws of two rows with the same noise: the first min(n) of both, because draw j is the same in each."""
     before, now = bits_of(base), bits_of(new)
     if before is None or now is None:
         return Common(0, 0, 0, (base, new))
@@ -173,7 +173,7 @@ def common(base: Row, new: Row) -> Common:
 
 
 def _first(row: Row, bits: Bits, draws: int) -> Row:
-    """The row as it would be with its first draws only; of the votes against its class it is not known for which they were."""
+    """The row as it would be with its first draws only; which classes the votes against its class were for is not known."""
     if len(bits) == draws:
         return row
     count = int(bits[:draws].sum())
@@ -185,13 +185,13 @@ def _first(row: Row, bits: Bits, draws: int) -> Row:
 
 def why_unpaired(base: Row, new: Row) -> str:
     """Why two rows that saw the same noise cannot be paired draw by draw."""
-    for words, row in (("base", base), ("new", new)):
+    for which, row in (("base", base), ("new", new)):
         if row.interval.kind is IntervalKind.CONFIDENCE_SEQUENCE:
-            return f"the {words} run's images stopped by themselves"
+            return f"the {which} run's images stopped adaptively"
         if not row.independent_votes:
-            return f"the {words} run's draws are not independent votes"
+            return f"the {which} run's draws are not independent votes"
         if bits_of(row) is None:
-            return f"the {words} run does not say which draws kept the class (an older run, or more than {MOST_STORED_DRAWS:,} draws)"
+            return f"the {which} run does not record which draws kept the class (an older run, or more than {MOST_STORED_DRAWS:,} draws)"
     return ""
 
 
@@ -206,7 +206,7 @@ def _same_tasks(base: Sequence[Row], new: Sequence[Row]) -> list[Pair]:
 
 
 def image_digests(run: Run) -> Mapping[str, str]:
-    """Digests of the pixels by sample id, where the run's state is there."""
+    """Digests of the pixels by sample id; empty without the run's state."""
     return RunFolder(run.path).image_digests()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from enum import StrEnum
 from typing import Any, Literal, NamedTuple
 
 from robaudit.compare.matching import Matching
@@ -14,17 +13,8 @@ Sureness = Literal["surely", "likely", "maybe", "no interval"]
 Pairing = Literal["common random numbers", "unpaired", "the same model"]
 
 
-class Method(StrEnum):
-    """How an interval of a difference was made, where the code goes by it."""
-
-    COUNTED = "counted"
-    """Exact for these images."""
-    SAME_MODEL = "the same model"
-    """There is no difference."""
-
-
 class Limits(NamedTuple):
-    """The ends of an interval, and how it was made."""
+    """The ends of an interval, and how it was computed."""
 
     lower: float
     upper: float
@@ -44,8 +34,8 @@ class Difference:
     """New minus base.
 
     Attributes:
-        base, new, value: the two and their difference.
-        measured: the interval for these very images; None where a row has none.
+        base, new, value: both values and their difference.
+        measured: the interval for exactly these images; None where a row has none.
         population: the interval for images of this kind.
     """
 
@@ -66,7 +56,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class ClassChange:
-    """One class; its intervals hold together with those of all classes."""
+    """One class; its intervals hold simultaneously with those of all classes."""
 
     index: int
     name: str | None
@@ -85,8 +75,8 @@ class SampleChange:
     Attributes:
         base, new, difference, lower, upper: the values, their difference and its own 95 % interval (None without).
         flagged: newly flagged, fixed, or neither ("").
-        sure: how sure that is: "surely" (both intervals lie wholly on their side of the threshold), "likely" (the same of intervals
-            that cover sampling only), "maybe"; of a sample that is neither, whether its interval leaves out 0.
+        sure: how certain that is: "surely" (both intervals lie entirely on their side of the threshold), "likely" (the same for
+            intervals that cover sampling only), "maybe"; for a sample that is neither, whether its interval excludes 0.
     """
 
     id: str
@@ -113,21 +103,21 @@ class GroupComparison:
     Attributes:
         key, unit, higher_is_better: what was measured.
         images: pairs of results; ``not_finite``: pairs left out; ``skipped``: samples of the base run that the new one skipped.
-        unknown: the last two by class, -1 for none; ``unknown_labelled``: those with a label.
+        unknown: the last two by class, -1 for no class; ``unknown_labelled``: those with a label.
         span: the largest difference that two values can have.
-        why: why the runs are unpaired, in words; "" if they are not.
-        cut: draws of each image of both runs, where only the first of one are compared.
+        why: why the runs are unpaired; "" if they are not.
+        cut: draws per image of both runs, where only the first draws of one are compared.
         counts: bounds on how many samples are truly worse and truly newly flagged.
-        draws: of each image, where the runs are paired.
-        how: how the measurement's error of the difference was found.
+        draws: per image, where the runs are paired.
+        how: how the measurement error of the difference was determined.
         mean: of the values; ``noisy_accuracy``: None without labels or votes.
-        variance_saved: 1 - the measurement's variance of the mean difference over what it would be with noise of its own for each run;
+        variance_saved: 1 - the measurement variance of the mean difference relative to that with independent noise in each run;
             None where not paired or nothing varies.
         classes: largest drop first; by label where there are labels, else by the base run's prediction.
         threshold: what is flagged.
-        worse, better: how many samples changed beyond their intervals (each by itself, 95 %).
-        declined: how many samples have a worse value, however little.
-        compared: how many samples have an interval of the difference.
+        worse, better: number of samples that changed beyond their individual 95 % intervals.
+        declined: number of samples with a worse value, by however little.
+        compared: number of samples with an interval of the difference.
         sampling_only: whether intervals of rows cover the draws only.
         changed: samples that are worse beyond their interval, newly flagged or fixed: worst first.
     """
@@ -160,7 +150,7 @@ class GroupComparison:
     confidence: float = 0.95
 
     def flagged(self, which: str, *sure: Sureness) -> int:
-        """How many samples are newly flagged (or fixed), so surely."""
+        """Number of samples that are newly flagged (or fixed) with one of these certainties."""
         return sum(one.flagged == which and one.sure in sure for one in self.changed)
 
     def document(self) -> dict[str, Any]:
@@ -195,8 +185,8 @@ class Comparison:
     """Two runs.
 
     Attributes:
-        matching: how their samples fit together.
-        samples: how many both have.
+        matching: how their samples match.
+        samples: number that both have.
         clean_accuracy: None without labels.
         clean_unknown: samples with a label that the new run skipped.
         groups: by estimator and noise level, in the new run's order.
@@ -209,28 +199,28 @@ class Comparison:
     groups: tuple[GroupComparison, ...]
 
     def left_out(self) -> dict[str, int]:
-        """How many samples are not compared, by what they are; pairs without a finite value of all results together."""
-        found = self.matching
+        """Number of samples that are not compared, by reason; pairs without a finite value, summed over all results."""
+        matching = self.matching
         return {
-            "only_base": len(found.only_base),
-            "only_new": len(found.only_new),
-            "other_images": len(found.other_images),
+            "only_base": len(matching.only_base),
+            "only_new": len(matching.only_new),
+            "other_images": len(matching.other_images),
             "not_finite": sum(group.not_finite for group in self.groups),
         }
 
     def document(self) -> dict[str, Any]:
         """As JSON values."""
-        found = self.matching
+        matching = self.matching
         return {
             "samples": self.samples,
-            "same_model": found.same_model,
-            "same_noise": found.same_noise,
-            "warnings": list(found.warnings),
-            "only_base": found.only_base,
-            "only_new": found.only_new,
-            "skipped": found.skipped,
-            "other_images": found.other_images,
-            "other_labels": found.other_labels,
+            "same_model": matching.same_model,
+            "same_noise": matching.same_noise,
+            "warnings": list(matching.warnings),
+            "only_base": matching.only_base,
+            "only_new": matching.only_new,
+            "skipped": matching.skipped,
+            "other_images": matching.other_images,
+            "other_labels": matching.other_labels,
             "clean_accuracy": None if self.clean_accuracy is None else self.clean_accuracy.document(),
             "groups": [group.document() for group in self.groups],
         }

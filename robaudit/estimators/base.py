@@ -99,7 +99,7 @@ class Estimator(BaseModel, ABC):
 
     @property
     def fixed_draws(self) -> int | None:
-        """Noisy copies of each image; None where images stop by themselves, or no single option says how many."""
+        """Noisy copies of each image; None where images stop adaptively, or no single option sets the number."""
         return None
 
     def with_draws(self, draws: int) -> Self | None:

@@ -85,7 +85,7 @@ class LogitGaussian(Estimator):
 
     @property
     def fixed_draws(self) -> int | None:
-        """``samples``, unless images stop by themselves."""
+        """``samples``, unless images stop adaptively."""
         return self.samples if self.tolerance is None else None
 
     def with_draws(self, draws: int) -> Self | None:

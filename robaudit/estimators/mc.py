@@ -75,7 +75,7 @@ class MonteCarlo(Estimator):
 
     @property
     def fixed_draws(self) -> int | None:
-        """``samples``, unless images stop by themselves."""
+        """``samples``, unless images stop adaptively."""
         return self.samples if self._rule is None else None
 
     def with_draws(self, draws: int) -> Self | None:

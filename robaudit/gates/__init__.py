@@ -1,1 +1,1 @@
-"""Thresholds that an audit must meet: a gate passes, fails, or cannot be told from the evidence there is."""
+"""Thresholds that an audit must meet: a gate passes, fails, or is inconclusive on the evidence available."""

@@ -1,7 +1,7 @@
-"""The decision engine: a quantity with its interval, held against a threshold.
+"""The decision engine: compare a quantity and its interval with a threshold.
 
-One engine for the gates of a run (:func:`decide`) and for those of a comparison (:mod:`robaudit.compare.gates`): verdict, what is
-said of it, and how many more draws or images would decide it.
+One engine for the gates of a run (:func:`decide`) and for those of a comparison (:mod:`robaudit.compare.gates`): verdict,
+remarks, and how many more draws or images would decide it.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
 from typing import Any, Literal
 
 from robaudit.errors import SpecError
 from robaudit.gates.evidence import Evidence, gather, group_of, refuse_accuracy_of
-from robaudit.gates.measure import OF_CLASSES, ClassPart, Measured, check_range, meaning, measure
+from robaudit.gates.measure import OF_CLASSES, ClassPart, Measured, Method, check_range, meaning, measure
 from robaudit.quantities import Quantity
 from robaudit.spec.gates import Gate
 from robaudit.stats.groups import json_values
 from robaudit.stats.intervals import Bounds
 from robaudit.store.run import Run
-from robaudit.text import class_name
 
 __all__ = [
     "EXIT_CODES",
@@ -28,6 +28,7 @@ __all__ = [
     "Covers",
     "Decision",
     "Measured",
+    "Method",
     "Verdict",
     "check_confidence",
     "decide",
@@ -39,10 +40,21 @@ __all__ = [
 ]
 
 Verdict = Literal["pass", "fail", "inconclusive"]
-Covers = Literal["these images", "images of this kind", "nothing"]
 EXIT_CODES: dict[Verdict, int] = {"pass": 0, "fail": 1, "inconclusive": 4}
 
-_POWER = 0.8  # chance of deciding with as many more as are named
+
+class Covers(StrEnum):
+    """What an interval covers."""
+
+    MEASUREMENT = "these images"
+    """The measurement of the images that were audited."""
+    POPULATION = "images of this kind"
+    """The measurement, and the choice of the images."""
+    NOTHING = "nothing"
+    """There is no interval."""
+
+
+_POWER = 0.8  # chance of deciding with the number of further draws or images that is reported
 _LARGEST_FACTOR = 2.0**24
 
 
@@ -54,14 +66,14 @@ class Decision:
         gate: the gate with estimator and sigma filled in.
         value: the estimate.
         lower, upper: its interval; None where it has none. Ends may be infinite.
-        method: how the interval was made, in a few words; "none".
-        covers: what it covers: the measurement of these images, or these and the choice of the images; "nothing" without interval.
+        method: how the interval was made, in a few words; "none" without one.
+        covers: what it covers: the measurement of these images, or also their choice; "nothing" without an interval.
         confidence: of the interval.
         verdict: "pass": all of the interval is on the right side; "fail": all of it is on the wrong side; else "inconclusive".
             Without an interval (``--point``) the value alone decides.
-        evidence: a sentence where there is something to add: how many more draws would decide, the class that is worst, ...
-        more: further draws an image (with ``covers`` "images of this kind": further images) that would decide it with a chance of
-            80 % if the value is the true one; None where it is decided, or where no number would.
+        evidence: further remarks: how many more draws would decide it, which class is worst, ...
+        more: further draws per image (with ``covers`` "images of this kind": further images) that would decide it with a chance of
+            80 % if the value is the true one; None where it is decided already, or where no number would.
         classes: for a gate about classes, worst first.
     """
 
@@ -77,6 +89,11 @@ class Decision:
     more: int | None = None
     classes: tuple[ClassPart, ...] = ()
 
+    @property
+    def exact(self) -> bool:
+        """Whether the value has no error for these images."""
+        return self.method == Method.EXACT
+
     def document(self) -> dict[str, Any]:
         """The decision as JSON values."""
         values = json_values({name: getattr(self, name) for name in self.__slots__ if name not in ("gate", "classes")})
@@ -90,11 +107,11 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """What gates are decided by.
+    """The basis on which gates are decided.
 
     Attributes:
         confidence: of the intervals.
-        population: by the intervals for images of this kind, else for the measurement of these images.
+        population: use the intervals for images of this kind, else those for the measurement of these images.
         point: let a value without an interval decide by itself.
     """
 
@@ -105,12 +122,12 @@ class Basis:
     @property
     def covers(self) -> Covers:
         """What the intervals cover."""
-        return "images of this kind" if self.population else "these images"
+        return Covers.POPULATION if self.population else Covers.MEASUREMENT
 
     @property
     def unit(self) -> str:
-        """What there may be more of."""
-        return "images" if self.population else "draws an image"
+        """What could be added to narrow the intervals."""
+        return "images" if self.population else "draws per image"
 
 
 def judge(relation: str, threshold: float, lower: float, upper: float) -> Verdict:
@@ -132,11 +149,11 @@ def overall(decisions: Sequence[Decision], inconclusive: Verdict = "inconclusive
 def decide(
     run: Run, gates: Sequence[Gate], *, population: bool = False, point: bool = False, confidence: float = 0.95
 ) -> tuple[Decision, ...]:
-    """Decide gates on a finished run, each by its interval at the confidence asked for (no correction for their number).
+    """Decide gates on a finished run, each by its interval at the given confidence, without a correction for their number.
 
     Args:
         run: the run; its rows are read once.
-        gates: what it must meet.
+        gates: thresholds that it must meet.
         population: the interval also covers the choice of the images; else it covers the measurement of these images only.
         point: values without an interval decide by themselves.
         confidence: of the intervals, above .5 and below 1.
@@ -145,8 +162,8 @@ def decide(
         The decisions, in the order of the gates.
 
     Raises:
-        SpecError: a gate does not say which results it means, means some the run does not have, or has a threshold that none can
-            reach; or its results have no interval and ``point`` is False.
+        SpecError: a gate does not say which results it is about, is about results the run does not have, or has a threshold
+            outside the range of its quantity; or its results have no interval and ``point`` is False.
         NothingLeftError: a group has no finite value.
     """
     check_confidence(confidence)
@@ -171,35 +188,35 @@ def decide(
 
 
 def check_confidence(confidence: float) -> None:
-    """Refuse a confidence that is out of range.
+    """Refuse a confidence outside its range.
 
     Raises:
-        SpecError: it is not above .5 and below 1.
+        SpecError: it is not above 0.5 and below 1.
     """
     if not 0.5 < confidence < 1.0:
         raise SpecError(f"confidence {confidence:g}", "is not above 0.5 and below 1", "for example 0.95")
 
 
 def settle(gate: Gate, measured: Measured, basis: Basis, *remarks: str) -> Decision:
-    """Decide one gate by its quantity's interval; without one by the value alone.
+    """Decide one gate by the interval of its quantity, or by the value alone where there is no interval.
 
     Args:
         gate: with estimator and sigma filled in.
         measured: the quantity.
-        basis: what to decide by.
-        remarks: what there is to say beside the verdict; empty ones are left out.
+        basis: how to decide.
+        remarks: added to the evidence; empty ones are left out.
 
     Raises:
-        SpecError: it has no interval, and the value shall not decide.
+        SpecError: it has no interval, and ``basis.point`` is False.
     """
     source = gate.estimator or gate.quantity
     if measured.bounds is None:
         if not basis.point:
             raise without_interval(gate, source)
         verdict = judge(gate.relation, gate.threshold, measured.value, measured.value)
-        evidence = _joined(*remarks, f"by the value alone: {source} has no interval; its error is not known")
+        evidence = _joined(*remarks, f"by the value alone: {source} has no interval, so its error is unknown")
         return Decision(
-            gate, measured.value, None, None, "none", "nothing", basis.confidence, verdict, evidence, None, measured.classes
+            gate, measured.value, None, None, Method.NONE, Covers.NOTHING, basis.confidence, verdict, evidence, None, measured.classes
         )  # fmt: skip
     lower, upper = measured.bounds(1.0)
     verdict = judge(gate.relation, gate.threshold, lower, upper)
@@ -220,16 +237,16 @@ def settle(gate: Gate, measured: Measured, basis: Basis, *remarks: str) -> Decis
 
 
 def without_interval(gate: Gate, source: str) -> SpecError:
-    """What is said of a gate on values whose errors are not known."""
-    what = f"{source} gives no interval, so that no error of its values is known"
+    """The refusal of a gate on values without an interval."""
+    what = f"{source} gives no interval, so the error of its values is unknown"
     return SpecError(f"gate {str(gate)!r}", what, "use another estimator such as mc, or add --point to decide by the value alone")
 
 
 def smallest_factor(decided: Callable[[float], bool]) -> float | None:
-    """The smallest factor that decides, to a percent; None: none does up to 2^24.
+    """The smallest factor that decides, to within 1 %; None if none up to 2^24 does.
 
     Args:
-        decided: whether so many times as many would decide; once they do, more do, too.
+        decided: whether a given multiple of the draws or images would decide; monotone: if one does, so does every larger one.
     """
     high = 2.0
     while not decided(high):
@@ -244,11 +261,12 @@ def smallest_factor(decided: Callable[[float], bool]) -> float | None:
 
 
 def _more(gate: Gate, measured: Measured, bounds: Callable[[float], Bounds], basis: Basis) -> tuple[int | None, str]:
-    """How many further draws or images would probably decide it, in a number and in words.
+    """How many further draws or images would probably decide it: the number, and a sentence.
 
-    The value moves with them, too: so many that its interval would just reach to the threshold decide in half of the cases. Where the
-    error is normal, ((z + .84)/z)^2 times as many decide in 80 % of them, z being that of the confidence; by simulation in more for
-    quantiles and classes. A share of images depends on those near t, of which the interval knows little.
+    The value changes with them, too: the number at which the interval would just reach the threshold decides in half of the cases. Where
+    the error is normal, ((z + .84)/z)^2 times as many decide in 80 % of them, z being the normal quantile of the confidence; in
+    simulations, in more than 80 % for quantiles and classes. A share of images depends on those near t, about which the interval says
+    little.
     """
     from scipy.special import ndtri
 
@@ -268,24 +286,24 @@ def _joined(*remarks: str) -> str:
 
 
 def _which_classes(gate: Gate, measured: Measured) -> str:
-    """Which classes the value comes from."""
+    """The classes that determine the value."""
     known = [one for one in measured.classes if not math.isnan(one.value)]
     if gate.quantity not in OF_CLASSES or not known:
         return ""
-    first, last = (class_name(one.index, None if one.name is None else {one.index: one.name}) for one in (known[0], known[-1]))
-    return f"class {first}, {known[0].images} images" if gate.quantity == "worst_class" else f"classes {first} and {last}"
+    first, last = known[0], known[-1]
+    return f"class {first.text}, {first.images} images" if gate.quantity == "worst_class" else f"classes {first.text} and {last.text}"
 
 
 def _caveats(gate: Gate, evidence: Evidence, scale: Quantity, *, population: bool) -> list[str]:
-    """What the interval does not cover, or counts in."""
-    rows, said = evidence.columns, []
+    """What the interval does not cover, and what widens it."""
+    rows, caveats = evidence.columns, []
     if rows.sampling_only and gate.quantity != "noisy_accuracy":
-        said.append(f"covers the draws of {evidence.key.estimator} only, not its bias")
-    if gate.quantity in OF_CLASSES and (none := evidence.without_class):
-        said.append(f"{none} of {evidence.size} images have no label and are in no class")
+        caveats.append(f"covers the draws of {evidence.key.estimator} only, not its bias")
+    if gate.quantity in OF_CLASSES and (unclassified := evidence.without_class):
+        caveats.append(f"{unclassified} of {evidence.size} images have no label and are in no class")
     if rows.not_finite:
-        said.append(f"{rows.not_finite} of {evidence.size} images have no finite value: the interval holds whatever they may be")
+        caveats.append(f"{rows.not_finite} of {evidence.size} images have no finite value: the interval holds whatever those values are")
     unbounded = math.isinf(scale.low) or math.isinf(scale.high)
     if population and unbounded and gate.quantity in OF_CLASSES | {"mean"}:
-        said.append("the mean of an unbounded quantity has no population interval on that side: median and p05 have")
-    return said
+        caveats.append("the mean of an unbounded quantity has no population interval on that side: median and p05 have one")
+    return caveats

@@ -1,4 +1,4 @@
-"""The numbers that gates need of a run, gathered in one pass over its rows."""
+"""The numbers that gates need from a run, gathered in one pass over its rows."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class Evidence:
     """The rows of one estimator at one noise level.
 
     Attributes:
-        key: what they share.
-        by_label: whether classes are labels; else predictions.
+        key: their estimator, noise level, noise and quantity.
+        by_label: whether classes are labels, else predictions.
         columns: the rows with a finite value; ``classes``: their classes, -1 where unknown.
         unknown: rows without a finite value, by class.
-        judged, correct: rows with a label, the others included; those classified right on the clean image.
-        forwards: passes of all rows.
+        judged, correct: rows with a label, with or without a finite value; of those, classified correctly on the clean image.
+        forwards: forward passes of all rows.
     """
 
     key: GroupKey
@@ -46,7 +46,7 @@ class Evidence:
     forwards: int = 0
 
     def add(self, row: Row) -> None:
-        """Take one more row."""
+        """Add a row."""
         index = row.label if self.by_label else row.predicted
         before = len(self.columns)
         self.columns.add(row)
@@ -60,17 +60,17 @@ class Evidence:
 
     @property
     def size(self) -> int:
-        """How many rows, those without a finite value included."""
+        """Number of rows, including those without a finite value."""
         return len(self.columns) + self.columns.not_finite
 
     @property
     def without_class(self) -> int:
-        """Rows of no known class."""
+        """Number of rows without a known class."""
         return self.classes.count(_NO_CLASS) + self.unknown[_NO_CLASS]
 
     @property
     def draws(self) -> int:
-        """Noisy copies of an image, on average: forward passes less the clean one."""
+        """Noisy copies per image, on average: forward passes less the clean one."""
         return max(1, round(self.forwards / self.size) - 1)
 
     def scale(self, quantities: Mapping[str, Quantity]) -> Quantity:
@@ -87,18 +87,18 @@ class Evidence:
         return self.columns.images(scale.low, scale.high, self.columns.not_finite)
 
     def by_class(self, images: MeasuredImages) -> dict[int, MeasuredImages]:
-        """The images of each class, by its index; a class of which nothing is known has no values."""
+        """The images of each class, by class index; a class without a finite value has no values."""
         classes: NDArray[np.int32] = np.frombuffer(self.classes, dtype=np.int32)
         order = np.argsort(classes, kind="stable")
         present, starts = np.unique(classes[order], return_index=True)
         parts = dict(zip(present.tolist(), np.split(order, starts[1:]), strict=True))
-        nothing = np.empty(0, dtype=np.int64)
+        no_places = np.empty(0, dtype=np.int64)
         indices = sorted(index for index in {*parts, *self.unknown} if index != _NO_CLASS)
-        return {index: images.chosen(parts.get(index, nothing), self.unknown[index]) for index in indices}
+        return {index: images.chosen(parts.get(index, no_places), self.unknown[index]) for index in indices}
 
 
 def gather(run: Run, gates: Sequence[Gate]) -> dict[Group, Evidence]:
-    """The evidence of every group of the run, in its order; of groups that no gate can mean only the keys are kept."""
+    """The evidence of every group of the run, in its order; for groups that no gate can be about, only the keys are kept."""
     by_label = bool(run.info["data"].get("labelled"))
     groups: dict[Group, Evidence] = {}
     wanted = {gate.estimator for gate in gates}
@@ -118,7 +118,7 @@ def group_of(gate: Gate, run: Run, groups: Mapping[Group, Evidence]) -> Evidence
     """The group that a gate is about.
 
     Raises:
-        SpecError: the run has no such one, or several.
+        SpecError: the run has no such group, or several.
     """
     keys = matching_groups(gate, run, groups, one=gate.quantity != "noisy_accuracy")
     if gate.quantity == "noisy_accuracy":
@@ -131,7 +131,7 @@ def group_of(gate: Gate, run: Run, groups: Mapping[Group, Evidence]) -> Evidence
 
 
 def matching_groups(gate: Gate, run: Run, keys: Iterable[Group], *, one: bool, subject: str = "the run") -> list[Group]:
-    """The groups that a gate can mean; with ``one``, exactly one; ``subject`` is what messages say has them.
+    """The groups that a gate can be about; with ``one``, exactly one. ``subject`` names what has them in messages.
 
     Raises:
         SpecError: there is none, or there are several.
@@ -141,26 +141,28 @@ def matching_groups(gate: Gate, run: Run, keys: Iterable[Group], *, one: bool, s
     if gate.estimator is not None and gate.estimator not in names:
         raise SpecError(where, f"{subject} has no estimator {gate.estimator}", did_you_mean(gate.estimator, names))
     try:
-        found = run.chosen(keys, [] if gate.estimator is None else [gate.estimator], [] if gate.sigma is None else [gate.sigma])
+        matches = run.chosen(keys, [] if gate.estimator is None else [gate.estimator], [] if gate.sigma is None else [gate.sigma])
     except RunError as error:
         raise SpecError(where, f"{subject} {error.what}", error.remedy) from error
-    if not found:
+    if not matches:
         present = ", ".join(f"{name} at sigma {sigma:g}" for name, sigma in keys)
         raise SpecError(where, f"{subject} has no such results", f"it has {present}")
     if one:
-        _refuse_several(gate, found)
-    return found
+        _refuse_several(gate, matches)
+    return matches
 
 
 def refuse_accuracy_of(gate: Gate) -> None:
-    """Refuse an accuracy without noise that names an estimator or a noise level.
+    """Refuse an estimator or a noise level in a gate on the accuracy without noise, or on its drop.
 
     Raises:
         SpecError: it does.
     """
     if gate.estimator is not None or gate.sigma is not None:
         raise SpecError(
-            f"gate {str(gate)!r}", "accuracy is that on the clean images", "leave estimator and sigma out, or use noisy_accuracy"
+            f"gate {str(gate)!r}",
+            f"{gate.quantity} is about the clean images",
+            f"leave estimator and sigma out, or use noisy_{gate.quantity}",
         )
 
 
@@ -169,7 +171,7 @@ def _refuse_several(gate: Gate, keys: Sequence[Group]) -> None:
         estimators, sigmas = dict.fromkeys(name for name, _ in keys), dict.fromkeys(sigma for _, sigma in keys)
         choices = [f"estimator={' | '.join(estimators)}"] if len(estimators) > 1 else []
         choices += [f"sigma={' | '.join(f'{sigma:g}' for sigma in sigmas)}"] if len(sigmas) > 1 else []
-        raise SpecError(f"gate {str(gate)!r}", "does not say which results it means", "say " + " and ".join(choices))
+        raise SpecError(f"gate {str(gate)!r}", "does not say which results it is about", "say " + " and ".join(choices))
 
 
 def _has_votes(evidence: Evidence) -> bool:

@@ -1,7 +1,7 @@
-"""Interim analyses: few draws, then more, until every gate is decided or all draws are taken.
+"""Interim analyses: start with few draws and add more until every gate is decided or all draws are taken.
 
 The error is split over all possible analyses in advance (Bonferroni), so that every interval holds whichever analysis decides. The
-record of what was asked and decided is ``looks.json`` in the run folder.
+record of the request and its decisions is ``looks.json`` in the run folder.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from robaudit.store.info import Number
 from robaudit.store.run import Run, read_run
 
 FIRST, PART = 64, 16
-"""Draws at the first analysis: so many, or this part of all."""
+"""Draws at the first analysis: ``FIRST``, or 1/``PART`` of all if that is more."""
 
 _REMEDY = "restore it, or sample again in another folder"
 
@@ -41,9 +41,9 @@ class InterimAnalysis:
     """One interim analysis.
 
     Attributes:
-        draws: noisy copies of an image so far asked for.
-        run: all results with them.
-        decisions: of all gates.
+        draws: noisy copies per image so far.
+        run: all results with that many.
+        decisions: on all gates.
     """
 
     draws: int
@@ -57,8 +57,8 @@ class Sampled:
 
     Attributes:
         analyses: in order; a run that was decided before has only its last.
-        most: draws of an image that were allowed.
-        drawn: draws of an image that all analyses took together.
+        most: draws per image that were allowed.
+        drawn: draws per image that all analyses took together.
     """
 
     analyses: tuple[InterimAnalysis, ...]
@@ -75,11 +75,11 @@ class Sampled:
 
 
 def possible_analyses(most: int) -> tuple[int, ...]:
-    """The draws after which an analysis may take place: a sixteenth of all, at least 64, and twice as many each time; last, all. At
+    """The draws after which an analysis may take place: a sixteenth of all, at least 64, and twice as many each time up to all of them. At
     most five.
 
-    They are fixed in advance, and the error is split over all of them, those that are skipped included: so an interval holds whichever
-    analysis the earlier ones have led to.
+    They are fixed in advance, and the error is split over all of them, including those that are skipped, so every interval holds
+    whichever analyses take place.
     """
     draws = [min(most, max(FIRST, -(-most // PART)))]
     while draws[-1] < most:
@@ -88,19 +88,19 @@ def possible_analyses(most: int) -> tuple[int, ...]:
 
 
 def next_analysis(draws: int, most: int, decisions: Sequence[Decision]) -> int:
-    """Draws at the next analysis: the first of the possible ones at which the gates probably have what they lack."""
+    """Draws at the next analysis: the first possible number that probably decides the gates."""
     lacking = max((one.more for one in decisions if one.verdict == "inconclusive" and one.more is not None), default=0)
     return next(possible for possible in possible_analyses(most) if possible > draws and (possible >= draws + lacking or possible == most))
 
 
 def most_draws(spec: AuditSpec, limit: int | None = None) -> int:
-    """Draws of an image by the estimators with a fixed number of them (the largest of several); 0 where the spec has none."""
+    """The largest number of draws per image of the estimators that fix it in advance; 0 where the spec has no such estimator."""
     most = max(_fixed_samples(spec).values(), default=0)
     return most if limit is None else min(most, limit)
 
 
 def with_draws(spec: AuditSpec, draws: int, gates: Sequence[str] | None = None) -> AuditSpec:
-    """The spec with no more draws than these (and with other gates)."""
+    """The spec with at most ``draws`` draws, and with other gates if given."""
     document, fixed = spec.document(), _fixed_samples(spec)
     document["gates"] = list(spec.gates if gates is None else gates)
     for entry, chosen in zip(document["estimators"], registry.build(spec.estimators), strict=True):
@@ -119,7 +119,7 @@ def refuse_undecidable(spec: AuditSpec, gates: Sequence[Gate], *, point: bool) -
     """Refuse gates that no run of the spec could decide, before anything is computed.
 
     Raises:
-        SpecError: a gate means no results or several, has a threshold that none can reach, or is on an estimator without intervals
+        SpecError: a gate is about no results or several, has a threshold outside its range, or is on an estimator without intervals
             and ``point`` is False.
     """
     estimators = {chosen.label: chosen.estimator for chosen in registry.build(spec.estimators)}
@@ -144,13 +144,13 @@ class _Part(BaseModel):
 
 
 class Asked(_Part):
-    """What was asked for: only the same is continued.
+    """The request; a run is continued only for the same one.
 
     Attributes:
         identity: of the spec with all its draws.
         gates: in their canonical form.
         confidence: of all analyses together.
-        most: draws of an image that were allowed.
+        most: draws per image that were allowed.
     """
 
     identity: str
@@ -159,12 +159,12 @@ class Asked(_Part):
     most: Annotated[int, Field(ge=1)]
 
     def each(self, confidence: float | None = None) -> float:
-        """The confidence of one analysis when all possible ones hold together with ``confidence`` (default: the one asked for)."""
+        """The confidence of one analysis such that all possible ones hold together with ``confidence`` (default: the requested one)."""
         return simultaneous(self.confidence if confidence is None else confidence, len(possible_analyses(self.most)))
 
 
 class Decided(BaseModel):
-    """What a report reads of a decision; a number that is not finite was written as null."""
+    """The part of a decision that a report reads; a number that is not finite was written as null."""
 
     model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
 
@@ -175,7 +175,7 @@ class Decided(BaseModel):
     upper: Number | None
     threshold: Number
     confidence: Number
-    covers: Covers
+    covers: Annotated[Covers, Field(strict=False)]
 
 
 class RunOf(_Part):
@@ -189,11 +189,11 @@ class InterimRecord(_Part):
     """The record of a run that was sampled until its gates were decided.
 
     Attributes:
-        asked: what was asked for.
+        asked: the request.
         point: values without an interval decided by themselves.
         each: the confidence of one analysis.
-        draws: of an image, at each analysis.
-        run: what the last analysis left.
+        draws: per image, at each analysis.
+        run: the run that the last analysis left.
         gates: the decisions.
     """
 
@@ -215,14 +215,14 @@ class InterimRecord(_Part):
 def read_record(folder: Path, info: Mapping[str, Any]) -> InterimRecord | None:
     """The record of the run in ``folder``; None for a run that was not sampled until gates were decided.
 
-    A run that was extended since keeps it: see docs/gates.md.
+    A run that has been extended since keeps it: see docs/gates.md.
 
     Args:
         folder: the run's.
         info: its run.json.
 
     Raises:
-        RunError: the file is not what robaudit wrote there, or is another run's.
+        RunError: the file is not what robaudit wrote there, or belongs to another run.
     """
     path = folder / INTERIM_RECORD
     if not path.exists():
@@ -238,7 +238,7 @@ def read_record(folder: Path, info: Mapping[str, Any]) -> InterimRecord | None:
     if not record.consistent:
         raise RunError(str(path), "is damaged (its analyses and their confidence disagree)", _REMEDY)
     if record.run.base_identity != info["base_identity"]:
-        raise RunError(str(path), "is of another run", _REMEDY)
+        raise RunError(str(path), "belongs to another run", _REMEDY)
     return record
 
 
@@ -265,23 +265,23 @@ def sample_until_decided(
     confidence: float = 0.95,
     on_analysis: Callable[[InterimAnalysis, int], None] | None = None,
 ) -> Sampled:
-    """Audit with few draws, and with more until every gate on mc is decided, or one fails, or all draws of the spec are taken.
+    """Audit with few draws, then with more, until every gate on mc is decided, one fails, or all draws of the spec are taken.
 
     The error is split over the :func:`possible_analyses`: each is at 1 - (1 - confidence)/analyses, so that all intervals of a gate
-    hold together with ``confidence``, however often one looks and whatever the analyses have in common. Gates on other results are at
-    the same confidence: a run has one. Each analysis is an ordinary run in ``OUT.looks/``; the last becomes ``out``.
+    hold together with ``confidence``, however many analyses take place and however they depend on each other. Gates on other results
+    are decided at the same confidence: a run has one. Each analysis is an ordinary run in ``OUT.looks/``; the last becomes ``out``.
 
     Args:
-        spec: what is asked; ``samples`` of its mc is the most.
-        gates: to be decided.
+        spec: what to audit; the ``samples`` of its mc are the maximum.
+        gates: the gates to decide.
         out: the run folder.
         audit: makes or resumes the run of a spec in a folder.
-        limit: fewer draws than the spec's.
+        limit: a maximum below the spec's.
         point, confidence: see :func:`robaudit.gates.decide.decide`.
-        on_analysis: called with each analysis and the most draws.
+        on_analysis: called with each analysis and the maximum number of draws.
 
     Raises:
-        RobauditError: the audit or a gate is refused; or ``out`` holds another run.
+        RobauditError: the audit or a gate is refused, or ``out`` holds another run.
         ValueError: the spec has no estimator with a fixed number of samples.
     """
     most = most_draws(spec, limit)
@@ -362,5 +362,5 @@ def _finished(out: Path, asked: Asked) -> tuple[InterimRecord, Sequence[str]] | 
 
 
 def _remove(folder: Path) -> None:
-    with contextlib.suppress(OSError):  # nothing of value is in it: the last analysis has left it
+    with contextlib.suppress(OSError):  # nothing of value is left in it: the last analysis was moved out
         shutil.rmtree(folder)

@@ -1,10 +1,11 @@
-"""The quantities of gates: their range, their value, and how their intervals shrink with more draws or more images."""
+"""Quantities of gates: range, value, and how their intervals shrink with more draws or more images."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 
 import numpy as np
 
@@ -27,6 +28,7 @@ from robaudit.stats.intervals import (
     repeated_mean,
     simultaneous,
 )
+from robaudit.text import class_name, known_name
 
 SHARES = frozenset({"share_below", "accuracy", "noisy_accuracy"})
 OF_CLASSES = frozenset({"worst_class", "class_gap"})
@@ -42,7 +44,20 @@ _METHODS = {
     MeanMethod.MEAN_OF_ENDS: "mean of intervals",
     MeanMethod.NONE: "none",
 }
-_STOPPED = "its images stop by themselves: give mc a fixed number of samples, or a smaller tolerance"
+_STOPPED = "its images stop adaptively: give mc a fixed number of samples, or a smaller tolerance"
+
+
+class Method(StrEnum):
+    """How an interval was made, where the code depends on it; others are free text."""
+
+    EXACT = "exact"
+    """The value has no error for these images."""
+    COUNTED = "counted"
+    """Counted without error, apart from images whose value is not known."""
+    SAME_MODEL = "the same model"
+    """There can be no difference."""
+    NONE = "none"
+    """There is no interval."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +71,23 @@ class ClassPart:
     lower: float | None
     upper: float | None
 
+    @property
+    def text(self) -> str:
+        """Index and name: ``3 (cat)``."""
+        return class_name(self.index, None if self.name is None else {self.index: self.name})
+
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A quantity to hold against a threshold.
+    """A quantity to compare with a threshold.
 
     Attributes:
         value: the estimate.
-        bounds: its interval with so many times the draws (or images); 1.0: as it is. None: there is no interval.
-        method: how it was made.
-        now: draws of an image, or images, that there are; 0: more of them would change nothing.
-        classes: behind it, worst first.
-        stuck: what to say of an interval that more would not change.
+        bounds: its interval with a multiple of the draws (or images); 1.0: as it is. None: there is no interval.
+        method: how the interval was made.
+        now: present number of draws per image, or of images; 0: more of them would change nothing.
+        classes: those that it is computed from, worst first.
+        stuck: the remark where more would not narrow the interval.
     """
 
     value: float
@@ -79,7 +99,7 @@ class Measured:
 
 
 def check_range(gate: Gate, scale: Quantity) -> None:
-    """Refuse a threshold, or a t, that no result can reach: it is a slip, such as 5 for 5 %.
+    """Refuse a threshold, or a t, outside the range of the quantity: it is a slip, such as 5 for 5 %.
 
     Raises:
         SpecError: it lies outside the range.
@@ -99,9 +119,9 @@ def check_between(gate: Gate, low: float, high: float, what: str, number: float,
     Args:
         gate: for the message.
         low, high: the range; either may be infinite.
-        what: the name of what has this range.
-        number: of the gate.
-        name: what the number is.
+        what: the quantity with this range.
+        number: the number to check.
+        name: what the number is in the gate.
 
     Raises:
         SpecError: it does.
@@ -115,7 +135,7 @@ def check_between(gate: Gate, low: float, high: float, what: str, number: float,
 
 
 def meaning(gate: Gate, scale: Quantity) -> str:
-    """What the quantity is where lower is better; empty where it is what its name says."""
+    """What the quantity means where lower is better; empty where its name says it."""
     return "" if scale.higher_is_better else _LOWER_IS_BETTER.get(gate.quantity, "")
 
 
@@ -125,11 +145,11 @@ def measure(
     """The value of the gate's quantity and its interval.
 
     Args:
-        gate: what is asked.
+        gate: whose quantity.
         evidence: the rows that it is about.
         scale: range and direction of their values.
         confidence: of the interval.
-        population: for images of this kind, else for the measurement of these images.
+        population: an interval for images of this kind, else for the measurement of these images.
         names: of the classes.
 
     Raises:
@@ -172,7 +192,7 @@ def measure(
 
     if evidence.columns.bounded < len(evidence.columns):
         classes = tuple(replace(one, lower=None, upper=None) for one in classes)
-        return Measured(value, None, "none", 0, classes)
+        return Measured(value, None, Method.NONE, 0, classes)
     return Measured(value, bounds, method, now, classes, _STOPPED)
 
 
@@ -181,7 +201,7 @@ def _accuracy(gate: Gate, evidence: Evidence, confidence: float, *, population: 
         raise SpecError(f"gate {str(gate)!r}", "the run has no labels, and so no accuracy", "audit labelled images")
     value = evidence.correct / evidence.judged
     if not population:
-        return Measured(value, lambda _: (value, value), "exact", 0)
+        return Measured(value, lambda _: (value, value), Method.EXACT, 0)
 
     def bounds(factor: float) -> Bounds:
         lower, upper = clopper_pearson(evidence.correct * factor, evidence.judged * factor, confidence)
@@ -191,27 +211,27 @@ def _accuracy(gate: Gate, evidence: Evidence, confidence: float, *, population: 
 
 
 def _noisy_accuracy(evidence: Evidence, confidence: float, *, population: bool) -> Measured:
-    """Pooled Clopper-Pearson where all votes are independent and as many for each image; else MOVER over the images' own."""
+    """Pooled Clopper-Pearson where all votes are independent and equally many per image; else MOVER over the images' own intervals."""
     rows = evidence.columns
-    shares, draws, worth = (column.numbers() for column in (rows.label_shares, rows.label_draws, rows.label_worths))
+    shares, draws, effective = (column.numbers() for column in (rows.label_shares, rows.label_draws, rows.label_effective_draws))
     value = float(shares.mean())
     images = MeasuredImages(shares, shares, shares, 0.0, 1.0, unknown=rows.not_finite)
     if population:
         bounds = _mean_bounds(images, confidence, population=True)
         return Measured(value, bounds, population_mean_method(images, confidence), evidence.size)
-    if np.all(draws == draws[0]) and np.all(draws == worth):
+    if np.all(draws == draws[0]) and np.all(draws == effective):
         alike = replace(images, draws=int(draws[0]))
         return Measured(value, _mean_bounds(alike, confidence, population=False), _METHODS[MeanMethod.POOLED], int(draws[0]))
 
     def by_image(factor: float) -> Bounds:
-        lowers, uppers = clopper_pearson(shares * worth * factor, worth * factor)
+        lowers, uppers = clopper_pearson(shares * effective * factor, effective * factor)
         return measured_mean(replace(images, lowers=lowers, uppers=uppers), confidence)
 
     return Measured(value, by_image, _METHODS[MeanMethod.MOVER], round(float(draws.mean())))
 
 
 def _mean_bounds(images: MeasuredImages, confidence: float, *, population: bool) -> Callable[[float], Bounds]:
-    """The interval of a mean with so many times the draws, or the images."""
+    """The interval of a mean, as a function of the multiple of draws or images."""
     if not population:
         return lambda factor: measured_mean(images.with_draws(factor), confidence)
     known = known_population_mean(images, confidence)
@@ -231,7 +251,7 @@ def _of_classes(
     population: bool,
     names: Sequence[str] | None,
 ) -> tuple[float, Callable[[float], Bounds], str, tuple[ClassPart, ...]]:
-    """Value, interval, method and classes of worst_class or class_gap, the intervals of all classes at once.
+    """Value, interval, method and classes of worst_class or class_gap; the intervals of all classes hold simultaneously.
 
     Args:
         gate: which of the two.
@@ -255,8 +275,7 @@ def _of_classes(
     value = max(known) - min(known) if gap else sign * min(known)
     classes = []
     for (index, one), of in zip(parts.items(), bounds_of, strict=True):
-        name = names[index] if names is not None and 0 <= index < len(names) else None
-        classes.append(ClassPart(index, name, one.size, sign * means[index], *_signed(of(1.0), sign)))
+        classes.append(ClassPart(index, known_name(index, names), one.size, sign * means[index], *_signed(of(1.0), sign)))
     classes.sort(key=lambda one: (math.isnan(one.value), sign * one.value))
     method = _mean_method(next(iter(parts.values())), each, population=population)  # the same for all
     return value, bounds, f"{len(parts)} classes at once, {method}", tuple(classes)

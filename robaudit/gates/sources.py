@@ -19,7 +19,7 @@ _LARGEST = 2**20  # bytes
 
 @dataclass(frozen=True, slots=True)
 class GateRules:
-    """Gates, and how they are decided; None: not said.
+    """Gates, and how they are decided; None: not set.
 
     Attributes:
         gates: one or more.
@@ -38,16 +38,16 @@ class GateRules:
 
 @dataclass(frozen=True, slots=True)
 class RunGates:
-    """The gates of a run: those that it was sampled for, or else those of the spec that it was made from.
+    """The gates of a run: those that it was sampled for, else those of its spec.
 
     Attributes:
-        texts: as they were written; empty where it has none.
-        where: what messages call their place.
-        point: values without an interval decided by themselves when it was sampled for them.
+        written: the gates as they were written; empty where it has none.
+        where: their source, for messages.
+        point: whether values without an interval decided by themselves when it was sampled for them.
         record: of its interim analyses, if it was sampled until gates were decided.
     """
 
-    texts: tuple[str, ...]
+    written: tuple[str, ...]
     where: str
     point: bool
     record: InterimRecord | None
@@ -66,8 +66,8 @@ def gates_of(run: Run) -> RunGates:
 
 
 def decisions_of(run: Run) -> tuple[tuple[dict[str, Any], ...], str]:
-    """The decisions on a finished run's gates as documents: those of its last interim analysis, if it was sampled for them; else made
-    now.
+    """The decisions on a finished run's gates as documents: those of its last interim analysis if it was sampled for them, else
+    new ones.
 
     Returns:
         The decisions, and why there are none where the run has gates that cannot be decided (empty otherwise).
@@ -78,10 +78,10 @@ def decisions_of(run: Run) -> tuple[tuple[dict[str, Any], ...], str]:
     of_run = gates_of(run)
     if of_run.record is not None and of_run.record.run.identity == run.info["identity"]:
         return tuple(one.model_dump() for one in of_run.record.gates), ""
-    if not of_run.texts:
+    if not of_run.written:
         return (), ""
     try:
-        gates = parsed(of_run.texts, of_run.where)
+        gates = parsed(of_run.written, of_run.where)
         decisions = decide(run, gates, point=of_run.point, confidence=confidence_of(of_run.record, None, None))
     except RobauditError as error:
         return (), str(error)
@@ -91,15 +91,15 @@ def decisions_of(run: Run) -> tuple[tuple[dict[str, Any], ...], str]:
 def confidence_of(record: InterimRecord | None, option: float | None, rules: float | None) -> float:
     """The confidence at which each gate is read.
 
-    ``option`` (--confidence) says it itself. Else a run that was sampled for gates is read at that of one interim analysis, where all
-    possible ones share the error of ``rules`` (pyproject.toml) or of what was asked for; any other run at that of ``rules``, or 95 %.
+    ``option`` (--confidence) comes first. Otherwise a run that was sampled for gates is read at the confidence of one interim analysis,
+    where all possible ones share the error of ``rules`` (pyproject.toml) or of the request; any other run at that of ``rules``, or 95 %.
 
     Raises:
-        SpecError: what is said is out of range.
+        SpecError: one of them is out of range.
     """
-    for said in (option, rules):
-        if said is not None:
-            check_confidence(said)
+    for given in (option, rules):
+        if given is not None:
+            check_confidence(given)
     if option is not None:
         return option
     if record is not None:
@@ -110,33 +110,33 @@ def confidence_of(record: InterimRecord | None, option: float | None, rules: flo
 def find_rules(
     given: Sequence[str], *, spec: Path | None = None, pyproject: Path | None = None, of_run: RunGates | None = None
 ) -> GateRules:
-    """The gates of the first place that has some: the command line, ``--spec``, ``--pyproject``, the run itself, and the
-    pyproject.toml of the working folder. Its other keys hold only where its gates do.
+    """The gates of the first source that has any: the command line, ``--spec``, ``--pyproject``, the run itself, and the
+    pyproject.toml of the working folder. The other keys of a pyproject.toml apply only with its gates.
 
     Args:
-        given: of ``--gate``.
+        given: the values of ``--gate``.
         spec, pyproject: files named on the command line.
-        of_run: those of the run.
+        of_run: the gates of the run.
 
     Raises:
-        SpecError: there are none; one is not a gate; or a file cannot be read, or says something else.
+        SpecError: there are none, one is not a gate, or a file cannot be read or has other contents.
     """
     if given:
         return GateRules(parsed(given, "--gate"), "the command line")
     if spec is not None:
         from robaudit.spec.load import load_spec
 
-        texts = load_spec(spec).gates
-        if not texts:
+        written = load_spec(spec).gates
+        if not written:
             raise SpecError(str(spec), "has no gates", "for example gates: [mean >= 0.9]")
-        return GateRules(parsed(texts, str(spec)), str(spec))
+        return GateRules(parsed(written, str(spec)), str(spec))
     if pyproject is not None:
         rules = _from_pyproject(pyproject)
         if rules is None:
             raise SpecError(str(pyproject), "has no gates", '[tool.robaudit] gates = ["mean >= 0.9"]')
         return rules
-    if of_run is not None and of_run.texts:
-        return GateRules(parsed(of_run.texts, f"{of_run.where}, gates"), of_run.where)
+    if of_run is not None and of_run.written:
+        return GateRules(parsed(of_run.written, f"{of_run.where}, gates"), of_run.where)
     nearest = Path("pyproject.toml")
     rules = _from_pyproject(nearest) if nearest.is_file() else None
     if rules is None:
@@ -148,17 +148,17 @@ def find_rules(
     return rules
 
 
-def parsed(texts: Sequence[str], where: str) -> tuple[Gate, ...]:
-    """The gates of some texts.
+def parsed(written: Sequence[str], where: str) -> tuple[Gate, ...]:
+    """Parse gates.
 
     Raises:
         SpecError: one is not a gate.
     """
-    return tuple(parse_gate(text, QUANTITIES, where) for text in texts)
+    return tuple(parse_gate(text, QUANTITIES, where) for text in written)
 
 
 def _from_pyproject(path: Path) -> GateRules | None:
-    """The section [tool.robaudit]; None where there is none with gates."""
+    """The section [tool.robaudit]; None where it is missing or has no gates."""
     section = _section(path)
     known = ("gates", "inconclusive", "population", "point", "confidence")
     where = f"{path}, [tool.robaudit]"
@@ -191,7 +191,7 @@ def _section(path: Path) -> Mapping[str, Any]:
         if len(content) > _LARGEST:
             raise SpecError(str(path), "is larger than 1 MB", "name a pyproject.toml")
         document = tomllib.loads(content.decode())
-    except (ValueError, RecursionError) as error:  # no TOML, or no UTF-8
+    except (ValueError, RecursionError) as error:  # not TOML, or not UTF-8
         raise SpecError(str(path), f"is not valid TOML: {error}") from error
     except OSError as error:
         raise SpecError(str(path), f"cannot be read: {error.strerror or error}") from error

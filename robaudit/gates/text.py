@@ -1,4 +1,4 @@
-"""Decided gates as lines of text, with as many digits as it takes to tell which side of the threshold a number is on."""
+"""Decided gates as lines of text, with enough digits to show on which side of the threshold a number is."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 
-from robaudit.gates.decide import Decision, Verdict, overall
+from robaudit.gates.decide import Covers, Decision, Verdict, overall
 from robaudit.text import printable
 
 _FEWEST, _MOST = 4, 25
@@ -14,7 +14,7 @@ _PLAIN = 1e15  # larger numbers have no four decimals
 
 
 def lines(decisions: Sequence[Decision], inconclusive: Verdict = "inconclusive") -> list[tuple[Verdict, str]]:
-    """A verdict and a line for each gate, aligned, and the same for all of them together, last."""
+    """A verdict and an aligned line for each gate; last, those for all gates together."""
     cells = [(one.verdict, printable(str(one.gate)), numbers(one), _about(one)) for one in decisions]
     widths = [max(len(row[i]) for row in cells) for i in range(3)]
     rows = [(row[0], "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[3]])) for row in cells]
@@ -22,7 +22,7 @@ def lines(decisions: Sequence[Decision], inconclusive: Verdict = "inconclusive")
 
 
 def numbers(decision: Decision) -> str:
-    """The value and its interval, whose ends round outwards; no digit hides on which side of the threshold a number is."""
+    """The value and its interval, whose ends are rounded outwards; rounding never hides on which side of the threshold a number is."""
     threshold = decision.gate.threshold
     if decision.lower is None or decision.upper is None:
         return "~" + number(decision.value, threshold, ROUND_HALF_EVEN)
@@ -33,7 +33,7 @@ def numbers(decision: Decision) -> str:
 
 
 def number(value: float, threshold: float, rounding: str) -> str:
-    """Four decimals, and more as long as rounding would move it onto or across the threshold."""
+    """Four decimals, or as many more as it takes that rounding does not move it onto or across the threshold."""
     if not math.isfinite(value) or abs(value) >= _PLAIN:
         return repr(value)
     exact, limit = Decimal(repr(value)), Decimal(repr(threshold))
@@ -46,22 +46,22 @@ def number(value: float, threshold: float, rounding: str) -> str:
 
 def _about(decision: Decision) -> str:
     about = {
-        "these images": "measurement",
-        "images of this kind": "population",
-        "nothing": "no interval",
+        Covers.MEASUREMENT: "measurement",
+        Covers.POPULATION: "population",
+        Covers.NOTHING: "no interval",
     }[decision.covers]
-    if decision.method == "exact":
+    if decision.exact:
         about = "exact for these images"
-    elif decision.covers != "nothing":
+    elif decision.covers is not Covers.NOTHING:
         about += f", {decision.method}"
     return f"{about}; {printable(decision.evidence)}" if decision.evidence else about
 
 
 def _total(decisions: Sequence[Decision], inconclusive: Verdict) -> str:
     counts = {verdict: sum(one.verdict == verdict for one in decisions) for verdict in ("pass", "fail", "inconclusive")}
-    words = {"pass": "passed", "fail": "failed", "inconclusive": "inconclusive"}
-    counted = ", ".join(f"{count} {words[verdict]}" for verdict, count in counts.items() if count)
+    past = {"pass": "passed", "fail": "failed", "inconclusive": "inconclusive"}
+    counted = ", ".join(f"{count} {past[verdict]}" for verdict, count in counts.items() if count)
     taken = f" (inconclusive counts as {inconclusive})" if counts["inconclusive"] and inconclusive != "inconclusive" else ""
-    confidences = dict.fromkeys(f"{100 * one.confidence:.6g}" for one in decisions if one.covers != "nothing" and one.method != "exact")
+    confidences = dict.fromkeys(f"{100 * one.confidence:.6g}" for one in decisions if one.covers is not Covers.NOTHING and not one.exact)
     each = f"; intervals {' and '.join(confidences)} %, each gate by itself" if confidences else ""
     return f"{overall(decisions, inconclusive)}: of {len(decisions)} gate{'s' * (len(decisions) > 1)} {counted}{taken}{each}"

@@ -24,7 +24,7 @@ def plan_tables(found: Proposal) -> Iterator[RenderableType]:
     table = base_table(narrow=False)
     for name in ("", "estimator"):
         table.add_column(name, no_wrap=True)
-    for name in ("draws", "images", "RMSE of an image", "error of the mean", "of these images", "time"):
+    for name in ("draws", "images", "RMSE per image", "error of the mean", "of these images", "time"):
         table.add_column(name, justify="right")
     for plan in found.alternatives:
         table.add_row(*map(plain, _plan_cells(plan, plan == found.chosen)), style="bold" if plan == found.chosen else "")
@@ -68,13 +68,13 @@ def validation_tables(found: Validation) -> Iterator[RenderableType]:
         table.add_row(*map(plain, (one.estimator, sigmas[one.sigma], *_cells(one))))
     yield table
     yield from legend(_VALIDATION_LEGEND)
-    for words in found.words():
-        yield plain(f"At sigma {sigmas[words['sigma']]}:", "bold")
-        for estimator, text in words["verdicts"].items():
+    for level in found.verdicts():
+        yield plain(f"At sigma {sigmas[level['sigma']]}:", "bold")
+        for estimator, text in level["verdicts"].items():
             yield plain(f"  {estimator} {text}.")
-        for text in words["remarks"]:
+        for text in level["remarks"]:
             yield plain(f"  Note: {text}.")
-        for text in words["advice"]:
+        for text in level["advice"]:
             yield plain(f"  -> {text}.")
 
 

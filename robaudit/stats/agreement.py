@@ -83,8 +83,8 @@ class Pair:
 
     Attributes:
         across, up: their names; ``across`` comes first in the run.
-        images: how many samples.
-        x, y: (dots, 3) value, lower and upper end of those that are drawn; an end is NaN where there is none.
+        images: number of samples.
+        x, y: (dots, 3) value, lower and upper end of the samples that are drawn; an end is NaN where there is none.
         rank: Spearman's correlation; None where one of them gives all samples the same value.
         difference: mean of up - across; ``lower``, ``upper``: 95 % interval for images of this kind.
         rms: root mean square of the differences.
@@ -111,7 +111,7 @@ class Agreement:
         sigma: the level.
         estimators: those that are compared in every pair, in the run's order; ``left``: the others, compared with the first only.
         pairs: those with samples in common.
-        levels: how many noise levels have something to compare.
+        levels: number of noise levels with something to compare.
     """
 
     quantity: Quantity
@@ -136,7 +136,7 @@ def comparable(keys: Sequence[GroupKey]) -> dict[tuple[str, float], list[str]]:
 
 
 def agreements(run: Results, estimators: Sequence[str] = (), sigmas: Sequence[float] = ()) -> tuple[Agreement, ...]:
-    """One for each quantity and noise level with two estimators or more that have samples in common, in the run's order.
+    """The agreement for each quantity and noise level with two or more estimators on common samples, in the run's order.
 
     Raises:
         RunError: the run has no such estimator or sigma.
@@ -145,19 +145,19 @@ def agreements(run: Results, estimators: Sequence[str] = (), sigmas: Sequence[fl
     places = comparable(list(groups))
     levels = len({sigma for _, sigma in places})
     values = {(key.quantity, key.sigma, key.estimator): by_id for key, by_id in groups.items()}
-    made = []
+    results = []
     for (name, sigma), names in places.items():
         quantity, shown = quantity_of(name, run.quantities), names[:MOST_ESTIMATORS]
         wanted = [*combinations(shown, 2), *((names[0], other) for other in names[MOST_ESTIMATORS:])]
         pairs = (_pair(a, b, values[name, sigma, a], values[name, sigma, b], quantity) for a, b in wanted)
         known = tuple(pair for pair in pairs if pair is not None)
         if known:
-            made.append(Agreement(quantity, sigma, tuple(shown), tuple(names[MOST_ESTIMATORS:]), known, levels))
-    return tuple(made)
+            results.append(Agreement(quantity, sigma, tuple(shown), tuple(names[MOST_ESTIMATORS:]), known, levels))
+    return tuple(results)
 
 
 def agreement(run: Results, estimators: Sequence[str] = (), sigmas: Sequence[float] = ()) -> Agreement:
-    """That of the quantity with most estimators, at the largest noise level.
+    """The agreement for the quantity with most estimators, at the largest noise level.
 
     Raises:
         RunError: the run has no such estimator or sigma.

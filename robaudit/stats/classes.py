@@ -16,6 +16,7 @@ from robaudit.rows import Row
 from robaudit.stats.groups import Document, GroupKey, one_group, quantity_of, with_values
 from robaudit.stats.intervals import Floats, opened, population_mean, simultaneous
 from robaudit.stats.summary import Columns, Mean, Quantile, Share, mean_of, quantile_of, share
+from robaudit.text import known_name
 
 By = Literal["label", "predicted"]
 BLOCK = 1 << 20  # values shuffled at a time: 8 MiB
@@ -27,7 +28,7 @@ class ClassStats(Document):
 
     Attributes:
         index, name: the class; the name is None where unknown.
-        images: how many.
+        images: number of images.
         mean: with its interval over images and its measurement error.
         q25, median, q75: of the values.
         below: share of images below the threshold.
@@ -58,13 +59,13 @@ class Gap(Document):
     """The largest minus the smallest class mean, among classes with at least 2 images.
 
     Attributes:
-        least, most: index of the least and of the most robust class.
+        least, most: indices of the least and the most robust class.
         value: the gap.
         lower, upper: [max(0, max_k lower_k - min_k upper_k), max_k upper_k - min_k lower_k] of the simultaneous class intervals,
-            which holds the gap of the population's class means whenever they all hold.
-        p_value: how often chance alone gives a gap this large.
-        null_mean, null_q95: the gap that chance alone gives, on average and at most in 95 % of shuffles.
-        permutations: how many shuffles.
+            which contains the gap of the population's class means whenever all of them contain theirs.
+        p_value: probability of a gap this large by chance alone.
+        null_mean, null_q95: mean and 95 % quantile of the gap that chance alone gives.
+        permutations: number of shuffles.
     """
 
     least: int
@@ -137,14 +138,14 @@ def class_bias(
     """Compare the classes of one group of rows.
 
     The p-values and the null of the gap come from one set of shuffles of the class labels (:func:`permutation_null`).
-    They test whether the class says *anything* about the value: a class that differs in spread alone may be called different.
+    They test whether the value depends on the class in *any* way: a class that differs only in spread may be called different.
 
     Args:
         rows: of one (estimator, sigma).
         by: classes are the labels, or what the model predicts on the clean image.
         threshold: for the share below.
         class_names: by class index.
-        quantity: what the values are; ours are known without it.
+        quantity: what the values are; default: the built-in quantity that the rows name.
         permutations: shuffles, at least 100.
         seed: of the shuffles.
         alpha: 1 - confidence of the intervals; level of the decisions.
@@ -167,7 +168,7 @@ def class_bias(
             members.setdefault(index, Columns()).add(row)
     if not members:
         raise NothingLeftError("bias-report", f"none of the {len(rows)} samples has a label", "use --by predicted, or data with labels")
-    classes = [_class_stats(index, members[index], _name(index, class_names), threshold, quantity, alpha) for index in sorted(members)]
+    classes = [_class_stats(index, members[index], known_name(index, class_names), threshold, quantity, alpha) for index in sorted(members)]
     gap = None
     tested = [i for i, one in enumerate(classes) if one.images >= 2]
     if len(tested) >= 2:
@@ -193,14 +194,10 @@ def class_bias(
 
 
 def _class_stats(index: int, rows: Columns, name: str | None, threshold: float, quantity: Quantity, alpha: float) -> ClassStats:
-    """What describes one class by itself."""
+    """The statistics of one class by itself."""
     q25, median, q75 = (quantile_of(rows, q, quantity, 1.0 - alpha) for q in (0.25, 0.5, 0.75))
     below = share(int((rows.values < threshold).sum()), len(rows), 1.0 - alpha)
     return ClassStats(index, name, len(rows), mean_of(rows, quantity, 1.0 - alpha), q25, median, q75, below)
-
-
-def _name(index: int, names: Sequence[str] | None) -> str | None:
-    return names[index] if names is not None and 0 <= index < len(names) else None
 
 
 def _gap(tested: Sequence[ClassStats], null: Null, quantity: Quantity, permutations: int) -> Gap:
@@ -224,14 +221,14 @@ def _gap(tested: Sequence[ClassStats], null: Null, quantity: Quantity, permutati
 
 @dataclass(frozen=True, slots=True)
 class Null:
-    """What chance alone does, if the class says nothing about the value.
+    """What chance alone does if the value does not depend on the class.
 
     The null: the class labels are dealt out to the images at random, class sizes kept. It assumes nothing about the distribution of
-    the values, which is bounded and piled up at one end, so that Welch's t with a few images a class is far from its nominal level.
+    the values, which is bounded and piled up at one end, so that Welch's t with a few images per class is far from its nominal level.
 
     Attributes:
         p_values: (classes,), two-sided, class against the rest.
-        gap_p_value: P[largest minus smallest class mean >= the one seen].
+        gap_p_value: P[largest minus smallest class mean >= the observed one].
         gap_mean, gap_q95: mean and 95 % quantile of that gap under the null.
     """
 
@@ -251,7 +248,7 @@ def permutation_null(values: Floats, sizes: NDArray[np.int64], permutations: int
     Args:
         values: (images,), sorted by class: the first ``sizes[0]`` belong to the first class, and so on.
         sizes: (classes,), each >= 1, two classes or more.
-        permutations: how many shuffles.
+        permutations: number of shuffles.
         seed: of the shuffles; the result is a function of the arguments alone.
 
     Source: Phipson and Smyth, "Permutation p-values should never be zero" (2010); Mielke and Berry on Pearson III.
@@ -334,5 +331,5 @@ def verdict_on(classes: Sequence[ClassStats], gap: Gap | None, alpha: float) -> 
     among = f"among {len(classes) - alone} classes of these sizes"
     if gap.p_value <= alpha:
         return "real", f"Real: the gap of {gap.value:.3g} is more than chance alone gives {among} ({chance}).{holm_says}{more}"
-    like = f"chance alone gives a gap like this one of {gap.value:.3g} {among} ({chance})"
-    return "noise", f"Noise, as far as these images tell: {like}.{holm_says}{more}"
+    by_chance = f"chance alone gives a gap like this one of {gap.value:.3g} {among} ({chance})"
+    return "noise", f"Noise, as far as these images tell: {by_chance}.{holm_says}{more}"

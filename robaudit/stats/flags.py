@@ -20,9 +20,9 @@ class Flag(Document):
     """One sample.
 
     Attributes:
-        certainty: whether it is beyond the threshold: "surely" (its whole interval is), "likely" (the same of an
+        certainty: whether it is beyond the threshold: "surely" (its whole interval is), "likely" (the same for an
             interval that covers sampling only, not the estimator's bias), "maybe" (the interval straddles the
-            threshold), "no" (its whole interval is on the robust side), "no interval" (none is claimed, so nothing is sure).
+            threshold), "no" (its whole interval is on the robust side), "no interval" (there is none, so nothing is certain).
     """
 
     id: str
@@ -42,13 +42,13 @@ class Flagged:
     Attributes:
         key, unit, higher_is_better: what was measured.
         threshold: a sample is non-robust when its value is below it (above it, where lower is better).
-        samples: the non-robust ones, or the ``bottom`` least robust; worst first (by class first with ``per_class``).
-        robust: the ``top`` most robust, best first (by class first with ``per_class``).
+        samples: the non-robust ones, or the ``bottom`` least robust; worst first (with ``per_class``, grouped by class).
+        robust: the ``top`` most robust, best first (with ``per_class``, grouped by class).
         total: samples considered, after the filter.
-        filtered: samples that ``only`` took out.
+        filtered: samples that ``only`` excluded.
         not_finite: samples without a finite value, which are never ranked.
         beyond: how many of ``total`` have a value beyond the threshold, listed or not.
-        surely: how many of those beyond their whole interval.
+        surely: how many have their whole interval beyond it.
         likely: the same, where the intervals cover sampling only.
         maybe: how many of ``total`` have an interval that straddles the threshold, whichever side the value is on.
         with_interval: how many of ``total`` have an interval.
@@ -82,7 +82,7 @@ class Flagged:
 
 
 def usual_threshold(quantity: Quantity) -> float:
-    """Where more than half of the noisy copies flip: .5, or log10 of it for the failure probability."""
+    """The threshold below which more than half of the noisy copies change class: 0.5, or log10(0.5) for the failure probability."""
     return math.log10(0.5) if quantity.name == LOG10_P_FAIL.name else 0.5
 
 
@@ -119,14 +119,14 @@ def flag(
     Args:
         rows: of one (estimator, sigma).
         below: the threshold, in units of the quantity.
-        bottom, top: how many, at least 1.
-        per_class: by class of ``by``; samples without a label make a class of their own, the last.
-        only: samples classified right (or wrong) on the clean image; those without a label are filtered out.
-        by: what ``per_class`` goes by.
-        quantity: what the values are; ours are known without it.
+        bottom, top: lengths of the lists, at least 1.
+        per_class: one list per class; samples without a label form a class of their own, the last.
+        only: samples classified correctly (or wrongly) on the clean image; those without a label are filtered out.
+        by: what a class is for ``per_class``.
+        quantity: what the values are; default: the built-in quantity that the rows name.
 
     Raises:
-        NothingLeftError: the filter left no sample. (No sample beyond the threshold is a fine result.)
+        NothingLeftError: the filter left no sample. (That no sample is beyond the threshold is a valid result.)
         RobauditError: a threshold that is not a number, or a count below 1.
         ValueError: rows of several groups.
     """
@@ -170,7 +170,7 @@ def flag(
 
 
 def _listed(rows: Sequence[Row], count: int | None, by: str | None, below: float, sign: float) -> tuple[Flag, ...]:
-    """The first ``count`` rows, of each class with ``by``."""
+    """The first ``count`` rows, or with ``by`` the first of each class."""
     if by is None:
         return tuple(_flag(row, below, sign) for row in rows[:count])
     classes: dict[float, list[Row]] = {}
@@ -188,7 +188,7 @@ def _flag(row: Row, below: float, sign: float) -> Flag:
 def _certainty(row: Row, below: float, sign: float) -> Certainty:
     if row.lower is None and row.upper is None:
         return "no interval"
-    lower, upper = -math.inf if row.lower is None else row.lower, math.inf if row.upper is None else row.upper  # open to one side
+    lower, upper = -math.inf if row.lower is None else row.lower, math.inf if row.upper is None else row.upper  # open on one side
     worst, best = (lower, upper) if sign > 0 else (upper, lower)
     if sign * best < sign * below:
         return "surely" if row.interval.covers_bias else "likely"

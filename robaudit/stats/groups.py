@@ -1,4 +1,4 @@
-"""Rows that may share a mean, and those of them with a usable value."""
+"""Groups of rows that may be summarised together, and their usable values."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def with_values(rows: Sequence[Row], where: str) -> list[Row]:
 
 
 def refuse_no_values(finite: int, others: int, where: str) -> None:
-    """Refuse a group without values.
+    """Refuse a group without a finite value.
 
     Raises:
         NothingLeftError: none of its results is a finite number.
@@ -72,10 +72,10 @@ def refuse_no_values(finite: int, others: int, where: str) -> None:
 
 
 def quantity_of(name: str, quantities: Mapping[str, Quantity] | None) -> Quantity:
-    """The description of a quantity: from ``quantities``, else one of ours.
+    """The description of a quantity: from ``quantities``, else a built-in one.
 
     Raises:
-        RunError: nobody describes it, so that its range and direction are unknown.
+        RunError: it has no description, so its range and direction are unknown.
     """
     known = {**BUILT_IN, **(quantities or {})}
     if name not in known:
@@ -86,12 +86,12 @@ def quantity_of(name: str, quantities: Mapping[str, Quantity] | None) -> Quantit
 
 
 def json_number(value: float | None) -> float | None:
-    """A float for JSON, which knows neither NaN nor infinity: those become None."""
+    """A float for JSON, which has neither NaN nor infinity: those become None."""
     return None if value is None or not math.isfinite(value) else float(value)
 
 
 def json_values(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The mapping, and those in it, with every float passed through :func:`json_number`."""
+    """The mapping, with every float in it and in nested mappings passed through :func:`json_number`."""
 
     def plain(value: Any) -> Any:
         return json_number(value) if isinstance(value, float) else json_values(value) if isinstance(value, dict) else value
@@ -100,7 +100,7 @@ def json_values(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Document:
-    """A dataclass of numbers and words that is written as a JSON object."""
+    """A dataclass of numbers and strings that is written as a JSON object."""
 
     __slots__ = ()
 

@@ -5,7 +5,7 @@ other. *Population* intervals are about all images of the kind that these are an
 property: the interval of an image misses its true value on a given side with a chance of at most g (:attr:`MeasuredImages.tail`).
 
 Rows carry 95 % intervals. For another confidence their distances are scaled as a normal error's, up and down; those of images that
-stopped by themselves are never narrowed, because their distance also bounds the bias of having stopped.
+stopped adaptively are never narrowed, because their distance also bounds the bias due to stopping.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ ROW_CONFIDENCE = 0.95
 TAIL = 0.025
 """Chance that a row's interval misses on one given side."""
 
-_SMALL_ERROR = 0.01  # below it Student's t misses more often than it says
+_SMALL_ERROR = 0.01  # below it Student's t misses more often than stated
 _BETS, _BISECTIONS = 8, 32
 _MANY_IMAGES = 2**12
-_RANKS = 32  # ranks looked at one by one
+_RANKS = 32  # ranks examined one by one
 _SPENT_ON_BOUNDS = 0.1  # of the error
 
 
@@ -53,9 +53,9 @@ class MeasuredImages:
     Attributes:
         values, lowers, uppers: (n,); ends may be infinite. Where an image has no interval they are its value.
         low, high: the range of possible values.
-        unknown: further images of which nothing is known but the range.
-        draws: votes of each image, where all have as many and their values are shares of them; else None.
-        adaptive: some stopped by themselves, so that their values lean to the side where they stopped.
+        unknown: number of further images of which only the range is known.
+        draws: votes per image, where all have equally many and their values are shares of them; else None.
+        adaptive: the sampling of some stopped adaptively, so their values are biased towards the side where they stopped.
     """
 
     values: Floats
@@ -69,35 +69,35 @@ class MeasuredImages:
 
     @property
     def size(self) -> int:
-        """All images, those of which nothing is known included."""
+        """Number of images, including those without a known value."""
         return len(self.values) + self.unknown
 
     @property
     def tail(self) -> float:
-        """Chance that the interval of an image misses on one given side, at most; sequences promise both sides together only."""
+        """The largest chance that an image's interval misses on one given side; confidence sequences bound only both sides together."""
         return 2 * TAIL if self.adaptive else TAIL
 
     @property
     def method(self) -> MeanMethod:
-        """How :func:`measured_mean` goes about it."""
+        """The method of :func:`measured_mean`."""
         return MeanMethod.POOLED if self.draws is not None else MeanMethod.MEAN_OF_ENDS if self.adaptive else MeanMethod.MOVER
 
     def padded(self, ends: Floats, end: float) -> Floats:
-        """The ends of all images: ``end`` for those of which nothing is known."""
+        """The ends of all images, ``end`` for those without a known value."""
         return np.append(ends, np.full(self.unknown, end))
 
     def chosen(self, places: NDArray[np.int64], unknown: int) -> MeasuredImages:
-        """Some of the images, and so many of which nothing is known."""
+        """A selection of the images, and ``unknown`` further ones without a known value."""
         return replace(self, values=self.values[places], lowers=self.lowers[places], uppers=self.uppers[places], unknown=unknown)
 
     def mirrored(self) -> MeasuredImages:
-        """The images with all signs changed: where lower is better, higher is then."""
+        """The images with all signs changed, so that higher is better where lower was."""
         return replace(self, values=-self.values, lowers=-self.uppers, uppers=-self.lowers, low=-self.high, high=-self.low, draws=None)
 
     def with_draws(self, factor: float) -> MeasuredImages:
         """The images as they would be with ``factor`` times as many draws and the same values.
 
-        Shares of votes: Clopper-Pearson of as many; others: each end nearer by 1/sqrt(factor).
+        Shares of votes: Clopper-Pearson with that many; others: the distance of each end times 1/sqrt(factor).
         """
         if factor == 1.0:
             return self
@@ -110,7 +110,7 @@ class MeasuredImages:
 
 
 def normal_scale(confidence: float) -> float:
-    """How many times as wide as a row's 95 % interval the interval of a normal error is."""
+    """The width of a normal error's interval relative to a row's 95 % interval."""
     from scipy.special import ndtri
 
     return 1.0 if confidence == ROW_CONFIDENCE else float(ndtri(0.5 + confidence / 2.0) / ndtri(0.5 + ROW_CONFIDENCE / 2.0))
@@ -129,11 +129,11 @@ def share_bounds(shares: Floats, draws: float, confidence: float) -> tuple[Float
 
 
 def restated(values: Floats, lowers: Floats, uppers: Floats, draws: ArrayLike, tail: float) -> tuple[Floats, Floats]:
-    """Intervals of rows that each miss on a given side with a chance of at most ``tail``, and never narrower than given.
+    """Intervals of rows that each miss on a given side with a chance of at most ``tail``, never narrower than the given ones.
 
     Args:
         values, lowers, uppers: (n,), 95 % intervals; NaN stays NaN, infinite ends stay infinite.
-        draws: votes whose share the value is, of each image; 0: it is none.
+        draws: for each image, the votes that the value is a share of; 0 where it is not such a share.
         tail: at most :data:`TAIL`.
 
     Returns:
@@ -149,7 +149,7 @@ def restated(values: Floats, lowers: Floats, uppers: Floats, draws: ArrayLike, t
 
 
 def simultaneous(confidence: float, number: int) -> float:
-    """The confidence at which so many intervals hold together with ``confidence`` (Bonferroni)."""
+    """The confidence of each of ``number`` intervals that together hold with ``confidence`` (Bonferroni)."""
     return 1.0 - (1.0 - confidence) / number
 
 
@@ -160,8 +160,8 @@ def measured_mean(images: MeasuredImages, confidence: float) -> Bounds:
     """The mean of these images.
 
     Shares of equally many votes: Clopper-Pearson of all votes together (a sum of unequal binomials varies less than the binomial of
-    their mean, so it covers). Images that stopped by themselves: the mean of their ends. Others: MOVER, the distances added in
-    quadrature, each side by itself. Images of which nothing is known count at both ends of the range.
+    their mean, so it covers). Images that stopped adaptively: the mean of their ends. Others: MOVER, the distances added in
+    quadrature, each side by itself. Images without a known value count at both ends of the range.
 
     Source: Zou and Donner, Statistics in Medicine 27 (2008).
     """
@@ -169,7 +169,7 @@ def measured_mean(images: MeasuredImages, confidence: float) -> Bounds:
         return images.low, images.high
     if images.draws is not None:
         total, votes = images.draws * len(images.values), float(images.values.sum()) * images.draws
-        votes = float(round(votes)) if abs(votes - round(votes)) < 1e-6 else min(votes, float(total))  # not whole: only imagined
+        votes = float(round(votes)) if abs(votes - round(votes)) < 1e-6 else min(votes, float(total))  # not an integer: hypothetical draws
         lower, upper = (float(end) for end in clopper_pearson(votes, total, confidence))
         return widened(images, (lower, upper))
     mean, scale = float(images.values.mean()), normal_scale(confidence)
@@ -181,7 +181,7 @@ def measured_mean(images: MeasuredImages, confidence: float) -> Bounds:
 
 
 def widened(images: MeasuredImages, bounds: Bounds) -> Bounds:
-    """The interval of a mean, with the images of which nothing is known at the ends of the range."""
+    """The interval of a mean, with the images without a known value at the ends of the range."""
     if not images.unknown:
         return bounds
     share = images.unknown / images.size
@@ -189,17 +189,17 @@ def widened(images: MeasuredImages, bounds: Bounds) -> Bounds:
 
 
 def opened(images: MeasuredImages, bounds: Bounds) -> Bounds:
-    """The interval of a mean for a reader: without an end, not at the end of the range, where an image is bounded on one side only."""
+    """The interval of a mean for display: infinite, instead of at the end of the range, where an image is bounded on one side only."""
     lower = -math.inf if np.isneginf(images.lowers).any() else bounds[0]
     return lower, math.inf if np.isposinf(images.uppers).any() else bounds[1]
 
 
 def population_mean(images: MeasuredImages, confidence: float, *, light_tails: bool = False) -> Bounds:
-    """The mean over images of this kind, by the spread of the values, which includes the measurement error; where images stopped by
-    themselves, of their lower ends below and of their upper ends above.
+    """The mean over images of this kind, from the spread of the values, which includes the measurement error; where images stopped
+    adaptively, from the spread of their lower ends (below) and of their upper ends (above).
 
     Student's t (:func:`robaudit.numerics.intervals.mean_interval`); where the error is below 1 % and the range is finite, bets
-    (:func:`betting_interval`), because there t misses more often than it says. An image that is bounded on one side only leaves the
+    (:func:`betting_interval`), because there t misses more often than stated. An image that is bounded on one side only leaves the
     other end of the mean at the end of the range. So does a range without an end: a rare image that was not drawn may carry the mean.
 
     Args:
@@ -211,7 +211,7 @@ def population_mean(images: MeasuredImages, confidence: float, *, light_tails: b
 
 
 def known_population_mean(images: MeasuredImages, confidence: float, *, light_tails: bool = False) -> Bounds:
-    """The interval of :func:`population_mean` of the images with a value alone."""
+    """The interval of :func:`population_mean` for the images with a known value only."""
     low, high = images.low, images.high
     if not len(images.values):
         return low, high
@@ -229,7 +229,7 @@ def repeated_mean(images: MeasuredImages, known: Bounds, factor: float) -> Bound
     """The interval of a population mean with ``factor`` times as many images like these.
 
     Args:
-        images: those there are.
+        images: the present ones.
         known: from :func:`known_population_mean`.
         factor: the distances shrink by its square root.
     """
@@ -240,7 +240,7 @@ def repeated_mean(images: MeasuredImages, known: Bounds, factor: float) -> Bound
 
 
 def population_mean_method(images: MeasuredImages, confidence: float) -> str:
-    """How :func:`population_mean` goes about it, in a few words."""
+    """The method of :func:`population_mean`, in a few words."""
     how = "bets on images" if _by_bets(images, confidence) else "Student's t over images"
     return how + (" of their interval ends" if images.adaptive else "")
 
@@ -257,8 +257,8 @@ def betting_interval(values: Floats, low: float, high: float, confidence: float)
     advance, from .5/sqrt(n) to 1: it reaches 1/a with a chance of at most a (Markov). It falls with m, so the m at which it is 1/a is
     a lower end, missed with a chance of at most a; the upper end is that of the mirrored values. The order of the values is irrelevant.
 
-    Prefer it to :func:`robaudit.numerics.intervals.mean_interval` where the error is small: Student's t misses far more often than it
-    says where a rare value carries the mean. It is 1.2 to 1.5 times as wide at 99.95 % where values are spread out.
+    Prefer it to :func:`robaudit.numerics.intervals.mean_interval` where the error is small: Student's t misses far more often than
+    stated where a rare value carries the mean. It is 1.2 to 1.5 times as wide at 99.95 % where values are spread out.
 
     Args:
         values: (n,), finite, n >= 1.
@@ -284,7 +284,7 @@ def _betting_lower(values: Floats, alpha: float) -> float:
         middle = (low + high) / 2.0
         if middle <= 0.0:
             break
-        with np.errstate(divide="ignore"):  # all is lost where f is 1 and x is 0
+        with np.errstate(divide="ignore"):  # the capital is lost where f is 1 and x is 0
             logs = np.log1p(shares * (distinct / middle - 1.0)) @ counts
         low, high = (middle, high) if np.logaddexp.reduce(logs) >= needed else (low, middle)
     return low
@@ -294,7 +294,7 @@ def _betting_lower(values: Floats, alpha: float) -> float:
 
 
 def measured_share(images: MeasuredImages, t: float, confidence: float) -> Bounds:
-    """The share of these images below t: at least those that are surely below it, and at most all but those that are surely not
+    """The share of these images below t: at least a lower bound on those below it, and at most all but a lower bound on the others
     (:class:`OneSidedEnds`)."""
     alpha = (1.0 - confidence) / 2.0
     below = OneSidedEnds.upper(images, alpha).count_above(-t, alpha)
@@ -310,7 +310,7 @@ def population_share(images: MeasuredImages, t: float, confidence: float, factor
         images: one or more.
         t: the threshold.
         confidence: in (0, 1).
-        factor: as if there were so many times as many images like these.
+        factor: the multiple of images like these to assume.
     """
 
     def least(sure: int) -> float:
@@ -359,7 +359,7 @@ def population_quantile(images: MeasuredImages, q: float, confidence: float, fac
         images: one or more.
         q: in (0, 1).
         confidence: in (0, 1).
-        factor: as if there were so many times as many images like these.
+        factor: the multiple of images like these to assume.
     """
     n, g = round(images.size * factor), images.tail
     first, last = _ranks(n, (1.0 - g) * q, confidence, factor)[0], _ranks(n, q + g * (1.0 - q), confidence, factor)[1]
@@ -373,7 +373,7 @@ def population_quantile(images: MeasuredImages, q: float, confidence: float, fac
 
 
 def _ranks(n: int, q: float, confidence: float, factor: float) -> tuple[int, int]:
-    """Those of :func:`quantile_ranks`; of many images that are only imagined, by the normal distribution."""
+    """Those of :func:`quantile_ranks`; of many hypothetical images, by the normal distribution."""
     if n <= _MANY_IMAGES or factor == 1.0:
         return quantile_ranks(n, q, confidence)
     from scipy.special import ndtri
@@ -387,7 +387,7 @@ def _ranks(n: int, q: float, confidence: float, factor: float) -> tuple[int, int
 
 @dataclass(frozen=True, slots=True)
 class OneSidedEnds:
-    """Images seen from one side, by their ends towards lower values.
+    """One side of the images' intervals: their ends towards lower values.
 
     Bounds the order statistics of true values by how many of the images' intervals may miss. Images are fixed, their draws independent
     of each other; an interval misses on a given side with a chance of at most g. Those misses matter only where an interval reaches
@@ -397,12 +397,12 @@ class OneSidedEnds:
     do, though both come from the same votes.
 
     Attributes:
-        ends: (n,), ascending: what is known to be below each true value; -inf where nothing is.
-        tail: chance that one is not, at most.
+        ends: (n,), ascending: lower bounds of the true values; -inf where there is none.
+        tail: the largest chance that one of them is wrong.
         counts: (n,) votes behind the ends, in their order; None without votes.
-        draws: votes of an image.
-        unknown: how many are images of which nothing is known (the first ones).
-        shift: what is added to an end to have a share of those votes.
+        draws: votes per image.
+        unknown: number of images without a known value (the first ones).
+        shift: added to an end, it gives a share of those votes.
 
     Source: the number is at most Binomial(n, mean chance), for counts above its mean + 1: Hoeffding, Ann. Math. Statist. 27 (1956).
     """
@@ -428,12 +428,12 @@ class OneSidedEnds:
 
     @classmethod
     def _of(cls, ends: Floats, tail: float, shares: Floats, images: MeasuredImages, shift: float) -> Self:
-        order, nothing = np.argsort(ends, kind="stable"), np.full(images.unknown, -np.inf)
+        order, unbounded = np.argsort(ends, kind="stable"), np.full(images.unknown, -np.inf)
         counts = None if images.draws is None else np.append(np.zeros(images.unknown), shares[order] * images.draws)
-        return cls(np.append(nothing, ends[order]), tail, counts, images.draws or 0, images.unknown, shift)
+        return cls(np.append(unbounded, ends[order]), tail, counts, images.draws or 0, images.unknown, shift)
 
     def rank_bound(self, rank: int, alpha: float) -> float:
-        """A number that is above the ``rank``-th smallest true value with a chance of at most alpha; -inf where none is known.
+        """A lower bound of the ``rank``-th smallest true value, wrong with a chance of at most alpha; -inf where there is none.
 
         Some t is above that value only if e of the ``rank`` images up to it have ends above t that they should not have; e is such
         that as many have a chance of at most alpha.
@@ -448,12 +448,12 @@ class OneSidedEnds:
                 first = r
                 if rank - s + 1 < min(plain, self._misses_from(r - 1, rank, bounds, level)):
                     break
-        return max(self._surely(rank, alpha), float(self.ends[first - 1]) if rank - plain + 1 >= 1 else -math.inf)
+        return max(self._simultaneous_bound(rank, alpha), float(self.ends[first - 1]) if rank - plain + 1 >= 1 else -math.inf)
 
     def count_above(self, t: float, alpha: float, *, inclusive: bool = False) -> int:
-        """At least so many true values are above t (or are t: ``inclusive``) with a chance of at least 1 - alpha.
+        """A lower bound, at confidence 1 - alpha, of the number of true values above t (``inclusive``: or equal to t).
 
-        If there are f, then so many and the misses among the n - f others are the ends above t at most.
+        With f such values, at most f plus the number of misses among the other n - f ends are above t.
         """
         size, sure = len(self.ends), int(((self.ends >= t) if inclusive else (self.ends > t)).sum())
         if not sure:
@@ -472,14 +472,14 @@ class OneSidedEnds:
         return int(f[np.argmax(possible)]) if possible.any() else sure
 
     def _bounds(self, alpha: float) -> BoundsByValue | None:
-        """Upper Clopper-Pearson bounds of all images with votes at once, each with how many images have it."""
+        """Simultaneous upper Clopper-Pearson bounds of all images with votes, each with the number of images that have it."""
         if self.counts is None:
             return None
         votes, images = np.unique(self.counts[self.unknown :], return_counts=True)
         return clopper_pearson(votes, np.full_like(votes, self.draws), self._together(alpha))[1], images
 
-    def _surely(self, rank: int, alpha: float) -> float:
-        """What the ``rank``-th smallest true value is above when all true shares lie within their bounds; -inf where nothing is."""
+    def _simultaneous_bound(self, rank: int, alpha: float) -> float:
+        """The lower bound of the ``rank``-th smallest true value if all true shares lie within their bounds; -inf where there is none."""
         if self.counts is None or rank <= self.unknown:
             return -math.inf
         return float(clopper_pearson(self.counts[rank - 1], self.draws, self._together(alpha))[0]) - self.shift
@@ -489,7 +489,7 @@ class OneSidedEnds:
         return 1.0 - alpha * _SPENT_ON_BOUNDS / len(self.ends)
 
     def _votes_above(self, share: float, most: float, *, inclusive: bool) -> float:
-        """The fewest votes whose end is above a share (or is it: ``inclusive``); ``most`` are so many."""
+        """The fewest votes whose end is above a share (``inclusive``: or equal to it); ``most`` votes suffice."""
         low, high = 0.0, most
         while low < high:
             votes = float((low + high) // 2)
@@ -498,7 +498,7 @@ class OneSidedEnds:
         return high
 
     def _reaching(self, bounds: BoundsByValue, share: float, votes: float) -> tuple[int, float]:
-        """How many images may have this share or more, and how many others have so many votes, on average at most."""
+        """How many images may have this share or more, and the largest expected number of others with at least ``votes`` votes."""
         from scipy.special import betainc
 
         shares, images = bounds
@@ -508,7 +508,7 @@ class OneSidedEnds:
         return int(images[near].sum()), float((betainc(votes, self.draws - votes + 1.0, shares[~near]) * images[~near]).sum())
 
     def _misses_from(self, place: int, rank: int, bounds: BoundsByValue, level: float) -> int:
-        """So many of ``rank`` images with values up to t have ends above t with a chance of at most ``level``, for t from that end on."""
+        """The number of misses among ``rank`` images with values up to t that has a chance of at most ``level``, for t from that end on."""
         if self.counts is None or place < self.unknown:
             return rank + 1
         near, chance = self._reaching(bounds, float(self.ends[place]) + self.shift, float(self.counts[place]) + 1.0)
@@ -519,13 +519,13 @@ class OneSidedEnds:
 
 
 def _miss_level(alpha: float, *, votes: bool) -> float:
-    """What is left of the error for the misses."""
+    """The part of the error that is left for the misses."""
     return alpha * (1.0 - _SPENT_ON_BOUNDS) if votes else alpha
 
 
 def _restated_for(images: MeasuredImages, alpha: float) -> tuple[tuple[Floats, Floats], float]:
-    """The images' ends, and the chance that each misses: no more than there is left of the error, so that one image alone can be told.
-    Sequences are as they are."""
+    """The images' ends, and the chance that each misses: no more than is left of the error, so that a single image can count.
+    Confidence sequences stay unchanged."""
     tail = min(images.tail, _miss_level(alpha, votes=images.draws is not None) * (1.0 - 1e-9))
     if tail == images.tail or images.adaptive:
         return (images.lowers, images.uppers), images.tail
@@ -542,8 +542,8 @@ def miss_quantile(images: int, chance: float, alpha: float) -> int:
 
 
 def least_count(sure: int, size: int, tail: float, alpha: float) -> int:
-    """The smallest f with P[f + Binomial(size - f, tail) >= sure] > alpha: so many of a kind there are at least, at confidence
-    1 - alpha, when ``sure`` look like it, and each that is not of the kind does with a chance of at most ``tail``."""
+    """The smallest f with P[f + Binomial(size - f, tail) >= sure] > alpha: a lower bound, at confidence 1 - alpha, of
+    the number of a kind when ``sure`` appear to be of it, and one that is not appears so with a chance of at most ``tail``."""
     low, high = 0, sure  # the chance grows with f; it is 1 at sure
     while low < high:
         f = (low + high) // 2

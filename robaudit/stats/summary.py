@@ -31,12 +31,12 @@ from robaudit.stats.intervals import (
     scaled,
 )
 
-_MOST_CODES = 4096  # different numbers
-_ENDLESS = 1e300
+_MOST_CODES = 4096  # distinct numbers
+_NEARLY_INFINITE = 1e300
 
 
 class Column:
-    """Numbers in order: 2 bytes each as long as they are few different ones, as shares of some thousand votes are, else 8."""
+    """A sequence of numbers: 2 bytes each while few are distinct, as with shares of some thousand votes, else 8."""
 
     def __init__(self) -> None:
         self._codes: dict[float, int] = {}
@@ -47,7 +47,7 @@ class Column:
         return len(self._places if self._all is None else self._all)
 
     def append(self, value: float) -> None:
-        """Add one; NaN as :data:`math.nan`."""
+        """Append a number; NaN as :data:`math.nan`."""
         if self._all is None:
             self._places.append(self._codes.setdefault(value, len(self._codes)))
             if len(self._codes) > _MOST_CODES:
@@ -58,27 +58,27 @@ class Column:
 
     @property
     def alike(self) -> bool:
-        """Whether all are the same number."""
+        """Whether all numbers are equal."""
         return self._all is None and len(self._codes) <= 1
 
     def numbers(self) -> Floats:
-        """All of them; a view where they are stored as they are."""
+        """All numbers; a view where they are stored as floats."""
         if self._all is not None:
             return np.frombuffer(self._all, dtype=np.float64)
         return np.array(list(self._codes), dtype=np.float64)[np.frombuffer(self._places, dtype=np.uint16)]
 
 
 class Columns:
-    """The numbers of rows of one estimator and noise level, at most 48 bytes a row.
+    """The numbers of the rows of one estimator and noise level, at most 48 bytes per row.
 
     Attributes:
-        not_finite: rows that were left out, because their value is not a finite number.
-        bounded: rows with an interval, be it open to one side.
+        not_finite: rows left out because their value is not a finite number.
+        bounded: rows with an interval, possibly open on one side.
         sampling_only: rows whose interval covers the draws only.
         noted: rows with a note.
-        judged, correct: rows with a label; of those, classified right on the clean image.
+        judged, correct: rows with a label; of those, classified correctly on the clean image.
         labelled: rows with a label; ``voted``: of those, with votes.
-        adaptive: rows that stopped by themselves.
+        adaptive: rows whose sampling stopped adaptively.
         counted: rows whose value is the share of independent votes for the predicted class.
         hits: votes for the labels, of all rows with both.
     """
@@ -87,11 +87,11 @@ class Columns:
         self.not_finite = self.bounded = self.sampling_only = self.noted = self.judged = self.correct = 0
         self.labelled = self.voted = self.counted = self.adaptive = self.hits = 0
         self._values, self._lowers, self._uppers, self._errors = Column(), Column(), Column(), Column()
-        self._draws, self.label_shares, self.label_draws, self.label_worths = Column(), Column(), Column(), Column()
+        self._draws, self.label_shares, self.label_draws, self.label_effective_draws = Column(), Column(), Column(), Column()
 
     @classmethod
     def of(cls, rows: Iterable[Row]) -> Columns:
-        """The columns of these rows."""
+        """Columns of the given rows."""
         columns = cls()
         for row in rows:
             columns.add(row)
@@ -101,7 +101,7 @@ class Columns:
         return len(self._values)
 
     def add(self, row: Row) -> None:
-        """Take one more row."""
+        """Add a row."""
         if not math.isfinite(row.value):
             self.not_finite += 1
             return
@@ -128,7 +128,7 @@ class Columns:
             self.hits += hits
             self.label_shares.append(hits / draws)
             self.label_draws.append(draws)
-            self.label_worths.append(draws if row.worth is None else row.worth)
+            self.label_effective_draws.append(draws if row.worth is None else row.worth)
 
     @property
     def values(self) -> Floats:
@@ -153,17 +153,17 @@ class Columns:
 
     @property
     def pooled_draws(self) -> int | None:
-        """Votes of one row, where all rows have as many and their values are shares of them."""
+        """Votes per row, where all rows have equally many and their values are shares of them; else None."""
         if self.counted < len(self) or not self._draws.alike or not self.counted:
             return None
         return int(self._draws.numbers()[0])
 
     def images(self, low: float, high: float, unknown: int = 0) -> MeasuredImages:
-        """The rows as images, for their intervals.
+        """The rows as measured images, for intervals over them.
 
         Args:
             low, high: the range of possible values.
-            unknown: further images of which nothing is known.
+            unknown: number of further images without a known value.
         """
         return MeasuredImages(self.values, self.lowers, self.uppers, low, high, unknown, self.pooled_draws, bool(self.adaptive))
 
@@ -174,10 +174,10 @@ class Columns:
 
 
 def row_ends(row: Row) -> tuple[float, float]:
-    """The ends of a row's interval: infinite where it is open to that side, NaN where there is no interval."""
-    nothing = row.lower is None and row.upper is None
-    lower = row.lower if row.lower is not None else math.nan if nothing else -math.inf
-    return lower, row.upper if row.upper is not None else math.nan if nothing else math.inf
+    """The ends of a row's interval: infinite where it is open on that side, NaN where there is no interval."""
+    unbounded = row.lower is None and row.upper is None
+    lower = row.lower if row.lower is not None else math.nan if unbounded else -math.inf
+    return lower, row.upper if row.upper is not None else math.nan if unbounded else math.inf
 
 
 def is_share_of_votes(row: Row, draws: int) -> bool:
@@ -206,8 +206,8 @@ class Mean(Document):
         value: the mean.
         lower, upper: interval over images (:func:`robaudit.numerics.intervals.mean_interval`).
         measurement_error: standard error from the measurement of each image; None where an image has none.
-        measured_lower, measured_upper: interval of the mean over these very images; None where an image has none.
-        measured_by: how that interval was made: clopper-pearson:pooled, mover, mean of intervals, none.
+        measured_lower, measured_upper: interval of the mean over exactly these images; None where an image has none.
+        measured_by: how that interval was computed: clopper-pearson:pooled, mover, mean of intervals, none.
     """
 
     value: float
@@ -226,8 +226,8 @@ class Quantile(Document):
     Attributes:
         value: linear interpolation between order statistics.
         lower, upper: order statistics of the images' own bounds: covers the choice of images, whatever the distribution, and
-            each image's measurement. The end of the range where there are too few images.
-        measured_lower, measured_upper: the same quantile of the images' lower and of their upper bounds: these very images.
+            each image's measurement. With too few images, the end of the range.
+        measured_lower, measured_upper: the same quantile of the images' lower and of their upper bounds: for exactly these images.
             None where an image has none.
     """
 
@@ -270,14 +270,14 @@ def quantile_of(rows: Columns, q: float, quantity: Quantity, confidence: float =
     return Quantile(float(np.quantile(rows.values, q)), *ends, *measured)
 
 
-def _ordered(numbers: Floats, q: float, place: int) -> tuple[float, float | None]:
-    """The q-quantile of numbers, and the one at a place in their order (None where there is no such place)."""
+def _ordered(numbers: Floats, q: float, rank: int) -> tuple[float, float | None]:
+    """The q-quantile of numbers, and the order statistic at a zero-based rank (None where there is no such rank)."""
     ranked = np.sort(numbers)
-    there = float(ranked[place]) if 0 <= place < len(ranked) else None
+    at_rank = float(ranked[rank]) if 0 <= rank < len(ranked) else None
     if np.isfinite(ranked[[0, -1]]).all():
-        return float(np.quantile(ranked, q, overwrite_input=True)), there
-    found = float(np.quantile(ranked.clip(-_ENDLESS, _ENDLESS), q))  # infinite ends of intervals have no differences
-    return math.copysign(math.inf, found) if abs(found) > _ENDLESS / len(ranked) / 1e9 else found, there
+        return float(np.quantile(ranked, q, overwrite_input=True)), at_rank
+    quantile = float(np.quantile(ranked.clip(-_NEARLY_INFINITE, _NEARLY_INFINITE), q))  # infinite ends of intervals have no differences
+    return math.copysign(math.inf, quantile) if abs(quantile) > _NEARLY_INFINITE / len(ranked) / 1e9 else quantile, at_rank
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,9 +288,9 @@ class NoisyAccuracy(Document):
         images: how many had a label and votes.
         value: the mean.
         lower, upper: interval over images.
-        std_error: from the draws alone: sqrt(sum p (1 - p) / draws) / images; antithetic draws count as what they are worth.
-        measured_lower, measured_upper: Clopper-Pearson on the pooled draws: these very images; None when draws differ in number or
-            are not independent.
+        std_error: from the draws alone: sqrt(sum p (1 - p) / draws) / images; antithetic draws count by their effective number.
+        measured_lower, measured_upper: Clopper-Pearson on the pooled draws, for exactly these images; None when the numbers of draws
+            differ or draws are not independent.
     """
 
     images: int
@@ -303,16 +303,16 @@ class NoisyAccuracy(Document):
 
 
 def noisy_accuracy(rows: Columns, confidence: float = ROW_CONFIDENCE) -> NoisyAccuracy | None:
-    """Accuracy under noise of the rows that have a label; None when there is no such row, or one of them has no votes or as many
-    as it took to decide about it: those lean."""
+    """Accuracy under noise of the rows that have a label; None when there is no such row, one of them has no votes, or one stopped
+    adaptively, which biases its shares."""
     if not rows.labelled or rows.voted < rows.labelled or rows.adaptive:
         return None
-    p, draws, worth = (column.numbers() for column in (rows.label_shares, rows.label_draws, rows.label_worths))
+    p, draws, effective = (column.numbers() for column in (rows.label_shares, rows.label_draws, rows.label_effective_draws))
     measured: tuple[float | None, float | None] = None, None
-    if np.all(draws == draws[0]) and np.all(draws == worth):
+    if np.all(draws == draws[0]) and np.all(draws == effective):
         lower, upper = clopper_pearson(rows.hits, int(draws.sum()), confidence)
         measured = float(lower), float(upper)
-    error = float(np.sqrt(np.sum(p * (1.0 - p) / worth)) / p.size)
+    error = float(np.sqrt(np.sum(p * (1.0 - p) / effective)) / p.size)
     return NoisyAccuracy(p.size, float(p.mean()), *mean_interval(p, 0.0, 1.0, confidence), error, *measured)
 
 
@@ -323,16 +323,16 @@ class GroupSummary:
     Attributes:
         key: estimator, sigma, noise and quantity.
         unit, higher_is_better: of the quantity.
-        images: rows with a finite value, which everything below is about.
+        images: rows with a finite value; everything below is about them.
         not_finite: rows left out because their value is not a finite number.
-        with_interval: how many rows have an interval of their own.
-        sampling_only: how many of those intervals cover the draws only, not the estimator's bias.
-        adaptive: how many stopped when they had seen enough: their values lean to the side where they stopped.
+        with_interval: number of rows with an interval of their own.
+        sampling_only: number of those intervals that cover the draws only, not the estimator's bias.
+        adaptive: number of rows whose sampling stopped adaptively: their values are biased towards the side where they stopped.
         mean, median, p05: over images. ``p05`` is the 5th percentile of the values, whichever direction is better.
         minimum: the smallest value.
         below_half, below_ninety: share of images with a value below 0.5 and 0.9.
         noted: rows with a note.
-        clean_accuracy: share of labelled images predicted right without noise; None without labels.
+        clean_accuracy: share of labelled images predicted correctly without noise; None without labels.
         noisy_accuracy: see :class:`robaudit.stats.summary.NoisyAccuracy`; None without labels or votes.
         confidence: of every interval here.
     """
@@ -384,11 +384,11 @@ class GroupSummary:
 
 
 class Overview:
-    """Takes the rows of a run one by one and summarises them at the end; keeps a few numbers of each.
+    """A summary built row by row, which keeps only a few numbers of each.
 
     Args:
-        quantities: range and direction by quantity name; ours are known without it.
-        confidence: of the intervals over images. Rows carry 95 % intervals: leave it at .95 for a mixed measurement interval.
+        quantities: range and direction by name, of quantities that are not built in.
+        confidence: of the intervals over images. Rows carry 95 % intervals: keep 0.95 for a measurement interval that combines them.
     """
 
     def __init__(self, quantities: Mapping[str, Quantity] | None = None, confidence: float = ROW_CONFIDENCE) -> None:
@@ -396,7 +396,7 @@ class Overview:
         self._groups: dict[GroupKey, Columns] = {}
 
     def add(self, row: Row) -> None:
-        """Take one more row."""
+        """Add a row."""
         key = GroupKey(row.estimator, row.sigma, row.noise, row.quantity)
         if key not in self._groups:
             self._groups[key] = Columns()
@@ -407,7 +407,7 @@ class Overview:
 
         Raises:
             NothingLeftError: a group without one finite value.
-            RunError: a quantity nobody describes.
+            RunError: a quantity without a description.
         """
         return tuple(
             _summary(key, rows, quantity_of(key.quantity, self._quantities), self._confidence) for key, rows in self._groups.items()
@@ -417,7 +417,7 @@ class Overview:
 def summarise(
     rows: Iterable[Row], quantities: Mapping[str, Quantity] | None = None, confidence: float = ROW_CONFIDENCE
 ) -> tuple[GroupSummary, ...]:
-    """The summaries of an :class:`Overview` of these rows; they may be an iterator."""
+    """The summaries of an :class:`Overview` of the rows, which may be an iterator."""
     overview = Overview(quantities, confidence)
     for row in rows:
         overview.add(row)

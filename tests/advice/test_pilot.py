@@ -75,7 +75,7 @@ def test_what_is_tried_on_fewer_than_four_images_is_left_out(tmp_path: Path, mon
     monkeypatch.setattr(pilots, "run_on", slower)
     found = pilot(ready(tmp_path, ["taylor"]), 0.2)
     assert names(found) == {"logit_gaussian", "mc"}
-    assert found.notes == ["taylor is left out: only 1 of 4 images could be tried in the time there is, too few to judge it by"]
+    assert found.notes == ["taylor is left out: only 1 of 4 images could be tried in the available time, too few to judge it by"]
 
 
 def test_draws_are_chosen_for_every_estimator_that_has_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,7 +91,7 @@ def test_draws_are_chosen_for_every_estimator_that_has_them(tmp_path: Path, monk
         "taylor": (0, {}),
     }
     assert all(len(one.levels) == 2 for one in found.candidates)
-    assert 2 <= found.touched <= found.images <= 40
+    assert 2 <= found.affected <= found.images <= 40
 
 
 def test_an_attempt_is_interrupted_and_networks_are_left_as_they_were() -> None:

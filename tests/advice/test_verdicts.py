@@ -25,15 +25,15 @@ TAYLOR = one("taylor", seconds=0.001, rank=0.6, bias=0.08, bias_error=0.01, rmse
 def test_the_issues_example() -> None:
     assert advice([TAYLOR, one("logit_gaussian"), one("mc", seconds=5.0)]) == [
         "taylor is off by .08 on average: use logit_gaussian",
-        "use logit_gaussian: RMSE .005, the cheapest that is close (30 ms an image)",
+        "use logit_gaussian: RMSE .005, the cheapest that is close (30 ms per image)",
     ]
 
 
 def test_a_cheaper_one_that_does_for_means_is_named() -> None:
     lines = advice([one("mc", seconds=1.0), one("rough", seconds=0.1, rmse=0.02)])
     assert lines == [
-        "use mc: RMSE .005, the cheapest that is close (1.0 s an image)",
-        "for means and rankings rough will do (100 ms an image)",
+        "use mc: RMSE .005, the cheapest that is close (1.0 s per image)",
+        "for means and rankings rough will do (100 ms per image)",
     ]
 
 
@@ -68,11 +68,11 @@ def test_other_quantities_have_no_part_in_the_choice() -> None:
         (one(bias=0.08, bias_error=0.05, rmse=0.1), "is off by .10 for one image (RMSE), not on average"),
         (one(coverage=Coverage(30, 50, 0.45, 0.74)), "is close: good for each image; its intervals are too narrow: 60% hold the reference"),
         (one(coverage=Coverage(46, 50, 0.81, 0.98)), "is close: good for each image"),
-        (replace(GOOD, touched=0), "cannot be judged: the noise touches none of these images: nothing can be compared"),
+        (replace(GOOD, touched=0), "cannot be judged: the noise affects none of these images, so there is nothing to compare"),
         (replace(TAYLOR, touched=0), "is off by .08 on average (too robust)"),
         (one(reference=0.008, rmse=0.001), "cannot be judged: the reference is too coarse"),
         (one(reference=0.05, rmse=0.04), "cannot be judged: the reference is too coarse"),
-        (replace(GOOD, images=9), "9 images are too few to judge by (at least 10)"),
+        (replace(GOOD, images=9), "9 images are too few for a verdict (at least 10)"),
     ],
 )
 def test_verdicts(comparison: Comparison, says: str) -> None:
@@ -83,12 +83,12 @@ def test_what_limits_the_comparison_is_said() -> None:
     open_ = [0.5] * 40
     assert remarks([GOOD], open_) == []
     (text,) = remarks([one(reference=0.008, rmse=0.001)], open_)
-    assert text == "the reference itself is off by .008: too coarse to tell how good good is; give it more draws"
+    assert text == "the reference itself is off by .008: too coarse to judge good; give it more draws"
     assert advice([one(reference=0.008, rmse=0.001)]) == []
     untouched = replace(GOOD, touched=0)
     assert advice([untouched]) == []
-    assert remarks([untouched], [1.0] * 50) == ["the noise touches none of the 50 images: a larger sigma or more images would tell more"]
-    assert remarks([GOOD], [1.0] * 48 + [0.5, 0.6])[0].startswith("only 2 of 50 images are touched by this noise")
+    assert remarks([untouched], [1.0] * 50) == ["the noise affects none of the 50 images: a larger sigma or more images would tell more"]
+    assert remarks([GOOD], [1.0] * 48 + [0.5, 0.6])[0].startswith("this noise affects only 2 of 50 images")
 
 
 def test_numbers_are_short() -> None:

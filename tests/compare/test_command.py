@@ -179,7 +179,7 @@ def test_hostile_names(ordinary: Run, run_cli: RunCli, tmp_path: Path) -> None:
         (["BASE", "NEW", "NEW"], "two runs are compared, not 3"),
         (["BASE", "nowhere"], "is not a run folder"),
         (["BASE", "NEW", "--gate", "mean_drop < 1"], "write >= or <="),
-        (["BASE", "NEW", "--gate", "mean_drop <= 1"], "does not say which results it means"),
+        (["BASE", "NEW", "--gate", "mean_drop <= 1"], "does not say which results it is about"),
         (["BASE", "NEW", "--estimator", "mmc"], "has no estimator mmc"),
         (["BASE", "NEW", "--sigma", "x"], "is not a number"),
         (["BASE", "NEW", "--below", "nan"], "is not a number to compare with"),

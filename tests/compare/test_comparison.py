@@ -198,7 +198,7 @@ def test_other_noise_is_refused(change: dict[str, dict[str, dict[str, object]]],
 
 @pytest.mark.parametrize("spec", [{}, {"model": 3}, {"model": {}, "noise": []}, {"model": {}, "noise": {"kind": "x"}, "estimators": [1]}])
 def test_a_spec_that_is_none_is_refused(spec: dict[str, object], ordinary: Run) -> None:
-    with pytest.raises(RunError, match="its spec is none"):
+    with pytest.raises(RunError, match="its spec is not valid"):
         compare(ordinary, replace(ordinary, info={**ordinary.info, "spec": spec}))
 
 
@@ -217,7 +217,7 @@ def test_what_has_nothing_in_common_is_refused(make: Make, ordinary: Run) -> Non
     renamed = [replace(row, estimator="mc") for row in ordinary.rows if row.estimator == "mc"]
     confidence = [replace(row, quantity="confidence") for row in renamed]
     info = {**ordinary.info, "quantities": [{**ordinary.info["quantities"][0], "name": "confidence"}]}
-    with pytest.raises(RunError, match="is p_robust in the one and confidence in the other"):
+    with pytest.raises(RunError, match="is p_robust in one and confidence in the other"):
         compare(replace(ordinary, rows=renamed), replace(ordinary, rows=confidence, info=info))
 
 
@@ -298,7 +298,7 @@ def test_gates(trained: Run, ordinary: Run) -> None:
     (open_,) = decided(trained, ordinary, f"mean_drop(estimator=mc) <= {edge!r}")
     assert open_.verdict == "inconclusive"
     assert open_.more is not None
-    assert f"about {open_.more:,} more draws an image" in open_.evidence
+    assert f"about {open_.more:,} more draws per image" in open_.evidence
     (population,) = decided(trained, ordinary, f"mean_drop(estimator=mc) <= {edge!r}", population=True)
     assert (population.covers, population.verdict) == ("images of this kind", "inconclusive")
     assert "more images" in population.evidence
@@ -309,10 +309,13 @@ def test_gates(trained: Run, ordinary: Run) -> None:
 @pytest.mark.parametrize(
     ("gate", "says"),
     [
-        ("mean_drop <= 0.1", "does not say which results it means"),
+        ("mean_drop <= 0.1", "does not say which results it is about"),
         ("mean_drop(estimator=mmc) <= 0.1", "did you mean 'mc'"),
         ("mean_drop(estimator=mc, sigma=0.5) <= 0.1", "no sigma 0.5; it has 0.3"),
-        ("accuracy_drop(sigma=0.3) <= 0.1", "clean accuracy has no estimator"),
+        (
+            "accuracy_drop(sigma=0.3) <= 0.1",
+            "accuracy_drop is about the clean images; leave estimator and sigma out, or use noisy_accuracy_drop",
+        ),
         ("noisy_accuracy_drop(estimator=taylor) <= 0.1", "no votes for labels"),
         ("mean >= 0.1", "unknown quantity 'mean'"),
     ],

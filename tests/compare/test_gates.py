@@ -99,7 +99,7 @@ def test_samples_that_were_not_asked_for_are_named() -> None:
     base = shares([999] * 60, 1000)
     (fewer,) = decided(compare(made(base), made(base[:10], 1, "b", skipped=["x"])), "mean_drop <= 0.01")
     assert fewer.verdict == "pass"
-    assert "50 samples in the base run only: nothing is said of them" in fewer.evidence
+    assert "50 samples in the base run only: not covered by this gate" in fewer.evidence
     assert "1 sample skipped by the new run and not in the base run" in fewer.evidence
 
 
@@ -125,7 +125,7 @@ def test_the_same_noise_unpaired_adds_the_distances() -> None:
         assert ends is not None
         missed += not ends.lower <= 0 <= ends.upper
     assert missed <= repeats * 0.05 + 3 * math.sqrt(repeats * 0.05)
-    assert "does not say which draws kept the class" in found.groups[0].why
+    assert "does not record which draws kept the class" in found.groups[0].why
     importance = between(logs([-3.0] * 4), logs([-2.0] * 4), seed=0).groups[0]
     assert importance.why == "only the draws of mc are numbered alike in both"
     assert importance.mean.measured is not None
@@ -166,7 +166,7 @@ def test_noise_of_another_device_is_another() -> None:
     for device, how in (("cpu", "common random numbers"), ("cuda:0 (some card)", "unpaired")):
         found = compare(made(rows), made(rows, 0, "b", device=device))
         assert found.groups[0].how == how
-    assert found.groups[0].why == "noise on cpu is not that on cuda"
+    assert found.groups[0].why == "noise on cpu differs from noise on cuda"
 
 
 def test_how_many_more_decide_the_worst_class() -> None:
@@ -178,7 +178,7 @@ def test_how_many_more_decide_the_worst_class() -> None:
         """With so many times the draws, and the same values."""
         found = between(bits(np.tile(before, times), labels), bits(np.tile(now, times), labels), seed=0)
         (one,) = decided(found, "worst_class_drop <= 0.08")
-        assert (one.more is None) == ("more draws an image" not in one.evidence)
+        assert (one.more is None) == ("more draws per image" not in one.evidence)
         return one.verdict, one.more
 
     verdict, more = at(1)
@@ -233,10 +233,10 @@ def test_why_draws_are_not_paired() -> None:
     (known,) = bits(np.array([[True, False, True]]))
     assert why_unpaired(known, known) == ""
     for change, says in (
-        ({"interval": Interval.parse("confidence-sequence")}, "stopped by themselves"),
+        ({"interval": Interval.parse("confidence-sequence")}, "stopped adaptively"),
         ({"worth": 2.0}, "are not independent votes"),
         ({"votes": None}, "are not independent votes"),
-        ({"kept": None}, "does not say which draws kept the class"),
+        ({"kept": None}, "does not record which draws kept the class"),
     ):
         other: Row = replace(known, **change)
         assert says in why_unpaired(known, other)

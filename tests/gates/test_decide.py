@@ -135,7 +135,7 @@ def test_so_many_more_draws_would_decide(text: str) -> None:
     (found,) = decide(run_of(votes(kept, 100, labels)), [gate(text)])
     assert found.verdict == "inconclusive"
     assert found.more is not None
-    assert f"{found.more:,} more draws an image" in found.evidence
+    assert f"{found.more:,} more draws per image" in found.evidence
 
     def verdict(draws: int) -> str:
         return decide(run_of(votes([round(k * draws / 100) for k in kept], draws, labels)), [gate(text)])[0].verdict
@@ -159,7 +159,7 @@ def test_so_many_more_images_would_decide() -> None:
 def test_no_number_decides_a_value_on_the_threshold() -> None:
     (found,) = decide(run_of(votes([90, 70], 100)), [gate("mean >= 0.8")])
     assert (found.verdict, found.more) == ("inconclusive", None)
-    assert "no number of draws an image would decide it" in found.evidence
+    assert "no number of draws per image would decide it" in found.evidence
 
 
 @given(st.floats(0, 1), st.floats(0, 1), st.sampled_from([ROUND_FLOOR, ROUND_CEILING, ROUND_HALF_EVEN]))

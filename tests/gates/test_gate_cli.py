@@ -60,7 +60,7 @@ def test_what_is_printed(run: Path, straddled: str, run_cli: RunCli) -> None:
     assert first.startswith("pass          mean(estimator=mc, sigma=0.35) >= 0.5")
     assert first.endswith("measurement, pooled Clopper-Pearson")
     assert second.startswith("inconclusive  mean(estimator=mc, sigma=0.35) >= ")
-    assert "more draws an image would decide it" in second
+    assert "more draws per image would decide it" in second
     assert last == "inconclusive: of 2 gates 1 passed, 1 inconclusive; intervals 95 %, each gate by itself"
     assert "\x1b" not in out
 

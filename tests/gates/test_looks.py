@@ -11,7 +11,7 @@ import pytest
 from robaudit import load_spec
 from robaudit.files import SEAL, sealed
 from robaudit.gates import interim as interim_module
-from robaudit.gates.decide import Decision, Verdict, decide
+from robaudit.gates.decide import Covers, Decision, Verdict, decide
 from robaudit.gates.interim import most_draws, next_analysis, possible_analyses
 from robaudit.gates.sources import decisions_of
 from robaudit.store.run import read_run
@@ -38,7 +38,7 @@ def test_looks_at_least_double_and_end_at_all() -> None:
     assert all(len(possible_analyses(most)) <= 5 for most in range(1, 3000))
 
     def open_(more: int | None, verdict: Verdict = "inconclusive") -> Decision:
-        return Decision(gate("mean >= 0.9"), 0.9, 0.8, 1.0, "", "these images", 0.99, verdict, "", more)
+        return Decision(gate("mean >= 0.9"), 0.9, 0.8, 1.0, "", Covers.MEASUREMENT, 0.99, verdict, "", more)
 
     assert next_analysis(625, 10_000, [open_(10)]) == 1250
     assert next_analysis(625, 10_000, [open_(1600), open_(100)]) == 2500
@@ -206,7 +206,7 @@ def test_the_record_is_read_whole_or_not_at_all(sampled: Path, refuse: Refuse, r
         ({"draws": []}, "draws: List should have at least 1 item"),
         ({"gates": []}, "its analyses and their confidence disagree"),
         ({"more": 1}, "more: Extra inputs"),
-        ({"run": {"identity": "", "base_identity": ""}}, "is of another run"),
+        ({"run": {"identity": "", "base_identity": ""}}, "belongs to another run"),
     ):
         changed = {key: value for key, value in {**json.loads(good), **change}.items() if key != SEAL}
         path.write_text(json.dumps(sealed(changed)), encoding="utf-8")

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from robaudit.cli.streams import append_step_summary
-from robaudit.gates.decide import EXIT_CODES, ClassPart, Decision, Verdict, overall
+from robaudit.gates.decide import EXIT_CODES, ClassPart, Covers, Decision, Verdict, overall
 from robaudit.report.ci.document import Subject, gates_json, published
 from robaudit.report.ci.github import LEFT_OUT, github, step_summary
 from robaudit.report.ci.junit import junit
@@ -29,7 +29,7 @@ HOSTILE = "</testsuite>\x00\x1b[31m\ud800 | ]]> ::error::x\r\n::error::<script>a
 def made(verdict: Verdict, quantity: str = "mean", **fields: Any) -> Decision:
     gate = Gate(quantity, ">=", 0.9, "mc", 0.05)
     values = {"pass": (0.95, 0.94, 0.96), "fail": (0.5, 0.49, 0.51), "inconclusive": (0.9, 0.89, 0.91)}[verdict]
-    return replace(Decision(gate, *values, "clopper-pearson:pooled", "these images", 0.95, verdict), **fields)
+    return replace(Decision(gate, *values, "clopper-pearson:pooled", Covers.MEASUREMENT, 0.95, verdict), **fields)
 
 
 PARTS = (ClassPart(1, "cat", 10, 0.5, 0.4, 0.6), ClassPart(0, None, 8, 0.9, 0.8, 0.95), ClassPart(2, "3", 5, 0.99, 0.95, 1.0))
@@ -61,7 +61,7 @@ decisions = st.lists(
         lower=st.none() | numbers,
         upper=st.none() | numbers,
         method=texts,
-        covers=st.sampled_from(["these images", "images of this kind", "nothing"]),
+        covers=st.sampled_from(Covers),
         confidence=st.just(0.95),
         verdict=st.sampled_from(VERDICTS),
         evidence=texts,

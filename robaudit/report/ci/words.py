@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, InvalidOperation
 
-from robaudit.gates.decide import Decision
+from robaudit.gates.decide import Covers, Decision
 from robaudit.gates.measure import ClassPart
 from robaudit.gates.text import number, numbers
-from robaudit.text import class_name, clipped, printable
+from robaudit.text import clipped, printable
 
 _LONGEST = 2000  # characters of a line
 
@@ -42,14 +42,14 @@ def sentence(decision: Decision) -> str:
 
 def coverage_text(decision: Decision) -> str:
     """What the interval covers, and the method behind it."""
-    if decision.covers == "nothing":
+    if decision.covers is Covers.NOTHING:
         return "no interval"
     return f"{decision.covers}; {100 * decision.confidence:.4g} % interval, {decision.method}"
 
 
 def class_text(part: ClassPart) -> str:
     """``class 3 (cat)``."""
-    return f"class {class_name(part.index, None if part.name is None else {part.index: part.name})}"
+    return f"class {part.text}"
 
 
 def _ends(lower: float, upper: float) -> str:
