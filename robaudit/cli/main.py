@@ -112,7 +112,7 @@ def _run() -> NoReturn:
         if isinstance(exit_.__context__, BrokenPipeError):  # typer and rich exit like this when the reader of a pipe is gone
             sys.exit(0)
         if not _completing():
-            _fail("error: code of the model or the data set called sys.exit before the command was finished; let it return or raise", 2)
+            _fail("error: code of the model, the data set or a plugin called sys.exit before the command ended; let it return or raise", 2)
         code = exit_.code
     except OSError as error:
         if error.filename is not None and not os.environ.get("ROBAUDIT_TRACEBACK"):

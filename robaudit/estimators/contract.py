@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import sys
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
@@ -37,10 +38,10 @@ class _BrokenContractError(ValueError):
 
 
 @contextmanager
-def blaming(name: str, cls: type[Estimator]) -> Iterator[None]:
+def blaming(name: str, cls: type[Estimator], but: tuple[type[Exception], ...] = ()) -> Iterator[None]:
     """Turn an exception in the code of somebody else's estimator into one that names the plugin.
 
-    Exceptions of our own estimators, mistakes of the user and a lack of memory pass as they are.
+    Exceptions of our own estimators, mistakes of the user, a lack of memory and the kinds in ``but`` pass as they are.
 
     Raises:
         EstimatorError: the exception is the plugin's.
@@ -50,7 +51,7 @@ def blaming(name: str, cls: type[Estimator]) -> Iterator[None]:
     except Exception as error:
         from robaudit.memory import is_out_of_memory
 
-        if cls.__module__.partition(".")[0] == "robaudit" or isinstance(error, RobauditError) or is_out_of_memory(error):
+        if _is_ours(cls) or isinstance(error, (RobauditError, *but)) or is_out_of_memory(error):
             raise
         what = str(error) if isinstance(error, _BrokenContractError) else f"raised {type(error).__name__}: {error}{_line(cls, error)}"
         raise EstimatorError(f"estimator {name} ({cls.__module__}:{cls.__qualname__})", what, _MEND) from error
@@ -103,6 +104,8 @@ def checked_estimates(name: str, estimator: Estimator, work: Work) -> list[Estim
             raise _BrokenContractError(f"estimate() returned {len(estimates)} estimates for {len(work.x)} image{'s' * (len(work.x) != 1)}")
         for sample_id, estimate in zip(work.ids, estimates, strict=True):
             _check(sample_id, estimate, work.classes)
+            if not _is_ours(type(estimator)):
+                _check_range(sample_id, estimate, estimator.quantity)
     for image, lost in work.lost.items():
         note = "; ".join(filter(None, [estimates[image].note, f"{lost} noisy copies gave non-finite logits, counted as flips"]))
         estimates[image] = replace(estimates[image], note=note)
@@ -127,6 +130,19 @@ def _check(sample_id: str, estimate: object, classes: int) -> None:
     for name, fit in fits.items():
         if not fit:
             raise _BrokenContractError(f"{name} of {sample_id} is {_shown(getattr(estimate, name))}; {_FIELDS[name]}")
+
+
+def _check_range(sample_id: str, estimate: Estimate, quantity: Quantity) -> None:
+    """Check that a value and its interval are possible; a value that is not finite is reported by the engine, which may skip the image."""
+    value, lower, upper = (getattr(estimate, name) for name in ("value", "lower", "upper"))
+    if math.isfinite(value) and not quantity.low <= value <= quantity.high:
+        raise _BrokenContractError(f"value of {sample_id} is {value:g}; {quantity.name} is from {quantity.low:g} to {quantity.high:g}")
+    if lower is not None and upper is not None and math.isfinite(value) and not lower <= value <= upper:
+        raise _BrokenContractError(f"the interval of {sample_id} is {lower:g} to {upper:g}, and its value is {value:g}, outside of it")
+
+
+def _is_ours(cls: type[Estimator]) -> bool:
+    return cls.__module__.partition(".")[0] == "robaudit"
 
 
 def _line(cls: type[Estimator], error: Exception) -> str:

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from robaudit.errors import RobauditError, SpecError, did_you_mean
 from robaudit.estimators.base import Estimate, Estimator
-from robaudit.estimators.contract import check_class, check_passes, checked_estimates
+from robaudit.estimators.contract import blaming, check_class, check_passes, checked_estimates
 from robaudit.spec.errors import explain
 from robaudit.spec.model import EstimatorSpec
 
@@ -107,7 +107,8 @@ def build(specs: Sequence[EstimatorSpec], where: str = "estimators") -> tuple[Ch
     for i, spec in enumerate(specs):
         cls = load(spec.name, f"{where}[{i}]")
         try:
-            estimator = cls.model_validate(spec.options)
+            with blaming(spec.name, cls, but=(ValidationError,)):
+                estimator = cls.model_validate(spec.options)
         except ValidationError as error:
             raise explain(error, cls, f"{where}[{i}].{spec.name}") from error
         label = estimator.label or spec.name

@@ -178,12 +178,23 @@ class RunFolder:
         self._refuse_empty_state()
         return State.create(self.path / NAME, self.guard)
 
+    def refuse_old(self) -> None:
+        """Refuse the unfinished run of an older robaudit, whose rows are kept in another form.
+
+        Raises:
+            RunError: it is one.
+        """
+        if (self.path / "parts").exists() and not (self.path / NAME).exists():
+            why = "was begun by an older robaudit and is unfinished: its rows cannot be read"
+            raise RunError(str(self.path), why, "finish it with the robaudit that began it, or choose another --out")
+
     def rows_so_far(self) -> list[Row]:
         """The rows of the state: samples in the order of writing, noise levels and estimators as in the spec.
 
         Raises:
             RunError: the state is damaged.
         """
+        self.refuse_old()
         spec = self.info()["spec"]
         labels = [label_of(entry) for entry in spec["estimators"]]
         tasks = {task: i for i, task in enumerate((sigma, label) for sigma in spec["noise"]["sigma"] for label in labels)}

@@ -158,6 +158,7 @@ def read_run(path: Path, *, kept: bool = False) -> Run:
         raise RunError(str(path), "is not a run folder", "name a folder that robaudit estimate has written")
     info = folder.info()
     if info["status"] != "complete":
+        folder.refuse_old()
         raise RunError(str(path), "this run is unfinished", "resume it: run the same robaudit estimate command again")
     if file_sha256(path / "samples.json") != info["files"].get("samples.json"):
         raise RunError(

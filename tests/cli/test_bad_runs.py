@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from robaudit import audit, load_spec
-from robaudit.store.folder import locked
+from robaudit.errors import RunError
+from robaudit.store.folder import RunFolder, locked
 from tests.cli.conftest import Refuse
 from tests.conftest import RunCli
 from tests.specs import digits, read_info, write
@@ -115,6 +116,13 @@ def test_a_run_of_an_older_robaudit_is_read_and_not_resumed(run: Path, refuse: R
     (run / "parts").mkdir()
     assert run_cli("show", "run").code == 0
     refuse("estimate", "spec.yaml", "--out", "run", says="run: was made by an older robaudit: it can be read, but not resumed or extended")
+
+
+def test_an_unfinished_run_of_an_older_robaudit_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
+    (tmp_path / "old" / "parts").mkdir(parents=True)
+    folder = RunFolder(tmp_path / "old")
+    with pytest.raises(RunError, match="was begun by an older robaudit and is unfinished"):
+        folder.rows_so_far()
 
 
 def test_run_of_another_spec(run: Path, refuse: Refuse) -> None:

@@ -165,7 +165,7 @@ def test_code_of_the_user_cannot_pass_for_the_end(code: str, tmp_path: Path, run
     name = f"leaving_{ord(code[0])}"
     (tmp_path / f"{name}.py").write_text(f"import sys\ndef make(): sys.exit({code})\n")
     spec = write(tmp_path, digits(dataset={"kind": "python", "target": f"{name}:make"}))
-    line = "error: code of the model or the data set called sys.exit before the command was finished; let it return or raise\n"
+    line = "error: code of the model, the data set or a plugin called sys.exit before the command ended; let it return or raise\n"
     assert run_cli("estimate", spec, "--out", "run", "--trust") == (2, "", line)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from robaudit import P_ROBUST, Estimate, Estimator, Work
 
@@ -31,6 +31,8 @@ FAULTS: Mapping[str, tuple[Callable[[Work], Any], str]] = {
     "a class that is not there": (lambda work: estimates(work, flips_to=10), "is int 10; it must be the index of a class, or None"),
     "votes of other classes": (lambda work: estimates(work, votes=(1, 2)), "it must be a tuple of counts, one for each class"),
     "half a pass": (lambda work: estimates(work, forwards=0.5), "is float 0.5; it must be a whole number, 0 or more"),
+    "a probability above 1": (lambda work: estimates(work, value=1.5), "is 1.5; p_robust is from 0 to 1"),
+    "an interval beside the value": (lambda work: estimates(work, lower=0.6, upper=0.7), "is 0.6 to 0.7, and its value is 0.5, outside"),
     "an exception": (divide, "raised ZeroDivisionError: division by zero (faulty.py, line 20)"),
 }
 
@@ -84,3 +86,11 @@ class Demanding(Faulty):
     """Has an option without a default."""
 
     wanted: int = Field(description="how many")
+
+
+class Refusing(Faulty):
+    """Raises an exception of its own when its options are checked."""
+
+    @model_validator(mode="after")
+    def _refuse(self) -> Refusing:
+        raise RuntimeError("no licence")

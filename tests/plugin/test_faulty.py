@@ -22,7 +22,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     names = {"mc": "robaudit.estimators.mc:MonteCarlo"}
     names |= {
         name.lower(): f"tests.plugin.faulty:{name}"
-        for name in ("Faulty", "WithoutPasses", "Undeclared", "Unfinished", "Numpy", "Demanding")
+        for name in ("Faulty", "WithoutPasses", "Undeclared", "Unfinished", "Numpy", "Demanding", "Refusing")
     }
     found = [EntryPoint(name, value, registry.GROUP) for name, value in names.items()]
     monkeypatch.setattr(registry, "entry_points", lambda group: found)
@@ -45,6 +45,7 @@ def test_a_fault_names_the_plugin(fault: str, tmp_path: Path, run_cli: RunCli) -
         ("withoutpasses", "passes() returned list [1], not two counts: (forwards, backwards)"),
         ("undeclared", "declares no quantity: a class attribute, a Quantity"),
         ("unfinished", "does not define passes"),
+        ("refusing", "raised RuntimeError: no licence"),
     ],
 )
 def test_what_is_missing_is_told_before_the_model_is_opened(name: str, says: str, tmp_path: Path, run_cli: RunCli) -> None:
