@@ -39,7 +39,9 @@ def imported(path: Path) -> list[tuple[int, str]]:
     """Modules of the package that a file imports anywhere, those for type annotations included."""
     found = []
     for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "robaudit":
+        if isinstance(node, ast.ImportFrom) and node.level:
+            found.append((node.lineno, "robaudit (relative: write the whole path)"))
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "robaudit":
             names = [f"robaudit.{alias.name}" for alias in node.names] if node.module == "robaudit" else [node.module or ""]
             found += [(node.lineno, name) for name in names]
         elif isinstance(node, ast.Import):

@@ -188,7 +188,7 @@ def _confidence(runs: Sequence[Run], option: float | None) -> float:
     records = [None if option is not None else read_record(run.path, run.info) for run in runs]
     confidence = max(confidence_of(one, option, None) for one in records)
     if any(records):
-        say(f"a run was sampled until its gates were decided: each interim analysis, and so every interval, is at {100 * confidence:g} %")
+        say(f"a run was sampled until its gates were decided: each interim analysis, and so every interval, is at {100 * confidence:.3g} %")
     return confidence
 
 

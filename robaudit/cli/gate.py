@@ -67,7 +67,7 @@ def gate(
     if rules.where != "the command line":
         say(f"gates of {printable(rules.where)}")
     if of_run.record is not None and confidence is None:
-        say(f"this run was sampled until its gates were decided: each interim analysis, and so every gate, is at {100 * each:g} %")
+        say(f"this run was sampled until its gates were decided: each interim analysis, and so every gate, is at {100 * each:.3g} %")
     if skipped := opened.info["totals"]["skipped"]:
         say(f"{skipped} samples were skipped: the gates say nothing about them")
     if any(one.more is not None and one.covers is Covers.MEASUREMENT for one in decisions):

@@ -52,6 +52,10 @@ def report(
     markdown = format_ is ReportFormat.MD or (format_ is None and output is not None and output.suffix.lower() in (".md", ".markdown"))
     if output is not None:
         check_output(output)
+    if format_ is None and output is not None and output.suffix.lower() in (".pdf", ".png", ".svg"):
+        raise RobauditError(
+            f"-o {output}", "a report is HTML or Markdown", "name a file that ends in .html or .md; robaudit plot makes pictures"
+        )
     if not markdown and output is None and sys.stdout.isatty():
         raise RobauditError("robaudit report", "an HTML page cannot be shown on a terminal", "name a file with -o, or give --format md")
     if not markdown:

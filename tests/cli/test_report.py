@@ -106,6 +106,7 @@ def test_edited_gates_are_refused(run: Path, refuse: Refuse, tmp_path: Path) -> 
 def test_refusals(run: Path, refuse: Refuse, monkeypatch: pytest.MonkeyPatch) -> None:
     refuse("report", "nowhere", says="is not a run folder")
     refuse("report", run, "-o", "no/such/r.md", says="its folder does not exist")
+    refuse("report", run, "-o", "r.pdf", says="a report is HTML or Markdown")
     refuse("report", run, "--estimator", "mmse", "-o", "r.html", says="has no estimator mmse; it has mc, softmax")
     refuse("report", run, "--sigma", "0.7", "-o", "r.html", says="has no sigma 0.7")
     refuse("report", run, "--threshold", "7", "-o", "r.html", says="p_robust goes from 0 to 1")
