@@ -76,6 +76,7 @@ def test_killed_again_and_again(seed: int, scenario: Scenario, rig: Rig) -> None
     assert resumed(rig, scenario) == []
 
 
+@pytest.mark.slow
 @every(83)
 def test_another_extension_after_one_that_was_killed(step: int, rig: Rig) -> None:
     """An estimator with other options under the same name is refused, or computed: never taken from what the dead process left."""

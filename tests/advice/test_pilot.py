@@ -78,6 +78,7 @@ def test_what_is_tried_on_fewer_than_four_images_is_left_out(tmp_path: Path, mon
     assert found.notes == ["taylor is left out: only 1 of 4 images could be tried in the available time, too few to judge it by"]
 
 
+@pytest.mark.slow
 def test_draws_are_chosen_for_every_estimator_that_has_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The options of the spec stay, rules to stop by do not: a plan has a fixed number of draws."""
     monkeypatch.setattr(pilots, "_LEAST_OTHERS", 60.0)

@@ -73,6 +73,7 @@ def test_sigterm_does_not_wait_for_the_part(tmp_path: Path) -> None:
     assert err.endswith(LAST)
 
 
+@pytest.mark.slow
 def test_sigterm_gives_the_terminal_back(tmp_path: Path) -> None:
     controller, terminal = pty.openpty()
     with estimating(tmp_path, until=" 9 of 150 samples", stderr=terminal) as process:
@@ -169,6 +170,7 @@ def test_code_of_the_user_cannot_pass_for_the_end(code: str, tmp_path: Path, run
     assert run_cli("estimate", spec, "--out", "run", "--trust") == (2, "", line)
 
 
+@pytest.mark.slow
 def test_completions_still_work() -> None:
     environment = plain({"_ROBAUDIT_COMPLETE": "complete_bash", "COMP_WORDS": "robaudit est", "COMP_CWORD": "1"})
     done = subprocess.run([*PROGRAM], env=environment, capture_output=True, text=True, timeout=120, check=False)

@@ -101,6 +101,7 @@ def test_no_escape_codes_without_a_terminal(folder: Path) -> None:
     assert "\x1b" not in (folder / "out").read_text() + (folder / "err").read_text()
 
 
+@pytest.mark.slow
 def test_no_color_wins_over_a_terminal_that_has_colours(folder: Path) -> None:
     forced = start("estimate", "spec.yaml", "--out", "run", cwd=folder, FORCE_COLOR="1")
     assert "\x1b[33mwarning:" in forced.stderr

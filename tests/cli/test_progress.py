@@ -144,6 +144,7 @@ def test_no_bar_in_a_file_with_colours(tmp_path: Path) -> None:
     assert "\x1b[33mwarning:" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_narrow_terminal_gets_the_time_left(tmp_path: Path) -> None:
     text = on_terminal(tmp_path, STEP="0.6", COLUMNS="30")
     assert re.search(r"auditing \S+ 0:00:0\d left", re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", text))

@@ -188,6 +188,7 @@ def test_bad_samples_stop_it_or_are_left_out(tmp_path: Path, run_cli: RunCli) ->
     assert [one["sample_id"] for one in document["skipped"]] == ["4"]
 
 
+@pytest.mark.slow
 def test_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
     spec = write(tmp_path, digits(limit=40, estimators=[{"mc": {"samples": 10_000}}]))
     program = [sys.executable, "-c", INTERRUPTIBLE]

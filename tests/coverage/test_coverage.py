@@ -71,7 +71,7 @@ def test_the_report_names_what_falls_short(tmp_path: Path) -> None:
     good = Line("clopper-pearson", "mc, 10 draws", 0.5, 2000, 0.96, 0.1, 10)
     text = markdown([good, Line("clopper-pearson", "mc, 10 draws", 0.9, 2000, 0.93, 0.1, 10, "Because.")], 1.0)
     assert "| 10 | - | - | - | 0.960<br>0.100 | **0.930**<br>0.100 | - | - |" in text
-    assert "p = 0.9: 0.9300 (at least 0.9403 asked)\n\nBecause.\n" in text
+    assert "p = 0.9: 0.9300 (at least 0.9403 required)\n\nBecause.\n" in text
     assert "None." in markdown([good], 1.0)
 
 

@@ -74,7 +74,7 @@ def test_training_is_repeatable() -> None:
 
 def test_mistakes_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert demo.main(["--epochs", "0", "--out", str(tmp_path)]) == 2
-    assert capsys.readouterr().err == "--epochs: is 0; at least 1\n"
+    assert capsys.readouterr().err == "--epochs: is 0; give at least 1\n"
     (tmp_path / "file").write_text("")
     assert demo.main(["--epochs", "1", "--out", str(tmp_path / "file")]) == 2
     assert "cannot be written" in capsys.readouterr().err

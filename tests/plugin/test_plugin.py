@@ -137,6 +137,7 @@ def test_its_options_are_checked(robaudit: Run, tmp_path: Path) -> None:
         assert says in done.stderr
 
 
+@pytest.mark.slow
 def test_the_estimator_of_the_docs_draws_noise_in_fifteen_lines(robaudit: Run) -> None:
     body = page()[1].partition("    quantity, needs")[2].splitlines()
     assert len([line for line in body if line.strip()]) <= 18

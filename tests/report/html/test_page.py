@@ -205,6 +205,7 @@ def test_one_class(count: int, without_pictures: None) -> None:
     assert 'data-kind="bias"' not in found.text("r1-classes")
 
 
+@pytest.mark.slow
 def test_a_thousand_classes(without_pictures: None) -> None:
     content = gather(hand_made(rows([0.3 + 0.6 * (i % 1000) / 1000 for i in range(2000)], classes=1000)), Choice(most=30))
     text, _ = page([content], images=False)
