@@ -261,6 +261,7 @@ def test_the_recorder_sees_what_raises() -> None:
 CASES = [pytest.param(name, classes, id=f"{name}-{classes}") for name in sorted(installed_estimators()) for classes in (2, 4, 60)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "classes"), CASES)
 def test_every_operation_of_an_estimator_has_a_deterministic_form(name: str, classes: int) -> None:
     def estimates() -> object:

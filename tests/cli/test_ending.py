@@ -63,6 +63,7 @@ def test_sigterm_ends_an_audit_in_good_order(tmp_path: Path, run_cli: RunCli) ->
         assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "undisturbed" / name).read_bytes()
 
 
+@pytest.mark.slow
 def test_sigterm_does_not_wait_for_the_part(tmp_path: Path) -> None:
     """Ctrl-C lets the part at hand finish; SIGTERM does not, not even after a Ctrl-C."""
     with estimating(tmp_path, until=" 9 of 150 samples") as process:

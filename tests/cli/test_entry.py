@@ -109,6 +109,7 @@ def test_no_color_wins_over_a_terminal_that_has_colours(folder: Path) -> None:
     assert not re.search(r"\x1b\[[\d;]*3\d", refused.stderr + refused.stdout), "no colour; bold and dim are no colours"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("environment", [pytest.param({}, marks=pytest.mark.slow), {"NO_COLOR": "1"}], ids=["", "NO_COLOR"])
 def test_progress_bar_on_a_terminal(environment: dict[str, str], folder: Path) -> None:
     controller, terminal = pty.openpty()
@@ -137,6 +138,7 @@ def test_data_formats_are_alone_on_stdout(folder: Path) -> None:
     assert done.stderr == "2 pictures in pictures\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("args", [["show", "run"], ["flag-samples", "run", "--format", "csv"], ["schema"], ["--help"]], ids=" ".join)
 def test_reader_of_the_pipe_may_leave(args: list[str], folder: Path) -> None:
     with subprocess.Popen([PROGRAM, *args], cwd=folder, env=plain({}), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:

@@ -27,6 +27,7 @@ def test_threads_that_wait_sleep_soon() -> None:
     assert told()["GOMP_SPINCOUNT"] == "2000"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("given", "spins"),
     [({"GOMP_SPINCOUNT": "77"}, "77"), ({"OMP_WAIT_POLICY": "active"}, "30000000000"), ({"OMP_WAIT_POLICY": "passive"}, "0")],

@@ -63,6 +63,7 @@ def test_a_changed_third_digit_is_found(estimator: str, run: Path, run_cli: RunC
     assert out.endswith("240 rows of 30 samples recomputed: 1 numbers differ\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("field", "value"), [("predicted", 3), ("lower", 0.0), ("interval", "none"), ("upper", None)])
 def test_other_columns_are_compared(field: str, value: object, run: Path, run_cli: RunCli) -> None:
     change(run, index_of(run, "logit_gaussian"), **{field: value})

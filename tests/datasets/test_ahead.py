@@ -197,6 +197,7 @@ def test_where_there_are_no_more_threads_the_caller_reads(monkeypatch: pytest.Mo
     assert told(read_ahead(Numbers(), range(5), 4, 4)) == told(read_ahead(Numbers(), range(5), 0, 0))
 
 
+@pytest.mark.slow
 def test_a_reader_that_hangs_does_not_outlive_the_process() -> None:
     code = (
         "import sys, time\n"

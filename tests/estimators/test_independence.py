@@ -111,6 +111,7 @@ def test_in_any_chunk(case: str, setting: str) -> None:
             assert list(estimator.estimate(here.work(index))) == [together[i] for i in index], f"chunk {index}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", FIRST)
 @pytest.mark.parametrize("settings", [{"dtype": torch.float64}, {"bf16": True}], ids=["fp64", "bf16"])
 def test_in_any_precision(case: str, settings: dict[str, Any]) -> None:
@@ -120,6 +121,7 @@ def test_in_any_precision(case: str, settings: dict[str, Any]) -> None:
         assert list(estimator.estimate(here.work(index))) == [together[i] for i in index]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("setting", SETTINGS)
 @pytest.mark.parametrize("case", FIRST)
 def test_with_any_batch_size_of_whole_eights(case: str, setting: str) -> None:
@@ -155,6 +157,7 @@ def crowd() -> tuple[Setting, dict[str, list[Estimate]]]:
     return here, found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_whatever_other_estimators_and_noise_levels_there_are(case: str) -> None:
     here, together = crowd()

@@ -127,6 +127,7 @@ def test_the_least_error_is_never_more_than_the_error() -> None:
     assert (least_error(g) > 0.3 * normal_margins(g).std_error).double().mean() > 0.9
 
 
+@pytest.mark.slow
 def test_frames_make_the_mean_margin_vary_less() -> None:
     """On the embedded CNN, over seeds: far less than independent pairs, at the same number of passes; and without bias."""
     model = load(WEIGHTS, architecture="robaudit:digits_cnn")
@@ -162,6 +163,7 @@ def products(x: Tensor) -> Tensor:
     return torch.stack([0.3 + 0.7 * (even + odd), torch.zeros_like(even)], 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("samples", [64, 96])
 @pytest.mark.parametrize(("network", "z"), [(far_apart, 1.0), (products, 0.3 / (0.7 * 2**0.5))])
 def test_the_interval_covers_where_coupled_draws_could_hurt(network: Callable[[Tensor], Tensor], z: float, samples: int) -> None:

@@ -77,6 +77,7 @@ def test_any_small_image(shape: tuple[int, int, int]) -> None:
     assert z.isfinite().all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES)
 def test_each_draw_is_standard_normal(shape: tuple[int, int, int]) -> None:
     """Draw 0 of many frames: single pixels, and a sum over all pixels with random weights, which needs them jointly normal."""
