@@ -18,7 +18,7 @@ import torch
 from robaudit.cgroups import text as file_text
 from robaudit.datasets.base import Sample
 from robaudit.errors import ModelError, SpecError
-from robaudit.estimators.registry import Chosen, installed
+from robaudit.estimators.registry import Chosen, registered
 from robaudit.text import clipped, count, printable
 
 _OWN_PACKAGE = "robaudit"
@@ -91,7 +91,7 @@ def versions() -> dict[str, str | None]:
 
 def plugins(chosen: Sequence[Chosen]) -> dict[str, dict[str, str]]:
     """Package, version and entry point of the estimators that are not robaudit's own, by registered name."""
-    points = installed()
+    points = registered()
     foreign: dict[str, dict[str, str]] = {}
     for name in sorted({one.name for one in chosen}):
         package = points[name].dist

@@ -41,7 +41,7 @@ def estimators(format_: FormatOption = TextFormat.TABLE) -> None:
     from robaudit.estimators import registry
     from robaudit.report.catalogue import catalogue, catalogue_csv, catalogue_json, catalogue_table
 
-    entries = catalogue({name: registry.load(name) for name in registry.installed()})
+    entries = catalogue({name: registry.load(name) for name in registry.registered()})
     if format_ is TextFormat.TABLE:
         output().print(catalogue_table(entries))
     else:
@@ -67,5 +67,5 @@ def schema(
     from robaudit.estimators import registry
     from robaudit.spec.schema import spec_schema
 
-    classes = {name: registry.load(name) for name in registry.installed()}
+    classes = {name: registry.load(name) for name in registry.registered()}
     typer.echo(json.dumps(spec_schema(classes), indent=2))

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from robaudit.errors import RobauditError, SpecError, did_you_mean
+from robaudit.errors import SpecError
 from robaudit.estimators.base import Estimate, Estimator
 from robaudit.estimators.contract import blaming, check_class, check_passes, checked_estimates
+from robaudit.levels import NoiseLevel
+from robaudit.plugins import installed, load_class
 from robaudit.spec.errors import explain
 from robaudit.spec.model import EstimatorSpec
 
@@ -36,9 +38,9 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One estimator at one noise level."""
+    """One estimator at one level of a noise."""
 
-    sigma: float
+    at: NoiseLevel
     chosen: Chosen
 
     def cost(self, classes: int) -> int:
@@ -47,29 +49,20 @@ class Task:
         return max(1, forwards + 2 * backwards)
 
 
-def tasks_of(sigmas: Sequence[float], estimators: Sequence[Chosen]) -> tuple[Task, ...]:
-    """Every estimator at every noise level, noise levels outermost: the order of a sample's rows."""
-    return tuple(Task(sigma, chosen) for sigma in sigmas for chosen in estimators)
+def tasks_of(levels: Sequence[NoiseLevel], estimators: Sequence[Chosen]) -> tuple[Task, ...]:
+    """Every estimator at every noise level, noise levels outermost: the order of a sample's rows; estimators may name their noises."""
+    return tuple(
+        Task(at, chosen) for at in levels for chosen in estimators if not chosen.estimator.noise or at.noise in chosen.estimator.noise
+    )
 
 
-def installed() -> dict[str, EntryPoint]:
-    """Entry points by name, in alphabetical order; nothing is imported.
+def registered() -> dict[str, EntryPoint]:
+    """Entry points of the installed estimators by name, in alphabetical order; nothing is imported.
 
     Raises:
         RobauditError: two packages register the same name, or none is registered at all.
     """
-    points: dict[str, EntryPoint] = {}
-    for point in sorted(entry_points(group=GROUP), key=lambda p: (p.name, p.value)):
-        other = points.setdefault(point.name, point)
-        if other.value != point.value:
-            raise RobauditError(
-                f"estimator {point.name}", f"registered twice, as {other.value} and {point.value}", "uninstall one of the packages"
-            )
-    if not points:
-        raise RobauditError(
-            "estimators", f"no entry point in the group {GROUP}", "install the package (pip install .) instead of copying it"
-        )
-    return points
+    return installed(GROUP, "estimator")
 
 
 def load(name: str, where: str = "estimators") -> type[Estimator]:
@@ -79,19 +72,7 @@ def load(name: str, where: str = "estimators") -> type[Estimator]:
         SpecError: unknown name, with a did-you-mean.
         RobauditError: the plugin cannot be imported or is not an Estimator.
     """
-    points = installed()
-    if name not in points:
-        raise SpecError(where, f"unknown estimator {name!r}", did_you_mean(name, points))
-    try:
-        cls = points[name].load()
-    except Exception as error:
-        raise RobauditError(
-            f"estimator {name}", f"its plugin {points[name].value} does not import: {error!r}", "fix or uninstall it"
-        ) from error
-    if not (isinstance(cls, type) and issubclass(cls, Estimator)):
-        raise RobauditError(
-            f"estimator {name}", f"{points[name].value} is not a subclass of robaudit.Estimator", "fix or uninstall the plugin"
-        )
+    cls = load_class(GROUP, "estimator", name, Estimator, where)  # type: ignore[type-abstract]
     check_class(name, cls)
     return cls
 

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import json
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, PrivateAttr, field_validator, model_serializer, model_validator
 
 from robaudit.errors import SpecError
+from robaudit.levels import GAUSSIAN, LevelName, NoiseLevel
 from robaudit.spec.fields import Bytes, Count, Number, Part, Positive, Whole, as_tuple, no_bool
 from robaudit.spec.gates import QUANTITIES, parse_gate
 
-SMALLEST_SIGMA, LARGEST_SIGMA = 1e-6, 1e3
+MOST_NOISES, MOST_LEVELS = 100, 1000
 MOST_ROWS, MOST_WORKERS, MOST_GATES = 2**20, 64, 1000
 
 
@@ -144,26 +145,83 @@ DATASET_SPECS: Mapping[str, type[BaseDatasetSpec]] = {
 """The dataset sections by kind."""
 
 
+def _each_name(value: object) -> object:
+    """A list of noises: a single one is a list of one, and one with several names is one for each name."""
+    entries = as_tuple(value)
+    if not isinstance(entries, list | tuple):
+        return entries
+    found: list[object] = []
+    for entry in entries:
+        names = entry.get("name") if isinstance(entry, Mapping) else None
+        found += [{**entry, "name": name} for name in names] if isinstance(entry, Mapping) and isinstance(names, list | tuple) else [entry]
+    return tuple(found)
+
+
+Levels = Annotated[tuple[Positive, ...], BeforeValidator(as_tuple), Field(min_length=1, max_length=MOST_LEVELS)]
+
+
 class NoiseSpec(Part):
-    """The noise added to the pixels."""
+    """One noise: its kind, its levels under the name that the kind has for them, and the kind's options (checked by the kind itself)."""
 
-    kind: Literal["gaussian"] = "gaussian"
-    sigma: Annotated[tuple[Positive, ...], BeforeValidator(as_tuple)] = Field(
-        min_length=1, description="standard deviations in pixel units ([0, 1]); fractions such as 8/255 are allowed"
-    )
+    model_config = ConfigDict(extra="allow")
+
+    kind: str = GAUSSIAN
+    name: Annotated[str, Field(pattern=r"^[\w.-]*$", max_length=60)] = Field("", description="label in the results; default: the kind")
     clip: bool = Field(False, description="clip the noisy pixels to [0, 1]")
+    sigma: Levels | None = Field(None, description="standard deviations in pixel units ([0, 1]); fractions such as 8/255 are allowed")
+    eps: Levels | None = Field(None, description="radii in pixel units ([0, 1])")
+    photons: Levels | None = Field(None, description="photons of a white pixel")
+    share: Levels | None = Field(None, description="shares of the values")
+    size: Levels | None = Field(None, description="multiples of the kind's ranges")
+    severity: Levels | None = Field(None, description="steps from 1 to 5")
+    level: Levels | None = Field(None, description="levels of a kind that calls them nothing else")
 
-    @field_validator("sigma")
-    @classmethod
-    def _distinct(cls, sigma: tuple[float, ...]) -> tuple[float, ...]:
-        for level in sigma:
-            if not SMALLEST_SIGMA <= level <= LARGEST_SIGMA:
-                raise ValueError(
-                    f"{level:g} is not a noise level: pixels are in [0, 1]; give one from {SMALLEST_SIGMA:g} to {LARGEST_SIGMA:g}"
-                )
-        if len(set(sigma)) != len(sigma):
-            raise ValueError("the same sigma appears twice; list each once")
-        return sigma
+    @model_validator(mode="after")
+    def _one_level_name(self) -> NoiseSpec:
+        given = [name for name in LevelName if getattr(self, name) is not None]
+        if not given:
+            for key in self.options:
+                if near := difflib.get_close_matches(key, list(LevelName), n=1, cutoff=0.75):
+                    raise ValueError(f"unknown key {key!r}; did you mean {str(near[0])!r}?")
+            wanted = str(LevelName.SIGMA) if self.kind == GAUSSIAN else " or ".join(LevelName)
+            raise ValueError(f"has no levels: the key {wanted} is missing")
+        if len(given) > 1:
+            raise ValueError(f"has two kinds of levels, {given[0]} and {given[1]}; keep the one that {self.kind} takes")
+        if self.name == GAUSSIAN != self.kind:
+            raise ValueError(f"is called {GAUSSIAN!r} and is of the kind {self.kind!r}; choose another name")
+        if len(set(self.levels)) != len(self.levels):
+            raise ValueError(f"the same {given[0]} appears twice; list each once")
+        return self
+
+    @property
+    def label(self) -> str:
+        """Its name in the results."""
+        return self.name or self.kind
+
+    @property
+    def level_name(self) -> LevelName:
+        """The key that its levels stand under."""
+        return next(name for name in LevelName if getattr(self, name) is not None)
+
+    @property
+    def levels(self) -> tuple[float, ...]:
+        """The numbers."""
+        found: tuple[float, ...] = getattr(self, self.level_name)
+        return found
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The keys that are the kind's own."""
+        return dict(self.model_extra or {})
+
+    @property
+    def at(self) -> tuple[NoiseLevel, ...]:
+        """The levels with their label, in the spec's order."""
+        return tuple(NoiseLevel(self.label, level, self.level_name) for level in self.levels)
+
+    @model_serializer
+    def _as_written(self) -> dict[str, Any]:
+        return {"kind": self.kind, "name": self.label, "clip": self.clip, str(self.level_name): list(self.levels), **self.options}
 
 
 class EstimatorSpec(Part):
@@ -228,7 +286,9 @@ class AuditSpec(Part):
 
     model: ModelSpec = Field(description="the trained network, for example {path: model.torchscript.pt}")
     dataset: DatasetSpec = Field(description="the labelled images, for example {kind: npz, path: test.npz}")
-    noise: NoiseSpec = Field(description="what is added to the pixels, for example {sigma: [0.05, 8/255]}")
+    noise: Annotated[tuple[NoiseSpec, ...], BeforeValidator(_each_name), Field(min_length=1, max_length=MOST_NOISES)] = Field(
+        description="what is done to the pixels, for example {sigma: [0.05, 8/255]}, or a list of noises"
+    )
     estimators: Annotated[tuple[EstimatorSpec, ...], Field(min_length=1)] = (EstimatorSpec(name=DEFAULT_ESTIMATOR),)
     run: RunSpec = RunSpec()
     gates: Annotated[tuple[Annotated[str, AfterValidator(_gate)], ...], BeforeValidator(as_tuple)] = Field(
@@ -236,6 +296,20 @@ class AuditSpec(Part):
         max_length=MOST_GATES,
         description="what robaudit gate requires of the results, for example [mean >= 0.9]; they do not change what is computed",
     )
+
+    @field_validator("noise")
+    @classmethod
+    def _own_labels(cls, noise: tuple[NoiseSpec, ...]) -> tuple[NoiseSpec, ...]:
+        labels = [one.label for one in noise]
+        for label in labels:
+            if labels.count(label) > 1:
+                raise ValueError(f"two noises are called {label!r}; give one a name of its own: name: ...")
+        return noise
+
+    @property
+    def levels(self) -> tuple[NoiseLevel, ...]:
+        """Every level of every noise, in the spec's order."""
+        return tuple(at for noise in self.noise for at in noise.at)
 
     _base_dir: Path = PrivateAttr(default_factory=Path.cwd)
     _name: str = PrivateAttr(default="audit")
@@ -260,11 +334,6 @@ class AuditSpec(Part):
         return self.model_dump(mode="json")
 
 
-def sigma_text(sigma: float) -> str:
-    """A noise level with at most six significant digits."""
-    return f"{sigma:.6g}" if math.isfinite(sigma) else str(sigma)
-
-
 _SPEED_ONLY = ("device", "batch_size", "workers", "memory", "deterministic")
 
 
@@ -284,9 +353,9 @@ def identity(spec_document: Mapping[str, Any]) -> str:
 
 
 def base_identity(spec_document: Mapping[str, Any]) -> str:
-    """sha256 of what an extension must share: the spec without noise levels, estimators and limit."""
+    """sha256 of what an extension must share: the spec without noise, estimators and limit."""
     document = json.loads(json.dumps(spec_document))
-    document["noise"].pop("sigma")
+    document.pop("noise")
     document.pop("estimators")
     document["dataset"].pop("limit")
     if document["dataset"]["sample"] is not None:

@@ -26,7 +26,7 @@ def specs(*entries: Any) -> list[EstimatorSpec]:
 
 
 def test_ours_are_registered_as_an_outsiders() -> None:
-    assert set(OURS) <= set(registry.installed())
+    assert set(OURS) <= set(registry.registered())
     assert registry.load("mc") is MonteCarlo
 
 
@@ -76,18 +76,18 @@ def test_two_packages_with_one_name(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(
         RobauditError, match=r"estimator mc: registered twice, as other:Mc and robaudit\.estimators\.mc:MonteCarlo; uninstall one"
     ):
-        registry.installed()
+        registry.registered()
 
 
 def test_the_same_entry_point_seen_twice_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     points(monkeypatch, mc="robaudit.estimators.mc:MonteCarlo", mc_="robaudit.estimators.mc:MonteCarlo")
-    assert list(registry.installed()) == ["mc"]
+    assert list(registry.registered()) == ["mc"]
 
 
 def test_copied_instead_of_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     points(monkeypatch)
     with pytest.raises(RobauditError, match=r"no entry point in the group robaudit\.estimators; install the package"):
-        registry.installed()
+        registry.registered()
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ def work_on(
 
 def installed_estimators() -> dict[str, type[Estimator]]:
     """Every registered estimator, ours and others'."""
-    return {name: registry.load(name) for name in registry.installed()}
+    return {name: registry.load(name) for name in registry.registered()}
 
 
 def build(name: str, **options: Any) -> Estimator:

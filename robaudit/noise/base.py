@@ -1,0 +1,128 @@
+"""Kinds of noise: options as fields, a level, and a map from standard normal variables to pixels."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo
+from torch import Tensor
+
+from robaudit.files import expanded
+from robaudit.levels import LevelName
+
+Shape = tuple[int, int, int]
+BASE_DIR = "base_dir"
+"""The key of the validation context under which the folder of relative paths stands."""
+
+
+def _located(path: Path, info: ValidationInfo) -> Path:
+    return Path((info.context or {}).get(BASE_DIR, Path.cwd())) / expanded(str(path))
+
+
+File = Annotated[Path, AfterValidator(_located)]
+"""An option that names a file or folder, relative to the spec file."""
+
+
+class NoiseKind(BaseModel, ABC):
+    """A kind of noise. Options are fields (frozen; unknown ones are errors); everything else is declared on the class.
+
+    A kind is a map from independent standard normal variables to noisy pixels, at a level. What it needs besides (a uniform variable, a
+    count) it makes from them: Phi(z) is uniform. So the draws belong to (run seed, kind, sample) and not to the level or the model,
+    -z is as good a draw as z, and the failures of a network are a region in the space of z.
+
+    Register a subclass under the entry-point group ``robaudit.noise``; the built-in ones are registered the same way.
+
+    Class attributes:
+        level_name: what its level is: the key in the spec.
+        least, most: the levels that make sense, both included.
+        whole: whether levels are whole numbers.
+        differentiable: whether the noisy pixels can be differentiated with respect to z, and the gradient means something.
+        quantises: whether its pixels are always in [0, 1], so that ``clip`` would be a mistake.
+        summary: one line: what it does to a pixel x.
+        prefer: one line: what it is a model of.
+        source: where the model is from.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    level_name: ClassVar[LevelName]
+    least: ClassVar[float]
+    most: ClassVar[float]
+    whole: ClassVar[bool] = False
+    differentiable: ClassVar[bool] = False
+    quantises: ClassVar[bool] = False
+    summary: ClassVar[str]
+    prefer: ClassVar[str]
+    source: ClassVar[str]
+
+    name: str = Field("", pattern=r"^[\w.-]*$", description="label in the results; default: the kind")
+    clip: bool = Field(False, description="clip the noisy pixels to [0, 1]")
+
+    @property
+    def random(self) -> bool:
+        """Whether two draws of an image differ; False: the estimators look at one."""
+        return True
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Files that the noise is made from; a run is not continued when one has changed."""
+        return ()
+
+    def check(self, shape: Shape) -> None:
+        """Check the options against the images.
+
+        Args:
+            shape: channels, height, width of the images.
+
+        Raises:
+            SpecError: they do not fit; ``where`` is the option, such as ``scale``.
+        """
+        return
+
+    def latent_shape(self, shape: Shape) -> tuple[int, ...]:
+        """The shape of z for one image: that of the image, unless the kind needs more or fewer variables."""
+        return shape
+
+    @abstractmethod
+    def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str], out: Tensor | None = None) -> Tensor:
+        """The noisy pixels, each row from its own image and z alone: the same bits in any batch.
+
+        Args:
+            x: pixels in [0, 1] (n, channels, height, width), or (1, ...) where all rows are noisy copies of one image.
+            z: independent standard normal variables (n, *latent_shape), of the dtype of x.
+            level: of the noise.
+            ids: sample ids of the rows of x, as many as it has.
+            out: may receive the result (n, channels, height, width); a kind is free to return a new tensor instead. It is never x or z.
+
+        Returns:
+            (n, channels, height, width), of the dtype of x. Neither x nor z is changed.
+        """
+
+
+class AdditiveNoise(NoiseKind):
+    """Noise x + a(level) * e(x, z), with e of mean 0 and a covariance S(x) that is known by its structure.
+
+    Class attributes:
+        normal: whether e is exactly normal; otherwise a linear model's margins are only nearly so (matched variance).
+    """
+
+    normal: ClassVar[bool]
+
+    @abstractmethod
+    def amplitude(self, level: float, shape: Shape) -> float:
+        """a(level), the number that scales the noise."""
+
+    @abstractmethod
+    def gram(self, gradients: Tensor, x: Tensor) -> Tensor:
+        """u_i^T S(x) u_j for the gradients u of an image's margins, without forming S.
+
+        Args:
+            gradients: (n, margins, pixels), of any floating dtype.
+            x: the images (n, channels, height, width), pixels = channels * height * width.
+
+        Returns:
+            (n, margins, margins), float64.
+        """

@@ -1,0 +1,70 @@
+"""Standard normal variables of each sample, seeded so that batch, order and level never change them."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from robaudit.noise.frames import FRAME, orthogonal_frame, patch_of
+from robaudit.noise.stream import block_seed, block_size, generator, stream_key
+
+_KEPT_BYTES = 2**26
+
+
+class NormalDraws:
+    """Standard normal draws that depend on (run seed, kind, sample id, draw number) and the kind of device alone.
+
+    The same z serves every level and every model, so differences between them are paired (common random numbers).
+
+    Args:
+        kind: of the noise that is made of them.
+        seed: the run's seed.
+        device: where the draws are made; CPU and CUDA streams differ from each other.
+        dtype: of the draws.
+        stream: a name for draws that are independent of those without one, whatever the seed: a check of a run must not share its noise.
+    """
+
+    def __init__(self, kind: str, seed: int, device: torch.device, dtype: torch.dtype = torch.float32, *, stream: str = "") -> None:
+        self._seed, self._device, self._dtype = seed, device, dtype
+        self._name = f"{kind} {stream} stream" if stream else kind
+        self._generator = generator(device)
+        self._frames: OrderedDict[tuple[str, int, tuple[int, ...]], Tensor] = OrderedDict()
+
+    def blocks(self, sample_id: str, draws: int, shape: tuple[int, ...], start: int = 0) -> Iterator[Tensor]:
+        """Yield ``draws`` draws of a sample from number ``start`` on, block by block, as (n, *shape) tensors.
+
+        Draws are made in float32 whatever the dtype, so that fp32 and fp64 runs see the same noise.
+        """
+        key = stream_key(self._seed, self._name, sample_id)
+        size = block_size(torch.Size(shape).numel())
+        for block in range(start // size, -(-(start + draws) // size)):
+            self._generator.manual_seed(block_seed(key, block))
+            z = torch.randn((size, *shape), generator=self._generator, device=self._device, dtype=torch.float32)
+            yield z[max(0, start - block * size) : start + draws - block * size].to(self._dtype)
+
+    def frames(self, sample_id: str, draws: int, shape: tuple[int, ...], start: int = 0) -> Iterator[Tensor]:
+        """Like :meth:`blocks`, with draws that are coupled in frames of 48 (:func:`~robaudit.noise.frames.orthogonal_frame`).
+
+        Their stream is a different one, so they are independent of :meth:`blocks`; images without frames get the draws of :meth:`blocks`.
+        """
+        if patch_of(shape) is None:
+            yield from self.blocks(sample_id, draws, shape, start)
+            return
+        for number in range(start // FRAME, -(-(start + draws) // FRAME)):
+            frame = self._frame(sample_id, number, shape)
+            yield frame[max(0, start - number * FRAME) : start + draws - number * FRAME].to(self._dtype)
+
+    def _frame(self, sample_id: str, number: int, shape: tuple[int, ...]) -> Tensor:
+        """A frame, kept for the next call: the draws of an image are often continued where they stopped."""
+        name = sample_id, number, shape
+        if name not in self._frames:
+            channels, height, width = shape
+            self._generator.manual_seed(block_seed(stream_key(self._seed, f"{self._name} frames", sample_id), number))
+            self._frames[name] = orthogonal_frame((channels, height, width), self._generator)
+            while len(self._frames) > 1 and sum(frame.nbytes for frame in self._frames.values()) > _KEPT_BYTES:
+                self._frames.popitem(last=False)
+        self._frames.move_to_end(name)
+        return self._frames[name]

@@ -1,0 +1,141 @@
+"""Installed kinds of noise by name, through the entry-point group ``robaudit.noise``, and the noises of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import torch
+from pydantic import ValidationError
+from torch import Tensor
+
+from robaudit.errors import RobauditError, SpecError
+from robaudit.levels import GAUSSIAN, NoiseLevel
+from robaudit.noise.base import BASE_DIR, AdditiveNoise, NoiseKind, Shape
+from robaudit.noise.draws import NormalDraws
+from robaudit.noise.gaussian import Gaussian
+from robaudit.plugins import installed, load_class
+from robaudit.spec.errors import explain
+from robaudit.spec.model import NoiseSpec
+
+GROUP = "robaudit.noise"
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """A noise of a run: a kind with its options, its label and its levels.
+
+    Attributes:
+        label: in the results.
+        kind: the name that the plugin is registered under; it seeds the draws.
+        form: the map from normal variables to pixels.
+        levels: in the spec's order.
+    """
+
+    label: str
+    kind: str
+    form: NoiseKind
+    levels: tuple[NoiseLevel, ...]
+
+    def source(self, seed: int, device: torch.device, dtype: torch.dtype = torch.float32, *, stream: str = "") -> NoiseSource:
+        """The noise with its draws; see :class:`~robaudit.noise.draws.NormalDraws` for the arguments."""
+        return NoiseSource(self.form, NormalDraws(self.kind, seed, device, dtype, stream=stream))
+
+
+@dataclass(frozen=True, slots=True)
+class NoiseSource:
+    """A kind of noise and the normal variables that it is made of."""
+
+    form: NoiseKind
+    draws: NormalDraws
+
+    def blocks(self, sample_id: str, draws: int, shape: Shape, start: int = 0) -> Iterator[Tensor]:
+        """Draws z of a sample from number ``start`` on, as blocks (n, *latent_shape); ``shape`` is that of the image."""
+        return self.draws.blocks(sample_id, draws, self.form.latent_shape(shape), start)
+
+    def frames(self, sample_id: str, draws: int, shape: Shape, start: int = 0) -> Iterator[Tensor]:
+        """The same, with draws coupled so that their mean varies less."""
+        return self.draws.frames(sample_id, draws, self.form.latent_shape(shape), start)
+
+    @property
+    def additive(self) -> AdditiveNoise:
+        """The kind, of whose covariance an estimator makes use.
+
+        Raises:
+            ValueError: it has none; estimators that need one declare it.
+        """
+        if not isinstance(self.form, AdditiveNoise):
+            raise ValueError("the noise has no known covariance; declare needs_noise")  # noqa: TRY004  a broken contract, not a type
+        return self.form
+
+
+def gaussian_source(seed: int, device: torch.device, dtype: torch.dtype = torch.float32, *, stream: str = "") -> NoiseSource:
+    """Isotropic Gaussian noise, as a run has it that names no other."""
+    return NoiseSource(Gaussian(), NormalDraws(GAUSSIAN, seed, device, dtype, stream=stream))
+
+
+def registered() -> dict[str, EntryPoint]:
+    """Entry points of the installed kinds of noise by name, in alphabetical order; nothing is imported.
+
+    Raises:
+        RobauditError: two packages register the same name, or none is registered at all.
+    """
+    return installed(GROUP, "noise kind")
+
+
+def load(name: str, where: str = "noise") -> type[NoiseKind]:
+    """The class behind a name.
+
+    Raises:
+        SpecError: unknown name, with a did-you-mean.
+        RobauditError: the plugin cannot be imported, is not a NoiseKind, or declares less than one must.
+    """
+    cls = load_class(GROUP, "noise kind", name, NoiseKind, where)  # type: ignore[type-abstract]
+    for attribute in ("level_name", "least", "most", "summary", "prefer", "source"):
+        if not hasattr(cls, attribute):
+            raise RobauditError(f"noise kind {name}", f"{cls.__module__}:{cls.__qualname__} declares no {attribute}", "fix the plugin")
+    return cls
+
+
+def build(specs: Sequence[NoiseSpec], base_dir: Path, where: str = "noise") -> tuple[Noise, ...]:
+    """The noises of a run, with their options and levels checked.
+
+    Args:
+        specs: the spec's noises.
+        base_dir: the folder that paths among their options are relative to.
+        where: the section, for messages.
+
+    Raises:
+        SpecError: unknown kind or option, bad value, or a level out of range.
+    """
+    return tuple(_build(spec, base_dir, f"{where}[{i}]" if len(specs) > 1 else where) for i, spec in enumerate(specs))
+
+
+def _build(spec: NoiseSpec, base_dir: Path, where: str) -> Noise:
+    cls = load(spec.kind, f"{where}.kind")
+    if spec.level_name != cls.level_name:
+        what = f"the level of {spec.kind} is called {cls.level_name}, not {spec.level_name}"
+        raise SpecError(f"{where}.{spec.level_name}", what, f"write {cls.level_name}: {', '.join(f'{level:g}' for level in spec.levels)}")
+    try:
+        form = cls.model_validate({**spec.options, "name": spec.label, "clip": spec.clip}, context={BASE_DIR: base_dir})
+    except ValidationError as error:
+        raise explain(error, cls, f"{where} ({spec.kind})") from error
+    if spec.clip and cls.quantises:
+        raise SpecError(f"{where}.clip", f"{spec.kind} keeps its pixels in [0, 1] itself", "leave clip out")
+    for level in spec.levels:
+        if not cls.least <= level <= cls.most or (cls.whole and level != int(level)):
+            kind = "a whole number" if cls.whole else "one"
+            raise SpecError(
+                f"{where}.{spec.level_name}",
+                f"{level:g} is not a level of {spec.kind}",
+                f"give {kind} from {cls.least:g} to {cls.most:g}",
+            )
+    return Noise(spec.label, spec.kind, form, spec.at)
+
+
+def with_levels(noises: Sequence[Noise], levels: Sequence[NoiseLevel]) -> tuple[Noise, ...]:
+    """The noises with some of their levels only."""
+    kept = (replace(noise, levels=tuple(at for at in noise.levels if at in levels)) for noise in noises)
+    return tuple(noise for noise in kept if noise.levels)
