@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
+from typing import Any
+
+from robaudit.errors import RunError
 
 GAUSSIAN = "gaussian"
 """The kind of noise that is meant where none is named, and its label."""
@@ -52,5 +57,103 @@ class NoiseLevel:
         """:attr:`text` with the number as it is written elsewhere."""
         return f"{self.name} {number}" if self.noise == GAUSSIAN else f"{self.noise} {self.name} {number}"
 
+    @property
+    def key(self) -> str:
+        """All of it, for machines: "gaussian:sigma=0.05"."""
+        return f"{self.noise}:{self.name}={self.level!r}"
+
+    @staticmethod
+    def from_key(key: str) -> NoiseLevel:
+        """The inverse of :attr:`key`.
+
+        Raises:
+            ValueError: it is none.
+        """
+        label, _, rest = key.rpartition(":")
+        name, _, level = rest.partition("=")
+        return noise_level(label, float(level), name)
+
+    def document(self) -> dict[str, Any]:
+        """The three columns of a row."""
+        return {"noise": self.noise, "level_name": self.name.value, "level": self.level}
+
     def __str__(self) -> str:
         return self.text
+
+
+@lru_cache(maxsize=4096)
+def noise_level(noise: str, level: float, name: str) -> NoiseLevel:
+    """The noise level with these values; rows share one object.
+
+    Raises:
+        ValueError: there is no such name of a level.
+    """
+    return NoiseLevel(noise, level, LevelName(name))
+
+
+def levels_in(entries: Iterable[Mapping[str, Any]]) -> list[NoiseLevel]:
+    """The levels of the noises of a spec, given as its document has them, in its order."""
+    found = []
+    for entry in entries:
+        name = next(name for name in LevelName if name in entry)
+        found += [noise_level(entry["name"], level, name) for level in entry[name]]
+    return found
+
+
+def without_levels(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """A noise of a spec's document without its levels: what must be the same for results to be of the same noise."""
+    return {key: value for key, value in entry.items() if key not in list(LevelName)}
+
+
+@dataclass(frozen=True, slots=True)
+class LevelChoice:
+    """Which of a run's noise levels are meant; what is empty excludes nothing.
+
+    Attributes:
+        noises: labels.
+        levels: numbers, whatever they are called.
+        sigmas: standard deviations: levels that are called sigma.
+    """
+
+    noises: tuple[str, ...] = ()
+    levels: tuple[float, ...] = ()
+    sigmas: tuple[float, ...] = ()
+
+    @staticmethod
+    def of(chosen: LevelChoice | Iterable[float]) -> LevelChoice:
+        """The choice itself, or that of the numbers given."""
+        return chosen if isinstance(chosen, LevelChoice) else LevelChoice(levels=tuple(chosen))
+
+    def __bool__(self) -> bool:
+        return bool(self.noises or self.levels or self.sigmas)
+
+    def among(self, present: Iterable[NoiseLevel], where: str) -> list[NoiseLevel]:
+        """Those of the levels that are meant, in their order.
+
+        A number is met exactly, or by the only level within half a percent of it: tables print 8/255 as 0.0314.
+
+        Raises:
+            RunError: a label or a number that none of them has.
+        """
+        kept = list(dict.fromkeys(present))
+        for label in self.noises:
+            if label not in (names := dict.fromkeys(at.noise for at in kept)):
+                raise RunError(where, f"has no noise {label!r}", "it has " + ", ".join(names))
+        kept = [at for at in kept if not self.noises or at.noise in self.noises]
+        for what, wanted in (("sigma", self.sigmas), ("level", self.levels)):
+            if not wanted:
+                continue
+            able = [at for at in kept if what == "level" or at.name is LevelName.SIGMA]
+            numbers = list(dict.fromkeys(at.level for at in able))
+            meant = [_nearest(number, numbers) for number in wanted]
+            for number in meant:
+                if number not in numbers:
+                    named = ", ".join(map(str, numbers if all(at.noise == GAUSSIAN for at in kept) else kept))
+                    raise RunError(where, f"has no {what} {number}", f"it has {named}")
+            kept = [at for at in able if at.level in meant]
+        return kept
+
+
+def _nearest(number: float, present: Sequence[float]) -> float:
+    near = [level for level in present if abs(level - number) <= 0.005 * level]
+    return near[0] if number not in present and len(near) == 1 else number

@@ -61,6 +61,8 @@ class IntervalKind(StrEnum):
     WEIGHTED_SAMPLE = "weighted sample"
     UPPER_BOUND = "upper bound"
     LOWER_BOUND = "lower bound"
+    EXACT = "exact"
+    """No uncertainty: the noise does the same to an image every time."""
     VARIES = "by the estimator used"
     OTHER = "other"
     """Any other method; the remark names it."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from robaudit.levels import NoiseLevel, noise_level
 from robaudit.quantities import Interval, IntervalKind
 
 if TYPE_CHECKING:
@@ -28,7 +29,8 @@ COLUMNS = (
     "predicted",
     "correct",
     "noise",
-    "sigma",
+    "level_name",
+    "level",
     "estimator",
     "quantity",
     "value",
@@ -53,6 +55,8 @@ class Row:
 
     Attributes:
         label, predicted, flips_to: class indices; None where unknown.
+        noise: label of the noise.
+        level_name, level: what its level is called, and the number: sigma 0.05, photons 1000, severity 3.
         correct: predicted == label; None without a label.
         value: the estimate, in the units of ``quantity``; ``lower`` and ``upper`` bound it (95 %) or are None.
         forwards, backwards: network passes behind this row, shared or not, including the clean one.
@@ -69,7 +73,8 @@ class Row:
     predicted: int
     correct: bool | None
     noise: str
-    sigma: float
+    level_name: str
+    level: float
     estimator: str
     quantity: str
     value: float
@@ -88,6 +93,11 @@ class Row:
     not_finite: int = 0
 
     @property
+    def at(self) -> NoiseLevel:
+        """The noise and its level."""
+        return noise_level(self.noise, self.level, self.level_name)
+
+    @property
     def draws(self) -> int:
         """Noisy copies behind a row with votes, including those that voted for no class."""
         return sum(self.votes or ()) + self.not_finite
@@ -103,9 +113,9 @@ class Row:
         return self.draws if self.worth is None else self.worth
 
     @property
-    def key(self) -> tuple[str, float, str]:
+    def key(self) -> tuple[str, NoiseLevel, str]:
         """What identifies the row within a run."""
-        return self.sample_id, self.sigma, self.estimator
+        return self.sample_id, self.at, self.estimator
 
     def document(self) -> dict[str, Any]:
         """The row as JSON values; fields that are not columns only where they are set."""

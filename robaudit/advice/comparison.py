@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from robaudit.levels import NoiseLevel
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import P_ROBUST, Quantity
 from robaudit.rows import Row
@@ -44,7 +45,7 @@ class Truth:
         return float(lower), float(upper)
 
 
-Truths = Mapping[tuple[str, float], Truth]
+Truths = Mapping[tuple[str, NoiseLevel], Truth]
 """By (sample id, sigma)."""
 
 

@@ -20,6 +20,7 @@ from robaudit.errors import RobauditError
 from robaudit.estimators import registry
 from robaudit.estimators.base import Estimator
 from robaudit.estimators.registry import Chosen, Task, tasks_of
+from robaudit.levels import NoiseLevel
 from robaudit.progress import Silent
 from robaudit.quantities import P_ROBUST
 from robaudit.rows import Row
@@ -38,7 +39,7 @@ _MOST_DRAWS, _MOST_DRAWS_OF_OTHERS = 2**20, 2**12
 _OTHERS, _LEAST_OTHERS = 0.3, 1.0  # share of the pilot, and fewest seconds, for the other estimators of the spec
 
 Floats = NDArray[np.float64]
-Rows = Mapping[tuple[str, float], Row]
+Rows = Mapping[tuple[str, NoiseLevel], Row]
 """By (sample id, sigma)."""
 
 

@@ -16,6 +16,7 @@ from robaudit.auditing.environment import deterministic, device_name, pick_devic
 from robaudit.auditing.run import prepare
 from robaudit.datasets.base import Dataset
 from robaudit.errors import RobauditError
+from robaudit.levels import LevelChoice
 from robaudit.models.logits import rounded_products
 from robaudit.progress import Listener, Silent, duration_text
 from robaudit.spec.model import AuditSpec
@@ -169,7 +170,7 @@ class Proposal:
     precisions: Sequence[Offer]
     snippet: str
     device: str
-    sigmas: Sequence[float]
+    levels: LevelChoice | Sequence[float]
 
     def document(self) -> dict[str, Any]:
         """As JSON values."""

@@ -26,6 +26,7 @@ from robaudit.datasets.select import Selected, random_subset
 from robaudit.errors import NothingLeftError
 from robaudit.estimators.mc import MonteCarlo
 from robaudit.estimators.registry import Chosen, Task, tasks_of
+from robaudit.levels import LevelChoice
 from robaudit.models.logits import rounded_products
 from robaudit.progress import Listener, Silent
 from robaudit.quantities import P_ROBUST
@@ -202,8 +203,8 @@ def _without(samples: Selected, gone: set[str]) -> Selected:
 def _comparisons(ready: Ready, computed: Computed, truths: Truths) -> list[Comparison]:
     result = []
     for task in ready.tasks:
-        label, sigma = task.chosen.label, task.sigma
-        rows = [row for row in computed.rows.values() if (row.estimator, row.sigma) == (label, sigma)]
+        label, sigma = task.chosen.label, task.at
+        rows = [row for row in computed.rows.values() if (row.estimator, row.at) == (label, sigma)]
         known = [truths[row.sample_id, sigma] for row in rows]
         result.append(compare(rows, known, task.chosen.estimator.quantity, computed.seconds[label, sigma], task.chosen.name))
     return result
@@ -230,7 +231,7 @@ def draws_within(ready: Ready, samples: Dataset, seconds: float) -> int:
     return int(min(MOST_DRAWS, max(FEWEST_DRAWS, wanted)))
 
 
-def _votes(sigmas: Sequence[float], draws: int) -> tuple[Task, ...]:
+def _votes(levels: LevelChoice | Sequence[float], draws: int) -> tuple[Task, ...]:
     return tasks_of(sigmas, [Chosen(STREAM, "mc", MonteCarlo(samples=draws))])
 
 
@@ -252,8 +253,8 @@ def converge(ready: Ready, samples: Dataset, truths: Truths, listener: Listener)
     computed = compute(ready, ready.engine, samples, [task for _, _, task in variants], listener)
     points = []
     for label, n, task in variants:
-        rows = [row for row in computed.rows.values() if (row.estimator, row.sigma) == (task.chosen.label, task.sigma)]
-        known = [truths[row.sample_id, row.sigma] for row in rows]
+        rows = [row for row in computed.rows.values() if (row.estimator, row.at) == (task.chosen.label, task.at)]
+        known = [truths[row.sample_id, row.at] for row in rows]
         points.append(_point(label, n, compare(rows, known, task.chosen.estimator.quantity, 0.0)))
     return points
 
@@ -271,7 +272,7 @@ def variants_of(task: Task, passes: int, classes: int) -> Iterator[tuple[str, in
         estimator = chosen.estimator.with_draws(n) if chosen.estimator.quantity.name == P_ROBUST.name else None
         if estimator is None:
             continue
-        other = Task(task.sigma, Chosen(f"{chosen.label} n={n}", chosen.name, estimator))
+        other = Task(task.at, Chosen(f"{chosen.label} n={n}", chosen.name, estimator))
         if other.cost(classes) > passes:
             return
         yield chosen.label, n, other

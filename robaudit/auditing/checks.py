@@ -12,10 +12,11 @@ from robaudit.auditing.environment import image_digest
 from robaudit.datasets.base import Dataset, Sample, first_samples
 from robaudit.errors import DataError, ModelError
 from robaudit.estimators.engine import Engine, rows_by_rule
+from robaudit.levels import NoiseLevel
 from robaudit.memory import is_out_of_memory
 from robaudit.models.logits import LogitModel, rounded_products
 from robaudit.numerics.margins import margin_gradients
-from robaudit.spec.model import Precision, sigma_text
+from robaudit.spec.model import Precision
 from robaudit.spec.presets import LIKELY, NORMALISATIONS, hint
 
 _MOST_CHECKED, _FEWEST_CHECKED, _CHECKED_BYTES = 256, 32, 2**28  # fewer of large images: 256 MB at most
@@ -246,14 +247,14 @@ class PrecisionEffect:
 
     Attributes:
         precision: tf32 or bf16.
-        sigma: noise level.
+        at: the noise and its level.
         images, copies: how many images, and noisy copies in all.
         changed: copies whose class differs.
         kept_fp32, kept: copies that keep the class of the clean image, in fp32 and in the lower precision.
     """
 
     precision: Precision
-    sigma: float
+    at: NoiseLevel
     images: int
     copies: int
     changed: int
@@ -265,13 +266,13 @@ class PrecisionEffect:
         """One line for the user."""
         what = f"{self.changed} of {self.copies} noisy copies ({self.images} images) change class"
         return (
-            f"precision {self.precision} at sigma {sigma_text(self.sigma)}: {what}; "
+            f"precision {self.precision} at {self.at}: {what}; "
             f"kept {self.kept / self.copies:.1%}, in fp32 {self.kept_fp32 / self.copies:.1%}"
         )
 
 
 def precision_effects(
-    engine: Engine, dataset: Dataset, sigmas: Sequence[float], precision: Precision, *, skip_bad: bool
+    engine: Engine, dataset: Dataset, levels: Sequence[NoiseLevel], precision: Precision, *, skip_bad: bool
 ) -> list[PrecisionEffect]:
     """Pass 32 noisy copies of each of the first 16 images through the network in fp32 and in ``precision``, with the same noise."""
     model = engine.model
@@ -280,17 +281,17 @@ def precision_effects(
     ids = [sample.id for sample in samples]
     with rounded_products(False):
         predicted = engine.logits(x).argmax(1)
-    return [_effect(engine, x, ids, predicted, sigma, precision) for sigma in sigmas]
+    return [_effect(engine, x, ids, predicted, at, precision) for at in levels]
 
 
-def _effect(engine: Engine, x: Tensor, ids: Sequence[str], predicted: Tensor, sigma: float, precision: Precision) -> PrecisionEffect:
+def _effect(engine: Engine, x: Tensor, ids: Sequence[str], predicted: Tensor, at: NoiseLevel, precision: Precision) -> PrecisionEffect:
     rounded = precision == "tf32"
     total = torch.zeros(3, dtype=torch.int64, device=x.device)
     with rounded_products(rounded):
-        for batch, logits in engine.noisy_logits(x, ids, sigma, _COPIES):
+        for batch, logits in engine.noisy_logits(x, ids, at, _COPIES):
             target, lower = predicted[batch.image], logits.argmax(1)
             with rounded_products(False), torch.inference_mode():
                 exact = engine.model(batch.padded)[: len(target)].argmax(1)
             total += torch.stack([(lower != exact).sum(), (exact == target).sum(), (lower == target).sum()])
     changed, kept_fp32, kept = total.tolist()
-    return PrecisionEffect(precision, sigma, len(x), len(x) * _COPIES, changed, kept_fp32, kept)
+    return PrecisionEffect(precision, at, len(x), len(x) * _COPIES, changed, kept_fp32, kept)

@@ -78,7 +78,7 @@ class Step:
 
 def step_name(task: Task) -> str:
     """The name of a task in the run's record of seconds."""
-    return f"{task.chosen.label}@{task.sigma!r}"
+    return f"{task.chosen.label}@{task.at.key}"
 
 
 def steps(engine: Engine, samples: Sequence[Sample], tasks: Sequence[Task], where: str) -> Iterator[Step]:
@@ -92,7 +92,7 @@ def steps(engine: Engine, samples: Sequence[Sample], tasks: Sequence[Task], wher
     """
     started = time.perf_counter()
     x = torch.stack([sample.pixels.to(engine.model.dtype) for sample in samples]).to(engine.model.device)
-    clean = CleanPass.of(engine, x, gradients=any(task.chosen.estimator.linearises_clean for task in tasks))
+    clean = CleanPass.of(engine, x, gradients=_linearised(tasks))
     finite: list[bool] = clean.logits.isfinite().all(1).tolist()
     refused = [_not_finite(sample, where) for sample, ok in zip(samples, finite, strict=True) if not ok]
     kept = [sample for sample, ok in zip(samples, finite, strict=True) if ok]
@@ -108,19 +108,24 @@ def steps(engine: Engine, samples: Sequence[Sample], tasks: Sequence[Task], wher
     work: Work | None = None
     for task in tasks:
         started = time.perf_counter()
-        if work is None or work.sigma != task.sigma:
-            work = Work(ids, x, labels, task.sigma, clean, engine)
+        if work is None or work.at != task.at:
+            work = Work(ids, x, labels, task.at, clean, engine)
         estimates = task.chosen.estimates(work)
         rows, refused = [], []
         for sample, target, estimate in zip(kept, predicted, estimates, strict=True):
             if sample.id in broken:
                 continue
             if _writable(estimate.value):
-                rows.append(_row_of(sample, target, estimate, task, engine.noise.kind))
+                rows.append(_row_of(sample, target, estimate, task))
             else:
                 broken.add(sample.id)
                 refused.append(_broken(sample, task, estimate, where))
         yield Step(task, time.perf_counter() - started, rows=rows, refused=refused)
+
+
+def _linearised(tasks: Sequence[Task]) -> list[str]:
+    """The noises under which an estimator linearises at the clean image."""
+    return list(dict.fromkeys(task.at.noise for task in tasks if task.chosen.estimator.linearises_clean))
 
 
 def _not_finite(sample: Sample, where: str) -> Refused:
@@ -132,19 +137,20 @@ def _not_finite(sample: Sample, where: str) -> Refused:
 
 
 def _broken(sample: Sample, task: Task, estimate: Estimate, where: str) -> Refused:
-    what = f"{task.chosen.label} gave {estimate.value} at sigma {task.sigma:g}"
+    what = f"{task.chosen.label} gave {estimate.value} at {task.at}"
     remedy = "logits or gradients are not finite under noise, or the estimator is broken"
     return Refused(sample, task, SampleError(f"{where}: {sample.id}", what, remedy))
 
 
-def _row_of(sample: Sample, predicted: int, estimate: Estimate, task: Task, noise: str) -> Row:
+def _row_of(sample: Sample, predicted: int, estimate: Estimate, task: Task) -> Row:
     return Row(
         sample_id=sample.id,
         label=sample.label,
         predicted=predicted,
         correct=None if sample.label is None else predicted == sample.label,
-        noise=noise,
-        sigma=task.sigma,
+        noise=task.at.noise,
+        level_name=task.at.name.value,
+        level=task.at.level,
         estimator=task.chosen.label,
         quantity=task.chosen.estimator.quantity.name,
         value=float(estimate.value),
@@ -181,7 +187,7 @@ def _bound(value: float | None) -> float | None:
 
 def task_names(tasks: Sequence[Task]) -> list[TaskName]:
     """The names of the tasks in the state."""
-    return [(task.sigma, task.chosen.label) for task in tasks]
+    return [(task.at, task.chosen.label) for task in tasks]
 
 
 def compute_missing(
@@ -356,7 +362,7 @@ class _Loop:
             task = chunk.tasks[0]
             raise ModelError(
                 self.engine.model.name,
-                f"{task.chosen.label} at sigma {task.sigma:g} does not fit into memory with a single image of {'x'.join(map(str, shape))}",
+                f"{task.chosen.label} at {task.at} does not fit into memory with a single image of {'x'.join(map(str, shape))}",
                 "give it more memory, or use another estimator",
             )
         self.listener.note(f"out of memory with one image: continuing with {count(rows, 'row')} in a pass")
@@ -440,6 +446,6 @@ class _Loop:
         if self.on_error == "stop":
             raise error.or_skip()
         self.listener.warn(f"skipped {error}")
-        task = None if at is None or at.task is None else (at.task.sigma, at.task.chosen.label)
+        task = None if at is None or at.task is None else (at.task.at, at.task.chosen.label)
         self._new.skipped.append(Skip(sample_id, str(error), task))
         self._new.complete += 1

@@ -16,9 +16,10 @@ from robaudit.datasets.base import Dataset
 from robaudit.errors import NothingLeftError
 from robaudit.estimators.registry import Task
 from robaudit.files import writing
+from robaudit.levels import GAUSSIAN
 from robaudit.models.logits import LogitModel
 from robaudit.rows import Row
-from robaudit.spec.model import AuditSpec, base_identity, identity
+from robaudit.spec.model import AuditSpec, NoiseSpec, base_identity, identity
 from robaudit.stats.summary import Overview
 from robaudit.store.folder import OUTPUTS, SCHEMA_VERSION, RunFolder
 from robaudit.store.serialise import rows_csv, rows_json_chunks, summary_json
@@ -59,13 +60,22 @@ def history(old: Mapping[str, Any] | None, command: str | None, device: torch.de
 def _noise_description(spec: AuditSpec) -> str:
     """How noise and normalisation are applied, as every report prints it."""
     model = spec.model
-    clip = "then clipped to [0, 1]" if spec.noise.clip else "not clipped"
     normal = (
         f"mean {_listed(model.mean)} and std {_listed(model.std)} applied after it"
         if model.mean or model.std
         else "no mean/std applied after it"
     )
-    return f"{spec.noise.kind} noise added to pixels in [0, 1], {clip}; {normal}"
+    noises = "; ".join(_described(noise) for noise in spec.noise)
+    return f"{noises}; {normal}"
+
+
+def _described(noise: NoiseSpec) -> str:
+    """A noise in a few words: "gaussian noise added to pixels in [0, 1], not clipped" for the usual one."""
+    if noise.kind == GAUSSIAN:
+        return f"{noise.label} noise added to pixels in [0, 1], {'then clipped to [0, 1]' if noise.clip else 'not clipped'}"
+    options = [*(f"{key} {value}" for key, value in noise.options.items()), *(["clipped to [0, 1]"] if noise.clip else [])]
+    named = noise.label if noise.label == noise.kind else f"{noise.label} ({noise.kind})"
+    return f"{named} on pixels in [0, 1]" + (f", {', '.join(options)}" if options else "")
 
 
 def _listed(values: tuple[float, ...]) -> str:
@@ -78,7 +88,7 @@ class _Tally:
     def __init__(self, tasks: Sequence[Task]) -> None:
         self.quantities = {task.chosen.estimator.quantity.name: task.chosen.estimator.quantity for task in tasks}
         self.overview = Overview(self.quantities)
-        self.reviews = {(t.sigma, t.chosen.label): review for t in tasks if (review := t.chosen.estimator.review()) is not None}
+        self.reviews = {(t.at, t.chosen.label): review for t in tasks if (review := t.chosen.estimator.review()) is not None}
         self.samples = self.labelled = self.rows = self.forwards = self.backwards = 0
         self.digest = hashlib.sha256()
 
@@ -102,7 +112,7 @@ class _Tally:
         self.forwards += row.forwards
         self.backwards += row.backwards
         self.overview.add(row)
-        if (review := self.reviews.get((row.sigma, row.estimator))) is not None:
+        if (review := self.reviews.get((row.at, row.estimator))) is not None:
             review.add(row)
 
 
@@ -164,7 +174,7 @@ def finish(
             "quantities": [quantity.document() for quantity in tally.quantities.values()],
             "clean_accuracy": next((s.clean_accuracy.document() for s in summaries if s.clean_accuracy), None),
             "noisy_accuracy": [
-                {"estimator": s.key.estimator, "sigma": s.key.sigma, **s.noisy_accuracy.document()} for s in summaries if s.noisy_accuracy
+                {"estimator": s.key.estimator, **s.key.at.document(), **s.noisy_accuracy.document()} for s in summaries if s.noisy_accuracy
             ],
             "totals": {
                 "samples": tally.samples,

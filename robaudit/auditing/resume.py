@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robaudit.auditing.environment import device_name, device_type, versions
 from robaudit.errors import AnotherRunError, RunError
+from robaudit.levels import LevelName, without_levels
 from robaudit.models.logits import LogitModel
 from robaudit.progress import Listener
 from robaudit.spec.model import AuditSpec, base_identity, identity
@@ -114,6 +115,22 @@ def refuse_other_options(state: State, estimators: Mapping[str, Any], where: str
             raise _other_options(where, entry)
 
 
+def refuse_other_noises(state: State, noises: Mapping[str, Any], where: str) -> None:
+    """Refuse a noise that has the name of another, with other options, whose rows the run holds.
+
+    Args:
+        state: what the run has computed.
+        noises: the spec's entries by label, without levels.
+        where: the run folder.
+
+    Raises:
+        RunError: rows were computed under other noise.
+    """
+    for label, entry in state.noises():
+        if noises.get(label, entry) != entry:
+            raise _other_noise(where, label)
+
+
 def _other_options(where: str, entry: Mapping[str, Any]) -> RunError:
     """The error about an estimator that the run has computed with the options of this entry."""
     what = f"has run {label_of(entry)} with other options ({entry['options']})"
@@ -156,10 +173,30 @@ def extended(spec: AuditSpec, info: Mapping[str, Any], where: str) -> AuditSpec:
     document = {
         **new,
         "dataset": {**new["dataset"], "limit": None if None in limits else max(limits), "sample": _larger(old, new)},
-        "noise": {**new["noise"], "sigma": list(dict.fromkeys([*old["noise"]["sigma"], *new["noise"]["sigma"]]))},
+        "noise": _joined(old["noise"], new["noise"], where),
         "estimators": estimators,
     }
     return AuditSpec.model_validate(document).located(spec.base_dir, spec.name)
+
+
+def _joined(old: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]], where: str) -> list[dict[str, Any]]:
+    """The noises of both, each with the levels of both.
+
+    Raises:
+        RunError: two have the same name, but other options.
+    """
+    joined = {entry["name"]: dict(entry) for entry in old}
+    for entry in new:
+        same = joined.setdefault(entry["name"], dict(entry))
+        if without_levels(same) != without_levels(entry):
+            raise _other_noise(where, entry["name"])
+        key = next(name for name in LevelName if name in entry)
+        same[key] = list(dict.fromkeys([*same[key], *entry[key]]))
+    return list(joined.values())
+
+
+def _other_noise(where: str, label: str) -> RunError:
+    return AnotherRunError(where, f"has run the noise {label} with other options", "give the new one a name of its own")
 
 
 def _larger(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -21,18 +21,22 @@ from robaudit.auditing.resume import (
     extended,
     refuse_another_machine,
     refuse_changed_data,
+    refuse_other_noises,
     refuse_other_options,
 )
-from robaudit.auditing.setup import make_engine, make_model
+from robaudit.auditing.setup import check_noises, make_engine, make_model
 from robaudit.datasets.ahead import default_workers
 from robaudit.datasets.base import Dataset, first_samples
 from robaudit.datasets.load import open_dataset
 from robaudit.errors import ModelError, NothingLeftError, RunError
 from robaudit.estimators import registry
 from robaudit.estimators.engine import Engine
-from robaudit.estimators.registry import Task, tasks_of
+from robaudit.estimators.registry import Task, refuse_unfit, tasks_of
+from robaudit.levels import NoiseLevel, without_levels
 from robaudit.memory import Limit, memory_limit
 from robaudit.models.logits import for_noisy_passes, rounded_products
+from robaudit.noise.registry import Noise
+from robaudit.noise.registry import build as build_noises
 from robaudit.progress import Listener, Silent
 from robaudit.rows import Row
 from robaudit.spec.load import load_spec
@@ -105,6 +109,7 @@ class Ready:
 
     Attributes:
         spec: including what an existing run holds.
+        noises: with their options and levels.
         tasks: every estimator at every noise level.
         samples: the data set.
         workers: threads that read it ahead.
@@ -116,6 +121,7 @@ class Ready:
     """
 
     spec: AuditSpec
+    noises: tuple[Noise, ...]
     tasks: tuple[Task, ...]
     samples: Dataset
     workers: int
@@ -179,6 +185,9 @@ def prepare(
         RobauditError: something is missing, is damaged, or does not fit the rest, or the memory is used up.
     """
     estimators = registry.build(spec.estimators)
+    noises = build_noises(spec.noise, spec.base_dir)
+    tasks = tasks_of(spec.levels, estimators)
+    refuse_unfit(tasks, {noise.label: noise.form for noise in noises})
     samples = dataset if dataset is not None else open_dataset(spec.dataset, base_dir=spec.base_dir, trust=trust)
     if len(samples) == 0:
         raise NothingLeftError(samples.where, "the data set is empty", "give it samples")
@@ -197,10 +206,12 @@ def prepare(
     check = check_input(network, samples, gradients=bool(needs_gradients), skip_bad=skip_bad)
     _report(check, listener)
     image = next(first_samples(samples, 1, skip_bad=skip_bad)).pixels
-    engine = make_engine(spec, network, noisy, check.classes, image, limit, gradients=bool(needs_gradients))
+    check_noises(noises, image, samples)
+    engine = make_engine(spec, noises, network, noisy, check.classes, image, limit, gradients=bool(needs_gradients))
     return Ready(
         spec=spec,
-        tasks=tasks_of(spec.noise.sigma, estimators),
+        noises=noises,
+        tasks=tasks,
         samples=samples,
         workers=default_workers(spec.run.workers, device, spec.dataset.kind if dataset is None else "python"),
         engine=engine,
@@ -225,9 +236,11 @@ def _carry_out(ready: Ready, folder: RunFolder, old: Mapping[str, Any] | None, o
     with folder.open_state() as state:
         entries = {label_of(entry): entry for entry in spec.document()["estimators"]}
         state.check()
+        noises = {entry["name"]: without_levels(entry) for entry in spec.document()["noise"]}
         refuse_other_options(state, entries, str(folder.path))
+        refuse_other_noises(state, noises, str(folder.path))
         refuse_changed_data(state, ready.check.seen, ready.samples.where)
-        state.begin(ready.samples, task_names(ready.tasks), entries)
+        state.begin(ready.samples, task_names(ready.tasks), entries, noises)
         info = {
             **first_info(spec, ready.engine.model, ready.samples, device, ready.check),
             "batch_rows": ready.engine.rows(ready.image.shape),
@@ -259,7 +272,7 @@ def _effects(spec: AuditSpec, engine: Engine, dataset: Dataset, listener: Listen
     if precision == "tf32" and engine.model.device.type == "cpu":
         listener.warn("precision tf32 needs CUDA: on the CPU this run computes in fp32")
         return {}
-    effects = precision_effects(engine, dataset, spec.noise.sigma, precision, skip_bad=skip_bad)
+    effects = precision_effects(engine, dataset, spec.levels, precision, skip_bad=skip_bad)
     for effect in effects:
         listener.note(effect.text)
     return {"precision_effect": [asdict(effect) for effect in effects]}
@@ -281,13 +294,13 @@ class Computed:
     """Results in memory.
 
     Attributes:
-        rows: by (sample id, sigma, label).
-        seconds: by (label, sigma), without the clean pass and without what a task shares with an earlier one.
+        rows: by (sample id, noise level, label).
+        seconds: by (label, noise level), without the clean pass and without what a task shares with an earlier one.
         skipped: samples that could not be used.
     """
 
-    rows: Mapping[tuple[str, float, str], Row]
-    seconds: Mapping[tuple[str, float], float]
+    rows: Mapping[tuple[str, NoiseLevel, str], Row]
+    seconds: Mapping[tuple[str, NoiseLevel], float]
     skipped: tuple[Skip, ...]
 
 
@@ -312,5 +325,5 @@ def compute(
         state.begin(samples, task_names(tasks))
         ready.compute_missing(state, samples, listener, engine=engine, tasks=tasks, on_error=on_error)
         seconds = state.seconds()
-        spent = {(task.chosen.label, task.sigma): seconds.get(step_name(task), 0.0) for task in tasks}
+        spent = {(task.chosen.label, task.at): seconds.get(step_name(task), 0.0) for task in tasks}
         return Computed({row.key: row for sample in state.results() for row in sample.rows}, spent, tuple(state.skips()))

@@ -9,13 +9,16 @@ from copy import copy
 import torch
 from torch import nn
 
+from robaudit.datasets.base import Dataset
+from robaudit.errors import SpecError
 from robaudit.estimators.engine import Engine, fitting_passes
 from robaudit.estimators.registry import Task
 from robaudit.files import expanded
+from robaudit.levels import NoiseLevel
 from robaudit.memory import Headroom, Limit, free_bytes
 from robaudit.models.load import from_module, load_model
 from robaudit.models.logits import PIXELS, LogitModel
-from robaudit.noise.gaussian import GaussianNoise
+from robaudit.noise.registry import Noise
 from robaudit.spec.model import AuditSpec
 
 MOST_IMAGES = 1024
@@ -52,7 +55,7 @@ class Pace:
         self.most = max(1, min(MOST_IMAGES, _MOST_ROWS // max(1, len(tasks))))
         self.images: int = max(1, min(self.most, _STEADY_IMAGES, 2 ** math.floor(math.log2(max(1, wanted)))))
         self._headroom = headroom
-        self._measured: dict[frozenset[tuple[float, str]], tuple[int, int]] = {}
+        self._measured: dict[frozenset[tuple[NoiseLevel, str]], tuple[int, int]] = {}
 
     def due(self, seconds: float, rows: int) -> bool:
         """Whether this many rows, computed in this many seconds, should go to disk now."""
@@ -106,8 +109,8 @@ class Pace:
         return min(_GROWTH * images, images * free // max(1, taken))
 
 
-def _key(tasks: Sequence[Task]) -> frozenset[tuple[float, str]]:
-    return frozenset((task.sigma, task.chosen.label) for task in tasks)
+def _key(tasks: Sequence[Task]) -> frozenset[tuple[NoiseLevel, str]]:
+    return frozenset((task.at, task.chosen.label) for task in tasks)
 
 
 def make_model(spec: AuditSpec, given: nn.Module | None, device: torch.device, *, trust: bool) -> LogitModel:
@@ -120,19 +123,46 @@ def make_model(spec: AuditSpec, given: nn.Module | None, device: torch.device, *
     options = spec.model
     if given is not None:
         return from_module(
-            given, mean=options.mean, std=options.std, output=options.output, dtype=dtype, device=device, clip=spec.noise.clip, name="model"
+            given, mean=options.mean, std=options.std, output=options.output, dtype=dtype, device=device, name="model"
         )
     path = None if options.path is None else spec.base_dir / expanded(options.path)
-    return load_model(options, path, base_dir=spec.base_dir, device=device, dtype=dtype, trust=trust, clip=spec.noise.clip)
+    return load_model(options, path, base_dir=spec.base_dir, device=device, dtype=dtype, trust=trust)
+
+
+def check_noises(noises: Sequence[Noise], image: torch.Tensor, dataset: Dataset) -> None:
+    """Check that the noises fit the images, before anything is computed.
+
+    Args:
+        noises: of the run.
+        image: one image, for its shape.
+        dataset: what the noisy copies are of.
+
+    Raises:
+        SpecError: an option of a noise does not fit.
+    """
+    for noise in noises:
+        try:
+            noise.form.check((image.shape[0], image.shape[1], image.shape[2]), [at.level for at in noise.levels])
+        except SpecError as error:
+            raise SpecError(f"noise {noise.label}: {error.where}", error.what, error.remedy) from error
 
 
 def make_engine(
-    spec: AuditSpec, model: LogitModel, noisy: LogitModel, classes: int, image: torch.Tensor, limit: Limit, *, gradients: bool
+    spec: AuditSpec,
+    noises: Sequence[Noise],
+    model: LogitModel,
+    noisy: LogitModel,
+    classes: int,
+    image: torch.Tensor,
+    limit: Limit,
+    *,
+    gradients: bool,
 ) -> Engine:
     """The engine of the spec's run, with as many rows in a pass as the rule says or as fit into memory.
 
     Args:
         spec: seed, batch size and determinism.
+        noises: of the run.
         model: for clean passes and gradients.
         noisy: for noisy passes without gradients.
         classes: number of logits.
@@ -140,27 +170,28 @@ def make_engine(
         limit: of the process's memory.
         gradients: whether an estimator needs them.
     """
-    noise = GaussianNoise(spec.run.seed, model.device, model.dtype)
+    sources = {noise.label: noise.source(spec.run.seed, model.device, model.dtype) for noise in noises}
     if spec.run.batch_size != "auto":
-        return Engine(model, noise, classes, spec.run.batch_size, noisy=noisy)
+        return Engine(model, sources, classes, spec.run.batch_size, noisy=noisy)
     if model.device.type == "cuda":  # the free memory differs from run to run
         fits = None if spec.run.deterministic else fitting_passes(noisy, None, image, free_bytes(model.device))
-        return Engine(model, noise, classes, noisy=noisy, fitting=fits)
+        return Engine(model, sources, classes, noisy=noisy, fitting=fits)
     free = limit.left
     fits = fitting_passes(noisy, model if gradients else None, image, free)
-    return Engine(model, noise, classes, noisy=noisy, fitting=fits._replace(tight=free < _TIGHT))
+    return Engine(model, sources, classes, noisy=noisy, fitting=fits._replace(tight=free < _TIGHT))
 
 
-def on_stream(engine: Engine, seed: int, stream: str) -> Engine:
+def on_stream(engine: Engine, noises: Sequence[Noise], seed: int, stream: str) -> Engine:
     """The same engine with noise of its own, independent of the run's noise and of other streams.
 
     Args:
         engine: model, noise and sizes of the run.
+        noises: of the run.
         seed: the run's seed.
         stream: the name of the stream.
     """
     other = copy(engine)
-    other.noise = GaussianNoise(seed, engine.model.device, engine.model.dtype, stream=stream)
+    other.noises = {noise.label: noise.source(seed, engine.model.device, engine.model.dtype, stream=stream) for noise in noises}
     return other
 
 

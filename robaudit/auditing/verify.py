@@ -20,8 +20,10 @@ from robaudit.errors import RunError
 from robaudit.estimators import registry
 from robaudit.estimators.registry import tasks_of
 from robaudit.files import file_sha256
+from robaudit.levels import NoiseLevel
 from robaudit.memory import memory_limit
 from robaudit.models.logits import LogitModel, for_noisy_passes, rounded_products
+from robaudit.noise.registry import build as build_noises
 from robaudit.progress import Listener, Silent
 from robaudit.quantities import IntervalKind
 from robaudit.rows import Row, bits_of
@@ -135,7 +137,7 @@ def _subset(run: Run, dataset: Dataset, ids: set[str]) -> Selected:
 
 def _recompute(
     run: Run, spec: AuditSpec, dataset: Dataset, network: LogitModel, listener: Listener
-) -> Mapping[tuple[str, float, str], Row]:
+) -> Mapping[tuple[str, NoiseLevel, str], Row]:
     """The rows of a data set, computed as an audit would."""
     if network.sha256 != run.info["model"]["sha256"]:
         raise RunError(
@@ -145,9 +147,10 @@ def _recompute(
     image = dataset[0].pixels
     limit = memory_limit(spec.run.memory)
     estimators = registry.build(spec.estimators)
+    noises = build_noises(spec.noise, spec.base_dir)
     gradients = any("gradients" in chosen.estimator.needs for chosen in estimators)
-    engine = make_engine(spec, network, noisy, run.info["model"]["classes"], image, limit, gradients=gradients)
-    tasks = tasks_of(spec.noise.sigma, estimators)
+    engine = make_engine(spec, noises, network, noisy, run.info["model"]["classes"], image, limit, gradients=gradients)
+    tasks = tasks_of(spec.levels, estimators)
     with State() as state:
         state.begin(dataset, task_names(tasks))
         batch_dependent = bool(run.info.get("batch_dependent"))

@@ -22,6 +22,7 @@ from robaudit.cli.options import (
     sigmas,
 )
 from robaudit.errors import RunError, SpecError
+from robaudit.levels import LevelChoice
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,7 +58,7 @@ class _Selection:
     """What is compared: estimators and noise levels (none: all), and the threshold for flagged samples."""
 
     estimators: Sequence[str]
-    sigmas: Sequence[float]
+    levels: LevelChoice | Sequence[float]
     below: float | None
 
 
@@ -224,9 +225,9 @@ def _against_baseline(
     run = read_run(path)
     wanted = include.value if include is not None else "surely" if accepted is None else accepted.include
     report = against_accepted(run, accepted, selection.below, selection.estimators, selection.sigmas, maybe=wanted == "maybe")
-    groups = run.chosen(dict.fromkeys((row.estimator, row.sigma) for row in run.rows), selection.estimators, selection.sigmas)
+    groups = run.chosen(dict.fromkeys((row.estimator, row.at) for row in run.rows), selection.estimators, selection.sigmas)
     decided = decisions(report, groups, accepting=update)
-    not_finite = sum(not math.isfinite(row.value) for row in run.rows if (row.estimator, row.sigma) in groups)
+    not_finite = sum(not math.isfinite(row.value) for row in run.rows if (row.estimator, row.at) in groups)
     subject = Subject.of(run.info, "compare", left_out={"not_finite": not_finite})
     if format_ is CompareFormat.TABLE:
         table = baseline_table(report, run.class_names)

@@ -66,7 +66,7 @@ def print_run(run: Run, estimators: Sequence[str] = (), levels: Sequence[float] 
     from robaudit.report.summary_tables import headline, overall_tables
 
     console = output()
-    groups = {(group.key.estimator, group.key.sigma): group for group in run.summary()}
+    groups = {(group.key.estimator, group.key.at): group for group in run.summary()}
     chosen = [groups[key] for key in run.chosen(groups, estimators, levels)]
     for line in headline(run.info):
         console.print(escape(line))

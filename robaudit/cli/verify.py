@@ -39,7 +39,7 @@ def verify(
     for name in result.altered:
         typer.echo(f"{run}/{name} has changed since it was written")
     for one in result.differences[:_MOST_SHOWN]:
-        where = f"{one.row.sample_id}, {one.row.estimator} at sigma {one.row.sigma:g}"
+        where = f"{one.row.sample_id}, {one.row.estimator} at {one.row.at}"
         typer.echo(f"{where}: {one.field} is {_shown(one.recorded)} in the run and {_shown(one.recomputed)} now")
     if len(result.differences) > _MOST_SHOWN:
         typer.echo(f"and {len(result.differences) - _MOST_SHOWN} more")

@@ -20,6 +20,7 @@ from robaudit.errors import RunError
 from robaudit.files import write_atomically
 from robaudit.gates.decide import Covers, Decision, judge
 from robaudit.gates.measure import Method
+from robaudit.levels import LevelChoice, NoiseLevel
 from robaudit.quantities import Quantity
 from robaudit.rows import LARGEST, Row
 from robaudit.spec.gates import Gate
@@ -95,7 +96,7 @@ class Accepted(_Strict):
         """The findings by estimator, noise level and sample."""
         return {one.key: one for one in self.findings}
 
-    def below(self) -> dict[tuple[str, float], float]:
+    def below(self) -> dict[tuple[str, NoiseLevel], float]:
         """The thresholds by estimator and noise level."""
         return {(one.estimator, one.sigma): one.below for one in self.thresholds}
 
@@ -152,7 +153,7 @@ def _refuse_repeated_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def write_accepted(
-    path: Path, header: Mapping[str, Any], thresholds: Mapping[tuple[str, float], float], findings: Iterable[AcceptedFinding]
+    path: Path, header: Mapping[str, Any], thresholds: Mapping[tuple[str, NoiseLevel], float], findings: Iterable[AcceptedFinding]
 ) -> None:
     """Write the file by an atomic rename: sorted, so that the same findings give the same bytes. For a link, its target is written; an
     existing file keeps its permissions.
@@ -248,12 +249,12 @@ class BaselineReport:
         absent: accepted findings whose sample this run does not have; they are stale.
     """
 
-    thresholds: Mapping[tuple[str, float], float]
+    thresholds: Mapping[tuple[str, NoiseLevel], float]
     findings: tuple[Finding, ...]
     kept: tuple[AcceptedFinding, ...]
     absent: tuple[AcceptedFinding, ...] = ()
 
-    def of(self, state: State, group: tuple[str, float] | None = None) -> list[Finding]:
+    def of(self, state: State, group: tuple[str, NoiseLevel] | None = None) -> list[Finding]:
         """The findings in a state, in one group or in all."""
         return [one for one in self.findings if one.state == state and group in (None, one.key[:2])]
 
@@ -287,7 +288,7 @@ class BaselineReport:
 
 
 def against_accepted(
-    run: Run, accepted: Accepted | None, below: float | None, estimators: Sequence[str], sigmas: Sequence[float], *, maybe: bool
+    run: Run, accepted: Accepted | None, below: float | None, estimators: Sequence[str], levels: LevelChoice | Sequence[float], *, maybe: bool
 ) -> BaselineReport:
     """Compare the samples of a run beyond the threshold with the accepted findings.
 
@@ -308,10 +309,10 @@ def against_accepted(
     before = {} if accepted is None else accepted.below()
     images = image_digests(run)
     skipped = [skip["sample_id"] for skip in run.info.get("skipped", ())]
-    thresholds: dict[tuple[str, float], float] = {}
+    thresholds: dict[tuple[str, NoiseLevel], float] = {}
     findings: list[Finding] = []
     all_groups = run.groups()
-    groups = {key: all_groups[key] for key in run.chosen(all_groups, estimators, sigmas)}
+    groups = {key: all_groups[key] for key in run.chosen(all_groups, estimators, levels)}
     for group, rows in groups.items():
         quantity = run.quantities[rows[0].quantity]
         usual = usual_threshold(quantity)
@@ -366,7 +367,7 @@ def _with_value(
 
 
 def _without_value(
-    rows: Sequence[Row], skipped: Sequence[str], group: tuple[str, float], known: dict[Key, AcceptedFinding], images: Mapping[str, str]
+    rows: Sequence[Row], skipped: Sequence[str], group: tuple[str, NoiseLevel], known: dict[Key, AcceptedFinding], images: Mapping[str, str]
 ) -> Iterator[Finding]:
     """The samples of one group without a value in this run: accepted ones stay accepted, and the others may be findings."""
     missing: list[tuple[str, int | None, int | None, Why]]
@@ -383,7 +384,7 @@ def _stale(one: AcceptedFinding, why: Why) -> Finding:
     return Finding("stale", one.estimator, one.sigma, one.sample_id, one.image, accepted=one.value, reason=one.reason, why=why)
 
 
-def decisions(report: BaselineReport, groups: Sequence[tuple[str, float]], *, accepting: bool = False) -> tuple[Decision, ...]:
+def decisions(report: BaselineReport, groups: Sequence[tuple[str, NoiseLevel]], *, accepting: bool = False) -> tuple[Decision, ...]:
     """A gate for each group: no new finding. It always passes where the new ones are about to be accepted.
 
     Samples without a value may be new findings: they leave it inconclusive.
@@ -391,7 +392,7 @@ def decisions(report: BaselineReport, groups: Sequence[tuple[str, float]], *, ac
     return tuple(_decision(report, group, accepting) for group in groups)
 
 
-def _decision(report: BaselineReport, group: tuple[str, float], accepting: bool) -> Decision:
+def _decision(report: BaselineReport, group: tuple[str, NoiseLevel], accepting: bool) -> Decision:
     new = report.of("new", group)
     counts = ", ".join(f"{len(report.of(state, group))} {state}" for state in STATES)
     named = ", ".join(one.sample_id for one in new[:_NAMED]) + (", ..." if len(new) > _NAMED else "")

@@ -31,6 +31,7 @@ from robaudit.compare.result import (
 )
 from robaudit.errors import NothingLeftError, RunError
 from robaudit.gates.measure import Method
+from robaudit.levels import LevelChoice, NoiseLevel
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import IntervalKind, Quantity
 from robaudit.rows import Row
@@ -164,7 +165,7 @@ def compare(
     new: Run,
     *,
     estimators: Sequence[str] = (),
-    sigmas: Sequence[float] = (),
+    levels: LevelChoice | Sequence[float] = (),
     below: float | None = None,
     confidence: float = 0.95,
 ) -> Comparison:
@@ -181,7 +182,7 @@ def compare(
         NothingLeftError: a group without a pair of finite values.
     """
     matching = match(base, new)
-    groups: dict[tuple[str, float], PairedRows] = {}
+    groups: dict[tuple[str, NoiseLevel], PairedRows] = {}
     correct: list[tuple[bool, bool]] = []
     samples = 0
     for of_sample in pairs(base, new, matching):
@@ -194,8 +195,8 @@ def compare(
                 groups[key] = _group(base, new, pair[0].quantity, pair[1].quantity, key, matching)
             groups[key].add(pair)
     for row in matching.lost:
-        if (row.estimator, row.sigma) in groups:
-            groups[row.estimator, row.sigma].lose(row)
+        if (row.estimator, row.at) in groups:
+            groups[row.estimator, row.at].lose(row)
     where = f"{base.path} and {new.path}"
     if not samples:
         what = "have no sample in common"
@@ -207,7 +208,7 @@ def compare(
     for key, group in groups.items():
         if not len(group):
             raise NothingLeftError(where, f"{key[0]} at sigma {key[1]:g} has no finite value in both")
-    chosen = new.chosen(groups, estimators, sigmas)
+    chosen = new.chosen(groups, estimators, levels)
     _warn(matching)
     names = new.class_names or base.class_names
     return Comparison(
@@ -219,7 +220,7 @@ def compare(
     )
 
 
-def _group(base: Run, new: Run, before: str, now: str, key: tuple[str, float], matching: Matching) -> PairedRows:
+def _group(base: Run, new: Run, before: str, now: str, key: tuple[str, NoiseLevel], matching: Matching) -> PairedRows:
     if before != now or base.quantities[before] != new.quantities[now]:
         where = f"{base.path} and {new.path}"
         raise RunError(where, f"{key[0]!r} is {before} in one and {now} in the other", "compare estimators of one quantity")

@@ -95,7 +95,7 @@ def _decision(gate: Gate, comparison: Comparison, basis: Basis) -> Decision:
         drop = Drop.of(accuracy, 1.0, basis.population, comparison.samples, unknown, 1.0)
         return settle(gate, _measured(drop, 0, basis), basis, _skipped(unknown, comparison.samples + unknown), *apart)
     group = _group_of(gate, comparison)
-    gate = replace(gate, estimator=group.key.estimator, sigma=group.key.sigma)
+    gate = replace(gate, estimator=group.key.estimator, sigma=group.key.at)
     _check_range(gate, group.span)
     remarks = [*_left_out(group), *apart]
     caveat = f"covers the draws of {group.key.estimator} only, not its bias" if group.sampling_only else ""
@@ -190,7 +190,7 @@ def _check_range(gate: Gate, span: float) -> None:
 
 def _group_of(gate: Gate, comparison: Comparison) -> GroupComparison:
     """The group that a gate is about; one that it does not name must be the only one."""
-    groups = {(group.key.estimator, group.key.sigma): group for group in comparison.groups}
+    groups = {(group.key.estimator, group.key.at): group for group in comparison.groups}
     return groups[matching_groups(gate, Run(Path(), {}, ()), groups, one=True, subject="the comparison")[0]]
 
 

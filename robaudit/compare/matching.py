@@ -201,8 +201,8 @@ def _samples(run: Run) -> Iterator[tuple[str, list[Row]]]:
 
 
 def _same_tasks(base: Sequence[Row], new: Sequence[Row]) -> list[Pair]:
-    known = {(row.estimator, row.sigma): row for row in base}
-    return [(known[row.estimator, row.sigma], row) for row in new if (row.estimator, row.sigma) in known]
+    known = {(row.estimator, row.at): row for row in base}
+    return [(known[row.estimator, row.at], row) for row in new if (row.estimator, row.at) in known]
 
 
 def image_digests(run: Run) -> Mapping[str, str]:

@@ -127,4 +127,4 @@ def _by(name: str, estimate: Estimate) -> Estimate:
 def _some(work: Work, images: Sequence[int]) -> Work:
     """A chunk of the given images only."""
     keep = torch.tensor(images, device=work.x.device)
-    return Work([work.ids[b] for b in images], work.x[keep], work.labels[keep], work.sigma, work.clean.select(keep), work.engine)
+    return Work([work.ids[b] for b in images], work.x[keep], work.labels[keep], work.at, work.clean.select(keep), work.engine)

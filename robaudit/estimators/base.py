@@ -5,17 +5,19 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from robaudit.quantities import NO_INTERVAL, Interval, Quantity
+from robaudit.spec.fields import as_tuple
 
 if TYPE_CHECKING:
     from robaudit.estimators.work import Work
     from robaudit.rows import Row
 
 Need = Literal["logits", "gradients", "labels"]
+NoiseNeed = Literal["random", "differentiable", "covariance"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,8 @@ class Estimator(BaseModel, ABC):
     Class attributes:
         quantity: what the values mean.
         needs: logits (any model), gradients (a differentiable model), labels.
+        needs_noise: what it asks of the noise: random draws, pixels that can be differentiated with respect to the normal variables,
+            or a known covariance (additive noise). Nothing, for estimators that only look at noisy copies.
         linearises_clean: whether it reads :attr:`Work.clean` gradients, so that the clean pass records them once for all.
         summary: one line: what it computes.
         prefer: one line: when to prefer it.
@@ -83,6 +87,7 @@ class Estimator(BaseModel, ABC):
 
     quantity: ClassVar[Quantity]
     needs: ClassVar[frozenset[Need]]
+    needs_noise: ClassVar[frozenset[NoiseNeed]] = frozenset()
     linearises_clean: ClassVar[bool] = False
     summary: ClassVar[str]
     prefer: ClassVar[str]
@@ -91,6 +96,10 @@ class Estimator(BaseModel, ABC):
 
     label: str | None = Field(
         None, min_length=1, pattern=r"^[\w.-]+$", description="name in the results; needed to run one estimator twice"
+    )
+
+    noise: Annotated[tuple[str, ...], BeforeValidator(as_tuple)] = Field(
+        (), description="labels of the noises that it is computed for; default: all of the run"
     )
 
     @abstractmethod

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from robaudit.levels import GAUSSIAN, NoiseLevel
 from robaudit.memory import extra_peak, give_back, is_out_of_memory
 from robaudit.models.logits import LogitModel
+from robaudit.noise.registry import NoiseSource
 
 _CPU_VALUES, _CUDA_VALUES = 3 * 2**16, 3 * 2**20
 _CPU_ROWS, _CUDA_ROWS, _FEWEST_ROWS = 128, 4096, 8
@@ -22,27 +24,6 @@ _GRADIENT_BYTES = 2**28  # in one pass, at most
 _PASS_SHARE = {"cpu": 0.25, "cuda": 0.5}  # of the free memory; the rest is for the chunk, its noise and gaps
 _CAUTION = 4  # a batch may take more than as many single rows: libraries choose another way of computing it
 _COPIES = 3  # of the gradients of a pass: as they are, and once more in float64
-
-
-class Noise(Protocol):
-    """Standard noise by sample id; the engine scales it by sigma."""
-
-    @property
-    def kind(self) -> str:
-        """Its name in the spec."""
-        ...
-
-    def blocks(self, sample_id: str, draws: int, shape: tuple[int, ...], start: int = 0) -> Iterator[Tensor]:
-        """Draws of a sample from number ``start`` on, as blocks (n, *shape)."""
-        ...
-
-    def frames(self, sample_id: str, draws: int, shape: tuple[int, ...], start: int = 0) -> Iterator[Tensor]:
-        """The same, with draws coupled so that their mean varies less."""
-        ...
-
-    def gram(self, gradients: Tensor) -> Tensor:
-        """Covariance of u_i . z for gradients (n, margins, pixels): (n, margins, margins), float64."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +67,7 @@ class Engine:
 
     Args:
         model: pixels -> logits.
-        noise: the standard noise.
+        noises: the run's noises by label; a single one is the run's isotropic Gaussian noise.
         classes: how many logits the model has.
         batch_size: rows in one pass, or None for the rule.
         noisy: the model that noisy forward passes without gradients go through, in a lower precision; default: the model.
@@ -96,14 +77,15 @@ class Engine:
     def __init__(
         self,
         model: LogitModel,
-        noise: Noise,
+        noises: NoiseSource | Mapping[str, NoiseSource],
         classes: int,
         batch_size: int | None = None,
         *,
         noisy: LogitModel | None = None,
         fitting: Fitting | None = None,
     ) -> None:
-        self.model, self.noise, self.classes = model, noise, classes
+        self.model, self.classes = model, classes
+        self.noises = {GAUSSIAN: noises} if isinstance(noises, NoiseSource) else dict(noises)
         self._noisy, self._batch_size, self._fitting = noisy or model, batch_size, fitting or Fitting()
         self._halved = False
         self._tidied = -math.inf
@@ -135,31 +117,37 @@ class Engine:
         rows = min(max(1, rows // 4), self._fitting.gradient_bytes // row)
         return max(1, rows if self._fitting.gradient_rows is None else min(rows, self._fitting.gradient_rows))
 
-    def logits(self, x: Tensor) -> Tensor:
-        """Logits of images (n, channels, height, width), batched; float64 (n, classes)."""
+    def model_under(self, noise: str) -> LogitModel:
+        """The model that this noise's copies go through: it clips their pixels if the noise asks for it."""
+        return self.model.clipping(self.noises[noise].form.clip)
+
+    def logits(self, x: Tensor, under: str | None = None) -> Tensor:
+        """Logits of images (n, channels, height, width), batched; float64 (n, classes). ``under``: the noise that they are copies of."""
         self._tidy()
         rows = self.rows(x.shape[1:])
+        model = self.model if under is None else self.model_under(under)
         logits = torch.empty((len(x), self.classes), dtype=torch.float64, device=x.device)  # first: see `CleanPass.of`
         for out, part in zip(logits.split(rows), x.split(rows), strict=True):
             with torch.inference_mode():
-                out.copy_(self.model(padded(part, rows))[: len(part)])
+                out.copy_(model(padded(part, rows))[: len(part)])
         return logits
 
     def noisy_logits(
-        self, x: Tensor, ids: Sequence[str], sigma: float, draws: int, *, start: int = 0, pairs: bool = False, frames: bool = False
+        self, x: Tensor, ids: Sequence[str], at: NoiseLevel, draws: int, *, start: int = 0, pairs: bool = False, frames: bool = False
     ) -> Iterator[tuple[NoisyBatch, Tensor]]:
         """Noisy batches with their logits, in inference mode."""
         rows = self.rows(x.shape[1:])
-        for batch in self.noisy_batches(x, ids, sigma, draws, rows, start=start, pairs=pairs, frames=frames):
+        model = self._noisy.clipping(self.noises[at.noise].form.clip)
+        for batch in self.noisy_batches(x, ids, at, draws, rows, start=start, pairs=pairs, frames=frames):
             with torch.inference_mode():
-                logits = self._noisy(batch.padded)[: len(batch.x)]
+                logits = model(batch.padded)[: len(batch.x)]
             yield batch, logits
 
     def noisy_batches(
         self,
         x: Tensor,
         ids: Sequence[str],
-        sigma: float,
+        at: NoiseLevel,
         draws: int,
         rows: int,
         *,
@@ -167,15 +155,16 @@ class Engine:
         pairs: bool = False,
         frames: bool = False,
     ) -> Iterator[NoisyBatch]:
-        """Yield x_b + sigma * z in full batches, image by image; with pairs draw 2i is +z_i and draw 2i + 1 is -z_i.
+        """Yield noisy copies of the x_b in full batches, image by image; with pairs draw 2i is that of +z_i and draw 2i + 1 that of -z_i.
 
         ``start`` leaves out the first draws (with pairs: an even number of them); :attr:`NoisyBatch.draw` counts from 0 all the same.
         With frames the z_i are coupled.
         """
         self._tidy()
-        standard = self.noise.frames if frames else self.noise.blocks
+        source = self.noises[at.noise]
+        form, standard = source.form, source.frames if frames else source.blocks
         per_unit = 2 if pairs else 1
-        shape = tuple(x.shape[1:])
+        shape = (x.shape[1], x.shape[2], x.shape[3])
         buffer = torch.empty((rows, *shape), dtype=x.dtype, device=x.device).contiguous(memory_format=self.model.memory_format)
         total, done, filled = len(x) * draws, 0, 0
         for b, sample_id in enumerate(ids):
@@ -183,7 +172,10 @@ class Engine:
                 z = torch.stack([block, -block], dim=1).flatten(0, 1) if pairs else block
                 while len(z):
                     take = min(len(z), rows - filled)
-                    torch.add(x[b], z[:take], alpha=sigma, out=buffer[filled : filled + take])
+                    part = buffer[filled : filled + take]
+                    made = form.noisy(x[b : b + 1], z[:take], at.level, ids=[sample_id], out=part)
+                    if made is not part:
+                        part.copy_(made)
                     z, filled = z[take:], filled + take
                     if filled == rows or done + filled == total:
                         index = torch.arange(done, done + filled, device=x.device)

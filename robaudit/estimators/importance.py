@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -11,7 +11,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from robaudit.estimators.base import Estimate, Estimator, Need
+from robaudit.estimators.base import Estimate, Estimator, Need, NoiseNeed
 from robaudit.estimators.engine import padded
 from robaudit.estimators.splitting import Judge, Verdict, latent, run_splitting, verdict
 from robaudit.estimators.work import Work
@@ -66,6 +66,7 @@ class Importance(Estimator):
 
     quantity: ClassVar[Quantity] = LOG10_P_FAIL
     needs: ClassVar[frozenset[Need]] = frozenset({"logits", "gradients"})
+    needs_noise: ClassVar[frozenset[NoiseNeed]] = frozenset({"random", "differentiable"})
     summary: ClassVar[str] = "probability of a rare failure, by sampling around the likeliest failures"
     prefer: ClassVar[str] = "smooth networks with gradients: tighter than splitting at fewer passes; checked by a small splitting"
     source: ClassVar[str] = "Schueller and Stix 1987; robaudit for the check"
@@ -106,7 +107,7 @@ class Importance(Estimator):
 
     def _starts(self, work: Work, image: int, lanes: Sequence[Lane]) -> tuple[Tensor, Tensor]:
         """Starting points (rows, d) and the class searched for from each (rows,)."""
-        values = work.x[0].numel()
+        values = math.prod(work.latent_shape)
         nearest = work.clean.margins[image].argsort(stable=True)[: self.classes]
         points, classes = [work.x.new_zeros(len(nearest), values)], [work.others[image][nearest]]
         each = -(-PARTICLE_STARTS // max(1, len(lanes)))
@@ -122,16 +123,16 @@ class Importance(Estimator):
         counts = [len(points) for points, _ in starts]
         image = torch.arange(len(counts), device=work.x.device).repeat_interleave(torch.tensor(counts, device=work.x.device))
         other = torch.cat([classes for _, classes in starts])[:, None]
-        x, target, shape = work.x, work.clean.predicted, tuple(work.x.shape[1:])
-        rows = work.engine.gradient_rows(shape, 1)
+        target, shape = work.clean.predicted, work.latent_shape
+        rows = work.engine.gradient_rows(work.x.shape[1:], 1)
 
         def slope(u: Tensor) -> tuple[Tensor, Tensor]:
             values, slopes = torch.empty(len(u), dtype=torch.float64, device=u.device), torch.empty_like(u)
             for part in torch.arange(len(u), device=u.device).split(rows):
                 full = padded(part, rows)
-                noisy = torch.add(x[image[full]], u[full].view(-1, *shape), alpha=work.sigma)
-                _, g, gradients = margin_gradients(work.engine.model, noisy, target[image[full]], other[full])
-                values[part], slopes[part] = g[: len(part), 0].double(), gradients[: len(part), 0] * work.sigma
+                model = _of_normals(work, image[full])
+                _, g, gradients = margin_gradients(model, u[full].view(-1, *shape), target[image[full]], other[full])
+                values[part], slopes[part] = g[: len(part), 0].double(), gradients[: len(part), 0]
             return values, slopes
 
         return list(search(slope, torch.cat([points for points, _ in starts]), self.steps).split(counts))
@@ -185,6 +186,12 @@ class Importance(Estimator):
             note="; ".join(notes),
             details=details,
         )
+
+
+def _of_normals(work: Work, image: Tensor) -> Callable[[Tensor], Tensor]:
+    """The logits as a function of the normal variables, for images of the chunk."""
+    model = work.model
+    return lambda z: model(work.pixels(image, z))
 
 
 def _interval(sampled: _WeightedSample) -> tuple[float, float, float, float] | None:

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 from torch import Tensor
 
-from robaudit.estimators.base import Estimator, Need
+from robaudit.estimators.base import Estimator, Need, NoiseNeed
 from robaudit.estimators.work import ALL
 from robaudit.quantities import P_ROBUST, Quantity
 
@@ -29,6 +29,7 @@ class FewClasses(Estimator):
 
     quantity: ClassVar[Quantity] = P_ROBUST
     needs: ClassVar[frozenset[Need]] = frozenset({"logits", "gradients"})
+    needs_noise: ClassVar[frozenset[NoiseNeed]] = frozenset({"covariance"})
 
     classes: int = Field(32, ge=8, le=10**6, description="with more than 33 classes: the most classes whose gradients are taken")
 

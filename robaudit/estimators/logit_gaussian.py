@@ -14,8 +14,9 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from robaudit.estimators.base import Estimate, Estimator, Need
-from robaudit.estimators.mc import flip_by_votes
+from robaudit.estimators.mc import flip_by_votes, looked_once
 from robaudit.estimators.work import Work
+from robaudit.levels import NoiseLevel
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.numerics.margins import halves, margins, pair_moments, shape_of_pairs, standardise, without_group
 from robaudit.numerics.mvn import mvn_cdf
@@ -98,6 +99,8 @@ class LogitGaussian(Estimator):
 
     def estimate(self, work: Work) -> Sequence[Estimate]:
         """Draw, fit and, with a tolerance, go on with the images that are still open, packed into full batches."""
+        if not work.noise.random:
+            return looked_once(work)
         found: dict[int, Estimate] = {}
         for images, g, winners in self._rounds(work, found):
             last = self.tolerance is None or g.shape[1] >= self.max_samples
@@ -132,7 +135,7 @@ class LogitGaussian(Estimator):
         x, target = work.x[images], work.clean.predicted[images]
         logits = torch.empty((len(images) * draws, work.classes), dtype=torch.float64, device=x.device)
         ids = [work.ids[b] for b in images]
-        for batch, part in work.engine.noisy_logits(x, ids, work.sigma, draws, start=start, pairs=True, frames=self.draws == "frames"):
+        for batch, part in work.engine.noisy_logits(x, ids, work.at, draws, start=start, pairs=True, frames=self.draws == "frames"):
             logits[batch.image * draws + batch.draw] = part.double()
         g = margins(logits, target.repeat_interleave(draws)).view(len(images), draws, -1)
         return g, torch.where(logits.isfinite().all(1), logits.argmax(1), -1).view(len(images), draws)
@@ -175,10 +178,10 @@ class SkewReview:
 
     def warnings(self) -> list[str]:
         """See :func:`skew_warning`."""
-        return [] if self._row is None else skew_warning(self._skewness, self._row.sigma, self._row.estimator)
+        return [] if self._row is None else skew_warning(self._skewness, self._row.at, self._row.estimator)
 
 
-def skew_warning(skewness: Sequence[float], sigma: float, label: str) -> list[str]:
+def skew_warning(skewness: Sequence[float], at: NoiseLevel, label: str) -> list[str]:
     """One line if the deciding margins are skewed on average, beyond the error of the average (99 %) and by more than 0.2.
 
     A single image's skewness is too noisy at 64 draws (standard error .3); that of an average over images is not. Networks whose
@@ -191,7 +194,7 @@ def skew_warning(skewness: Sequence[float], sigma: float, label: str) -> list[st
     error = stdev(skewness) / math.sqrt(n)
     if abs(mean) <= max(_HARMLESS, 2.58 * error):
         return []
-    what = f"the margins are skewed at sigma {sigma:g} ({mean:.2f} on average over {n} images)"
+    what = f"the margins are skewed at {at} ({mean:.2f} on average over {n} images)"
     return [f"{label}: {what}; its values may be some hundredths off: use mc"]
 
 

@@ -89,6 +89,8 @@ class MonteCarlo(Estimator):
 
     def estimate(self, work: Work) -> Sequence[Estimate]:
         """Count the votes of each image's noisy copies."""
+        if not work.noise.random:
+            return looked_once(work)
         predicted: list[int] = work.clean.predicted.tolist()
         rule = self._rule
         if rule is not None:
@@ -135,6 +137,17 @@ class MonteCarlo(Estimator):
         )
 
 
+def looked_once(work: Work) -> list[Estimate]:
+    """What one copy of each image says, under noise that does the same every time: p is 0 or 1, and exactly known."""
+    counts: list[list[int]] = count_votes(work, range(len(work.x)), 0, 1).tolist()
+    estimates = []
+    for row, target in zip(counts, work.clean.predicted.tolist(), strict=True):
+        value = float(row[target])
+        exact = Interval(IntervalKind.EXACT)
+        estimates.append(_estimate(row, target, value, value, 0.0, interval=exact, note="deterministic: looked at once"))
+    return estimates
+
+
 def count_votes(work: Work, images: Sequence[int], start: int, draws: int, kept: torch.Tensor | None = None) -> torch.Tensor:
     """Votes of noisy copies by class, and last the copies whose logits were not finite.
 
@@ -153,7 +166,7 @@ def count_votes(work: Work, images: Sequence[int], start: int, draws: int, kept:
     x = work.x if everything and not start else work.x[list(images)]
     ids = [work.ids[b] for b in images]
     votes = torch.zeros(len(x) * bins, dtype=torch.int64, device=x.device)
-    for batch, logits in work.engine.noisy_logits(x, ids, work.sigma, draws, start=start):
+    for batch, logits in work.engine.noisy_logits(x, ids, work.at, draws, start=start):
         winner = torch.where(logits.isfinite().all(1), logits.argmax(1), work.classes)
         votes.index_add_(0, batch.image * bins + winner, torch.ones_like(winner))
         if kept is not None:

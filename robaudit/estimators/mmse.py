@@ -146,9 +146,9 @@ def fitted_limits(work: Work, linear: Linear, without: int | None = None) -> tup
     n, k = mean.shape
     covariance = torch.empty((n, k, k), dtype=torch.float64, device=mean.device)
     few = max(1, AT_ONCE // max(1, linear.gradients[0, 0].numel()))
-    for gradients, out in zip(linear.gradients.split(few), covariance.split(few), strict=True):
-        out.copy_(work.engine.noise.gram(_weighted(gradients, counts)))
-    return standardise(mean, work.sigma**2 * covariance)
+    for gradients, x, out in zip(linear.gradients.split(few), work.x.split(few), covariance.split(few), strict=True):
+        out.copy_(work.gram(_weighted(gradients, counts), x))
+    return standardise(mean, work.amplitude**2 * covariance)
 
 
 def _weighted(values: Tensor, counts: Sequence[int]) -> Tensor:

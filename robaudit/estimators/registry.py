@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from robaudit.errors import SpecError
+from robaudit.errors import SpecError, did_you_mean
 from robaudit.estimators.base import Estimate, Estimator
 from robaudit.estimators.contract import blaming, check_class, check_passes, checked_estimates
 from robaudit.levels import NoiseLevel
+from robaudit.noise.base import AdditiveNoise, NoiseKind
 from robaudit.plugins import installed, load_class
 from robaudit.spec.errors import explain
 from robaudit.spec.model import EstimatorSpec
@@ -50,10 +51,44 @@ class Task:
 
 
 def tasks_of(levels: Sequence[NoiseLevel], estimators: Sequence[Chosen]) -> tuple[Task, ...]:
-    """Every estimator at every noise level, noise levels outermost: the order of a sample's rows; estimators may name their noises."""
+    """Every estimator at every noise level, noise levels outermost: the order of a sample's rows; an estimator may name its noises.
+
+    Raises:
+        SpecError: it names one that there is not.
+    """
+    labels = dict.fromkeys(at.noise for at in levels)
+    for chosen in estimators:
+        for label in chosen.estimator.noise:
+            if label not in labels:
+                raise SpecError(f"estimators: {chosen.label}", f"noise: the run has no noise {label!r}", did_you_mean(label, labels))
     return tuple(
         Task(at, chosen) for at in levels for chosen in estimators if not chosen.estimator.noise or at.noise in chosen.estimator.noise
     )
+
+
+def refuse_unfit(tasks: Sequence[Task], noises: Mapping[str, NoiseKind], where: str = "estimators") -> None:
+    """Refuse an estimator that cannot work with a noise it is asked for.
+
+    Args:
+        tasks: of the run.
+        noises: the run's noises by label.
+        where: the section, for messages.
+
+    Raises:
+        SpecError: there is one.
+    """
+    for task in tasks:
+        form, needs = noises[task.at.noise], task.chosen.estimator.needs_noise
+        lacks = (
+            ("random", not form.random, "it does the same to an image every time"),
+            ("covariance", not isinstance(form, AdditiveNoise), "it is not additive noise of a known covariance"),
+            ("differentiable", not form.differentiable, "its pixels have no gradient with respect to what is random"),
+        )
+        for need, lacking, why in lacks:
+            if need in needs and lacking:
+                others = ", ".join(label for label in noises if label != task.at.noise)
+                limit = f", or limit {task.chosen.label} to other noises (noise: [...], of {others})" if others else ""
+                raise SpecError(f"{where}: {task.chosen.label}", f"cannot work with the noise {task.at.noise}: {why}", f"use mc{limit}")
 
 
 def registered() -> dict[str, EntryPoint]:

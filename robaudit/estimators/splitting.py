@@ -12,7 +12,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from robaudit.estimators.base import Estimate, Estimator, Need
+from robaudit.estimators.base import Estimate, Estimator, Need, NoiseNeed
 from robaudit.estimators.work import Work
 from robaudit.numerics.intervals import LN10, clopper_pearson, log_mean
 from robaudit.numerics.splitting import Lane, Schedule, split
@@ -26,7 +26,7 @@ FAR_APART = 0.7
 
 
 class Splitting(Estimator):
-    """log10 P[score(z) >= 0], score = max_{j != t} f_j - f_t at x + sigma z, z ~ N(0, I), by multilevel splitting.
+    """log10 P[score(z) >= 0], score = max_{j != t} f_j - f_t at the noisy image made of z ~ N(0, I), by multilevel splitting.
 
     A rare failure is a product of shares that are not rare: of N noisy copies the tenth with the highest scores survives, is cloned and
     moved by pCN steps that keep the noise normal and the score above the level, and so on until a tenth fails
@@ -46,6 +46,7 @@ class Splitting(Estimator):
 
     quantity: ClassVar[Quantity] = LOG10_P_FAIL
     needs: ClassVar[frozenset[Need]] = frozenset({"logits"})
+    needs_noise: ClassVar[frozenset[NoiseNeed]] = frozenset({"random"})
     summary: ClassVar[str] = "probability of a rare failure, as a product of probabilities that are not rare"
     prefer: ClassVar[str] = "very robust images (p_fail below 1e-4), where mc sees no failure; thousands of passes for each factor of ten"
     source: ClassVar[str] = "Webb et al. 2019; Cerou et al. 2012"
@@ -117,7 +118,7 @@ class Verdict:
 
 
 class Judge:
-    """Scores of the noisy images x + sigma z, and the class each would go to.
+    """Scores of the noisy images made of normal variables z, and the class each would go to.
 
     score = max_{j != t} f_j - f_t, t the class of the clean image: a failure where it is >= 0. Logits that are not finite are failures,
     as for mc. Passes are in the model's full precision, whatever ``run.precision`` says for noisy passes: levels are finer than that.
@@ -132,10 +133,10 @@ class Judge:
         self._image = torch.tensor(images, device=work.x.device)
 
     def __call__(self, z: Tensor, lane: Tensor) -> tuple[Tensor, Tensor]:
-        """Scores and classes of points z (n, *shape) of lanes (n,)."""
+        """Scores and classes of points z (n, *latent_shape) of lanes (n,)."""
         image = self._image[lane]
-        noisy = torch.add(self._work.x[image], z, alpha=self._work.sigma)
-        return scores(self._work.engine.logits(noisy), self._work.clean.predicted[image])
+        logits = self._work.engine.logits(self._work.pixels(image, z), under=self._work.at.noise)
+        return scores(logits, self._work.clean.predicted[image])
 
 
 def scores(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
@@ -149,7 +150,7 @@ def scores(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
 
 def latent(work: Work, purpose: str, image: int, number: int, start: int) -> Iterator[Tensor]:
     """Standard normal draws of an image for a purpose of its own, independent of the noise that other estimators see."""
-    return iter(work.engine.noise.blocks(f"{purpose}\x1f{work.ids[image]}", number, tuple(work.x.shape[1:]), start))
+    return work.normals(purpose, image, number, start)
 
 
 def lanes_at_once(particles: int, values: int) -> int:
@@ -159,7 +160,7 @@ def lanes_at_once(particles: int, values: int) -> int:
 
 def run_splitting(work: Work, images: Sequence[int], repeats: int, schedule: Schedule, purpose: str, *, keep: int = 0) -> list[list[Lane]]:
     """Independent runs for each of these images of the chunk, as many in lock-step as memory allows."""
-    few = lanes_at_once(schedule.particles, math.prod(work.x.shape[1:]))
+    few = lanes_at_once(schedule.particles, math.prod(work.latent_shape))
     owners = [(image, repeat) for image in images for repeat in range(repeats)]
     runs: list[Lane] = []
     for first in range(0, len(owners), few):

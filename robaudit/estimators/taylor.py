@@ -45,7 +45,7 @@ class Taylor(FewClasses):
     def estimate(self, work: Work) -> Sequence[Estimate]:
         """Put the tangent's margins, c_i = g_i(x) with covariance sigma^2 u_i . u_j, through the link."""
         tangent = work.tangent(self.most(work.classes))
-        kept, (z, r) = tangent.kept, standardise(tangent.mean, work.sigma**2 * tangent.gram)
+        kept, (z, r) = tangent.kept, standardise(tangent.mean, work.amplitude**2 * tangent.gram)
         if self.link == "mv_sigmoid":
             p, notes = mv_sigmoid(z), [""] * len(z)
             missing = None if kept is None else kept.odds_effect(p)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from robaudit.estimators.engine import Engine, padded
+from robaudit.levels import NoiseLevel
+from robaudit.models.logits import LogitModel
+from robaudit.noise.base import AdditiveNoise, NoiseKind
 from robaudit.numerics.margins import halves, margin_gradients, margins, other_classes
 from robaudit.numerics.normal import normal_cdf
 from robaudit.numerics.rowwise import mean_over, total, variance_over
@@ -74,7 +77,7 @@ class Tangent:
 
     Attributes:
         mean: margins c (images, margins), float64.
-        gram: covariance of u_i . z under the standard noise (images, margins, margins), float64.
+        gram: u_i^T S u_j, the covariance under unit noise (images, margins, margins), float64.
         others, kept: as in :class:`Linear`.
     """
 
@@ -86,36 +89,38 @@ class Tangent:
 
 @dataclass(frozen=True, slots=True)
 class CleanPass:
-    """The clean images: logits (n, classes) float64, predicted class (n,), margins and, if recorded, gradient covariance (n, k, k)."""
+    """The clean images: logits (n, classes) float64, predicted class (n,), margins and, where recorded, u_i^T S u_j (n, k, k) by noise."""
 
     logits: Tensor
     predicted: Tensor
     margins: Tensor
-    gram: Tensor | None
+    grams: Mapping[str, Tensor]
 
     @classmethod
-    def of(cls, engine: Engine, x: Tensor, *, gradients: bool) -> CleanPass:
-        """Pass the clean images through the network once; with ``gradients`` one Jacobian serves all who linearise there.
+    def of(cls, engine: Engine, x: Tensor, *, gradients: Collection[str] = ()) -> CleanPass:
+        """Pass the clean images through the network once; one Jacobian serves all who linearise there, under the noises in ``gradients``.
 
         The Jacobian has a pass of its own: a network may round otherwise where gradients are recorded, and no row is to depend on
-        which estimators stand beside. With more than 33 classes none is taken: :meth:`Work.tangent` does, where it matters at its sigma.
+        which estimators stand beside. With more than 33 classes none is taken: :meth:`Work.tangent` does, where it matters at its level.
         """
         # What stays is allocated before what goes: with results between them, the C library (glibc below 2.38) would use none of the
         # freed blocks again, and hold as much as all passes together.
         k = engine.classes - 1
-        gram = torch.empty((len(x), k, k), dtype=torch.float64, device=x.device) if gradients and k <= ALL else None
+        grams = {noise: torch.empty((len(x), k, k), dtype=torch.float64, device=x.device) for noise in gradients if k <= ALL}
         logits = engine.logits(x)
         predicted = logits.argmax(1)
-        if gram is not None:
+        if grams:
             rows = engine.gradient_rows(x.shape[1:], k)
-            for part, target, out in zip(x.split(rows), predicted.split(rows), gram.split(rows), strict=True):
-                _, _, u = margin_gradients(engine.model, padded(part, rows), padded(target, rows))
-                out.copy_(engine.noise.gram(u[: len(part)]))
-        return cls(logits, predicted, margins(logits, predicted), gram)
+            for part in torch.arange(len(x), device=x.device).split(rows):
+                _, _, u = margin_gradients(engine.model, padded(x[part], rows), padded(predicted[part], rows))
+                for noise, gram in grams.items():
+                    gram[part] = engine.noises[noise].additive.gram(u[: len(part)], x[part])
+        return cls(logits, predicted, margins(logits, predicted), grams)
 
     def select(self, keep: Tensor) -> CleanPass:
         """The clean pass of some of the images."""
-        return CleanPass(self.logits[keep], self.predicted[keep], self.margins[keep], None if self.gram is None else self.gram[keep])
+        grams = {noise: gram[keep] for noise, gram in self.grams.items()}
+        return CleanPass(self.logits[keep], self.predicted[keep], self.margins[keep], grams)
 
 
 @dataclass(frozen=True)
@@ -126,7 +131,7 @@ class Work:
         ids: sample ids, which seed the noise.
         x: pixels (n, channels, height, width) on the engine's device.
         labels: class indices (n,), -1 where unknown.
-        sigma: noise level in pixel units.
+        at: the noise and its level.
         clean: the clean pass.
         engine: where noisy passes go.
         lost: noisy copies by image whose logits :meth:`noisy` found not finite.
@@ -135,7 +140,7 @@ class Work:
     ids: Sequence[str]
     x: Tensor
     labels: Tensor
-    sigma: float
+    at: NoiseLevel
     clean: CleanPass
     engine: Engine
     lost: Counter[int] = field(default_factory=Counter, repr=False)
@@ -147,13 +152,63 @@ class Work:
         """Number of classes."""
         return self.engine.classes
 
+    @property
+    def level(self) -> float:
+        """The level of the noise, in its own unit."""
+        return self.at.level
+
+    @property
+    def noise(self) -> NoiseKind:
+        """The noise: its options, and its map from normal variables to pixels."""
+        return self.engine.noises[self.at.noise].form
+
+    @property
+    def amplitude(self) -> float:
+        """The number that scales additive noise at this level: its covariance is amplitude^2 times that of unit noise."""
+        return self._additive.amplitude(self.at.level, (self.x.shape[1], self.x.shape[2], self.x.shape[3]))
+
+    @property
+    def model(self) -> LogitModel:
+        """The model for passes that are differentiated; it clips where the noise asks for it."""
+        return self.engine.model_under(self.at.noise)
+
+    @property
+    def latent_shape(self) -> tuple[int, ...]:
+        """The shape of the normal variables that make one noisy copy."""
+        return self.noise.latent_shape((self.x.shape[1], self.x.shape[2], self.x.shape[3]))
+
+    def normals(self, purpose: str, image: int, draws: int, start: int = 0) -> Iterator[Tensor]:
+        """Standard normal variables of an image that no other purpose uses, as blocks (n, *latent_shape)."""
+        shape = (self.x.shape[1], self.x.shape[2], self.x.shape[3])
+        return self.engine.noises[self.at.noise].blocks(f"{purpose}\x1f{self.ids[image]}", draws, shape, start)
+
+    def pixels(self, image: Tensor, z: Tensor) -> Tensor:
+        """The noisy pixels made of normal variables.
+
+        Args:
+            image: indices into the chunk (rows,), int64.
+            z: (rows, *latent_shape).
+
+        Returns:
+            (rows, channels, height, width).
+        """
+        return self.noise.noisy(self.x[image], z, self.at.level, ids=[self.ids[b] for b in image.tolist()])
+
+    def gram(self, gradients: Tensor, x: Tensor | None = None) -> Tensor:
+        """u_i^T S u_j of unit noise for gradients (n, margins, pixels) of the chunk's images, or of the images ``x``; float64."""
+        return self._additive.gram(gradients, self.x if x is None else x)
+
+    @property
+    def _additive(self) -> AdditiveNoise:
+        return self.engine.noises[self.at.noise].additive
+
     @cached_property
     def others(self) -> Tensor:
         """Class index behind each margin (n, classes - 1)."""
         return other_classes(self.clean.predicted, self.classes)
 
     def noisy(self, draws: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Logits of noisy copies x + eps, eps ~ N(0, sigma^2 I), batch by batch: ``draws`` copies of each image in all.
+        """Logits of noisy copies, batch by batch: ``draws`` copies of each image in all.
 
         The copies are those that `mc` sees. A copy whose logits are not finite counts as a failure: its logits become 0, and -1e30 for
         the class of the clean image; the note of the row will say how many there were. The tensors are the caller's to keep and change.
@@ -164,7 +219,7 @@ class Work:
         Yields:
             logits, float64 (n, classes), and the index into the chunk of the image each row belongs to, int64 (n,).
         """
-        for batch, raw in self.engine.noisy_logits(self.x, self.ids, self.sigma, draws):
+        for batch, raw in self.engine.noisy_logits(self.x, self.ids, self.at, draws):
             logits, image = raw.to(torch.float64, copy=True), batch.image
             broken = ~logits.isfinite().all(1)
             if broken.any():
@@ -179,15 +234,15 @@ class Work:
         return [int(c) for c in classes.gather(1, z.argmin(1, keepdim=True))[:, 0]]
 
     def tangent(self, most: int | None = None) -> Tangent:
-        """Margins and gradients at the clean images, of all classes or of those that matter at this sigma, ``most`` at most.
+        """Margins and gradients at the clean images, of all classes or of those that matter at this level, ``most`` at most.
 
         Raises:
             ValueError: if the clean pass should have recorded gradients and has not.
         """
         if self.classes - 1 <= ALL:
-            if self.clean.gram is None:
+            if self.at.noise not in self.clean.grams:
                 raise ValueError("the clean pass has recorded no gradients; declare linearises_clean")
-            return Tangent(self.clean.margins, self.clean.gram, self.others, None)
+            return Tangent(self.clean.margins, self.clean.grams[self.at.noise], self.others, None)
         if most not in self._tangents:
             self._tangents[most] = self._tangent(most)
         return self._tangents[most]
@@ -213,28 +268,29 @@ class Work:
         gram = torch.empty((len(self.x), k, k), dtype=torch.float64, device=self.x.device)
         for part in _alike(kept, len(self.x), self.x.device).split(rows):
             full = padded(part, rows)
-            found = margin_gradients(self.engine.model, self.x[full], self.clean.predicted[full], others[full] if kept else None)
+            found = margin_gradients(self.model, self.x[full], self.clean.predicted[full], others[full] if kept else None)
             g, u = (out[: len(part)] for out in found[1:])
-            mean[part], gram[part] = g.double(), self.engine.noise.gram(u)
+            mean[part], gram[part] = g.double(), self.gram(u, self.x[part])
         return Tangent(mean, gram, others, kept)
 
     def _slopes(self) -> Tensor:
         """Estimated variance of each margin's tangent, (n, classes - 1): differences over a short step along each of 8 draws."""
-        g = self._few_margins(_STEP * self.sigma, pairs=False) - self.clean.margins[:, None]
+        short = replace(self.at, level=self._additive.shrunk(self.at.level, _STEP))
+        g = self._few_margins(short, pairs=False) - self.clean.margins[:, None]
         return mean_over(g.square(), 1) / _STEP**2
 
-    def _few_margins(self, sigma: float, *, pairs: bool) -> Tensor:
+    def _few_margins(self, at: NoiseLevel, *, pairs: bool) -> Tensor:
         """Margins of the first 8 noisy copies (n, 8, classes - 1), float64."""
         n, draws = len(self.x), SELECTING_FORWARDS
         logits = torch.empty((n * draws, self.classes), dtype=torch.float64, device=self.x.device)
-        for batch, part in self.engine.noisy_logits(self.x, self.ids, sigma, draws, pairs=pairs):
+        for batch, part in self.engine.noisy_logits(self.x, self.ids, at, draws, pairs=pairs):
             logits[batch.image * draws + batch.draw] = part.double()
         return margins(logits, self.clean.predicted.repeat_interleave(draws)).view(n, draws, -1)
 
     @cached_property
     def _moments(self) -> tuple[Tensor, Tensor]:
         """Estimated mean and variance of each margin under the noise (n, classes - 1), from 4 antithetic pairs."""
-        even, odd = halves(self._few_margins(self.sigma, pairs=True))
+        even, odd = halves(self._few_margins(self.at, pairs=True))
         return mean_over(even, 1), variance_over(even, 1) + mean_over(odd.square(), 1)
 
     def _noisy_linear(self, draws: int, pairs: bool, groups: int, most: int | None) -> Linear:
@@ -248,9 +304,9 @@ class Work:
         rows = self.engine.gradient_rows(self.x.shape[1:], k)
         order = _alike(kept, n, self.x.device)
         x, ids = self.x[order], [self.ids[b] for b in order.tolist()]
-        for batch in self.engine.noisy_batches(x, ids, self.sigma, draws, rows, pairs=pairs):
+        for batch in self.engine.noisy_batches(x, ids, self.at, draws, rows, pairs=pairs):
             image, full = order[batch.image], order[padded(batch.image, rows)]
-            found = margin_gradients(self.engine.model, batch.padded, self.clean.predicted[full], others[full] if kept else None)
+            found = margin_gradients(self.model, batch.padded, self.clean.predicted[full], others[full] if kept else None)
             g, u = (out[: len(image)] for out in found[1:])
             slot = image * groups + (batch.draw // per_unit) * groups // units
             mean.index_add_(0, slot, g.double())

@@ -176,7 +176,7 @@ def decide(
             evidence, full = next(iter(groups.values())), gate
         else:
             evidence = group_of(gate, run, groups)
-            full = replace(gate, estimator=evidence.key.estimator, sigma=evidence.key.sigma)
+            full = replace(gate, estimator=evidence.key.estimator, sigma=evidence.key.at)
         scale = evidence.scale(run.quantities)
         check_range(full, scale)
         measured = measure(full, evidence, scale, confidence, population=population, names=run.class_names)

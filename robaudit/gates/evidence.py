@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robaudit.errors import RunError, SpecError, did_you_mean
+from robaudit.levels import NoiseLevel
 from robaudit.quantities import Quantity
 from robaudit.rows import Row
 from robaudit.spec.gates import Gate
@@ -19,7 +20,7 @@ from robaudit.stats.intervals import MeasuredImages
 from robaudit.stats.summary import Columns
 from robaudit.store.run import Run
 
-Group = tuple[str, float]
+Group = tuple[str, NoiseLevel]
 _NO_CLASS = -1
 
 
@@ -105,10 +106,10 @@ def gather(run: Run, gates: Sequence[Gate]) -> dict[Group, Evidence]:
     everything = None in wanted
     first: Group | None = None
     for row in run.rows:
-        group = (row.estimator, row.sigma)
+        group = (row.estimator, row.at)
         first = first or group
         if group not in groups:
-            groups[group] = Evidence(GroupKey(row.estimator, row.sigma, row.noise, row.quantity), by_label)
+            groups[group] = Evidence(GroupKey(row.estimator, row.at, row.quantity), by_label)
         if everything or row.estimator in wanted or group == first:  # the first holds the clean accuracy
             groups[group].add(row)
     return groups

@@ -181,6 +181,14 @@ class LogitModel(nn.Module):
         self._compute = dtype
         self._proven.clear()
 
+    def clipping(self, clip: bool) -> LogitModel:
+        """The same model, with pixels clipped to [0, 1] first or not; it shares everything else with this one."""
+        if clip == self.clip:
+            return self
+        other = copy.copy(self)
+        other.clip = clip
+        return other
+
     def train(self, mode: bool = True) -> LogitModel:
         """Stay in eval mode, whatever is asked for."""
         return self

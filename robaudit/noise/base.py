@@ -71,11 +71,12 @@ class NoiseKind(BaseModel, ABC):
         """Files that the noise is made from; a run is not continued when one has changed."""
         return ()
 
-    def check(self, shape: Shape) -> None:
+    def check(self, shape: Shape, levels: Sequence[float]) -> None:
         """Check the options against the images.
 
         Args:
             shape: channels, height, width of the images.
+            levels: of the run.
 
         Raises:
             SpecError: they do not fit; ``where`` is the option, such as ``scale``.
@@ -114,6 +115,10 @@ class AdditiveNoise(NoiseKind):
     @abstractmethod
     def amplitude(self, level: float, shape: Shape) -> float:
         """a(level), the number that scales the noise."""
+
+    def shrunk(self, level: float, factor: float) -> float:
+        """The level whose amplitude is ``factor`` times as large."""
+        return level * factor
 
     @abstractmethod
     def gram(self, gradients: Tensor, x: Tensor) -> Tensor:

@@ -32,9 +32,9 @@ def comparison_tables(comparison: Comparison, base: Mapping[str, Any], new: Mapp
         names: of the classes.
     """
     yield Table("new against base", lines=tuple(_head(comparison, base, new)))
-    levels = numbers.sigmas(group.key.sigma for group in comparison.groups)
+    levels = numbers.sigmas(group.key.at for group in comparison.groups)
     for group in comparison.groups:
-        yield from _group(group, levels[group.key.sigma], names)
+        yield from _group(group, levels[group.key.at], names)
 
 
 def baseline_table(report: BaselineReport, names: Names | None) -> Table:
@@ -225,7 +225,7 @@ def _records(comparison: Comparison) -> Iterator[list[object]]:
     if comparison.clean_accuracy is not None:
         yield [None, None, "clean_accuracy", None, comparison.samples, *_fields(comparison.clean_accuracy)]
     for group in comparison.groups:
-        key = [group.key.estimator, group.key.sigma]
+        key = [group.key.estimator, group.key.at]
         yield [*key, "mean", None, group.images, *_fields(group.mean)]
         if group.noisy_accuracy is not None:
             yield [*key, "noisy_accuracy", None, group.images, *_fields(group.noisy_accuracy)]

@@ -83,14 +83,14 @@ def write_gallery(run: Run, flagged: Sequence[Flagged], folder: Path, *, trust: 
     images = RunImages(run, (sample.id for one in flagged for sample in (*one.samples, *one.robust)), trust=trust)
     written = 0
     for one in flagged:
-        target = folder / _plain(f"{one.key.estimator}-{sigma_text(one.key.sigma)}")
+        target = folder / _plain(f"{one.key.estimator}-{sigma_text(one.key.at)}")
         try:
             target.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise RobauditError(str(target), f"cannot be made: {error.strerror or error}", "choose another --images") from error
         for rank, sample in enumerate((*one.samples, *one.robust), start=1):
             clean = images.clean(sample.id)
-            picture = side_by_side(clean, images.noisy(sample.id, clean, one.key.sigma))
+            picture = side_by_side(clean, images.noisy(sample.id, clean, one.key.at))
             write_atomically(target / _name(rank, sample, run.class_names), picture)
             written += 1
     return written

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from robaudit.levels import NoiseLevel
 from robaudit.quantities import Quantity
 from robaudit.report import numbers
 from robaudit.report.tables import Column, Table, Terminal, cells
@@ -42,7 +43,7 @@ def headline(info: Mapping[str, Any]) -> list[str]:
 
 def overall_tables(
     groups: Sequence[GroupSummary],
-    seconds: Mapping[tuple[str, float], float] | None = None,
+    seconds: Mapping[tuple[str, NoiseLevel], float] | None = None,
     quantities: Mapping[str, Quantity] | None = None,
 ) -> Terminal:
     """A table for each quantity and kind of noise, which never share one, with a line per estimator and noise level.
@@ -114,15 +115,15 @@ def _noisy(entries: Sequence[Mapping[str, Any]]) -> list[str]:
     ]
 
 
-def _overall(groups: Sequence[GroupSummary], seconds: Mapping[tuple[str, float], float], quantity: Quantity, narrow: bool) -> Table:
+def _overall(groups: Sequence[GroupSummary], seconds: Mapping[tuple[str, NoiseLevel], float], quantity: Quantity, narrow: bool) -> Table:
     key, counts = groups[0].key, {group.images for group in groups}
     facts = [f"{groups[0].images:,} images"] if len(counts) == 1 else []
     shares = ("< 0.5", "< 0.9") if quantity.high > 0.9 else ()
-    texts = numbers.sigmas(group.key.sigma for group in groups)
+    texts = numbers.sigmas(group.key.at for group in groups)
     rows = []
     for group in groups:
-        time = numbers.duration(seconds.get((group.key.estimator, group.key.sigma)))
-        rows.append(cells((group.key.estimator, texts[group.key.sigma], *_cells(group, quantity, not facts, bool(shares), narrow), time)))
+        time = numbers.duration(seconds.get((group.key.estimator, group.key.at)))
+        rows.append(cells((group.key.estimator, texts[group.key.at], *_cells(group, quantity, not facts, bool(shares), narrow), time)))
     return Table(
         heading(key, quantity.unit),
         (

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from robaudit.errors import NothingLeftError
+from robaudit.levels import LevelChoice, NoiseLevel
 from robaudit.numerics.intervals import mean_interval
 from robaudit.quantities import Quantity
 from robaudit.rows import Row
@@ -72,7 +73,7 @@ class Results(Protocol):
         """By name."""
         ...
 
-    def chosen(self, keys: Iterable[tuple[str, float]], estimators: Sequence[str], sigmas: Sequence[float]) -> list[tuple[str, float]]:
+    def chosen(self, keys: Iterable[tuple[str, NoiseLevel]], estimators: Sequence[str], levels: LevelChoice | Sequence[float]) -> list[tuple[str, NoiseLevel]]:
         """Of the groups given, those named."""
         ...
 
@@ -127,24 +128,24 @@ class Agreement:
         return tuple(pair for pair in self.pairs if pair.up not in self.left)
 
 
-def comparable(keys: Sequence[GroupKey]) -> dict[tuple[str, float], list[str]]:
+def comparable(keys: Sequence[GroupKey]) -> dict[tuple[str, NoiseLevel], list[str]]:
     """Estimators by quantity and noise level, where there are two or more."""
-    groups: dict[tuple[str, float], list[str]] = {}
+    groups: dict[tuple[str, NoiseLevel], list[str]] = {}
     for key in keys:
-        groups.setdefault((key.quantity, key.sigma), []).append(key.estimator)
+        groups.setdefault((key.quantity, key.at), []).append(key.estimator)
     return {place: names for place, names in groups.items() if len(names) > 1}
 
 
-def agreements(run: Results, estimators: Sequence[str] = (), sigmas: Sequence[float] = ()) -> tuple[Agreement, ...]:
+def agreements(run: Results, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> tuple[Agreement, ...]:
     """The agreement for each quantity and noise level with two or more estimators on common samples, in the run's order.
 
     Raises:
-        RunError: the run has no such estimator or sigma.
+        RunError: the run has no such estimator or noise level.
     """
-    groups = _values_by_group(run, estimators, sigmas)
+    groups = _values_by_group(run, estimators, levels)
     places = comparable(list(groups))
     levels = len({sigma for _, sigma in places})
-    values = {(key.quantity, key.sigma, key.estimator): by_id for key, by_id in groups.items()}
+    values = {(key.quantity, key.at, key.estimator): by_id for key, by_id in groups.items()}
     results = []
     for (name, sigma), names in places.items():
         quantity, shown = quantity_of(name, run.quantities), names[:MOST_ESTIMATORS]
@@ -156,14 +157,14 @@ def agreements(run: Results, estimators: Sequence[str] = (), sigmas: Sequence[fl
     return tuple(results)
 
 
-def agreement(run: Results, estimators: Sequence[str] = (), sigmas: Sequence[float] = ()) -> Agreement:
+def agreement(run: Results, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> Agreement:
     """The agreement for the quantity with most estimators, at the largest noise level.
 
     Raises:
-        RunError: the run has no such estimator or sigma.
+        RunError: the run has no such estimator or noise level.
         NothingLeftError: no two estimators of one quantity were run on the same samples at one noise level.
     """
-    known = [one for one in agreements(run, estimators, sigmas) if one.drawn]
+    known = [one for one in agreements(run, estimators, levels) if one.drawn]
     if not known:
         raise NothingLeftError(
             str(run.path), "has no two estimators of one quantity with results for the same samples", "run a second one: --extend adds it"
@@ -185,18 +186,18 @@ def _pair(across: str, up: str, x: _Values, y: _Values, quantity: Quantity) -> P
 
 
 def _values_by_group(
-    run: Results, estimators: Sequence[str] = (), sigmas: Sequence[float] = ()
+    run: Results, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()
 ) -> dict[GroupKey, dict[str, tuple[float, float, float]]]:
     """Value, lower and upper end (NaN where there is none) of each sample with a finite value, by group, in the run's order.
 
     Raises:
-        RunError: the run has no such estimator or sigma.
+        RunError: the run has no such estimator or noise level.
     """
     groups: dict[GroupKey, dict[str, tuple[float, float, float]]] = {}
     for row in run.rows:
-        group = groups.setdefault(GroupKey(row.estimator, row.sigma, row.noise, row.quantity), {})
+        group = groups.setdefault(GroupKey(row.estimator, row.at, row.quantity), {})
         if math.isfinite(row.value):
             low, high = (math.nan if end is None else end for end in (row.lower, row.upper))
             group[row.sample_id] = row.value, low, high
-    wanted = set(run.chosen([(key.estimator, key.sigma) for key in groups], estimators, sigmas))
-    return {key: group for key, group in groups.items() if (key.estimator, key.sigma) in wanted and group}
+    wanted = set(run.chosen([(key.estimator, key.at) for key in groups], estimators, levels))
+    return {key: group for key, group in groups.items() if (key.estimator, key.at) in wanted and group}

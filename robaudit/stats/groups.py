@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, cast
 
 from robaudit.errors import NothingLeftError, RunError, did_you_mean
+from robaudit.levels import NoiseLevel
 from robaudit.quantities import CONFIDENCE, LOG10_P_FAIL, P_ROBUST, Quantity
 from robaudit.rows import Row
 
@@ -19,19 +20,18 @@ class GroupKey:
     """What rows must have in common to be summarised together."""
 
     estimator: str
-    sigma: float
-    noise: str
+    at: NoiseLevel
     quantity: str
 
     def __str__(self) -> str:
-        return f"{self.estimator} at sigma {self.sigma:g}"
+        return f"{self.estimator} at {self.at}"
 
 
 def group_rows(rows: Iterable[Row]) -> dict[GroupKey, list[Row]]:
-    """The rows by (estimator, sigma, noise, quantity), in order of first appearance, which is the spec's order."""
+    """The rows by (estimator, noise level, quantity), in order of first appearance, which is the spec's order."""
     groups: dict[GroupKey, list[Row]] = {}
     for row in rows:
-        groups.setdefault(GroupKey(row.estimator, row.sigma, row.noise, row.quantity), []).append(row)
+        groups.setdefault(GroupKey(row.estimator, row.at, row.quantity), []).append(row)
     return groups
 
 

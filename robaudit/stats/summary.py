@@ -360,8 +360,7 @@ class GroupSummary:
         """One entry of ``groups`` in summary.json."""
         return {
             "estimator": self.key.estimator,
-            "sigma": self.key.sigma,
-            "noise": self.key.noise,
+            **self.key.at.document(),
             "quantity": self.key.quantity,
             "unit": self.unit,
             "higher_is_better": self.higher_is_better,
@@ -397,7 +396,7 @@ class Overview:
 
     def add(self, row: Row) -> None:
         """Add a row."""
-        key = GroupKey(row.estimator, row.sigma, row.noise, row.quantity)
+        key = GroupKey(row.estimator, row.at, row.quantity)
         if key not in self._groups:
             self._groups[key] = Columns()
         self._groups[key].add(row)

@@ -17,6 +17,7 @@ from typing import Any
 
 from robaudit.errors import RunError
 from robaudit.files import file_sha256, json_bytes, read_json, remove_leftovers, sealed, unsealed, write_atomically
+from robaudit.levels import levels_in
 from robaudit.rows import Row
 from robaudit.store.info import check_info
 from robaudit.store.state import NAME, State, damaged, no_guard
@@ -197,12 +198,12 @@ class RunFolder:
         self.refuse_old()
         spec = self.info()["spec"]
         labels = [label_of(entry) for entry in spec["estimators"]]
-        tasks = {task: i for i, task in enumerate((sigma, label) for sigma in spec["noise"]["sigma"] for label in labels)}
+        tasks = {task: i for i, task in enumerate((at, label) for at in levels_in(spec["noise"]) for label in labels)}
         with self._existing_state() as state:
             state.check()
             rows = list(state.rows())
         samples = {sample_id: i for i, sample_id in enumerate(dict.fromkeys(row.sample_id for row in rows))}
-        return sorted(rows, key=lambda row: (samples[row.sample_id], tasks.get((row.sigma, row.estimator), len(tasks))))
+        return sorted(rows, key=lambda row: (samples[row.sample_id], tasks.get((row.at, row.estimator), len(tasks))))
 
     def image_digests(self) -> dict[str, str]:
         """Pixel digests by sample id; empty if the state was deleted.

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from robaudit.errors import RunError
+from robaudit.levels import LevelName, NoiseLevel
 from robaudit.rows import LARGEST, Row
 from robaudit.text import printable
 
@@ -19,10 +20,10 @@ def _plain(text: str) -> str:
 
 
 def _step(text: str) -> str:
-    """Check the key of a duration: ``label@sigma``, or the name of a step that all estimators share."""
-    _, at, sigma = text.rpartition("@")
+    """Check the key of a duration: ``label@noise level``, or the name of a step that all estimators share."""
+    _, at, level = text.partition("@")
     if at:
-        float(sigma)
+        NoiseLevel.from_key(level)
     return text
 
 
@@ -75,7 +76,9 @@ class _Share(_Part):
 
 class _NoisyShare(_Part):
     estimator: Plain
-    sigma: Number
+    noise: Plain
+    level_name: LevelName
+    level: Number
     value: Number
     lower: Number
     upper: Number

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from robaudit.errors import RunError
 from robaudit.files import file_sha256
+from robaudit.levels import LevelChoice, NoiseLevel
 from robaudit.quantities import Quantity
 from robaudit.rows import Row
 from robaudit.store.folder import RunFolder
@@ -90,51 +91,43 @@ class Run:
         return None if names is None else tuple(names)
 
     @property
-    def seconds(self) -> dict[tuple[str, float], float]:
-        """Seconds by estimator and sigma."""
-        pairs = (key.rsplit("@", 1) for key in self.info["seconds"] if "@" in key)
-        return {(label, float(sigma)): self.info["seconds"][f"{label}@{sigma}"] for label, sigma in pairs}
+    def seconds(self) -> dict[tuple[str, NoiseLevel], float]:
+        """Seconds by estimator and noise level."""
+        pairs = (key.partition("@")[::2] for key in self.info["seconds"] if "@" in key)
+        return {(label, NoiseLevel.from_key(at)): self.info["seconds"][f"{label}@{at}"] for label, at in pairs}
 
     @property
     def quantities(self) -> dict[str, Quantity]:
         """The quantities of the run by name."""
         return {values["name"]: Quantity.from_document(values) for values in self.info["quantities"]}
 
-    def groups(self, estimators: Sequence[str] = (), sigmas: Sequence[float] = ()) -> dict[tuple[str, float], list[Row]]:
-        """Rows by estimator and sigma, in the run's order: those that the arguments name, or all.
+    def groups(self, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> dict[tuple[str, NoiseLevel], list[Row]]:
+        """Rows by estimator and noise level, in the run's order: those that the arguments name, or all.
 
         Raises:
-            RunError: the run has no such estimator or sigma.
+            RunError: the run has no such estimator or noise level.
         """
-        groups: dict[tuple[str, float], list[Row]] = {}
+        groups: dict[tuple[str, NoiseLevel], list[Row]] = {}
         for row in self.rows:
-            groups.setdefault((row.estimator, row.sigma), []).append(row)
-        return {key: groups[key] for key in self.chosen(groups, estimators, sigmas)}
+            groups.setdefault((row.estimator, row.at), []).append(row)
+        return {key: groups[key] for key in self.chosen(groups, estimators, levels)}
 
-    def chosen(self, keys: Iterable[tuple[str, float]], estimators: Sequence[str], sigmas: Sequence[float]) -> list[tuple[str, float]]:
+    def chosen(self, keys: Iterable[tuple[str, NoiseLevel]], estimators: Sequence[str], levels: LevelChoice | Sequence[float]) -> list[tuple[str, NoiseLevel]]:
         """The groups of the run that the arguments name, in the run's order; all of them without arguments.
 
         Raises:
-            RunError: the run has no such estimator or sigma.
+            RunError: the run has no such estimator or noise level.
         """
         keys = list(keys)
         _known(self.path, "estimator", estimators, dict.fromkeys(name for name, _ in keys))
-        levels = dict.fromkeys(sigma for _, sigma in keys)
-        sigmas = [_level(sigma, list(levels)) for sigma in sigmas]
-        _known(self.path, "sigma", sigmas, levels)
-        return [key for key in keys if (not estimators or key[0] in estimators) and (not sigmas or key[1] in sigmas)]
+        meant = set(LevelChoice.of(levels).among((at for _, at in keys), str(self.path)))
+        return [key for key in keys if (not estimators or key[0] in estimators) and key[1] in meant]
 
     def summary(self) -> tuple[GroupSummary, ...]:
         """Mean, quantiles and shares for each estimator and noise level."""
         from robaudit.stats.summary import summarise
 
         return summarise(self.rows, self.quantities)
-
-
-def _level(sigma: float, levels: Sequence[float]) -> float:
-    """The noise level that is meant: the exact one, or the only one within half a percent (tables print 8/255 as 0.0314)."""
-    near = [level for level in levels if abs(level - sigma) <= 0.005 * level]
-    return near[0] if sigma not in levels and len(near) == 1 else sigma
 
 
 def _known(path: Path, what: str, wanted: Sequence[Any], present: Mapping[Any, None]) -> None:

@@ -25,6 +25,7 @@ from types import NoneType
 from typing import IO, Any, Protocol
 
 from robaudit.errors import RunError
+from robaudit.levels import LevelName
 from robaudit.quantities import Interval
 from robaudit.rows import COLUMNS, LARGEST, Row, check_kept
 from robaudit.stats.groups import json_values
@@ -37,7 +38,7 @@ _MOST = 2**63
 _LONGEST_LINE = 2**24  # bytes
 _HEAD = re.compile(rb'\{"schema_version": (.{1,20}),\n')
 _COLUMNS_LINE = re.compile(rb'"columns": \[.*\],\n')
-_REPEATED = [COLUMNS.index(name) for name in ("noise", "estimator", "quantity", "note")]
+_REPEATED = [COLUMNS.index(name) for name in ("noise", "level_name", "estimator", "quantity", "note")]
 _INTERVAL, _KEPT = COLUMNS.index("interval"), len(COLUMNS) + 2
 _MOST_SHARED, _LONGEST_SHARED = 1000, 200
 _encode = json.JSONEncoder(allow_nan=False, separators=(", ", ": ")).encode
@@ -77,7 +78,7 @@ class Summary(Protocol):
 
 
 def summary_json(groups: Sequence[Summary], **more: Any) -> str:
-    """The text of summary.json: ``more`` (JSON values), then ``groups``, one for each estimator and sigma."""
+    """The text of summary.json: ``more`` (JSON values), then ``groups``, one for each estimator and noise level."""
     return document_json({**more, "groups": [group.document() for group in groups]})
 
 
@@ -315,7 +316,8 @@ _FITS: dict[str, Callable[[object], bool]] = {
     **dict.fromkeys(("predicted", "forwards", "backwards"), _is_count),
     **dict.fromkeys(("label", "flips_to"), _or_none(_is_count)),
     **dict.fromkeys(("value", "lower", "upper", "std_error"), _or_none(_is_number)),
-    "sigma": _is_number,
+    "level": _is_number,
+    "level_name": lambda value: value in list(LevelName),
     "correct": lambda value: value is None or isinstance(value, bool),
 }
 _WRITE: dict[type, Callable[[Any], str]] = {
@@ -330,7 +332,7 @@ _READ: dict[str, Callable[[str], Any]] = {
     **dict.fromkeys(COLUMNS, str),
     **dict.fromkeys(("predicted", "forwards", "backwards"), int),
     **dict.fromkeys(("label", "flips_to"), _unless_empty(int)),
-    **dict.fromkeys(("sigma", "value"), float),
+    **dict.fromkeys(("level", "value"), float),
     **dict.fromkeys(("lower", "upper", "std_error"), _unless_empty(float)),
     "interval": Interval.parse,
     "correct": _unless_empty({"true": True, "false": False}.__getitem__),

@@ -2,7 +2,7 @@
 
 Each table has an ``id`` in the order of writing and the number of the ``flush`` that wrote the record:
 
-- ``tasks``: noise level, estimator, and that estimator's entry in the spec (JSON), with which its rows were computed.
+- ``tasks``: noise level, estimator, and the entries of both in the spec (JSON), with which the rows were computed.
 - ``samples``: the ids of all samples about which anything is known.
 - ``images``: the digest of a sample's pixels.
 - ``rows``: one result for each sample and task, in the columns of samples.csv; ``votes`` and ``details`` are JSON.
@@ -51,6 +51,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from robaudit.errors import DataError, RunError
+from robaudit.levels import NoiseLevel, noise_level
 from robaudit.rows import COLUMNS, Row
 from robaudit.store.serialise import checked_row
 from robaudit.text import clipped
@@ -59,15 +60,16 @@ if TYPE_CHECKING:
     from robaudit.datasets.base import Dataset  # which imports torch
 
 NAME = "state.db"
-TaskName = tuple[float, str]
+TaskName = tuple[NoiseLevel, str]
 """Noise level and estimator of a task."""
 
 _TABLES = ("tasks", "samples", "images", "rows", "skips", "seconds")
 _SCHEMA = """
-CREATE TABLE tasks (id INTEGER PRIMARY KEY, flush INTEGER, sigma, estimator, entry, UNIQUE (sigma, estimator));
+CREATE TABLE tasks (id INTEGER PRIMARY KEY, flush INTEGER, noise, level_name, level, estimator, entry, form,
+    UNIQUE (noise, level_name, level, estimator));
 CREATE TABLE samples (id INTEGER PRIMARY KEY, flush INTEGER, name, UNIQUE (name));
 CREATE TABLE images (id INTEGER PRIMARY KEY, flush INTEGER, sample INTEGER, digest, UNIQUE (sample));
-CREATE TABLE rows (id INTEGER PRIMARY KEY, flush INTEGER, sample INTEGER, task INTEGER, label, predicted, correct, noise, quantity, value,
+CREATE TABLE rows (id INTEGER PRIMARY KEY, flush INTEGER, sample INTEGER, task INTEGER, label, predicted, correct, quantity, value,
     lower, upper, std_error, flips_to, forwards, backwards, note, interval, votes, details, kept, worth, not_finite,
     UNIQUE (sample, task));
 CREATE TABLE skips (id INTEGER PRIMARY KEY, flush INTEGER, sample INTEGER, task INTEGER, reason);
@@ -75,15 +77,18 @@ CREATE INDEX skips_of ON skips (sample);
 CREATE TABLE seconds (id INTEGER PRIMARY KEY, flush INTEGER, step, seconds);
 CREATE TABLE checksums (flush INTEGER, name, sha256, PRIMARY KEY (flush, name)) WITHOUT ROWID;
 """
-_VERSION = 1
-_DIRECT = [name for name in COLUMNS if name not in ("sample_id", "sigma", "estimator")]
+_VERSION = 2
+_TASK = ("noise", "level_name", "level", "estimator")
+_DIRECT = [name for name in COLUMNS if name not in ("sample_id", *_TASK)]
 _EXTRA = ("votes", "details", "kept", "worth", "not_finite")
-_ROW = f"samples.name, sigma, estimator, {', '.join((*_DIRECT, *_EXTRA))}"
-_ROW_NAMES = ("sample_id", "sigma", "estimator", *_DIRECT, *_EXTRA)
+_ROW = f"samples.name, {', '.join((*_TASK, *_DIRECT, *_EXTRA))}"
+_ROW_NAMES = ("sample_id", *_TASK, *_DIRECT, *_EXTRA)
 _INSERT_ROW = (
     f"INSERT OR IGNORE INTO rows (flush, sample, task, {', '.join((*_DIRECT, *_EXTRA))}) "  # noqa: S608  the names are constants
     f"VALUES (?, (SELECT id FROM samples WHERE name = ?), ?{', ?' * len((*_DIRECT, *_EXTRA))})"
 )
+_INSERT_TASK = f"INSERT OR IGNORE INTO tasks (flush, {', '.join(_TASK)}, entry, form) VALUES (?, ?, ?, ?, ?, ?, ?)"
+_IS_TASK = " AND ".join(f"{name} = ?" for name in _TASK)
 _SKIPPED = "SELECT 1 FROM skips WHERE skips.sample = samples.id AND (task IS NULL OR task IN (SELECT task FROM asked))"
 _SHAPE = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY type, name"
 _DONE_OF_SAMPLE = "SELECT number FROM rows JOIN asked ON asked.task = rows.task WHERE rows.sample = samples.id"
@@ -107,7 +112,7 @@ SELECT place, digest, {_ROW} {_OF_ASKED_SAMPLES} CROSS JOIN rows ON rows.sample 
 CROSS JOIN tasks ON tasks.id = rows.task LEFT JOIN images ON images.sample = samples.id ORDER BY place, number
 """
 _SKIPS = """
-SELECT place, samples.name, reason, sigma, estimator FROM places CROSS JOIN samples ON samples.name = places.name
+SELECT place, samples.name, reason, noise, level, level_name, estimator FROM places CROSS JOIN samples ON samples.name = places.name
 CROSS JOIN skips ON skips.sample = samples.id LEFT JOIN tasks ON tasks.id = skips.task
 WHERE skips.task IS NULL OR skips.task IN (SELECT task FROM asked) ORDER BY place, skips.id
 """
@@ -116,7 +121,7 @@ SELECT {_ROW} FROM rows JOIN samples ON samples.id = rows.sample JOIN tasks ON t
 WHERE rows.sample NOT IN (SELECT sample FROM skips) ORDER BY rows.sample, rows.id
 """  # noqa: S608
 _KINDS: dict[str, tuple[Any, ...]] = {
-    "tasks": ((float, int), str, (str, NoneType)),
+    "tasks": (str, str, (float, int), str, (str, NoneType), (str, NoneType)),
     "samples": (str,),
     "images": (int, str),
     "skips": (int, (int, NoneType), str),
@@ -191,6 +196,7 @@ class State:
         self._where, self._guard = str(path or "memory"), guard
         self._path = path
         self._entries: Mapping[str, Any] = {}
+        self._noises: Mapping[str, Any] = {}
         self._asked: list[TaskName] = []
         self._fresh = True
         self._open: Sequence[int] = ()
@@ -250,14 +256,14 @@ class State:
         with self._refusals(), self._transaction():
             db, flush = self._db, self._value("SELECT coalesce(max(flush), 0) + 1 FROM checksums")
             last = {name: self._value(f"SELECT coalesce(max(id), 0) FROM {name}") for name in _TABLES}  # noqa: S608
-            task = self._tasks_of(flush, [*((row.sigma, row.estimator) for row in new.rows), *(s.task for s in new.skipped if s.task)])
+            task = self._tasks_of(flush, [*((row.at, row.estimator) for row in new.rows), *(s.task for s in new.skipped if s.task)])
             names = dict.fromkeys([*new.images, *(row.sample_id for row in new.rows), *(skip.sample_id for skip in new.skipped)])
             db.executemany("INSERT OR IGNORE INTO samples (flush, name) VALUES (?, ?)", ((flush, name) for name in names))
             db.executemany(
                 "INSERT OR IGNORE INTO images (flush, sample, digest) VALUES (?, (SELECT id FROM samples WHERE name = ?), ?)",
                 ((flush, name, digest) for name, digest in new.images.items()),
             )
-            db.executemany(_INSERT_ROW, ((flush, row.sample_id, task[row.sigma, row.estimator], *_values(row)) for row in new.rows))
+            db.executemany(_INSERT_ROW, ((flush, row.sample_id, task[row.at, row.estimator], *_values(row)) for row in new.rows))
             db.executemany(
                 "INSERT INTO skips (flush, sample, task, reason) VALUES (?, (SELECT id FROM samples WHERE name = ?), ?, ?)",
                 ((flush, skip.sample_id, skip.task and task[skip.task], skip.reason) for skip in new.skipped),
@@ -287,19 +293,22 @@ class State:
             if written:
                 raise self._damaged("its checksum does not match")
 
-    def begin(self, dataset: Dataset, tasks: Sequence[TaskName], entries: Mapping[str, Any] | None = None) -> None:
+    def begin(
+        self, dataset: Dataset, tasks: Sequence[TaskName], entries: Mapping[str, Any] | None = None, noises: Mapping[str, Any] | None = None
+    ) -> None:
         """Set the samples and tasks that this session asks for.
 
         Args:
             dataset: the samples, in order.
             tasks: estimators and noise levels, in order.
-            entries: the spec's entries by their names in the results, kept with the tasks.
+            entries: the spec's estimators by their names in the results, kept with the tasks.
+            noises: the spec's noises without their levels, likewise.
 
         Raises:
             DataError: an id appears twice, or is not text that can be written.
             RunError: the file system refuses.
         """
-        self._entries, self._asked = entries or {}, list(tasks)
+        self._entries, self._noises, self._asked = entries or {}, noises or {}, list(tasks)
         with self._refusals():
             self._db.execute("DROP TABLE IF EXISTS temp.places")
             self._db.execute("CREATE TEMP TABLE places (place INTEGER PRIMARY KEY, name)")
@@ -369,8 +378,9 @@ class State:
         with self._reading():
             self._ask()
             for _, records in groupby(self._db.execute(_SKIPS), key=itemgetter(0)):
-                _, sample_id, reason, sigma, estimator = next(records)
-                yield Skip(str(sample_id), str(reason), None if estimator is None else (float(sigma), str(estimator)))
+                _, sample_id, reason, *at, estimator = next(records)
+                task = None if estimator is None else (noise_level(str(at[0]), float(at[1]), str(at[2])), str(estimator))
+                yield Skip(str(sample_id), str(reason), task)
 
     def rows(self) -> Iterator[Row]:
         """All rows of samples that were never skipped, sample by sample in the order of writing.
@@ -400,13 +410,22 @@ class State:
                 yield from ((sample_id, digest, label) for digest, label in records)
 
     def entries(self) -> Iterator[tuple[str, Any]]:
-        """The estimators that rows were computed with: their names in the results and their entries in the spec.
+        """The estimators that rows were computed with: their names in the results and their entries in the spec."""
+        yield from self._specified("estimator", "entry")
+
+    def noises(self) -> Iterator[tuple[str, Any]]:
+        """The noises that rows were computed under: their labels and their entries in the spec, without levels."""
+        yield from self._specified("noise", "form")
+
+    def _specified(self, name: str, value: str) -> Iterator[tuple[str, Any]]:
+        """Names in the results and entries in the spec, of the tasks that rows were computed for.
 
         Raises:
             RunError: an entry is not JSON.
         """
         with self._reading():
-            for label, text in self._db.execute("SELECT estimator, entry FROM tasks WHERE entry NOT NULL").fetchall():
+            query = f"SELECT DISTINCT {name}, {value} FROM tasks WHERE {value} NOT NULL"  # noqa: S608  the names are constants
+            for label, text in self._db.execute(query).fetchall():
                 yield str(label), json.loads(text)
 
     def seconds(self) -> dict[str, float]:
@@ -439,19 +458,19 @@ class State:
         self._db.execute("CREATE TEMP TABLE IF NOT EXISTS asked (task INTEGER PRIMARY KEY, number)")
         self._db.execute("DELETE FROM temp.asked")
         self._db.executemany(
-            "INSERT INTO temp.asked (task, number) SELECT id, ? FROM tasks WHERE sigma = ? AND estimator = ?",
-            ((number, *name) for number, name in enumerate(self._asked)),
+            f"INSERT INTO temp.asked (task, number) SELECT id, ? FROM tasks WHERE {_IS_TASK}",  # noqa: S608
+            ((number, *_named(name)) for number, name in enumerate(self._asked)),
         )
 
     def _tasks_of(self, flush: int, names: Iterable[TaskName]) -> dict[TaskName, int]:
         """The ids of tasks; new ones are added."""
         ids = {}
-        for sigma, label in dict.fromkeys(names):
+        for name in dict.fromkeys(names):
+            at, label = name
             entry = _encode(self._entries[label]) if label in self._entries else None
-            self._db.execute(
-                "INSERT OR IGNORE INTO tasks (flush, sigma, estimator, entry) VALUES (?, ?, ?, ?)", (flush, sigma, label, entry)
-            )
-            ids[sigma, label] = self._value("SELECT id FROM tasks WHERE sigma = ? AND estimator = ?", sigma, label)
+            form = _encode(self._noises[at.noise]) if at.noise in self._noises else None
+            self._db.execute(_INSERT_TASK, (flush, *_named(name), entry, form))
+            ids[name] = self._value(f"SELECT id FROM tasks WHERE {_IS_TASK}", *_named(name))  # noqa: S608
         return ids
 
     def _value(self, query: str, *values: Any) -> Any:
@@ -505,6 +524,12 @@ class State:
 
     def _damaged(self, why: str) -> RunError:
         return damaged(self._where, why)
+
+
+def _named(task: TaskName) -> tuple[str, str, float, str]:
+    """A task in the columns of :data:`_TASK`."""
+    at, label = task
+    return at.noise, at.name.value, at.level, label
 
 
 def _values(row: Row) -> list[Any]:

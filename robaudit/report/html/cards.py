@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from robaudit.errors import RobauditError
+from robaudit.levels import LevelChoice
 from robaudit.report import numbers
 from robaudit.report.flag_tables import is_beyond
 from robaudit.report.html.content import Content
@@ -168,7 +169,7 @@ class _Album:
         except RobauditError as error:
             self.problems.append(str(error))
 
-    def thumbnails(self, name: str, sigmas: Sequence[float]) -> list[Thumbnail] | None:
+    def thumbnails(self, name: str, levels: LevelChoice | Sequence[float]) -> list[Thumbnail] | None:
         """The clean image and its first noisy copy at each level."""
         if self._images is None:
             return None
@@ -184,7 +185,7 @@ class _Album:
 
 def _card(content: Content, one: Flagged, sample: Flag, rank: int, album: _Album | None) -> Card:
     names, quantity = content.run.class_names, content.quantity(one.key.quantity)
-    pair = None if album is None else album.thumbnails(sample.id, [one.key.sigma])
+    pair = None if album is None else album.thumbnails(sample.id, [one.key.at])
     beyond = is_beyond(sample, one)
     certainty = sample.certainty if beyond or sample.certainty == "maybe" else "no"
     judged = "unlabelled" if sample.label is None else "correct" if sample.label == sample.predicted else "wrong"

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
 from robaudit.errors import NothingLeftError, RobauditError, RunError
+from robaudit.levels import LevelChoice, NoiseLevel
 from robaudit.quantities import Quantity
 from robaudit.report import numbers
 from robaudit.report.flag_tables import is_beyond
@@ -19,7 +20,7 @@ from robaudit.stats.groups import quantity_of
 from robaudit.stats.summary import GroupSummary, Overview
 from robaudit.store.run import Run
 
-Key = tuple[str, float]
+Key = tuple[str, NoiseLevel]
 T = TypeVar("T")
 _FEW = 6  # least robust samples, shown even if none of them is flagged
 _EXAMPLES = 2
@@ -36,7 +37,7 @@ class Choice:
     """
 
     estimators: Sequence[str] = ()
-    sigmas: Sequence[float] = ()
+    levels: LevelChoice | Sequence[float] = ()
     threshold: float | None = None
     most: int = 60
 
@@ -98,7 +99,7 @@ class Content:
     @property
     def sigmas(self) -> dict[float, str]:
         """The noise levels, and the shortest texts that tell them apart."""
-        return numbers.sigmas(group.key.sigma for group in self.groups)
+        return numbers.sigmas(group.key.at for group in self.groups)
 
     def quantity(self, name: str) -> Quantity:
         """Range and direction of a quantity of the run."""
@@ -120,11 +121,11 @@ def gather(run: Run, choice: Choice) -> Content:
     overview, tallies, labelled, examples = Overview(run.quantities), dict[Key, GroupTally](), False, dict[int, str]()
     for row in run.rows:
         overview.add(row)
-        tallies.setdefault((row.estimator, row.sigma), GroupTally()).add(row)
+        tallies.setdefault((row.estimator, row.at), GroupTally()).add(row)
         labelled = labelled or row.label is not None
         if len(examples) < _EXAMPLES:
             examples.setdefault(row.predicted, row.sample_id)
-    summaries = {(group.key.estimator, group.key.sigma): group for group in overview.summaries()}
+    summaries = {(group.key.estimator, group.key.at): group for group in overview.summaries()}
     if not summaries:
         raise NothingLeftError(str(run.path), "has no results to report", "audit at least one sample")
     keys = run.chosen(summaries, choice.estimators, choice.sigmas)
@@ -136,7 +137,7 @@ def gather(run: Run, choice: Choice) -> Content:
     for key in keys:
         if key[0] in shown:
             quantity = quantity_of(summaries[key].key.quantity, run.quantities)
-            rows = [row for row in run.rows if (row.estimator, row.sigma) == key]
+            rows = [row for row in run.rows if (row.estimator, row.at) == key]
             worst = _worst(rows, quantity, choice)
             unsure = Counter(one.certainty for one in worst.samples if is_beyond(one, worst))
             edges[key] = unsure["maybe"], unsure["no interval"]
@@ -215,7 +216,7 @@ def _notes(one: _Asked) -> list[str]:
 
 
 def _asked(run: Run, choice: Choice) -> _Asked:
-    keys = list(dict.fromkeys((row.estimator, row.sigma) for row in run.rows))
+    keys = list(dict.fromkeys((row.estimator, row.at) for row in run.rows))
     no_name = _missing(choice.estimators, lambda name: run.chosen(keys, [name], []))
     no_level = _missing(choice.sigmas, lambda sigma: run.chosen(keys, [], [sigma]))
     estimators = [name for name in choice.estimators if name not in no_name]

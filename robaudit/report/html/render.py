@@ -171,7 +171,7 @@ def _classes(content: Content, i: int, threshold: float | None) -> dict[str, Any
     bias = content.biases[i]
     view = class_view(content, bias)
     tested = sum(one.images > 1 for one in bias.classes) > 1
-    picture = _picture("bias", content, threshold, bias.key.estimator, bias.key.sigma) if tested else None
+    picture = _picture("bias", content, threshold, bias.key.estimator, bias.key.at) if tested else None
     return {
         "title": view.title,
         "open": i == 0 or len(content.biases) <= _OPEN,
@@ -187,7 +187,7 @@ def _classes(content: Content, i: int, threshold: float | None) -> dict[str, Any
 
 
 def _gallery(content: Content, gallery: Gallery) -> dict[str, Any]:
-    one, level = gallery.flagged, content.sigmas[gallery.flagged.key.sigma]
+    one, level = gallery.flagged, content.sigmas[gallery.flagged.key.at]
     extra = max(0, len(gallery.cards) - one.beyond)
     listed = len(gallery.cards) - extra
     text = f"{one.beyond:,} of {one.total:,} images are flagged ({certainties(content, one)}): {flag_rule(one)}."
@@ -219,8 +219,8 @@ def _narrowed(content: Content) -> Run:
     """The run with the chosen rows only, where several but not all groups were chosen."""
     if content.whole or len(content.groups) == 1:
         return content.run
-    keys = {(group.key.estimator, group.key.sigma) for group in content.groups}
-    return replace(content.run, rows=tuple(row for row in content.run.rows if (row.estimator, row.sigma) in keys))
+    keys = {(group.key.estimator, group.key.at) for group in content.groups}
+    return replace(content.run, rows=tuple(row for row in content.run.rows if (row.estimator, row.at) in keys))
 
 
 def _lines(spec: Mapping[str, Any]) -> Any:

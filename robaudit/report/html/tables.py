@@ -89,7 +89,7 @@ def cost_table(content: Content) -> Table:
     seconds = content.run.seconds
     rows = []
     for group in content.groups:
-        key = group.key.estimator, group.key.sigma
+        key = group.key.estimator, group.key.at
         tally = content.tallies[key]
         n, time = tally.results, seconds.get(key)
         each = f"{time / n:.3g}" if time else numbers.NONE  # run.json rounds to milliseconds: 0 is no measurement
@@ -153,13 +153,13 @@ def _class_cells(one: ClassStats, bias: ClassBias, quantity: Quantity) -> Iterab
 
 
 def _sigma(content: Content, group: GroupSummary) -> str:
-    return f"sigma {content.sigmas[group.key.sigma]}"
+    return f"sigma {content.sigmas[group.key.at]}"
 
 
 def class_view(content: Content, bias: ClassBias) -> ClassView:
     """The tables of one estimator and noise level."""
     quantity, ordered = content.quantity(bias.key.quantity), weakest_first(bias)
-    title = f"{bias.key.estimator}, sigma {content.sigmas[bias.key.sigma]}"
+    title = f"{bias.key.estimator}, sigma {content.sigmas[bias.key.at]}"
 
     def table(classes: Sequence[ClassStats], caption: str) -> Table:
         heads = ("images", "mean", KIND, THESE, "median", "p", "beyond chance?")
@@ -200,7 +200,7 @@ def comparison_tables(contents: Sequence[Content], names: Sequence[str]) -> tupl
         contents: of the runs.
         names: of the runs, all different.
     """
-    level = numbers.sigmas(group.key.sigma for content in contents for group in content.groups)
+    level = numbers.sigmas(group.key.at for content in contents for group in content.groups)
     lines = [(group, content, name) for content, name in zip(contents, names, strict=True) for group in content.groups]
     kinds = dict.fromkeys((group.key.quantity, group.key.noise) for group, _, _ in lines)
     tables = []
@@ -208,11 +208,11 @@ def comparison_tables(contents: Sequence[Content], names: Sequence[str]) -> tupl
         mine = [line for line in lines if (line[0].key.quantity, line[0].key.noise) == kind]
         order = {estimator: i for i, estimator in enumerate(dict.fromkeys(group.key.estimator for group, _, _ in mine))}
         rows = []
-        for group, content, name in sorted(mine, key=lambda line: (line[0].key.sigma, order[line[0].key.estimator])):
+        for group, content, name in sorted(mine, key=lambda line: (line[0].key.at, order[line[0].key.estimator])):
             quantity, mean, noisy = content.quantity(kind[0]), group.mean, group.noisy_accuracy
             marked = group.with_interval < group.images
             clean = numbers.NONE if group.clean_accuracy is None else numbers.share(group.clean_accuracy)
-            texts = (name, f"sigma {level[group.key.sigma]}", group.key.estimator, f"{group.images:,}", clean)
+            texts = (name, f"sigma {level[group.key.at]}", group.key.estimator, f"{group.images:,}", clean)
             shown = Cell(numbers.mean(mean, quantity, marked=marked), bar_of(mean.value, mean.lower, mean.upper, quantity))
             ends = numbers.interval(mean.lower, mean.upper), numbers.quantile(group.p05, quantity)
             rows.append((*cells((*texts, numbers.NONE if noisy is None else numbers.noisy_percent(noisy))), shown, *cells(ends)))

@@ -44,7 +44,7 @@ def sentence(content: Content) -> str:
     text = _answer(content, least)
     if most is not least:
         text += f", and {_short(content, most)}"
-    return f"{text}. {_flag_sentence(content, most.key.sigma)}"
+    return f"{text}. {_flag_sentence(content, most.key.at)}"
 
 
 def tiles(content: Content) -> tuple[Tile, ...]:
@@ -66,7 +66,7 @@ def certainties(content: Content, flagged: Flagged) -> str:
     """
     if not flagged.with_interval:
         return "none of them surely: no intervals"
-    edge, unknown = content.edges.get((flagged.key.estimator, flagged.key.sigma), (0, 0))
+    edge, unknown = content.edges.get((flagged.key.estimator, flagged.key.at), (0, 0))
     known = [(flagged.surely, "surely"), (flagged.likely, "likely")]
     told = [f"{number:,} {word}" for number, word in known if number] or ["none surely"] * bool(flagged.beyond)
     told += [f"{number:,} {word}" for number, word in ((edge, "on the edge"), (unknown, "without an interval")) if number]
@@ -101,7 +101,7 @@ def _tiles(content: Content) -> Iterator[Tile]:
     yield Tile(
         "Weakest class",
         _few(
-            Line(f"sigma {level[bias.key.sigma]}", _class_text(worst), f"{_mean_text(content, worst, bias)}; {explained(worst, bias)}")
+            Line(f"sigma {level[bias.key.at]}", _class_text(worst), f"{_mean_text(content, worst, bias)}; {explained(worst, bias)}")
             for bias in content.biases
             if bias.key.estimator == name and (worst := worst_class(bias)) is not None
         ),
@@ -110,7 +110,7 @@ def _tiles(content: Content) -> Iterator[Tile]:
     flagged = [one for one in content.flagged if one.key.estimator == name]
     yield Tile(
         "Images that are not robust",
-        _few(Line(f"sigma {level[one.key.sigma]}", f"{one.beyond:,} of {one.total:,}", certainties(content, one)) for one in flagged),
+        _few(Line(f"sigma {level[one.key.at]}", f"{one.beyond:,} of {one.total:,}", certainties(content, one)) for one in flagged),
         flag_rule(flagged[0]) if flagged else "",
     )
 
@@ -127,7 +127,7 @@ def _clean_line(content: Content) -> Line:
 def _noisy_lines(content: Content) -> tuple[Line, ...]:
     return _few(
         Line(
-            f"sigma {content.sigmas[group.key.sigma]}",
+            f"sigma {content.sigmas[group.key.at]}",
             numbers.noisy_percent(one),
             numbers.percents(one.lower, one.upper),
         )
@@ -159,7 +159,7 @@ def _mean_note(group: GroupSummary) -> str:
 
 
 def _mean_line(content: Content, group: GroupSummary) -> Line:
-    where, one = f"sigma {content.sigmas[group.key.sigma]}", group.mean
+    where, one = f"sigma {content.sigmas[group.key.at]}", group.mean
     marked = group.with_interval < group.images
     quantity = content.quantity(group.key.quantity)
     if group.unit == "probability":
@@ -194,13 +194,13 @@ def _mean_text(content: Content, one: ClassStats, bias: ClassBias) -> str:
 
 
 def _level(group: GroupSummary) -> float:
-    return group.key.sigma
+    return group.key.at
 
 
 def _answer(content: Content, group: GroupSummary) -> str:
     line = _mean_line(content, group)
     if group.unit == "probability":
-        levels = f"sigma {content.sigmas[group.key.sigma]} ({numbers.grey_levels(group.key.sigma)})"
+        levels = f"sigma {content.sigmas[group.key.at]} ({numbers.grey_levels(group.key.at)})"
         return f"With {group.key.noise} noise of {levels} the model keeps its answer in {line.value} of noisy copies{_within(line)}"
     if group.key.quantity == LOG10_P_FAIL.name:
         value = "an unknown share of" if line.value == numbers.NONE else line.value
@@ -220,7 +220,7 @@ def _within(line: Line) -> str:
 
 
 def _flag_sentence(content: Content, sigma: float) -> str:
-    flagged: Sequence[Flagged] = [one for one in content.flagged if one.key.sigma == sigma and one.key.estimator == content.shown[0]]
+    flagged: Sequence[Flagged] = [one for one in content.flagged if one.key.at == sigma and one.key.estimator == content.shown[0]]
     if not flagged:
         return ""
     one = flagged[0]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from robaudit.levels import LevelChoice
 from robaudit.quantities import Quantity
 from robaudit.report.class_tables import label_of, weakest_first
 from robaudit.report.numbers import with_interval
@@ -48,14 +49,14 @@ class Classes:
     others: int
 
 
-def classes_of(run: Run, estimators: Sequence[str] = (), sigmas: Sequence[float] = ()) -> Classes:
+def classes_of(run: Run, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> Classes:
     """The classes by label, or by prediction where the data has no labels.
 
     Raises:
-        RunError: the run has no such estimator or sigma.
+        RunError: the run has no such estimator or noise level.
         NothingLeftError: there is no finite value.
     """
-    rows, others = one_of(run, estimators, sigmas)
+    rows, others = one_of(run, estimators, levels)
     quantity = quantity_of(rows[0].quantity, run.quantities)
     labelled = any(row.label is not None for row in rows)
     bias = class_bias(rows, by="label" if labelled else "predicted", class_names=run.class_names, quantity=quantity)
@@ -81,7 +82,7 @@ def sketch(classes: Classes) -> Sketch:
     lines = len(classes.first) + len(classes.last) + bool(classes.between)
     key = classes.bias.key
     return Sketch(
-        title=f"Robustness by class: {key.estimator}, sigma {sigma_text(key.sigma)}",
+        title=f"Robustness by class: {key.estimator}, sigma {sigma_text(key.at)}",
         lead=classes.bias.explanation,
         caption=_caption(classes),
         height=lambda look: lines * look.line * 1.35 + _BELOW + _ABOVE,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from robaudit.errors import NothingLeftError
+from robaudit.levels import LevelChoice, NoiseLevel
 from robaudit.report.numbers import sigmas as sigma_texts
 from robaudit.report.numbers import span
 from robaudit.report.pictures.page import RISE, Box, Look, Sketch, axes, fitted, measured, put, put_level
@@ -65,16 +66,16 @@ class _Sum:
     widths: array[float] = field(default_factory=lambda: array("d"))
 
 
-def costs(run: Run, estimators: Sequence[str] = (), sigmas: Sequence[float] = ()) -> tuple[Cost, ...]:
+def costs(run: Run, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> tuple[Cost, ...]:
     """One for each group that is named, in the run's order; rows are read one by one.
 
     Raises:
-        RunError: the run has no such estimator or sigma.
+        RunError: the run has no such estimator or noise level.
         NothingLeftError: there are no rows.
     """
     sums: dict[GroupKey, _Sum] = {}
     for row in run.rows:
-        key = GroupKey(row.estimator, row.sigma, row.noise, row.quantity)
+        key = GroupKey(row.estimator, row.at, row.quantity)
         one = sums.get(key)
         if one is None:
             one = sums[key] = _Sum()
@@ -86,10 +87,10 @@ def costs(run: Run, estimators: Sequence[str] = (), sigmas: Sequence[float] = ()
             one.widths.append(row.upper - row.lower)
     if not sums:
         raise NothingLeftError(str(run.path), "has no results to draw", "audit at least one sample")
-    wanted = set(run.chosen([(key.estimator, key.sigma) for key in sums], estimators, sigmas))
+    wanted = set(run.chosen([(key.estimator, key.at) for key in sums], estimators, levels))
     seconds = run.seconds
     return tuple(
-        _cost(key, one, seconds.get((key.estimator, key.sigma))) for key, one in sums.items() if (key.estimator, key.sigma) in wanted
+        _cost(key, one, seconds.get((key.estimator, key.at))) for key, one in sums.items() if (key.estimator, key.at) in wanted
     )
 
 
@@ -123,7 +124,7 @@ def sketch(every: Sequence[Cost], device: str) -> Sketch:
     shown = every[:MOST_LINES]
     names = list(dict.fromkeys(one.key.estimator for one in every))
     blocks = [
-        sorted((one for one in shown if one.key.quantity == name), key=lambda one: (names.index(one.key.estimator), one.key.sigma))
+        sorted((one for one in shown if one.key.quantity == name), key=lambda one: (names.index(one.key.estimator), one.key.at))
         for name in dict.fromkeys(one.key.quantity for one in shown)
     ]
     return Sketch(
@@ -159,8 +160,8 @@ def _caption(shown: Sequence[Cost], left: int, device: str) -> str:
 def _draw(figure: Figure, box: Box, look: Look, blocks: Sequence[Sequence[Cost]]) -> None:
     lines = [one for block in blocks for one in block]
     names = list(dict.fromkeys(one.key.estimator for one in lines))
-    texts = sigma_texts(one.key.sigma for one in lines)
-    room = 0.1 + max(measured(texts[one.key.sigma], look.size) for one in lines)
+    texts = sigma_texts(one.key.at for one in lines)
+    room = 0.1 + max(measured(texts[one.key.at], look.size) for one in lines)
     widest = max(measured(text, look.size, bold=True) for text in names)
     for block in blocks:
         widest = max(widest, measured(block[0].key.quantity, look.size, bold=True) + _SIGMA - room)
@@ -178,7 +179,7 @@ def _draw(figure: Figure, box: Box, look: Look, blocks: Sequence[Sequence[Cost]]
             if not i or block[i - 1].key.estimator != one.key.estimator:
                 text = fitted(one.key.estimator, name - 0.06, look.size, bold=True)
                 put_level(figure, box.x, y, text, size=look.size, weight="bold")
-            put_level(figure, box.x + name + room - 0.1, y, texts[one.key.sigma], size=look.size, color=FAINT, ha="right")
+            put_level(figure, box.x + name + room - 0.1, y, texts[one.key.at], size=look.size, color=FAINT, ha="right")
         inks = [estimator_colour(one.key.estimator, names.index(one.key.estimator)) for one in block]
         for i, head in enumerate(_HEADS):
             x = box.x + name + room + i * (column + _BETWEEN)
@@ -264,11 +265,11 @@ def _scale(ax: Axes, known: Sequence[float], look: Look, least: float) -> None:
         _ticks(ax, ticks[-1:])
 
 
-def _ticks(ax: Axes, ticks: Sequence[tuple[float, str]]) -> None:
+def _ticks(ax: Axes, ticks: Sequence[tuple[NoiseLevel, str]]) -> None:
     number_ticks(ax.xaxis, [value for value, _ in ticks], [text for _, text in ticks])
 
 
-def _apart(ax: Axes, ticks: Sequence[tuple[float, str]], look: Look) -> bool:
+def _apart(ax: Axes, ticks: Sequence[tuple[NoiseLevel, str]], look: Look) -> bool:
     """Whether the labels of neighbouring ticks have room between them."""
     width = _inches(ax)
     halves = [measured(text, look.size) / 2 for _, text in ticks]

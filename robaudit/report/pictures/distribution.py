@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from robaudit.levels import LevelChoice
 from robaudit.quantities import Quantity
 from robaudit.report.numbers import estimate, span
 from robaudit.report.numbers import sigmas as sigma_texts
@@ -66,7 +67,7 @@ class Distribution:
 
 
 def distributions(
-    run: Run, estimators: Sequence[str] = (), sigmas: Sequence[float] = (), threshold: float | None = None
+    run: Run, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = (), threshold: float | None = None
 ) -> tuple[Distribution, ...]:
     """One for each estimator, in the run's order.
 
@@ -76,13 +77,13 @@ def distributions(
         threshold: for the share beyond it; each quantity's usual one where None, or where it is out of its range.
 
     Raises:
-        RunError: the run has no such estimator or sigma.
+        RunError: the run has no such estimator or noise level.
         NothingLeftError: there is no finite value.
     """
     from robaudit.stats.flags import usual_threshold
 
     groups_of: dict[tuple[str, str], list[tuple[GroupKey, Columns]]] = {}
-    for key, columns in columns_of(run, estimators, sigmas).items():
+    for key, columns in columns_of(run, estimators, levels).items():
         groups_of.setdefault((key.estimator, key.quantity), []).append((key, columns))
     made = []
     for (estimator, name), groups in groups_of.items():
@@ -90,7 +91,7 @@ def distributions(
         limit = threshold if threshold is not None and quantity.low <= threshold <= quantity.high else usual_threshold(quantity)
         ordered = sorted(groups, key=lambda group: group[0].sigma)
         made.append(
-            Distribution(estimator, quantity, limit, tuple(_level(key.sigma, columns, quantity, limit) for key, columns in ordered))
+            Distribution(estimator, quantity, limit, tuple(_level(key.at, columns, quantity, limit) for key, columns in ordered))
         )
     return tuple(made)
 
@@ -292,7 +293,7 @@ def _labels(one: Distribution, texts: dict[float, str], inches: float, look: Loo
     return even, [""] * count, math.ceil(bare / step)
 
 
-def _places(sigmas: Sequence[float]) -> list[float]:
+def _places(levels: LevelChoice | Sequence[float]) -> list[float]:
     """Positions of the levels, from 0 to their number less one: in proportion if that keeps them apart, else by logarithms, else evenly."""
     count = len(sigmas)
     if count == 1:

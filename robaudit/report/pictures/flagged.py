@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from robaudit.levels import LevelChoice
 from robaudit.quantities import Quantity
 from robaudit.report.flag_tables import is_beyond
 from robaudit.report.numbers import with_interval
@@ -52,15 +53,15 @@ class Worst:
 
 
 def worst_of(
-    run: Run, most: int = 12, estimators: Sequence[str] = (), sigmas: Sequence[float] = (), threshold: float | None = None
+    run: Run, most: int = 12, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = (), threshold: float | None = None
 ) -> Worst:
     """The worst samples, beyond the threshold or not.
 
     Raises:
-        RunError: the run has no such estimator or sigma.
+        RunError: the run has no such estimator or noise level.
         NothingLeftError: there is no finite value.
     """
-    rows, others = one_of(run, estimators, sigmas)
+    rows, others = one_of(run, estimators, levels)
     quantity = quantity_of(rows[0].quantity, run.quantities)
     below = usual_threshold(quantity) if threshold is None else threshold
     return Worst(flag(rows, below=below, bottom=most, quantity=quantity), quantity, run.class_names, others)
@@ -78,7 +79,7 @@ def pixels_of(run: Run, worst: Worst, *, trust: bool = False) -> tuple[tuple[Pix
     pairs = []
     for sample in worst.samples:
         clean = images.clean(sample.id)
-        pairs.append((sized(clean), sized(images.noisy(sample.id, clean, worst.flagged.key.sigma))))
+        pairs.append((sized(clean), sized(images.noisy(sample.id, clean, worst.flagged.key.at))))
     return tuple(pairs)
 
 
@@ -105,7 +106,7 @@ def sketch(worst: Worst, pixels: Sequence[tuple[Pixels, Pixels]]) -> Sketch:
     """The picture of these samples."""
     key = worst.flagged.key
     return Sketch(
-        title=f"Least robust images: {key.estimator}, sigma {sigma_text(key.sigma)}",
+        title=f"Least robust images: {key.estimator}, sigma {sigma_text(key.at)}",
         caption=_caption(worst),
         height=lambda look: -(-len(worst.samples) // _columns(look)) * _cell(look),
         draw=lambda figure, box, look: _draw(figure, box, look, worst, pixels),

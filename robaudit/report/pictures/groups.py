@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from robaudit.errors import NothingLeftError
+from robaudit.levels import LevelChoice
 from robaudit.quantities import P_ROBUST, IntervalKind
 from robaudit.rows import Row
 from robaudit.stats.groups import GroupKey
@@ -14,37 +15,37 @@ from robaudit.store.run import Run
 _EXACT = (IntervalKind.CLOPPER_PEARSON, IntervalKind.CONFIDENCE_SEQUENCE)
 
 
-def columns_of(run: Run, estimators: Sequence[str] = (), sigmas: Sequence[float] = ()) -> dict[GroupKey, Columns]:
+def columns_of(run: Run, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> dict[GroupKey, Columns]:
     """The numbers of each group that is named, in the run's order; rows are read one by one. Groups without a finite value are left out.
 
     Raises:
-        RunError: the run has no such estimator or sigma.
+        RunError: the run has no such estimator or noise level.
         NothingLeftError: there is no finite value.
     """
     groups: dict[GroupKey, Columns] = {}
     for row in run.rows:
-        key = GroupKey(row.estimator, row.sigma, row.noise, row.quantity)
+        key = GroupKey(row.estimator, row.at, row.quantity)
         if key not in groups:
             groups[key] = Columns()
         groups[key].add(row)
-    wanted = set(run.chosen([(key.estimator, key.sigma) for key in groups], estimators, sigmas))
-    chosen = {key: columns for key, columns in groups.items() if (key.estimator, key.sigma) in wanted and len(columns)}
+    wanted = set(run.chosen([(key.estimator, key.at) for key in groups], estimators, levels))
+    chosen = {key: columns for key, columns in groups.items() if (key.estimator, key.at) in wanted and len(columns)}
     if not chosen:
         raise NothingLeftError(str(run.path), "has no finite value to draw", "read the notes in samples.csv")
     return chosen
 
 
-def one_of(run: Run, estimators: Sequence[str] = (), sigmas: Sequence[float] = ()) -> tuple[list[Row], int]:
+def one_of(run: Run, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> tuple[list[Row], int]:
     """The rows of the group that represents the run among those named, and how many others there are.
 
     Of the estimators, a probability of robustness comes first, then the interval: exact, sampling only, none; then the run's order.
     Of its noise levels, the largest.
 
     Raises:
-        RunError: the run has no such estimator or sigma.
+        RunError: the run has no such estimator or noise level.
         NothingLeftError: there are no rows.
     """
-    groups = list(run.groups(estimators, sigmas).values())
+    groups = list(run.groups(estimators, levels).values())
     if not groups:
         raise NothingLeftError(str(run.path), "has no results to draw", "audit at least one sample")
     first = min(groups, key=_rank)[0]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from robaudit.errors import RobauditError, did_you_mean
+from robaudit.levels import LevelChoice
 from robaudit.report.pictures import can_draw
 from robaudit.report.pictures.page import Look, Sketch, page
 from robaudit.store.run import Run
@@ -26,7 +27,7 @@ class Choice:
     """
 
     estimators: Sequence[str] = ()
-    sigmas: Sequence[float] = ()
+    levels: LevelChoice | Sequence[float] = ()
     threshold: float | None = None
     max_images: int = 12
     trust: bool = False
