@@ -58,6 +58,16 @@ class NoiseLevel:
         return f"{self.name} {number}" if self.noise == GAUSSIAN else f"{self.noise} {self.name} {number}"
 
     @property
+    def strength(self) -> float:
+        """A number that is larger where the noise of a label is stronger: fewer photons are more noise."""
+        return -self.level if self.name is LevelName.PHOTONS else self.level
+
+    @property
+    def argument(self) -> str:
+        """The name that the level has in a gate and on the command line: sigma, or level."""
+        return "sigma" if self.name is LevelName.SIGMA else "level"
+
+    @property
     def key(self) -> str:
         """All of it, for machines: "gaussian:sigma=0.05"."""
         return f"{self.noise}:{self.name}={self.level!r}"
@@ -127,6 +137,25 @@ class LevelChoice:
     def __bool__(self) -> bool:
         return bool(self.noises or self.levels or self.sigmas)
 
+    @property
+    def parts(self) -> list[LevelChoice]:
+        """A choice for each label and number by itself."""
+        return [
+            *(LevelChoice(noises=(label,)) for label in self.noises),
+            *(LevelChoice(levels=(number,)) for number in self.levels),
+            *(LevelChoice(sigmas=(number,)) for number in self.sigmas),
+        ]
+
+    @staticmethod
+    def joined(parts: Iterable[LevelChoice]) -> LevelChoice:
+        """The choice of all parts together."""
+        some = list(parts)
+        return LevelChoice(
+            tuple(label for one in some for label in one.noises),
+            tuple(number for one in some for number in one.levels),
+            tuple(number for one in some for number in one.sigmas),
+        )
+
     def among(self, present: Iterable[NoiseLevel], where: str) -> list[NoiseLevel]:
         """Those of the levels that are meant, in their order.
 
@@ -157,3 +186,6 @@ class LevelChoice:
 def _nearest(number: float, present: Sequence[float]) -> float:
     near = [level for level in present if abs(level - number) <= 0.005 * level]
     return near[0] if number not in present and len(near) == 1 else number
+
+
+EVERY_LEVEL = LevelChoice()

@@ -46,7 +46,7 @@ class Truth:
 
 
 Truths = Mapping[tuple[str, NoiseLevel], Truth]
-"""By (sample id, sigma)."""
+"""By (sample id, noise level)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class Comparison:
     """One estimator at one noise level, compared with the reference.
 
     Attributes:
-        estimator, sigma, quantity: what was compared.
+        estimator, at, quantity: what was compared.
         images: number of images compared.
         touched: of them, those for which some of the reference's copies kept the class and some did not.
         mean, reference_mean: over the images; the mean is in the units of the quantity.
@@ -113,7 +113,7 @@ class Comparison:
     """
 
     estimator: str
-    sigma: float
+    at: NoiseLevel
     quantity: str
     images: int
     touched: int
@@ -129,7 +129,9 @@ class Comparison:
 
     def document(self) -> dict[str, Any]:
         """As JSON values."""
-        return asdict(self)
+        values = asdict(self)
+        values.pop("at")
+        return {"estimator": values.pop("estimator"), **self.at.document(), **values}
 
 
 def compare(rows: Sequence[Row], truths: Sequence[Truth], quantity: Quantity, seconds: float, kind: str = "") -> Comparison:
@@ -150,7 +152,7 @@ def compare(rows: Sequence[Row], truths: Sequence[Truth], quantity: Quantity, se
     intervals = [(row, truth) for row, truth in zip(rows, truths, strict=True) if row.lower is not None and row.upper is not None]
     return Comparison(
         estimator=first.estimator,
-        sigma=first.sigma,
+        at=first.at,
         quantity=quantity.name,
         images=n,
         touched=sum(0 < truth.kept < truth.draws for truth in truths),

@@ -40,7 +40,7 @@ _OTHERS, _LEAST_OTHERS = 0.3, 1.0  # share of the pilot, and fewest seconds, for
 
 Floats = NDArray[np.float64]
 Rows = Mapping[tuple[str, NoiseLevel], Row]
-"""By (sample id, sigma)."""
+"""By (sample id, noise level)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +99,10 @@ class Trial:
     rows: Rows
     draws: int
 
+    def covers(self, at: NoiseLevel) -> bool:
+        """Whether it has rows at a noise level: an estimator may be limited to some noises."""
+        return any(level == at for _, level in self.rows)
+
     @property
     def finite(self) -> set[str]:
         """Ids of the images with a finite value at every noise level."""
@@ -139,7 +143,7 @@ def pilot(ready: Ready, seconds: float, *, skip_bad: bool = False) -> Pilot:
     _refuse_too_few(ready, len(ready.samples))
     named = list(dict.fromkeys(task.chosen for task in ready.tasks))
     others = [one for one in named if one.estimator.quantity.name == P_ROBUST.name and one.name not in ALWAYS]
-    others.sort(key=lambda one: Task(0.0, one).cost(ready.engine.classes))
+    others.sort(key=lambda one: Task(ready.spec.levels[0], one).cost(ready.engine.classes))
     share = seconds * (1 - (_OTHERS if others else 0.0)) / len(ALWAYS)
     trials: list[Trial] = []
     for name in ALWAYS:
@@ -161,9 +165,9 @@ def pilot(ready: Ready, seconds: float, *, skip_bad: bool = False) -> Pilot:
             trials.append(trial)
             continue
         notes.append(f"{one.label} is left out: {reason}")
-    sigmas = ready.spec.noise.sigma
+    levels = ready.spec.levels
     return Pilot(
-        candidates=[replace(one.candidate, levels=[errors_at(one, votes, sigma) for sigma in sigmas]) for one in trials],
+        candidates=[replace(one.candidate, levels=[errors_at(one, votes, at) for at in levels if one.covers(at)]) for one in trials],
         images=len(votes.finite),
         affected=len({name for (name, _), row in votes.rows.items() if 0 < row.value < 1}),
         seconds=time.perf_counter() - started,
@@ -173,12 +177,12 @@ def pilot(ready: Ready, seconds: float, *, skip_bad: bool = False) -> Pilot:
 
 def run_on(ready: Ready, count: int, estimator: Estimator, stream: str, *, skip_bad: bool) -> tuple[Rows, float]:
     """Rows of a few images at all noise levels, with the noise of a named stream, and the seconds they took."""
-    engine = on_stream(ready.engine, ready.spec.run.seed, f"pilot {stream}")
-    tasks = tasks_of(ready.spec.noise.sigma, [Chosen("trial", "trial", estimator)])
+    engine = on_stream(ready.engine, ready.noises, ready.spec.run.seed, f"pilot {stream}")
+    tasks = tasks_of(ready.spec.levels, [Chosen("trial", "trial", estimator)])
     started = time.perf_counter()
     computed = compute(ready, engine, _few(ready, count), tasks, Silent(), on_error="skip" if skip_bad else "stop")
     spent = time.perf_counter() - started
-    return {(name, sigma): row for (name, sigma, _), row in computed.rows.items()}, spent
+    return {(name, at): row for (name, at, _), row in computed.rows.items()}, spent
 
 
 def _few(ready: Ready, count: int) -> Selected:
@@ -248,7 +252,7 @@ def _try(ready: Ready, chosen: Chosen, seconds: float, limit: float, *, skip_bad
     return Trial(Candidate(chosen, settings, fixed, each), ids, rows, draws)
 
 
-def errors_at(trial: Trial, votes: Trial, sigma: float) -> Level:
+def errors_at(trial: Trial, votes: Trial, at: NoiseLevel) -> Level:
     """Errors of an estimator at one noise level.
 
     Those of mc follow from the binomial distribution: p (1 - p) / n. Another estimator's variance is that of its stated standard errors;
@@ -259,15 +263,15 @@ def errors_at(trial: Trial, votes: Trial, sigma: float) -> Level:
     Args:
         trial: the estimator's.
         votes: the trial of mc, on the same or other images.
-        sigma: the noise level.
+        at: the noise level.
     """
-    p, n = {name: row.value for (name, level), row in votes.rows.items() if level == sigma}, votes.draws
+    p, n = {name: row.value for (name, level), row in votes.rows.items() if level == at}, votes.draws
     shares = np.array(list(p.values()))
     flips = max(_binomial(shares, n), 1 / (n * len(shares)))  # where no copy flipped, as if one had
     between = max(0.0, float(np.var(shares, ddof=1)) - flips / n)
     if trial is votes:
         return Level(flips, 0.0, 0.0, between)
-    rows = [row for (name, level), row in trial.rows.items() if level == sigma and name in p and math.isfinite(row.value)]
+    rows = [row for (name, level), row in trial.rows.items() if level == at and name in p and math.isfinite(row.value)]
     known = np.array([p[row.sample_id] for row in rows])
     off = np.array([row.value for row in rows]) - known
     stated = [row.std_error**2 for row in rows if row.std_error is not None]

@@ -16,7 +16,7 @@ from robaudit.auditing.environment import deterministic, device_name, pick_devic
 from robaudit.auditing.run import prepare
 from robaudit.datasets.base import Dataset
 from robaudit.errors import RobauditError
-from robaudit.levels import LevelChoice
+from robaudit.levels import NoiseLevel
 from robaudit.models.logits import rounded_products
 from robaudit.progress import Listener, Silent, duration_text
 from robaudit.spec.model import AuditSpec
@@ -157,7 +157,7 @@ class Proposal:
         precisions: effects of a lower precision of the noisy passes; the times above are for the spec's precision.
         snippet: YAML for the spec.
         device: where it was tried.
-        sigmas: noise levels.
+        levels: noise levels.
     """
 
     question: Question
@@ -170,7 +170,7 @@ class Proposal:
     precisions: Sequence[Offer]
     snippet: str
     device: str
-    levels: LevelChoice | Sequence[float]
+    levels: Sequence[NoiseLevel]
 
     def document(self) -> dict[str, Any]:
         """As JSON values."""
@@ -178,7 +178,7 @@ class Proposal:
             "for": self.question,
             "budget_seconds": self.budget,
             "device": self.device,
-            "sigma": list(self.sigmas),
+            "noise": [at.document() for at in self.levels],
             "images": self.available,
             "pilot": {"images": self.tried.images, "touched": self.tried.affected, "seconds": self.tried.seconds},
             "start_seconds": self.start,
@@ -262,7 +262,7 @@ def propose(
         precisions=offers,
         snippet=snippet(spec, chosen, count, offers),
         device=device_name(device),
-        sigmas=spec.noise.sigma,
+        levels=spec.levels,
     )
 
 

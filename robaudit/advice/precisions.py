@@ -73,8 +73,8 @@ def precision_offers(ready: Ready, *, skip_bad: bool = False) -> list[Offer]:
         if speed < WORTHWHILE:
             offers.append(Offer(precision, speed, None, None, recommended=False))
             continue
-        other = Engine(engine.model, engine.noise, engine.classes, engine.rows(ready.image.shape), noisy=lower)
-        effects = precision_effects(other, ready.samples, ready.spec.noise.sigma, precision, skip_bad=skip_bad)
+        other = Engine(engine.model, engine.noises, engine.classes, engine.rows(ready.image.shape), noisy=lower)
+        effects = precision_effects(other, ready.samples, ready.spec.levels, precision, skip_bad=skip_bad)
         changed = sum(one.changed for one in effects) / sum(one.copies for one in effects)
         shift = max(abs(one.kept - one.kept_fp32) / one.copies for one in effects)
         offers.append(Offer(precision, speed, changed, shift, recommended=shift <= HARMLESS))

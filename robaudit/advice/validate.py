@@ -26,7 +26,7 @@ from robaudit.datasets.select import Selected, random_subset
 from robaudit.errors import NothingLeftError
 from robaudit.estimators.mc import MonteCarlo
 from robaudit.estimators.registry import Chosen, Task, tasks_of
-from robaudit.levels import LevelChoice
+from robaudit.levels import NoiseLevel
 from robaudit.models.logits import rounded_products
 from robaudit.progress import Listener, Silent
 from robaudit.quantities import P_ROBUST
@@ -54,14 +54,14 @@ class Point:
     """Error of an estimator with n draws.
 
     Attributes:
-        estimator, sigma, n: the estimator, the noise level, and the draws per image.
+        estimator, at, n: the estimator, the noise level, and the draws per image.
         images: number of images.
         forwards, backwards: passes per image.
         rmse, rmse_error, bias, bias_error: as in :class:`robaudit.advice.comparison.Error`.
     """
 
     estimator: str
-    sigma: float
+    at: NoiseLevel
     n: int
     images: int
     forwards: float
@@ -73,7 +73,9 @@ class Point:
 
     def document(self) -> dict[str, Any]:
         """As JSON values."""
-        return asdict(self)
+        values = asdict(self)
+        values.pop("at")
+        return {"estimator": values.pop("estimator"), **self.at.document(), **values}
 
 
 @dataclass(frozen=True)
@@ -83,8 +85,8 @@ class Validation:
     Attributes:
         info: what was computed, and on what, as in run.json.
         draws: of the reference, per image and noise level.
-        rows: by (sample id, sigma, label).
-        truths: the reference by (sample id, sigma).
+        rows: by (sample id, noise level, label).
+        truths: the reference by (sample id, noise level).
         comparisons: in the order of the spec: noise levels, then estimators.
         skipped: samples left out, with the reason.
         points: of the convergence study; empty without one.
@@ -93,30 +95,30 @@ class Validation:
 
     info: Mapping[str, Any]
     draws: int
-    rows: Mapping[tuple[str, float, str], Row]
+    rows: Mapping[tuple[str, NoiseLevel, str], Row]
     truths: Truths
     comparisons: Sequence[Comparison]
     skipped: Sequence[tuple[str, str]] = ()
     points: Sequence[Point] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
 
-    def at(self, sigma: float) -> list[Comparison]:
+    def at(self, level: NoiseLevel) -> list[Comparison]:
         """The comparisons at one noise level."""
-        return [one for one in self.comparisons if one.sigma == sigma]
+        return [one for one in self.comparisons if one.at == level]
 
     @property
-    def sigmas(self) -> list[float]:
+    def levels(self) -> list[NoiseLevel]:
         """The noise levels, in order."""
-        return list(dict.fromkeys(one.sigma for one in self.comparisons))
+        return list(dict.fromkeys(one.at for one in self.comparisons))
 
     def verdicts(self) -> list[dict[str, Any]]:
         """For each noise level, a verdict on every estimator, what to use, and what limits the comparison."""
         by_level = []
-        for sigma in self.sigmas:
-            group = self.at(sigma)
-            known = [truth.value for (_, level), truth in self.truths.items() if level == sigma]
+        for at in self.levels:
+            group = self.at(at)
+            known = [truth.value for (_, level), truth in self.truths.items() if level == at]
             verdicts = {one.estimator: verdict(one) for one in group}
-            by_level.append({"sigma": sigma, "verdicts": verdicts, "advice": advice(group), "remarks": remarks(group, known)})
+            by_level.append({**at.document(), "verdicts": verdicts, "advice": advice(group), "remarks": remarks(group, known)})
         return by_level
 
 
@@ -203,36 +205,36 @@ def _without(samples: Selected, gone: set[str]) -> Selected:
 def _comparisons(ready: Ready, computed: Computed, truths: Truths) -> list[Comparison]:
     result = []
     for task in ready.tasks:
-        label, sigma = task.chosen.label, task.at
-        rows = [row for row in computed.rows.values() if (row.estimator, row.at) == (label, sigma)]
-        known = [truths[row.sample_id, sigma] for row in rows]
-        result.append(compare(rows, known, task.chosen.estimator.quantity, computed.seconds[label, sigma], task.chosen.name))
+        label, at = task.chosen.label, task.at
+        rows = [row for row in computed.rows.values() if (row.estimator, row.at) == (label, at)]
+        known = [truths[row.sample_id, at] for row in rows]
+        result.append(compare(rows, known, task.chosen.estimator.quantity, computed.seconds[label, at], task.chosen.name))
     return result
 
 
 def measure(ready: Ready, samples: Dataset, draws: int, listener: Listener) -> tuple[Truths, float]:
     """The reference of every sample at every noise level of the spec, and the seconds it took."""
-    engine = on_stream(ready.engine, ready.spec.run.seed, STREAM)
-    computed = compute(ready, engine, samples, _votes(ready.spec.noise.sigma, draws), listener)
-    truths = {(name, sigma): Truth(round(row.value * draws), draws) for (name, sigma, _), row in computed.rows.items()}
+    engine = on_stream(ready.engine, ready.noises, ready.spec.run.seed, STREAM)
+    computed = compute(ready, engine, samples, _votes(ready.spec.levels, draws), listener)
+    truths = {(name, at): Truth(round(row.value * draws), draws) for (name, at, _), row in computed.rows.items()}
     return truths, sum(computed.seconds.values())
 
 
 def draws_within(ready: Ready, samples: Dataset, seconds: float) -> int:
     """Draws per image and noise level that take about ``seconds`` seconds, extrapolated from a few; at least 256."""
     few = Selected(samples, range(min(_PILOT_IMAGES, len(samples))))
-    tasks = _votes(ready.spec.noise.sigma[:1], _PILOT_DRAWS)
-    engine = on_stream(ready.engine, ready.spec.run.seed, "pilot")
+    tasks = _votes(ready.spec.levels[:1], _PILOT_DRAWS)
+    engine = on_stream(ready.engine, ready.noises, ready.spec.run.seed, "pilot")
     compute(ready, engine, Selected(samples, range(1)), tasks, Silent())  # the first pass is slower than the others
     started = time.perf_counter()
     compute(ready, engine, few, tasks, Silent())
     one = (time.perf_counter() - started) / (len(few) * _PILOT_DRAWS)
-    wanted = seconds / (one * len(samples) * len(ready.spec.noise.sigma))
+    wanted = seconds / (one * len(samples) * len(ready.spec.levels))
     return int(min(MOST_DRAWS, max(FEWEST_DRAWS, wanted)))
 
 
-def _votes(levels: LevelChoice | Sequence[float], draws: int) -> tuple[Task, ...]:
-    return tasks_of(sigmas, [Chosen(STREAM, "mc", MonteCarlo(samples=draws))])
+def _votes(levels: Sequence[NoiseLevel], draws: int) -> tuple[Task, ...]:
+    return tasks_of(levels, [Chosen(STREAM, "mc", MonteCarlo(samples=draws))])
 
 
 def converge(ready: Ready, samples: Dataset, truths: Truths, listener: Listener) -> list[Point]:
@@ -283,6 +285,6 @@ def _point(label: str, n: int, one: Comparison) -> Point:
     if error is None:
         raise ValueError(f"{label} does not estimate p_robust")
     return Point(
-        label, one.sigma, n, one.images, one.forwards, one.backwards,
+        label, one.at, n, one.images, one.forwards, one.backwards,
         error.rmse, error.rmse_error, error.bias, error.bias_error,
     )  # fmt: skip

@@ -19,11 +19,11 @@ SCHEMA_VERSION = 1
 NAME = "validation.json"
 _KIND = "validation"
 _COLUMNS = (
-    "sample_id", "label", "predicted", "sigma", "estimator", "quantity", "value", "lower", "upper", "std_error",
+    "sample_id", "label", "predicted", "noise", "level_name", "level", "estimator", "quantity", "value", "lower", "upper", "std_error",
     "reference", "reference_lower", "reference_upper", "reference_draws", "difference", "forwards", "backwards", "note",
 )  # fmt: skip
 _POINTS = (
-    "estimator", "sigma", "n", "images", "forwards", "backwards", "rmse", "rmse_error", "bias", "bias_error",
+    "estimator", "noise", "level_name", "level", "n", "images", "forwards", "backwards", "rmse", "rmse_error", "bias", "bias_error",
 )  # fmt: skip
 
 
@@ -112,8 +112,8 @@ def document(validation: Validation) -> dict[str, Any]:
 
 
 def _rows(validation: Validation) -> Iterable[dict[str, Any]]:
-    for (name, sigma, _), row in validation.rows.items():
-        truth = validation.truths[name, sigma]
+    for (name, at, _), row in validation.rows.items():
+        truth = validation.truths[name, at]
         lower, upper = truth.interval()
         reference = {"reference": truth.value, "reference_lower": lower, "reference_upper": upper, "reference_draws": truth.draws}
         same_quantity = row.quantity == "p_robust"

@@ -145,9 +145,9 @@ def remarks(group: Sequence[Comparison], truths: Sequence[float]) -> list[str]:
         limits.append(f"the reference itself is off by {short(error)}: too coarse to judge {names}; give it more draws")
     undecided = sum(_OPEN[0] < p < _OPEN[1] for p in truths)
     if not any(one.touched for one in group):
-        limits.append(f"the noise affects none of the {len(truths)} images: a larger sigma or more images would tell more")
+        limits.append(f"the noise affects none of the {len(truths)} images: stronger noise or more images would tell more")
     elif undecided < max(3, len(truths) / 20):
-        limits.append(f"this noise affects only {undecided} of {len(truths)} images: a larger sigma or more images would tell more")
+        limits.append(f"this noise affects only {undecided} of {len(truths)} images: stronger noise or more images would tell more")
     return limits
 
 

@@ -206,7 +206,7 @@ def prepare(
     check = check_input(network, samples, gradients=bool(needs_gradients), skip_bad=skip_bad)
     _report(check, listener)
     image = next(first_samples(samples, 1, skip_bad=skip_bad)).pixels
-    check_noises(noises, image, samples)
+    check_noises(noises, image)
     engine = make_engine(spec, noises, network, noisy, check.classes, image, limit, gradients=bool(needs_gradients))
     return Ready(
         spec=spec,

@@ -9,7 +9,6 @@ from copy import copy
 import torch
 from torch import nn
 
-from robaudit.datasets.base import Dataset
 from robaudit.errors import SpecError
 from robaudit.estimators.engine import Engine, fitting_passes
 from robaudit.estimators.registry import Task
@@ -122,20 +121,17 @@ def make_model(spec: AuditSpec, given: nn.Module | None, device: torch.device, *
     dtype = PIXELS[spec.run.precision]
     options = spec.model
     if given is not None:
-        return from_module(
-            given, mean=options.mean, std=options.std, output=options.output, dtype=dtype, device=device, name="model"
-        )
+        return from_module(given, mean=options.mean, std=options.std, output=options.output, dtype=dtype, device=device, name="model")
     path = None if options.path is None else spec.base_dir / expanded(options.path)
     return load_model(options, path, base_dir=spec.base_dir, device=device, dtype=dtype, trust=trust)
 
 
-def check_noises(noises: Sequence[Noise], image: torch.Tensor, dataset: Dataset) -> None:
+def check_noises(noises: Sequence[Noise], image: torch.Tensor) -> None:
     """Check that the noises fit the images, before anything is computed.
 
     Args:
         noises: of the run.
         image: one image, for its shape.
-        dataset: what the noisy copies are of.
 
     Raises:
         SpecError: an option of a noise does not fit.

@@ -15,11 +15,13 @@ from robaudit.cli.options import (
     EstimatorFilter,
     GatesOption,
     InconclusiveOption,
+    LevelFilter,
+    NoiseFilter,
     OutputOption,
     PointOption,
     PopulationOption,
     SigmaFilter,
-    sigmas,
+    levels,
 )
 from robaudit.errors import RunError, SpecError
 from robaudit.levels import LevelChoice
@@ -58,7 +60,7 @@ class _Selection:
     """What is compared: estimators and noise levels (none: all), and the threshold for flagged samples."""
 
     estimators: Sequence[str]
-    levels: LevelChoice | Sequence[float]
+    levels: LevelChoice
     below: float | None
 
 
@@ -67,6 +69,8 @@ def compare(
     gates: GatesOption = None,
     below: BelowOption = None,
     estimator: EstimatorFilter = None,
+    noise: NoiseFilter = None,
+    level: LevelFilter = None,
     sigma: SigmaFilter = None,
     population: PopulationOption = False,
     point: PointOption = False,
@@ -95,7 +99,7 @@ def compare(
     Example: robaudit compare runs/old runs/new --gate "mean_drop(estimator=mc, sigma=0.05) <= 0.01"
     """
     _check_options(len(runs), gates, baseline, update, prune, include, format_)
-    selection = _Selection(estimator or (), sigmas(sigma), below)
+    selection = _Selection(estimator or (), levels(noise, level, sigma), below)
     if baseline is not None:
         raise typer.Exit(_against_baseline(runs[0], baseline, selection, include, update, prune, format_, output))
     counts: Verdict = "inconclusive" if inconclusive is None else inconclusive.value
@@ -160,7 +164,7 @@ def _compare(
     asked = [parse_gate(text, QUANTITIES, "--gate") for text in gates]
     base, new = read_run(base_path, kept=True), read_run(new_path, kept=True)
     sure = _confidence((base, new), confidence)
-    comparison = compare_runs(base, new, estimators=selection.estimators, sigmas=selection.sigmas, below=selection.below, confidence=sure)
+    comparison = compare_runs(base, new, estimators=selection.estimators, levels=selection.levels, below=selection.below, confidence=sure)
     decisions = decide(comparison, asked, population=population, point=point)
     subject = Subject.of(new.info, "compare", Subject.of(base.info, "compare"), comparison.left_out())
     tables = list(comparison_tables(comparison, base.info, new.info, new.class_names or base.class_names))
@@ -224,8 +228,8 @@ def _against_baseline(
         raise RunError(str(baseline), "no such file", "add --update to write it from the findings of this run")
     run = read_run(path)
     wanted = include.value if include is not None else "surely" if accepted is None else accepted.include
-    report = against_accepted(run, accepted, selection.below, selection.estimators, selection.sigmas, maybe=wanted == "maybe")
-    groups = run.chosen(dict.fromkeys((row.estimator, row.at) for row in run.rows), selection.estimators, selection.sigmas)
+    report = against_accepted(run, accepted, selection.below, selection.estimators, selection.levels, maybe=wanted == "maybe")
+    groups = run.chosen(dict.fromkeys((row.estimator, row.at) for row in run.rows), selection.estimators, selection.levels)
     decided = decisions(report, groups, accepting=update)
     not_finite = sum(not math.isfinite(row.value) for row in run.rows if (row.estimator, row.at) in groups)
     subject = Subject.of(run.info, "compare", left_out={"not_finite": not_finite})
@@ -253,7 +257,7 @@ def _accept(run: Run, baseline: Path, report: BaselineReport, include: str, prun
     from robaudit.text import count
 
     model = run.info["model"]
-    header = {"model": {"name": model["name"], "sha256": model["sha256"]}, "noise": described(run).kind, "include": include}
+    header = {"model": {"name": model["name"], "sha256": model["sha256"]}, "noises": dict(described(run).noises), "include": include}
     kept = report.accepted_now(prune=prune)
     write_accepted(baseline, header, report.thresholds, kept)
     say(f"{baseline}: {len(kept)} accepted findings")

@@ -44,13 +44,13 @@ def demo(
             runs[name] = audit(Path(str(files("robaudit.demo") / f"{name}.yaml")), out=out / f"demo-{name}", listener=reporter)
         print_run(runs[name])
     run = runs["ordinary"]
-    level = max(sigma for _, sigma in run.groups())
-    rows = run.groups(["mc"], [level])["mc", level]
+    at = max((at for _, at in run.groups()), key=lambda at: at.level)
+    rows = run.groups(["mc"])["mc", at]
     console.print()
-    console.rule(f"robaudit bias-report {run.path} --estimator mc --sigma {level:g}", align="left")
+    console.rule(f"robaudit bias-report {run.path} --estimator mc --sigma {at.level:g}", align="left")
     console.print(bias_table(class_bias(rows, class_names=run.class_names)))
     console.print()
-    console.rule(f"robaudit flag-samples {run.path} --estimator mc --sigma {level:g}", align="left")
+    console.rule(f"robaudit flag-samples {run.path} --estimator mc --sigma {at.level:g}", align="left")
     console.print(flags_table(flag(rows), run.class_names, limit=10))
     console.print()
     console.rule("next steps", align="left")

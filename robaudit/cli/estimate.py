@@ -23,7 +23,7 @@ from robaudit.cli.options import (
     SetOption,
     SpecArgument,
     TrustOption,
-    sigmas,
+    levels,
 )
 from robaudit.errors import SpecError
 
@@ -62,7 +62,12 @@ def estimate(
     spec: SpecArgument,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Run folder. Default: runs/<spec name>-<hash8>.")] = None,
     sigma: Annotated[
-        list[str] | None, typer.Option(help="Noise level, for example 0.05 or 8/255, instead of the spec's (repeatable).")
+        list[str] | None,
+        typer.Option(help="Standard deviation of the noise, for example 0.05 or 8/255, instead of the spec's (repeatable)."),
+    ] = None,
+    noise: Annotated[list[str] | None, typer.Option(help="Only this noise of the spec, by its label (repeatable).")] = None,
+    level: Annotated[
+        list[str] | None, typer.Option(help="Level of the noise, whatever it calls it, instead of the spec's (repeatable).")
     ] = None,
     estimator: Annotated[list[str] | None, typer.Option(help="Estimator instead of the spec's (repeatable).")] = None,
     set_: SetOption = None,
@@ -111,7 +116,7 @@ def estimate(
         raise SpecError("--extend", "cannot be combined with sampling until gates are decided", "extend first, then run robaudit gate RUN")
     if not deciding:
         about_gates.refuse_without_gates()
-    sigmas(sigma)  # here the message names the option; the spec's would name a line
+    levels(noise, level, sigma)  # here the message names the option; the spec's would name a line
     overrides: dict[tuple[int | str, ...], Any] = {
         ("dataset", "limit"): limit,
         ("run", "seed"): seed,
@@ -124,6 +129,8 @@ def estimate(
         spec,
         settings=set_ or (),
         sigmas=sigma or (),
+        noises=noise or (),
+        levels=level or (),
         estimators=estimator or (),
         overrides={key: value for key, value in overrides.items() if value is not None},
     )

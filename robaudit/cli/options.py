@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -9,6 +10,7 @@ from typing import Annotated
 import typer
 
 from robaudit.errors import SpecError
+from robaudit.levels import LevelChoice
 
 
 class TextFormat(StrEnum):
@@ -47,6 +49,8 @@ SpecArgument = Annotated[Path, typer.Argument(metavar="SPEC.yaml", help="The spe
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder written by robaudit estimate.")]
 
 EstimatorFilter = Annotated[list[str] | None, typer.Option("--estimator", help="Only this estimator (repeatable).")]
+NoiseFilter = Annotated[list[str] | None, typer.Option("--noise", help="Only this noise, by its label (repeatable).")]
+LevelFilter = Annotated[list[str] | None, typer.Option("--level", help="Only this level, whatever the noise calls it (repeatable).")]
 SigmaFilter = Annotated[list[str] | None, typer.Option("--sigma", help="Only this noise level, for example 0.05 or 8/255 (repeatable).")]
 BelowOption = Annotated[float | None, typer.Option("--below", help=_NOT_ROBUST, show_default=False)]
 ThresholdOption = Annotated[float | None, typer.Option("--threshold", help=_NOT_ROBUST, show_default=False)]
@@ -80,21 +84,25 @@ ConfidenceOption = Annotated[
 ]
 
 
-def sigmas(texts: list[str] | None) -> list[float]:
-    """Noise levels from the command line.
+def levels(noises: list[str] | None, numbers: list[str] | None, sigmas: list[str] | None) -> LevelChoice:
+    """The noise levels that --noise, --level and --sigma name.
 
     Raises:
-        SpecError: one is not a positive number.
+        SpecError: a level is not a positive number.
     """
+    return LevelChoice(
+        tuple(noises or ()), *(tuple(_numbers(flag, texts or ())) for flag, texts in (("--level", numbers), ("--sigma", sigmas)))
+    )
+
+
+def _numbers(flag: str, texts: Sequence[str]) -> Iterator[float]:
     from robaudit.spec.fields import as_number
 
-    values = []
-    for text in texts or []:
+    for text in texts:
         try:
             value = float(str(as_number(text)))
         except ValueError as error:
-            raise SpecError(f"--sigma {text}", "is not a number", "give a noise level such as 0.05 or 8/255") from error
+            raise SpecError(f"{flag} {text}", "is not a number", "give a noise level such as 0.05 or 8/255") from error
         if not 0 < value < float("inf"):
-            raise SpecError(f"--sigma {text}", "is not a positive number", "give a noise level such as 0.05 or 8/255")
-        values.append(value)
-    return values
+            raise SpecError(f"{flag} {text}", "is not a positive number", "give a noise level such as 0.05 or 8/255")
+        yield value

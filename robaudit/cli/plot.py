@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from robaudit.cli.options import EstimatorFilter, RunArgument, SigmaFilter, ThresholdOption, TrustOption, sigmas
+from robaudit.cli.options import EstimatorFilter, LevelFilter, NoiseFilter, RunArgument, SigmaFilter, ThresholdOption, TrustOption, levels
 from robaudit.errors import SpecError
 
 
@@ -31,6 +31,8 @@ def plot(
     kind: Annotated[Kind, typer.Option(help="What to draw.")],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The file to write: FILE.png, FILE.svg or FILE.pdf.")],
     estimator: EstimatorFilter = None,
+    noise: NoiseFilter = None,
+    level: LevelFilter = None,
     sigma: SigmaFilter = None,
     threshold: ThresholdOption = None,
     max_images: Annotated[int | None, typer.Option(min=1, max=60, metavar="N", help="For flagged: how many images. Default: 12.")] = None,
@@ -63,5 +65,5 @@ def plot(
     from robaudit.report.pictures.kinds import Choice, picture
     from robaudit.store.run import read_run
 
-    choice = Choice(tuple(estimator or ()), tuple(sigmas(sigma)), threshold, 12 if max_images is None else max_images, trust)
+    choice = Choice(tuple(estimator or ()), levels(noise, level, sigma), threshold, 12 if max_images is None else max_images, trust)
     write_output(output, [picture(kind.value, read_run(run), ending[1:], choice, width=width)])

@@ -13,13 +13,16 @@ from robaudit.cli.options import (
     BelowOption,
     EstimatorFilter,
     FormatOption,
+    LevelFilter,
+    NoiseFilter,
     OutputOption,
     RunArgument,
     SigmaFilter,
     TextFormat,
     TrustOption,
-    sigmas,
+    levels,
 )
+from robaudit.levels import EVERY_LEVEL, LevelChoice
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -48,17 +51,19 @@ class RowsFormat(StrEnum):
     JSON = "json"
 
 
-def show(run: RunArgument, estimator: EstimatorFilter = None, sigma: SigmaFilter = None) -> None:
+def show(
+    run: RunArgument, estimator: EstimatorFilter = None, noise: NoiseFilter = None, level: LevelFilter = None, sigma: SigmaFilter = None
+) -> None:
     """Print the tables of a finished run again.
 
     Example: robaudit show runs/spec-1a2b3c4d
     """
     from robaudit.store.run import read_run
 
-    print_run(read_run(run), estimator or (), sigmas(sigma))
+    print_run(read_run(run), estimator or (), levels(noise, level, sigma))
 
 
-def print_run(run: Run, estimators: Sequence[str] = (), levels: Sequence[float] = ()) -> None:
+def print_run(run: Run, estimators: Sequence[str] = (), levels: LevelChoice = EVERY_LEVEL) -> None:
     """Print the header, the tables and the paths of the files."""
     from rich.markup import escape
 
@@ -83,6 +88,8 @@ def bias_report(
     ] = None,
     threshold: Annotated[float, typer.Option(help="Report the share of samples whose value is below this.")] = 0.9,
     estimator: EstimatorFilter = None,
+    noise: NoiseFilter = None,
+    level: LevelFilter = None,
     sigma: SigmaFilter = None,
     format_: FormatOption = TextFormat.TABLE,
     output: OutputOption = None,
@@ -107,7 +114,7 @@ def bias_report(
             class_names=opened.class_names,
             quantity=opened.quantities[rows[0].quantity],
         )
-        for rows in opened.groups(estimator or (), sigmas(sigma)).values()
+        for rows in opened.groups(estimator or (), levels(noise, level, sigma)).values()
     ]
     tables = [bias_table(one, opened.quantities[one.key.quantity]) for one in results]
     _emit_groups(format_, tables, lambda: [bias_csv(one) for one in results], [one.document() for one in results], output)
@@ -123,6 +130,8 @@ def flag_samples(
     per_class: Annotated[bool, typer.Option("--per-class", help="Make a list for each predicted class.")] = False,
     only: Annotated[Only | None, typer.Option(help="Only samples classified correctly, or wrongly, without noise.")] = None,
     estimator: EstimatorFilter = None,
+    noise: NoiseFilter = None,
+    level: LevelFilter = None,
     sigma: SigmaFilter = None,
     format_: FormatOption = TextFormat.TABLE,
     output: OutputOption = None,
@@ -148,7 +157,7 @@ def flag_samples(
             only=None if only is None else only.value,
             quantity=opened.quantities[rows[0].quantity],
         )
-        for rows in opened.groups(estimator or (), sigmas(sigma)).values()
+        for rows in opened.groups(estimator or (), levels(noise, level, sigma)).values()
     ]
     tables = [flags_table(one, opened.class_names, opened.quantities[one.key.quantity]) for one in results]
     _emit_groups(format_, tables, lambda: [flags_csv(one) for one in results], [one.document() for one in results], output)

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from robaudit.cli.options import EstimatorFilter, OutputOption, SigmaFilter, ThresholdOption, TrustOption, sigmas
+from robaudit.cli.options import EstimatorFilter, LevelFilter, NoiseFilter, OutputOption, SigmaFilter, ThresholdOption, TrustOption, levels
 
 
 class ReportFormat(StrEnum):
@@ -28,6 +28,8 @@ def report(
     ] = None,
     title: Annotated[str | None, typer.Option(help="Heading of the report.")] = None,
     estimator: EstimatorFilter = None,
+    noise: NoiseFilter = None,
+    level: LevelFilter = None,
     sigma: SigmaFilter = None,
     threshold: ThresholdOption = None,
     max_images: Annotated[
@@ -62,7 +64,7 @@ def report(
         from robaudit.report.html.render import environment
 
         environment()  # reports a missing package before any work is done
-    choice = Choice(tuple(estimator or ()), tuple(sigmas(sigma)), threshold, max_images)
+    choice = Choice(tuple(estimator or ()), levels(noise, level, sigma), threshold, max_images)
     gathered, problems = gather_all([read_run(run) for run in runs], choice)
     contents = []
     for content in gathered:

@@ -20,7 +20,7 @@ from robaudit.errors import RunError
 from robaudit.files import write_atomically
 from robaudit.gates.decide import Covers, Decision, judge
 from robaudit.gates.measure import Method
-from robaudit.levels import LevelChoice, NoiseLevel
+from robaudit.levels import LevelChoice, LevelName, NoiseLevel
 from robaudit.quantities import Quantity
 from robaudit.rows import LARGEST, Row
 from robaudit.spec.gates import Gate
@@ -33,7 +33,7 @@ SCHEMA_VERSION = 1
 _REMEDY = "restore it, or delete it and write another one with --update"
 _LARGEST_FILE = 2**28
 
-Key = tuple[str, float, str]
+Key = tuple[str, NoiseLevel, str]
 Number = Annotated[float, Field(gt=-LARGEST, lt=LARGEST)]
 
 
@@ -51,7 +51,9 @@ class AcceptedFinding(_Strict):
     """
 
     estimator: str
-    sigma: Number
+    noise: str
+    level_name: LevelName
+    level: Number
     sample_id: str
     image: str | None
     value: Number
@@ -60,15 +62,27 @@ class AcceptedFinding(_Strict):
     @property
     def key(self) -> Key:
         """Estimator, noise level and sample."""
-        return self.estimator, self.sigma, self.sample_id
+        return self.estimator, self.at, self.sample_id
+
+    @property
+    def at(self) -> NoiseLevel:
+        """The noise and its level."""
+        return NoiseLevel(self.noise, self.level, self.level_name)
 
 
 class Threshold(_Strict):
     """The threshold of findings, for one estimator at one noise level."""
 
     estimator: str
-    sigma: Number
+    noise: str
+    level_name: LevelName
+    level: Number
     below: Number
+
+    @property
+    def at(self) -> NoiseLevel:
+        """The noise and its level."""
+        return NoiseLevel(self.noise, self.level, self.level_name)
 
 
 class _Model(_Strict):
@@ -81,13 +95,13 @@ class Accepted(_Strict):
 
     Attributes:
         model: of the run whose findings were accepted last.
-        noise: the kind of noise.
+        noises: the noises by label, without levels.
         include: "surely": findings whose whole interval is beyond the threshold; "maybe": all findings beyond it.
     """
 
-    schema_version: Literal[1]
+    schema_version: Literal[2]
     model: _Model
-    noise: str
+    noises: dict[str, dict[str, Any]]
     include: Literal["surely", "maybe"]
     thresholds: list[Threshold]
     findings: list[AcceptedFinding]
@@ -98,7 +112,7 @@ class Accepted(_Strict):
 
     def below(self) -> dict[tuple[str, NoiseLevel], float]:
         """The thresholds by estimator and noise level."""
-        return {(one.estimator, one.sigma): one.below for one in self.thresholds}
+        return {(one.estimator, one.at): one.below for one in self.thresholds}
 
 
 def read_accepted(path: Path) -> Accepted | None:
@@ -164,7 +178,7 @@ def write_accepted(
     document = {
         "schema_version": SCHEMA_VERSION,
         **header,
-        "thresholds": [{"estimator": name, "sigma": sigma, "below": below} for (name, sigma), below in sorted(thresholds.items())],
+        "thresholds": [{"estimator": name, **at.document(), "below": below} for (name, at), below in sorted(thresholds.items())],
         "findings": [
             {key: value for key, value in one.model_dump().items() if key != "reason" or value is not None}
             for one in sorted(findings, key=lambda one: one.key)
@@ -215,7 +229,7 @@ class Finding:
 
     state: State
     estimator: str
-    sigma: float
+    at: NoiseLevel
     sample_id: str
     image: str | None
     label: int | None = None
@@ -231,11 +245,17 @@ class Finding:
     @property
     def key(self) -> Key:
         """Estimator, noise level and sample."""
-        return self.estimator, self.sigma, self.sample_id
+        return self.estimator, self.at, self.sample_id
 
     def document(self) -> dict[str, Any]:
         """As JSON values."""
-        return json_values(asdict(self))
+        values = json_values(asdict(self))
+        return {
+            "state": values.pop("state"),
+            "estimator": values.pop("estimator"),
+            **self.at.document(),
+            **{key: value for key, value in values.items() if key != "at"},
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +288,9 @@ class BaselineReport:
             *(
                 AcceptedFinding(
                     estimator=one.estimator,
-                    sigma=one.sigma,
+                    noise=one.at.noise,
+                    level_name=one.at.name,
+                    level=one.at.level,
                     sample_id=one.sample_id,
                     image=one.image,
                     value=one.value if one.value is not None else one.accepted or 0.0,
@@ -281,14 +303,20 @@ class BaselineReport:
     def document(self) -> dict[str, Any]:
         """As JSON values."""
         return {
-            "thresholds": [{"estimator": name, "sigma": sigma, "below": below} for (name, sigma), below in self.thresholds.items()],
+            "thresholds": [{"estimator": name, **at.document(), "below": below} for (name, at), below in self.thresholds.items()],
             "counts": {state: len(self.of(state)) for state in STATES},
             "findings": [one.document() for one in self.findings],
         }
 
 
 def against_accepted(
-    run: Run, accepted: Accepted | None, below: float | None, estimators: Sequence[str], levels: LevelChoice | Sequence[float], *, maybe: bool
+    run: Run,
+    accepted: Accepted | None,
+    below: float | None,
+    estimators: Sequence[str],
+    levels: LevelChoice | Sequence[float],
+    *,
+    maybe: bool,
 ) -> BaselineReport:
     """Compare the samples of a run beyond the threshold with the accepted findings.
 
@@ -296,15 +324,16 @@ def against_accepted(
         run: finished.
         accepted: the file, if there is one.
         below: the threshold; None: that of the file, else the usual one.
-        estimators, sigmas: only these; all by default.
+        estimators, levels: only these; all by default.
         maybe: findings are all samples beyond the threshold, else only those whose whole interval is.
 
     Raises:
         RobauditError: a threshold outside the quantity's range, or noise other than that of the file.
     """
-    noise = described(run).kind
-    if accepted is not None and accepted.noise != noise:
-        raise RunError(str(run.path), f"has {noise} noise, and the accepted findings {accepted.noise}", "name another --baseline file")
+    noises = described(run).noises
+    for label, form in ({} if accepted is None else accepted.noises).items():
+        if noises.get(label, form) != form:
+            raise RunError(str(run.path), f"has another noise {label} than the accepted findings", "name another --baseline file")
     known = {} if accepted is None else accepted.by_key()
     before = {} if accepted is None else accepted.below()
     images = image_digests(run)
@@ -319,26 +348,26 @@ def against_accepted(
         edge = below if below is not None else before.get(group, usual)
         where = "--below" if below is not None else "the threshold of the accepted findings"
         if below is not None or edge != usual:
-            check_threshold(edge, quantity, where, f"{group[0]} at sigma {group[1]:g}")
+            check_threshold(edge, quantity, where, f"{group[0]} at {group[1]}")
         thresholds[group] = edge
         findings += _without_value(rows, skipped, group, known, images)
         findings += _with_value([row for row in rows if math.isfinite(row.value)], edge, quantity, known, images, maybe=maybe)
     examined = set(groups)
     kept, absent = [], []
     for finding in known.values():
-        group = finding.estimator, finding.sigma
+        group = finding.estimator, finding.at
         if group in examined:
             findings.append(_stale(finding, Why.NO_SAMPLE))
             absent.append(finding)
         elif group in all_groups:
-            kept.append(finding)  # left out by --estimator or --sigma
-        elif not estimators and not sigmas:
+            kept.append(finding)  # left out by --estimator, --noise or --sigma
+        elif not estimators and not levels:
             findings.append(_stale(finding, Why.NO_GROUP))
             absent.append(finding)
         else:
             kept.append(finding)
     findings.sort(key=lambda one: STATES.index(one.state))
-    elsewhere = {(one.estimator, one.sigma) for one in (*kept, *absent)}
+    elsewhere = {(one.estimator, one.at) for one in (*kept, *absent)}
     kept_edges = {key: edge for key, edge in before.items() if key not in thresholds and key in elsewhere}
     return BaselineReport({**kept_edges, **thresholds}, tuple(findings), tuple(kept), tuple(absent))
 
@@ -349,7 +378,7 @@ def _with_value(
     """The findings among one group's rows with a finite value; accepted ones are removed from ``known``."""
     if not rows:
         return
-    group, sign = (rows[0].estimator, rows[0].sigma), 1.0 if quantity.higher_is_better else -1.0
+    group, sign = (rows[0].estimator, rows[0].at), 1.0 if quantity.higher_is_better else -1.0
     for one in flag(rows, below=edge, bottom=len(rows), quantity=quantity).samples:
         accepted = known.pop((*group, one.id), None)
         image = images.get(one.id)
@@ -381,7 +410,7 @@ def _without_value(
 
 
 def _stale(one: AcceptedFinding, why: Why) -> Finding:
-    return Finding("stale", one.estimator, one.sigma, one.sample_id, one.image, accepted=one.value, reason=one.reason, why=why)
+    return Finding("stale", one.estimator, one.at, one.sample_id, one.image, accepted=one.value, reason=one.reason, why=why)
 
 
 def decisions(report: BaselineReport, groups: Sequence[tuple[str, NoiseLevel]], *, accepting: bool = False) -> tuple[Decision, ...]:
@@ -405,4 +434,4 @@ def _decision(report: BaselineReport, group: tuple[str, NoiseLevel], accepting: 
         reasons = " and ".join(f"{number} {_PREDICATES[why]}" for why, number in numbers.items())
         evidence += f"; {len(unknown)} may be findings: {reasons}"
     method = Method.COUNTED if unknown else Method.EXACT
-    return Decision(Gate("new_findings", "<=", 0.0, *group), value, value, most, method, Covers.MEASUREMENT, 0.95, verdict, evidence)
+    return Decision(Gate("new_findings", "<=", 0.0).about(*group), value, value, most, method, Covers.MEASUREMENT, 0.95, verdict, evidence)

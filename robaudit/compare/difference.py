@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from robaudit.compare.matching import Common, Matching, Pair, common, described, match, pairs, why_unpaired
+from robaudit.compare.matching import Common, Matching, Pair, common, match, pairs, why_unpaired
 from robaudit.compare.result import (
     ClassChange,
     Comparison,
@@ -173,7 +173,7 @@ def compare(
 
     Args:
         base, new: finished runs; to be paired by draws, read with their bits (``read_run(path, kept=True)``).
-        estimators, sigmas: only these; all that both have by default.
+        estimators, levels: only these; all that both have by default.
         below: the threshold of flagged samples; the usual one of the quantity by default.
         confidence: of the intervals; those of single samples are 95 % intervals.
 
@@ -190,7 +190,7 @@ def compare(
         if of_sample and of_sample[0][0].correct is not None and of_sample[0][1].correct is not None:
             correct.append((of_sample[0][0].correct, of_sample[0][1].correct))
         for pair in of_sample:
-            key = pair[1].estimator, pair[1].sigma
+            key = pair[1].estimator, pair[1].at
             if key not in groups:
                 groups[key] = _group(base, new, pair[0].quantity, pair[1].quantity, key, matching)
             groups[key].add(pair)
@@ -207,7 +207,7 @@ def compare(
         raise RunError(where, "have no estimator at a noise level in common", "compare runs with the same estimators and levels")
     for key, group in groups.items():
         if not len(group):
-            raise NothingLeftError(where, f"{key[0]} at sigma {key[1]:g} has no finite value in both")
+            raise NothingLeftError(where, f"{key[0]} at {key[1]} has no finite value in both")
     chosen = new.chosen(groups, estimators, levels)
     _warn(matching)
     names = new.class_names or base.class_names
@@ -224,8 +224,7 @@ def _group(base: Run, new: Run, before: str, now: str, key: tuple[str, NoiseLeve
     if before != now or base.quantities[before] != new.quantities[now]:
         where = f"{base.path} and {new.path}"
         raise RunError(where, f"{key[0]!r} is {before} in one and {now} in the other", "compare estimators of one quantity")
-    about = GroupKey(*key, described(new).kind, now)
-    return PairedRows(about, new.quantities[now], same_noise=matching.same_noise, paired=key[0] in matching.paired)
+    return PairedRows(GroupKey(*key, now), new.quantities[now], same_noise=matching.same_noise, paired=key[0] in matching.paired)
 
 
 def _clean(correct: Sequence[tuple[bool, bool]], matching: Matching, confidence: float) -> Difference | None:

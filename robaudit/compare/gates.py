@@ -23,7 +23,7 @@ from robaudit.text import count
 QUANTITIES: Mapping[str, frozenset[str]] = dict.fromkeys(
     ("mean_drop", "worst_class_drop", "accuracy_drop", "noisy_accuracy_drop", "newly_flagged", "share_worse"), frozenset()
 )
-"""The quantities of `robaudit compare`; none needs an argument besides estimator and sigma."""
+"""The quantities of `robaudit compare`; none needs an argument besides estimator and noise level."""
 
 _WHATEVER = "the interval holds whatever their values are"
 
@@ -95,7 +95,7 @@ def _decision(gate: Gate, comparison: Comparison, basis: Basis) -> Decision:
         drop = Drop.of(accuracy, 1.0, basis.population, comparison.samples, unknown, 1.0)
         return settle(gate, _measured(drop, 0, basis), basis, _skipped(unknown, comparison.samples + unknown), *apart)
     group = _group_of(gate, comparison)
-    gate = replace(gate, estimator=group.key.estimator, sigma=group.key.at)
+    gate = gate.about(group.key.estimator, group.key.at)
     _check_range(gate, group.span)
     remarks = [*_left_out(group), *apart]
     caveat = f"covers the draws of {group.key.estimator} only, not its bias" if group.sampling_only else ""

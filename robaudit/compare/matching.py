@@ -8,6 +8,7 @@ from itertools import groupby, zip_longest
 from typing import Any, NamedTuple
 
 from robaudit.errors import RunError
+from robaudit.levels import without_levels
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import IntervalKind
 from robaudit.rows import MOST_STORED_DRAWS, Bits, Row, bits_of
@@ -55,14 +56,13 @@ class Described:
     """The part of a run's spec that a comparison needs.
 
     Attributes:
-        kind, clip: of the noise.
+        noises: the noises by label, each without its levels.
         mc: labels of its ``mc`` estimators.
         model: what identifies the model: checksum and format of the weights, the spec's model section without the path, the precision,
             and, for the user's own code, which no checksum covers, the run's identity.
     """
 
-    kind: str
-    clip: bool
+    noises: Mapping[str, Mapping[str, Any]]
     mc: frozenset[str]
     model: tuple[Any, ...]
 
@@ -78,8 +78,7 @@ def described(run: Run) -> Described:
         model = {key: value for key, value in spec["model"].items() if key not in ("path", "format")}
         code = info["identity"] if info["model"]["format"] == "python" else None
         return Described(
-            kind=str(spec["noise"]["kind"]),
-            clip=bool(spec["noise"].get("clip")),
+            noises={str(entry["name"]): without_levels(entry) for entry in spec["noise"]},
             mc=frozenset(label_of(entry) for entry in spec["estimators"] if entry["name"] == "mc"),
             model=(info["model"]["sha256"], info["model"]["format"], model, spec["run"].get("precision"), code),
         )
@@ -91,14 +90,14 @@ def match(base: Run, new: Run) -> Matching:
     """Check that the runs may be compared, and find what can be paired.
 
     Raises:
-        RunError: they differ in the noise itself.
+        RunError: they differ in a noise that both have.
     """
     specs = [described(run) for run in (base, new)]
-    for name, aspect in (("kind", "kind of noise"), ("clip", "clipping of the noisy pixels")):
-        before, now = (getattr(one, name) for one in specs)
-        if before != now:
-            where = f"{base.path} and {new.path}"
-            raise RunError(where, f"differ in the {aspect} ({before} and {now})", "compare runs with the same noise")
+    for label, before in specs[0].noises.items():
+        if (now := specs[1].noises.get(label, before)) != before:
+            key = next(key for key in (*before, *now) if before.get(key) != now.get(key))
+            what = f"differ in the noise {label} ({key} {before.get(key)} and {now.get(key)})"
+            raise RunError(f"{base.path} and {new.path}", what, "compare runs with the same noise")
     reasons = []
     seeds = [run.info["seed"] for run in (base, new)]
     devices = [_device(run) for run in (base, new)]
@@ -108,7 +107,7 @@ def match(base: Run, new: Run) -> Matching:
         reasons.append(f"noise on {devices[0]} differs from noise on {devices[1]}")
     warnings = [f"unpaired, as {' and '.join(reasons)}: the measurement errors of both runs add up"] if reasons else []
     for which, one, other in (("base", base, new), ("new", new, base)):
-        alone = [f"{name} at sigma {sigma:g}" for name, sigma in one.seconds if (name, sigma) not in other.seconds]
+        alone = [f"{name} at {at}" for name, at in one.seconds if (name, at) not in other.seconds]
         if alone:
             warnings.append(f"only in the {which} run: {', '.join(alone[:_SHOWN])}{', ...' if len(alone) > _SHOWN else ''}")
     paired = specs[0].mc & specs[1].mc

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, Literal
 
@@ -63,7 +63,7 @@ class Decision:
     """One gate, decided.
 
     Attributes:
-        gate: the gate with estimator and sigma filled in.
+        gate: the gate with estimator and noise level filled in.
         value: the estimate.
         lower, upper: its interval; None where it has none. Ends may be infinite.
         method: how the interval was made, in a few words; "none" without one.
@@ -99,7 +99,10 @@ class Decision:
         values = json_values({name: getattr(self, name) for name in self.__slots__ if name not in ("gate", "classes")})
         return {
             "gate": str(self.gate),
-            **{name: getattr(self.gate, name) for name in ("quantity", "estimator", "sigma", "t", "relation", "threshold")},
+            **{
+                name: getattr(self.gate, name)
+                for name in ("quantity", "estimator", "noise", "level_name", "level", "t", "relation", "threshold")
+            },
             **values,
             "classes": [json_values(asdict(one)) for one in self.classes],
         }
@@ -176,7 +179,7 @@ def decide(
             evidence, full = next(iter(groups.values())), gate
         else:
             evidence = group_of(gate, run, groups)
-            full = replace(gate, estimator=evidence.key.estimator, sigma=evidence.key.at)
+            full = gate.about(evidence.key.estimator, evidence.key.at)
         scale = evidence.scale(run.quantities)
         check_range(full, scale)
         measured = measure(full, evidence, scale, confidence, population=population, names=run.class_names)
@@ -201,7 +204,7 @@ def settle(gate: Gate, measured: Measured, basis: Basis, *remarks: str) -> Decis
     """Decide one gate by the interval of its quantity, or by the value alone where there is no interval.
 
     Args:
-        gate: with estimator and sigma filled in.
+        gate: with estimator and noise level filled in.
         measured: the quantity.
         basis: how to decide.
         remarks: added to the evidence; empty ones are left out.

@@ -142,11 +142,11 @@ def matching_groups(gate: Gate, run: Run, keys: Iterable[Group], *, one: bool, s
     if gate.estimator is not None and gate.estimator not in names:
         raise SpecError(where, f"{subject} has no estimator {gate.estimator}", did_you_mean(gate.estimator, names))
     try:
-        matches = run.chosen(keys, [] if gate.estimator is None else [gate.estimator], [] if gate.sigma is None else [gate.sigma])
+        matches = run.chosen(keys, [] if gate.estimator is None else [gate.estimator], gate.levels)
     except RunError as error:
         raise SpecError(where, f"{subject} {error.what}", error.remedy) from error
     if not matches:
-        present = ", ".join(f"{name} at sigma {sigma:g}" for name, sigma in keys)
+        present = ", ".join(f"{name} at {at}" for name, at in keys)
         raise SpecError(where, f"{subject} has no such results", f"it has {present}")
     if one:
         _refuse_several(gate, matches)
@@ -159,19 +159,23 @@ def refuse_accuracy_of(gate: Gate) -> None:
     Raises:
         SpecError: it does.
     """
-    if gate.estimator is not None or gate.sigma is not None:
+    if gate.estimator is not None or gate.levels:
         raise SpecError(
             f"gate {str(gate)!r}",
             f"{gate.quantity} is about the clean images",
-            f"leave estimator and sigma out, or use noisy_{gate.quantity}",
+            f"leave estimator and noise level out, or use noisy_{gate.quantity}",
         )
 
 
 def _refuse_several(gate: Gate, keys: Sequence[Group]) -> None:
     if len(keys) > 1:
-        estimators, sigmas = dict.fromkeys(name for name, _ in keys), dict.fromkeys(sigma for _, sigma in keys)
+        estimators, levels = dict.fromkeys(name for name, _ in keys), dict.fromkeys(at for _, at in keys)
+        noises = dict.fromkeys(at.noise for at in levels)
         choices = [f"estimator={' | '.join(estimators)}"] if len(estimators) > 1 else []
-        choices += [f"sigma={' | '.join(f'{sigma:g}' for sigma in sigmas)}"] if len(sigmas) > 1 else []
+        choices += [f"noise={' | '.join(noises)}"] if len(noises) > 1 else []
+        if len(noises) == 1 and len(levels) > 1:
+            first = next(iter(levels))
+            choices += [f"{first.argument}={' | '.join(f'{at.level:g}' for at in levels)}"]
         raise SpecError(f"gate {str(gate)!r}", "does not say which results it is about", "say " + " and ".join(choices))
 
 

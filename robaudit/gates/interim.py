@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from robaudit.errors import AnotherRunError, RunError
 from robaudit.estimators import registry
+from robaudit.estimators.registry import tasks_of
 from robaudit.files import SEAL, json_bytes, read_json, sealed, unsealed, write_atomically
 from robaudit.gates.decide import Covers, Decision, Verdict, decide, without_interval
 from robaudit.gates.evidence import matching_groups, refuse_accuracy_of
@@ -124,7 +125,7 @@ def refuse_undecidable(spec: AuditSpec, gates: Sequence[Gate], *, point: bool) -
     """
     estimators = {chosen.label: chosen.estimator for chosen in registry.build(spec.estimators)}
     run = Run(Path(spec.name), {}, ())
-    keys = [(label, sigma) for sigma in spec.noise.sigma for label in estimators]
+    keys = [(task.chosen.label, task.at) for task in tasks_of(spec.levels, registry.build(spec.estimators))]
     for gate in gates:
         if gate.quantity == "accuracy":
             refuse_accuracy_of(gate)

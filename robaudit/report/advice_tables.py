@@ -10,6 +10,7 @@ from robaudit.advice.comparison import Comparison
 from robaudit.advice.plan import Plan, Proposal
 from robaudit.advice.validate import Validation
 from robaudit.advice.verdicts import milliseconds, short, signed
+from robaudit.levels import noise_level
 from robaudit.progress import duration_text
 from robaudit.report import numbers
 from robaudit.report.tables import base_table, legend, plain
@@ -18,7 +19,7 @@ from robaudit.report.tables import base_table, legend, plain
 def plan_tables(found: Proposal) -> Iterator[RenderableType]:
     """The alternatives, the recommended one marked, and what to paste."""
     about = "a decision about each image" if found.question == "images" else "a mean over the images"
-    levels = f"{len(found.sigmas)} noise {'level' if len(found.sigmas) == 1 else 'levels'}"
+    levels = f"{len(found.levels)} noise {'level' if len(found.levels) == 1 else 'levels'}"
     yield plain(f"{duration_text(found.budget)} for {about}: {found.available:,} images, {levels}", "bold")
     yield plain(f"tried on {found.tried.images} images in {duration_text(found.tried.seconds)}, {found.device}")
     table = base_table(narrow=False)
@@ -59,17 +60,17 @@ def validation_tables(found: Validation) -> Iterator[RenderableType]:
     images = len({name for name, _ in found.truths})
     yield plain(f"{images} images against mc with {found.draws:,} draws of independent noise", "bold")
     table = base_table(narrow=False)
-    for name in ("estimator", "sigma"):
+    for name in ("estimator", "noise"):
         table.add_column(name, no_wrap=True)
     for name in ("bias +- error", "RMSE +- error", "worst (sample)", "rank", "coverage", "forward", "backward", "per image"):
         table.add_column(name, justify="right", no_wrap=name not in ("worst (sample)", "RMSE +- error"))
-    sigmas = numbers.sigmas(found.sigmas)
+    levels = numbers.level_texts(found.levels)
     for one in found.comparisons:
-        table.add_row(*map(plain, (one.estimator, sigmas[one.sigma], *_cells(one))))
+        table.add_row(*map(plain, (one.estimator, levels[one.at], *_cells(one))))
     yield table
     yield from legend(_VALIDATION_LEGEND)
     for level in found.verdicts():
-        yield plain(f"At sigma {sigmas[level['sigma']]}:", "bold")
+        yield plain(f"At {levels[noise_level(level['noise'], level['level'], level['level_name'])]}:", "bold")
         for estimator, text in level["verdicts"].items():
             yield plain(f"  {estimator} {text}.")
         for text in level["remarks"]:

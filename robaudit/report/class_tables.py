@@ -37,7 +37,7 @@ def bias_csv(bias: ClassBias) -> str:
 
     A field with parts becomes several columns: ``mean`` for its value, ``mean_lower`` and so on for the rest.
     """
-    group = {"estimator": bias.key.estimator, "sigma": bias.key.at, "by": bias.by, "threshold": bias.threshold}
+    group = {"estimator": bias.key.estimator, **bias.key.at.document(), "by": bias.by, "threshold": bias.threshold}
     lines = [{**group, **_flat(one)} for one in bias.classes]
     return table_csv(list(lines[0]), (list(line.values()) for line in lines))
 

@@ -13,7 +13,6 @@ from robaudit.gates.decide import Decision, Verdict
 from robaudit.report import numbers
 from robaudit.report.ci.document import Subject, decisions_document
 from robaudit.report.tables import Table, cells, columns, markdown, markdown_table
-from robaudit.spec.model import sigma_text
 from robaudit.store.serialise import table_csv
 from robaudit.text import Names, class_name, count, shortened
 
@@ -32,7 +31,7 @@ def comparison_tables(comparison: Comparison, base: Mapping[str, Any], new: Mapp
         names: of the classes.
     """
     yield Table("new against base", lines=tuple(_head(comparison, base, new)))
-    levels = numbers.sigmas(group.key.at for group in comparison.groups)
+    levels = numbers.level_texts(group.key.at for group in comparison.groups)
     for group in comparison.groups:
         yield from _group(group, levels[group.key.at], names)
 
@@ -44,7 +43,7 @@ def baseline_table(report: BaselineReport, names: Names | None) -> Table:
     title, lines = "against the accepted findings", (f"{count(len(report.findings), 'finding')}: {head}",)
     if not rows:
         return Table(title, lines=lines)
-    texts = ("", "estimator", "sigma", "sample", "label", "predicted")
+    texts = ("", "estimator", "noise", "sample", "label", "predicted")
     return Table(
         title,
         columns(texts, ("accepted", "now [95 %]", "remark"), wrap=True),
@@ -67,7 +66,7 @@ def markdown_text(tables: Iterable[Table]) -> str:
 
 def csv_text(comparison: Comparison) -> str:
     """A line for clean accuracy; for each group a line for the mean, one for accuracy under noise, and one for each class."""
-    return table_csv(["estimator", "sigma", "what", "class", "images", *_FIELDS], _records(comparison))
+    return table_csv(["estimator", "noise", "level_name", "level", "what", "class", "images", *_FIELDS], _records(comparison))
 
 
 def comparison_document(comparison: Comparison, decisions: Sequence[Decision], subject: Subject, inconclusive: Verdict) -> dict[str, Any]:
@@ -106,8 +105,8 @@ def _points_between(ends: Limits | None) -> str:
     return f"[{_points(ends.lower, math.floor)}, {_points(ends.upper, math.ceil)}] points"
 
 
-def _group(group: GroupComparison, sigma: str, names: Names | None) -> Iterator[Table]:
-    title = f"{group.key.estimator} at sigma {sigma}: {group.key.quantity}, {'higher' if group.higher_is_better else 'lower'} is better"
+def _group(group: GroupComparison, level: str, names: Names | None) -> Iterator[Table]:
+    title = f"{group.key.estimator} at {level}: {group.key.quantity}, {'higher' if group.higher_is_better else 'lower'} is better"
     rows = [_row("mean", group.mean)]
     if group.noisy_accuracy is not None:
         rows.append(_row("accuracy under noise", group.noisy_accuracy))
@@ -212,7 +211,7 @@ def _finding(one: Finding, names: Names | None) -> tuple[str, ...]:
     return (
         one.state,
         one.estimator,
-        sigma_text(one.sigma),
+        one.at.text,
         shortened(one.sample_id, _LONGEST_ID),
         *classes,
         before,
@@ -223,9 +222,9 @@ def _finding(one: Finding, names: Names | None) -> tuple[str, ...]:
 
 def _records(comparison: Comparison) -> Iterator[list[object]]:
     if comparison.clean_accuracy is not None:
-        yield [None, None, "clean_accuracy", None, comparison.samples, *_fields(comparison.clean_accuracy)]
+        yield [None, None, None, None, "clean_accuracy", None, comparison.samples, *_fields(comparison.clean_accuracy)]
     for group in comparison.groups:
-        key = [group.key.estimator, group.key.at]
+        key = [group.key.estimator, *group.key.at.document().values()]
         yield [*key, "mean", None, group.images, *_fields(group.mean)]
         if group.noisy_accuracy is not None:
             yield [*key, "noisy_accuracy", None, group.images, *_fields(group.noisy_accuracy)]

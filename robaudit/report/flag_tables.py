@@ -54,10 +54,10 @@ def flags_table(flagged: Flagged, class_names: Names | None = None, quantity: Qu
 def flags_csv(flagged: Flagged) -> str:
     """A line per sample: the group, the list it is on ("flagged" or "robust"), then the fields of :class:`Flag`."""
     names = [field.name for field in fields(Flag)]
-    group = [flagged.key.estimator, flagged.key.at, flagged.threshold]
+    group = [flagged.key.estimator, *flagged.key.at.document().values(), flagged.threshold]
     lists = (("flagged", flagged.samples), ("robust", flagged.robust))
     lines = ([*group, name, *(getattr(sample, field) for field in names)] for name, samples in lists for sample in samples)
-    return table_csv(["estimator", "sigma", "threshold", "list", *names], lines)
+    return table_csv(["estimator", "noise", "level_name", "level", "threshold", "list", *names], lines)
 
 
 def is_beyond(sample: Flag, flagged: Flagged) -> bool:

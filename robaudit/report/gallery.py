@@ -17,9 +17,10 @@ from torch import Tensor
 from robaudit.datasets.load import open_dataset
 from robaudit.errors import RobauditError, SampleError
 from robaudit.files import write_atomically
-from robaudit.noise.gaussian import GaussianNoise
+from robaudit.levels import NoiseLevel
+from robaudit.noise.registry import NoiseSource, build
 from robaudit.spec.errors import explain
-from robaudit.spec.model import AuditSpec, sigma_text
+from robaudit.spec.model import AuditSpec
 from robaudit.stats.flags import Flag, Flagged
 from robaudit.store.run import Run
 from robaudit.text import class_name
@@ -53,7 +54,7 @@ class RunImages:
                 raise RobauditError(
                     self._dataset.where, f"no longer has a sample {sample_id!r}", "restore the data set that the run was made on"
                 )
-        self._noise = GaussianNoise(spec.run.seed, torch.device("cpu"))
+        self._noises = {noise.label: noise.source(spec.run.seed, torch.device("cpu")) for noise in build(spec.noise, spec.base_dir)}
 
     def clean(self, sample_id: str) -> Tensor:
         """The pixels (channels, height, width) in [0, 1].
@@ -66,10 +67,16 @@ class RunImages:
         except SampleError as error:
             raise RobauditError(error.where, error.what, error.remedy) from error
 
-    def noisy(self, sample_id: str, clean: Tensor, sigma: float) -> Tensor:
-        """Its first noisy copy at this level, not clipped; the draw is the CPU's, whatever device the run was on."""
-        z = next(self._noise.blocks(sample_id, 1, tuple(clean.shape)))[0]
-        return clean + sigma * z
+    def noisy(self, sample_id: str, clean: Tensor, at: NoiseLevel) -> Tensor:
+        """Its first noisy copy at this level, clipped only if the noise is; the draw is the CPU's, whatever device the run was on."""
+        return first_copy(self._noises[at.noise], sample_id, clean, at)
+
+
+def first_copy(source: NoiseSource, sample_id: str, clean: Tensor, at: NoiseLevel) -> Tensor:
+    """The first noisy copy of an image (channels, height, width), as the estimators see it."""
+    z = next(source.blocks(sample_id, 1, (clean.shape[0], clean.shape[1], clean.shape[2])))
+    copy = source.form.noisy(clean[None], z.to(clean.dtype), at.level, ids=[sample_id])[0]
+    return copy.clamp(0.0, 1.0) if source.form.clip else copy
 
 
 def write_gallery(run: Run, flagged: Sequence[Flagged], folder: Path, *, trust: bool = False) -> int:
@@ -83,7 +90,9 @@ def write_gallery(run: Run, flagged: Sequence[Flagged], folder: Path, *, trust: 
     images = RunImages(run, (sample.id for one in flagged for sample in (*one.samples, *one.robust)), trust=trust)
     written = 0
     for one in flagged:
-        target = folder / _plain(f"{one.key.estimator}-{sigma_text(one.key.at)}")
+        target = folder / _plain(
+            f"{one.key.estimator}-{one.key.at.worded(f'{one.key.at.level:.6g}').removeprefix('sigma ').replace(' ', '-')}"
+        )
         try:
             target.mkdir(parents=True, exist_ok=True)
         except OSError as error:

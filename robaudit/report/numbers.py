@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from robaudit.quantities import Quantity
     from robaudit.stats.summary import Mean, NoisyAccuracy, Quantile, Share
 
+from robaudit.levels import LevelName, NoiseLevel
+
 NO_INTERVAL = "~"
 NONE = "–"
 MOST_DIGITS = 6
@@ -114,14 +116,22 @@ def p_value(p: float) -> str:
     return "<0.001" if p < 0.001 else f"{p:.3f}" if p < 0.1 else f"{p:.2f}"
 
 
-def sigmas(values: Iterable[float]) -> dict[float, str]:
-    """The shortest texts (three digits or more) that tell the noise levels apart."""
-    known = sorted(set(values))
-    for digits in range(3, 17):
-        texts = [f"{sigma:.{digits}g}" for sigma in known]
-        if len(set(texts)) == len(known):
-            return dict(zip(known, texts, strict=True))
-    return {sigma: repr(sigma) for sigma in known}
+def level_numbers(levels: Iterable[NoiseLevel]) -> dict[NoiseLevel, str]:
+    """The numbers of noise levels as the shortest texts (three digits or more) that tell those of one name apart."""
+    found = {}
+    by_name: dict[LevelName, list[NoiseLevel]] = {}
+    for at in dict.fromkeys(levels):
+        by_name.setdefault(at.name, []).append(at)
+    for some in by_name.values():
+        different = len({at.level for at in some})
+        digits = next((n for n in range(3, 17) if len({f"{at.level:.{n}g}" for at in some}) == different), 17)
+        found.update({at: f"{at.level:.{digits}g}" for at in some})
+    return found
+
+
+def level_texts(levels: Iterable[NoiseLevel]) -> dict[NoiseLevel, str]:
+    """The same with what the levels are: "sigma 0.05", "rain severity 3"."""
+    return {at: at.worded(text) for at, text in level_numbers(levels).items()}
 
 
 def duration(seconds: float | None) -> str:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from robaudit.levels import NoiseLevel
+from robaudit.levels import NoiseLevel, noise_level
 from robaudit.quantities import Quantity
 from robaudit.report import numbers
 from robaudit.report.tables import Column, Table, Terminal, cells
-from robaudit.spec.model import sigma_text
 from robaudit.stats.groups import GroupKey, quantity_of
 from robaudit.stats.summary import GroupSummary
 from robaudit.text import count, printable
@@ -50,7 +49,7 @@ def overall_tables(
 
     Args:
         groups: from :func:`robaudit.stats.summary.summarise`.
-        seconds: time by (estimator, sigma); an empty cell where unknown.
+        seconds: time by (estimator, noise level); an empty cell where unknown.
         quantities: descriptions of the quantities of plugins.
     """
 
@@ -109,7 +108,7 @@ def _accuracy(share: Mapping[str, Any] | None) -> str:
 
 def _noisy(entries: Sequence[Mapping[str, Any]]) -> list[str]:
     return [
-        f"{'under noise' if i == 0 else '':15} {e['value']:.1%} at sigma {sigma_text(e['sigma'])} "
+        f"{'under noise' if i == 0 else '':15} {e['value']:.1%} at {noise_level(e['noise'], e['level'], e['level_name'])} "
         f"({e['estimator']}; 95 % interval {e['lower']:.1%} to {e['upper']:.1%})"
         for i, e in enumerate(entries)
     ]
@@ -119,7 +118,7 @@ def _overall(groups: Sequence[GroupSummary], seconds: Mapping[tuple[str, NoiseLe
     key, counts = groups[0].key, {group.images for group in groups}
     facts = [f"{groups[0].images:,} images"] if len(counts) == 1 else []
     shares = ("< 0.5", "< 0.9") if quantity.high > 0.9 else ()
-    texts = numbers.sigmas(group.key.at for group in groups)
+    texts = numbers.level_numbers(group.key.at for group in groups)
     rows = []
     for group in groups:
         time = numbers.duration(seconds.get((group.key.estimator, group.key.at)))
@@ -127,7 +126,7 @@ def _overall(groups: Sequence[GroupSummary], seconds: Mapping[tuple[str, NoiseLe
     return Table(
         heading(key, quantity.unit),
         (
-            *map(Column, ("estimator", "sigma")),
+            *map(Column, ("estimator", key.at.name.value)),
             Column("mean [95% interval]", number=True, wrap=True),
             *(Column(name, number=True) for name in (*(["images"] if not facts else []), "median", "5th %ile", *shares, "seconds")),
         ),

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from robaudit.errors import SpecError, did_you_mean
+from robaudit.levels import GAUSSIAN, LevelChoice, LevelName, NoiseLevel
 from robaudit.spec.fields import as_number
 
 Relation = Literal[">=", "<="]
@@ -22,7 +23,7 @@ QUANTITIES: Mapping[str, frozenset[str]] = {
     "accuracy": frozenset(),
     "noisy_accuracy": frozenset(),
 }
-"""The quantities of `robaudit gate`, each with the arguments that it requires besides estimator and sigma."""
+"""The quantities of `robaudit gate`, each with the arguments that it requires besides estimator, noise, level and sigma."""
 
 _GATE = re.compile(r"\s*(?P<quantity>\w+)\s*(?:\((?P<arguments>[^()]*)\))?\s*(?P<relation>[<>=!~]+)\s*(?P<number>.*?)\s*", re.DOTALL)
 _LONGEST = 300
@@ -35,7 +36,9 @@ class Gate:
     Attributes:
         quantity: what is compared.
         relation, threshold: how, and with what.
-        estimator, sigma: of which results; None: those of the run, if it has only one.
+        estimator, noise, level, sigma: of which results; None: those of the run, if it has only one. ``sigma`` is the level of noises
+            whose level is a standard deviation; ``level`` that of any.
+        level_name: what the level is called, once it is known.
         t: the argument of share_below and the like; None for the others.
     """
 
@@ -43,11 +46,27 @@ class Gate:
     relation: Relation
     threshold: float
     estimator: str | None = None
-    sigma: float | None = None
+    noise: str | None = None
+    level: float | None = None
+    level_name: LevelName | None = None
     t: float | None = None
 
+    @property
+    def levels(self) -> LevelChoice:
+        """The noise levels that it can be about."""
+        number = () if self.level is None else (self.level,)
+        noises = () if self.noise is None else (self.noise,)
+        sigma = self.level_name is LevelName.SIGMA
+        return LevelChoice(noises, () if sigma else number, number if sigma else ())
+
+    def about(self, estimator: str, at: NoiseLevel) -> Gate:
+        """The same gate on the results that it is about."""
+        return replace(self, estimator=estimator, noise=at.noise, level=at.level, level_name=at.name)
+
     def __str__(self) -> str:
-        given = {"estimator": self.estimator, "sigma": self.sigma, "t": self.t}
+        noise = None if self.noise == GAUSSIAN and self.level_name is LevelName.SIGMA else self.noise
+        level = "sigma" if self.level_name is LevelName.SIGMA else "level"
+        given = {"estimator": self.estimator, "noise": noise, level: self.level, "t": self.t}
         named = ", ".join(
             f"{name}={value if isinstance(value, str) else number_text(value)}" for name, value in given.items() if value is not None
         )
@@ -64,7 +83,7 @@ def parse_gate(text: str, quantities: Mapping[str, frozenset[str]], where: str) 
 
     Args:
         text: as the user wrote it.
-        quantities: the known ones, each with the arguments that it requires besides estimator and sigma.
+        quantities: the known ones, each with the arguments that it requires besides estimator, noise, level and sigma.
         where: where it is written, for messages (``--gate``, ``spec.yaml, gates``, ``pyproject.toml``).
 
     Raises:
@@ -84,15 +103,20 @@ def parse_gate(text: str, quantities: Mapping[str, frozenset[str]], where: str) 
     for name in sorted(quantities[quantity]):
         if name not in arguments:
             raise SpecError(where, f"{quantity} needs {name}", f"write {quantity}({name}=0.5)")
-    sigma = _number(arguments["sigma"], "sigma", where) if "sigma" in arguments else None
-    if sigma is not None and sigma <= 0:
-        raise SpecError(where, f"sigma={sigma:g} is not positive", "give a noise level such as 0.05 or 8/255")
+    if "sigma" in arguments and "level" in arguments:
+        raise SpecError(where, "has both sigma and level", "give one of them")
+    key = "sigma" if "sigma" in arguments else "level"
+    level = _number(arguments[key], key, where) if key in arguments else None
+    if level is not None and level <= 0:
+        raise SpecError(where, f"{key}={level:g} is not positive", "give a noise level such as 0.05 or 8/255")
     return Gate(
         quantity=quantity,
         relation=">=" if relation == ">=" else "<=",
         threshold=_number(match["number"], "the threshold", where),
         estimator=arguments.get("estimator"),
-        sigma=sigma,
+        noise=arguments.get("noise"),
+        level=level,
+        level_name=LevelName.SIGMA if "sigma" in arguments else None,
         t=_number(arguments["t"], "t", where) if "t" in arguments else None,
     )
 
@@ -106,7 +130,7 @@ def _example(quantities: Mapping[str, frozenset[str]]) -> str:
 def _arguments(text: str, quantity: str, further: frozenset[str], where: str) -> dict[str, str]:
     """The values of ``name=value, ...`` by name, each name known and given once."""
     arguments: dict[str, str] = {}
-    known = ("estimator", "sigma", *sorted(further))
+    known = ("estimator", "sigma", "noise", "level", *sorted(further))
     for piece in text.split(",") if text.strip() else ():
         name, equals, value = (part.strip() for part in piece.partition("="))
         if not equals or not name or not value:

@@ -12,6 +12,7 @@ import yaml
 from pydantic import ValidationError
 
 from robaudit.errors import SpecError, did_you_mean
+from robaudit.levels import GAUSSIAN, LevelName
 from robaudit.spec.errors import Location, explain
 from robaudit.spec.model import DEFAULT_ESTIMATOR, AuditSpec
 
@@ -58,6 +59,8 @@ def load_spec(
     text: str | None = None,
     settings: Sequence[str] = (),
     sigmas: Sequence[str] = (),
+    noises: Sequence[str] = (),
+    levels: Sequence[str] = (),
     estimators: Sequence[str] = (),
     overrides: Mapping[Location, Any] | None = None,
 ) -> AuditSpec:
@@ -67,7 +70,9 @@ def load_spec(
         path: the YAML file; paths in it are relative to its folder.
         text: its content, if the file is still to be written.
         settings: ``key=value`` with dotted keys (``model.mean=[0.5]``, ``mc.samples=2000``), values in YAML.
-        sigmas: replace the spec's noise levels.
+        sigmas: replace the levels of the noises whose level is a standard deviation.
+        noises: keep only the noises with these labels.
+        levels: replace the levels of the noises, which must all have levels of one name.
         estimators: replace the spec's list; an estimator that the spec lists keeps its options.
         overrides: further values by location, for example ``{("run", "seed"): 3}``.
 
@@ -77,8 +82,7 @@ def load_spec(
     raw, lines = _parse(_read(path) if text is None else text, str(path))
     for location, value in (overrides or {}).items():
         put(raw, *_within_sample(raw, location, value))
-    if sigmas:
-        put(raw, ("noise", "sigma"), list(sigmas))
+    choose_noise(raw, noises, levels, sigmas)
     if estimators:
         raw["estimators"] = choose_estimators(raw.get("estimators"), estimators)
     for setting in settings:
@@ -245,6 +249,46 @@ def _name(entry: object) -> str:
     if isinstance(entry, dict) and entry:
         return str(entry["name"]) if "name" in entry else str(next(iter(entry)))
     return str(entry)
+
+
+def choose_noise(raw: dict[str, Any], labels: Sequence[str], levels: Sequence[str], sigmas: Sequence[str]) -> None:
+    """Apply --noise, --level and --sigma to the raw spec.
+
+    Raises:
+        SpecError: there is no such noise, or none with such a level.
+    """
+    written = raw.get("noise")
+    entries = written if isinstance(written, list) else [written]
+    if labels:
+        by_label = {label: {**entry, "name": label} for entry in entries if isinstance(entry, dict) for label in _noise_labels(entry)}
+        for label in labels:
+            if label not in by_label:
+                raise SpecError(f"--noise {label}", "the spec has no such noise", did_you_mean(label, by_label))
+        raw["noise"] = entries = [by_label[label] for label in labels]
+    if levels and sigmas:
+        raise SpecError("--level", "cannot be combined with --sigma", "give one of them")
+    if sigmas and len(entries) == 1 and not (isinstance(entries[0], dict) and _level_key(entries[0])):
+        put(raw, ("noise", *([0] if isinstance(raw.get("noise"), list) else []), LevelName.SIGMA.value), list(sigmas))
+        return
+    if not levels and not sigmas:
+        return
+    named = [(entry, key) for entry in entries if isinstance(entry, dict) and (key := _level_key(entry))]
+    chosen = [(entry, key) for entry, key in named if levels or key == LevelName.SIGMA]
+    names = list(dict.fromkeys(key for _, key in chosen))
+    if len(names) != 1:
+        what = "the spec's noises have no sigma" if sigmas else f"the levels of the spec's noises are {' and '.join(names) or 'not named'}"
+        raise SpecError("--sigma" if sigmas else "--level", what, "choose noises with --noise, and their levels with --level")
+    for entry, key in chosen:
+        entry[key] = list(sigmas or levels)
+
+
+def _noise_labels(entry: Mapping[str, Any]) -> list[str]:
+    names = entry.get("name", entry.get("kind", GAUSSIAN))
+    return [str(name) for name in names] if isinstance(names, list) else [str(names)]
+
+
+def _level_key(entry: Mapping[str, Any]) -> str | None:
+    return next((name.value for name in LevelName if name in entry), None)
 
 
 def choose_estimators(entries: object, names: Sequence[str]) -> list[Any]:

@@ -73,7 +73,9 @@ class Results(Protocol):
         """By name."""
         ...
 
-    def chosen(self, keys: Iterable[tuple[str, NoiseLevel]], estimators: Sequence[str], levels: LevelChoice | Sequence[float]) -> list[tuple[str, NoiseLevel]]:
+    def chosen(
+        self, keys: Iterable[tuple[str, NoiseLevel]], estimators: Sequence[str], levels: LevelChoice | Sequence[float]
+    ) -> list[tuple[str, NoiseLevel]]:
         """Of the groups given, those named."""
         ...
 
@@ -109,14 +111,14 @@ class Agreement:
 
     Attributes:
         quantity: what they estimate.
-        sigma: the level.
+        at: the noise level.
         estimators: those that are compared in every pair, in the run's order; ``left``: the others, compared with the first only.
         pairs: those with samples in common.
         levels: number of noise levels with something to compare.
     """
 
     quantity: Quantity
-    sigma: float
+    at: NoiseLevel
     estimators: tuple[str, ...]
     left: tuple[str, ...]
     pairs: tuple[Pair, ...]
@@ -144,21 +146,21 @@ def agreements(run: Results, estimators: Sequence[str] = (), levels: LevelChoice
     """
     groups = _values_by_group(run, estimators, levels)
     places = comparable(list(groups))
-    levels = len({sigma for _, sigma in places})
+    several = len({at for _, at in places})
     values = {(key.quantity, key.at, key.estimator): by_id for key, by_id in groups.items()}
     results = []
-    for (name, sigma), names in places.items():
+    for (name, at), names in places.items():
         quantity, shown = quantity_of(name, run.quantities), names[:MOST_ESTIMATORS]
         wanted = [*combinations(shown, 2), *((names[0], other) for other in names[MOST_ESTIMATORS:])]
-        pairs = (_pair(a, b, values[name, sigma, a], values[name, sigma, b], quantity) for a, b in wanted)
+        pairs = (_pair(a, b, values[name, at, a], values[name, at, b], quantity) for a, b in wanted)
         known = tuple(pair for pair in pairs if pair is not None)
         if known:
-            results.append(Agreement(quantity, sigma, tuple(shown), tuple(names[MOST_ESTIMATORS:]), known, levels))
+            results.append(Agreement(quantity, at, tuple(shown), tuple(names[MOST_ESTIMATORS:]), known, several))
     return tuple(results)
 
 
 def agreement(run: Results, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> Agreement:
-    """The agreement for the quantity with most estimators, at the largest noise level.
+    """The agreement for the quantity with most estimators, at the strongest noise level.
 
     Raises:
         RunError: the run has no such estimator or noise level.
@@ -169,7 +171,7 @@ def agreement(run: Results, estimators: Sequence[str] = (), levels: LevelChoice 
         raise NothingLeftError(
             str(run.path), "has no two estimators of one quantity with results for the same samples", "run a second one: --extend adds it"
         )
-    return max(known, key=lambda one: (len(one.estimators) + len(one.left), one.sigma))
+    return max(known, key=lambda one: (len(one.estimators) + len(one.left), one.at.strength))
 
 
 def _pair(across: str, up: str, x: _Values, y: _Values, quantity: Quantity) -> Pair | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -110,7 +110,7 @@ class ClassBias:
     def document(self) -> dict[str, Any]:
         """The report as JSON values."""
         return {
-            **asdict(self.key),
+            **self.key.document(),
             "unit": self.unit,
             "higher_is_better": self.higher_is_better,
             "by": self.by,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from robaudit.errors import NothingLeftError, RobauditError
@@ -78,7 +78,7 @@ class Flagged:
         """The report as JSON values."""
         plain = {name: getattr(self, name) for name in self.__slots__ if name not in {"key", "samples", "robust"}}
         listed = {"samples": [one.document() for one in self.samples], "robust": [one.document() for one in self.robust]}
-        return {**asdict(self.key), **plain, **listed}
+        return {**self.key.document(), **plain, **listed}
 
 
 def usual_threshold(quantity: Quantity) -> float:

@@ -23,6 +23,15 @@ class GroupKey:
     at: NoiseLevel
     quantity: str
 
+    def document(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {"estimator": self.estimator, **self.at.document(), "quantity": self.quantity}
+
+    @property
+    def noise(self) -> str:
+        """Label of the noise."""
+        return self.at.noise
+
     def __str__(self) -> str:
         return f"{self.estimator} at {self.at}"
 

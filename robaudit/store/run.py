@@ -112,7 +112,9 @@ class Run:
             groups.setdefault((row.estimator, row.at), []).append(row)
         return {key: groups[key] for key in self.chosen(groups, estimators, levels)}
 
-    def chosen(self, keys: Iterable[tuple[str, NoiseLevel]], estimators: Sequence[str], levels: LevelChoice | Sequence[float]) -> list[tuple[str, NoiseLevel]]:
+    def chosen(
+        self, keys: Iterable[tuple[str, NoiseLevel]], estimators: Sequence[str], levels: LevelChoice | Sequence[float]
+    ) -> list[tuple[str, NoiseLevel]]:
         """The groups of the run that the arguments name, in the run's order; all of them without arguments.
 
         Raises:

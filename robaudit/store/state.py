@@ -87,7 +87,7 @@ _INSERT_ROW = (
     f"INSERT OR IGNORE INTO rows (flush, sample, task, {', '.join((*_DIRECT, *_EXTRA))}) "  # noqa: S608  the names are constants
     f"VALUES (?, (SELECT id FROM samples WHERE name = ?), ?{', ?' * len((*_DIRECT, *_EXTRA))})"
 )
-_INSERT_TASK = f"INSERT OR IGNORE INTO tasks (flush, {', '.join(_TASK)}, entry, form) VALUES (?, ?, ?, ?, ?, ?, ?)"
+_INSERT_TASK = f"INSERT OR IGNORE INTO tasks (flush, {', '.join(_TASK)}, entry, form) VALUES (?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
 _IS_TASK = " AND ".join(f"{name} = ?" for name in _TASK)
 _SKIPPED = "SELECT 1 FROM skips WHERE skips.sample = samples.id AND (task IS NULL OR task IN (SELECT task FROM asked))"
 _SHAPE = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY type, name"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from robaudit.errors import RobauditError
-from robaudit.levels import LevelChoice
+from robaudit.levels import NoiseLevel
 from robaudit.report import numbers
 from robaudit.report.flag_tables import is_beyond
 from robaudit.report.html.content import Content
@@ -169,7 +169,7 @@ class _Album:
         except RobauditError as error:
             self.problems.append(str(error))
 
-    def thumbnails(self, name: str, levels: LevelChoice | Sequence[float]) -> list[Thumbnail] | None:
+    def thumbnails(self, name: str, levels: Sequence[NoiseLevel]) -> list[Thumbnail] | None:
         """The clean image and its first noisy copy at each level."""
         if self._images is None:
             return None
@@ -178,7 +178,7 @@ class _Album:
         except RobauditError as error:
             self.problems.append(str(error))
             return None
-        made = [thumbnail(clean), *(thumbnail(self._images.noisy(name, clean, sigma)) for sigma in sigmas)]
+        made = [thumbnail(clean), *(thumbnail(self._images.noisy(name, clean, at)) for at in levels)]
         self.reduced = self.reduced or not made[0].whole
         return made
 
@@ -208,7 +208,7 @@ def _card(content: Content, one: Flagged, sample: Flag, rank: int, album: _Album
 
 
 def _example(content: Content, name: str, album: _Album) -> Example | None:
-    images = album.thumbnails(name, list(content.sigmas))
+    images = album.thumbnails(name, list(content.levels))
     if images is None:
         return None
-    return Example(clipped(printable(name), _LONGEST_ID), images[0], tuple(zip(content.sigmas.values(), images[1:], strict=True)))
+    return Example(clipped(printable(name), _LONGEST_ID), images[0], tuple(zip(content.levels.values(), images[1:], strict=True)))

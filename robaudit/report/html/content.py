@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
 from robaudit.errors import NothingLeftError, RobauditError, RunError
-from robaudit.levels import LevelChoice, NoiseLevel
+from robaudit.levels import EVERY_LEVEL, LevelChoice, NoiseLevel
 from robaudit.quantities import Quantity
 from robaudit.report import numbers
 from robaudit.report.flag_tables import is_beyond
@@ -31,13 +31,13 @@ class Choice:
     """Which part of a run is reported.
 
     Attributes:
-        estimators, sigmas: only these; empty: all.
+        estimators, levels: only these; empty: all.
         threshold: beyond it a sample is flagged; None: the usual one of each quantity.
         most: the most samples listed for each estimator and noise level.
     """
 
     estimators: Sequence[str] = ()
-    levels: LevelChoice | Sequence[float] = ()
+    levels: LevelChoice = EVERY_LEVEL
     threshold: float | None = None
     most: int = 60
 
@@ -97,9 +97,9 @@ class Content:
     decisions: tuple[Mapping[str, Any], ...] = ()
 
     @property
-    def sigmas(self) -> dict[float, str]:
-        """The noise levels, and the shortest texts that tell them apart."""
-        return numbers.sigmas(group.key.at for group in self.groups)
+    def levels(self) -> dict[NoiseLevel, str]:
+        """The noise levels, and the shortest texts that tell them apart: "sigma 0.05"."""
+        return numbers.level_texts(group.key.at for group in self.groups)
 
     def quantity(self, name: str) -> Quantity:
         """Range and direction of a quantity of the run."""
@@ -128,7 +128,7 @@ def gather(run: Run, choice: Choice) -> Content:
     summaries = {(group.key.estimator, group.key.at): group for group in overview.summaries()}
     if not summaries:
         raise NothingLeftError(str(run.path), "has no results to report", "audit at least one sample")
-    keys = run.chosen(summaries, choice.estimators, choice.sigmas)
+    keys = run.chosen(summaries, choice.estimators, choice.levels)
     if not keys:
         raise NothingLeftError(str(run.path), "has none of these estimators at these noise levels", "name others")
     groups = tuple(summaries[key] for key in keys)
@@ -151,7 +151,7 @@ def gather(run: Run, choice: Choice) -> Content:
         shown=shown,
         biases=tuple(biases),
         flagged=tuple(flagged),
-        agreements=agreements(run, choice.estimators, choice.sigmas) if comparable([group.key for group in groups]) else (),
+        agreements=agreements(run, choice.estimators, choice.levels) if comparable([group.key for group in groups]) else (),
         examples=tuple(examples.values()),
         whole=len(keys) == len(summaries),
         edges=edges,
@@ -180,7 +180,7 @@ class _Asked:
     run: Run
     choice: Choice
     estimators: Mapping[str, RunError]
-    sigmas: Mapping[float, RunError]
+    levels: Mapping[LevelChoice, RunError]
     some: bool
 
 
@@ -198,18 +198,18 @@ def gather_all(runs: Sequence[Run], choice: Choice) -> tuple[list[Content], list
         RunError: no run has one of them.
         NothingLeftError, RobauditError: as :func:`gather`.
     """
-    if not choice.estimators and not choice.sigmas:
+    if not choice.estimators and not choice.levels:
         return [gather(run, choice) for run in runs], []
     asked = [_asked(run, choice) for run in runs]
     _refuse_unknown(choice.estimators, [one.estimators for one in asked])
-    _refuse_unknown(choice.sigmas, [one.sigmas for one in asked])
+    _refuse_unknown(choice.levels.parts, [one.levels for one in asked])
     if not any(one.some for one in asked):
         raise NothingLeftError("robaudit report", "no run has these estimators at these noise levels", "name others")
     return [gather(one.run, one.choice) for one in asked if one.some], [note for one in asked for note in _notes(one)]
 
 
 def _notes(one: _Asked) -> list[str]:
-    lacks = [str(error) for error in (*one.estimators.values(), *one.sigmas.values())]
+    lacks = [str(error) for error in (*one.estimators.values(), *one.levels.values())]
     if one.some:
         return lacks
     return [f"left out: {text}" for text in lacks or [f"{one.run.path}: has none of these estimators at these noise levels"]]
@@ -218,12 +218,12 @@ def _notes(one: _Asked) -> list[str]:
 def _asked(run: Run, choice: Choice) -> _Asked:
     keys = list(dict.fromkeys((row.estimator, row.at) for row in run.rows))
     no_name = _missing(choice.estimators, lambda name: run.chosen(keys, [name], []))
-    no_level = _missing(choice.sigmas, lambda sigma: run.chosen(keys, [], [sigma]))
+    no_level = _missing(choice.levels.parts, lambda part: run.chosen(keys, [], part))
     estimators = [name for name in choice.estimators if name not in no_name]
-    sigmas = [sigma for sigma in choice.sigmas if sigma not in no_level]
-    some = bool(estimators or not choice.estimators) and bool(sigmas or not choice.sigmas)
-    some = some and bool(run.chosen(keys, estimators, sigmas))
-    return _Asked(run, replace(choice, estimators=estimators, sigmas=sigmas), no_name, no_level, some)
+    levels = LevelChoice.joined(part for part in choice.levels.parts if part not in no_level)
+    some = bool(estimators or not choice.estimators) and bool(levels or not choice.levels)
+    some = some and not _missing([levels], lambda level: run.chosen(keys, [], level)) and bool(run.chosen(keys, estimators, levels))
+    return _Asked(run, replace(choice, estimators=estimators, levels=levels), no_name, no_level, some)
 
 
 def _missing(asked: Sequence[T], choose: Callable[[T], object]) -> dict[T, RunError]:

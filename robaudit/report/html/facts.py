@@ -8,7 +8,7 @@ from typing import Any
 
 from robaudit.gates.text import number
 from robaudit.report.html.content import Content
-from robaudit.report.numbers import NONE
+from robaudit.report.numbers import NONE, level_numbers
 from robaudit.report.tables import Cell, Table, cells, columns
 from robaudit.text import clipped, count, printable
 
@@ -21,11 +21,19 @@ def facts(content: Content) -> str:
     model, data, totals = info["model"], info["data"], info["totals"]
     skipped = f" ({totals['skipped']:,} skipped)" if totals["skipped"] else ""
     estimators = ", ".join(dict.fromkeys(group.key.estimator for group in content.groups))
-    levels = ", ".join(content.sigmas.values())
+    levels = ", ".join(_noises(content))
     return (
         f"{_last(model['name'])} ({model['format']}, {model['classes']} classes) on {count(totals['samples'], 'image')}{skipped} of "
-        f"{_last(data['where'])}; {content.groups[0].key.noise} noise of sigma {levels}; by {estimators}."
+        f"{_last(data['where'])}; {levels}; by {estimators}."
     )
+
+
+def _noises(content: Content) -> Iterator[str]:
+    """Each noise with its levels: "gaussian noise of sigma 0.02, 0.05"."""
+    numbers_of = level_numbers(content.levels)
+    for label in dict.fromkeys(at.noise for at in numbers_of):
+        some = [at for at in numbers_of if at.noise == label]
+        yield f"{label} noise of {some[0].name} {', '.join(numbers_of[at] for at in some)}"
 
 
 def provenance(content: Content) -> list[tuple[str, str]]:

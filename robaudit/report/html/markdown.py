@@ -81,9 +81,9 @@ def _run(content: Content, samples: int) -> Iterator[str]:
 
 
 def _flagged(content: Content, flagged: Flagged, most: int) -> Iterator[str]:
-    level, names, quantity = content.sigmas[flagged.key.at], content.run.class_names, content.quantity(flagged.key.quantity)
+    level, names, quantity = content.levels[flagged.key.at], content.run.class_names, content.quantity(flagged.key.quantity)
     many, sure = f"{flagged.beyond:,} of {flagged.total:,}", certainties(content, flagged)
-    what = f"{flagged.key.estimator}, sigma {level}: {many} ({sure}): {flag_rule(flagged)}."
+    what = f"{flagged.key.estimator}, {level}: {many} ({sure}): {flag_rule(flagged)}."
     listed = [sample for sample in flagged.samples if is_beyond(sample, flagged)][:most]
     rest = flagged.beyond - len(listed)
     yield from ("", markdown(what), "")

@@ -11,6 +11,7 @@ from importlib.resources import files
 from typing import Any
 
 from robaudit.errors import RobauditError
+from robaudit.levels import LevelChoice, NoiseLevel
 from robaudit.report.flag_tables import CERTAINTIES
 from robaudit.report.html import facts
 from robaudit.report.html.cards import NOT_FLAGGED, Gallery, Shown, show
@@ -187,7 +188,7 @@ def _classes(content: Content, i: int, threshold: float | None) -> dict[str, Any
 
 
 def _gallery(content: Content, gallery: Gallery) -> dict[str, Any]:
-    one, level = gallery.flagged, content.sigmas[gallery.flagged.key.at]
+    one, level = gallery.flagged, content.levels[gallery.flagged.key.at]
     extra = max(0, len(gallery.cards) - one.beyond)
     listed = len(gallery.cards) - extra
     text = f"{one.beyond:,} of {one.total:,} images are flagged ({certainties(content, one)}): {flag_rule(one)}."
@@ -197,20 +198,24 @@ def _gallery(content: Content, gallery: Gallery) -> dict[str, Any]:
         text += f" Also shown: {extra} of the least robust that are not flagged."
     words = MEANINGS.get(one.key.quantity, one.unit)
     text += f" The large number on a card is {one.key.quantity}, the {words}, with its 95% interval for this image."
-    return {"title": f"{one.key.estimator}, sigma {level}", "sigma": level, "caption": text, "cards": gallery.cards}
+    return {"title": f"{one.key.estimator}, {level}", "level": level, "caption": text, "cards": gallery.cards}
 
 
 def _picture(
-    kind: str, content: Content, threshold: float | None, estimator: str | None = None, sigma: float | None = None
+    kind: str, content: Content, threshold: float | None, estimator: str | None = None, at: NoiseLevel | None = None
 ) -> dict[str, Any]:
     """An inline picture of the chosen part of the run, and its caption; its lead is in the text above it."""
     from robaudit.report.pictures import kinds
 
     names = list(dict.fromkeys(group.key.estimator for group in content.groups))
-    levels = list(content.sigmas)
+    levels = list(content.levels)
     one_name = estimator or (names[0] if len(names) == 1 else None)
-    one_level = sigma if sigma is not None else levels[0] if len(levels) == 1 else None
-    choice = kinds.Choice(() if one_name is None else (one_name,), () if one_level is None else (one_level,), threshold)
+    one_level = at if at is not None else levels[0] if len(levels) == 1 else None
+    choice = kinds.Choice(
+        () if one_name is None else (one_name,),
+        LevelChoice() if one_level is None else LevelChoice((one_level.noise,), (one_level.level,)),
+        threshold,
+    )
     svg, caption = kinds.inline_picture(kind, _narrowed(content), choice)
     return {"svg": _safe(svg), "caption": caption}
 

@@ -58,7 +58,7 @@ def accuracy_table(content: Content) -> Table:
         if one is not None:
             bar = Bar(one.value, one.lower, one.upper)
             ends = numbers.percents(one.lower, one.upper), numbers.percents(one.measured_lower, one.measured_upper)
-            rows.append((Cell(_sigma(content, group)), Cell(group.key.estimator), Cell(numbers.noisy_percent(one), bar), *map(Cell, ends)))
+            rows.append((Cell(_level(content, group)), Cell(group.key.estimator), Cell(numbers.noisy_percent(one), bar), *map(Cell, ends)))
     return Table("Share of correct answers", columns(("noise", "estimator"), ("correct", KIND, THESE)), tuple(rows))
 
 
@@ -76,7 +76,7 @@ def agreement_table(content: Content) -> Table:
     texts, heads = ("noise", "quantity", "estimators"), ("images", "mean difference", KIND, "RMS difference", "rank correlation")
     rows = []
     for group in content.agreements:
-        place = f"sigma {content.sigmas[group.sigma]}", group.quantity.name
+        place = content.levels[group.at], group.quantity.name
         for one in group.pairs:
             away = numbers.difference(one.difference, one.lower, one.upper), numbers.interval(one.lower, one.upper)
             rows.append(cells((*place, f"{one.up} − {one.across}", f"{one.images:,}", *away, f"{one.rms:.4f}", numbers.rank(one.rank))))
@@ -95,7 +95,7 @@ def cost_table(content: Content) -> Table:
         each = f"{time / n:.3g}" if time else numbers.NONE  # run.json rounds to milliseconds: 0 is no measurement
         passes = (f"{number / n:,.1f}".removesuffix(".0") for number in (tally.forwards, tally.backwards))
         kinds = ", ".join(kind for kind, _ in tally.intervals.most_common(3))
-        rows.append(cells((key[0], _sigma(content, group), numbers.duration(time) or numbers.NONE, each, *passes, kinds)))
+        rows.append(cells((key[0], _level(content, group), numbers.duration(time) or numbers.NONE, each, *passes, kinds)))
     return Table(
         "Time and passes",
         columns(("estimator", "noise"), heads),
@@ -128,7 +128,7 @@ def _robustness(content: Content, groups: Sequence[GroupSummary], quantity: Quan
         below = (numbers.share(share) for share in (group.below_half, group.below_ninety)) if shares else ()
         intervals = numbers.interval(one.lower, one.upper), numbers.interval(one.measured_lower, one.measured_upper)
         mean = Cell(numbers.mean(one, quantity, marked=marked), bar_of(one.value, one.lower, one.upper, quantity))
-        rows.append((*cells((group.key.estimator, _sigma(content, group))), mean, *cells((*intervals, *middle, *below))))
+        rows.append((*cells((group.key.estimator, _level(content, group))), mean, *cells((*intervals, *middle, *below))))
     heads = ("mean", KIND, THESE, "median", "5th percentile", *shares)
     return Table(meaning(groups[0]), columns(("estimator", "noise"), heads), tuple(rows), notes=tuple(caveats(groups)))
 
@@ -152,14 +152,14 @@ def _class_cells(one: ClassStats, bias: ClassBias, quantity: Quantity) -> Iterab
     yield Cell(words, tone="bad" if words == "worse" else "")
 
 
-def _sigma(content: Content, group: GroupSummary) -> str:
-    return f"sigma {content.sigmas[group.key.at]}"
+def _level(content: Content, group: GroupSummary) -> str:
+    return content.levels[group.key.at]
 
 
 def class_view(content: Content, bias: ClassBias) -> ClassView:
     """The tables of one estimator and noise level."""
     quantity, ordered = content.quantity(bias.key.quantity), weakest_first(bias)
-    title = f"{bias.key.estimator}, sigma {content.sigmas[bias.key.at]}"
+    title = f"{bias.key.estimator}, {content.levels[bias.key.at]}"
 
     def table(classes: Sequence[ClassStats], caption: str) -> Table:
         heads = ("images", "mean", KIND, THESE, "median", "p", "beyond chance?")
@@ -200,7 +200,7 @@ def comparison_tables(contents: Sequence[Content], names: Sequence[str]) -> tupl
         contents: of the runs.
         names: of the runs, all different.
     """
-    level = numbers.sigmas(group.key.at for content in contents for group in content.groups)
+    level = numbers.level_texts(group.key.at for content in contents for group in content.groups)
     lines = [(group, content, name) for content, name in zip(contents, names, strict=True) for group in content.groups]
     kinds = dict.fromkeys((group.key.quantity, group.key.noise) for group, _, _ in lines)
     tables = []
@@ -212,7 +212,7 @@ def comparison_tables(contents: Sequence[Content], names: Sequence[str]) -> tupl
             quantity, mean, noisy = content.quantity(kind[0]), group.mean, group.noisy_accuracy
             marked = group.with_interval < group.images
             clean = numbers.NONE if group.clean_accuracy is None else numbers.share(group.clean_accuracy)
-            texts = (name, f"sigma {level[group.key.at]}", group.key.estimator, f"{group.images:,}", clean)
+            texts = (name, level[group.key.at], group.key.estimator, f"{group.images:,}", clean)
             shown = Cell(numbers.mean(mean, quantity, marked=marked), bar_of(mean.value, mean.lower, mean.upper, quantity))
             ends = numbers.interval(mean.lower, mean.upper), numbers.quantile(group.p05, quantity)
             rows.append((*cells((*texts, numbers.NONE if noisy is None else numbers.noisy_percent(noisy))), shown, *cells(ends)))

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from robaudit.levels import GAUSSIAN, LevelName, NoiseLevel
 from robaudit.quantities import LOG10_P_FAIL
 from robaudit.report import numbers
 from robaudit.report.class_tables import label_of
@@ -93,7 +94,7 @@ def explained(one: ClassStats, bias: ClassBias) -> str:
 
 
 def _tiles(content: Content) -> Iterator[Tile]:
-    groups, level = content.main(), content.sigmas
+    groups, level = content.main(), content.levels
     name, noisy = content.shown[0], _noisy_lines(content)
     under = f"under noise: of noisy copies, by {name}; " if noisy else ""
     yield Tile("Correct answers", (_clean_line(content), *noisy), f"accuracy; {under}{_KIND}")
@@ -101,7 +102,7 @@ def _tiles(content: Content) -> Iterator[Tile]:
     yield Tile(
         "Weakest class",
         _few(
-            Line(f"sigma {level[bias.key.at]}", _class_text(worst), f"{_mean_text(content, worst, bias)}; {explained(worst, bias)}")
+            Line(level[bias.key.at], _class_text(worst), f"{_mean_text(content, worst, bias)}; {explained(worst, bias)}")
             for bias in content.biases
             if bias.key.estimator == name and (worst := worst_class(bias)) is not None
         ),
@@ -110,7 +111,7 @@ def _tiles(content: Content) -> Iterator[Tile]:
     flagged = [one for one in content.flagged if one.key.estimator == name]
     yield Tile(
         "Images that are not robust",
-        _few(Line(f"sigma {level[one.key.at]}", f"{one.beyond:,} of {one.total:,}", certainties(content, one)) for one in flagged),
+        _few(Line(level[one.key.at], f"{one.beyond:,} of {one.total:,}", certainties(content, one)) for one in flagged),
         flag_rule(flagged[0]) if flagged else "",
     )
 
@@ -127,7 +128,7 @@ def _clean_line(content: Content) -> Line:
 def _noisy_lines(content: Content) -> tuple[Line, ...]:
     return _few(
         Line(
-            f"sigma {content.sigmas[group.key.at]}",
+            content.levels[group.key.at],
             numbers.noisy_percent(one),
             numbers.percents(one.lower, one.upper),
         )
@@ -159,7 +160,7 @@ def _mean_note(group: GroupSummary) -> str:
 
 
 def _mean_line(content: Content, group: GroupSummary) -> Line:
-    where, one = f"sigma {content.sigmas[group.key.at]}", group.mean
+    where, one = content.levels[group.key.at], group.mean
     marked = group.with_interval < group.images
     quantity = content.quantity(group.key.quantity)
     if group.unit == "probability":
@@ -194,19 +195,29 @@ def _mean_text(content: Content, one: ClassStats, bias: ClassBias) -> str:
 
 
 def _level(group: GroupSummary) -> float:
-    return group.key.at
+    return group.key.at.strength
 
 
 def _answer(content: Content, group: GroupSummary) -> str:
     line = _mean_line(content, group)
     if group.unit == "probability":
-        levels = f"sigma {content.sigmas[group.key.at]} ({numbers.grey_levels(group.key.at)})"
-        return f"With {group.key.noise} noise of {levels} the model keeps its answer in {line.value} of noisy copies{_within(line)}"
+        levels = _amount(content, group.key.at)
+        return f"With {levels} the model keeps its answer in {line.value} of noisy copies{_within(line)}"
     if group.key.quantity == LOG10_P_FAIL.name:
         value = "an unknown share of" if line.value == numbers.NONE else line.value
         copies = f"{value} noisy copies{_within(line)}, by the geometric mean over the images"
-        return f"With {group.key.noise} noise of {line.where} the model changes its answer in {copies}"
-    return f"With {group.key.noise} noise of {line.where} the mean {group.key.quantity} is {line.value}{_within(line)}"
+        return f"With {_named(group.key.at, line.where)} the model changes its answer in {copies}"
+    return f"With {_named(group.key.at, line.where)} the mean {group.key.quantity} is {line.value}{_within(line)}"
+
+
+def _amount(content: Content, at: NoiseLevel) -> str:
+    """The noise with its level, and in grey levels where that is what it is."""
+    display = f" ({numbers.grey_levels(at.level)})" if at.name in (LevelName.SIGMA, LevelName.EPS) else ""
+    return _named(at, content.levels[at]) + display
+
+
+def _named(at: NoiseLevel, level: str) -> str:
+    return f"{GAUSSIAN} noise of {level}" if at.noise == GAUSSIAN else f"the noise {level}"
 
 
 def _short(content: Content, group: GroupSummary) -> str:
@@ -219,11 +230,11 @@ def _within(line: Line) -> str:
     return "" if line.detail == numbers.NONE else f" ({line.detail})"
 
 
-def _flag_sentence(content: Content, sigma: float) -> str:
-    flagged: Sequence[Flagged] = [one for one in content.flagged if one.key.at == sigma and one.key.estimator == content.shown[0]]
+def _flag_sentence(content: Content, at: NoiseLevel) -> str:
+    flagged: Sequence[Flagged] = [one for one in content.flagged if one.key.at == at and one.key.estimator == content.shown[0]]
     if not flagged:
         return ""
     one = flagged[0]
     many, verb = f"{one.beyond:,} of {count(one.total, 'image')}", "is" if one.beyond == 1 else "are"
     sure = f" ({certainties(content, one)})" if one.beyond or one.maybe else ""
-    return f"At sigma {content.sigmas[sigma]}, {many} {verb} not robust{sure}: {flag_rule(one)}."
+    return f"At {content.levels[at]}, {many} {verb} not robust{sure}: {flag_rule(one)}."

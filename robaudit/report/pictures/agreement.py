@@ -9,7 +9,6 @@ import numpy as np
 from robaudit.report import numbers
 from robaudit.report.pictures.page import Box, Look, Sketch, axes, fitted, measured, put
 from robaudit.report.pictures.style import FAINT, INK, estimator_colour, few_ticks
-from robaudit.spec.model import sigma_text
 from robaudit.stats.agreement import MOST_DOTS, Agreement, Floats, Pair
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ _ROOM, _MORE = 0.04, 0.08  # share of the range left free beside the values; inc
 def sketch(agreement: Agreement) -> Sketch:
     """The picture of this agreement."""
     return Sketch(
-        title=f"Agreement of estimators: {agreement.quantity.name}, sigma {sigma_text(agreement.sigma)}",
+        title=f"Agreement of estimators: {agreement.quantity.name}, {agreement.at}",
         caption=_caption(agreement),
         height=lambda look: (len(agreement.estimators) - 1) * (_side(look.body, agreement) + _BELOW + _head(look)),
         draw=lambda figure, box, look: _draw(figure, box, look, agreement),

@@ -14,7 +14,6 @@ from robaudit.report.numbers import with_interval
 from robaudit.report.pictures.groups import one_of, others_text
 from robaudit.report.pictures.page import Box, Look, Sketch, axes, fitted, measured, put, put_level
 from robaudit.report.pictures.style import CARD, FAINT, GRID, HIGHER, INK, LOWER, few_ticks
-from robaudit.spec.model import sigma_text
 from robaudit.stats.classes import ClassBias, ClassStats, class_bias
 from robaudit.stats.groups import quantity_of
 from robaudit.stats.summary import Columns, Mean, mean_of
@@ -82,7 +81,7 @@ def sketch(classes: Classes) -> Sketch:
     lines = len(classes.first) + len(classes.last) + bool(classes.between)
     key = classes.bias.key
     return Sketch(
-        title=f"Robustness by class: {key.estimator}, sigma {sigma_text(key.at)}",
+        title=f"Robustness by class: {key.estimator}, {key.at}",
         lead=classes.bias.explanation,
         caption=_caption(classes),
         height=lambda look: lines * look.line * 1.35 + _BELOW + _ABOVE,

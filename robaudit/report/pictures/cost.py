@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from robaudit.errors import NothingLeftError
-from robaudit.levels import LevelChoice, NoiseLevel
-from robaudit.report.numbers import sigmas as sigma_texts
-from robaudit.report.numbers import span
+from robaudit.levels import LevelChoice
+from robaudit.report.numbers import level_numbers, level_texts, span
 from robaudit.report.pictures.page import RISE, Box, Look, Sketch, axes, fitted, measured, put, put_level
 from robaudit.report.pictures.style import CARD, FAINT, GRID, INK, estimator_colour, few_ticks, number_ticks
 from robaudit.stats.groups import GroupKey
@@ -89,9 +88,7 @@ def costs(run: Run, estimators: Sequence[str] = (), levels: LevelChoice | Sequen
         raise NothingLeftError(str(run.path), "has no results to draw", "audit at least one sample")
     wanted = set(run.chosen([(key.estimator, key.at) for key in sums], estimators, levels))
     seconds = run.seconds
-    return tuple(
-        _cost(key, one, seconds.get((key.estimator, key.at))) for key, one in sums.items() if (key.estimator, key.at) in wanted
-    )
+    return tuple(_cost(key, one, seconds.get((key.estimator, key.at))) for key, one in sums.items() if (key.estimator, key.at) in wanted)
 
 
 def _cost(key: GroupKey, one: _Sum, seconds: float | None) -> Cost:
@@ -160,7 +157,8 @@ def _caption(shown: Sequence[Cost], left: int, device: str) -> str:
 def _draw(figure: Figure, box: Box, look: Look, blocks: Sequence[Sequence[Cost]]) -> None:
     lines = [one for block in blocks for one in block]
     names = list(dict.fromkeys(one.key.estimator for one in lines))
-    texts = sigma_texts(one.key.at for one in lines)
+    usual = all(one.key.at.text.startswith("sigma ") for one in lines)  # no label and the same word everywhere: it goes to the heading
+    texts = (level_numbers if usual else level_texts)(one.key.at for one in lines)
     room = 0.1 + max(measured(texts[one.key.at], look.size) for one in lines)
     widest = max(measured(text, look.size, bold=True) for text in names)
     for block in blocks:
@@ -173,7 +171,16 @@ def _draw(figure: Figure, box: Box, look: Look, blocks: Sequence[Sequence[Cost]]
         low = top - _height(block, look)
         title = fitted(block[0].key.quantity, name + room - _SIGMA, look.size, bold=True)
         put(figure, box.x, top - _ABOVE + 0.08, title, size=look.size, weight="bold", va="baseline")
-        put(figure, box.x + name + room - 0.1, top - _ABOVE + 0.08, "sigma", size=look.size, color=FAINT, va="baseline", ha="right")
+        put(
+            figure,
+            box.x + name + room - 0.1,
+            top - _ABOVE + 0.08,
+            "sigma" if usual else "noise",
+            size=look.size,
+            color=FAINT,
+            va="baseline",
+            ha="right",
+        )
         for i, one in enumerate(block):
             y = low + _BELOW + (len(block) - i - 0.5) * step
             if not i or block[i - 1].key.estimator != one.key.estimator:
@@ -265,11 +272,11 @@ def _scale(ax: Axes, known: Sequence[float], look: Look, least: float) -> None:
         _ticks(ax, ticks[-1:])
 
 
-def _ticks(ax: Axes, ticks: Sequence[tuple[NoiseLevel, str]]) -> None:
+def _ticks(ax: Axes, ticks: Sequence[tuple[float, str]]) -> None:
     number_ticks(ax.xaxis, [value for value, _ in ticks], [text for _, text in ticks])
 
 
-def _apart(ax: Axes, ticks: Sequence[tuple[NoiseLevel, str]], look: Look) -> bool:
+def _apart(ax: Axes, ticks: Sequence[tuple[float, str]], look: Look) -> bool:
     """Whether the labels of neighbouring ticks have room between them."""
     width = _inches(ax)
     halves = [measured(text, look.size) / 2 for _, text in ticks]

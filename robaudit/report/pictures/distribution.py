@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from robaudit.levels import LevelChoice
+from robaudit.levels import GAUSSIAN, LevelChoice, NoiseLevel
 from robaudit.quantities import Quantity
-from robaudit.report.numbers import estimate, span
-from robaudit.report.numbers import sigmas as sigma_texts
+from robaudit.report.numbers import estimate, level_numbers, span
 from robaudit.report.pictures.groups import columns_of
 from robaudit.report.pictures.page import Box, Look, Sketch, axes, fitted, measured, put
 from robaudit.report.pictures.style import CARD, FAINT, level_colours, number_ticks
@@ -35,7 +34,7 @@ class Level:
     """One estimator at one noise level.
 
     Attributes:
-        sigma: the level.
+        at: the noise level.
         images: with a finite value; ``left_out``: without.
         with_interval, sampling_only: images with an interval of their own; of those, with one that covers the draws only.
         shares, values: the curve: this share of the images is at least as bad as the value; from the worst image to the best.
@@ -44,7 +43,7 @@ class Level:
         beyond: images beyond the threshold.
     """
 
-    sigma: float
+    at: NoiseLevel
     images: int
     left_out: int
     with_interval: int
@@ -58,7 +57,7 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """All noise levels of one estimator, the smallest first."""
+    """All levels of one noise for one estimator, the smallest first."""
 
     estimator: str
     quantity: Quantity
@@ -69,11 +68,11 @@ class Distribution:
 def distributions(
     run: Run, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = (), threshold: float | None = None
 ) -> tuple[Distribution, ...]:
-    """One for each estimator, in the run's order.
+    """One for each estimator and noise, in the run's order.
 
     Args:
         run: a finished run.
-        estimators, sigmas: only these.
+        estimators, levels: only these.
         threshold: for the share beyond it; each quantity's usual one where None, or where it is out of its range.
 
     Raises:
@@ -82,28 +81,26 @@ def distributions(
     """
     from robaudit.stats.flags import usual_threshold
 
-    groups_of: dict[tuple[str, str], list[tuple[GroupKey, Columns]]] = {}
+    groups_of: dict[tuple[str, str, str], list[tuple[GroupKey, Columns]]] = {}
     for key, columns in columns_of(run, estimators, levels).items():
-        groups_of.setdefault((key.estimator, key.quantity), []).append((key, columns))
+        groups_of.setdefault((key.estimator, key.quantity, key.noise), []).append((key, columns))
     made = []
-    for (estimator, name), groups in groups_of.items():
+    for (estimator, name, _), groups in groups_of.items():
         quantity = quantity_of(name, run.quantities)
         limit = threshold if threshold is not None and quantity.low <= threshold <= quantity.high else usual_threshold(quantity)
-        ordered = sorted(groups, key=lambda group: group[0].sigma)
-        made.append(
-            Distribution(estimator, quantity, limit, tuple(_level(key.at, columns, quantity, limit) for key, columns in ordered))
-        )
+        ordered = sorted(groups, key=lambda group: group[0].at.level)
+        made.append(Distribution(estimator, quantity, limit, tuple(_level(key.at, columns, quantity, limit) for key, columns in ordered)))
     return tuple(made)
 
 
-def _level(sigma: float, columns: Columns, quantity: Quantity, threshold: float) -> Level:
+def _level(at: NoiseLevel, columns: Columns, quantity: Quantity, threshold: float) -> Level:
     values = columns.values
     ranked = np.sort(values) if quantity.higher_is_better else -np.sort(-values)  # the worst first
     count = len(ranked)
     places = np.arange(count) if count <= MOST_POINTS else np.unique(np.linspace(0, count - 1, MOST_POINTS).round().astype(int))
     beyond = int((values < threshold).sum() if quantity.higher_is_better else (values > threshold).sum())
     return Level(
-        sigma=sigma,
+        at=at,
         images=count,
         left_out=columns.not_finite,
         with_interval=columns.bounded,
@@ -188,14 +185,16 @@ def _approximate(shown: Sequence[Distribution]) -> list[str]:
 
 
 def _draw(figure: Figure, box: Box, look: Look, shown: Sequence[Distribution]) -> None:
-    texts = sigma_texts(level.sigma for one in shown for level in one.levels)
-    colours = dict(zip(sorted(texts), level_colours(len(texts)), strict=True))
+    texts = level_numbers(level.at for one in shown for level in one.levels)
+    colours = level_palette(texts)
     step = _ROW + _TICKS + _HEAD
     left, gap = 0.12 + 4.2 * look.size / 72, 0.3
     half = (box.width - left - gap) / 2
     for i, one in enumerate(shown):
         bottom = box.y + box.height - (i + 1) * step + _TICKS
-        name = fitted(f"{one.estimator}: {one.quantity.name}", box.width, look.size, bold=True)
+        label = one.levels[0].at.noise
+        under = "" if label == GAUSSIAN else f", {label}"
+        name = fitted(f"{one.estimator}: {one.quantity.name}{under}", box.width, look.size, bold=True)
         put(figure, box.x, bottom + _ROW + 0.09, name, size=look.size, weight="bold", va="bottom")
         curves = axes(figure, Box(box.x + left, bottom, half, _ROW), look)
         means = axes(figure, Box(box.x + left + half + gap, bottom, half, _ROW), look)
@@ -208,6 +207,16 @@ def _draw(figure: Figure, box: Box, look: Look, shown: Sequence[Distribution]) -
         for ax in (curves, means):
             number_ticks(ax.yaxis, _ticks(one, low, high))
         means.yaxis.set_tick_params(labelleft=False)
+
+
+def level_palette(levels: Iterable[NoiseLevel]) -> dict[NoiseLevel, str]:
+    """A colour for each level, from the weakest to the strongest of each noise."""
+    colours: dict[NoiseLevel, str] = {}
+    known = list(levels)
+    for label in dict.fromkeys(at.noise for at in known):
+        ordered = sorted((at for at in known if at.noise == label), key=lambda at: at.strength)
+        colours.update(zip(ordered, level_colours(len(ordered)), strict=True))
+    return colours
 
 
 def _range(one: Distribution) -> tuple[float, float]:
@@ -229,10 +238,10 @@ def _ticks(one: Distribution, low: float, high: float) -> list[float]:
     return [float(t) for t in MaxNLocator(nbins=4, steps=[1, 2, 5, 10]).tick_values(*ends) if ends[0] <= t <= ends[1]]
 
 
-def _curves(ax: Axes, levels: Sequence[Level], colours: dict[float, str], look: Look) -> None:
+def _curves(ax: Axes, levels: Sequence[Level], colours: dict[NoiseLevel, str], look: Look) -> None:
     for level in levels:
         x, y = _steps(level, *ax.get_ylim())
-        ax.plot(x, y, color=colours[level.sigma], linewidth=1.7, drawstyle="steps-pre", solid_joinstyle="round", zorder=3)
+        ax.plot(x, y, color=colours[level.at], linewidth=1.7, drawstyle="steps-pre", solid_joinstyle="round", zorder=3)
     ax.set_xlim(-0.01, 1.02)
     number_ticks(ax.xaxis, [0, 0.25, 0.5, 0.75, 1], ["0 %", "25", "50", "75", "100"])
     ax.set_xlabel("images, worst first", color=FAINT, size=look.size, labelpad=2)
@@ -251,12 +260,12 @@ def _steps(level: Level, low: float, high: float) -> tuple[list[float], list[flo
     return x, y
 
 
-def _means(ax: Axes, one: Distribution, colours: dict[float, str], texts: dict[float, str], inches: float, look: Look) -> None:
+def _means(ax: Axes, one: Distribution, colours: dict[NoiseLevel, str], texts: dict[NoiseLevel, str], inches: float, look: Look) -> None:
     levels = one.levels
     places, numbers, every = _labels(one, texts, inches, look)
     width = 0.42 * min((b - a for a, b in pairwise(places)), default=0.6)
     for x, level in zip(places, levels, strict=True):
-        ink = colours[level.sigma]
+        ink = colours[level.at]
         ax.plot([x, x], [level.box[0], level.box[4]], color=ink, linewidth=0.9, alpha=0.6, zorder=2)
         ax.fill_between([x - width / 2, x + width / 2], level.box[1], level.box[3], color=ink, alpha=0.25, linewidth=0.6, zorder=2)
         ax.plot([x - width / 2, x + width / 2], [level.box[2]] * 2, color=ink, linewidth=0.9, alpha=0.8, zorder=2)
@@ -267,14 +276,15 @@ def _means(ax: Axes, one: Distribution, colours: dict[float, str], texts: dict[f
     ax.set_xlim(places[0] - _SIDE, places[-1] + _SIDE)
     ax.grid(visible=False, axis="x")
     shown = range(0, len(levels), every)
-    number_ticks(ax.xaxis, [places[i] for i in shown], [texts[levels[i].sigma] + numbers[i] for i in shown])
+    number_ticks(ax.xaxis, [places[i] for i in shown], [texts[levels[i].at] + numbers[i] for i in shown])
     for label, i in zip(ax.get_xticklabels(), shown, strict=True):
-        label.set_color(colours[levels[i].sigma])
+        label.set_color(colours[levels[i].at])
         label.set_fontweight("bold")
-    ax.set_xlabel("sigma, and mean" if numbers[0] else "sigma", color=FAINT, size=look.size, labelpad=2)
+    word = levels[0].at.name
+    ax.set_xlabel(f"{word}, and mean" if numbers[0] else str(word), color=FAINT, size=look.size, labelpad=2)
 
 
-def _labels(one: Distribution, texts: dict[float, str], inches: float, look: Look) -> tuple[list[float], list[str], int]:
+def _labels(one: Distribution, texts: dict[NoiseLevel, str], inches: float, look: Look) -> tuple[list[float], list[str], int]:
     """Positions of the levels, the texts below them, and which of them have room for a label: every first, second, ...
 
     Means are written if they fit, with even steps between the levels if necessary.
@@ -285,7 +295,7 @@ def _labels(one: Distribution, texts: dict[float, str], inches: float, look: Loo
     need = max(measured(text, look.size, bold=True) for text in (*(n.strip() for n in numbers), *texts.values())) + 0.08
     bare = max(measured(text, look.size, bold=True) for text in texts.values()) + 0.08
     step = inches / max(count - 1 + 2 * _SIDE, 1)
-    proportional, even = _places([level.sigma for level in one.levels]), [float(i) for i in range(count)]
+    proportional, even = _places([level.at.level for level in one.levels]), [float(i) for i in range(count)]
     for width, written in ((need, numbers), (bare, [""] * count)):
         for places in (proportional, even):
             if width <= step * min((b - a for a, b in pairwise(places)), default=math.inf):
@@ -293,13 +303,13 @@ def _labels(one: Distribution, texts: dict[float, str], inches: float, look: Loo
     return even, [""] * count, math.ceil(bare / step)
 
 
-def _places(levels: LevelChoice | Sequence[float]) -> list[float]:
+def _places(levels: Sequence[float]) -> list[float]:
     """Positions of the levels, from 0 to their number less one: in proportion if that keeps them apart, else by logarithms, else evenly."""
-    count = len(sigmas)
+    count = len(levels)
     if count == 1:
         return [0.0]
     for scale in (float, math.log):
-        at = [scale(sigma) for sigma in sigmas]
+        at = [scale(level) for level in levels]
         places = [(a - at[0]) / (at[-1] - at[0]) * (count - 1) for a in at]
         if min(b - a for a, b in pairwise(places)) >= 0.55:
             return places

@@ -16,7 +16,6 @@ from robaudit.report.numbers import with_interval
 from robaudit.report.pictures.groups import one_of, others_text
 from robaudit.report.pictures.page import Box, Look, Sketch, fitted, measured, put
 from robaudit.report.pictures.style import FAINT, LOWER
-from robaudit.spec.model import sigma_text
 from robaudit.stats.flags import Flag, Flagged, flag, usual_threshold
 from robaudit.stats.groups import quantity_of
 from robaudit.store.run import Run
@@ -106,7 +105,7 @@ def sketch(worst: Worst, pixels: Sequence[tuple[Pixels, Pixels]]) -> Sketch:
     """The picture of these samples."""
     key = worst.flagged.key
     return Sketch(
-        title=f"Least robust images: {key.estimator}, sigma {sigma_text(key.at)}",
+        title=f"Least robust images: {key.estimator}, {key.at}",
         caption=_caption(worst),
         height=lambda look: -(-len(worst.samples) // _columns(look)) * _cell(look),
         draw=lambda figure, box, look: _draw(figure, box, look, worst, pixels),

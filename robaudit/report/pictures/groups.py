@@ -39,7 +39,7 @@ def one_of(run: Run, estimators: Sequence[str] = (), levels: LevelChoice | Seque
     """The rows of the group that represents the run among those named, and how many others there are.
 
     Of the estimators, a probability of robustness comes first, then the interval: exact, sampling only, none; then the run's order.
-    Of its noise levels, the largest.
+    Of its noise levels, the strongest.
 
     Raises:
         RunError: the run has no such estimator or noise level.
@@ -50,7 +50,7 @@ def one_of(run: Run, estimators: Sequence[str] = (), levels: LevelChoice | Seque
         raise NothingLeftError(str(run.path), "has no results to draw", "audit at least one sample")
     first = min(groups, key=_rank)[0]
     same = [rows for rows in groups if rows[0].estimator == first.estimator]
-    return max(same, key=lambda rows: rows[0].sigma), len(groups) - 1
+    return max(same, key=lambda rows: rows[0].at.strength), len(groups) - 1
 
 
 def _rank(rows: Sequence[Row]) -> tuple[bool, int]:
@@ -60,4 +60,4 @@ def _rank(rows: Sequence[Row]) -> tuple[bool, int]:
 
 def others_text(others: int) -> str:
     """A sentence for the caption if the run has more groups than the one shown."""
-    return "" if not others else f" One of {others + 1} combinations of estimator and sigma in this run."
+    return "" if not others else f" One of {others + 1} combinations of estimator and noise level in this run."

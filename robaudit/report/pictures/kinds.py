@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from robaudit.errors import RobauditError, did_you_mean
-from robaudit.levels import LevelChoice
+from robaudit.levels import LevelChoice, NoiseLevel
 from robaudit.report.pictures import can_draw
 from robaudit.report.pictures.page import Look, Sketch, page
 from robaudit.store.run import Run
@@ -20,7 +20,7 @@ class Choice:
     """Which part of a run a picture shows.
 
     Attributes:
-        estimators, sigmas: only these; if empty, all of them, or the one that represents the run.
+        estimators, levels: only these; if empty, all of them, or the one that represents the run.
         threshold: beyond it a sample counts as not robust; None: the quantity's usual one.
         max_images: the most images, for the kind flagged.
         trust: whether the Python data set that the spec names may run, for the kind flagged.
@@ -36,19 +36,19 @@ class Choice:
 def _distribution(run: Run, choice: Choice) -> Sketch:
     from robaudit.report.pictures.distribution import distributions, sketch
 
-    return sketch(distributions(run, choice.estimators, choice.sigmas, choice.threshold))
+    return sketch(distributions(run, choice.estimators, choice.levels, choice.threshold))
 
 
 def _bias(run: Run, choice: Choice) -> Sketch:
     from robaudit.report.pictures.bias import classes_of, sketch
 
-    return sketch(classes_of(run, choice.estimators, choice.sigmas))
+    return sketch(classes_of(run, choice.estimators, choice.levels))
 
 
 def _flagged(run: Run, choice: Choice) -> Sketch:
     from robaudit.report.pictures.flagged import pixels_of, sketch, worst_of
 
-    worst = worst_of(run, choice.max_images, choice.estimators, choice.sigmas, choice.threshold)
+    worst = worst_of(run, choice.max_images, choice.estimators, choice.levels, choice.threshold)
     return sketch(worst, pixels_of(run, worst, trust=choice.trust))
 
 
@@ -56,13 +56,13 @@ def _agreement(run: Run, choice: Choice) -> Sketch:
     from robaudit.report.pictures.agreement import sketch
     from robaudit.stats.agreement import agreement
 
-    return sketch(agreement(run, choice.estimators, choice.sigmas))
+    return sketch(agreement(run, choice.estimators, choice.levels))
 
 
 def _cost(run: Run, choice: Choice) -> Sketch:
     from robaudit.report.pictures.cost import costs, sketch
 
-    return sketch(costs(run, choice.estimators, choice.sigmas), run.info["device"])
+    return sketch(costs(run, choice.estimators, choice.levels), run.info["device"])
 
 
 _SKETCHES: dict[str, Callable[[Run, Choice], Sketch]] = {
@@ -114,7 +114,7 @@ def inline_svg(
     run: Run,
     *,
     estimator: str | None = None,
-    sigma: float | None = None,
+    at: NoiseLevel | None = None,
     threshold: float | None = None,
     trust: bool = False,
     salt: str = "",
@@ -124,7 +124,7 @@ def inline_svg(
     Args:
         kind: one of :data:`KINDS`.
         run: a finished run.
-        estimator, sigma: only this one.
+        estimator, at: only this one.
         threshold: beyond it a sample counts as not robust; None: the quantity's usual one.
         trust: whether the Python data set that the spec names may run, for the kind flagged.
         salt: mixed into the ids, as two identical pictures on one page need different ones.
@@ -135,7 +135,12 @@ def inline_svg(
         RobauditError: there is no such kind, or the run has nothing that it could show (flagged: the data set is gone), or matplotlib
             is not installed.
     """
-    choice = Choice(() if estimator is None else (estimator,), () if sigma is None else (sigma,), threshold, trust=trust)
+    choice = Choice(
+        () if estimator is None else (estimator,),
+        LevelChoice() if at is None else LevelChoice((at.noise,), (at.level,)),
+        threshold,
+        trust=trust,
+    )
     return _inline(kind, run, choice, salt=salt, caption=True)[0]
 
 

@@ -11,7 +11,6 @@ from robaudit.advice.validate import Point, Validation
 from robaudit.advice.verdicts import short
 from robaudit.report.pictures.style import CARD, FAINT, INK, estimator_colour, files, quiet
 from robaudit.rows import Row
-from robaudit.spec.model import sigma_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,7 +26,7 @@ def pictures(validation: Validation) -> Mapping[str, Callable[[], bytes]]:
     size = (_PANEL * columns + 0.5, _PANEL * rows + 1.0)
     made = dict(files("scatter", size, lambda figure: _scatter(figure, validation)))
     if validation.points:
-        panels = len(validation.sigmas)
+        panels = len(validation.levels)
         made |= files("convergence", (max(5.0, 4.4 * panels + 0.4), 4.4), lambda figure: _convergence(figure, validation))
     return made
 
@@ -35,7 +34,7 @@ def pictures(validation: Validation) -> Mapping[str, Callable[[], bytes]]:
 def _grid(validation: Validation) -> tuple[int, int]:
     """Columns and rows: a row for each noise level, if that fits."""
     count = len(validation.comparisons)
-    columns = min(_MOST_COLUMNS, count // max(1, len(validation.sigmas)))
+    columns = min(_MOST_COLUMNS, count // max(1, len(validation.levels)))
     return columns, -(-count // columns)
 
 
@@ -55,13 +54,13 @@ def _scatter(figure: Figure, validation: Validation) -> None:
     labels = list(dict.fromkeys(one.estimator for one in validation.comparisons))
     for ax, one in zip(grid, validation.comparisons, strict=False):
         pairs = [
-            (row, validation.truths[name, sigma])
-            for (name, sigma, label), row in validation.rows.items()
-            if (label, sigma) == (one.estimator, one.sigma)
+            (row, validation.truths[name, at])
+            for (name, at, label), row in validation.rows.items()
+            if (label, at) == (one.estimator, one.at)
         ]
         quiet(ax)
         _panel(ax, pairs, estimator_colour(one.estimator, labels.index(one.estimator)), same=one.error is not None)
-        ax.set_title(f"{one.estimator}, sigma {sigma_text(one.sigma)}", size=9, weight="bold", color=INK, loc="left", pad=14)
+        ax.set_title(f"{one.estimator}, {one.at}", size=9, weight="bold", color=INK, loc="left", pad=14)
         about = f"rank {'-' if one.rank is None else short(one.rank)}"
         if one.error is not None:
             about = f"bias {short(one.error.bias)}, RMSE {short(one.error.rmse)}, {about}"
@@ -95,7 +94,7 @@ def _panel(ax: Axes, pairs: Sequence[tuple[Row, Truth]], ink: str, *, same: bool
 
 def _convergence(figure: Figure, validation: Validation) -> None:
     width, height = figure.get_size_inches()
-    grid = figure.subplots(1, len(validation.sigmas), squeeze=False, sharey=True)[0]
+    grid = figure.subplots(1, len(validation.levels), squeeze=False, sharey=True)[0]
     figure.subplots_adjust(left=0.62 / width, right=1 - 1.2 / width, top=1 - 1.0 / height, bottom=0.5 / height, wspace=0.3)
     _title(
         figure,
@@ -103,16 +102,14 @@ def _convergence(figure: Figure, validation: Validation) -> None:
         f"RMSE over {validation.points[0].images} images against mc with {validation.draws:,} draws; band: one standard error.",
     )
     labels = list(dict.fromkeys(point.estimator for point in validation.points))
-    for ax, sigma in zip(grid, validation.sigmas, strict=True):
+    for ax, at in zip(grid, validation.levels, strict=True):
         quiet(ax)
         ax.set_xscale("log", base=2)
         ax.set_yscale("log")
         ax.minorticks_off()
         for label in labels:
-            _curve(
-                ax, [p for p in validation.points if (p.estimator, p.sigma) == (label, sigma)], estimator_colour(label, labels.index(label))
-            )
-        ax.set_title(f"sigma {sigma_text(sigma)}", size=9, weight="bold", color=INK, loc="left")
+            _curve(ax, [p for p in validation.points if (p.estimator, p.at) == (label, at)], estimator_colour(label, labels.index(label)))
+        ax.set_title(at.text, size=9, weight="bold", color=INK, loc="left")
         ax.set_xlabel("draws per image", color=FAINT, size=8)
     grid[0].set_ylabel("RMSE", color=FAINT, size=8)
     if len(labels) > 1:
