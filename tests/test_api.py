@@ -87,7 +87,7 @@ def test_from_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(run.rows) == 3
     assert isinstance(run.rows[0], robaudit.Row)
     (group,) = run.summary()
-    assert (group.key.estimator, group.key.sigma, group.images) == ("mc", 0.2, 3)
+    assert (group.key.estimator, group.key.at.level, group.images) == ("mc", 0.2, 3)
     again = robaudit.read_run(run.path)
     assert (again.rows, again.info, again.summary()) == (run.rows, run.info, run.summary())
 

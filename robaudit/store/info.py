@@ -77,7 +77,7 @@ class _Share(_Part):
 class _NoisyShare(_Part):
     estimator: Plain
     noise: Plain
-    level_name: LevelName
+    level_name: Annotated[LevelName, Field(strict=False)]
     level: Number
     value: Number
     lower: Number

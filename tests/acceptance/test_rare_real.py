@@ -17,7 +17,7 @@ from robaudit.estimators.mc import MonteCarlo
 from robaudit.estimators.splitting import Splitting
 from robaudit.estimators.work import CleanPass, Work
 from robaudit.models import LogitModel, load_model
-from robaudit.noise import GaussianNoise
+from robaudit.noise.registry import gaussian_source
 from robaudit.numerics.intervals import LN10, log_mean
 from robaudit.spec.model import ModelSpec, NpzSpec
 from tests.shared import SHARED, card, needs_shared
@@ -45,7 +45,7 @@ def network() -> tuple[LogitModel, Tensor]:
 def estimates(estimator: Estimator, seed: int = 0) -> list[Estimate]:
     """One for each image."""
     model, x = network()
-    engine = Engine(model, GaussianNoise(seed, CPU), 10)
+    engine = Engine(model, gaussian_source(seed, CPU), 10)
     clean = CleanPass.of(engine, x, gradients=False)
     return list(estimator.estimate(Work([str(i) for i in IMAGES], x, torch.zeros(len(x), dtype=torch.int64), SIGMA, clean, engine)))
 

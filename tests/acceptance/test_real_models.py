@@ -26,7 +26,7 @@ def run_of(tmp_path: Path, values: dict[str, Any], *, name: str = "run", **optio
 
 
 def by_estimator(run: Run, label: str, sigma: float | None = None) -> list[Row]:
-    return [row for row in run.rows if row.estimator == label and sigma in (None, row.sigma)]
+    return [row for row in run.rows if row.estimator == label and sigma in (None, row.at.level)]
 
 
 @pytest.mark.slow

@@ -12,14 +12,14 @@ from robaudit.advice.comparison import Truth
 from robaudit.advice.validate import STREAM
 from robaudit.auditing.setup import on_stream
 from robaudit.estimators.mc import MonteCarlo
-from robaudit.noise import GaussianNoise
+from robaudit.noise.registry import gaussian_source
 from tests.estimators.tools import SHAPE, curved, linear, work_on
 
 CPU = torch.device("cpu")
 
 
 def draws(seed: int, stream: str, *, frames: bool = False, count: int = 96) -> torch.Tensor:
-    noise = GaussianNoise(seed, CPU, stream=stream)
+    noise = gaussian_source(seed, CPU, stream=stream)
     make = noise.frames if frames else noise.blocks
     return torch.cat(list(make("a", count, (1, 8, 8))))
 

@@ -20,7 +20,7 @@ from robaudit.estimators.work import CleanPass, Work
 from robaudit.memory import free_bytes
 from robaudit.models import LogitModel, load_model
 from robaudit.models.architectures import ARCHITECTURES
-from robaudit.noise import GaussianNoise
+from robaudit.noise.registry import gaussian_source
 from robaudit.spec.model import ModelSpec, NpzSpec
 
 
@@ -54,7 +54,7 @@ class Network:
 
     def engine(self, seed: int = 0) -> Engine:
         """The engine of an audit with this seed."""
-        noise = GaussianNoise(seed, self.model.device, self.model.dtype)
+        noise = gaussian_source(seed, self.model.device, self.model.dtype)
         device = self.model.device
         fits = None if device.type == "cpu" else fitting_passes(self.model, None, self.x[0], free_bytes(device))
         return Engine(self.model, noise, self.classes, fitting=fits)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from robaudit.compare.matching import common
 from robaudit.errors import RunError
-from robaudit.noise import GaussianNoise
+from robaudit.noise.registry import gaussian_source
 from robaudit.quantities import Interval
 from robaudit.rows import MOST_STORED_DRAWS, Row, bits_of, check_kept, packed
 from robaudit.store.serialise import read_rows_json, rows_csv, rows_json, stream_rows_json
@@ -110,7 +110,7 @@ def test_mc_says_which_draws_kept_the_class() -> None:
     work = work_on(network, images=4, sigma=0.8)
     found = build("mc", samples=50).estimate(work)
     for b, one in enumerate(found):
-        z = torch.cat(list(GaussianNoise(0, torch.device("cpu")).blocks(work.ids[b], 50, SHAPE)))
+        z = torch.cat(list(gaussian_source(0, torch.device("cpu")).blocks(work.ids[b], 50, SHAPE)))
         expected = network(work.x[b] + 0.8 * z).argmax(1) == work.clean.predicted[b]
         assert one.votes is not None
         if expected.all() or not expected.any():

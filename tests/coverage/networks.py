@@ -23,7 +23,7 @@ from robaudit.estimators.base import Estimate
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.work import CleanPass, Work
 from robaudit.models import from_module
-from robaudit.noise import GaussianNoise
+from robaudit.noise.registry import gaussian_source
 from robaudit.quantities import IntervalKind
 from tests.coverage.study import CASES, PROBABILITIES, Line
 from tests.estimators.tools import build
@@ -81,7 +81,7 @@ class Curve:
         """So many images that all look alike, with noise of their own."""
         model = from_module(self.network(offset))
         x = torch.full((cases, *self.shape), 0.5)
-        engine = Engine(model, GaussianNoise(seed, torch.device("cpu")), 2, 256)
+        engine = Engine(model, gaussian_source(seed, torch.device("cpu")), 2, 256)
         clean = CleanPass.of(engine, x, gradients=False)
         return Work([str(i) for i in range(cases)], x, torch.zeros(cases, dtype=torch.int64), SIGMA, clean, engine)
 

@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from robaudit.estimators.engine import Engine, rows_by_rule
 from robaudit.models import from_module
-from robaudit.noise import GaussianNoise
+from robaudit.noise.registry import gaussian_source
 from tests.estimators.tools import SHAPE, curved
 
 CPU = torch.device("cpu")
@@ -32,7 +32,7 @@ class Recorder:
 
 def noisy_logits(batch_size: int | None, draws: int, *, pairs: bool = False) -> tuple[list[int], Tensor]:
     network = Recorder(curved())
-    engine = Engine(from_module(network), GaussianNoise(0, CPU), 4, batch_size)
+    engine = Engine(from_module(network), gaussian_source(0, CPU), 4, batch_size)
     found = torch.full((len(IMAGES), draws, 4), torch.nan)
     for batch, logits in engine.noisy_logits(IMAGES, ["a", "b", "c"], 0.3, draws, pairs=pairs):
         assert len(batch.x) == len(logits) == len(batch.image) == len(batch.draw)
@@ -87,7 +87,7 @@ def test_the_counter_of_waits_counts() -> None:
 
 @pytest.mark.parametrize("pairs", [False, True])
 def test_the_loop_never_waits_for_the_device(pairs: bool) -> None:
-    engine = Engine(from_module(curved(), mean=[0.5], std=[0.2], clip=True), GaussianNoise(0, CPU), 4, 8)
+    engine = Engine(from_module(curved(), mean=[0.5], std=[0.2], clip=True), gaussian_source(0, CPU), 4, 8)
     engine.logits(IMAGES)
     with Waits() as waits:
         for batch, logits in engine.noisy_logits(IMAGES, ["a", "b", "c"], 0.3, 20, pairs=pairs):
@@ -111,7 +111,7 @@ def test_the_rule_on_cuda_is_cut_by_memory_to_a_power_of_two() -> None:
 
 def test_noisy_passes_go_through_their_own_model() -> None:
     exact, lower = Recorder(curved()), Recorder(curved(seed=1))
-    engine = Engine(from_module(exact), GaussianNoise(0, CPU), 4, noisy=from_module(lower))
+    engine = Engine(from_module(exact), gaussian_source(0, CPU), 4, noisy=from_module(lower))
     engine.logits(IMAGES)
     assert (exact.sizes, lower.sizes) == ([8], [])
     for _ in engine.noisy_logits(IMAGES, ["a", "b", "c"], 0.3, 8):

@@ -21,7 +21,7 @@ from robaudit.estimators.work import CleanPass, Work
 from robaudit.models import LogitModel, from_module, load_model
 from robaudit.models.architectures import digits_cnn
 from robaudit.models.logits import for_noisy_passes
-from robaudit.noise import GaussianNoise
+from robaudit.noise.registry import gaussian_source
 from robaudit.spec.model import DigitsSpec, ModelSpec, NpzSpec
 from tests.estimators.test_selection import spread
 from tests.estimators.tools import SHAPE, build, curved, installed_estimators
@@ -59,7 +59,7 @@ class Setting:
 
     def work(self, index: Sequence[int], *, sigma: float | None = None, batch_size: int | None = None, gradients: bool = True) -> Work:
         """Those images as a chunk."""
-        engine = Engine(self.model, GaussianNoise(3, CPU, self.model.dtype), self.classes, batch_size, noisy=self.noisy)
+        engine = Engine(self.model, gaussian_source(3, CPU, self.model.dtype), self.classes, batch_size, noisy=self.noisy)
         x = self.x[list(index)]
         clean = CleanPass.of(engine, x, gradients=gradients)
         return Work([f"image {i}" for i in index], x, torch.zeros(len(x), dtype=torch.int64), sigma or self.sigma, clean, engine)

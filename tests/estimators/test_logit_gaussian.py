@@ -18,7 +18,7 @@ from robaudit.estimators.engine import Engine
 from robaudit.estimators.logit_gaussian import LogitGaussian, Votes, least_error, mc_instead, normal_margins, skew_warning
 from robaudit.estimators.work import CleanPass, Work
 from robaudit.models import from_module
-from robaudit.noise import GaussianNoise
+from robaudit.noise.registry import gaussian_source
 from robaudit.numerics.margins import margins
 from robaudit.quantities import IntervalKind
 from robaudit.spec.model import DigitsSpec
@@ -135,7 +135,7 @@ def test_frames_make_the_mean_margin_vary_less() -> None:
     x = torch.stack([dataset[i].pixels.float() for i in range(12)])
     means: dict[bool, list[Tensor]] = {True: [], False: []}
     for seed in range(40):
-        engine = Engine(model, GaussianNoise(seed, torch.device("cpu")), 10)
+        engine = Engine(model, gaussian_source(seed, torch.device("cpu")), 10)
         target = engine.logits(x).argmax(1)
         for frames, found in means.items():
             total = torch.zeros(12, 10, dtype=torch.float64)
@@ -170,7 +170,7 @@ def test_the_interval_covers_where_coupled_draws_could_hurt(network: Callable[[T
     """The same image under 250 ids, that is with 250 independent frames: coverage and error of the normal fit's limit Phi(m / s)."""
     n, limit = 250, float(torch.special.ndtr(torch.tensor(z, dtype=torch.float64)))
     x = torch.full((n, 3, 24, 24), 0.5)
-    engine = Engine(from_module(network), GaussianNoise(3, torch.device("cpu")), 2)
+    engine = Engine(from_module(network), gaussian_source(3, torch.device("cpu")), 2)
     ids = [str(i) for i in range(n)]
     work = Work(ids, x, torch.zeros(n, dtype=torch.int64), 0.1, CleanPass.of(engine, x, gradients=False), engine)
     rows = [e for e in LogitGaussian(samples=samples).estimate(work) if e.interval.kind is IntervalKind.JACKKNIFE]
@@ -241,7 +241,7 @@ def test_a_trained_deep_network_is_caught() -> None:
     from robaudit.estimators.engine import Engine
     from robaudit.estimators.work import CleanPass, Work
     from robaudit.models import from_module
-    from robaudit.noise import GaussianNoise
+    from robaudit.noise.registry import gaussian_source
     from robaudit.spec.model import DigitsSpec
 
     data = open_dataset(DigitsSpec(kind="digits", split="train"), base_dir=Path(), trust=False)
@@ -258,7 +258,7 @@ def test_a_trained_deep_network_is_caught() -> None:
             optimiser.zero_grad()
             nn.functional.cross_entropy(network(x[batch]), y[batch]).backward()
             optimiser.step()
-    engines = [Engine(from_module(network), GaussianNoise(seed, torch.device("cpu")), 10) for seed in (1, 2)]
+    engines = [Engine(from_module(network), gaussian_source(seed, torch.device("cpu")), 10) for seed in (1, 2)]
     clean = CleanPass.of(engines[0], x[:48], gradients=False)
     ids, labels = [str(i) for i in range(48)], y[:48]
     truth = values(build("mc", samples=8192).estimate(Work(ids, x[:48], labels, 0.5, clean, engines[1])))

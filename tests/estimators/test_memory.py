@@ -14,7 +14,7 @@ from robaudit.estimators.base import Estimate
 from robaudit.estimators.engine import Engine, Fitting, fitting_passes, fitting_rows, pass_bytes, rows_by_rule
 from robaudit.memory import CPU
 from robaudit.models import from_module
-from robaudit.noise import GaussianNoise
+from robaudit.noise.registry import gaussian_source
 from tests.estimators.tools import SHAPE, build, curved, work_on
 
 MB = 10**6
@@ -62,7 +62,7 @@ def test_fewer_rows_where_memory_is_short() -> None:
     model, image = from_module(Hungry(4, 0)), torch.zeros(3, 32, 32)
     assert rows_by_rule(image.shape, CPU) == 64
     rows = {
-        free: Engine(model, GaussianNoise(0, CPU), 2, fitting=fitting_passes(model, None, image, free * MB)).rows(image.shape)
+        free: Engine(model, gaussian_source(0, CPU), 2, fitting=fitting_passes(model, None, image, free * MB)).rows(image.shape)
         for free in (10_000, 600, 300, 150, 75, 40)
     }
     assert rows == {10_000: 64, 600: 32, 300: 16, 150: 8, 75: 8, 40: 2}
@@ -74,14 +74,14 @@ def test_fewer_rows_are_differentiated_where_memory_is_short() -> None:
 
     def rows(free: int) -> int:
         fits = fitting_passes(model, model, image, free * MB)
-        return Engine(model, GaussianNoise(0, CPU), 2, fitting=fits).gradient_rows(image.shape, 1)
+        return Engine(model, gaussian_source(0, CPU), 2, fitting=fits).gradient_rows(image.shape, 1)
 
     assert [rows(free) for free in (10_000, 300, 140)] == [16, 4, 2]
 
 
 def test_gradients_of_a_pass_are_bounded() -> None:
     model = from_module(curved())
-    plain, short = (Engine(model, GaussianNoise(0, CPU), 4, fitting=fitting) for fitting in (None, Fitting(gradient_bytes=10**6)))
+    plain, short = (Engine(model, gaussian_source(0, CPU), 4, fitting=fitting) for fitting in (None, Fitting(gradient_bytes=10**6)))
     assert plain.gradient_rows((3, 32, 32), 9) == 16
     assert short.gradient_rows((3, 32, 32), 9) == 9
     assert short.gradient_rows((3, 224, 224), 9) == 1
@@ -92,7 +92,7 @@ def test_freed_memory_is_given_back_now_and_then_where_it_is_short(tight: bool, 
     given, now, found = [], [100.0], []
     monkeypatch.setattr(engine, "give_back", lambda: given.append(now[0]))
     monkeypatch.setattr("time.monotonic", lambda: now[0])
-    asked = Engine(from_module(curved()), GaussianNoise(0, CPU), 4, fitting=Fitting(tight=tight))
+    asked = Engine(from_module(curved()), gaussian_source(0, CPU), 4, fitting=Fitting(tight=tight))
     for seconds in (0.0, 0.1, 1.0):
         now[0] += seconds
         asked.logits(torch.zeros(1, *SHAPE))

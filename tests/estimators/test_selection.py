@@ -145,14 +145,14 @@ import resource, torch, torchvision
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.work import CleanPass, Work
 from robaudit.models import from_module
-from robaudit.noise import GaussianNoise
+from robaudit.noise.registry import gaussian_source
 from tests.estimators.tools import build
 torch.manual_seed(0)
 network = torchvision.models.resnet18().eval()
 with torch.no_grad():
     network.fc.bias.copy_((3 * torch.randn(1000)).sort().values)
 x = torch.rand(3, 3, 224, 224)
-engine = Engine(from_module(network), GaussianNoise(0, torch.device("cpu")), 1000)
+engine = Engine(from_module(network), gaussian_source(0, torch.device("cpu")), 1000)
 work = Work(["a", "b", "c"], x, torch.zeros(3, dtype=torch.int64), 0.25, CleanPass.of(engine, x, gradients=True), engine)
 for estimator in (build("taylor"), build("mmse", samples=10)):
     for estimate in estimator.estimate(work):

@@ -13,7 +13,7 @@ from robaudit.estimators.base import Estimator
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.work import CleanPass, Work
 from robaudit.models import LogitModel, from_module
-from robaudit.noise import GaussianNoise
+from robaudit.noise.registry import gaussian_source
 
 SHAPE = (2, 3, 4)
 
@@ -73,7 +73,7 @@ def work_on(
     x = torch.rand(first + images, *SHAPE, generator=torch.Generator().manual_seed(7), dtype=torch.float32)[first:].to(dtype)
     with torch.no_grad():
         classes = model(x[:1]).shape[1]
-    engine = Engine(model, GaussianNoise(seed, torch.device("cpu"), dtype), classes, batch_size)
+    engine = Engine(model, gaussian_source(seed, torch.device("cpu"), dtype), classes, batch_size)
     clean = CleanPass.of(engine, x, gradients=gradients)
     ids = [str(i) for i in range(first, first + images)]
     return Work(ids, x, torch.zeros(images, dtype=torch.int64), sigma, clean, engine)

@@ -173,7 +173,7 @@ def test_groups_keep_the_order_of_the_spec_and_are_never_pooled() -> None:
     rows = [replace(ROW, sample_id=name, estimator=estimator, sigma=sigma) for name in "ab" for estimator, sigma in kinds]
     rows.append(replace(rows[0], quantity="confidence"))
     keys = [group.key for group in summarise(rows)]
-    assert [(key.estimator, key.sigma) for key in keys] == [*kinds, ("taylor", 0.2)]
+    assert [(key.estimator, key.at.level) for key in keys] == [*kinds, ("taylor", 0.2)]
     assert keys[-1].quantity == "confidence"
     with pytest.raises(ValueError, match="several groups"):
         one_group(rows, "here")

@@ -77,7 +77,7 @@ def test_it_knows_what_a_plain_list_would(
     ids = list("hgfedcba" if backwards else "abcdefgh")
     flushes = [Flush([one(*r) for r in some], [Skip(s, "why", t) for at, s, t in skips if at == i]) for i, some in enumerate(rows)]
     skipped = {skip.sample_id for flush in flushes for skip in flush.skipped if skip.task is None or skip.task in NAMES}
-    done = {name: {n for flush in flushes for n in {(r.sigma, r.estimator) for r in flush.rows if r.sample_id == name}} for name in ids}
+    done = {name: {n for flush in flushes for n in {(r.at.level, r.estimator) for r in flush.rows if r.sample_id == name}} for name in ids}
     with state_of(ids, flushes) as state:
         left = [i for i, name in enumerate(ids) if name not in skipped and not done[name].issuperset(NAMES)]
         assert list(state.unfinished) == left

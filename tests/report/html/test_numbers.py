@@ -46,10 +46,10 @@ def _mc(sigma: float) -> list[Row]:
 def _others(sigma: float) -> list[Row]:
     """taylor without intervals, and log10 of a probability with crooked ones, of the same images."""
     values = [0.9 - 0.02 * i * (1 + sigma) for i in range(IMAGES)]
-    taylor = rows(values, classes=3, sigma=sigma, estimator="taylor", lower=None, upper=None, interval=NO_INTERVAL, forwards=1, backwards=2)
+    taylor = rows(values, classes=3, level_name="sigma", level=sigma, estimator="taylor", lower=None, upper=None, interval=NO_INTERVAL, forwards=1, backwards=2)
     logs = [-3.0 - 0.5 * (i % 3) - 0.01 * i + sigma for i in range(IMAGES)]
     split = rows(
-        logs, classes=3, sigma=sigma, estimator="splitting", quantity="log10_p_fail", interval=Interval.parse("lognormal:4 repeats")
+        logs, classes=3, level_name="sigma", level=sigma, estimator="splitting", quantity="log10_p_fail", interval=Interval.parse("lognormal:4 repeats")
     )
     crooked = [replace(row, lower=row.value - 0.8, upper=row.value + 0.3, forwards=5000 + 7 * i) for i, row in enumerate(split)]
     return [*taylor, *crooked]
@@ -88,12 +88,12 @@ def _percents(lower: float, upper: float) -> str:
 
 
 def _group(content: Content, estimator: str, sigma: float) -> GroupSummary:
-    (one,) = [group for group in content.groups if (group.key.estimator, group.key.sigma) == (estimator, sigma)]
+    (one,) = [group for group in content.groups if (group.key.estimator, group.key.at.level) == (estimator, sigma)]
     return one
 
 
 def _values(run: Run, estimator: str, sigma: float) -> list[float]:
-    return [row.value for row in run.rows if (row.estimator, row.sigma) == (estimator, sigma)]
+    return [row.value for row in run.rows if (row.estimator, row.at.level) == (estimator, sigma)]
 
 
 def test_accuracy(found: Page, said: Content) -> None:
@@ -121,9 +121,9 @@ def test_robustness(found: Page, said: Content, made: Run, quantity: str) -> Non
     groups = [group for group in said.groups if group.key.quantity == quantity]
     assert len(lines) == len(groups)
     for line, group in zip(lines, groups, strict=True):
-        values, mean = _values(made, group.key.estimator, group.key.sigma), group.mean
+        values, mean = _values(made, group.key.estimator, group.key.at.level), group.mean
         mark = "~" if group.key.estimator == "taylor" else ""
-        assert line[:2] == [group.key.estimator, f"sigma {group.key.sigma:g}"]
+        assert line[:2] == [group.key.estimator, f"sigma {group.key.at.level:g}"]
         assert line[2] == f"{mark}{np.mean(values):.3f}"
         assert line[3] == _to(mean.lower, mean.upper)
         assert line[4] == _to(mean.measured_lower, mean.measured_upper) != line[3]
@@ -164,8 +164,8 @@ def test_agreement(found: Page, said: Content, made: Run) -> None:
 
 def test_other_images_are_not_compared(made: Run) -> None:
     """Other samples; the same in another order, or fewer of them, are paired by their ids."""
-    known = [row for row in made.rows if row.sigma == 0.1 and row.estimator == "mc"]
-    taylor = [row for row in made.rows if row.sigma == 0.1 and row.estimator == "taylor"]
+    known = [row for row in made.rows if row.at.level == 0.1 and row.estimator == "mc"]
+    taylor = [row for row in made.rows if row.at.level == 0.1 and row.estimator == "taylor"]
     others = [replace(row, sample_id=f"x{row.sample_id}") for row in taylor]
     assert gather(hand_made([*known, *others]), Choice()).agreements == ()
     (whole,) = _pairs([*known, *taylor])
@@ -179,7 +179,7 @@ def test_other_images_are_not_compared(made: Run) -> None:
 
 def test_the_table_has_every_pair_that_is_drawn(made: Run, without_pictures: None) -> None:
     """Of six estimators four are drawn; the other two are compared with the first."""
-    rows = [row for row in made.rows if row.sigma == 0.1 and row.estimator == "mc"]
+    rows = [row for row in made.rows if row.at.level == 0.1 and row.estimator == "mc"]
     many = [replace(row, estimator=name) for name in "abcdef" for row in rows]
     content = gather(hand_made(many), Choice())
     lines = Page.of(page([content], images=False)[0]).tables["Pairs of estimators, on the same images"][1:]
@@ -199,7 +199,7 @@ def test_classes_and_the_weakest(made: Run, estimator: str, worst: str, without_
     content = gather(made, Choice(estimators=(estimator,)))
     shown, (tile,) = Page.of(page([content], images=False)[0]), [one for one in tiles(content) if one.title == "Weakest class"]
     for sigma, line in zip(RIGHT, tile.lines, strict=True):
-        mine = [row for row in made.rows if (row.estimator, row.sigma) == (estimator, sigma)]
+        mine = [row for row in made.rows if (row.estimator, row.at.level) == (estimator, sigma)]
         quantity = content.quantity(mine[0].quantity)
         bias = class_bias(mine, by="label", class_names=NAMES, quantity=quantity)
         means = {i: float(np.mean([row.value for row in mine if row.label == i])) for i in range(3)}
@@ -266,7 +266,7 @@ def test_noisy_images_are_those_of_the_run(run: Run, content: Content, html: str
     """Of every card and example: the first draw at its noise level, and not the clean image."""
     sources = {attributes["alt"]: attributes["src"] for tag, attributes in Page.of(html).tags if tag == "img"}
     images = RunImages(run, [row.sample_id for row in run.rows])
-    wanted = [(card, gallery.flagged.key.sigma) for gallery in show(content).galleries for card in gallery.cards]
+    wanted = [(card, gallery.flagged.key.at.level) for gallery in show(content).galleries for card in gallery.cards]
     assert len(wanted) > 6
     by_name = {one.id: one.id for flagged in content.flagged for one in flagged.samples}
     for card, sigma in wanted:

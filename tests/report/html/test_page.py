@@ -86,7 +86,7 @@ def test_the_numbers_are_those_of_the_summary(content: Content, html: str) -> No
 
 def test_the_first_estimator_with_intervals_is_shown(content: Content, html: str) -> None:
     assert content.shown == ("mc",)
-    assert [one.key.sigma for one in content.flagged] == [0.1, 0.3]
+    assert [one.key.at.level for one in content.flagged] == [0.1, 0.3]
     found = Page.of(html)
     assert "logit_gaussian − mc" in found.text("r1-agreement")
     assert "softmax" not in found.text("r1-agreement")
@@ -95,7 +95,7 @@ def test_the_first_estimator_with_intervals_is_shown(content: Content, html: str
 
 def test_a_choice_narrows_everything(run: Run, without_pictures: None) -> None:
     chosen = gather(run, Choice(estimators=("softmax",), sigmas=(0.3,), most=2, threshold=1.0))
-    assert [(group.key.estimator, group.key.sigma) for group in chosen.groups] == [("softmax", 0.3)]
+    assert [(group.key.estimator, group.key.at.level) for group in chosen.groups] == [("softmax", 0.3)]
     text, _ = page([chosen], images=False, title="<b>Mine</b>")
     found = Page.of(text)
     assert found.count("li", class_="card") == 2

@@ -82,6 +82,6 @@ def usual(
                     "upper": min(1.0, value + 0.03),
                     "interval": Interval.parse("jackknife:sampling-only"),
                 }
-                rows.append(row(number, value, label=label, predicted=label, sigma=sigma, estimator=estimator, **ends))
+                rows.append(row(number, value, label=label, predicted=label, level_name="sigma", level=sigma, estimator=estimator, **ends))
     seconds = {f"{estimator}@{sigma!r}": 0.1 * 30**i for sigma in sigmas for i, estimator in enumerate(estimators)}
     return run(rows, seconds=seconds)

@@ -25,7 +25,7 @@ from tests.report.pictures.made import row, run, usual
 
 def test_a_distribution_has_the_means_of_the_summary_and_its_own_shares() -> None:
     made = usual()
-    summaries = {(one.key.estimator, one.key.sigma): one for one in summarise(made.rows, made.quantities)}
+    summaries = {(one.key.estimator, one.key.at.level): one for one in summarise(made.rows, made.quantities)}
     found = distributions(made, threshold=0.9)
     assert [(one.estimator, [level.sigma for level in one.levels]) for one in found] == [
         ("mc", [0.05, 0.1]),
@@ -40,7 +40,7 @@ def test_a_distribution_has_the_means_of_the_summary_and_its_own_shares() -> Non
             assert level.shares == tuple((i + 1) / 40 for i in range(40))
             assert list(level.values) == sorted(level.values)
             for threshold in level.values:  # the curve is the share of images that are at a value or worse
-                values = [r.value for r in made.rows if (r.estimator, r.sigma) == (one.estimator, level.sigma)]
+                values = [r.value for r in made.rows if (r.estimator, r.at.level) == (one.estimator, level.sigma)]
                 there = max(s for s, v in zip(level.shares, level.values, strict=True) if v <= threshold)
                 assert there == sum(v <= threshold for v in values) / 40
 
@@ -78,7 +78,7 @@ def test_the_band_holds_whole_curves() -> None:
 def test_classes_are_those_of_the_bias_report_the_worst_first() -> None:
     made = usual(60, ("taylor", "mc"), (0.05, 0.1))
     found = classes_of(made, ("mc",), (0.05,))
-    rows = [r for r in made.rows if (r.estimator, r.sigma) == ("mc", 0.05)]
+    rows = [r for r in made.rows if (r.estimator, r.at.level) == ("mc", 0.05)]
     assert found.bias == class_bias(rows)
     means = [one.mean.value for one in found.first]
     assert means == sorted(means)
@@ -129,7 +129,7 @@ def test_agreement_compares_two_by_two_what_both_have() -> None:
     found = agreement(made)
     assert (found.sigma, found.estimators, found.left, found.levels) == (0.1, ("a", "b", "c", "d"), ("e",), 2)
     assert len(found.drawn) == MOST_ESTIMATORS * (MOST_ESTIMATORS - 1) // 2
-    values = {name: np.array([r.value for r in made.rows if (r.estimator, r.sigma) == (name, 0.1)]) for name in "abcd"}
+    values = {name: np.array([r.value for r in made.rows if (r.estimator, r.at.level) == (name, 0.1)]) for name in "abcd"}
     assert [(pair.across, pair.up) for pair in found.pairs if pair not in found.drawn] == [("a", "e")]
     for pair in found.drawn:
         assert pair.difference == pytest.approx((values[pair.up] - values[pair.across]).mean())
