@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import kstest
 
-from robaudit.noise.registry import gaussian_source
 from robaudit.noise.frames import FRAME, _haar, _offset, orthogonal_frame, patch_of
+from robaudit.noise.registry import gaussian_source
 from robaudit.noise.stream import block_seed, stream_key
 
 CPU = torch.device("cpu")
