@@ -14,6 +14,7 @@ import pytest
 from torch import Tensor
 
 from robaudit.errors import NothingLeftError, RobauditError
+from robaudit.levels import LevelChoice
 from robaudit.quantities import NO_INTERVAL, Interval
 from robaudit.report import numbers
 from robaudit.report.gallery import RunImages
@@ -94,7 +95,7 @@ def test_the_first_estimator_with_intervals_is_shown(content: Content, html: str
 
 
 def test_a_choice_narrows_everything(run: Run, without_pictures: None) -> None:
-    chosen = gather(run, Choice(estimators=("softmax",), levels=[0.3], most=2, threshold=1.0))
+    chosen = gather(run, Choice(estimators=("softmax",), levels=LevelChoice(levels=(0.3,)), most=2, threshold=1.0))
     assert [(group.key.estimator, group.key.at.level) for group in chosen.groups] == [("softmax", 0.3)]
     text, _ = page([chosen], images=False, title="<b>Mine</b>")
     found = Page.of(text)
