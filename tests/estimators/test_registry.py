@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from robaudit import plugins
 from robaudit.errors import RobauditError, SpecError
 from robaudit.estimators import registry
 from robaudit.estimators.base import Estimator
@@ -18,7 +19,7 @@ OURS = ("mc", "mmse", "mmse_mvs", "softmax", "taylor", "taylor_mvs")
 
 def points(monkeypatch: pytest.MonkeyPatch, **targets: str) -> None:
     found = [EntryPoint(name.rstrip("_"), value, registry.GROUP) for name, value in targets.items()]
-    monkeypatch.setattr(registry, "entry_points", lambda group: found)
+    monkeypatch.setattr(plugins, "entry_points", lambda group: found)
 
 
 def specs(*entries: Any) -> list[EstimatorSpec]:

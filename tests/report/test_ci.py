@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from robaudit.cli.streams import append_step_summary
 from robaudit.gates.decide import EXIT_CODES, ClassPart, Covers, Decision, Verdict, overall
+from robaudit.levels import LevelName
 from robaudit.report.ci.document import Subject, gates_json, published
 from robaudit.report.ci.github import LEFT_OUT, github, step_summary
 from robaudit.report.ci.junit import junit
@@ -56,7 +57,10 @@ decisions = st.lists(
             st.sampled_from([">=", "<="]),
             st.floats(-1, 1),
             st.none() | texts,
+            st.none() | texts,
             st.none() | st.floats(0.01, 1),
+            st.none() | st.sampled_from(LevelName),
+            st.none() | st.floats(-1, 1),
         ),
         value=numbers,
         lower=st.none() | numbers,

@@ -59,7 +59,12 @@ def _others(sigma: float) -> list[Row]:
 def made() -> Run:
     found = [row for sigma in RIGHT for row in (*_mc(sigma), *_others(sigma))]
     data = {"where": "gone.npz", "class_names": NAMES, "labelled": IMAGES, "sha256": "1" * 64}
-    seconds = {"mc@0.1": 6.0, "mc@0.3": 12.0, "taylor@0.1": 0.24, "splitting@0.3": 2400.0}
+    seconds = {
+        "mc@gaussian:sigma=0.1": 6.0,
+        "mc@gaussian:sigma=0.3": 12.0,
+        "taylor@gaussian:sigma=0.1": 0.24,
+        "splitting@gaussian:sigma=0.3": 2400.0,
+    }
     clean = {"value": 11 / 12, "count": 11, "total": 12, "lower": 0.6152, "upper": 0.9979}
     return hand_made(found, data=data, seconds=seconds, clean_accuracy=clean)
 
@@ -274,9 +279,9 @@ def test_noisy_images_are_those_of_the_run(run: Run, content: Content, html: str
         uri, noisy = thumbnail(clean).uri, thumbnail(images.noisy(card.name, clean, at)).uri
         assert uri != noisy
         assert sources[f"sample {card.name} without noise"] == uri
-        assert sources[f"sample {card.name} with noise of sigma {at.level:g}"] == noisy
+        assert sources[f"sample {card.name} with noise: sigma {at.level:g}"] == noisy
     (example, *_) = show(content).examples
-    assert [sigma for sigma, _ in example.noisy] == ["0.1", "0.3"]
+    assert [level for level, _ in example.noisy] == ["sigma 0.1", "sigma 0.3"]
     assert len({example.clean.uri, *(thumb.uri for _, thumb in example.noisy)}) == 3
     for (_, a), (_, b) in itertools.pairwise(example.noisy):
         assert a.uri != b.uri

@@ -156,7 +156,7 @@ def test_agreement_draws_few_of_many_and_never_pools_quantities() -> None:
 def test_costs_are_means_over_images_and_widths_are_of_closed_intervals() -> None:
     rows = [row(i, 0.5, forwards=10 + i, backwards=2, lower=None if i == 3 else 0.5 - 0.1 * i, upper=0.5) for i in range(4)]
     rows += [row(i, 0.5, estimator="taylor") for i in range(4)]
-    first, second = costs(run(rows, seconds={"clean": 9.0, "mc@0.1": 2.0, "taylor@0.1": 0.0}))
+    first, second = costs(run(rows, seconds={"clean": 9.0, "mc@gaussian:sigma=0.1": 2.0, "taylor@gaussian:sigma=0.1": 0.0}))
     assert (first.seconds, first.forwards, first.backwards, first.passes) == (0.5, 11.5, 2.0, 13.5)
     assert first.bounded == 3
     assert first.width == pytest.approx(0.1)
