@@ -43,7 +43,7 @@ def _entry(name: str, cls: type[Estimator]) -> Entry:
         cost = f"{forwards:,} forward" + (f", {backwards:,} backward" if backwards else "")
     except ValidationError:  # an option has no default
         cost = "as its options say: any number of"
-    options = {key: field for key, field in cls.model_fields.items() if key != "label"}
+    options = {key: field for key, field in cls.model_fields.items() if key not in ("label", "noise")}
     return Entry(
         name=name,
         quantity=cls.quantity.name,
