@@ -83,6 +83,18 @@ class NoiseKind(BaseModel, ABC):
         """
         return
 
+    def check_labels(self, ids: Sequence[str], labels: Sequence[int | None]) -> None:
+        """Check the labels against those that the noise knows, if it has any.
+
+        Args:
+            ids: sample ids.
+            labels: their labels; None or a negative number: unknown.
+
+        Raises:
+            DataError: they differ.
+        """
+        return
+
     def latent_shape(self, shape: Shape) -> tuple[int, ...]:
         """The shape of z for one image: that of the image, unless the kind needs more or fewer variables."""
         return shape

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from robaudit.errors import NoiseError, RobauditError, SpecError
+from robaudit.files import file_sha256
 from robaudit.levels import GAUSSIAN, NoiseLevel
 from robaudit.noise.base import BASE_DIR, AdditiveNoise, NoiseKind, Shape
 from robaudit.noise.draws import NormalDraws
@@ -38,6 +39,11 @@ class Noise:
     kind: str
     form: NoiseKind
     levels: tuple[NoiseLevel, ...]
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """sha256 of the files that it is made from, by name."""
+        return {path.name: file_sha256(path) or "" for path in self.form.files}
 
     def source(self, seed: int, device: torch.device, dtype: torch.dtype = torch.float32, *, stream: str = "") -> NoiseSource:
         """The noise with its draws; see :class:`~robaudit.noise.draws.NormalDraws` for the arguments."""
