@@ -9,6 +9,7 @@ from copy import copy
 import torch
 from torch import nn
 
+from robaudit.datasets.base import Dataset
 from robaudit.errors import SpecError
 from robaudit.estimators.engine import Engine, fitting_passes
 from robaudit.estimators.registry import Task

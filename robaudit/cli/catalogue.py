@@ -65,7 +65,10 @@ def schema(
         typer.echo(published(for_.value), nl=False)
         return
     from robaudit.estimators import registry
+    from robaudit.noise import registry as noise_registry
     from robaudit.spec.schema import spec_schema
 
     classes = {name: registry.load(name) for name in registry.registered()}
-    typer.echo(json.dumps(spec_schema(classes), indent=2))
+    kinds = {name: noise_registry.load(name) for name in noise_registry.registered()}
+    noises = {name: (kind.level_name, kind) for name, kind in kinds.items()}
+    typer.echo(json.dumps(spec_schema(classes, noises), indent=2))
