@@ -71,14 +71,15 @@ class NoiseKind(BaseModel, ABC):
         """Files that the noise is made from; a run is not continued when one has changed."""
         return ()
 
-    def check(self, shape: Shape) -> None:
-        """Check the options against the images.
+    def check(self, shape: Shape, levels: Sequence[float]) -> None:
+        """Check the options and levels against the images.
 
         Args:
             shape: channels, height, width of the images.
+            levels: those of the run; each is in range already.
 
         Raises:
-            SpecError: they do not fit; ``where`` is the option, such as ``scale``.
+            SpecError: they do not fit; ``where`` is the option, such as ``scale``, or the level's name.
         """
         return
 
