@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -87,10 +86,8 @@ class CorruptedSet(NoiseKind):
             raise SpecError("path", f"image files have 1 or 3 channels, and the data set has {shape[0]}", "give a set of arrays")
         for level in levels:
             if not (copies.folder / f"{level:g}").is_dir():
-                there = ", ".join(sorted(os.listdir(copies.folder))[:10])
-                raise SpecError(
-                    "severity", f"{str(copies.folder)!r} has no folder {level:g}", f"it has {there}" if there else "it is empty"
-                )
+                there = ", ".join(sorted(entry.name for entry in copies.folder.iterdir())[:10])
+                raise SpecError("severity", f"{str(copies.folder)!r} has no folder {level:g}", f"it has {there or 'nothing'}")
 
     def check_labels(self, ids: Sequence[str], labels: Sequence[int | None]) -> None:
         """Compare the set's labels with those of the data set, where the set has ``labels.npy``.
@@ -178,9 +175,8 @@ class _Arrays:
         if not (name.isascii() and name.isdecimal()):
             raise SampleError(self._where, f"the sample id {name!r} is not a row number", "use a data set of kind npz or torchvision")
         if int(name) >= self.samples:
-            raise SampleError(
-                self._where, f"has {self.samples} images at each severity and none for the sample {name}", "use the same data"
-            )
+            what = f"has {self.samples} images at each severity, and none for the sample {name}"
+            raise SampleError(self._where, what, "use the data set that the copies were made of")
         return int(name)
 
     def image(self, name: str, severity: int, shape: Shape) -> NDArray[np.uint8]:
@@ -201,9 +197,8 @@ class _Folders:
         try:
             with Image.open(path, formats=_FORMATS) as image:
                 if (image.height, image.width) != shape[1:]:  # before its pixels are decoded, however many there are
-                    raise SampleError(
-                        str(path), f"has {image.height} x {image.width} pixels, and the image {shape[1]} x {shape[2]}", _SAME_SHAPE
-                    )
+                    what = f"has {image.height} x {image.width} pixels, and the image of the data set {shape[1]} x {shape[2]}"
+                    raise SampleError(str(path), what, _SAME_SHAPE)
                 pixels: NDArray[np.uint8] = np.asarray(image.convert("L" if shape[0] == 1 else "RGB"))
         except SampleError:
             raise

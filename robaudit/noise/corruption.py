@@ -35,31 +35,38 @@ class Form:
 
     Attributes:
         imagenet, cifar: its parameters at severity 1 to 5, in the units of ``apply``.
-        apply: from pixels (n, channels, height, width), or (1, ...), uniform variables on [-1, 1] (n, *) and the parameters to pixels.
-        latent: uniform variables for one image; None: it is not random.
+        apply: from pixels (n, channels, height, width), or (1, ...), and the parameters to pixels; a random one takes uniform variables on
+            [-1, 1], (n, variables), after the pixels.
+        variables: how many of them for an image; None: it is not random.
         channels: numbers of channels that it is defined for.
     """
 
     imagenet: tuple[Numbers, ...]
     cifar: tuple[Numbers, ...]
-    apply: Callable[[Tensor, Tensor, Numbers], Tensor]
-    latent: Callable[[Shape], int] | None = None
+    apply: Callable[..., Tensor]
+    variables: Callable[[Shape], int] | None = None
     channels: tuple[int, ...] | None = None
 
 
-def _motion(x: Tensor, u: Tensor, c: Numbers) -> Tensor:
-    return filters.motion_blur(x, 45.0 * u[:, 0].double(), filters.motion_kernel(int(c[0]), c[1]))
+def _motion(x: Tensor, u: Tensor, radius: float, sigma: float) -> Tensor:
+    """Along a direction between -45 and 45 degrees."""
+    return filters.motion_blur(x, 45.0 * u[:, 0].double(), filters.motion_kernel(int(radius), sigma))
 
 
-def _elastic(x: Tensor, u: Tensor, c: Numbers) -> Tensor:
+def _defocus(x: Tensor, radius: float, alias_sigma: float) -> Tensor:
+    return filters.correlated(x, filters.disk_kernel(radius, alias_sigma))
+
+
+def _elastic(x: Tensor, u: Tensor, strength: float, smoothness: float, jitter: float) -> Tensor:
+    """All three in shares of the shorter side."""
     side = min(x.shape[2:])
-    return stretched(x, u, *(share * side for share in c))
+    return stretched(x, u, strength * side, smoothness * side, jitter * side)
 
 
-def _jpeg(x: Tensor, u: Tensor, c: Numbers) -> Tensor:
+def _jpeg(x: Tensor, quality: float) -> Tensor:
     """Encode and decode each image in 8 bits on the CPU, with Pillow as the benchmarks do."""
     stored = (x * 255).round().clamp(0, 255).to("cpu", torch.uint8).movedim(1, -1).contiguous()
-    coded = np.stack([_recoded(image, int(c[0])) for image in stored.numpy()])
+    coded = np.stack([_recoded(image, int(quality)) for image in stored.numpy()])
     return torch.from_numpy(coded).movedim(-1, 1).to(torch.float64).div_(255).to(x).contiguous()
 
 
@@ -77,18 +84,18 @@ FORMS: Mapping[str, Form] = {
     "gaussian_blur": Form(
         ((1,), (2,), (3,), (4,), (6,)),
         ((0.4,), (0.6,), (0.7,), (0.8,), (1,)),
-        lambda x, u, c: filters.gaussian_blur(x, c[0]),
+        filters.gaussian_blur,
     ),
     "motion_blur": Form(
         ((10, 3), (15, 5), (15, 8), (15, 12), (20, 15)),
         ((6, 1), (6, 1.5), (6, 2), (8, 2), (9, 2.5)),
         _motion,
-        lambda shape: 1,
+        lambda _: 1,
     ),
     "defocus_blur": Form(
         ((3, 0.1), (4, 0.5), (6, 0.5), (8, 0.5), (10, 0.5)),
         ((0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (1, 0.2), (1.5, 0.1)),
-        lambda x, u, c: filters.correlated(x, filters.disk_kernel(*c)),
+        _defocus,
     ),
     "jpeg": Form(
         ((25,), (18,), (15,), (10,), (7,)),
@@ -99,29 +106,29 @@ FORMS: Mapping[str, Form] = {
     "brightness": Form(
         ((0.1,), (0.2,), (0.3,), (0.4,), (0.5,)),
         ((0.05,), (0.1,), (0.15,), (0.2,), (0.3,)),
-        lambda x, u, c: colour.brightened(x, *c),
+        colour.brightened,
     ),
     "contrast": Form(
         ((0.4,), (0.3,), (0.2,), (0.1,), (0.05,)),
         ((0.75,), (0.5,), (0.4,), (0.3,), (0.15,)),
-        lambda x, u, c: colour.flattened(x, *c),
+        colour.flattened,
     ),
     "saturate": Form(
         ((0.3, 0), (0.1, 0), (2, 0), (5, 0.1), (20, 0.2)),
         ((0.3, 0), (0.1, 0), (1.5, 0), (2, 0.1), (2.5, 0.2)),
-        lambda x, u, c: colour.saturated(x, *c),
+        colour.saturated,
         channels=(3,),
     ),
     "fog": Form(
         ((1.5, 2), (2, 2), (2.5, 1.7), (2.5, 1.5), (3, 1.4)),
         ((0.2, 3), (0.5, 3), (0.75, 2.5), (1, 2), (1.5, 1.75)),
-        lambda x, u, c: fogged(x, u, *c),
+        fogged,
         lambda shape: map_side(*shape[1:]) ** 2 - 1,
     ),
     "pixelate": Form(
         ((0.6,), (0.5,), (0.4,), (0.3,), (0.25,)),
         ((0.95,), (0.9,), (0.85,), (0.75,), (0.65,)),
-        lambda x, u, c: filters.pixelated(x, *c),
+        filters.pixelated,
     ),
     "elastic": Form(
         tuple(
@@ -175,7 +182,7 @@ class Corruption(NoiseKind):
     @property
     def random(self) -> bool:
         """Whether there are several results for an image."""
-        return self.form.latent is not None
+        return self.form.variables is not None
 
     def check(self, shape: Shape, levels: Sequence[float]) -> None:
         """Refuse corruptions of colours where there are none.
@@ -191,7 +198,7 @@ class Corruption(NoiseKind):
 
     def latent_shape(self, shape: Shape) -> tuple[int, ...]:
         """As many variables as the corruption takes; none where it is not random."""
-        return (0 if self.form.latent is None else self.form.latent(shape),)
+        return (0 if self.form.variables is None else self.form.variables(shape),)
 
     def parameters(self, level: float, shape: Shape) -> Numbers:
         """The corruption's numbers at a severity, for images of this shape."""
@@ -201,6 +208,6 @@ class Corruption(NoiseKind):
     def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str], out: Tensor | None = None) -> Tensor:
         """The corrupted images, in [0, 1]."""
         channels, height, width = x.shape[1:]
-        u = torch.erf(z * math.sqrt(0.5))  # uniform on [-1, 1]
-        corrupted = self.form.apply(x, u, self.parameters(level, (channels, height, width))).clamp_(0, 1)
+        drawn = (torch.erf(z * math.sqrt(0.5)),) if self.random else ()  # uniform on [-1, 1]
+        corrupted = self.form.apply(x, *drawn, *self.parameters(level, (channels, height, width))).clamp_(0, 1)
         return corrupted if len(corrupted) == len(z) else corrupted.repeat(len(z), 1, 1, 1)

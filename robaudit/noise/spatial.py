@@ -29,7 +29,7 @@ class Spatial(NoiseKind):
     What lies beyond the border is the image reflected at its outermost pixels. A single resampling follows the whole transform, so nothing
     is interpolated twice, and corners that rotate into the picture are reflections, too.
 
-    Source: Rice et al., Robustness between the worst and average case, section 5 (size 1); its flip, scale, rotation and crop.
+    Source: Rice et al. 2021, Robustness between the worst and average case: its spatial transforms have the ranges of size 1.
     """
 
     level_name: ClassVar[LevelName] = LevelName.SIZE
@@ -37,7 +37,7 @@ class Spatial(NoiseKind):
     most: ClassVar[float] = 1e3
     summary: ClassVar[str] = "flip, scale of 1 +- 0.1 size, rotation by +- 10 size degrees, crop after padding by 4 size pixels"
     prefer: ClassVar[str] = "another position of the camera or the object"
-    source: ClassVar[str] = "Rice et al. 2021, spatial transforms"
+    source: ClassVar[str] = "Rice et al. 2021, Robustness between the worst and average case"
 
     flip: bool = Field(True, description="left and right change places in half of the draws, whatever the size")
     scale: Annotated[Number, Field(ge=0)] = Field(0.1, description="at size 1, the largest change of scale; 0: none")

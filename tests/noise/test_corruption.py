@@ -81,7 +81,7 @@ def test_saturation_goes_down_twice_and_then_up() -> None:
 
 
 def test_elastic_displacements_grow_from_the_third_severity_on() -> None:
-    """At 1 only the affine map moves pixels, at 2 the displacements are smooth; then they are rougher, and stronger for their smoothness."""
+    """At 1 only the affine map moves pixels, at 2 the displacements are smooth; then they are rougher and larger."""
     u = torch.erf(latents(Corruption(name="elastic"), 30, (1, 32, 32)) * math.sqrt(0.5))
     strength = []
     for a, b, _ in FORMS["elastic"].cifar[2:]:
