@@ -72,14 +72,14 @@ class NoiseKind(BaseModel, ABC):
         return ()
 
     def check(self, shape: Shape, levels: Sequence[float]) -> None:
-        """Check the options against the images.
+        """Check the options and levels against the images.
 
         Args:
             shape: channels, height, width of the images.
-            levels: of the run.
+            levels: those of the run; each is in range already.
 
         Raises:
-            SpecError: they do not fit; ``where`` is the option, such as ``scale``.
+            SpecError: they do not fit; ``where`` is the option, such as ``scale``, or the level's name.
         """
         return
 
