@@ -86,8 +86,7 @@ class Spatial(NoiseKind):
         # the column read for an output pixel is  side (cos across - sin down),  the row  sin across + cos down,  from the middle
         scale_x, scale_y = 2 / max(width - 1, 1), 2 / max(height - 1, 1)
         grid = x.new_empty(len(z), 2, height, width)
-        first, second = (side * cos * scale_x)[:, None] * across, (-side * sin * scale_x)[:, None] * down
-        torch.add(first[:, None, :].to(x.dtype), second[:, :, None].to(x.dtype), out=grid[:, 0])
-        first, second = (sin * scale_y)[:, None] * across, (cos * scale_y)[:, None] * down
-        torch.add(first[:, None, :].to(x.dtype), second[:, :, None].to(x.dtype), out=grid[:, 1])
+        for axis, (by_column, by_row) in enumerate(((side * cos * scale_x, -side * sin * scale_x), (sin * scale_y, cos * scale_y))):
+            horizontal, vertical = (by_column[:, None] * across).to(x.dtype), (by_row[:, None] * down).to(x.dtype)
+            torch.add(horizontal[:, None, :], vertical[:, :, None], out=grid[:, axis])
         return sample(x, grid, Mirror.REFLECT)

@@ -370,7 +370,10 @@ def test_points_nearly_in_line_are_survived() -> None:
 # Options
 
 
-@pytest.mark.parametrize(("name", "hint"), [("fogg", "did you mean 'fog'"), ("corruption", "known: "), ("jpeg_compression", "jpeg")])
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("fogg", "did you mean 'fog'"), ("corruption", "the key name says which corruption: gaussian_blur, "), ("jpeg_compression", "jpeg")],
+)
 def test_unknown_corruptions_are_refused(name: str, hint: str) -> None:
     with pytest.raises(ValidationError, match=hint):
         Corruption(name=name)
@@ -391,3 +394,14 @@ def test_colours_are_needed_where_they_are_changed(name: str, channels: int) -> 
 @pytest.mark.parametrize("name", ALL)
 def test_colour_images_are_accepted(name: str) -> None:
     Corruption(name=name).check((3, 28, 28), [1.0, 5.0])
+
+
+@pytest.mark.parametrize("name", ["gaussian_blur", "pixelate", "elastic"])
+def test_what_is_kept_between_calls_serves_every_mode_and_type(name: str) -> None:
+    x = photographs(2, (3, 29, 31), dtype=torch.float64)
+    z = latents(Corruption(name=name), 2, (3, 29, 31), dtype=torch.float64)
+    with torch.inference_mode():
+        first = run(name, 4, x, z)
+    second = run(name, 4, x, z)
+    assert torch.equal(first, second)
+    torch.testing.assert_close(run(name, 4, x.float(), z.float()).double(), second, rtol=0, atol=1e-4)
