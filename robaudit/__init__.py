@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from robaudit.errors import RobauditError
     from robaudit.estimators.base import Estimate, Estimator
     from robaudit.estimators.work import Work
+    from robaudit.levels import LevelChoice, LevelName, NoiseLevel
+    from robaudit.noise.base import AdditiveNoise, NoiseKind
     from robaudit.numerics.intervals import clopper_pearson
     from robaudit.numerics.margins import margins
     from robaudit.quantities import CONFIDENCE, P_ROBUST, Interval, IntervalKind, Quantity
@@ -20,11 +22,16 @@ if TYPE_CHECKING:
 __all__ = [
     "CONFIDENCE",
     "P_ROBUST",
+    "AdditiveNoise",
     "AuditSpec",
     "Estimate",
     "Estimator",
     "Interval",
     "IntervalKind",
+    "LevelChoice",
+    "LevelName",
+    "NoiseKind",
+    "NoiseLevel",
     "Quantity",
     "RobauditError",
     "Row",
@@ -47,6 +54,11 @@ _HOMES = {
     "P_ROBUST": "robaudit.quantities",
     "Interval": "robaudit.quantities",
     "IntervalKind": "robaudit.quantities",
+    "AdditiveNoise": "robaudit.noise.base",
+    "LevelChoice": "robaudit.levels",
+    "LevelName": "robaudit.levels",
+    "NoiseKind": "robaudit.noise.base",
+    "NoiseLevel": "robaudit.levels",
     "Quantity": "robaudit.quantities",
     "RobauditError": "robaudit.errors",
     "Row": "robaudit.rows",

@@ -59,6 +59,10 @@ class EstimatorError(RobauditError):
     """An estimator of another package breaks its contract."""
 
 
+class NoiseError(RobauditError):
+    """A kind of noise of another package breaks its contract."""
+
+
 class NothingLeftError(RobauditError):
     """The input is valid, but every sample was skipped or filtered out."""
 

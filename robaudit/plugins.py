@@ -1,9 +1,14 @@
-"""Plugins by name, through entry points."""
+"""Plugins by name, through entry points, and errors that name the plugin at fault."""
 
 from __future__ import annotations
 
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import EntryPoint, entry_points
-from typing import TypeVar
+from pathlib import Path
+from typing import Any, TypeVar
 
 from robaudit.errors import RobauditError, SpecError, did_you_mean
 
@@ -59,3 +64,52 @@ def load_class(group: str, what: str, name: str, base: type[_T], where: str) -> 
             f"{what} {name}", f"{points[name].value} is not a subclass of robaudit.{base.__name__}", "fix or uninstall the plugin"
         )
     return cls
+
+
+class BrokenContractError(ValueError):
+    """What a plugin declares or returns is not what it must be."""
+
+
+@contextmanager
+def blaming(place: str, cls: type, error_class: type[RobauditError], but: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+    """Turn an exception in the code of somebody else's plugin into one that names it.
+
+    Exceptions of our own plugins, mistakes of the user, a lack of memory and the kinds in ``but`` pass as they are.
+
+    Args:
+        place: what and which the plugin is, such as "estimator mc".
+        cls: its class.
+        error_class: of the error that is raised.
+        but: exceptions that pass.
+
+    Raises:
+        RobauditError: of ``error_class``; the exception is the plugin's.
+    """
+    try:
+        yield
+    except Exception as error:
+        from robaudit.memory import is_out_of_memory
+
+        if is_ours(cls) or isinstance(error, (RobauditError, *but)) or is_out_of_memory(error):
+            raise
+        what = str(error) if isinstance(error, BrokenContractError) else f"raised {type(error).__name__}: {error}{_line(cls, error)}"
+        raise error_class(f"{place} ({cls.__module__}:{cls.__qualname__})", what, "fix or uninstall the plugin") from error
+
+
+def is_ours(cls: type) -> bool:
+    """Whether a plugin is one of this package's."""
+    return cls.__module__.partition(".")[0] == "robaudit"
+
+
+def shown(value: Any) -> str:
+    """An object in a few words: its type with its shape or value."""
+    shape = getattr(value, "shape", None)
+    kind = type(value).__name__
+    return f"{kind} {value!r:.60}" if shape is None else f"a {kind} of shape {tuple(shape)}"
+
+
+def _line(cls: type, error: Exception) -> str:
+    """The line of the plugin that the exception passed last, if any."""
+    file = getattr(sys.modules.get(cls.__module__), "__file__", None)
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    return f" ({Path(file).name}, line {lines[-1]})" if file and lines else ""

@@ -206,7 +206,7 @@ def prepare(
     check = check_input(network, samples, gradients=bool(needs_gradients), skip_bad=skip_bad)
     _report(check, listener)
     image = next(first_samples(samples, 1, skip_bad=skip_bad)).pixels
-    check_noises(noises, image)
+    check_noises(noises, image, samples)
     engine = make_engine(spec, noises, network, noisy, check.classes, image, limit, gradients=bool(needs_gradients))
     return Ready(
         spec=spec,
@@ -237,6 +237,8 @@ def _carry_out(ready: Ready, folder: RunFolder, old: Mapping[str, Any] | None, o
         entries = {label_of(entry): entry for entry in spec.document()["estimators"]}
         state.check()
         noises = {entry["name"]: without_levels(entry) for entry in spec.document()["noise"]}
+        digests = {noise.label: found for noise in ready.noises if (found := noise.digests)}
+        noises |= {label: {**noises[label], "files": files} for label, files in digests.items()}
         refuse_other_options(state, entries, str(folder.path))
         refuse_other_noises(state, noises, str(folder.path))
         refuse_changed_data(state, ready.check.seen, ready.samples.where)
@@ -245,6 +247,7 @@ def _carry_out(ready: Ready, folder: RunFolder, old: Mapping[str, Any] | None, o
             **first_info(spec, ready.engine.model, ready.samples, device, ready.check),
             "batch_rows": ready.engine.rows(ready.image.shape),
             **ready.effects,
+            "noise_files": digests,
             "plugins": plugins([task.chosen for task in ready.tasks]),
             **history(old, command, device),
         }

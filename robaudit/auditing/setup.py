@@ -9,6 +9,7 @@ from copy import copy
 import torch
 from torch import nn
 
+from robaudit.datasets.base import Dataset
 from robaudit.errors import SpecError
 from robaudit.estimators.engine import Engine, fitting_passes
 from robaudit.estimators.registry import Task
@@ -126,14 +127,16 @@ def make_model(spec: AuditSpec, given: nn.Module | None, device: torch.device, *
     return load_model(options, path, base_dir=spec.base_dir, device=device, dtype=dtype, trust=trust)
 
 
-def check_noises(noises: Sequence[Noise], image: torch.Tensor) -> None:
+def check_noises(noises: Sequence[Noise], image: torch.Tensor, dataset: Dataset) -> None:
     """Check that the noises fit the images, before anything is computed.
 
     Args:
         noises: of the run.
         image: one image, for its shape.
+        dataset: what the noisy copies are of.
 
     Raises:
+        DataError: a noise knows other labels.
         SpecError: an option of a noise does not fit.
     """
     for noise in noises:
@@ -141,6 +144,11 @@ def check_noises(noises: Sequence[Noise], image: torch.Tensor) -> None:
             noise.form.check((image.shape[0], image.shape[1], image.shape[2]), [at.level for at in noise.levels])
         except SpecError as error:
             raise SpecError(f"noise {noise.label}: {error.where}", error.what, error.remedy) from error
+    labels = dataset.labels()
+    if labels is not None:
+        ids, known = [dataset.sample_id(i) for i in range(len(dataset))], labels.tolist()
+        for noise in noises:
+            noise.form.check_labels(ids, known)
 
 
 def make_engine(

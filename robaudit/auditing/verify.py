@@ -148,6 +148,9 @@ def _recompute(
     limit = memory_limit(spec.run.memory)
     estimators = registry.build(spec.estimators)
     noises = build_noises(spec.noise, spec.base_dir)
+    for noise in noises:
+        if noise.digests != run.info.get("noise_files", {}).get(noise.label, {}):
+            raise RunError(str(run.path), f"the files of its noise {noise.label} have changed", "restore the files the run was made with")
     gradients = any("gradients" in chosen.estimator.needs for chosen in estimators)
     engine = make_engine(spec, noises, network, noisy, run.info["model"]["classes"], image, limit, gradients=gradients)
     tasks = tasks_of(spec.levels, estimators)

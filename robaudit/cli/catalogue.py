@@ -39,13 +39,13 @@ def estimators(format_: FormatOption = TextFormat.TABLE) -> None:
     """
     from robaudit.cli.console import output
     from robaudit.estimators import registry
-    from robaudit.report.catalogue import catalogue, catalogue_csv, catalogue_json, catalogue_table
+    from robaudit.report.catalogue import Entry, catalogue, catalogue_table, entries_csv, entries_json
 
     entries = catalogue({name: registry.load(name) for name in registry.registered()})
     if format_ is TextFormat.TABLE:
         output().print(catalogue_table(entries))
     else:
-        typer.echo(catalogue_csv(entries) if format_ is TextFormat.CSV else catalogue_json(entries), nl=False)
+        typer.echo(entries_csv(Entry, entries) if format_ is TextFormat.CSV else entries_json(entries), nl=False)
 
 
 def schema(
@@ -65,7 +65,10 @@ def schema(
         typer.echo(published(for_.value), nl=False)
         return
     from robaudit.estimators import registry
+    from robaudit.noise import registry as noise_registry
     from robaudit.spec.schema import spec_schema
 
     classes = {name: registry.load(name) for name in registry.registered()}
-    typer.echo(json.dumps(spec_schema(classes), indent=2))
+    kinds = {name: noise_registry.load(name) for name in noise_registry.registered()}
+    noises = {name: (kind.level_name, kind) for name, kind in kinds.items()}
+    typer.echo(json.dumps(spec_schema(classes, noises), indent=2))

@@ -40,7 +40,7 @@ def make_app() -> typer.Typer:
     """The app with all commands; a function, so that an installation that cannot be imported is reported as an internal error."""
     import typer
 
-    from robaudit.cli import catalogue, compare, demo, estimate, gate, init, plan, plot, reading, report, validate, verify
+    from robaudit.cli import catalogue, compare, demo, estimate, gate, init, noise, plan, plot, reading, report, validate, verify
 
     app = typer.Typer(
         name="robaudit",
@@ -67,6 +67,8 @@ def make_app() -> typer.Typer:
     app.command("plan")(plan.plan)
     app.command("plot")(plot.plot)
     app.command("estimators")(catalogue.estimators)
+    app.command("noises")(noise.noises)
+    app.command("noise-preview")(noise.noise_preview)
     app.command("schema")(catalogue.schema)
     return app
 

@@ -73,12 +73,15 @@ def described(run: Run) -> Described:
     Raises:
         RunError: its spec is not valid.
     """
-    info, spec = run.info, run.info["spec"]
+    info, spec, files = run.info, run.info["spec"], run.info.get("noise_files", {})
     try:
         model = {key: value for key, value in spec["model"].items() if key not in ("path", "format")}
         code = info["identity"] if info["model"]["format"] == "python" else None
         return Described(
-            noises={str(entry["name"]): without_levels(entry) for entry in spec["noise"]},
+            noises={
+                str(entry["name"]): {**without_levels(entry), **({"files": files[entry["name"]]} if entry["name"] in files else {})}
+                for entry in spec["noise"]
+            },
             mc=frozenset(label_of(entry) for entry in spec["estimators"] if entry["name"] == "mc"),
             model=(info["model"]["sha256"], info["model"]["format"], model, spec["run"].get("precision"), code),
         )

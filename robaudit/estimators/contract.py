@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import inspect
 import math
-import sys
-import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from numbers import Integral, Real
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from robaudit.errors import EstimatorError, RobauditError
+from robaudit import plugins
+from robaudit.errors import EstimatorError
 from robaudit.estimators.base import Estimate, Estimator
+from robaudit.plugins import BrokenContractError, is_ours, shown
 from robaudit.quantities import Interval, Quantity
 
 if TYPE_CHECKING:
     from robaudit.estimators.work import Work
 
-_MEND = "fix or uninstall the plugin"
 _NUMBER, _COUNT = "it must be a number", "it must be a whole number, 0 or more"
 _FIELDS = {
     **dict.fromkeys(("value", "lower", "upper", "std_error", "worth"), _NUMBER),
@@ -33,28 +31,11 @@ _FIELDS = {
 }
 
 
-class _BrokenContractError(ValueError):
-    """What an estimator declares or returns is not what it must be."""
-
-
 @contextmanager
 def blaming(name: str, cls: type[Estimator], but: tuple[type[Exception], ...] = ()) -> Iterator[None]:
-    """Turn an exception in the code of somebody else's estimator into one that names the plugin.
-
-    Exceptions of our own estimators, mistakes of the user, a lack of memory and the kinds in ``but`` pass as they are.
-
-    Raises:
-        EstimatorError: the exception is the plugin's.
-    """
-    try:
+    """Turn an exception in the code of somebody else's estimator into one that names it: :func:`robaudit.plugins.blaming`."""
+    with plugins.blaming(f"estimator {name}", cls, EstimatorError, but):
         yield
-    except Exception as error:
-        from robaudit.memory import is_out_of_memory
-
-        if _is_ours(cls) or isinstance(error, (RobauditError, *but)) or is_out_of_memory(error):
-            raise
-        what = str(error) if isinstance(error, _BrokenContractError) else f"raised {type(error).__name__}: {error}{_line(cls, error)}"
-        raise EstimatorError(f"estimator {name} ({cls.__module__}:{cls.__qualname__})", what, _MEND) from error
 
 
 def check_class(name: str, cls: type[Estimator]) -> None:
@@ -65,13 +46,13 @@ def check_class(name: str, cls: type[Estimator]) -> None:
     """
     with blaming(name, cls):
         if inspect.isabstract(cls):
-            raise _BrokenContractError(f"does not define {' and '.join(sorted(cls.__abstractmethods__))}")
+            raise BrokenContractError(f"does not define {' and '.join(sorted(cls.__abstractmethods__))}")
         for attribute, kind in (("quantity", Quantity), ("summary", str), ("prefer", str), ("source", str), ("interval", Interval)):
             if not isinstance(getattr(cls, attribute, None), kind):
-                raise _BrokenContractError(f"declares no {attribute}: a class attribute, {'text' if kind is str else f'a {kind.__name__}'}")
+                raise BrokenContractError(f"declares no {attribute}: a class attribute, {'text' if kind is str else f'a {kind.__name__}'}")
         needs = getattr(cls, "needs", None)
         if not (isinstance(needs, frozenset) and needs <= {"logits", "gradients", "labels"}):
-            raise _BrokenContractError('declares no needs: a class attribute, a frozenset of "logits", "gradients" and "labels"')
+            raise BrokenContractError('declares no needs: a class attribute, a frozenset of "logits", "gradients" and "labels"')
 
 
 def check_passes(name: str, estimator: Estimator) -> None:
@@ -83,7 +64,7 @@ def check_passes(name: str, estimator: Estimator) -> None:
     with blaming(name, type(estimator)):
         passes = estimator.passes(10)
         if not (isinstance(passes, tuple) and len(passes) == 2 and all(map(_is_count, passes))):
-            raise _BrokenContractError(f"passes() returned {_shown(passes)}, not two counts: (forwards, backwards)")
+            raise BrokenContractError(f"passes() returned {shown(passes)}, not two counts: (forwards, backwards)")
 
 
 def checked_estimates(name: str, estimator: Estimator, work: Work) -> list[Estimate]:
@@ -98,13 +79,13 @@ def checked_estimates(name: str, estimator: Estimator, work: Work) -> list[Estim
     with blaming(name, type(estimator)):
         found = estimator.estimate(work)
         if not isinstance(found, Iterable) or isinstance(found, str | bytes | Mapping):
-            raise _BrokenContractError(f"estimate() returned {_shown(found)}, not a list of Estimates")
+            raise BrokenContractError(f"estimate() returned {shown(found)}, not a list of Estimates")
         estimates = list(found)
         if len(estimates) != len(work.x):
-            raise _BrokenContractError(f"estimate() returned {len(estimates)} estimates for {len(work.x)} image{'s' * (len(work.x) != 1)}")
+            raise BrokenContractError(f"estimate() returned {len(estimates)} estimates for {len(work.x)} image{'s' * (len(work.x) != 1)}")
         for sample_id, estimate in zip(work.ids, estimates, strict=True):
             _check(sample_id, estimate, work.classes)
-            if not _is_ours(type(estimator)):
+            if not is_ours(type(estimator)):
                 _check_range(sample_id, estimate, estimator.quantity)
     for image, lost in work.lost.items():
         note = "; ".join(filter(None, [estimates[image].note, f"{lost} noisy copies gave non-finite logits, counted as flips"]))
@@ -115,7 +96,7 @@ def checked_estimates(name: str, estimator: Estimator, work: Work) -> list[Estim
 def _check(sample_id: str, estimate: object, classes: int) -> None:
     """Check that each field of an estimate has the type and the length that a row needs."""
     if not isinstance(estimate, Estimate):
-        raise _BrokenContractError(f"estimate() returned {_shown(estimate)} for {sample_id}, not an Estimate")
+        raise BrokenContractError(f"estimate() returned {shown(estimate)} for {sample_id}, not an Estimate")
     votes, details = estimate.votes, estimate.details
     fits = {
         "value": _is_number(estimate.value),
@@ -129,27 +110,16 @@ def _check(sample_id: str, estimate: object, classes: int) -> None:
     }
     for name, fit in fits.items():
         if not fit:
-            raise _BrokenContractError(f"{name} of {sample_id} is {_shown(getattr(estimate, name))}; {_FIELDS[name]}")
+            raise BrokenContractError(f"{name} of {sample_id} is {shown(getattr(estimate, name))}; {_FIELDS[name]}")
 
 
 def _check_range(sample_id: str, estimate: Estimate, quantity: Quantity) -> None:
     """Check that a value and its interval are possible; a value that is not finite is reported by the engine, which may skip the image."""
     value, lower, upper = (getattr(estimate, name) for name in ("value", "lower", "upper"))
     if math.isfinite(value) and not quantity.low <= value <= quantity.high:
-        raise _BrokenContractError(f"value of {sample_id} is {value:g}; {quantity.name} is from {quantity.low:g} to {quantity.high:g}")
+        raise BrokenContractError(f"value of {sample_id} is {value:g}; {quantity.name} is from {quantity.low:g} to {quantity.high:g}")
     if lower is not None and upper is not None and math.isfinite(value) and not lower <= value <= upper:
-        raise _BrokenContractError(f"the interval of {sample_id} is {lower:g} to {upper:g}, and its value is {value:g}, outside of it")
-
-
-def _is_ours(cls: type[Estimator]) -> bool:
-    return cls.__module__.partition(".")[0] == "robaudit"
-
-
-def _line(cls: type[Estimator], error: Exception) -> str:
-    """The line of the plugin that the exception passed last, if any."""
-    file = getattr(sys.modules.get(cls.__module__), "__file__", None)
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
-    return f" ({Path(file).name}, line {lines[-1]})" if file and lines else ""
+        raise BrokenContractError(f"the interval of {sample_id} is {lower:g} to {upper:g}, and its value is {value:g}, outside of it")
 
 
 def _is_number(value: object) -> bool:
@@ -158,10 +128,3 @@ def _is_number(value: object) -> bool:
 
 def _is_count(value: object) -> bool:
     return (type(value) is int or (isinstance(value, Integral) and not isinstance(value, bool))) and int(value) >= 0
-
-
-def _shown(value: Any) -> str:
-    """An object in a few words: its type with its shape or value."""
-    shape = getattr(value, "shape", None)
-    kind = type(value).__name__
-    return f"{kind} {value!r:.60}" if shape is None else f"a {kind} of shape {tuple(shape)}"

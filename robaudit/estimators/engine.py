@@ -162,7 +162,7 @@ class Engine:
         """
         self._tidy()
         source = self.noises[at.noise]
-        form, standard = source.form, source.frames if frames else source.blocks
+        standard = source.frames if frames else source.blocks
         per_unit = 2 if pairs else 1
         shape = (x.shape[1], x.shape[2], x.shape[3])
         buffer = torch.empty((rows, *shape), dtype=x.dtype, device=x.device).contiguous(memory_format=self.model.memory_format)
@@ -173,7 +173,7 @@ class Engine:
                 while len(z):
                     take = min(len(z), rows - filled)
                     part = buffer[filled : filled + take]
-                    made = form.noisy(x[b : b + 1], z[:take], at.level, ids=[sample_id], out=part)
+                    made = source.noisy(x[b : b + 1], z[:take], at.level, ids=[sample_id], out=part)
                     if made is not part:
                         part.copy_(made)
                     z, filled = z[take:], filled + take

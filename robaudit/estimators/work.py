@@ -192,7 +192,7 @@ class Work:
         Returns:
             (rows, channels, height, width).
         """
-        return self.noise.noisy(self.x[image], z, self.at.level, ids=[self.ids[b] for b in image.tolist()])
+        return self.engine.noises[self.at.noise].noisy(self.x[image], z, self.at.level, ids=[self.ids[b] for b in image.tolist()])
 
     def gram(self, gradients: Tensor, x: Tensor | None = None) -> Tensor:
         """u_i^T S u_j of unit noise for gradients (n, margins, pixels) of the chunk's images, or of the images ``x``; float64."""

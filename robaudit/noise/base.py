@@ -72,14 +72,26 @@ class NoiseKind(BaseModel, ABC):
         return ()
 
     def check(self, shape: Shape, levels: Sequence[float]) -> None:
-        """Check the options against the images.
+        """Check the options and levels against the images.
 
         Args:
             shape: channels, height, width of the images.
-            levels: of the run.
+            levels: those of the run; each is in range already.
 
         Raises:
-            SpecError: they do not fit; ``where`` is the option, such as ``scale``.
+            SpecError: they do not fit; ``where`` is the option, such as ``scale``, or the level's name.
+        """
+        return
+
+    def check_labels(self, ids: Sequence[str], labels: Sequence[int | None]) -> None:
+        """Check the labels against those that the noise knows, if it has any.
+
+        Args:
+            ids: sample ids.
+            labels: their labels; None or a negative number: unknown.
+
+        Raises:
+            DataError: they differ.
         """
         return
 

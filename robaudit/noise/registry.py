@@ -11,12 +11,13 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from robaudit.errors import RobauditError, SpecError
+from robaudit.errors import NoiseError, RobauditError, SpecError
+from robaudit.files import file_sha256
 from robaudit.levels import GAUSSIAN, NoiseLevel
 from robaudit.noise.base import BASE_DIR, AdditiveNoise, NoiseKind, Shape
 from robaudit.noise.draws import NormalDraws
 from robaudit.noise.gaussian import Gaussian
-from robaudit.plugins import installed, load_class
+from robaudit.plugins import BrokenContractError, blaming, installed, is_ours, load_class, shown
 from robaudit.spec.errors import explain
 from robaudit.spec.model import NoiseSpec
 
@@ -39,6 +40,11 @@ class Noise:
     form: NoiseKind
     levels: tuple[NoiseLevel, ...]
 
+    @property
+    def digests(self) -> dict[str, str]:
+        """sha256 of the files that it is made from, by name."""
+        return {path.name: file_sha256(path) or "" for path in self.form.files}
+
     def source(self, seed: int, device: torch.device, dtype: torch.dtype = torch.float32, *, stream: str = "") -> NoiseSource:
         """The noise with its draws; see :class:`~robaudit.noise.draws.NormalDraws` for the arguments."""
         return NoiseSource(self.form, NormalDraws(self.kind, seed, device, dtype, stream=stream))
@@ -58,6 +64,24 @@ class NoiseSource:
     def frames(self, sample_id: str, draws: int, shape: Shape, start: int = 0) -> Iterator[Tensor]:
         """The same, with draws coupled so that their mean varies less."""
         return self.draws.frames(sample_id, draws, self.form.latent_shape(shape), start)
+
+    def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str], out: Tensor | None = None) -> Tensor:
+        """:meth:`NoiseKind.noisy <robaudit.noise.base.NoiseKind.noisy>` of the kind, whose result is checked if it is another package's.
+
+        Raises:
+            NoiseError: it raises an exception, or its pixels are of another shape or type, or not finite.
+        """
+        cls = type(self.form)
+        if is_ours(cls):
+            return self.form.noisy(x, z, level, ids=ids, out=out)
+        with blaming(f"noise {self.form.name}", cls, NoiseError):
+            pixels = self.form.noisy(x, z, level, ids=ids, out=out)
+            wanted = (len(z), *x.shape[1:])
+            if not isinstance(pixels, Tensor) or pixels.shape != wanted or pixels.dtype != x.dtype:
+                raise BrokenContractError(f"noisy() returned {shown(pixels)}, not a {x.dtype} tensor of shape {wanted}")
+            if not pixels.isfinite().all():
+                raise BrokenContractError(f"noisy() returned pixels that are not finite, for sample {ids[0]} at level {level:g}")
+        return pixels
 
     @property
     def additive(self) -> AdditiveNoise:

@@ -62,7 +62,7 @@ def hypot(a: Tensor, b: Tensor) -> Tensor:
 def product(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
     """a_i b_i of every row i.
 
-    A row's bits depend on the shapes as well: zeros that pad a matrix must be as many whatever else is in the batch.
+    A row's bits depend on the shapes as well: zeros that pad a matrix must be as many whatever else is in the batch. Gradients pass.
 
     Args:
         a: (rows, n, m), or (n, m) for all rows.
@@ -75,8 +75,10 @@ def product(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
     if a.device.type != "cpu":
         return torch.matmul(a, b, out=out)
     rows, _, p = b.shape
-    out = aligned(rows, a.shape[-2], p, b) if out is None else out
     first = [a.clone(memory_format=torch.contiguous_format)] * rows if a.ndim == 2 else _each(a)
+    if torch.is_grad_enabled() and (a.requires_grad or b.requires_grad):
+        return torch.stack([torch.mm(x, y) for x, y in zip(first, _each(b), strict=True)])
+    out = aligned(rows, a.shape[-2], p, b) if out is None else out
     for x, y, z in zip(first, _each(b), out.unbind(), strict=True):
         torch.mm(x, y, out=z)
     return out

@@ -1,4 +1,4 @@
-"""The list of installed estimators as a table, CSV and JSON."""
+"""The lists of installed estimators and kinds of noise as tables, CSV and JSON."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from robaudit.estimators.base import Estimator
+from robaudit.noise.base import AdditiveNoise, NoiseKind
 from robaudit.store.serialise import table_csv
 
 
@@ -43,7 +44,7 @@ def _entry(name: str, cls: type[Estimator]) -> Entry:
         cost = f"{forwards:,} forward" + (f", {backwards:,} backward" if backwards else "")
     except ValidationError:  # an option has no default
         cost = "as its options say: any number of"
-    options = {key: field for key, field in cls.model_fields.items() if key != "label"}
+    options = {key: field for key, field in cls.model_fields.items() if key not in ("label", "noise")}
     return Entry(
         name=name,
         quantity=cls.quantity.name,
@@ -80,11 +81,60 @@ def catalogue_table(entries: Sequence[Entry]) -> Table:
     return table
 
 
-def catalogue_csv(entries: Sequence[Entry]) -> str:
+@dataclass(frozen=True, slots=True)
+class NoiseEntry:
+    """One installed kind of noise, as text."""
+
+    name: str
+    level: str
+    least: float
+    most: float
+    additive: bool
+    differentiable: bool
+    options: str
+    summary: str
+    prefer: str
+    source: str
+
+
+def noise_entries(classes: Mapping[str, type[NoiseKind]]) -> list[NoiseEntry]:
+    """The entries in alphabetical order."""
+    return [_noise_entry(name, classes[name]) for name in sorted(classes)]
+
+
+def _noise_entry(name: str, cls: type[NoiseKind]) -> NoiseEntry:
+    options = {key: field for key, field in cls.model_fields.items() if key not in ("name", "clip")}
+    return NoiseEntry(
+        name=name,
+        level=cls.level_name.value,
+        least=cls.least,
+        most=cls.most,
+        additive=issubclass(cls, AdditiveNoise),
+        differentiable=cls.differentiable,
+        options=", ".join(_option(key, field) for key, field in options.items()),
+        summary=cls.summary,
+        prefer=cls.prefer,
+        source=cls.source,
+    )
+
+
+def noise_table(entries: Sequence[NoiseEntry]) -> Table:
+    """A table for terminals."""
+    table = Table(title="Installed kinds of noise", title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 2, 1, 0))
+    for column, ratio in (("kind", 3), ("level", 2), ("what it does, and what it is a model of", 6)):
+        table.add_column(column, ratio=ratio, overflow="fold")
+    for e in entries:
+        level = f"{e.level}\n{e.least:g} to {e.most:g}"
+        what = f"{e.summary}\nModels: {e.prefer}\nSource: {e.source}"
+        table.add_row(Text(e.name + (f"\n{e.options}" if e.options else "")), Text(level), Text(what))
+    return table
+
+
+def entries_csv(kind: type[Entry] | type[NoiseEntry], entries: Sequence[Entry | NoiseEntry]) -> str:
     """CSV with a header."""
-    return table_csv(list(Entry.__slots__), (list(asdict(entry).values()) for entry in entries))
+    return table_csv(list(kind.__slots__), (list(asdict(entry).values()) for entry in entries))
 
 
-def catalogue_json(entries: Sequence[Entry]) -> str:
+def entries_json(entries: Sequence[Entry | NoiseEntry]) -> str:
     """A JSON list."""
     return json.dumps([asdict(entry) for entry in entries], indent=2) + "\n"

@@ -75,7 +75,7 @@ class RunImages:
 def first_copy(source: NoiseSource, sample_id: str, clean: Tensor, at: NoiseLevel) -> Tensor:
     """The first noisy copy of an image (channels, height, width), as the estimators see it."""
     z = next(source.blocks(sample_id, 1, (clean.shape[0], clean.shape[1], clean.shape[2])))
-    copy = source.form.noisy(clean[None], z.to(clean.dtype), at.level, ids=[sample_id])[0]
+    copy = source.noisy(clean[None], z.to(clean.dtype), at.level, ids=[sample_id])[0]
     return copy.clamp(0.0, 1.0) if source.form.clip else copy
 
 

@@ -1,4 +1,4 @@
-"""The JSON schema of a spec, with the options of the installed estimators."""
+"""The JSON schema of a spec, with the options of the installed estimators and kinds of noise."""
 
 from __future__ import annotations
 
@@ -7,14 +7,20 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from robaudit.levels import GAUSSIAN, LevelName
 from robaudit.spec.model import AuditSpec
 
+_FRACTION = {"type": "string", "pattern": r"^\s*\d+(\.\d+)?\s*/\s*\d+(\.\d+)?\s*$"}
+_NUMBER = {"anyOf": [{"type": "number", "exclusiveMinimum": 0}, _FRACTION]}
+_LEVELS = {"anyOf": [{"type": "array", "items": _NUMBER, "minItems": 1}, _NUMBER]}
 
-def spec_schema(estimators: Mapping[str, type[BaseModel]]) -> dict[str, Any]:
+
+def spec_schema(estimators: Mapping[str, type[BaseModel]], noises: Mapping[str, tuple[LevelName, type[BaseModel]]] | None = None) -> dict[str, Any]:
     """The JSON schema (draft 2020-12) of a spec file.
 
     Args:
         estimators: option models by estimator name.
+        noises: for each kind of noise what its level is called, and its option model; without any, a noise may have any options.
     """
     schema = AuditSpec.model_json_schema()
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
@@ -22,25 +28,46 @@ def spec_schema(estimators: Mapping[str, type[BaseModel]]) -> dict[str, Any]:
     definitions = schema["$defs"]
     forms: list[dict[str, Any]] = [{"enum": sorted(estimators)}]
     for name, model in estimators.items():
-        options = model.model_json_schema()
-        definitions.update(options.pop("$defs", {}))
-        definitions[f"{name} options"] = {**options, "title": f"{name} options"}
-        value = {"anyOf": [{"$ref": f"#/$defs/{name} options"}, {"type": "null"}]}
+        value = {"anyOf": [{"$ref": f"#/$defs/{_options(definitions, name, model)}"}, {"type": "null"}]}
         forms.append({"type": "object", "properties": {name: value}, "required": [name], "additionalProperties": False})
     definitions["EstimatorSpec"] = {
         "description": "an estimator's name, or its name with options: {mc: {samples: 1000}}",
         "anyOf": forms,
     }
+    if noises:
+        kinds = [_noise(definitions, kind, level, model) for kind, (level, model) in noises.items()]
+        definitions["NoiseSpec"] = {"description": definitions["NoiseSpec"]["description"], "anyOf": kinds}
     _accept_short_forms(schema)
     return schema
 
 
+def _options(definitions: dict[str, Any], name: str, model: type[BaseModel]) -> str:
+    """The name of the definition of an estimator's options, which is added."""
+    options = model.model_json_schema()
+    definitions.update(options.pop("$defs", {}))
+    definitions[f"{name} options"] = {**options, "title": f"{name} options"}
+    return f"{name} options"
+
+
+def _noise(definitions: dict[str, Any], kind: str, level: LevelName, model: type[BaseModel]) -> dict[str, Any]:
+    """The schema of a noise of one kind."""
+    options = model.model_json_schema()
+    definitions.update(options.pop("$defs", {}))
+    one = options["properties"].pop("name", {"type": "string"})
+    properties = {"kind": {"const": kind}, "name": {"anyOf": [one, {"type": "array", "items": one}]}, level.value: _LEVELS}
+    required = [key for key in options.get("required", ()) if key != "name"] + [level.value] + (["kind"] if kind != GAUSSIAN else [])
+    return {**options, "title": f"{kind} noise", "properties": {**properties, **options["properties"]}, "required": required}
+
+
 def _accept_short_forms(schema: dict[str, Any]) -> None:
     """Accept fractions (8/255) for numbers, and a single value for a list, as the spec's reader does."""
-    fraction = {"type": "string", "pattern": r"^\s*\d+(\.\d+)?\s*/\s*\d+(\.\d+)?\s*$"}
-    for section, key in (("NoiseSpec", "sigma"), ("ModelSpec", "mean"), ("ModelSpec", "std")):
-        listed = schema["$defs"][section]["properties"][key]
-        number = {"anyOf": [listed["items"], fraction]}
+    for key in ("mean", "std"):
+        listed = schema["$defs"]["ModelSpec"]["properties"][key]
+        number = {"anyOf": [listed["items"], _FRACTION]}
         listed["items"] = number
         described = {k: listed.pop(k) for k in ("description", "default", "title") if k in listed}
-        schema["$defs"][section]["properties"][key] = {**described, "anyOf": [dict(listed), number]}
+        schema["$defs"]["ModelSpec"]["properties"][key] = {**described, "anyOf": [dict(listed), number]}
+    listed = schema["properties"]["noise"]
+    one = listed["items"]
+    described = {k: listed.pop(k) for k in ("description", "title") if k in listed}
+    schema["properties"]["noise"] = {**described, "anyOf": [one, dict(listed)]}

@@ -122,6 +122,7 @@ class _Run(_Part):
     model: _Model
     data: _Data
     noise: Plain
+    noise_files: dict[str, dict[str, str]] = Field(default_factory=dict)
     warnings: list[str]
     batch_dependent: bool = False
     versions: dict[Plain, Plain | None] = Field(default_factory=dict)

@@ -26,7 +26,7 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 def page() -> tuple[str, ...]:
-    """The code of docs/plugins.md: pyproject.toml, the estimator and its test."""
+    """The code of docs/plugins.md: pyproject.toml, the estimator, its test, and the kind of noise."""
     return tuple(re.findall(r"```(?:toml|python)\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL))
 
 
@@ -36,7 +36,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("plugin")
     shutil.copytree(SOURCE, folder / "source")
     (folder / "clear").mkdir()
-    for name, text in zip(("pyproject.toml", "robaudit_clear.py", "test_clear.py"), page(), strict=True):
+    for name, text in zip(("pyproject.toml", "robaudit_clear.py", "test_clear.py", "robaudit_banding.py"), page(), strict=True):
         (folder / "clear" / name).write_text(text, encoding="utf-8")
     options = ["--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check"]
     command = [
@@ -169,3 +169,17 @@ def test_unknown_without_the_package(tmp_path: Path, run_cli: RunCli) -> None:
     code, out, err = run_cli("estimate", write(tmp_path, digits(estimators=["margin"])))
     assert (code, out) == (2, "")
     assert err.startswith("error: estimators[0]: unknown estimator 'margin'; ")
+
+
+def test_a_noise_of_another_package(installed: Path, tmp_path: Path) -> None:
+    """docs/plugins.md: listed, run beside ours, and constant along the lines of the image."""
+    listed = json.loads(start(installed, tmp_path, "noises", "--format", "json").stdout)
+    assert next(entry["level"] for entry in listed if entry["name"] == "banding") == "sigma"
+    noise = [{"kind": "banding", "sigma": [0.3]}, {"sigma": [0.3]}]
+    spec = write(tmp_path, digits(noise=noise, estimators=[{"mc": {"samples": 50}}]))
+    done = start(installed, tmp_path, "estimate", spec, "--out", "run")
+    assert done.returncode == 0, done.stderr
+    with (tmp_path / "run" / "samples.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["noise"] for row in rows] == ["banding", "gaussian"] * 8
+    assert {row["level_name"] for row in rows} == {"sigma"}

@@ -158,11 +158,12 @@ def _draw(figure: Figure, box: Box, look: Look, worst: Worst, pixels: Sequence[t
         x = box.x + (i % columns) * (across + _GAP)
         y = box.y + box.height - (i // columns) * _cell(look) - side
         for j, image in enumerate(pair):
-            _image(figure, Box(x + j * (side + _PAIR), y, side, side), image, look)
+            image_in(figure, Box(x + j * (side + _PAIR), y, side, side), image, look)
         _labels(figure, look, worst, sample, Box(x, y - 0.06, across, 0))
 
 
-def _image(figure: Figure, box: Box, image: Pixels, look: Look) -> None:
+def image_in(figure: Figure, box: Box, image: Pixels, look: Look) -> None:
+    """Draw an image into a box, as large as its proportions allow."""
     width, height = figure.get_size_inches()
     rows, columns = image.shape[:2]
     across, up = box.width * min(1.0, columns / rows), box.height * min(1.0, rows / columns)

@@ -100,9 +100,13 @@ def picture(kind: str, run: Run, format_: str, choice: Choice | None = None, *, 
     Raises:
         RobauditError: there is no such kind, the run has nothing that it could show, or the width is too small for it.
     """
+    return drawn(sketch_of(kind, run, choice or Choice()), format_, width=width)
+
+
+def drawn(made: Sketch, format_: str, *, width: float = 7.0) -> bytes:
+    """A sketch as the bytes of a file; see :func:`picture`."""
     from robaudit.report.pictures.style import saved
 
-    made = sketch_of(kind, run, choice or Choice())
     if width < made.narrowest:
         raise RobauditError(f"--width {width:g}", "is too narrow for this picture", f"at least {made.narrowest:g} inches")
     size, draw = page(made, Look(width, size=9.0 if width >= SMALL_BELOW else 7.0, vector=format_ != "png"))

@@ -1,0 +1,79 @@
+"""Arrays from the user's files: read without running code, checked, and kept on the device that uses them."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from robaudit.errors import SpecError
+
+T = TypeVar("T")
+
+
+def read_npy(path: Path, option: str) -> Tensor:
+    """The array of a .npy file.
+
+    Raises:
+        SpecError: at the option: the file is missing, is not one of numbers, or has a number that is not finite.
+    """
+    return _numbers(_opened(path, option, ".npy", lambda: np.load(path, mmap_mode="r", allow_pickle=False)), path, option)
+
+
+def read_npz(path: Path, option: str, *names: str) -> dict[str, Tensor]:
+    """Those of the named arrays of a .npz file that it has.
+
+    Raises:
+        SpecError: at the option: as for :func:`read_npy`.
+    """
+
+    def load() -> dict[str, np.ndarray]:
+        with np.load(path, allow_pickle=False) as file:
+            if isinstance(file, np.ndarray):
+                raise TypeError("one array without a name")
+            return {name: file[name] for name in names if name in file.files}
+
+    return {name: _numbers(array, path, option) for name, array in _opened(path, option, ".npz", load).items()}
+
+
+def _opened(path: Path, option: str, suffix: str, load: Callable[[], T]) -> T:
+    try:
+        if path.exists() and not path.is_file():
+            raise OSError("not a regular file")
+        return load()
+    except FileNotFoundError as error:
+        raise SpecError(option, f"{path} does not exist", f"give the path of a {suffix} file, relative to the spec file") from error
+    except (OSError, EOFError, ValueError, TypeError, AttributeError, MemoryError, zipfile.BadZipFile) as error:
+        what = f"{path} is not a readable {suffix} file of numbers"
+        raise SpecError(option, what, f"write it with numpy.save{'z' if suffix == '.npz' else ''}, as floats") from error
+
+
+def _numbers(array: object, path: Path, option: str) -> Tensor:
+    if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiu":
+        raise SpecError(option, f"{path} holds no numbers", "write it with numpy, as floats")
+    with torch.inference_mode(False):  # to be kept, and used where gradients are taken
+        found = torch.from_numpy(np.array(array, dtype=np.float64, order="C"))
+    if not found.isfinite().all():
+        raise SpecError(option, f"{path} has numbers that are not finite", "replace NaN and infinity")
+    return found
+
+
+class Placed:
+    """A float64 tensor of the host, as it is needed: of a dtype, on a device, made once."""
+
+    def __init__(self, values: Tensor) -> None:
+        self.values = values
+        self._made: dict[tuple[torch.device, torch.dtype], Tensor] = {}
+
+    def like(self, x: Tensor) -> Tensor:
+        """The values with the dtype and on the device of x."""
+        key = x.device, x.dtype
+        if key not in self._made:
+            with torch.inference_mode(False):
+                self._made[key] = self.values.to(*key)
+        return self._made[key]

@@ -1,0 +1,83 @@
+"""Gaussian noise that neighbouring pixels share: stationary, with a correlation length."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import ClassVar, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from robaudit.levels import LevelName
+from robaudit.noise.arrays import Placed
+from robaudit.noise.base import AdditiveNoise, Shape
+from robaudit.numerics.rowwise import gram, product
+from robaudit.spec.fields import Positive
+
+
+class CorrelatedGaussian(AdditiveNoise):
+    """x + sigma e, with normal e of variance 1 and correlation exp(-r^2 / (2 length^2)) between values at a distance of r pixels.
+
+    The level is the standard deviation of every value. Channels are independent, or all have the same e. The covariance of the pixels of
+    a channel is a product of one over the rows and one over the columns, K = Kh (x) Kw, so e = Kh^1/2 Z Kw^1/2 for independent Z: two
+    small products, exact up to the edges, and no matrix of pixels by pixels. The roots come from the eigenvalues, in float64: for
+    lengths of a few pixels Kh and Kw are singular to rounding, and eigenvalues that came out negative (about -1e-15) are zero.
+
+    Source: Rasmussen and Williams (2006), Gaussian Processes for Machine Learning, section 4.2.1 (squared exponential covariance).
+    """
+
+    level_name: ClassVar[LevelName] = LevelName.SIGMA
+    least: ClassVar[float] = 1e-6
+    most: ClassVar[float] = 1e3
+    differentiable: ClassVar[bool] = True
+    normal: ClassVar[bool] = True
+    summary: ClassVar[str] = "x + sigma e, e normal with correlation exp(-r^2 / 2 length^2)"
+    prefer: ClassVar[str] = "noise after demosaicing, resizing or compression; blotches and stains"
+    source: ClassVar[str] = "Rasmussen and Williams 2006, section 4.2.1"
+
+    length: Positive = Field(description="correlation length in pixels: neighbours at this distance have a correlation of 0.61")
+    channels: Literal["independent", "shared"] = Field("independent", description="each channel has its own noise, or all have the same")
+
+    def latent_shape(self, shape: Shape) -> tuple[int, ...]:
+        """That of the image, with a single channel if the channels share their noise."""
+        return (1, *shape[1:]) if self.channels == "shared" else shape
+
+    def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str], out: Tensor | None = None) -> Tensor:
+        """x + sigma Kh^1/2 Z Kw^1/2 for every channel."""
+        return _smoothed(z, self.length).mul(level) + x
+
+    def amplitude(self, level: float, shape: Shape) -> float:
+        """Sigma itself."""
+        return level
+
+    def gram(self, gradients: Tensor, x: Tensor) -> Tensor:
+        """V V^T with V = Kh^1/2 U Kw^1/2, in float64."""
+        step = 1 if gradients.device.type == "cpu" else max(1, len(gradients))
+        found = []
+        for u in gradients.split(step):
+            maps = u.double().unflatten(2, x.shape[1:])  # (images, margins, channels, height, width)
+            if self.channels == "shared":
+                maps = maps.sum(2, keepdim=True)
+            found.append(gram(_smoothed(maps.flatten(0, 1), self.length).unflatten(0, u.shape[:2]).flatten(2)))
+        return torch.cat(found)
+
+
+def _smoothed(z: Tensor, length: float) -> Tensor:
+    """Kh^1/2 Z Kw^1/2 of every channel of (n, channels, height, width)."""
+    height, width = z.shape[2:]
+    left, right = (_root(side, length).like(z) for side in (height, width))
+    planes = z.flatten(0, 1)
+    half = product(left, planes)
+    smooth: Tensor = product(half, right.expand(len(planes), -1, -1)).unflatten(0, z.shape[:2])
+    return smooth
+
+
+@lru_cache(maxsize=32)
+def _root(side: int, length: float) -> Placed:
+    """The symmetric root of the correlation matrix of ``side`` pixels in a line."""
+    with torch.inference_mode(False):
+        at = torch.arange(side, dtype=torch.float64)
+        values, vectors = torch.linalg.eigh(torch.exp(-0.5 * ((at[:, None] - at) / length).square()))
+        return Placed((vectors * values.clamp_min(0.0).sqrt()) @ vectors.T)

@@ -1,0 +1,238 @@
+"""Published corrupted copies of the run's own images: arrays like CIFAR-10-C's, or folders like ImageNet-C's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+from pydantic import AfterValidator, Field
+from torch import Tensor
+
+from robaudit.errors import DataError, SampleError, SpecError, did_you_mean
+from robaudit.levels import LevelName
+from robaudit.noise.base import File, NoiseKind, Shape
+
+_SEVERITIES = 5
+_SUFFIXES = (".JPEG", ".jpeg", ".jpg", ".JPG", ".png", ".PNG", ".webp", ".bmp")
+_FORMATS = ("BMP", "JPEG", "PNG", "PPM", "WEBP")
+
+
+def _visible(name: str) -> str:
+    if name.startswith("."):
+        raise ValueError("must be the name of a corruption, without a leading dot")
+    return name
+
+
+class CorruptedSet(NoiseKind):
+    """The image's corrupted copy, found by its sample id; ``name`` is the corruption and ``path`` the folder of the set.
+
+    Two layouts are understood. Arrays: ``path/NAME.npy`` holds uint8 images (5 N, height, width, channels), severity s of sample i in
+    row (s - 1) N + i, and ids are row numbers (data sets of kind npz and torchvision have such ids). Folders:
+    ``path/NAME/SEVERITY/ID``, where ids are paths like ``n01440764/ILSVRC2012_val_00000293.JPEG`` (kind images); the suffix may differ.
+
+    The copies must have the size of the images that the network gets: nothing is resized or cropped.
+
+    Source: Hendrycks & Dietterich 2019; CIFAR-10-C and ImageNet-C are published by its authors.
+    """
+
+    level_name: ClassVar[LevelName] = LevelName.SEVERITY
+    least: ClassVar[float] = 1
+    most: ClassVar[float] = _SEVERITIES
+    whole: ClassVar[bool] = True
+    quantises: ClassVar[bool] = True
+    summary: ClassVar[str] = "a corrupted copy of x from a published set, such as CIFAR-10-C or ImageNet-C"
+    prefer: ClassVar[str] = "the benchmark's own files: results that can be compared with published ones"
+    source: ClassVar[str] = "Hendrycks & Dietterich 2019, ImageNet-C and CIFAR-10-C"
+
+    name: Annotated[str, AfterValidator(_visible)] = Field(pattern=r"^[\w.-]+$", description="the corruption: a file NAME.npy or a folder")
+    path: File = Field(description="folder of the set, relative to the spec file")
+
+    @property
+    def random(self) -> bool:
+        """No: there is one copy at each severity."""
+        return False
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The arrays; of a set in folders, none."""
+        return tuple(path for path in (self._array, self._labels) if self._array.is_file() and path.is_file())
+
+    @property
+    def _array(self) -> Path:
+        return self.path / f"{self.name}.npy"
+
+    @property
+    def _labels(self) -> Path:
+        return self.path / "labels.npy"
+
+    def check(self, shape: Shape, levels: Sequence[float]) -> None:
+        """Look whether the set has this corruption at these severities, in the size of the images.
+
+        Raises:
+            SpecError: there is no such folder, corruption or severity.
+            DataError: the array cannot be read, has a number of rows that five severities cannot have, or images of another shape.
+        """
+        copies = self._open()
+        if isinstance(copies, _Arrays):
+            copies.require(shape)
+            return
+        if shape[0] not in (1, 3):
+            raise SpecError("path", f"image files have 1 or 3 channels, and the data set has {shape[0]}", "give a set of arrays")
+        for level in levels:
+            if not (copies.folder / f"{level:g}").is_dir():
+                there = ", ".join(sorted(entry.name for entry in copies.folder.iterdir())[:10])
+                raise SpecError("severity", f"{str(copies.folder)!r} has no folder {level:g}", f"it has {there or 'nothing'}")
+
+    def check_labels(self, ids: Sequence[str], labels: Sequence[int | None]) -> None:
+        """Compare the set's labels with those of the data set, where the set has ``labels.npy``.
+
+        Args:
+            ids: sample ids.
+            labels: their labels; None or a negative number: unknown.
+
+        Raises:
+            DataError: they differ: the copies are of other images or in another order; or the labels cannot be read.
+            SampleError: an id is not a row number.
+        """
+        copies = self._open()
+        if not (isinstance(copies, _Arrays) and self._labels.is_file()):
+            return
+        theirs = _loaded(self._labels)
+        if theirs.shape not in ((copies.samples,), (_SEVERITIES * copies.samples,)) or theirs.dtype.kind not in "iu":
+            what = f"is {_described(theirs)}, and {self._array.name} has {_SEVERITIES * copies.samples} images"
+            raise DataError(str(self._labels), what, "give one label for each image")
+        ours = [(name, label) for name, label in zip(ids, labels, strict=True) if label is not None and label >= 0]
+        wrong = [(name, label, there) for name, label in ours if (there := int(theirs[copies.row(name)])) != label]
+        if wrong:
+            name, label, there = wrong[0]
+            first = f"the first is {name!r}, {there} there and {label} in the data set"
+            remedy = "the copies must be of the same images in the same order"
+            raise DataError(str(self._labels), f"differs from the data set in {len(wrong)} of {len(ours)} labels; {first}", remedy)
+
+    def latent_shape(self, shape: Shape) -> tuple[int, ...]:
+        """No variables."""
+        return (0,)
+
+    def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str], out: Tensor | None = None) -> Tensor:
+        """The corrupted copies of the images with these ids.
+
+        Raises:
+            SampleError: there is none, it cannot be decoded, or has another shape.
+            SpecError: the set is gone.
+        """
+        copies, (channels, height, width) = self._open(), x.shape[1:]
+        found = np.stack([copies.image(name, int(level), (channels, height, width)) for name in ids])
+        pixels = torch.from_numpy(found).to(torch.float64).div_(255).to(x)
+        return pixels if len(pixels) == len(z) else pixels.repeat(len(z), 1, 1, 1)
+
+    def _open(self) -> _Arrays | _Folders:
+        if not self.path.is_dir():
+            raise SpecError("path", f"no such folder: {str(self.path)!r}", "paths are relative to the spec file")
+        if self._array.is_file():
+            return _Arrays(self._array)
+        if (self.path / self.name).is_dir():
+            return _Folders(self.path / self.name)
+        entries = [entry for entry in self.path.iterdir() if not entry.name.startswith(".") and entry != self._labels]
+        there = {entry.stem for entry in entries if entry.suffix == ".npy"} | {entry.name for entry in entries if entry.is_dir()}
+        raise SpecError(
+            "name", f"{str(self.path)!r} has no corruption {self.name!r}", did_you_mean(self.name, there) or "it has none at all"
+        )
+
+
+class _Arrays:
+    """The copies of all images at all severities as one array, mapped into memory.
+
+    Attributes:
+        samples: number of images at each severity.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._where, images = str(path), _loaded(path)
+        if images.ndim == 3:
+            images = images[..., None]
+        if images.ndim != 4 or images.dtype != np.uint8 or 0 in images.shape:
+            raise DataError(self._where, f"is {_described(images)}", "it must be uint8 (rows, height, width, channels)")
+        if len(images) % _SEVERITIES:
+            raise DataError(self._where, f"has {len(images)} rows", f"it must have as many for each of {_SEVERITIES} severities")
+        self._images, self.samples = images, len(images) // _SEVERITIES
+
+    def require(self, shape: Shape) -> None:
+        """Raise DataError unless the images have this shape (channels, height, width)."""
+        height, width, channels = self._images.shape[1:]
+        if (channels, height, width) != shape:
+            there, here = (" x ".join(map(str, sides)) for sides in ((channels, height, width), shape))
+            what = f"its images have {there} values (channels, height, width), and those of the data set {here}"
+            raise DataError(self._where, what, _SAME_SHAPE)
+
+    def row(self, name: str) -> int:
+        """The row of a sample at severity 1; SampleError: there is none."""
+        if not (name.isascii() and name.isdecimal()):
+            raise SampleError(self._where, f"the sample id {name!r} is not a row number", "use a data set of kind npz or torchvision")
+        if int(name) >= self.samples:
+            what = f"has {self.samples} images at each severity, and none for the sample {name}"
+            raise SampleError(self._where, what, "use the data set that the copies were made of")
+        return int(name)
+
+    def image(self, name: str, severity: int, shape: Shape) -> NDArray[np.uint8]:
+        """One copy (channels, height, width)."""
+        self.require(shape)
+        return np.moveaxis(np.asarray(self._images[(severity - 1) * self.samples + self.row(name)]), -1, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Folders:
+    """The copies as image files: severity/id."""
+
+    folder: Path
+
+    def image(self, name: str, severity: int, shape: Shape) -> NDArray[np.uint8]:
+        """One copy (channels, height, width)."""
+        path = self._file(name, self.folder / str(severity))
+        try:
+            with Image.open(path, formats=_FORMATS) as image:
+                if (image.height, image.width) != shape[1:]:  # before its pixels are decoded, however many there are
+                    what = f"has {image.height} x {image.width} pixels, and the image of the data set {shape[1]} x {shape[2]}"
+                    raise SampleError(str(path), what, _SAME_SHAPE)
+                pixels: NDArray[np.uint8] = np.asarray(image.convert("L" if shape[0] == 1 else "RGB"))
+        except SampleError:
+            raise
+        except Exception as error:  # noqa: BLE001  Pillow's decoders raise nearly anything on damaged files
+            raise SampleError(str(path), f"cannot be read as an image ({type(error).__name__})", "repair the set") from None
+        return pixels[None] if pixels.ndim == 2 else np.moveaxis(pixels, -1, 0)
+
+    def _file(self, name: str, folder: Path) -> Path:
+        """The image with this id, or with another suffix; SampleError: there is none."""
+        relative = PurePosixPath(name)
+        if relative.is_absolute() or ".." in relative.parts or not relative.parts:
+            raise SampleError(str(folder), f"the sample id {name!r} is not a path like class/file", "use a data set of kind images")
+        for path in (folder / relative, *(folder / relative.with_suffix(suffix) for suffix in _SUFFIXES)):
+            if path.is_file():
+                return path
+        remedy = "complete the set" if len(relative.parts) > 1 else "ids must be paths like class/file: use a data set of kind images"
+        raise SampleError(str(folder), f"has no image {name!r}", remedy)
+
+
+_SAME_SHAPE = "give the data set resize and crop as the copies had them"
+
+
+def _loaded(path: Path) -> NDArray[Any]:
+    """A .npy file, mapped; never unpickled."""
+    try:
+        array: Any = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else "not an array of numbers in NumPy's format"
+        raise DataError(str(path), f"cannot be read ({reason})", "download it again") from None
+    if not isinstance(array, np.ndarray):
+        array.close()
+        raise DataError(str(path), "is an archive of arrays", "give one array, as a .npy file")
+    return array
+
+
+def _described(array: NDArray[Any]) -> str:
+    return f"{array.dtype} of shape {tuple(array.shape)}"

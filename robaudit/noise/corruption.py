@@ -1,0 +1,215 @@
+"""Common corruptions of photographs at five severities, computed from the image."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+from pydantic import AfterValidator, Field
+from torch import Tensor
+
+from robaudit.errors import SpecError, did_you_mean
+from robaudit.levels import LevelName
+from robaudit.noise import colour, filters
+from robaudit.noise.base import NoiseKind, Shape
+from robaudit.noise.elastic import stretched
+from robaudit.noise.fog import fogged, map_side
+
+SMALL = 64
+"""Images of fewer rows get the parameters of CIFAR-10-C unless the spec says otherwise."""
+
+Preset = Literal["imagenet", "cifar"]
+Numbers = tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """One corruption.
+
+    Attributes:
+        imagenet, cifar: its parameters at severity 1 to 5, in the units of ``apply``.
+        apply: from pixels (n, channels, height, width), or (1, ...), and the parameters to pixels; a random one takes uniform variables on
+            [-1, 1], (n, variables), after the pixels.
+        variables: how many of them for an image; None: it is not random.
+        channels: numbers of channels that it is defined for.
+    """
+
+    imagenet: tuple[Numbers, ...]
+    cifar: tuple[Numbers, ...]
+    apply: Callable[..., Tensor]
+    variables: Callable[[Shape], int] | None = None
+    channels: tuple[int, ...] | None = None
+
+
+def _motion(x: Tensor, u: Tensor, radius: float, sigma: float) -> Tensor:
+    """Along a direction between -45 and 45 degrees."""
+    return filters.motion_blur(x, 45.0 * u[:, 0].double(), filters.motion_kernel(int(radius), sigma))
+
+
+def _defocus(x: Tensor, radius: float, alias_sigma: float) -> Tensor:
+    return filters.correlated(x, filters.disk_kernel(radius, alias_sigma))
+
+
+def _elastic(x: Tensor, u: Tensor, strength: float, smoothness: float, jitter: float) -> Tensor:
+    """All three in shares of the shorter side."""
+    side = min(x.shape[2:])
+    return stretched(x, u, strength * side, smoothness * side, jitter * side)
+
+
+def _jpeg(x: Tensor, quality: float) -> Tensor:
+    """Encode and decode each image in 8 bits on the CPU, with Pillow as the benchmarks do."""
+    stored = (x * 255).round().clamp(0, 255).to("cpu", torch.uint8).movedim(1, -1).contiguous()
+    coded = np.stack([_recoded(image, int(quality)) for image in stored.numpy()])
+    return torch.from_numpy(coded).movedim(-1, 1).to(torch.float64).div_(255).to(x).contiguous()
+
+
+def _recoded(image: NDArray[np.uint8], quality: int) -> NDArray[np.uint8]:
+    """A JPEG file of the image, decoded: (height, width, channels)."""
+    with io.BytesIO() as file:
+        Image.fromarray(image[..., 0] if image.shape[2] == 1 else image).save(file, "JPEG", quality=quality)
+        with Image.open(file, formats=("JPEG",)) as decoded:
+            return np.asarray(decoded).reshape(image.shape)
+
+
+_IN_224 = 244 / 224  # theirs are shares of 244 pixels, on images of 224
+
+FORMS: Mapping[str, Form] = {
+    "gaussian_blur": Form(
+        ((1,), (2,), (3,), (4,), (6,)),
+        ((0.4,), (0.6,), (0.7,), (0.8,), (1,)),
+        filters.gaussian_blur,
+    ),
+    "motion_blur": Form(
+        ((10, 3), (15, 5), (15, 8), (15, 12), (20, 15)),
+        ((6, 1), (6, 1.5), (6, 2), (8, 2), (9, 2.5)),
+        _motion,
+        lambda _: 1,
+    ),
+    "defocus_blur": Form(
+        ((3, 0.1), (4, 0.5), (6, 0.5), (8, 0.5), (10, 0.5)),
+        ((0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (1, 0.2), (1.5, 0.1)),
+        _defocus,
+    ),
+    "jpeg": Form(
+        ((25,), (18,), (15,), (10,), (7,)),
+        ((80,), (65,), (58,), (50,), (40,)),
+        _jpeg,
+        channels=(1, 3),
+    ),
+    "brightness": Form(
+        ((0.1,), (0.2,), (0.3,), (0.4,), (0.5,)),
+        ((0.05,), (0.1,), (0.15,), (0.2,), (0.3,)),
+        colour.brightened,
+    ),
+    "contrast": Form(
+        ((0.4,), (0.3,), (0.2,), (0.1,), (0.05,)),
+        ((0.75,), (0.5,), (0.4,), (0.3,), (0.15,)),
+        colour.flattened,
+    ),
+    "saturate": Form(
+        ((0.3, 0), (0.1, 0), (2, 0), (5, 0.1), (20, 0.2)),
+        ((0.3, 0), (0.1, 0), (1.5, 0), (2, 0.1), (2.5, 0.2)),
+        colour.saturated,
+        channels=(3,),
+    ),
+    "fog": Form(
+        ((1.5, 2), (2, 2), (2.5, 1.7), (2.5, 1.5), (3, 1.4)),
+        ((0.2, 3), (0.5, 3), (0.75, 2.5), (1, 2), (1.5, 1.75)),
+        fogged,
+        lambda shape: map_side(*shape[1:]) ** 2 - 1,
+    ),
+    "pixelate": Form(
+        ((0.6,), (0.5,), (0.4,), (0.3,), (0.25,)),
+        ((0.95,), (0.9,), (0.85,), (0.75,), (0.65,)),
+        filters.pixelated,
+    ),
+    "elastic": Form(
+        tuple(
+            (a * _IN_224, b * _IN_224, c * _IN_224)
+            for a, b, c in ((2, 0.7, 0.1), (2, 0.08, 0.2), (0.05, 0.01, 0.02), (0.07, 0.01, 0.02), (0.12, 0.01, 0.02))
+        ),
+        ((0, 0, 0.08), (0.05, 0.2, 0.07), (0.08, 0.06, 0.06), (0.1, 0.04, 0.05), (0.1, 0.03, 0.03)),
+        _elastic,
+        lambda shape: 6 + 2 * shape[1] * shape[2],
+    ),
+}
+"""The corruptions by name."""
+
+
+def _known(name: str) -> str:
+    if name == "corruption":  # the label where the spec gives none
+        raise ValueError("the key name says which corruption: " + ", ".join(FORMS))
+    if name not in FORMS:
+        raise ValueError(did_you_mean(name, FORMS))
+    return name
+
+
+class Corruption(NoiseKind):
+    """A corruption like those of ImageNet-C and CIFAR-10-C, with their parameters at each severity; ``name`` says which.
+
+    Pixels are clipped to [0, 1] afterwards, as in the benchmarks, and not rounded to 8 bits (except by ``jpeg``). Motion blur, fog and
+    elastic distortions are random; the others have one result for each image.
+
+    The numbers are the published ones; what else differs from the published files is in docs/noise-corruptions.md.
+
+    Source: Hendrycks & Dietterich 2019, Benchmarking neural network robustness to common corruptions and perturbations.
+    """
+
+    level_name: ClassVar[LevelName] = LevelName.SEVERITY
+    least: ClassVar[float] = 1
+    most: ClassVar[float] = 5
+    whole: ClassVar[bool] = True
+    quantises: ClassVar[bool] = True
+    summary: ClassVar[str] = "blur, JPEG, brightness, contrast, saturation, fog, pixels or distortion at severity 1 to 5"
+    prefer: ClassVar[str] = "what happens to photographs between the scene and the file; results comparable to the literature's"
+    source: ClassVar[str] = "Hendrycks & Dietterich 2019, ImageNet-C and CIFAR-10-C"
+
+    name: Annotated[str, AfterValidator(_known)] = Field(description="the corruption: " + ", ".join(FORMS))
+    scale: Literal["auto", "imagenet", "cifar"] = Field(
+        "auto", description=f"whose parameters: auto is cifar for images of fewer than {SMALL} rows, else imagenet"
+    )
+
+    @property
+    def form(self) -> Form:
+        """What ``name`` stands for."""
+        return FORMS[self.name]
+
+    @property
+    def random(self) -> bool:
+        """Whether there are several results for an image."""
+        return self.form.variables is not None
+
+    def check(self, shape: Shape, levels: Sequence[float]) -> None:
+        """Refuse corruptions of colours where there are none.
+
+        Raises:
+            SpecError: the corruption is not defined for this number of channels.
+        """
+        defined = self.form.channels
+        if defined is not None and shape[0] not in defined:
+            wanted = " or ".join(map(str, defined))
+            what = f"{self.name} is defined for {wanted} channels, and the images have {shape[0]}"
+            raise SpecError("name", what, "leave it out")
+
+    def latent_shape(self, shape: Shape) -> tuple[int, ...]:
+        """As many variables as the corruption takes; none where it is not random."""
+        return (0 if self.form.variables is None else self.form.variables(shape),)
+
+    def parameters(self, level: float, shape: Shape) -> Numbers:
+        """The corruption's numbers at a severity, for images of this shape."""
+        small = self.scale == "cifar" or (self.scale == "auto" and shape[1] < SMALL)
+        return (self.form.cifar if small else self.form.imagenet)[int(level) - 1]
+
+    def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str], out: Tensor | None = None) -> Tensor:
+        """The corrupted images, in [0, 1]."""
+        channels, height, width = x.shape[1:]
+        drawn = (torch.erf(z * math.sqrt(0.5)),) if self.random else ()  # uniform on [-1, 1]
+        corrupted = self.form.apply(x, *drawn, *self.parameters(level, (channels, height, width))).clamp_(0, 1)
+        return corrupted if len(corrupted) == len(z) else corrupted.repeat(len(z), 1, 1, 1)

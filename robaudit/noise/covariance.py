@@ -1,0 +1,116 @@
+"""Gaussian noise of any covariance of the form F F^T + diag(d)^2, from a file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from math import prod
+from pathlib import Path
+from typing import ClassVar
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from robaudit.errors import SpecError
+from robaudit.levels import LevelName
+from robaudit.noise.arrays import Placed, read_npz
+from robaudit.noise.base import AdditiveNoise, File, Shape
+from robaudit.numerics.rowwise import gram, product
+
+
+class CovarianceGaussian(AdditiveNoise):
+    """x + sigma (F w + d v): normal noise of covariance sigma^2 (F F^T + diag(d)^2), with independent standard normal w and v.
+
+    The level multiplies the covariance of the file; at 1 it is taken as it is. The .npz file has
+
+    - ``factor``: F, with a column for each of a few directions: (C H W, rank), pixels in the order of (C, H, W); or (rank, C, H, W), where
+      each direction is an image;
+    - ``diagonal``, optional: the standard deviations d >= 0 of what is independent, (C H W,) or (C, H, W).
+
+    Source: factor analysis; Tipping and Bishop (1999), JRSS B 61, for F and d from measured residuals.
+    """
+
+    level_name: ClassVar[LevelName] = LevelName.SIGMA
+    least: ClassVar[float] = 1e-6
+    most: ClassVar[float] = 1e3
+    differentiable: ClassVar[bool] = True
+    normal: ClassVar[bool] = True
+    summary: ClassVar[str] = "x + sigma (F w + d v), of covariance F F^T + diag(d)^2 from a file"
+    prefer: ClassVar[str] = "noise whose covariance has been measured: banding, fixed patterns, lighting"
+    source: ClassVar[str] = "Tipping and Bishop 1999"
+
+    file: File = Field(
+        description="an .npz file with factor, (C H W, rank) or (rank, C, H, W), and perhaps diagonal, (C H W,) or (C, H, W)"
+    )
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The file."""
+        return (self.file,)
+
+    @cached_property
+    def _arrays(self) -> dict[str, Tensor]:
+        found = read_npz(self.file, "file", "factor", "diagonal")
+        if "factor" not in found:
+            raise SpecError("file", f"{self.file} has no array factor", "write it with numpy.savez(path, factor=..., diagonal=...)")
+        return found
+
+    @cached_property
+    def _factor(self) -> Placed:
+        """F, (pixels, rank)."""
+        found = self._arrays["factor"]
+        with torch.inference_mode(False):
+            return Placed(found.flatten(1).T.contiguous() if found.ndim == 4 else found)
+
+    @cached_property
+    def _diagonal(self) -> Placed | None:
+        """The deviations d, (pixels,)."""
+        found = self._arrays.get("diagonal")
+        return None if found is None else Placed(found.flatten())
+
+    def check(self, shape: Shape) -> None:
+        """Check that the arrays fit the images.
+
+        Raises:
+            SpecError: they do not, or the file is missing or has no such arrays.
+        """
+        pixels, factor, diagonal = prod(shape), self._arrays["factor"], self._arrays.get("diagonal")
+        images = f"and the images are {shape}"
+        fits = (factor.ndim == 2 and len(factor) == pixels) or (factor.ndim == 4 and factor.shape[1:] == shape)
+        if not fits or not factor.numel():
+            what = f"factor in {self.file} has the shape {tuple(factor.shape)}, {images}"
+            raise SpecError("file", what, f"save it as ({pixels}, rank) or (rank, {', '.join(map(str, shape))})")
+        if diagonal is not None and diagonal.shape not in {(pixels,), shape}:
+            what = f"diagonal in {self.file} has the shape {tuple(diagonal.shape)}, {images}"
+            raise SpecError("file", what, f"save it as ({pixels},) or {shape}")
+        if diagonal is not None and (diagonal < 0).any():
+            raise SpecError("file", f"diagonal in {self.file} has negative numbers", "it holds standard deviations")
+
+    def latent_shape(self, shape: Shape) -> tuple[int, ...]:
+        """One variable for each direction, then one for each value if there is a diagonal."""
+        return (self._factor.values.shape[1] + (prod(shape) if self._diagonal else 0),)
+
+    def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str], out: Tensor | None = None) -> Tensor:
+        """x + sigma (F w + d v), z = (w, v)."""
+        factor = self._factor.like(x)
+        rank = factor.shape[1]
+        found = product(factor, z[:, :rank].unsqueeze(-1)).squeeze(-1)
+        if self._diagonal:
+            found = found + z[:, rank:] * self._diagonal.like(x)
+        noise: Tensor = found.mul(level).unflatten(1, x.shape[1:])
+        return noise + x
+
+    def amplitude(self, level: float, shape: Shape) -> float:
+        """Sigma itself."""
+        return level
+
+    def gram(self, gradients: Tensor, x: Tensor) -> Tensor:
+        """(U F) (U F)^T + (U d) (U d)^T."""
+        step = 1 if gradients.device.type == "cpu" else max(1, len(gradients))
+        found = []
+        for part in gradients.split(step):
+            u = part.double()
+            total = gram(product(u, self._factor.like(u).expand(len(u), -1, -1)))
+            found.append(total + gram(u * self._diagonal.like(u)) if self._diagonal else total)
+        return torch.cat(found)

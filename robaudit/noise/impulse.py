@@ -1,0 +1,38 @@
+"""Salt and pepper: a share of the values is lost to black or white."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+import torch
+from scipy.special import ndtri
+from torch import Tensor
+
+from robaudit.levels import LevelName
+from robaudit.noise.base import NoiseKind
+
+
+class Impulse(NoiseKind):
+    """Each value becomes 0 with probability share / 2, 1 with probability share / 2, and is kept otherwise.
+
+    The level is the share of the values that are replaced: of the values, not of the pixels, so the channels of a colour pixel are hit
+    independently. A value becomes 0 where z < q and 1 where z >= -q, with q = Phi^-1(share / 2).
+
+    Source: Gonzalez and Woods (2018), Digital Image Processing, section 5.2; Hendrycks and Dietterich (2019), Benchmarking neural network
+    robustness (impulse noise).
+    """
+
+    level_name: ClassVar[LevelName] = LevelName.SHARE
+    least: ClassVar[float] = 1e-6
+    most: ClassVar[float] = 1.0
+    quantises: ClassVar[bool] = True
+    summary: ClassVar[str] = "that share of the values becomes 0 or 1, each with half of it"
+    prefer: ClassVar[str] = "dead and hot pixels, transmission errors"
+    source: ClassVar[str] = "Hendrycks and Dietterich 2019"
+
+    def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str], out: Tensor | None = None) -> Tensor:
+        """0 below the quantile of half the share, 1 above its mirror image, x between them."""
+        edge = float(np.float32(ndtri(level / 2)))  # draws are float32 numbers: the same decisions in either precision
+        return torch.where(z < edge, 0.0, x).masked_fill_(z >= -edge, 1.0)

@@ -1,0 +1,54 @@
+"""Independent Laplace noise: heavier tails than normal noise of the same variance."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from robaudit.levels import LevelName
+from robaudit.noise.base import AdditiveNoise, Shape
+from robaudit.numerics.grams import diagonal_gram
+
+_SQRT_HALF = math.sqrt(0.5)
+
+
+class Laplace(AdditiveNoise):
+    """x + e, with independent e of density exp(-sqrt 2 |e| / sigma) / (sqrt 2 sigma).
+
+    The level is the standard deviation; the scale of the density is b = sigma / sqrt 2. A standard normal z becomes the value of the same
+    probability, e = -sign(z) b log(2 Phi(-|z|)) = -sign(z) b log erfc(t) with t = |z| / sqrt 2. Computed as log1p(-erf t) up to t = 1
+    and as log erfcx(t) - t^2 beyond, it is accurate around 0 and has no limit in the tails.
+
+    Source: density and quantile: Johnson, Kotz and Balakrishnan (1995), Continuous Univariate Distributions 2, chapter 24.
+    """
+
+    level_name: ClassVar[LevelName] = LevelName.SIGMA
+    least: ClassVar[float] = 1e-6
+    most: ClassVar[float] = 1e3
+    differentiable: ClassVar[bool] = True
+    normal: ClassVar[bool] = False
+    summary: ClassVar[str] = "x + e, e Laplace of standard deviation sigma on every value"
+    prefer: ClassVar[str] = "occasional large errors; privacy mechanisms"
+    source: ClassVar[str] = "Johnson, Kotz and Balakrishnan 1995, chapter 24"
+
+    def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str], out: Tensor | None = None) -> Tensor:
+        """x - sign(z) sigma / sqrt 2 log erfc(|z| / sqrt 2)."""
+        return _log_erfc(z.abs() * _SQRT_HALF) * torch.copysign(torch.full_like(z, level * _SQRT_HALF), -z) + x
+
+    def amplitude(self, level: float, shape: Shape) -> float:
+        """Sigma itself."""
+        return level
+
+    def gram(self, gradients: Tensor, x: Tensor) -> Tensor:
+        """U U^T."""
+        return diagonal_gram(gradients)
+
+
+def _log_erfc(t: Tensor) -> Tensor:
+    """log erfc(t) for t >= 0. Each branch is kept away from where it overflows: gradients pass through both."""
+    near, far = t.clamp_max(1.0), t.clamp_min(1.0)
+    return torch.where(t < 1.0, torch.log1p(-torch.erf(near)), torch.special.erfcx(far).log() - far * far)

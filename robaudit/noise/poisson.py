@@ -1,0 +1,68 @@
+"""Shot noise: light arrives in photons, and their number varies."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
+
+from torch import Tensor
+
+from robaudit.levels import LevelName
+from robaudit.noise.base import AdditiveNoise, Shape
+from robaudit.numerics.grams import diagonal_gram
+from robaudit.numerics.poisson import poisson_quantile
+
+_VALUES = {"cpu": 1 << 16, "other": 1 << 24}  # of one operation: what stays in the cache, or what keeps the device busy
+
+
+class Poisson(AdditiveNoise):
+    """N / photons with independent counts N ~ Poisson(x photons): mean x, variance x / photons; black stays black.
+
+    The level is the number of detected photons where the pixel is 1 (white). The count is the quantile of its distribution at Phi(z), so
+    brighter pixels and other levels are driven by the same z. Values may exceed 1: ask for ``clip`` if a sensor would saturate.
+
+    Source: EMVA 1288, release 4, section 2.1; quantile: Giles (2016), ACM Trans. Math. Softw. 42.
+    """
+
+    level_name: ClassVar[LevelName] = LevelName.PHOTONS
+    least: ClassVar[float] = 1e-2
+    most: ClassVar[float] = 1e9
+    normal: ClassVar[bool] = False
+    summary: ClassVar[str] = "Poisson(x photons) / photons, independent on every value"
+    prefer: ClassVar[str] = "little light, where shot noise is all there is"
+    source: ClassVar[str] = "EMVA 1288, section 2.1"
+
+    def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str], out: Tensor | None = None) -> Tensor:
+        """Poisson counts of mean x photons, divided by photons."""
+        found = z.new_empty(len(z), *x.shape[1:]) if out is None else out
+        for rows, count in counts(x, z, level):
+            found[rows] = count.div_(level)
+        return found
+
+    def amplitude(self, level: float, shape: Shape) -> float:
+        """The standard deviation of white, 1 / sqrt(photons)."""
+        return 1.0 / math.sqrt(level)
+
+    def gram(self, gradients: Tensor, x: Tensor) -> Tensor:
+        """(U sqrt x) (U sqrt x)^T."""
+        return diagonal_gram(gradients, x.double().sqrt().flatten(1))
+
+
+def counts(x: Tensor, z: Tensor, photons: float) -> Iterator[tuple[slice, Tensor]]:
+    """Photons detected, Poisson(x photons), for some rows at a time: they are float64, and small enough for the processor's cache.
+
+    Args:
+        x: pixels (n, channels, height, width), or (1, ...) for all rows.
+        z: standard normal variables (n, channels, height, width).
+        photons: of white.
+
+    Yields:
+        The rows, and their counts (rows, channels, height, width), float64.
+    """
+    step = max(1, _VALUES["cpu" if z.device.type == "cpu" else "other"] // max(1, z[0].numel())) if len(z) else 1
+    for start in range(0, len(z), step):
+        rows = slice(start, min(start + step, len(z)))
+        part = z[rows]
+        rate = (x if len(x) == 1 else x[rows]).double().mul(photons)
+        yield rows, poisson_quantile(rate, part)

@@ -1,0 +1,106 @@
+"""Gaussian noise of a known strength for each channel or each pixel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+import torch
+from pydantic import BeforeValidator, Field, field_validator
+from torch import Tensor
+
+from robaudit.errors import SpecError
+from robaudit.levels import LevelName
+from robaudit.noise.arrays import Placed, read_npy
+from robaudit.noise.base import AdditiveNoise, File, Shape
+from robaudit.numerics.grams import diagonal_gram
+from robaudit.spec.fields import Number, as_tuple
+
+
+def _list_or_path(value: object) -> object:
+    return value if isinstance(value, str | Path) else as_tuple(value)
+
+
+class ScaledGaussian(AdditiveNoise):
+    """x + sigma s z: independent normal noise whose standard deviation on a value is sigma times that value's scale s.
+
+    The level is the standard deviation where the scale is 1. Scales are numbers >= 0, not all zero: one for each channel, written in the
+    spec, or a map from a .npy file of shape (C,), (H, W), (1, H, W) or (C, H, W).
+
+    Source: fixed heteroscedastic noise, for example from a sensor's calibration (EMVA 1288, section 8: spatial non-uniformity).
+    """
+
+    level_name: ClassVar[LevelName] = LevelName.SIGMA
+    least: ClassVar[float] = 1e-6
+    most: ClassVar[float] = 1e3
+    differentiable: ClassVar[bool] = True
+    normal: ClassVar[bool] = True
+    summary: ClassVar[str] = "x + sigma s z, with a scale s for each channel or pixel"
+    prefer: ClassVar[str] = "channels or regions of different noise, as calibration frames show"
+    source: ClassVar[str] = "EMVA 1288, section 8"
+
+    scale: Annotated[tuple[Number, ...] | File, BeforeValidator(_list_or_path)] = Field(
+        description="a number for each channel, or the path of a .npy file of shape (C,), (H, W), (1, H, W) or (C, H, W)"
+    )
+
+    @field_validator("scale")
+    @classmethod
+    def _sane(cls, scale: tuple[float, ...] | Path) -> tuple[float, ...] | Path:
+        if isinstance(scale, tuple):
+            if any(s < 0 for s in scale):
+                raise ValueError("must not have negative numbers")
+            if not any(scale):
+                raise ValueError("must have a number above 0")
+        return scale
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The map's file."""
+        return (self.scale,) if isinstance(self.scale, Path) else ()
+
+    @cached_property
+    def _map(self) -> Placed:
+        """The scales, (C, 1, 1) or with the shape of the file's map.
+
+        Raises:
+            SpecError: the file is no map of scales.
+        """
+        if isinstance(self.scale, tuple):
+            with torch.inference_mode(False):
+                return Placed(torch.tensor(self.scale, dtype=torch.float64)[:, None, None])
+        found = read_npy(self.scale, "scale")
+        if (found < 0).any() or not found.any():
+            raise SpecError("scale", f"{self.scale} has negative numbers, or none above 0", "give standard deviations relative to sigma")
+        return Placed(found[:, None, None] if found.ndim == 1 else found)
+
+    def check(self, shape: Shape) -> None:
+        """Check that the scales fit the images.
+
+        Raises:
+            SpecError: they do not, or the file is no map of scales.
+        """
+        channels, height, width = shape
+        found = tuple(self._map.values.shape)
+        if isinstance(self.scale, tuple):
+            if found[0] != channels:
+                what = f"has {found[0]} numbers, and the images have {channels} channels"
+                raise SpecError("scale", what, "give one for each channel")
+        elif found not in {(channels, 1, 1), (height, width), (1, height, width), shape}:
+            written = found[:1] if found[1:] == (1, 1) else found
+            what = f"{self.scale} has the shape {written}, and the images are {shape}"
+            raise SpecError("scale", what, "save a map of shape (C,), (H, W), (1, H, W) or (C, H, W)")
+
+    def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str], out: Tensor | None = None) -> Tensor:
+        """x + sigma s z."""
+        return torch.mul(z, self._map.like(x), out=out).mul_(level).add_(x)
+
+    def amplitude(self, level: float, shape: Shape) -> float:
+        """Sigma itself."""
+        return level
+
+    def gram(self, gradients: Tensor, x: Tensor) -> Tensor:
+        """(U s) (U s)^T."""
+        scales = self._map.values.expand(x.shape[1:]).reshape(1, -1)
+        return diagonal_gram(gradients, scales)

@@ -1,0 +1,54 @@
+"""A camera: shot noise, read noise, saturation and a converter of so many bits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, ClassVar
+
+from pydantic import BeforeValidator, Field
+from torch import Tensor
+
+from robaudit.levels import LevelName
+from robaudit.noise.base import NoiseKind, Shape
+from robaudit.noise.poisson import counts
+from robaudit.spec.fields import Number, no_bool
+
+
+class Sensor(NoiseKind):
+    """The linear camera of EMVA 1288.
+
+        y = round(m clip((N + read_noise v) / photons)) / m,     N ~ Poisson(x photons),     v ~ N(0, 1),     m = 2^bits - 1
+
+    The level is the number of electrons (detected photons) of a white pixel: the exposure. Away from black and white, the mean is x and
+    the variance x / photons + (read_noise / photons)^2 + 1 / (12 m^2): shot noise, read noise, quantisation.
+
+    Each value takes two normal variables, the first half of z for the photons and the second for the reading.
+
+    Source: EMVA Standard 1288, release 4 linear, sections 2.1 to 2.4.
+    """
+
+    level_name: ClassVar[LevelName] = LevelName.PHOTONS
+    least: ClassVar[float] = 1e-2
+    most: ClassVar[float] = 1e9
+    quantises: ClassVar[bool] = True
+    summary: ClassVar[str] = "a camera: (Poisson(x photons) + read noise) / photons, clipped and rounded to bits"
+    prefer: ClassVar[str] = "a camera in little light, with numbers from its data sheet"
+    source: ClassVar[str] = "EMVA 1288, sections 2.1 to 2.4"
+
+    read_noise: Annotated[Number, Field(ge=0.0, le=1e6)] = Field(2.0, description="standard deviation of the reading, in electrons")
+    bits: Annotated[int, Field(ge=1, le=16), BeforeValidator(no_bool)] = Field(8, description="of the analogue-to-digital converter")
+
+    def latent_shape(self, shape: Shape) -> tuple[int, ...]:
+        """Twice the channels: photons, then readings; the photons alone without read noise."""
+        channels, height, width = shape
+        return (2 * channels if self.read_noise else channels, height, width)
+
+    def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str], out: Tensor | None = None) -> Tensor:
+        """Electrons, in units of white, as the converter gives them."""
+        channels, steps = x.shape[1], 2.0**self.bits - 1.0
+        found = z.new_empty(len(z), *x.shape[1:]) if out is None else out
+        for rows, electrons in counts(x, z[:, :channels], level):
+            if self.read_noise:
+                electrons.add_(z[rows, channels:].double().mul_(self.read_noise))
+            found[rows] = electrons.div_(level).clamp_(0.0, 1.0).mul_(steps).round_().div_(steps)
+        return found

@@ -1,0 +1,44 @@
+"""Multiplicative Gaussian noise: as strong as the pixel is bright."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from robaudit.levels import LevelName
+from robaudit.noise.base import AdditiveNoise, Shape
+from robaudit.numerics.grams import diagonal_gram
+
+
+class Speckle(AdditiveNoise):
+    """x (1 + sigma z): the noise of a value is normal with standard deviation sigma x; black stays black.
+
+    The level is the standard deviation relative to the pixel.
+
+    Source: Hendrycks and Dietterich (2019), Benchmarking neural network robustness (speckle noise); Goodman (2007), Speckle Phenomena in
+    Optics, for many looks.
+    """
+
+    level_name: ClassVar[LevelName] = LevelName.SIGMA
+    least: ClassVar[float] = 1e-6
+    most: ClassVar[float] = 1e3
+    differentiable: ClassVar[bool] = True
+    normal: ClassVar[bool] = True
+    summary: ClassVar[str] = "x (1 + sigma z), independent on every value"
+    prefer: ClassVar[str] = "radar, ultrasound and laser images; gain that fluctuates"
+    source: ClassVar[str] = "Hendrycks and Dietterich 2019"
+
+    def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str], out: Tensor | None = None) -> Tensor:
+        """X (1 + sigma z)."""
+        return torch.mul(z, level, out=out).mul_(x).add_(x)
+
+    def amplitude(self, level: float, shape: Shape) -> float:
+        """Sigma itself."""
+        return level
+
+    def gram(self, gradients: Tensor, x: Tensor) -> Tensor:
+        """(U x) (U x)^T."""
+        return diagonal_gram(gradients, x.flatten(1))

@@ -1,0 +1,41 @@
+"""Images sampled at other places: bilinear between pixels, reflected beyond the border."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import torch
+from torch import Tensor
+
+
+class Mirror(Enum):
+    """Where the plane beyond the image is reflected; NumPy's names for the same padding."""
+
+    REFLECT = "reflect"
+    """At the centres of the outermost pixels, which are not repeated: c b | a b c | b a."""
+    SYMMETRIC = "symmetric"
+    """At the edge of the image: the outermost pixels are repeated: b a | a b c | c b."""
+
+
+def unit(pixels: Tensor, side: int, mirror: Mirror) -> Tensor:
+    """Coordinates in pixels (0 is the centre of the first one) as those of ``grid_sample``, where the reflections are at -1 and 1."""
+    if mirror is Mirror.REFLECT:
+        return pixels * (2 / max(side - 1, 1)) - 1
+    return pixels * (2 / side) + (1 / side - 1)
+
+
+def sample(x: Tensor, grid: Tensor, mirror: Mirror) -> Tensor:
+    """The images at other places.
+
+    Args:
+        x: (n, channels, height, width), or (1, ...) where all samples are of one image.
+        grid: column and row of every new pixel as :func:`unit` gives them, (n, 2, height, width).
+        mirror: what the coordinates were made for.
+
+    Returns:
+        (n, channels, height, width); the bits of a row depend on its image and its coordinates alone.
+    """
+    images = x.expand(len(grid), *x.shape[1:])
+    return torch.nn.functional.grid_sample(
+        images, grid.permute(0, 2, 3, 1), mode="bilinear", padding_mode="reflection", align_corners=mirror is Mirror.REFLECT
+    )
