@@ -1,4 +1,4 @@
-"""Noise levels, as results are addressed by them."""
+"""Noise levels for tests."""
 
 from __future__ import annotations
 

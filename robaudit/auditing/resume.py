@@ -55,8 +55,9 @@ def existing_info(folder: RunFolder, spec: AuditSpec, *, extend: bool) -> dict[s
         return None
     info, document = folder.info(), spec.document()
     if info["base_identity"] != base_identity(document):
-        what = "holds a run of another spec (model, data set, noise, seed or precision)"
+        what = "holds a run of another spec (model, data set, seed or precision)"
         raise AnotherRunError(str(folder.path), what, "choose another --out")
+    _joined(info["spec"]["noise"], document["noise"], str(folder.path))
     own = folder.path == default_out(spec) and identity(extended(spec, info, str(folder.path)).document()) == info["identity"]
     if info["identity"] != identity(document) and not extend and not own:
         raise RunError(
@@ -158,7 +159,7 @@ def extended(spec: AuditSpec, info: Mapping[str, Any], where: str) -> AuditSpec:
     """The union of an existing run and a spec: noise levels, estimators and the larger limit.
 
     Raises:
-        RunError: an estimator of the run has the same name, but other options.
+        RunError: an estimator or a noise of the run has the same name, but other options.
     """
     old, new = info["spec"], spec.document()
     estimators = list(old["estimators"])
@@ -188,15 +189,15 @@ def _joined(old: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]], 
     joined = {entry["name"]: dict(entry) for entry in old}
     for entry in new:
         same = joined.setdefault(entry["name"], dict(entry))
-        if without_levels(same) != without_levels(entry):
-            raise _other_noise(where, entry["name"])
         key = next(name for name in LevelName if name in entry)
+        if key not in same or without_levels(same) != without_levels(entry):
+            raise _other_noise(where, entry["name"])
         same[key] = list(dict.fromkeys([*same[key], *entry[key]]))
     return list(joined.values())
 
 
 def _other_noise(where: str, label: str) -> RunError:
-    return AnotherRunError(where, f"has run the noise {label} with other options", "give the new one a name of its own")
+    return AnotherRunError(where, f"has run the noise {label} with other options", "give the new one a name of its own, or choose another --out")
 
 
 def _larger(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from robaudit.compare.matching import described, image_digests
+from robaudit.compare.matching import described, differing_noise, image_digests
 from robaudit.errors import RunError
 from robaudit.files import write_atomically
 from robaudit.gates.decide import Covers, Decision, judge
@@ -29,7 +29,7 @@ from robaudit.stats.groups import json_values
 from robaudit.store.run import Run
 from robaudit.text import printable
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 _REMEDY = "restore it, or delete it and write another one with --update"
 _LARGEST_FILE = 2**28
 
@@ -331,9 +331,8 @@ def against_accepted(
         RobauditError: a threshold outside the quantity's range, or noise other than that of the file.
     """
     noises = described(run).noises
-    for label, form in ({} if accepted is None else accepted.noises).items():
-        if noises.get(label, form) != form:
-            raise RunError(str(run.path), f"has another noise {label} than the accepted findings", "name another --baseline file")
+    if accepted is not None and (differing := differing_noise(accepted.noises, noises)):
+        raise RunError(str(run.path), f"and the accepted findings differ in {differing}", "name another --baseline file")
     known = {} if accepted is None else accepted.by_key()
     before = {} if accepted is None else accepted.below()
     images = image_digests(run)

@@ -89,6 +89,20 @@ def described(run: Run) -> Described:
         raise RunError(str(run.path / "run.json"), "is damaged (its spec is not valid)", "run the audit again in another folder") from error
 
 
+def differing_noise(base: Mapping[str, Mapping[str, Any]], new: Mapping[str, Mapping[str, Any]]) -> str | None:
+    """In words, the first noise of both that is not the same, such as "the noise rain (clip False and True)"; None if all are.
+
+    Args:
+        base, new: noises by label, each without its levels.
+    """
+    for label, before in base.items():
+        now = new.get(label, before)
+        for key in (*before, *now):
+            if before.get(key) != now.get(key):
+                return f"the noise {label} ({key} {before.get(key)} and {now.get(key)})"
+    return None
+
+
 def match(base: Run, new: Run) -> Matching:
     """Check that the runs may be compared, and find what can be paired.
 
@@ -96,11 +110,8 @@ def match(base: Run, new: Run) -> Matching:
         RunError: they differ in a noise that both have.
     """
     specs = [described(run) for run in (base, new)]
-    for label, before in specs[0].noises.items():
-        if (now := specs[1].noises.get(label, before)) != before:
-            key = next(key for key in (*before, *now) if before.get(key) != now.get(key))
-            what = f"differ in the noise {label} ({key} {before.get(key)} and {now.get(key)})"
-            raise RunError(f"{base.path} and {new.path}", what, "compare runs with the same noise")
+    if differing := differing_noise(specs[0].noises, specs[1].noises):
+        raise RunError(f"{base.path} and {new.path}", f"differ in {differing}", "compare runs with the same noise")
     reasons = []
     seeds = [run.info["seed"] for run in (base, new)]
     devices = [_device(run) for run in (base, new)]

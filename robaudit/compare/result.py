@@ -163,7 +163,7 @@ class GroupComparison:
             for certainty in ("surely", "likely", "maybe")
         }
         return {
-            **asdict(self.key),
+            **self.key.document(),
             **json_values({name: getattr(self, name) for name in plain}),
             "mean": self.mean.document(),
             "noisy_accuracy": None if self.noisy_accuracy is None else self.noisy_accuracy.document(),

@@ -36,9 +36,8 @@ class Gate:
     Attributes:
         quantity: what is compared.
         relation, threshold: how, and with what.
-        estimator, noise, level, sigma: of which results; None: those of the run, if it has only one. ``sigma`` is the level of noises
-            whose level is a standard deviation; ``level`` that of any.
-        level_name: what the level is called, once it is known.
+        estimator, noise, level: of which results; None: those of the run, if it has only one.
+        level_name: what the level is called; None: anything. The text ``sigma=0.1`` is a level that is called sigma.
         t: the argument of share_below and the like; None for the others.
     """
 

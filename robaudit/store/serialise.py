@@ -44,6 +44,7 @@ _MOST_SHARED, _LONGEST_SHARED = 1000, 200
 _encode = json.JSONEncoder(allow_nan=False, separators=(", ", ": ")).encode
 _decode = json.JSONDecoder().decode
 _columns = itemgetter(*COLUMNS)
+_LEVEL_NAMES = frozenset(name.value for name in LevelName)
 _shared_texts: dict[str, str] = {}
 
 
@@ -317,7 +318,7 @@ _FITS: dict[str, Callable[[object], bool]] = {
     **dict.fromkeys(("label", "flips_to"), _or_none(_is_count)),
     **dict.fromkeys(("value", "lower", "upper", "std_error"), _or_none(_is_number)),
     "level": _is_number,
-    "level_name": lambda value: value in list(LevelName),
+    "level_name": lambda value: isinstance(value, str) and value in _LEVEL_NAMES,
     "correct": lambda value: value is None or isinstance(value, bool),
 }
 _WRITE: dict[type, Callable[[Any], str]] = {

@@ -7,7 +7,7 @@ Each table has an ``id`` in the order of writing and the number of the ``flush``
 - ``images``: the digest of a sample's pixels.
 - ``rows``: one result for each sample and task, in the columns of samples.csv; ``votes`` and ``details`` are JSON.
 - ``skips``: samples that could not be used, and for which task (NULL: for any).
-- ``seconds``: by step (``clean``, ``mc@0.1``).
+- ``seconds``: by step (``clean``, ``mc@gaussian:sigma=0.1``).
 - ``checksums``: for each flush and table, the SHA-256 of the records written. SQLite notices a damaged page only where it breaks the
   tree; the checksums, compared before anything is built on a state, reveal every other change.
 
@@ -51,7 +51,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from robaudit.errors import DataError, RunError
-from robaudit.levels import NoiseLevel, noise_level
+from robaudit.levels import LevelName, NoiseLevel, noise_level
 from robaudit.rows import COLUMNS, Row
 from robaudit.store.serialise import checked_row
 from robaudit.text import clipped
@@ -560,12 +560,24 @@ def _checked(table: str, records: Iterable[Sequence[Any]]) -> Iterator[Sequence[
     """
     for record in records:
         if table == "rows":
-            _row(("", 0.0, "", *record[4:]))
+            _row(("", "", LevelName.LEVEL.value, 0.0, "", *record[4:]))
         elif not all(isinstance(value, kind) for value, kind in zip(record[2:], _KINDS[table], strict=True)):
             raise ValueError(f"{table}: {clipped(repr(record), 100)}")
-        if table == "tasks" and record[4] is not None:
-            json.loads(record[4])["options"]
+        if table == "tasks":
+            _check_task(dict(zip((*_TASK, "entry", "form"), record[2:], strict=True)))
         yield record
+
+
+def _check_task(task: Mapping[str, Any]) -> None:
+    """Check a record of the table ``tasks``, whose values have the right types.
+
+    Raises:
+        ValueError, LookupError, TypeError: its level has no such name, or an entry is not one of a spec.
+    """
+    noise_level(task["noise"], task["level"], task["level_name"])
+    for name, key in (("entry", "options"), ("form", "kind")):
+        if task[name] is not None:
+            json.loads(task[name])[key]
 
 
 def _checksum(records: Iterable[Sequence[Any]]) -> str:

@@ -27,7 +27,7 @@ from robaudit.progress import Silent
 from tests.advice.test_comparison import ROW
 from tests.specs import digits, save_npz, write
 
-SIGMA = ROW.sigma
+SIGMA = ROW.at
 
 
 class Slow(nn.Module):

@@ -8,9 +8,10 @@ import pytest
 
 from robaudit.advice.comparison import Comparison, Coverage, Error
 from robaudit.advice.verdicts import advice, milliseconds, remarks, short, signed, verdict
+from tests.levels import sigma
 
 ERROR = Error(0.0, 0.001, 0.005, 0.001, 0.002, None, "7", 0.9, 0.95)
-GOOD = Comparison("good", 0.1, "p_robust", 50, 50, 0.9, 0.9, ERROR, 0.99, None, 65, 0, 0.03)
+GOOD = Comparison("good", sigma(0.1), "p_robust", 50, 50, 0.9, 0.9, ERROR, 0.99, None, 65, 0, 0.03)
 
 
 def one(

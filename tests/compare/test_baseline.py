@@ -18,8 +18,11 @@ from robaudit.quantities import NO_INTERVAL
 from robaudit.report.ci import published
 from robaudit.store.run import Run
 from tests.conftest import RunCli
+from tests.levels import sigma
 
-MC = ("mc", 0.3)
+AT = sigma(0.3)
+MC = ("mc", AT)
+NOISES = {"gaussian": {"kind": "gaussian", "name": "gaussian", "clip": False}}
 
 
 def with_values(run: Run, **values: tuple[float, float]) -> Run:
@@ -36,7 +39,7 @@ def accepted_by(folder: Path, standing: BaselineReport, **reasons: str) -> Any:
     from robaudit.compare.accepted import write_accepted
 
     path = folder / "accepted.json"
-    header = {"model": {"name": "m", "sha256": "0"}, "noise": "gaussian", "include": "surely"}
+    header = {"model": {"name": "m", "sha256": "0"}, "noises": NOISES, "include": "surely"}
     write_accepted(path, header, standing.thresholds, standing.accepted_now())
     document = json.loads(path.read_text())
     for one in document["findings"]:
@@ -118,7 +121,7 @@ def test_update_forgets_what_is_not_in_the_run_only_when_told_to(ordinary: Run, 
     assert link.is_symlink()
     assert path.stat().st_mode & 0o777 == 0o640
     after = json.loads(path.read_text())["findings"]
-    assert [one for one in after if one.get("reason")] == sorted(moved, key=lambda one: (one["estimator"], one["sigma"], one["sample_id"]))
+    assert [one for one in after if one.get("reason")] == sorted(moved, key=lambda one: (one["estimator"], one["level"], one["sample_id"]))
     assert len(after) == len(moved) + len(document["findings"])
     assert run_cli(*command, "--prune", ordinary.path).code == 0
     assert json.loads(path.read_text()) == document
@@ -165,12 +168,12 @@ def test_the_command(trained: Run, ordinary: Run, run_cli: RunCli, tmp_path: Pat
 
 
 GOOD: dict[str, Any] = {
-    "schema_version": 1,
+    "schema_version": 2,
     "model": {"name": "m", "sha256": "0"},
-    "noise": "gaussian",
+    "noises": NOISES,
     "include": "surely",
-    "thresholds": [{"estimator": "mc", "sigma": 0.3, "below": 0.5}],
-    "findings": [{"estimator": "mc", "sigma": 1, "sample_id": "a", "image": None, "value": 0.1, "reason": "\u001b[31m <b>"}],
+    "thresholds": [{"estimator": "mc", **AT.document(), "below": 0.5}],
+    "findings": [{"estimator": "mc", **AT.document(), "level": 1, "sample_id": "a", "image": None, "value": 0.1, "reason": "\u001b[31m <b>"}],
 }
 FINDING = GOOD["findings"][0]
 
@@ -179,7 +182,7 @@ def test_a_file_written_by_hand_is_read(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(json.dumps(GOOD))
     found = read_accepted(tmp_path / "a.json")
     assert found is not None
-    assert found.findings[0].sigma == 1.0
+    assert found.findings[0].at == sigma(1.0)
 
 
 @pytest.mark.parametrize(
@@ -192,13 +195,16 @@ def test_a_file_written_by_hand_is_read(tmp_path: Path) -> None:
         "[" * 100_000,
         "\x00\xff",
         '{"schema_version": NaN}',
-        json.dumps({**GOOD, "schema_version": 2}),
+        json.dumps({**GOOD, "schema_version": 1}),
+        json.dumps({**GOOD, "schema_version": 3}),
         json.dumps({**GOOD, "more": 1}),
         json.dumps({**GOOD, "findings": [FINDING, FINDING]}),
-        json.dumps({**GOOD, "findings": [{**FINDING, "sigma": "0.3"}]}),
+        json.dumps({**GOOD, "findings": [{**FINDING, "level": "0.3"}]}),
+        json.dumps({**GOOD, "findings": [{**FINDING, "level_name": "loudness"}]}),
+        json.dumps({**GOOD, "noises": "gaussian"}),
         json.dumps({**GOOD, "findings": [{**FINDING, "value": 1e300}]}),
         json.dumps({**GOOD, "thresholds": {}}),
-        json.dumps({**GOOD, "schema_version": 1.0}),
+        json.dumps({**GOOD, "schema_version": 2.0}),
         json.dumps({**GOOD, "schema_version": True}),
         json.dumps({**GOOD, "thresholds": [{**GOOD["thresholds"][0], "below": -5}]}),
         json.dumps({**GOOD, "thresholds": [GOOD["thresholds"][0], {**GOOD["thresholds"][0], "below": 0.4}]}),
@@ -217,6 +223,6 @@ def test_a_damaged_file_is_refused_and_untouched(content: str, ordinary: Run, ru
 
 
 def test_other_noise_is_refused(tmp_path: Path, ordinary: Run) -> None:
-    (tmp_path / "a.json").write_text(json.dumps({**GOOD, "noise": "blur"}))
-    with pytest.raises(RunError, match="has gaussian noise, and the accepted findings blur"):
+    (tmp_path / "a.json").write_text(json.dumps({**GOOD, "noises": {"gaussian": {**NOISES["gaussian"], "kind": "blur"}}}))
+    with pytest.raises(RunError, match=r"run: and the accepted findings differ in the noise gaussian \(kind blur and gaussian\); name another"):
         against_accepted(ordinary, read_accepted(tmp_path / "a.json"), None, (), (), maybe=False)

@@ -166,7 +166,7 @@ def test_samples_of_one_run_only(make: Make, ordinary: Run) -> None:
 
 def test_results_of_one_run_only(make: Make, ordinary: Run) -> None:
     more = read_run(make("digits_cnn_noise", noise={"sigma": [0.3, 0.1]}, estimators=[{"mc": {"samples": 20}}], limit=5), kept=True)
-    found = compare(more, ordinary, sigmas=[0.3])
+    found = compare(more, ordinary, levels=[0.3])
     assert "only in the base run: mc at sigma 0.1" in found.matching.warnings
     assert "only in the new run: taylor at sigma 0.3, stops at sigma 0.3" in found.matching.warnings
     (group,) = found.groups
@@ -185,14 +185,15 @@ def test_more_draws_begin_with_the_same_ones(make: Make, ordinary: Run) -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"spec": {"noise": {"clip": True}}}, "clipping of the noisy pixels"),
-        ({"spec": {"noise": {"kind": "blur"}}}, "kind of noise"),
+        ({"clip": True}, "clip False and True"),
+        ({"kind": "blur"}, "kind gaussian and blur"),
+        ({"amount": 3}, "amount None and 3"),
     ],
 )
-def test_other_noise_is_refused(change: dict[str, dict[str, dict[str, object]]], says: str, ordinary: Run) -> None:
+def test_other_noise_is_refused(change: dict[str, object], says: str, ordinary: Run) -> None:
     info = json.loads(json.dumps(dict(ordinary.info)))
-    info["spec"]["noise"] |= change["spec"]["noise"]
-    with pytest.raises(RunError, match=says):
+    info["spec"]["noise"][0] |= change
+    with pytest.raises(RunError, match=rf"differ in the noise gaussian \({says}\); compare runs with the same noise"):
         compare(ordinary, replace(ordinary, info=info))
 
 
@@ -211,7 +212,7 @@ def test_hostile_counts_of_lost_draws(lost: int, ordinary: Run) -> None:
 
 def test_what_has_nothing_in_common_is_refused(make: Make, ordinary: Run) -> None:
     with pytest.raises(RunError, match="no estimator at a noise level in common"):
-        compare(ordinary, replace(ordinary, rows=[replace(row, sigma=0.7) for row in ordinary.rows]))
+        compare(ordinary, replace(ordinary, rows=[replace(row, level=0.7) for row in ordinary.rows]))
     with pytest.raises(RunError, match="no sample in common"):
         compare(ordinary, replace(ordinary, rows=[replace(row, sample_id="x" + row.sample_id) for row in ordinary.rows]))
     renamed = [replace(row, estimator="mc") for row in ordinary.rows if row.estimator == "mc"]

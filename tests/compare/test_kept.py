@@ -22,7 +22,7 @@ from robaudit.store.serialise import read_rows_json, rows_csv, rows_json, stream
 from robaudit.store.state import Flush, State
 from tests.estimators.tools import SHAPE, build, curved, linear, work_on
 
-ROW = Row("a", 0, 0, True, "gaussian", 0.1, "mc", "p_robust", 0.7, 0.3, 0.9, 0.1, 1, 11, 0, "", Interval.parse("clopper-pearson"))
+ROW = Row("a", 0, 0, True, "gaussian", "sigma", 0.1, "mc", "p_robust", 0.7, 0.3, 0.9, 0.1, 1, 11, 0, "", Interval.parse("clopper-pearson"))
 bits = st.lists(st.booleans(), min_size=1, max_size=70)
 
 

@@ -31,7 +31,7 @@ def made(rows: Sequence[Row], seed: int = 0, model: str = "a", *, skipped: Seque
         "name": "run",
         "seconds": {},
         "model": {"sha256": model, "format": "safetensors", "name": "m"},
-        "spec": {"model": {}, "noise": {"kind": "gaussian", "clip": False}, "estimators": estimators, "run": {}},
+        "spec": {"model": {}, "noise": [{"kind": "gaussian", "name": "gaussian", "clip": False}], "estimators": estimators, "run": {}},
         "skipped": [{"sample_id": one, "reason": "unreadable"} for one in skipped],
         "totals": {"skipped": len(skipped)},
     }

@@ -12,6 +12,7 @@ from typer.main import get_command
 
 from robaudit.cli.main import make_app
 from robaudit.errors import SpecError
+from robaudit.levels import LevelName
 from robaudit.spec.gates import QUANTITIES, Gate, parse_gate
 from tests.gates.tools import gate
 
@@ -20,7 +21,8 @@ from tests.gates.tools import gate
     ("text", "expected"),
     [
         ("mean >= 0.9", Gate("mean", ">=", 0.9)),
-        ("  worst_class(sigma = 8/255)<=.7 ", Gate("worst_class", "<=", 0.7, sigma=8 / 255)),
+        ("  worst_class(sigma = 8/255)<=.7 ", Gate("worst_class", "<=", 0.7, level=8 / 255, level_name=LevelName.SIGMA)),
+        ("mean(noise=rain, level=3) >= 0.5", Gate("mean", ">=", 0.5, noise="rain", level=3)),
         ("share_below(t=0.5, estimator='mc') <= 1/20", Gate("share_below", "<=", 0.05, estimator="mc", t=0.5)),
         ("mean() >= -3e-1", Gate("mean", ">=", -0.3)),
         ("p05(estimator=mc-2.x) >= 1", Gate("p05", ">=", 1.0, estimator="mc-2.x")),
@@ -51,6 +53,8 @@ def test_gates_that_are(text: str, expected: Gate) -> None:
         ("mean(sigma=) <= 0.9", "'sigma=' is not of the form name=value"),
         ("mean(sigma=1, sigma=2) <= 0.9", "sigma appears twice"),
         ("mean(sigma=-1) <= 0.9", "sigma=-1 is not positive"),
+        ("mean(level=0) <= 0.9", "level=0 is not positive"),
+        ("mean(sigma=1, level=1) <= 0.9", "has both sigma and level; give one of them"),
         ("mean(sigma=two) <= 0.9", "sigma is 'two', not a number"),
         ("mean >= ninety", "the threshold is 'ninety', not a number"),
         ("mean >= 90%", "the threshold is '90%', not a number"),
@@ -90,14 +94,24 @@ def test_nearly_gates_are_gates_or_errors(quantity: str, middle: str, relation: 
     st.sampled_from([">=", "<="]),
     st.floats(-1e300, 1e300, allow_nan=False),
     st.one_of(st.none(), st.floats(1e-6, 1e3)),
+    st.booleans(),
+    st.one_of(st.none(), st.from_regex(r"[\w.-]+", fullmatch=True)),
     st.one_of(st.none(), st.from_regex(r"[\w.-]+", fullmatch=True)),
     st.floats(-1e3, 1e3),
 )
 def test_a_printed_gate_reads_as_itself(
-    quantity: str, relation: str, threshold: float, sigma: float | None, estimator: str | None, t: float
+    quantity: str,
+    relation: str,
+    threshold: float,
+    level: float | None,
+    is_sigma: bool,
+    estimator: str | None,
+    noise: str | None,
+    t: float,
 ) -> None:
     one = parse_gate(f"{quantity}{'(t=0)' if QUANTITIES[quantity] else ''} {relation} 0", QUANTITIES, "")
-    own = Gate(one.quantity, one.relation, threshold, estimator, sigma, t if QUANTITIES[quantity] else None)
+    name = LevelName.SIGMA if is_sigma and level is not None else None
+    own = Gate(one.quantity, one.relation, threshold, estimator, noise, level, name, t if QUANTITIES[quantity] else None)
     assert gate(str(own)) == own
 
 

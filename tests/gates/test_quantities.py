@@ -55,7 +55,7 @@ def test_mean_of_equal_draws_pools_the_votes(run: Run, confidence: float) -> Non
     assert found.value == pytest.approx(0.72)
     assert ends(found) == pytest.approx(exact(720, 1000, confidence))
     assert (found.method, found.covers, found.confidence) == ("pooled Clopper-Pearson", "these images", confidence)
-    assert (found.gate.estimator, found.gate.sigma) == ("mc", 0.1)
+    assert (found.gate.estimator, found.gate.level) == ("mc", 0.1)
 
 
 def test_mean_of_unequal_draws_is_mover(run: Run) -> None:

@@ -11,6 +11,7 @@ from robaudit.quantities import CONFIDENCE, LOG10_P_FAIL, P_ROBUST, Interval
 from robaudit.rows import Row
 from robaudit.spec.gates import QUANTITIES, Gate, parse_gate
 from robaudit.store.run import Run
+from tests.levels import sigma
 
 
 def row(index: int, value: float, lower: float | None = None, upper: float | None = None, **others: Any) -> Row:
@@ -20,8 +21,7 @@ def row(index: int, value: float, lower: float | None = None, upper: float | Non
         "label": 0,
         "predicted": 0,
         "correct": True,
-        "noise": "gaussian",
-        "sigma": 0.1,
+        **sigma(0.1).document(),
         "estimator": "mc",
         "quantity": "p_robust",
         "std_error": None,

@@ -55,7 +55,7 @@ def test_asked_on_a_terminal(tmp_path: Path) -> None:
         os.close(here)
     assert b"no such file; give the path" in seen
     found = load_spec(tmp_path / "audit.yaml")
-    assert found.noise.sigma == (0.2, 8 / 255)
+    assert found.noise[0].levels == (0.2, 8 / 255)
     assert found.gates == ()
     assert found.model.mean == ()
 

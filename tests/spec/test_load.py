@@ -28,7 +28,7 @@ def test_knows_where_it_came_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_anchors_are_understood(tmp_path: Path) -> None:
     text = yaml.safe_dump({**digits(), "noise": None}) + "x-levels: &levels [0.1, 0.2]\n"
     text = text.replace("noise: null\n", "").replace("x-levels: ", "noise:\n  sigma: ")
-    assert load(tmp_path, text).noise.sigma == (0.1, 0.2)
+    assert load(tmp_path, text).noise[0].levels == (0.1, 0.2)
 
 
 def test_order_of_changes(tmp_path: Path) -> None:
@@ -40,7 +40,7 @@ def test_order_of_changes(tmp_path: Path) -> None:
         "settings": ["run.seed=5", "mmse.samples=4", "noise.clip=true"],
     }
     spec = load(tmp_path, **changes)
-    assert (spec.run.seed, spec.noise.sigma, spec.noise.clip) == (5, (0.3, 0.1), True)
+    assert (spec.run.seed, spec.noise[0].levels, spec.noise[0].clip) == (5, (0.3, 0.1), True)
     assert [(one.name, one.options) for one in spec.estimators] == [("mmse", {"samples": 4}), ("mc", {"samples": 20})]
 
 

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from robaudit.spec.model import AuditSpec, base_identity, digest, identity, sigma_text
+from robaudit.spec.model import AuditSpec, base_identity, digest, identity
+from tests.levels import sigma
 from tests.specs import digits
 
 
@@ -22,7 +23,7 @@ def test_defaults() -> None:
     found = AuditSpec.model_validate({key: digits()[key] for key in ("model", "dataset", "noise")})
     assert [(one.name, one.options) for one in found.estimators] == [("logit_gaussian", {})]
     assert (found.run.seed, found.run.device, found.run.batch_size, found.run.precision) == (0, "auto", "auto", "fp32")
-    assert (found.noise.kind, found.noise.clip) == ("gaussian", False)
+    assert [(one.kind, one.label, one.clip) for one in found.noise] == [("gaussian", "gaussian", False)]
 
 
 def test_short_forms() -> None:
@@ -31,7 +32,7 @@ def test_short_forms() -> None:
         noise={"sigma": "8/255"},
         estimators=["taylor", {"mc": None}, {"mmse": {"samples": 4}}, {"name": "softmax", "options": {"temperature": 2}}],
     )
-    assert (found.model.mean, found.model.std, found.noise.sigma) == ((0.5,), (0.25,), (8 / 255,))
+    assert (found.model.mean, found.model.std, found.levels) == ((0.5,), (0.25,), (sigma(8 / 255),))
     assert [(one.name, one.options) for one in found.estimators] == [
         ("taylor", {}),
         ("mc", {}),
@@ -43,12 +44,12 @@ def test_short_forms() -> None:
 @pytest.mark.parametrize("text", ["8/255", " 8 / 255 ", "0.5/2", "1e-2/3"])
 def test_fractions(text: str) -> None:
     over, under = text.split("/")
-    assert spec(noise={"sigma": [text]}).noise.sigma == (float(over) / float(under),)
+    assert spec(noise={"sigma": [text]}).levels == (sigma(float(over) / float(under)),)
 
 
 def test_frozen() -> None:
     with pytest.raises(ValidationError, match="frozen"):
-        spec().noise.clip = True  # type: ignore[misc]
+        spec().noise[0].clip = True  # type: ignore[misc]
 
 
 @given(
@@ -102,8 +103,3 @@ def test_identity(change: dict[str, Any]) -> None:
 def test_located() -> None:
     found = spec().located(Path("/somewhere"), "cifar")
     assert (found.base_dir, found.name) == (Path("/somewhere"), "cifar")
-
-
-@pytest.mark.parametrize(("sigma", "text"), [(0.05, "0.05"), (8 / 255, "0.0313725"), (1.0, "1"), (float("inf"), "inf")])
-def test_sigma_text(sigma: float, text: str) -> None:
-    assert sigma_text(sigma) == text

@@ -124,7 +124,8 @@ rows = st.builds(
     predicted=st.integers(0, 99),
     correct=st.none() | st.booleans(),
     noise=st.just("gaussian"),
-    sigma=st.floats(0.001, 10),
+    level_name=st.sampled_from(LevelName).map(str),
+    level=st.floats(0.001, 10),
     estimator=st.sampled_from(["mc", "mc2"]),
     quantity=st.just("p_robust"),
     value=NUMBER,
@@ -151,13 +152,14 @@ def test_results_read_back(written: list[Row]) -> None:
 
 
 ROWS = [
-    Row("a,b", 0, 0, True, "gaussian", 0.1, "mc", "p_robust", 0.8, 0.7, 0.9, 0.05, 1, 11, 0, "", Interval.parse("clopper-pearson"), (8, 2)),
+    Row("a,b", 0, 0, True, "gaussian", "sigma", 0.1, "mc", "p_robust", 0.8, 0.7, 0.9, 0.05, 1, 11, 0, "", Interval.parse("clopper-pearson"), (8, 2)),
     Row(
         "c",
         None,
         3,
         None,
         "gaussian",
+        "sigma",
         0.1,
         "mc",
         "p_robust",

@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 
 from robaudit.errors import RunError
 from robaudit.files import json_bytes, write_atomically
+from robaudit.levels import LevelChoice, LevelName, NoiseLevel
 from robaudit.quantities import P_ROBUST, Interval, Quantity
 from robaudit.rows import COLUMNS, LARGEST, Row
 from robaudit.store.folder import locked
 from robaudit.store.run import Run, read_run
+from tests.levels import sigma
 
 REAL = st.floats(-LARGEST, LARGEST, exclude_min=True, exclude_max=True)
 ROWS = st.builds(
@@ -27,7 +29,8 @@ ROWS = st.builds(
     predicted=st.integers(0, 9),
     correct=st.none() | st.booleans(),
     noise=st.just("gaussian"),
-    sigma=st.floats(1e-9, 10),
+    level_name=st.sampled_from(LevelName).map(str),
+    level=st.floats(1e-9, 10),
     estimator=st.sampled_from(["mc", "taylor"]),
     quantity=st.just("p_robust"),
     value=REAL,
@@ -45,8 +48,8 @@ ROWS = st.builds(
 )
 
 
-def row(sample: str = "0", sigma: float = 0.1, estimator: str = "mc", value: float = 0.5) -> Row:
-    values: dict[str, Any] = dict.fromkeys(COLUMNS) | {"sample_id": sample, "predicted": 1, "noise": "gaussian", "sigma": sigma}
+def row(sample: str = "0", at: NoiseLevel = sigma(0.1), estimator: str = "mc", value: float = 0.5) -> Row:
+    values: dict[str, Any] = dict.fromkeys(COLUMNS) | {"sample_id": sample, "predicted": 1} | at.document()
     values |= {
         "estimator": estimator,
         "quantity": "p_robust",
@@ -91,13 +94,14 @@ def test_quantities_come_back(quantity: Quantity) -> None:
 
 
 def test_groups_keep_the_runs_order() -> None:
-    rows = tuple(row(sample, sigma, name) for sample in "ab" for sigma in (0.2, 0.1) for name in ("taylor", "mc"))
+    low, high = sigma(0.1), sigma(0.2)
+    rows = tuple(row(sample, at, name) for sample in "ab" for at in (high, low) for name in ("taylor", "mc"))
     run = Run(Path("run"), {}, rows)
-    assert list(run.groups()) == [("taylor", 0.2), ("mc", 0.2), ("taylor", 0.1), ("mc", 0.1)]
-    assert list(run.groups(["mc"], [0.1, 0.2])) == [("mc", 0.2), ("mc", 0.1)]
-    assert [one.sample_id for one in run.groups(["mc"], [0.1])["mc", 0.1]] == ["a", "b"]
+    assert list(run.groups()) == [("taylor", high), ("mc", high), ("taylor", low), ("mc", low)]
+    assert list(run.groups(["mc"], [0.1, 0.2])) == [("mc", high), ("mc", low)]
+    assert [one.sample_id for one in run.groups(["mc"], [0.1])["mc", low]] == ["a", "b"]
     with pytest.raises(RunError, match=r"run: has no sigma 0\.3; it has 0\.2, 0\.1"):
-        run.groups(sigmas=[0.3])
+        run.groups(levels=LevelChoice(sigmas=(0.3,)))
 
 
 def test_read_run_needs_a_folder(tmp_path: Path) -> None:

@@ -21,13 +21,14 @@ from robaudit.errors import DataError, RunError
 from robaudit.estimators.registry import Task, build, tasks_of
 from robaudit.rows import Row
 from robaudit.spec.model import EstimatorSpec
-from robaudit.store.state import Flush, Skip, State
+from robaudit.store.state import Flush, Skip, State, TaskName
 from tests import states
+from tests.levels import sigma
 from tests.store.test_runs import ROWS, row
 
 LABELS = ("mc", "taylor")
-TASKS = tasks_of([0.1, 0.2], build([EstimatorSpec(name=name) for name in LABELS]))
-NAMES = [(task.sigma, task.chosen.label) for task in TASKS]
+TASKS = tasks_of([sigma(0.1), sigma(0.2)], build([EstimatorSpec(name=name) for name in LABELS]))
+NAMES = [(task.at, task.chosen.label) for task in TASKS]
 PLACES = st.integers(0, 7)
 
 
@@ -52,7 +53,7 @@ class Ids:
         raise IndexError
 
 
-def one(sample: str, task: tuple[float, str]) -> Row:
+def one(sample: str, task: TaskName) -> Row:
     return row(sample, task[0], task[1], value=hash((sample, task)) % 1000 / 1000)
 
 
@@ -65,19 +66,19 @@ def state_of(ids: list[str], flushes: list[Flush]) -> State:
     return state
 
 
-FLUSHES = st.lists(st.lists(st.tuples(st.sampled_from("abcdefgh?!"), st.sampled_from([*NAMES, (0.3, "mc")])), max_size=6), max_size=8)
+FLUSHES = st.lists(st.lists(st.tuples(st.sampled_from("abcdefgh?!"), st.sampled_from([*NAMES, (sigma(0.3), "mc")])), max_size=6), max_size=8)
 
 
 @given(
-    FLUSHES, st.lists(st.tuples(PLACES, st.sampled_from("abch?"), st.sampled_from([None, *NAMES, (0.3, "mc")])), max_size=3), st.booleans()
+    FLUSHES, st.lists(st.tuples(PLACES, st.sampled_from("abch?"), st.sampled_from([None, *NAMES, (sigma(0.3), "mc")])), max_size=3), st.booleans()
 )
 def test_it_knows_what_a_plain_list_would(
-    rows: list[list[tuple[str, tuple[float, str]]]], skips: list[tuple[int, str, tuple[float, str] | None]], backwards: bool
+    rows: list[list[tuple[str, TaskName]]], skips: list[tuple[int, str, TaskName | None]], backwards: bool
 ) -> None:
     ids = list("hgfedcba" if backwards else "abcdefgh")
     flushes = [Flush([one(*r) for r in some], [Skip(s, "why", t) for at, s, t in skips if at == i]) for i, some in enumerate(rows)]
     skipped = {skip.sample_id for flush in flushes for skip in flush.skipped if skip.task is None or skip.task in NAMES}
-    done = {name: {n for flush in flushes for n in {(r.at.level, r.estimator) for r in flush.rows if r.sample_id == name}} for name in ids}
+    done = {name: {n for flush in flushes for n in {(r.at, r.estimator) for r in flush.rows if r.sample_id == name}} for name in ids}
     with state_of(ids, flushes) as state:
         left = [i for i, name in enumerate(ids) if name not in skipped and not done[name].issuperset(NAMES)]
         assert list(state.unfinished) == left
@@ -91,7 +92,7 @@ def test_it_knows_what_a_plain_list_would(
 
 
 @given(st.permutations([(name, task) for name in "dcab" for task in NAMES]), st.lists(st.integers(1, 5), min_size=16, max_size=16))
-def test_results_come_in_the_order_of_data_and_spec(rows: list[tuple[str, tuple[float, str]]], sizes: list[int]) -> None:
+def test_results_come_in_the_order_of_data_and_spec(rows: list[tuple[str, TaskName]], sizes: list[int]) -> None:
     flushes = []
     for size in sizes:
         flushes.append(Flush([one(*r) for r in rows[:size]], images={name: f"digest of {name}" for name, _ in rows[:size]}))
@@ -107,7 +108,7 @@ def test_results_come_in_the_order_of_data_and_spec(rows: list[tuple[str, tuple[
 def test_a_skipped_sample_has_no_rows_and_a_skip_of_another_spec_does_not_count() -> None:
     flushes = [
         Flush([one(name, NAMES[0]) for name in "abc"]),
-        Flush([], [Skip("a", "broken", NAMES[1]), Skip("b", "broken elsewhere", (0.3, "mc"))]),
+        Flush([], [Skip("a", "broken", NAMES[1]), Skip("b", "broken elsewhere", (sigma(0.3), "mc"))]),
     ]
     with state_of(list("abc"), flushes) as state:
         assert [[r.sample_id for r in sample.rows] for sample in state.results()] == [["b"], ["c"]]
@@ -123,12 +124,12 @@ def test_an_id_twice_is_refused() -> None:
 
 
 def test_seconds_add_up_and_steps_keep_their_order() -> None:
-    with state_of(["a"], [Flush(seconds={"clean": 0.5, "mc@0.1": 1.0}), Flush(seconds={"clean": 0.25})]) as state:
-        assert list(state.seconds().items()) == [("clean", 0.75), ("mc@0.1", 1.0)]
+    with state_of(["a"], [Flush(seconds={"clean": 0.5, "mc@gaussian:sigma=0.1": 1.0}), Flush(seconds={"clean": 0.25})]) as state:
+        assert list(state.seconds().items()) == [("clean", 0.75), ("mc@gaussian:sigma=0.1", 1.0)]
 
 
 def test_tasks_cost_what_their_passes_do() -> None:
-    mc, taylor = (Task(0.1, chosen) for chosen in build([EstimatorSpec(name="mc", options={"samples": 99}), EstimatorSpec(name="taylor")]))
+    mc, taylor = (Task(sigma(0.1), chosen) for chosen in build([EstimatorSpec(name="mc", options={"samples": 99}), EstimatorSpec(name="taylor")]))
     assert (mc.cost(10), taylor.cost(10)) == (100, 2 + 2 * 9)
 
 
@@ -255,8 +256,8 @@ def test_a_database_of_another_shape_is_refused(statements: tuple[str, ...], tmp
 
 def test_a_state_of_a_later_version_is_refused(tmp_path: Path) -> None:
     path = make(tmp_path)
-    states.change(tmp_path, "PRAGMA user_version = 2")
-    with pytest.raises(RunError, match="has a state of version 2; this robaudit reads version 1"):
+    states.change(tmp_path, "PRAGMA user_version = 3")
+    with pytest.raises(RunError, match="has a state of version 3; this robaudit reads version 2"):
         everything(path)
 
 
@@ -264,7 +265,9 @@ VALUES = {
     "value is text": "UPDATE rows SET value = 'x' WHERE id = 7",
     "value is nothing like a number": "UPDATE rows SET value = x'00ff' WHERE id = 7",
     "value is infinite": "UPDATE rows SET value = 9e999 WHERE id = 7",
-    "sigma is text": "UPDATE tasks SET sigma = 'x' WHERE id = 1",
+    "a level is text": "UPDATE tasks SET level = 'x' WHERE id = 1",
+    "a level has no such name": "UPDATE tasks SET level_name = 'x' WHERE id = 1",
+    "a noise that is no JSON": "UPDATE tasks SET form = '{' WHERE id = 1",
     "correct is 2": "UPDATE rows SET correct = 2 WHERE id = 7",
     "votes are no list": "UPDATE rows SET votes = '{}' WHERE id = 7",
     "votes are no JSON": "UPDATE rows SET votes = '[1' WHERE id = 7",

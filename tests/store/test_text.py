@@ -12,12 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from robaudit.errors import RunError
+from robaudit.levels import LevelName
 from robaudit.quantities import Interval
 from robaudit.rows import COLUMNS, LARGEST, Row
 from robaudit.stats.summary import summarise
 from robaudit.store.serialise import checked_row, document_json, read_rows, read_rows_json, rows_csv, rows_json, summary_json
 
-ROW = Row("a", 0, 0, True, "gaussian", 0.1, "mc", "p_robust", 0.8, 0.7, 0.9, 0.05, 1, 11, 0, "", Interval.parse("clopper-pearson"), (8, 2))
+ROW = Row("a", 0, 0, True, "gaussian", "sigma", 0.1, "mc", "p_robust", 0.8, 0.7, 0.9, 0.05, 1, 11, 0, "", Interval.parse("clopper-pearson"), (8, 2))
 BARE = replace(ROW, sample_id="b", label=None, correct=None, lower=None, upper=None, std_error=None, flips_to=None, votes=None)
 
 text = st.text(max_size=20) | st.sampled_from(
@@ -32,7 +33,8 @@ rows = st.builds(
     predicted=st.integers(0, 999),
     correct=st.none() | st.booleans(),
     noise=text,
-    sigma=number,
+    level_name=st.sampled_from(LevelName).map(str),
+    level=number,
     estimator=text,
     quantity=text,
     value=number,
@@ -62,10 +64,10 @@ def test_json_reads_back(written: list[Row]) -> None:
 
 
 def test_golden_csv() -> None:
-    assert rows_csv([ROW, replace(BARE, sample_id='x,"y"', sigma=8 / 255)]) == (
-        "sample_id,label,predicted,correct,noise,sigma,estimator,quantity,value,lower,upper,std_error,flips_to,forwards,backwards,note,interval\n"
-        "a,0,0,true,gaussian,0.1,mc,p_robust,0.8,0.7,0.9,0.05,1,11,0,,clopper-pearson\n"
-        '"x,""y""",,0,,gaussian,0.03137254901960784,mc,p_robust,0.8,,,,,11,0,,clopper-pearson\n'
+    assert rows_csv([ROW, replace(BARE, sample_id='x,"y"', level=8 / 255)]) == (
+        "sample_id,label,predicted,correct,noise,level_name,level,estimator,quantity,value,lower,upper,std_error,flips_to,forwards,backwards,note,interval\n"
+        "a,0,0,true,gaussian,sigma,0.1,mc,p_robust,0.8,0.7,0.9,0.05,1,11,0,,clopper-pearson\n"
+        '"x,""y""",,0,,gaussian,sigma,0.03137254901960784,mc,p_robust,0.8,,,,,11,0,,clopper-pearson\n'
     )
 
 
