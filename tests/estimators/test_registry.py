@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 import pytest
@@ -19,7 +19,7 @@ OURS = ("mc", "mmse", "mmse_mvs", "softmax", "taylor", "taylor_mvs")
 
 def points(monkeypatch: pytest.MonkeyPatch, **targets: str) -> None:
     found = [EntryPoint(name.rstrip("_"), value, registry.GROUP) for name, value in targets.items()]
-    monkeypatch.setattr(plugins, "entry_points", lambda group: found)
+    monkeypatch.setattr(plugins, "entry_points", lambda group: found if group == registry.GROUP else entry_points(group=group))
 
 
 def specs(*entries: Any) -> list[EstimatorSpec]:
