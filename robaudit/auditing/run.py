@@ -185,7 +185,7 @@ def prepare(
         RobauditError: something is missing, is damaged, or does not fit the rest, or the memory is used up.
     """
     estimators = registry.build(spec.estimators)
-    noises = build_noises(spec.noise, spec.base_dir)
+    noises = build_noises(spec.noise, spec.base_dir, spec.written)
     tasks = tasks_of(spec.levels, estimators)
     refuse_unfit(tasks, {noise.label: noise.form for noise in noises})
     samples = dataset if dataset is not None else open_dataset(spec.dataset, base_dir=spec.base_dir, trust=trust)

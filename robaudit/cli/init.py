@@ -54,6 +54,7 @@ def init(
     """
     from robaudit.files import expanded, write_atomically
     from robaudit.spec.init import Answers, dataset_section, levels, model_section, spec_text
+    from robaudit.noise.registry import build
     from robaudit.spec.load import load_spec
 
     if spec.exists() and not force:
@@ -94,6 +95,7 @@ def init(
         _share(str(gate))
     text = spec_text(Answers(section, dataset, chosen, samples, gate))
     written = load_spec(spec, text=text)  # never write an invalid spec, whatever the answers were
+    build(written.noise, written.base_dir, written.written)
     write_atomically(spec, text.encode())
     typer.echo(f"wrote {spec}", err=True)
     if not no_check:

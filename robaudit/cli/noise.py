@@ -62,7 +62,7 @@ def noise_preview(
     from robaudit.report.pictures.kinds import drawn
     from robaudit.report.pictures.noise import previews, sketch
 
-    found = build(asked.noise, asked.base_dir)
+    found = build(asked.noise, asked.base_dir, asked.written)
     dataset = open_dataset(asked.dataset, base_dir=asked.base_dir, trust=trust)
     skip_bad = on_error is OnError.SKIP
     check_noises(found, next(first_samples(dataset, 1, skip_bad=skip_bad)).pixels, dataset)

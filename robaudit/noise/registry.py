@@ -20,6 +20,7 @@ from robaudit.noise.gaussian import Gaussian
 from robaudit.plugins import BrokenContractError, blaming, installed, is_ours, load_class, shown
 from robaudit.spec.errors import explain
 from robaudit.spec.model import NoiseSpec
+from robaudit.spec.written import Location, Written
 
 GROUP = "robaudit.noise"
 
@@ -123,36 +124,41 @@ def load(name: str, where: str = "noise") -> type[NoiseKind]:
     return cls
 
 
-def build(specs: Sequence[NoiseSpec], base_dir: Path, where: str = "noise") -> tuple[Noise, ...]:
+def build(specs: Sequence[NoiseSpec], base_dir: Path, written: Written | None = None) -> tuple[Noise, ...]:
     """The noises of a run, with their options and levels checked.
 
     Args:
         specs: the spec's noises.
         base_dir: the folder that paths among their options are relative to.
-        where: the section, for messages.
+        written: where the parts of the spec are written, for messages; None: in no file.
 
     Raises:
         SpecError: unknown kind or option, bad value, or a level out of range.
     """
-    return tuple(_build(spec, base_dir, f"{where}[{i}]" if len(specs) > 1 else where) for i, spec in enumerate(specs))
+    if written is None:
+        written = Written(moved={} if len(specs) > 1 else {("noise", 0): ("noise",)})
+    return tuple(_build(spec, base_dir, ("noise", i), written) for i, spec in enumerate(specs))
 
 
-def _build(spec: NoiseSpec, base_dir: Path, where: str) -> Noise:
-    cls = load(spec.kind, f"{where}.kind")
+def _build(spec: NoiseSpec, base_dir: Path, place: Location, written: Written) -> Noise:
+    def where(key: str) -> str:
+        return written.place((*place, key))
+
+    cls = load(spec.kind, where("kind"))
     if spec.level_name != cls.level_name:
         what = f"the level of {spec.kind} is called {cls.level_name}, not {spec.level_name}"
-        raise SpecError(f"{where}.{spec.level_name}", what, f"write {cls.level_name}: {', '.join(f'{level:g}' for level in spec.levels)}")
+        raise SpecError(where(spec.level_name), what, f"write {cls.level_name}: {', '.join(f'{level:g}' for level in spec.levels)}")
     try:
         form = cls.model_validate({**spec.options, "name": spec.label, "clip": spec.clip}, context={BASE_DIR: base_dir})
     except ValidationError as error:
-        raise explain(error, cls, f"{where} ({spec.kind})") from error
+        raise explain(error, cls, written, place) from error
     if spec.clip and cls.quantises:
-        raise SpecError(f"{where}.clip", f"{spec.kind} keeps its pixels in [0, 1] itself", "leave clip out")
+        raise SpecError(where("clip"), f"{spec.kind} keeps its pixels in [0, 1] itself", "leave clip out")
     for level in spec.levels:
         if not cls.least <= level <= cls.most or (cls.whole and level != int(level)):
             kind = "a whole number" if cls.whole else "one"
             raise SpecError(
-                f"{where}.{spec.level_name}",
+                where(spec.level_name),
                 f"{level:g} is not a level of {spec.kind}",
                 f"give {kind} from {cls.least:g} to {cls.most:g}",
             )

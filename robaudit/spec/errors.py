@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from robaudit.errors import SpecError, did_you_mean
+from robaudit.spec.fields import KEY, MISSING_KEY, UNKNOWN_KEY
 from robaudit.spec.model import DATASET_SPECS
+from robaudit.spec.written import Location, Written, key_text
 
-Location = tuple[int | str, ...]
-
+_UNKNOWN, _MISSING = ("extra_forbidden", UNKNOWN_KEY), ("missing", MISSING_KEY)
 _UNION_MEMBER = re.compile(r"str|int|float|bool|constrained-\w+|[\w-]+\[.*\]|\[key\]")
 _PLAIN = {
     "dict_type": "must be a mapping (key: value)",
@@ -34,44 +35,52 @@ _PLAIN = {
 }
 
 
-def explain(error: ValidationError, model: type[BaseModel], where: str, lines: Mapping[Location, int] | None = None) -> SpecError:
-    """The most informative of pydantic's errors as one line, with the line number if ``lines`` knows it.
+def explain(error: ValidationError, model: type[BaseModel], where: str | Written, below: Location = ()) -> SpecError:
+    """The most informative of pydantic's errors as one line, with the line number if it is known.
 
     Args:
         error: pydantic's errors.
         model: what was validated.
         where: the file or option, for the message.
-        lines: line numbers by location in the file.
+        below: the location in the spec of what was validated, if that is a part of it.
     """
+    written = Written(where) if isinstance(where, str) else where
     errors = error.errors(include_url=False)
-    first = min(errors, key=lambda one: one["type"] != "extra_forbidden")  # a misspelt key explains a missing one
-    location = _written(first["loc"])
-    line = next((lines[location[:n]] for n in range(len(location), 0, -1) if lines and location[:n] in lines), None)
-    key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location).removeprefix(".")
-    place = f"{where}:{line}" if line else where
+    first = min(errors, key=lambda one: one["type"] not in _UNKNOWN)  # a misspelt key explains a missing one
+    own = _location(first)
+    location = written.location((*below, *_plain(own)))
+    key = key_text(location)
+    place = written.line(location) or key_text(written.location(below))
     kind, given = first["type"], first.get("input")
-    if kind == "extra_forbidden":
-        return SpecError(place, f"unknown key {key!r}", did_you_mean(str(location[-1]), _siblings(model, first["loc"])))
-    if kind == "missing":
-        return SpecError(place, f"the key {key!r} is missing", _description(model, first["loc"]))
+    if kind in _UNKNOWN:
+        return SpecError(place, f"unknown key {key!r}", did_you_mean(str(location[-1]), _siblings(model, own)))
+    if kind in _MISSING:
+        return SpecError(place, f"the key {key!r} is missing", _description(model, own))
     if kind in ("union_tag_invalid", "union_tag_not_found"):
         choices = list(DATASET_SPECS)
         named = given.get("kind") if isinstance(given, dict) else None
         remedy = did_you_mean(str(named), choices) if named else "kind: " + " | ".join(choices)
         return SpecError(place, f"{key}.kind: " + (f"unknown kind {named!r}" if named else "is missing"), remedy)
-    here = dict.fromkeys(_wanted(one) for one in errors if _written(one["loc"]) == location)
+    places = [written.location((*below, *_plain(_location(one)))) for one in errors]
+    here = dict.fromkeys(_wanted(one) for one, found in zip(errors, places, strict=True) if found == location)
     wanted = " or ".join(here).replace("or must be", "or")
     if given is None:
         wanted = f"is empty; {wanted}"
     elif isinstance(given, str | int | float):
         wanted = f"got {given!r}; {wanted}"
-    others = {other for one in errors if (other := _written(one["loc"])) != location[: len(other)]}
+    others = {other for other in places if other != location[: len(other)]}
     more = f" (and {len(others)} more)" if others else ""
     return SpecError(place, f"{key}: {wanted}{more}" if key else wanted)
 
 
-def _written(location: Sequence[int | str]) -> Location:
-    """The location in the file, without pydantic's names for the members of a union."""
+def _location(error: ErrorDetails) -> Location:
+    """What an error is about: pydantic's location, and the key that a validator of a whole section names."""
+    key = error.get("ctx", {}).get(KEY)
+    return error["loc"] if key is None else (*error["loc"], key)
+
+
+def _plain(location: Sequence[int | str]) -> Location:
+    """The location without pydantic's names for the members of a union."""
     kept = [part for i, part in enumerate(location) if not _is_tag(location, i)]
     return tuple(part for i, part in enumerate(kept) if not (i and isinstance(part, str) and _UNION_MEMBER.fullmatch(part)))
 

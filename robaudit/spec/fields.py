@@ -6,6 +6,24 @@ import re
 from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_core import PydanticCustomError
+
+
+KEY = "about_key"
+"""The context of a validator's error under which the key stands that it is about."""
+UNKNOWN_KEY, MISSING_KEY, WRONG_KEY = "unknown_key", "missing_key", "wrong_key"
+"""The types of such errors."""
+
+
+def about_key(kind: str, key: str, text: str = "") -> PydanticCustomError:
+    """An error of a validator of a whole section that is about one of its keys.
+
+    Args:
+        kind: UNKNOWN_KEY, MISSING_KEY, or WRONG_KEY.
+        key: the key.
+        text: what is wrong with it.
+    """
+    return PydanticCustomError(kind, "{text}", {KEY: key, "text": text})
 
 
 def as_number(value: object) -> object:

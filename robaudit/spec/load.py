@@ -13,8 +13,9 @@ from pydantic import ValidationError
 
 from robaudit.errors import SpecError, did_you_mean
 from robaudit.levels import GAUSSIAN, LevelName
-from robaudit.spec.errors import Location, explain
-from robaudit.spec.model import DEFAULT_ESTIMATOR, AuditSpec
+from robaudit.spec.errors import explain
+from robaudit.spec.model import DEFAULT_ESTIMATOR, AuditSpec, noise_entries
+from robaudit.spec.written import Location, Written
 
 _MAX_BYTES, _MAX_NODES, _MAX_DEPTH = 2**20, 20_000, 50
 _LONGEST_TEXT = 5000  # a path has at most 4096
@@ -88,11 +89,15 @@ def load_spec(
     for setting in settings:
         apply_setting(raw, setting)
     _refuse_surrogates(raw, str(path), 0)
+    if noises:  # the list is another one: its entries have no lines
+        lines = {location: line for location, line in lines.items() if location[0] != "noise" or len(location) == 1}
+    moved: dict[Location, Location] = {("noise", i): ("noise", *place) for i, (place, _) in enumerate(noise_entries(raw.get("noise")))}
+    written = Written(str(path), lines, moved)
     try:
         spec = AuditSpec.model_validate(raw)
     except ValidationError as error:
-        raise explain(error, AuditSpec, str(path), lines) from error
-    return spec.located(path.resolve().parent, path.stem)
+        raise explain(error, AuditSpec, written) from error
+    return spec.located(path.resolve().parent, path.stem, written)
 
 
 def _read(path: Path) -> str:
@@ -264,7 +269,8 @@ def choose_noise(raw: dict[str, Any], labels: Sequence[str], levels: Sequence[st
         for label in labels:
             if label not in by_label:
                 raise SpecError(f"--noise {label}", "the spec has no such noise", did_you_mean(label, by_label))
-        raw["noise"] = entries = [by_label[label] for label in labels]
+        entries = [by_label[label] for label in labels]
+        raw["noise"] = entries if len(entries) > 1 else entries[0]
     if levels and sigmas:
         raise SpecError("--level", "cannot be combined with --sigma", "give one of them")
     if sigmas and len(entries) == 1 and not (isinstance(entries[0], dict) and _level_key(entries[0])):

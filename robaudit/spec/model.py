@@ -13,8 +13,22 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, Private
 
 from robaudit.errors import SpecError
 from robaudit.levels import GAUSSIAN, LevelName, NoiseLevel
-from robaudit.spec.fields import Bytes, Count, Number, Part, Positive, Whole, as_tuple, no_bool
+from robaudit.spec.fields import (
+    MISSING_KEY,
+    UNKNOWN_KEY,
+    WRONG_KEY,
+    Bytes,
+    Count,
+    Number,
+    Part,
+    Positive,
+    Whole,
+    about_key,
+    as_tuple,
+    no_bool,
+)
 from robaudit.spec.gates import QUANTITIES, parse_gate
+from robaudit.spec.written import Location, Written
 
 MOST_NOISES, MOST_LEVELS = 100, 1000
 MOST_ROWS, MOST_WORKERS, MOST_GATES = 2**20, 64, 1000
@@ -145,16 +159,24 @@ DATASET_SPECS: Mapping[str, type[BaseDatasetSpec]] = {
 """The dataset sections by kind."""
 
 
-def _each_name(value: object) -> object:
-    """A list of noises: a single one is a list of one, and one with several names is one for each name."""
-    entries = as_tuple(value)
-    if not isinstance(entries, list | tuple):
-        return entries
-    found: list[object] = []
-    for entry in entries:
+def noise_entries(value: object) -> list[tuple[Location, object]]:
+    """The noises as they are written, each with its location below ``noise``.
+
+    A single one is a list of one, and one with several names is one for each name.
+    """
+    found: list[tuple[Location, object]] = []
+    for i, entry in enumerate(value if isinstance(value, list | tuple) else [value]):
+        place: Location = (i,) if isinstance(value, list | tuple) else ()
         names = entry.get("name") if isinstance(entry, Mapping) else None
-        found += [{**entry, "name": name} for name in names] if isinstance(entry, Mapping) and isinstance(names, list | tuple) else [entry]
-    return tuple(found)
+        if isinstance(entry, Mapping) and isinstance(names, list | tuple):
+            found += [(place, {**entry, "name": name}) for name in names]
+        else:
+            found.append((place, entry))
+    return found
+
+
+def _each_name(value: object) -> object:
+    return tuple(entry for _, entry in noise_entries(value))
 
 
 Levels = Annotated[tuple[Positive, ...], BeforeValidator(as_tuple), Field(min_length=1, max_length=MOST_LEVELS)]
@@ -181,16 +203,17 @@ class NoiseSpec(Part):
         given = [name for name in LevelName if getattr(self, name) is not None]
         if not given:
             for key in self.options:
-                if near := difflib.get_close_matches(key, list(LevelName), n=1, cutoff=0.75):
-                    raise ValueError(f"unknown key {key!r}; did you mean {str(near[0])!r}?")
-            wanted = str(LevelName.SIGMA) if self.kind == GAUSSIAN else " or ".join(LevelName)
-            raise ValueError(f"has no levels: the key {wanted} is missing")
+                if difflib.get_close_matches(key, list(LevelName), n=1, cutoff=0.75):
+                    raise about_key(UNKNOWN_KEY, key)
+            if self.kind == GAUSSIAN:
+                raise about_key(MISSING_KEY, LevelName.SIGMA.value)
+            raise ValueError(f"has no levels: the key {' or '.join(LevelName)} is missing")
         if len(given) > 1:
             raise ValueError(f"has two kinds of levels, {given[0]} and {given[1]}; keep the one that {self.kind} takes")
         if self.name == GAUSSIAN != self.kind:
             raise ValueError(f"is called {GAUSSIAN!r} and is of the kind {self.kind!r}; choose another name")
         if len(set(self.levels)) != len(self.levels):
-            raise ValueError(f"the same {given[0]} appears twice; list each once")
+            raise about_key(WRONG_KEY, given[0].value, f"the same {given[0]} appears twice; list each once")
         return self
 
     @property
@@ -313,6 +336,7 @@ class AuditSpec(Part):
 
     _base_dir: Path = PrivateAttr(default_factory=Path.cwd)
     _name: str = PrivateAttr(default="audit")
+    _written: Written | None = PrivateAttr(default=None)
 
     @property
     def base_dir(self) -> Path:
@@ -324,9 +348,14 @@ class AuditSpec(Part):
         """The stem of the spec file."""
         return self._name
 
-    def located(self, base_dir: Path, name: str) -> AuditSpec:
-        """Record where the spec came from: the folder of its relative paths, and its name."""
-        self._base_dir, self._name = base_dir, name
+    @property
+    def written(self) -> Written | None:
+        """Where its parts are written, for messages; None if it was not read from a file."""
+        return self._written
+
+    def located(self, base_dir: Path, name: str, written: Written | None = None) -> AuditSpec:
+        """Record where the spec came from: the folder of its relative paths, its name, and where its parts are written."""
+        self._base_dir, self._name, self._written = base_dir, name, written
         return self
 
     def document(self) -> dict[str, Any]:

@@ -126,10 +126,17 @@ def test_an_unfinished_run_of_an_older_robaudit_is_not_taken_for_an_empty_one(tm
 
 
 def test_run_of_another_spec(run: Path, refuse: Refuse) -> None:
-    says = "run: holds a run of another spec (model, data set, noise, seed or precision); choose another --out"
-    for change in (["--seed", "1"], ["--set", "noise.clip=true"], ["--set", "dataset.split=train"], ["--set", "run.precision=fp64"]):
+    says = "run: holds a run of another spec (model, data set, seed or precision); choose another --out"
+    for change in (["--seed", "1"], ["--set", "dataset.split=train"], ["--set", "run.precision=fp64"]):
         refuse("estimate", "spec.yaml", "--out", "run", *change, says=says)
         refuse("estimate", "spec.yaml", "--out", "run", "--extend", *change, says=says)
+
+
+def test_noise_of_one_name_with_other_options(run: Path, refuse: Refuse) -> None:
+    says = "run: has run the noise gaussian with other options; give the new one a name of its own, or choose another --out"
+    for change in ("noise.clip=true", "noise={eps: 0.2}", "noise={sigma: 0.2, amount: 3}"):
+        refuse("estimate", "spec.yaml", "--out", "run", "--set", change, says=says)
+        refuse("estimate", "spec.yaml", "--out", "run", "--extend", "--set", change, says=says)
 
 
 def test_other_results_need_extend(run: Path, refuse: Refuse) -> None:

@@ -69,7 +69,7 @@ def renamed(section: str, key: str, wrong: str) -> dict[str, Any]:
 DOCUMENTS: dict[str, tuple[dict[str, Any], str]] = {
     "no model": (without("model"), "the key 'model' is missing; the trained network, for example"),
     "no dataset": (without("dataset"), "the key 'dataset' is missing; the labelled images, for example"),
-    "no noise": (without("noise"), "the key 'noise' is missing; what is added to the pixels, for example"),
+    "no noise": (without("noise"), "the key 'noise' is missing; what is done to the pixels, for example {sigma: [0.05, 8/255]}"),
     "unknown section": ({**without("noise"), "nois": {"sigma": 1}}, "spec.yaml:10: unknown key 'nois'; did you mean 'noise'?"),
     "unknown model key": (renamed("model", "architecture", "architectur"), "unknown key 'model.architectur'; did you mean 'architecture'?"),
     "unknown dataset key": (renamed("dataset", "limit", "limt"), "unknown key 'dataset.limt'; did you mean 'limit'?"),
@@ -95,7 +95,33 @@ DOCUMENTS: dict[str, tuple[dict[str, Any], str]] = {
         digits(dataset={"kind": "images", "path": "x", "resize": "big"}),
         "dataset.resize: got 'big'; must be a whole number or a list",
     ),
-    "noise kind": (digits(noise={"kind": "gausian", "sigma": 1}), "noise.kind: got 'gausian'; must be 'gaussian'"),
+    "noise kind": (
+        digits(noise={"kind": "gausian", "sigma": 1}),
+        "spec.yaml:8: noise.kind: unknown noise kind 'gausian'; did you mean 'gaussian'?",
+    ),
+    "noise option": (digits(noise={"sigma": 1, "clpi": True}), "spec.yaml:9: unknown key 'noise.clpi'; did you mean 'clip'?"),
+    "noise without levels": (digits(noise={"clip": True}), "spec.yaml:7: the key 'noise.sigma' is missing; standard deviations in pixel"),
+    "noise of another level": (
+        digits(noise={"eps": 0.1}),
+        "spec.yaml:8: noise.eps: the level of gaussian is called sigma, not eps; write sigma: 0.1",
+    ),
+    "noise of two levels": (digits(noise={"eps": 0.1, "sigma": 1}), "spec.yaml:7: noise: has two kinds of levels, sigma and eps; keep the"),
+    "noise level": (
+        digits(noise={"sigma": [0.1, 2000]}),
+        "spec.yaml:8: noise.sigma: 2000 is not a level of gaussian; give one from 1e-06 to 1000",
+    ),
+    "second noise": (
+        digits(noise=[{"sigma": 1}, {"name": "other", "sigma": 0}]),
+        "spec.yaml:10: noise[1].sigma[0]: got 0; must be greater than 0",
+    ),
+    "second noise kind": (digits(noise=[{"sigma": 1}, {"kind": "x", "sigma": 1}]), "spec.yaml:9: noise[1].kind: unknown noise kind 'x'"),
+    "noise of two names": (
+        digits(noise=[{"name": ["a", "b"], "sigma": 1}, {"kind": "x", "sigma": 1}]),
+        "spec.yaml:12: noise[1].kind: unknown noise kind 'x'",
+    ),
+    "noise twice": (digits(noise=[{"sigma": 1}, {"sigma": 2}]), "spec.yaml:7: noise: two noises are called 'gaussian'; give one a name"),
+    "noise is text": (digits(noise="gaussian"), "spec.yaml:7: noise: got 'gaussian'; must be a mapping (key: value)"),
+    "no noise in the list": (digits(noise=[]), "spec.yaml:7: noise: must have at least 1 in the list"),
     "noise is empty": ({**digits(), "noise": None}, "noise: is empty; must be a mapping"),
     "estimators is text": (digits(estimators="mc"), "estimators: got 'mc'; must be a list"),
     "no estimator": (digits(estimators=[]), "estimators: must have at least 1 in the list"),
@@ -134,6 +160,7 @@ SIGMAS = {
     "yes": "noise.sigma[0]: got True; must be a number",
     "[0.1, 0]": "noise.sigma[1]: got 0; must be greater than 0",
     "[8/255, 0.1, 8/255]": "noise.sigma: the same sigma appears twice",
+    "[0.1, 2e3]": "noise.sigma: 2000 is not a level of gaussian; give one from 1e-06 to 1000",
     "[]": "noise.sigma: must have at least 1 in the list",
 }
 

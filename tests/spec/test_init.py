@@ -75,7 +75,7 @@ def test_asked_on_a_terminal(tmp_path: Path) -> None:
         ([*MODEL, "--data", "digits", "--sigma", " "], "--sigma  : '' is not a positive number"),
         ([*MODEL, "--data", "digits", "--sigma", "inf"], "--sigma inf: 'inf' is not a positive number"),
         ([*MODEL, "--data", "digits", "--sigma", "0.1,1/10"], "--sigma 0.1,1/10: 1/10 appears twice; list each level once"),
-        ([*MODEL, "--data", "digits", "--sigma", "1e9"], "is not a noise level"),
+        ([*MODEL, "--data", "digits", "--sigma", "1e9"], "noise.sigma: 1e+09 is not a level of gaussian; give one from 1e-06 to 1000"),
         (
             [*MODEL, "--data", "digits", "--normalise", "0.5/0"],
             "--normalise 0.5/0: is not a valid mean and std; give equally many numbers in both",

@@ -82,11 +82,12 @@ EXTENSION: dict[str, dict[str, Any]] = {
     "sigma": {"noise": {"sigma": [0.3]}},
     "estimator": {"estimators": ["mc", "taylor"]},
     "option": {"estimators": [{"mc": {"samples": 21}}]},
+    "another noise": {"noise": [{"sigma": [0.2]}, {"name": "clipped", "sigma": [0.2], "clip": True}]},
+    "an option of the noise, which its own check refuses": {"noise": {"sigma": [0.2], "clip": True}},
 }
 ANOTHER: dict[str, dict[str, Any]] = {
     "seed": {"run": {"seed": 1}},
     "precision": {"run": {"precision": "fp64"}},
-    "clip": {"noise": {"sigma": [0.2], "clip": True}},
     "mean": {"model": {**digits()["model"], "mean": [0.5]}},
     "split": {"dataset": {"kind": "digits", "limit": 8, "split": "all"}},
     "sample": {"dataset": {"kind": "digits", "sample": {"size": 8}}},

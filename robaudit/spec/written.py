@@ -1,0 +1,44 @@
+"""Where the parts of a spec are written, for messages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+Location = tuple[int | str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The file of a spec, or the place of a part of one.
+
+    Attributes:
+        where: the file, for messages; "": there is none.
+        lines: line numbers in the file, by location.
+        moved: locations in the file of the parts that have another location in the validated spec.
+    """
+
+    where: str = ""
+    lines: Mapping[Location, int] = field(default_factory=dict)
+    moved: Mapping[Location, Location] = field(default_factory=dict)
+
+    def location(self, location: Sequence[int | str]) -> Location:
+        """The location in the file of a part of the validated spec."""
+        parts = tuple(location)
+        length = next((n for n in range(len(parts), 0, -1) if parts[:n] in self.moved), 0)
+        return (*self.moved[parts[:length]], *parts[length:]) if length else parts
+
+    def line(self, location: Location) -> str:
+        """The file, with the line of a location in it, or that of the nearest part around it."""
+        number = next((self.lines[location[:n]] for n in range(len(location), 0, -1) if location[:n] in self.lines), None)
+        return f"{self.where}:{number}" if number else self.where
+
+    def place(self, location: Sequence[int | str]) -> str:
+        """A part of the validated spec, with its line: "spec.yaml:7: noise.kind"."""
+        parts = self.location(location)
+        return ": ".join(text for text in (self.line(parts), key_text(parts)) if text)
+
+
+def key_text(location: Sequence[int | str]) -> str:
+    """A location as it is written in messages: estimators[0].mc."""
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location).removeprefix(".")
