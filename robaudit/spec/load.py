@@ -90,7 +90,7 @@ def load_spec(
         apply_setting(raw, setting)
     _refuse_surrogates(raw, str(path), 0)
     if noises:  # the list is another one: its entries have no lines
-        lines = {location: line for location, line in lines.items() if location[0] != "noise" or len(location) == 1}
+        lines = {location: line for location, line in lines.items() if location[:1] != ("noise",) or len(location) == 1}
     moved: dict[Location, Location] = {("noise", i): ("noise", *place) for i, (place, _) in enumerate(noise_entries(raw.get("noise")))}
     written = Written(str(path), lines, moved)
     try:
