@@ -1,0 +1,94 @@
+"""Poisson quantiles against scipy: the counts, their moments, order, and rates and draws without limits."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.special import ndtr, ndtri
+from scipy.stats import poisson
+from torch import Tensor
+
+from robaudit.numerics.poisson import SWITCH, poisson_quantile
+
+N = 100_000
+STRATA = torch.from_numpy(ndtri((np.arange(N) + 0.5) / N))[:, None]  # every quantile of the normal distribution, evenly
+RATES = [1e-9, 1e-3, 0.1, 1.0, 3.0, 7.5, 9.999, 10.0, 10.5, 13.0, 20.0, 50.0, 300.0, 1e4, 1e6, 1e9]
+
+
+def exact(rate: Tensor, z: Tensor) -> Tensor:
+    """scipy's quantile, with the upper tail from the survival function."""
+    lower, upper = poisson.ppf(ndtr(z.double().numpy()), rate.numpy()), poisson.isf(ndtr(-z.double().numpy()), rate.numpy())
+    return torch.from_numpy(np.where(z.numpy() > 0, upper, lower))
+
+
+@pytest.mark.parametrize("rate", RATES)
+def test_counts_are_scipys(rate: float) -> None:
+    """Exact below the switch; above it, 1e-4 of the counts may be off, by one. A quantile on a step of the grid may round either way."""
+    rates = torch.tensor([[rate]], dtype=torch.float64)
+    off = (poisson_quantile(rates, STRATA) - exact(rates.expand_as(STRATA), STRATA)).abs()
+    assert off.max() <= (0 if rate < SWITCH else 1)
+    assert float((off > 0).double().mean()) <= (0 if rate < SWITCH else 1e-4)
+
+
+@pytest.mark.parametrize("rate", RATES)
+def test_mean_and_variance(rate: float) -> None:
+    """From 100,000 quantiles, which resolve far more than as many draws; the tails beyond them are added by scipy's own counts."""
+    rates = torch.tensor([[rate]], dtype=torch.float64)
+    ours, right = poisson_quantile(rates, STRATA), exact(rates.expand_as(STRATA), STRATA)
+    error = 5 / math.sqrt(20_000)  # of a standard deviation: what 20,000 draws could show
+    assert abs(float(ours.mean() - right.mean())) < 1e-2 * error * math.sqrt(rate)
+    assert abs(float(ours.var() - right.var())) < 1e-2 * error * max(rate, math.sqrt(rate))
+    if rate >= 1e-3:
+        assert float(ours.mean()) == pytest.approx(rate, abs=0.01 * error * math.sqrt(rate))
+
+
+@given(
+    st.floats(0.0, 1e9) | st.floats(0.0, 20.0),
+    st.lists(st.floats(-6.0, 6.0), min_size=2, max_size=20),
+)
+def test_any_rate_within_six_standard_deviations(rate: float, values: list[float]) -> None:
+    """At most one off, and in the order of z."""
+    z = torch.tensor(sorted(values), dtype=torch.float64)[None]
+    rates = torch.full_like(z, rate)
+    found = poisson_quantile(rates, z)
+    assert (found.diff() >= 0).all()
+    assert (found == found.round()).all()
+    assert (found - exact(rates, z)).abs().max() <= 1
+
+
+@given(st.floats(0.0, 1e6) | st.floats(0.0, 20.0))
+def test_no_draw_is_too_far(rate: float) -> None:
+    """Up to 40 standard deviations, counts are finite, ordered, and never absurdly large."""
+    z = torch.linspace(-40.0, 40.0, 161, dtype=torch.float64)[None]
+    found = poisson_quantile(torch.full_like(z, rate), z)[0]
+    assert found.isfinite().all()
+    assert (found.diff() >= 0).all()
+    assert found[0] >= 0
+    assert found[-1] <= 60 + rate * 4 + 40 * math.sqrt(rate)
+    assert rate > 0 or not found.any()
+
+
+def test_a_rate_for_all_rows_is_that_rate_for_each() -> None:
+    generator = torch.Generator().manual_seed(0)
+    rate = torch.rand(1, 3, 50, generator=generator, dtype=torch.float64) * 25
+    rate[0, 0, :7] = 0.0
+    z = torch.randn(40, 3, 50, generator=generator)
+    together = poisson_quantile(rate, z)
+    assert torch.equal(together, poisson_quantile(rate.expand_as(z), z))
+    order = torch.randperm(40, generator=generator)
+    assert torch.equal(poisson_quantile(rate.expand_as(z)[order], z[order]), together[order])
+    assert torch.equal(torch.cat([poisson_quantile(rate, row) for row in z.split(1)]), together)
+    assert (together[:, 0, :7] == 0).all()
+    assert poisson_quantile(rate, z[:0]).shape == (0, 3, 50)
+
+
+def test_golden_values() -> None:
+    """The Poisson distribution of mean 2: P[N <= 0, 1, 2, 3, 4] = .1353, .4060, .6767, .8571, .9473, at z = -1.1015, -.2378, .4585, 1.0675, 1.6196."""
+    z = torch.tensor([[-1.102, -1.101, -0.238, -0.237, 0.458, 0.459, 1.067, 1.068, 1.619, 1.62]], dtype=torch.float64)
+    found = poisson_quantile(torch.full_like(z, 2.0), z)
+    assert found[0].tolist() == [0, 1, 1, 2, 2, 3, 3, 4, 4, 5]
