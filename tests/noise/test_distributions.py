@@ -96,7 +96,9 @@ def test_mean_and_covariance(cls: type[AdditiveNoise], options: dict[str, Any], 
 
 
 @pytest.mark.parametrize(("cls", "options", "level"), ADDITIVE, ids=NAMES)
-def test_normal_kinds_are_normal(cls: type[AdditiveNoise], options: dict[str, Any], level: float, build: Callable[..., AdditiveNoise]) -> None:
+def test_normal_kinds_are_normal(
+    cls: type[AdditiveNoise], options: dict[str, Any], level: float, build: Callable[..., AdditiveNoise]
+) -> None:
     """Along a random direction and on a value; kinds that say they are not normal are not, on a value."""
     form, x = build(cls, **options), image()
     noise = sample(form, level, x) - x.double().flatten(1)
@@ -156,7 +158,9 @@ def codes(x: float, photons: float, read_noise: float, bits: int) -> np.ndarray:
     return found
 
 
-@pytest.mark.parametrize(("x", "photons", "read_noise", "bits"), [(0.5, 100.0, 2.0, 8), (0.02, 30.0, 1.5, 8), (0.99, 50.0, 5.0, 4), (0.3, 8.0, 0.7, 10)])
+@pytest.mark.parametrize(
+    ("x", "photons", "read_noise", "bits"), [(0.5, 100.0, 2.0, 8), (0.02, 30.0, 1.5, 8), (0.99, 50.0, 5.0, 4), (0.3, 8.0, 0.7, 10)]
+)
 def test_sensor_codes(x: float, photons: float, read_noise: float, bits: int) -> None:
     """Clipping at black and white included."""
     form, most = Sensor(read_noise=read_noise, bits=bits), 2**bits - 1
