@@ -28,8 +28,8 @@ def poisson_quantile(rate: Tensor, z: Tensor) -> Tensor:
 
         Q = rate r(s) + c0(s) + c1(s) / rate + O(rate^-2),     r log r - r + 1 = s^2 / 2,     r = 1 + s + s^2/6 - s^3/72 + ...
 
-    For normal z, fewer than 1e-4 of the counts differ from the exact ones at a rate of 10 (by one), 1e-5 at 30, 2e-6 at 100. Where z is beyond
-    7.5 and the rate below 40, the largest counts are bounded: a probability of 3e-14.
+    For normal z, fewer than 1e-4 of the counts differ from the exact ones at a rate of 10 (by one), 1e-5 at 30, 2e-6 at 100. Beyond
+    z = 7.5 (a probability of 3e-14), counts of rates below the switch stay where they are; above it, beyond z = 2.5 sqrt(rate).
 
     Args:
         rate: expected counts >= 0, float64: of the shape of z, or (1, ...) where all rows of z have the same.

@@ -78,4 +78,5 @@ def normal(count: int, shape: tuple[int, ...], seed: int = 2) -> Tensor:
 
 def some_level(form: NoiseKind) -> float:
     """A level in the middle of the range, on a logarithmic scale."""
-    return float((form.least * form.most) ** 0.5)
+    found = float((form.least * form.most) ** 0.5)
+    return float(round(found)) if form.whole else found

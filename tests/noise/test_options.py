@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from robaudit.errors import SpecError
-from robaudit.noise.base import BASE_DIR, Shape
+from robaudit.noise.base import BASE_DIR, NoiseKind, Shape
 from robaudit.noise.covariance import CovarianceGaussian
 from robaudit.noise.scaled import ScaledGaussian
 from robaudit.spec.errors import explain
@@ -54,15 +54,15 @@ def test_refused_options(kind: str, options: dict[str, Any], words: str, tmp_pat
     assert "\n" not in message
 
 
-def refusal(cls: type, folder: Path, shape: Shape = SHAPE, **options: object) -> SpecError:
+def refusal(cls: type[NoiseKind], folder: Path, **options: object) -> SpecError:
     with pytest.raises(SpecError) as caught:
-        made(cls, folder, **options).check(shape)
+        made(cls, folder, **options).check(SHAPE)
     assert "\n" not in str(caught.value)
     return caught.value
 
 
 @pytest.mark.parametrize("cls", [ScaledGaussian, CovarianceGaussian])
-def test_files_that_are_none(cls: type, tmp_path: Path) -> None:
+def test_files_that_are_none(cls: type[NoiseKind], tmp_path: Path) -> None:
     """Missing, a folder, text, cut off, and with pickled objects, which are never loaded."""
     option, suffix = ("scale", ".npy") if cls is ScaledGaussian else ("file", ".npz")
     (tmp_path / "folder").mkdir()
@@ -141,7 +141,7 @@ def test_scales_that_are_none(values: np.ndarray, words: str, tmp_path: Path) ->
         ({"factor": np.ones((60, 2)), "diagonal": np.full(60, np.nan)}, "not finite"),
     ],
 )
-def test_covariances_that_do_not_fit(arrays: dict[str, np.ndarray], words: str, tmp_path: Path) -> None:
+def test_covariances_that_do_not_fit(arrays: dict[str, Any], words: str, tmp_path: Path) -> None:
     np.savez(tmp_path / "c.npz", **arrays)
     error = refusal(CovarianceGaussian, tmp_path, file="c.npz")
     assert error.where == "file"

@@ -20,11 +20,11 @@ RATES = [1e-9, 1e-3, 0.1, 1.0, 3.0, 7.5, 9.999, 10.0, 10.5, 13.0, 20.0, 50.0, 30
 
 
 def between(rate: Tensor, z: Tensor, count: Tensor, slack: int = 0) -> np.ndarray:
-    """Whether P[N <= count - 1 - slack] < Phi(z) <= P[N <= count + slack] by scipy, in the smaller tail: without slack, it is the quantile."""
-    l, u, k = rate.numpy(), z.double().numpy(), count.numpy()
+    """Whether P[N <= count - 1 - slack] < Phi(z) <= P[N <= count + slack] by scipy, in the smaller tail: the quantile, without slack."""
+    mean, u, k = rate.numpy(), z.double().numpy(), count.numpy()
     low, high = np.maximum(k - 1 - slack, -1), k + slack
-    lower = (low < 0) | np.where(u > 0, pdtrc(np.maximum(low, 0), l) > ndtr(-u), pdtr(np.maximum(low, 0), l) < ndtr(u))
-    upper = np.where(u > 0, pdtrc(high, l) <= ndtr(-u), pdtr(high, l) >= ndtr(u))
+    lower = (low < 0) | np.where(u > 0, pdtrc(np.maximum(low, 0), mean) > ndtr(-u), pdtr(np.maximum(low, 0), mean) < ndtr(u))
+    upper = np.where(u > 0, pdtrc(high, mean) <= ndtr(-u), pdtr(high, mean) >= ndtr(u))
     found: np.ndarray = lower & upper
     return found
 
@@ -87,7 +87,7 @@ def test_a_rate_for_all_rows_is_that_rate_for_each() -> None:
 
 
 def test_golden_values() -> None:
-    """The Poisson distribution of mean 2: P[N <= 0, 1, 2, 3, 4] = .1353, .4060, .6767, .8571, .9473, at z = -1.1015, -.2378, .4585, 1.0675, 1.6196."""
+    """Mean 2: P[N <= k] = .1353, .4060, .6767, .8571, .9473 for k = 0 to 4, which is Phi(-1.1015, -.2378, .4585, 1.0675, 1.6196)."""
     z = torch.tensor([[-1.102, -1.101, -0.238, -0.237, 0.458, 0.459, 1.067, 1.068, 1.619, 1.62]], dtype=torch.float64)
     found = poisson_quantile(torch.full_like(z, 2.0), z)
     assert found[0].tolist() == [0, 1, 1, 2, 2, 3, 3, 4, 4, 5]
