@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from robaudit import audit, load_spec
 from robaudit.cli.reading import print_run
 from robaudit.errors import RobauditError
+from robaudit.levels import LevelName
 from robaudit.quantities import NO_INTERVAL, Interval
 from robaudit.rows import LARGEST, Row
 from robaudit.store.run import read_run
