@@ -15,6 +15,7 @@ import robaudit
 from robaudit.datasets.base import Labels, Sample
 from robaudit.errors import NothingLeftError, RunError
 from robaudit.models.architectures import digits_cnn
+from tests import levels
 from tests.specs import WEIGHTS, digits, write
 
 
@@ -153,8 +154,8 @@ def test_rows_depend_on_the_sample_alone(tmp_path: Path) -> None:
 def test_levels_share_the_noise(tmp_path: Path) -> None:
     """A level's rows are the same whether it is audited alone or with others."""
     one, two = (robaudit.AuditSpec.model_validate(digits(noise={"sigma": sigma})) for sigma in ([0.4], [0.1, 0.4]))
-    alone = robaudit.audit(one, out=tmp_path / "alone").groups()["mc", 0.4]
-    together = robaudit.audit(two, out=tmp_path / "together").groups()["mc", 0.4]
+    alone = robaudit.audit(one, out=tmp_path / "alone").groups()["mc", levels.sigma(0.4)]
+    together = robaudit.audit(two, out=tmp_path / "together").groups()["mc", levels.sigma(0.4)]
     assert alone == together
 
 

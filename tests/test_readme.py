@@ -23,7 +23,7 @@ def blocks(language: str) -> list[str]:
 def test_the_spec_is_a_valid_one() -> None:
     (text,) = blocks("yaml")
     spec = AuditSpec.model_validate(yaml.safe_load(text))
-    assert list(spec.noise.sigma) == pytest.approx([0.05, 8 / 255])
+    assert [at.level for at in spec.levels] == pytest.approx([0.05, 8 / 255])
 
 
 def test_the_estimator_of_fifteen_lines_works() -> None:

@@ -16,6 +16,7 @@ from robaudit.datasets.base import Labels, Sample
 from robaudit.errors import RunError
 from robaudit.noise.registry import gaussian_source
 from robaudit.stats.summary import Columns, noisy_accuracy
+from tests import levels
 from tests.specs import digits
 
 
@@ -156,7 +157,7 @@ def test_noise_levels_are_noise_levels(sigma: float) -> None:
 
 def test_a_level_as_the_tables_print_it_is_found(tmp_path: Path) -> None:
     found = run(tmp_path, Net(), sigma=8 / 255)
-    assert list(found.groups(["mc"], [0.0314])) == [("mc", 8 / 255)]
+    assert list(found.groups(["mc"], [0.0314])) == [("mc", levels.sigma(8 / 255))]
     with pytest.raises(RunError, match=r"has no sigma 0.04"):
         found.groups([], [0.04])
 

@@ -58,6 +58,7 @@ def make_app() -> typer.Typer:
     app.command("show")(reading.show)
     app.command("bias-report")(reading.bias_report)
     app.command("flag-samples")(reading.flag_samples)
+    app.command("corruption-report")(reading.corruption_report)
     app.command("gate")(gate.gate)
     app.command("compare")(compare.compare)
     app.command("export")(reading.export)

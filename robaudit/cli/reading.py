@@ -167,6 +167,37 @@ def flag_samples(
         typer.echo(f"{write_gallery(opened, results, images, trust=trust)} pictures in {images}", err=True)
 
 
+def corruption_report(
+    run: RunArgument,
+    baseline: Annotated[
+        str | None,
+        typer.Option(metavar="alexnet|RUN", help="Also print mCE: errors relative to AlexNet on ImageNet-C, or to another run's."),
+    ] = None,
+    estimator: Annotated[str | None, typer.Option(help="By the votes of this estimator. Default: the first that counts votes.")] = None,
+    format_: FormatOption = TextFormat.TABLE,
+    output: OutputOption = None,
+) -> None:
+    """Report accuracy by corruption and severity, the mean error and, against a baseline, the mean corruption error (mCE).
+
+    It reads the noises of a run whose level is a severity: the kinds corruption and corrupted_set.
+
+    Example: robaudit corruption-report runs/imagenet-c-1a2b3c4d --baseline alexnet
+    """
+    from robaudit.report.corruption_tables import corruption_csv, corruption_table
+    from robaudit.stats.corruption import ALEXNET, baseline_of
+    from robaudit.stats.corruption import corruption_report as report_of
+    from robaudit.store.run import read_run
+
+    opened, against = read_run(run), None
+    if baseline == "alexnet":
+        against = "AlexNet", ALEXNET
+    elif baseline is not None:
+        other = read_run(Path(baseline))
+        against = other.info["name"], baseline_of(report_of(other.info, estimator, None, baseline))
+    report = report_of(opened.info, estimator, against, str(run))
+    _emit_groups(format_, [corruption_table(report)], lambda: [corruption_csv(report)], [report.document()], output)
+
+
 def _emit_groups(
     format_: TextFormat,
     tables: Sequence[RenderableType],

@@ -69,7 +69,7 @@ class CovarianceGaussian(AdditiveNoise):
         found = self._arrays.get("diagonal")
         return None if found is None else Placed(found.flatten())
 
-    def check(self, shape: Shape) -> None:
+    def check(self, shape: Shape, levels: Sequence[float]) -> None:
         """Check that the arrays fit the images.
 
         Raises:

@@ -75,7 +75,7 @@ class ScaledGaussian(AdditiveNoise):
             raise SpecError("scale", f"{self.scale} has negative numbers, or none above 0", "give standard deviations relative to sigma")
         return Placed(found[:, None, None] if found.ndim == 1 else found)
 
-    def check(self, shape: Shape) -> None:
+    def check(self, shape: Shape, levels: Sequence[float]) -> None:
         """Check that the scales fit the images.
 
         Raises:

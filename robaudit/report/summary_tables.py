@@ -45,7 +45,7 @@ def overall_tables(
     seconds: Mapping[tuple[str, NoiseLevel], float] | None = None,
     quantities: Mapping[str, Quantity] | None = None,
 ) -> Terminal:
-    """A table for each quantity and kind of noise, which never share one, with a line per estimator and noise level.
+    """A table for each quantity and name of levels, which never share one, with a line per estimator and noise level.
 
     Args:
         groups: from :func:`robaudit.stats.summary.summarise`.
@@ -54,8 +54,8 @@ def overall_tables(
     """
 
     def build(narrow: bool) -> Iterator[Table]:
-        for kind in dict.fromkeys((group.key.quantity, group.key.noise) for group in groups):
-            members = [group for group in groups if (group.key.quantity, group.key.noise) == kind]
+        for kind in dict.fromkeys((group.key.quantity, group.key.at.name) for group in groups):
+            members = [group for group in groups if (group.key.quantity, group.key.at.name) == kind]
             yield _overall(members, seconds or {}, quantity_of(kind[0], quantities), narrow)
 
     return Terminal(build)
@@ -66,9 +66,10 @@ def heading(key: GroupKey, unit: str) -> str:
     return f"{key.quantity}: {MEANINGS.get(key.quantity, unit)}"
 
 
-def circumstances(key: GroupKey, higher_is_better: bool, *more: str) -> str:
-    """The line below the heading: noise, direction, and ``more``."""
-    return ", ".join((f"{key.noise} noise", "higher is better" if higher_is_better else "lower is better", *more))
+def circumstances(noise: str | None, higher_is_better: bool, *more: str) -> str:
+    """The line below the heading: noise (None: several), direction, and ``more``."""
+    under = () if noise is None else (f"{noise} noise",)
+    return ", ".join((*under, "higher is better" if higher_is_better else "lower is better", *more))
 
 
 def caveats(groups: Sequence[GroupSummary], interval: str = "the interval") -> Iterator[str]:
@@ -116,22 +117,26 @@ def _noisy(entries: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _overall(groups: Sequence[GroupSummary], seconds: Mapping[tuple[str, NoiseLevel], float], quantity: Quantity, narrow: bool) -> Table:
     key, counts = groups[0].key, {group.images for group in groups}
+    several = len({group.key.noise for group in groups}) > 1
     facts = [f"{groups[0].images:,} images"] if len(counts) == 1 else []
     shares = ("< 0.5", "< 0.9") if quantity.high > 0.9 else ()
     texts = numbers.level_numbers(group.key.at for group in groups)
     rows = []
     for group in groups:
         time = numbers.duration(seconds.get((group.key.estimator, group.key.at)))
-        rows.append(cells((group.key.estimator, texts[group.key.at], *_cells(group, quantity, not facts, bool(shares), narrow), time)))
+        name = (group.key.noise,) if several else ()
+        rows.append(
+            cells((group.key.estimator, *name, texts[group.key.at], *_cells(group, quantity, not facts, bool(shares), narrow), time))
+        )
     return Table(
         heading(key, quantity.unit),
         (
-            *map(Column, ("estimator", key.at.name.value)),
+            *map(Column, ("estimator", *(["noise"] if several else []), key.at.name.value)),
             Column("mean [95% interval]", number=True, wrap=True),
             *(Column(name, number=True) for name in (*(["images"] if not facts else []), "median", "5th %ile", *shares, "seconds")),
         ),
         tuple(rows),
-        lines=(circumstances(key, quantity.higher_is_better, *facts),),
+        lines=(circumstances(None if several else key.noise, quantity.higher_is_better, *facts),),
         notes=(
             "[ ] 95 % interval of the mean over images of this kind." + (" < 0.5, < 0.9: share of images below." if shares else ""),
             "5th %ile: 95 % of the images have at least this value.",

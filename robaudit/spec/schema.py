@@ -15,7 +15,9 @@ _NUMBER = {"anyOf": [{"type": "number", "exclusiveMinimum": 0}, _FRACTION]}
 _LEVELS = {"anyOf": [{"type": "array", "items": _NUMBER, "minItems": 1}, _NUMBER]}
 
 
-def spec_schema(estimators: Mapping[str, type[BaseModel]], noises: Mapping[str, tuple[LevelName, type[BaseModel]]] | None = None) -> dict[str, Any]:
+def spec_schema(
+    estimators: Mapping[str, type[BaseModel]], noises: Mapping[str, tuple[LevelName, type[BaseModel]]] | None = None
+) -> dict[str, Any]:
     """The JSON schema (draft 2020-12) of a spec file.
 
     Args:

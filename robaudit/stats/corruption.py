@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from robaudit.errors import RunError, did_you_mean
+from robaudit.levels import LevelName
 
 SEVERITIES = 5
 
@@ -61,6 +65,107 @@ ALEXNET = Baseline(
     },
 )
 """AlexNet on ImageNet and on the 15 corruptions of ImageNet-C, as published with the benchmark (clean error: table 1 of the paper)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """Accuracy under one noise at one level.
+
+    Attributes:
+        value: share of the labelled images' noisy copies that are classified correctly, a mean over the images.
+        lower, upper: 95 % interval, for images of this kind.
+    """
+
+    value: float
+    lower: float
+    upper: float
+
+
+@dataclass(frozen=True, slots=True)
+class CorruptionReport:
+    """Accuracy by noise and level, of one estimator that counts votes.
+
+    Attributes:
+        estimator: its name.
+        clean: accuracy without noise.
+        cells: by noise label and level, in the run's order.
+        against: the baseline's name and what the errors are relative to it, mCE and relative mCE; None without a baseline.
+    """
+
+    estimator: str
+    clean: float
+    cells: Mapping[str, Mapping[float, Cell]]
+    against: tuple[str, CorruptionError, CorruptionError] | None = None
+
+    @property
+    def levels(self) -> list[float]:
+        """Every level of any of the noises, ascending."""
+        return sorted({level for by_level in self.cells.values() for level in by_level})
+
+    @property
+    def errors(self) -> dict[str, list[float]]:
+        """Error by noise, for those measured at all five severities."""
+        return {
+            label: [1 - by_level[level].value for level in map(float, range(1, SEVERITIES + 1))]
+            for label, by_level in self.cells.items()
+            if set(by_level) == set(map(float, range(1, SEVERITIES + 1)))
+        }
+
+    def document(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "estimator": self.estimator,
+            "clean_accuracy": self.clean,
+            "accuracy": {label: {f"{level:g}": asdict(cell) for level, cell in some.items()} for label, some in self.cells.items()},
+            "mean_error": mean_error(self.errors) if self.errors else None,
+            "baseline": self.against and self.against[0],
+            "mce": self.against and asdict(self.against[1]),
+            "relative_mce": self.against and asdict(self.against[2]),
+        }
+
+
+def corruption_report(info: Mapping[str, Any], estimator: str | None, against: tuple[str, Baseline] | None, where: str) -> CorruptionReport:
+    """Accuracy by noise and severity, from the run.json of a run.
+
+    Args:
+        info: run.json.
+        estimator: one that counts votes; None: the first.
+        against: name and errors of the baseline, if any.
+        where: the run, for messages.
+
+    Raises:
+        RunError: it has no labels, no such estimator, or no noise whose level is a severity; or nothing that the baseline has, too.
+    """
+    entries = [entry for entry in info["noisy_accuracy"] if entry["level_name"] == LevelName.SEVERITY]
+    if info["clean_accuracy"] is None or not entries:
+        what = "has no labels" if info["clean_accuracy"] is None else "has no accuracy under noise whose level is a severity"
+        raise RunError(where, what, "audit labelled images with mc under noise of the kind corruption or corrupted_set")
+    names = list(dict.fromkeys(entry["estimator"] for entry in entries))
+    chosen = names[0] if estimator is None else estimator
+    if chosen not in names:
+        raise RunError(where, f"has no votes of {chosen!r}", did_you_mean(chosen, names))
+    cells: dict[str, dict[float, Cell]] = {}
+    for entry in entries:
+        if entry["estimator"] == chosen:
+            cells.setdefault(entry["noise"], {})[entry["level"]] = Cell(entry["value"], entry["lower"], entry["upper"])
+    report = CorruptionReport(chosen, info["clean_accuracy"]["value"], cells)
+    return report if against is None else replace(report, against=_against(report, *against, where))
+
+
+def _against(report: CorruptionReport, name: str, baseline: Baseline, where: str) -> tuple[str, CorruptionError, CorruptionError]:
+    errors = {label: values for label, values in report.errors.items() if label in baseline.mean}
+    if not errors:
+        known = ", ".join(baseline.mean)
+        raise RunError(where, f"has no noise at severities 1 to 5 for which {name} has errors", f"{name} has: {known}")
+    try:
+        return name, mce(errors, baseline), relative_mce(errors, 1 - report.clean, baseline)
+    except ValueError as error:
+        raise RunError(where, str(error), "choose another baseline") from error
+
+
+def baseline_of(report: CorruptionReport) -> Baseline:
+    """A network's report as the baseline for others."""
+    return Baseline(1 - report.clean, {label: math.fsum(values) / SEVERITIES for label, values in report.errors.items()})
 
 
 def mean_error(errors: Errors) -> float:

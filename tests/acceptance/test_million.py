@@ -19,6 +19,7 @@ from robaudit.spec.model import EstimatorSpec
 from robaudit.store.folder import RunFolder
 from robaudit.store.run import StoredRows
 from robaudit.store.state import Flush, SampleResults, State
+from tests.levels import sigma
 from tests.specs import NETWORK, write
 from tests.store.test_runs import row
 
@@ -95,13 +96,13 @@ def test_a_sample_costs_few_bytes_while_a_run_goes_on(tmp_path: Path) -> None:
     count = 50_000
     with State.create(tmp_path / "state.db", lambda: None) as state:
         state.write(Flush([row("sample-0000007", 0.1, "mc")]))
-        assert allocated(lambda: state.begin(Numbers(count), [(0.1, "mc")])) < 10 * count  # type: ignore[arg-type]
+        assert allocated(lambda: state.begin(Numbers(count), [(sigma(0.1), "mc")])) < 10 * count  # type: ignore[arg-type]
         assert len(state.unfinished) == count - 1
 
 
 def test_the_end_of_a_run_holds_few_rows(tmp_path: Path) -> None:
     count = 10_000
-    tasks = tasks_of([0.1], build([EstimatorSpec(name="mc")]))
+    tasks = tasks_of([sigma(0.1)], build([EstimatorSpec(name="mc")]))
     info = {"status": "running", "warnings": [], "data": {"where": "numbers"}}
 
     def found(count: int = count) -> Iterator[SampleResults]:

@@ -20,6 +20,7 @@ from robaudit.models import LogitModel, load_model
 from robaudit.noise.registry import gaussian_source
 from robaudit.numerics.intervals import LN10, log_mean
 from robaudit.spec.model import ModelSpec, NpzSpec
+from tests.levels import sigma
 from tests.shared import SHARED, card, needs_shared
 
 pytestmark = [needs_shared, pytest.mark.slow]
@@ -46,8 +47,9 @@ def estimates(estimator: Estimator, seed: int = 0) -> list[Estimate]:
     """One for each image."""
     model, x = network()
     engine = Engine(model, gaussian_source(seed, CPU), 10)
-    clean = CleanPass.of(engine, x, gradients=False)
-    return list(estimator.estimate(Work([str(i) for i in IMAGES], x, torch.zeros(len(x), dtype=torch.int64), SIGMA, clean, engine)))
+    clean = CleanPass.of(engine, x)
+    labels = torch.zeros(len(x), dtype=torch.int64)
+    return list(estimator.estimate(Work([str(i) for i in IMAGES], x, labels, sigma(SIGMA), clean, engine)))
 
 
 def test_below_one_in_a_hundred_thousand_and_ten_repeats_agree() -> None:

@@ -108,8 +108,9 @@ def _repeat(forward: Forward, count: int) -> None:
 
 
 def _draw(work: Work, draws: int) -> None:
+    shape = (work.x.shape[1], work.x.shape[2], work.x.shape[3])
     for sample_id in work.ids:
-        for _ in work.engine.noise.blocks(sample_id, draws, tuple(work.x.shape[1:])):
+        for _ in work.engine.noises[work.at.noise].blocks(sample_id, draws, shape):
             pass
 
 

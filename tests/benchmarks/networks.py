@@ -17,11 +17,13 @@ from robaudit.estimators import registry
 from robaudit.estimators.base import Estimator
 from robaudit.estimators.engine import Engine, fitting_passes
 from robaudit.estimators.work import CleanPass, Work
+from robaudit.levels import GAUSSIAN
 from robaudit.memory import free_bytes
 from robaudit.models import LogitModel, load_model
 from robaudit.models.architectures import ARCHITECTURES
 from robaudit.noise.registry import gaussian_source
 from robaudit.spec.model import ModelSpec, NpzSpec
+from tests import levels
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +64,9 @@ class Network:
     def work(self, sigma: float, engine: Engine | None = None, *, gradients: bool = False, clean: CleanPass | None = None) -> Work:
         """All images as one chunk."""
         chosen = engine or self.engine()
-        passed = clean or CleanPass.of(chosen, self.x, gradients=gradients)
+        passed = clean or CleanPass.of(chosen, self.x, gradients=[GAUSSIAN] if gradients else ())
         labels = torch.full((len(self.x),), -1, device=self.x.device)
-        return Work([str(i) for i in range(len(self.x))], self.x, labels, sigma, passed, chosen)
+        return Work([str(i) for i in range(len(self.x))], self.x, labels, levels.sigma(sigma), passed, chosen)
 
 
 def estimator(name: str, **options: Any) -> Estimator:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from robaudit.estimators.engine import Engine, NoisyBatch
+from robaudit.levels import NoiseLevel
 from tests.benchmarks.timing import seconds
 
 
@@ -33,9 +34,9 @@ class Replay(Engine):
     """
 
     def __init__(self, engine: Engine) -> None:
-        super().__init__(engine.model, engine.noise, engine.classes)
+        super().__init__(engine.model, engine.noises, engine.classes)
         self._engine = engine
-        self._logits: dict[tuple[str, float, bool, bool], Tensor] = {}
+        self._logits: dict[tuple[str, NoiseLevel, bool, bool], Tensor] = {}
         self.spent, self.made = 0.0, 0
 
     def rows(self, shape: Sequence[int]) -> int:
@@ -43,29 +44,29 @@ class Replay(Engine):
         return self._engine.rows(shape)
 
     def noisy_logits(
-        self, x: Tensor, ids: Sequence[str], sigma: float, draws: int, *, start: int = 0, pairs: bool = False, frames: bool = False
+        self, x: Tensor, ids: Sequence[str], at: NoiseLevel, draws: int, *, start: int = 0, pairs: bool = False, frames: bool = False
     ) -> Iterator[tuple[NoisyBatch, Tensor]]:
         """All the passes asked for as one batch."""
-        self._make(x, ids, sigma, start + draws, pairs, frames)
+        self._make(x, ids, at, start + draws, pairs, frames)
         index = torch.arange(len(ids) * draws, device=x.device)
-        logits = torch.cat([self._logits[sample_id, sigma, pairs, frames][start : start + draws] for sample_id in ids])
+        logits = torch.cat([self._logits[sample_id, at, pairs, frames][start : start + draws] for sample_id in ids])
         yield cast(NoisyBatch, Remembered(index // draws, index % draws)), logits
 
-    def _make(self, x: Tensor, ids: Sequence[str], sigma: float, draws: int, pairs: bool, frames: bool) -> None:
+    def _make(self, x: Tensor, ids: Sequence[str], at: NoiseLevel, draws: int, pairs: bool, frames: bool) -> None:
         """Make what is missing, together for the images that have alike many draws."""
-        have = {b: len(self._logits.get((sample_id, sigma, pairs, frames), ())) for b, sample_id in enumerate(ids)}
+        have = {b: len(self._logits.get((sample_id, at, pairs, frames), ())) for b, sample_id in enumerate(ids)}
         for begin in sorted({count for count in have.values() if count < draws}):
             some = [b for b, count in have.items() if count == begin]
             fresh = torch.empty((len(some) * (draws - begin), self.classes), dtype=x.dtype, device=x.device)
 
             def run(some: list[int] = some, begin: int = begin, fresh: Tensor = fresh) -> None:
                 count = draws - begin
-                passes = self._engine.noisy_logits(x[some], [ids[b] for b in some], sigma, count, start=begin, pairs=pairs, frames=frames)
+                passes = self._engine.noisy_logits(x[some], [ids[b] for b in some], at, count, start=begin, pairs=pairs, frames=frames)
                 for batch, part in passes:
                     fresh[batch.image * count + batch.draw] = part
 
             self.spent += seconds(run, x.device)
             self.made += len(fresh)
             for b, part in zip(some, fresh.view(len(some), draws - begin, -1), strict=True):
-                key = (ids[b], sigma, pairs, frames)
+                key = (ids[b], at, pairs, frames)
                 self._logits[key] = torch.cat([self._logits[key], part]) if key in self._logits else part

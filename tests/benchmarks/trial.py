@@ -13,6 +13,7 @@ from torch import Tensor
 from robaudit.estimators.base import Estimate, Estimator
 from robaudit.estimators.mmse import Mmse
 from robaudit.estimators.work import CleanPass, Work
+from robaudit.levels import GAUSSIAN
 from robaudit.numerics.margins import margin_gradients
 from tests.benchmarks.cost import Point, Reference
 from tests.benchmarks.networks import Network, estimator
@@ -86,7 +87,7 @@ class Trial:
         return self.network.work(self.sigma, replay, clean=clean)
 
     def _clean(self, *, gradients: bool) -> tuple[CleanPass, float]:
-        passing = partial(CleanPass.of, self.network.engine(), self.network.x, gradients=gradients)
+        passing = partial(CleanPass.of, self.network.engine(), self.network.x, gradients=[GAUSSIAN] if gradients else ())
         passing()
         return timed(passing, self.network.x.device)
 

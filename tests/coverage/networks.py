@@ -27,6 +27,7 @@ from robaudit.noise.registry import gaussian_source
 from robaudit.quantities import IntervalKind
 from tests.coverage.study import CASES, PROBABILITIES, Line
 from tests.estimators.tools import build
+from tests.levels import sigma
 
 SIGMA = 0.5
 JACKKNIFE = "jackknife:sampling-only"
@@ -82,8 +83,8 @@ class Curve:
         model = from_module(self.network(offset))
         x = torch.full((cases, *self.shape), 0.5)
         engine = Engine(model, gaussian_source(seed, torch.device("cpu")), 2, 256)
-        clean = CleanPass.of(engine, x, gradients=False)
-        return Work([str(i) for i in range(cases)], x, torch.zeros(cases, dtype=torch.int64), SIGMA, clean, engine)
+        clean = CleanPass.of(engine, x)
+        return Work([str(i) for i in range(cases)], x, torch.zeros(cases, dtype=torch.int64), sigma(SIGMA), clean, engine)
 
 
 LINEAR = Curve("linear margin", 0.0, 0.0)

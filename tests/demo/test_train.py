@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 from robaudit.demo import train as demo
 from robaudit.models.architectures import digits_cnn
 from robaudit.spec.model import AuditSpec, DigitsSpec
+from tests.levels import sigma
 
 FOLDER = Path(demo.__file__).parent
 
@@ -46,7 +47,7 @@ def test_shipped_specs(name: str) -> None:
     assert spec.model.path is not None
     assert (FOLDER / spec.model.path).exists()
     assert spec.dataset == DigitsSpec(kind="digits", split="test", limit=200)
-    assert spec.noise.sigma == (0.1, 0.25)
+    assert spec.levels == (sigma(0.1), sigma(0.25))
     assert [estimator.name for estimator in spec.estimators] == ["logit_gaussian", "mc", "taylor", "mmse", "softmax"]
 
 

@@ -13,6 +13,7 @@ from robaudit.estimators.engine import Engine, rows_by_rule
 from robaudit.models import from_module
 from robaudit.noise.registry import gaussian_source
 from tests.estimators.tools import SHAPE, curved
+from tests.levels import sigma
 
 CPU = torch.device("cpu")
 IMAGES = torch.rand(3, *SHAPE, generator=torch.Generator().manual_seed(5))
@@ -34,7 +35,7 @@ def noisy_logits(batch_size: int | None, draws: int, *, pairs: bool = False) -> 
     network = Recorder(curved())
     engine = Engine(from_module(network), gaussian_source(0, CPU), 4, batch_size)
     found = torch.full((len(IMAGES), draws, 4), torch.nan)
-    for batch, logits in engine.noisy_logits(IMAGES, ["a", "b", "c"], 0.3, draws, pairs=pairs):
+    for batch, logits in engine.noisy_logits(IMAGES, ["a", "b", "c"], sigma(0.3), draws, pairs=pairs):
         assert len(batch.x) == len(logits) == len(batch.image) == len(batch.draw)
         found[batch.image, batch.draw] = logits
     return network.sizes, found
@@ -90,7 +91,7 @@ def test_the_loop_never_waits_for_the_device(pairs: bool) -> None:
     engine = Engine(from_module(curved(), mean=[0.5], std=[0.2], clip=True), gaussian_source(0, CPU), 4, 8)
     engine.logits(IMAGES)
     with Waits() as waits:
-        for batch, logits in engine.noisy_logits(IMAGES, ["a", "b", "c"], 0.3, 20, pairs=pairs):
+        for batch, logits in engine.noisy_logits(IMAGES, ["a", "b", "c"], sigma(0.3), 20, pairs=pairs):
             votes = torch.zeros(3 * 4, dtype=torch.int64)
             votes.index_add_(0, batch.image * 4 + logits.argmax(1), torch.ones_like(batch.image))
     assert waits.found == []
@@ -114,6 +115,6 @@ def test_noisy_passes_go_through_their_own_model() -> None:
     engine = Engine(from_module(exact), gaussian_source(0, CPU), 4, noisy=from_module(lower))
     engine.logits(IMAGES)
     assert (exact.sizes, lower.sizes) == ([8], [])
-    for _ in engine.noisy_logits(IMAGES, ["a", "b", "c"], 0.3, 8):
+    for _ in engine.noisy_logits(IMAGES, ["a", "b", "c"], sigma(0.3), 8):
         pass
     assert (exact.sizes, lower.sizes) == ([8], [24])

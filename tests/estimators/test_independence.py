@@ -18,11 +18,13 @@ from robaudit.datasets import open_dataset
 from robaudit.estimators.base import Estimate, Estimator
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.work import CleanPass, Work
+from robaudit.levels import GAUSSIAN
 from robaudit.models import LogitModel, from_module, load_model
 from robaudit.models.architectures import digits_cnn
 from robaudit.models.logits import for_noisy_passes
 from robaudit.noise.registry import gaussian_source
 from robaudit.spec.model import DigitsSpec, ModelSpec, NpzSpec
+from tests import levels
 from tests.estimators.test_selection import spread
 from tests.estimators.tools import SHAPE, build, curved, installed_estimators
 from tests.shared import MODELS, SHARED, card, needs_shared
@@ -61,8 +63,9 @@ class Setting:
         """Those images as a chunk."""
         engine = Engine(self.model, gaussian_source(3, CPU, self.model.dtype), self.classes, batch_size, noisy=self.noisy)
         x = self.x[list(index)]
-        clean = CleanPass.of(engine, x, gradients=gradients)
-        return Work([f"image {i}" for i in index], x, torch.zeros(len(x), dtype=torch.int64), sigma or self.sigma, clean, engine)
+        clean = CleanPass.of(engine, x, gradients=[GAUSSIAN] if gradients else ())
+        at, labels = levels.sigma(sigma or self.sigma), torch.zeros(len(x), dtype=torch.int64)
+        return Work([f"image {i}" for i in index], x, labels, at, clean, engine)
 
     def all(self, estimator: Estimator) -> list[Estimate]:
         """All images in one chunk."""

@@ -23,6 +23,7 @@ from robaudit.numerics.margins import margins
 from robaudit.quantities import IntervalKind
 from robaudit.spec.model import DigitsSpec
 from tests.estimators.tools import build, curved, linear, work_on
+from tests.levels import sigma
 from tests.models.conftest import load
 from tests.specs import WEIGHTS
 
@@ -84,7 +85,7 @@ def test_what_the_normal_fit_alone_would_have_said_is_wrong() -> None:
     work = work_on(skewed, sigma=0.3, images=40, gradients=False)
     truth = values(build("mc", samples=8192).estimate(work_on(skewed, sigma=0.3, images=40, seed=5, gradients=False)))
     logits = torch.zeros(40, 4096, 3, dtype=torch.float64)
-    for batch, part in work.engine.noisy_logits(work.x, work.ids, work.sigma, 4096, pairs=True):
+    for batch, part in work.engine.noisy_logits(work.x, work.ids, work.at, 4096, pairs=True):
         logits[batch.image, batch.draw] = part.double()
     g = logits.gather(2, work.clean.predicted[:, None, None].expand(-1, 4096, 1)) - logits.gather(
         2, work.others[:, None].expand(-1, 4096, -1)
@@ -139,7 +140,7 @@ def test_frames_make_the_mean_margin_vary_less() -> None:
         target = engine.logits(x).argmax(1)
         for frames, found in means.items():
             total = torch.zeros(12, 10, dtype=torch.float64)
-            for batch, logits in engine.noisy_logits(x, [str(i) for i in range(12)], 0.25, 96, pairs=True, frames=frames):
+            for batch, logits in engine.noisy_logits(x, [str(i) for i in range(12)], sigma(0.25), 96, pairs=True, frames=frames):
                 total.index_add_(0, batch.image, logits.double())
             found.append(margins(total / 96, target).min(1).values)
     coupled, independent = (torch.stack(means[frames]) for frames in (True, False))
@@ -172,7 +173,7 @@ def test_the_interval_covers_where_coupled_draws_could_hurt(network: Callable[[T
     x = torch.full((n, 3, 24, 24), 0.5)
     engine = Engine(from_module(network), gaussian_source(3, torch.device("cpu")), 2)
     ids = [str(i) for i in range(n)]
-    work = Work(ids, x, torch.zeros(n, dtype=torch.int64), 0.1, CleanPass.of(engine, x, gradients=False), engine)
+    work = Work(ids, x, torch.zeros(n, dtype=torch.int64), sigma(0.1), CleanPass.of(engine, x), engine)
     rows = [e for e in LogitGaussian(samples=samples).estimate(work) if e.interval.kind is IntervalKind.JACKKNIFE]
     covered = sum(e.lower is not None and e.upper is not None and e.lower <= limit <= e.upper for e in rows)
     assert covered / len(rows) >= 0.95 - 3 * math.sqrt(0.95 * 0.05 / len(rows))
@@ -199,10 +200,10 @@ def test_more_classes_than_draws() -> None:
 
 
 def test_the_average_skewness_warns() -> None:
-    assert skew_warning([0.02, -0.3, 0.25] * 10, 0.5, "logit_gaussian") == []
-    (line,) = skew_warning([-0.5, -0.1, -0.9, -0.5] * 5, 0.5, "logit_gaussian")
+    assert skew_warning([0.02, -0.3, 0.25] * 10, sigma(0.5), "logit_gaussian") == []
+    (line,) = skew_warning([-0.5, -0.1, -0.9, -0.5] * 5, sigma(0.5), "logit_gaussian")
     assert line.startswith("logit_gaussian: the margins are skewed at sigma 0.5 (-0.50 on average over 20 images)")
-    assert skew_warning([3.0] * 5, 0.5, "logit_gaussian") == []  # too few to say
+    assert skew_warning([3.0] * 5, sigma(0.5), "logit_gaussian") == []  # too few to say
 
 
 def test_votes_of_agreeing_pairs_are_fewer_draws() -> None:
@@ -259,9 +260,9 @@ def test_a_trained_deep_network_is_caught() -> None:
             nn.functional.cross_entropy(network(x[batch]), y[batch]).backward()
             optimiser.step()
     engines = [Engine(from_module(network), gaussian_source(seed, torch.device("cpu")), 10) for seed in (1, 2)]
-    clean = CleanPass.of(engines[0], x[:48], gradients=False)
+    clean = CleanPass.of(engines[0], x[:48])
     ids, labels = [str(i) for i in range(48)], y[:48]
-    truth = values(build("mc", samples=8192).estimate(Work(ids, x[:48], labels, 0.5, clean, engines[1])))
-    estimates = LogitGaussian(samples=1024).estimate(Work(ids, x[:48], labels, 0.5, clean, engines[0]))
+    truth = values(build("mc", samples=8192).estimate(Work(ids, x[:48], labels, sigma(0.5), clean, engines[1])))
+    estimates = LogitGaussian(samples=1024).estimate(Work(ids, x[:48], labels, sigma(0.5), clean, engines[0]))
     assert np.mean([e.note.startswith("margins are not normal") for e in estimates]) > 0.8
     assert np.sqrt(np.mean((values(estimates) - truth) ** 2)) < 0.025

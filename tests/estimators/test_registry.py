@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 import pytest
 
+from robaudit import plugins
 from robaudit.errors import RobauditError, SpecError
 from robaudit.estimators import registry
 from robaudit.estimators.base import Estimator
@@ -18,7 +19,7 @@ OURS = ("mc", "mmse", "mmse_mvs", "softmax", "taylor", "taylor_mvs")
 
 def points(monkeypatch: pytest.MonkeyPatch, **targets: str) -> None:
     found = [EntryPoint(name.rstrip("_"), value, registry.GROUP) for name, value in targets.items()]
-    monkeypatch.setattr(registry, "entry_points", lambda group: found)
+    monkeypatch.setattr(plugins, "entry_points", lambda group: found if group == registry.GROUP else entry_points(group=group))
 
 
 def specs(*entries: Any) -> list[EstimatorSpec]:

@@ -12,8 +12,10 @@ from robaudit.estimators import registry
 from robaudit.estimators.base import Estimator
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.work import CleanPass, Work
+from robaudit.levels import GAUSSIAN
 from robaudit.models import LogitModel, from_module
 from robaudit.noise.registry import gaussian_source
+from tests import levels
 
 SHAPE = (2, 3, 4)
 
@@ -74,9 +76,9 @@ def work_on(
     with torch.no_grad():
         classes = model(x[:1]).shape[1]
     engine = Engine(model, gaussian_source(seed, torch.device("cpu"), dtype), classes, batch_size)
-    clean = CleanPass.of(engine, x, gradients=gradients)
+    clean = CleanPass.of(engine, x, gradients=[GAUSSIAN] if gradients else ())
     ids = [str(i) for i in range(first, first + images)]
-    return Work(ids, x, torch.zeros(images, dtype=torch.int64), sigma, clean, engine)
+    return Work(ids, x, torch.zeros(images, dtype=torch.int64), levels.sigma(sigma), clean, engine)
 
 
 def installed_estimators() -> dict[str, type[Estimator]]:

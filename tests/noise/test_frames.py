@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import kstest
 
-from robaudit.noise.registry import gaussian_source
+from robaudit.noise.draws import NormalDraws
 from robaudit.noise.frames import FRAME, _haar, _offset, orthogonal_frame, patch_of
 from robaudit.noise.stream import block_seed, stream_key
 
@@ -31,7 +31,7 @@ def frames() -> torch.Tensor:
 
 
 def draws(seed: int, sample: str, count: int, start: int = 0, shape: tuple[int, ...] = (1, 6, 6)) -> torch.Tensor:
-    return torch.cat(list(gaussian_source(seed, CPU).frames(sample, count, shape, start)))
+    return torch.cat(list(NormalDraws("gaussian", seed, CPU).frames(sample, count, shape, start)))
 
 
 def test_directions_are_orthogonal() -> None:
@@ -121,7 +121,7 @@ def test_fourth_powers_lose_almost_nothing(frames: torch.Tensor) -> None:
 def test_images_without_frames() -> None:
     assert patch_of((7,)) is patch_of((3, 2000, 2000)) is None
     assert patch_of((3, 224, 224)) == (3, 4, 4)
-    noise = gaussian_source(0, CPU)
+    noise = NormalDraws("gaussian", 0, CPU)
     assert torch.equal(torch.cat(list(noise.frames("a", 5, (7,)))), torch.cat(list(noise.blocks("a", 5, (7,)))))
     with pytest.raises(ValueError, match="no frames"):
         orthogonal_frame((3, 2000, 2000), generator())
@@ -138,13 +138,13 @@ def test_seed_and_sample_make_other_noise_and_blocks_are_another_stream() -> Non
     base = draws(0, "a", 10)
     assert not torch.equal(base, draws(1, "a", 10))
     assert not torch.equal(base, draws(0, "b", 10))
-    blocks = torch.cat(list(gaussian_source(0, CPU).blocks("a", 10, (1, 6, 6))))
+    blocks = torch.cat(list(NormalDraws("gaussian", 0, CPU).blocks("a", 10, (1, 6, 6))))
     assert abs(float((base * blocks).mean())) < 5 / math.sqrt(base.numel())
 
 
 def test_frames_kept_are_the_frames_made() -> None:
     """Large images fill the memory for frames: what was thrown out comes again."""
-    noise = gaussian_source(0, CPU)
+    noise = NormalDraws("gaussian", 0, CPU)
     shape = (3, 200, 200)  # 23 MB a frame: two fit
     first = [next(noise.frames(name, 1, shape)).clone() for name in "abcd"]
     assert len(noise._frames) == 2
@@ -153,5 +153,5 @@ def test_frames_kept_are_the_frames_made() -> None:
 
 
 def test_precision_changes_only_the_type() -> None:
-    high = torch.cat(list(gaussian_source(0, CPU, torch.float64).frames("a", 20, (1, 6, 6))))
+    high = torch.cat(list(NormalDraws("gaussian", 0, CPU, torch.float64).frames("a", 20, (1, 6, 6))))
     assert torch.equal(draws(0, "a", 20).double(), high)

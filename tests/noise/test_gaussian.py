@@ -8,14 +8,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from robaudit.noise.registry import gaussian_source
+from robaudit.noise.draws import NormalDraws
 from robaudit.noise.stream import block_seed, block_size, stream_key
 
 CPU = torch.device("cpu")
 
 
 def draws(seed: int, sample: str, count: int, shape: tuple[int, ...] = (1, 4, 4)) -> torch.Tensor:
-    return torch.cat(list(gaussian_source(seed, CPU).blocks(sample, count, shape)))
+    return torch.cat(list(NormalDraws("gaussian", seed, CPU).blocks(sample, count, shape)))
 
 
 @settings(max_examples=25, deadline=None)
@@ -25,7 +25,7 @@ def test_more_draws_begin_with_the_same_draws(count: int, more: int) -> None:
 
 
 def test_one_sample_does_not_depend_on_others_or_on_order() -> None:
-    noise = gaussian_source(0, CPU)
+    noise = NormalDraws("gaussian", 0, CPU)
     first = torch.cat(list(noise.blocks("b", 50, (2, 3))))
     list(noise.blocks("a", 500, (2, 3)))
     assert torch.equal(first, torch.cat(list(noise.blocks("b", 50, (2, 3)))))
@@ -38,8 +38,8 @@ def test_seed_and_sample_make_other_noise() -> None:
 
 
 def test_precision_changes_only_the_type() -> None:
-    low = torch.cat(list(gaussian_source(0, CPU, torch.float32).blocks("a", 20, (5,))))
-    high = torch.cat(list(gaussian_source(0, CPU, torch.float64).blocks("a", 20, (5,))))
+    low = torch.cat(list(NormalDraws("gaussian", 0, CPU, torch.float32).blocks("a", 20, (5,))))
+    high = torch.cat(list(NormalDraws("gaussian", 0, CPU, torch.float64).blocks("a", 20, (5,))))
     assert torch.equal(low.double(), high)
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 import pytest
 import torch
 
-from robaudit import AuditSpec, Work, audit, read_run
+from robaudit import AuditSpec, Work, audit, plugins, read_run
 from robaudit.estimators import registry
 from tests.conftest import RunCli
 from tests.plugin.faulty import FAULTS, estimates
@@ -25,7 +25,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> None:
         for name in ("Faulty", "WithoutPasses", "Undeclared", "Unfinished", "Numpy", "Demanding", "Refusing")
     }
     found = [EntryPoint(name, value, registry.GROUP) for name, value in names.items()]
-    monkeypatch.setattr(registry, "entry_points", lambda group: found)
+    monkeypatch.setattr(plugins, "entry_points", lambda group: found if group == registry.GROUP else entry_points(group=group))
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -65,7 +65,7 @@ def test_numbers_of_numpy_are_numbers(tmp_path: Path) -> None:
 
 def test_an_option_without_a_default_is_listed(run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
     point = EntryPoint("demanding", "tests.plugin.faulty:Demanding", registry.GROUP)
-    monkeypatch.setattr(registry, "entry_points", lambda group: [point])
+    monkeypatch.setattr(plugins, "entry_points", lambda group: [point])
     code, out, _ = run_cli("estimators", "--format", "json")
     (entry,) = json.loads(out)
     assert (code, entry["name"]) == (0, "demanding")

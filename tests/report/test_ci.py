@@ -16,18 +16,20 @@ from hypothesis import strategies as st
 
 from robaudit.cli.streams import append_step_summary
 from robaudit.gates.decide import EXIT_CODES, ClassPart, Covers, Decision, Verdict, overall
+from robaudit.levels import LevelName
 from robaudit.report.ci.document import Subject, gates_json, published
 from robaudit.report.ci.github import LEFT_OUT, github, step_summary
 from robaudit.report.ci.junit import junit
 from robaudit.report.tables import within
 from robaudit.spec.gates import Gate
+from tests.levels import sigma
 
 SUBJECT = Subject("gate", "night <run>", "net.pt", "ab" * 32, "cd" * 32, "0.1.0")
 HOSTILE = "</testsuite>\x00\x1b[31m\ud800 | ]]> ::error::x\r\n::error::<script>alert(1)</script> 100%, a:b `x` [y](z) \u202e"
 
 
 def made(verdict: Verdict, quantity: str = "mean", **fields: Any) -> Decision:
-    gate = Gate(quantity, ">=", 0.9, "mc", 0.05)
+    gate = Gate(quantity, ">=", 0.9).about("mc", sigma(0.05))
     values = {"pass": (0.95, 0.94, 0.96), "fail": (0.5, 0.49, 0.51), "inconclusive": (0.9, 0.89, 0.91)}[verdict]
     return replace(Decision(gate, *values, "clopper-pearson:pooled", Covers.MEASUREMENT, 0.95, verdict), **fields)
 
@@ -55,7 +57,10 @@ decisions = st.lists(
             st.sampled_from([">=", "<="]),
             st.floats(-1, 1),
             st.none() | texts,
+            st.none() | texts,
             st.none() | st.floats(0.01, 1),
+            st.none() | st.sampled_from(LevelName),
+            st.none() | st.floats(-1, 1),
         ),
         value=numbers,
         lower=st.none() | numbers,
@@ -118,7 +123,7 @@ def test_junit_cases_of_gates_and_classes() -> None:
 
 
 def test_junit_judges_no_class_by_the_threshold_of_a_gap() -> None:
-    gap = replace(CLASSES, gate=Gate("class_gap", "<=", 0.3, "mc", 0.05), value=0.49, lower=0.3, upper=0.6)
+    gap = replace(CLASSES, gate=Gate("class_gap", "<=", 0.3).about("mc", sigma(0.05)), value=0.49, lower=0.3, upper=0.6)
     cases = suite_of(junit([gap], SUBJECT)).findall("testcase")
     assert [case[0].tag for case in cases] == ["failure", "system-out", "system-out", "system-out"]
 

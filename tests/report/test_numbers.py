@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.report import numbers
 from robaudit.text import class_name, printable, shortened
+from tests.levels import sigma
 
 
 def test_all_and_none_print_as_bounds() -> None:
@@ -90,8 +91,8 @@ def test_shares(count: int, total: int, text: str, tight: str) -> None:
 
 def test_small_things() -> None:
     assert [numbers.p_value(p) for p in (0.0002, 0.0123, 0.5, 1.0)] == ["<0.001", "0.012", "0.50", "1.00"]
-    assert numbers.sigmas([0.05, 8 / 255]) == {0.05: "0.05", 8 / 255: "0.0314"}
-    assert len(set(numbers.sigmas([0.1, 0.1000001, 0.1 + 2e-17]).values())) == 3
+    assert numbers.level_numbers([sigma(0.05), sigma(8 / 255)]) == {sigma(0.05): "0.05", sigma(8 / 255): "0.0314"}
+    assert len(set(numbers.level_numbers(map(sigma, [0.1, 0.1000001, 0.1 + 2e-17])).values())) == 3
     assert [numbers.duration(s) for s in (None, 0.1234, 12.34, 1234.5)] == ["", "0.12", "12.3", "1,234"]
 
 

@@ -29,6 +29,7 @@ def row(name: str, value: float, lower: float | None, upper: float, label: int =
         label,
         True,
         "gaussian",
+        "sigma",
         0.1,
         "splitting",
         "log10_p_fail",

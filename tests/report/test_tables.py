@@ -20,9 +20,12 @@ from robaudit.rows import Row
 from robaudit.stats.classes import class_bias
 from robaudit.stats.flags import flag
 from robaudit.stats.summary import summarise
+from tests.levels import sigma
 
 NAMES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
-ROW = Row("a", 0, 0, True, "gaussian", 0.05, "mc", "p_robust", 0.8, 0.7, 0.9, 0.05, 1, 11, 0, "", Interval.parse("clopper-pearson"))
+ROW = Row(
+    "a", 0, 0, True, "gaussian", "sigma", 0.05, "mc", "p_robust", 0.8, 0.7, 0.9, 0.05, 1, 11, 0, "", Interval.parse("clopper-pearson")
+)
 
 
 def mc(n: int = 48, draws: int = 2000, **more: object) -> list[Row]:
@@ -38,7 +41,7 @@ def mc(n: int = 48, draws: int = 2000, **more: object) -> list[Row]:
 
 
 TAYLOR: dict[str, Any] = {"estimator": "taylor_mvs", "lower": None, "upper": None, "std_error": None, "interval": NO_INTERVAL}
-MANY = [*mc(), *mc(1000, sigma=8 / 255), *mc(**TAYLOR), *mc(**{**TAYLOR, "estimator": "softmax", "quantity": "confidence"})]
+MANY = [*mc(), *mc(1000, level=8 / 255), *mc(**TAYLOR), *mc(**{**TAYLOR, "estimator": "softmax", "quantity": "confidence"})]
 
 
 def shown(renderable: RenderableType, width: int) -> list[str]:
@@ -52,7 +55,7 @@ def shown(renderable: RenderableType, width: int) -> list[str]:
 @pytest.mark.parametrize("width", [80, 100, 140])
 def test_nothing_is_cut_off_at_any_width(width: int) -> None:
     tables = (
-        overall_tables(summarise(MANY), {("mc", 0.05): 1234.5}),
+        overall_tables(summarise(MANY), {("mc", sigma(0.05)): 1234.5}),
         bias_table(class_bias(mc(200), class_names=NAMES, permutations=100)),
         flags_table(flag(mc(), below=0.9, top=2), NAMES),
     )
@@ -63,7 +66,7 @@ def test_nothing_is_cut_off_at_any_width(width: int) -> None:
 
 
 def test_the_overall_table_says_what_it_shows() -> None:
-    lines = shown(overall_tables(summarise(MANY), {("mc", 0.05): 12.3}), 140)
+    lines = shown(overall_tables(summarise(MANY), {("mc", sigma(0.05)): 12.3}), 140)
     body = "\n".join(lines)
     assert lines[0] == "p_robust: probability that noise leaves the prediction unchanged"
     assert "confidence: softmax score" in body  # another quantity, another table

@@ -15,7 +15,7 @@ from robaudit.quantities import Interval, Quantity
 from robaudit.rows import Row
 from robaudit.stats.classes import class_bias
 
-ROW = Row("a", 0, 0, True, "gaussian", 0.1, "mc", "p_robust", 0.8, 0.7, 0.9, 0.05, 1, 11, 0, "", Interval.parse("clopper-pearson"))
+ROW = Row("a", 0, 0, True, "gaussian", "sigma", 0.1, "mc", "p_robust", 0.8, 0.7, 0.9, 0.05, 1, 11, 0, "", Interval.parse("clopper-pearson"))
 
 
 def rows_of(classes: dict[int | None, list[float]]) -> list[Row]:

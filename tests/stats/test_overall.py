@@ -19,7 +19,27 @@ from robaudit.rows import Row
 from robaudit.stats.groups import one_group
 from robaudit.stats.summary import summarise
 
-ROW = Row("a", 0, 0, True, "gaussian", 0.1, "mc", "p_robust", 0.8, 0.4, 0.97, 0.13, 1, 11, 0, "", Interval.parse("clopper-pearson"), (8, 2))
+ROW = Row(
+    "a",
+    0,
+    0,
+    True,
+    "gaussian",
+    "sigma",
+    0.1,
+    "mc",
+    "p_robust",
+    0.8,
+    0.4,
+    0.97,
+    0.13,
+    1,
+    11,
+    0,
+    "",
+    Interval.parse("clopper-pearson"),
+    (8, 2),
+)
 
 
 def counted(votes: tuple[int, ...], label: int | None, predicted: int, name: str = "a") -> Row:
@@ -170,7 +190,7 @@ def test_estimators_without_interval_claim_none() -> None:
 
 def test_groups_keep_the_order_of_the_spec_and_are_never_pooled() -> None:
     kinds = [("taylor", 0.2), ("mc", 0.1), ("taylor", 0.1), ("mc", 0.2)]
-    rows = [replace(ROW, sample_id=name, estimator=estimator, sigma=sigma) for name in "ab" for estimator, sigma in kinds]
+    rows = [replace(ROW, sample_id=name, estimator=estimator, level=level) for name in "ab" for estimator, level in kinds]
     rows.append(replace(rows[0], quantity="confidence"))
     keys = [group.key for group in summarise(rows)]
     assert [(key.estimator, key.at.level) for key in keys] == [*kinds, ("taylor", 0.2)]

@@ -64,11 +64,8 @@ def accuracy_table(content: Content) -> Table:
 
 def robustness_tables(content: Content) -> tuple[Table, ...]:
     """Mean, median, 5th percentile and shares by noise level, in a separate table for each quantity."""
-    kinds = dict.fromkeys((group.key.quantity, group.key.noise) for group in content.groups)
-    return tuple(
-        _robustness(content, [g for g in content.groups if (g.key.quantity, g.key.noise) == kind], content.quantity(kind[0]))
-        for kind in kinds
-    )
+    kinds = dict.fromkeys(group.key.quantity for group in content.groups)
+    return tuple(_robustness(content, [g for g in content.groups if g.key.quantity == kind], content.quantity(kind)) for kind in kinds)
 
 
 def agreement_table(content: Content) -> Table:
@@ -202,14 +199,14 @@ def comparison_tables(contents: Sequence[Content], names: Sequence[str]) -> tupl
     """
     level = numbers.level_texts(group.key.at for content in contents for group in content.groups)
     lines = [(group, content, name) for content, name in zip(contents, names, strict=True) for group in content.groups]
-    kinds = dict.fromkeys((group.key.quantity, group.key.noise) for group, _, _ in lines)
+    kinds = dict.fromkeys(group.key.quantity for group, _, _ in lines)
     tables = []
     for kind in kinds:
-        mine = [line for line in lines if (line[0].key.quantity, line[0].key.noise) == kind]
+        mine = [line for line in lines if line[0].key.quantity == kind]
         order = {estimator: i for i, estimator in enumerate(dict.fromkeys(group.key.estimator for group, _, _ in mine))}
         rows = []
         for group, content, name in sorted(mine, key=lambda line: (line[0].key.at, order[line[0].key.estimator])):
-            quantity, mean, noisy = content.quantity(kind[0]), group.mean, group.noisy_accuracy
+            quantity, mean, noisy = content.quantity(kind), group.mean, group.noisy_accuracy
             marked = group.with_interval < group.images
             clean = numbers.NONE if group.clean_accuracy is None else numbers.share(group.clean_accuracy)
             texts = (name, level[group.key.at], group.key.estimator, f"{group.images:,}", clean)

@@ -33,7 +33,7 @@ NAMES = ["ant", "bee", "cow"]
 def _mc(sigma: float) -> list[Row]:
     """By votes; image 10 is predicted to be of another class than it is."""
     found = []
-    for i, row in enumerate(rows([count / DRAWS for count in RIGHT[sigma]], classes=3, sigma=sigma)):
+    for i, row in enumerate(rows([count / DRAWS for count in RIGHT[sigma]], classes=3, level=sigma)):
         wrong, count = i == 10, RIGHT[sigma][i]
         predicted = (i + 1) % 3 if wrong else i % 3
         votes = [0, 0, 0]
@@ -46,10 +46,10 @@ def _mc(sigma: float) -> list[Row]:
 def _others(sigma: float) -> list[Row]:
     """taylor without intervals, and log10 of a probability with crooked ones, of the same images."""
     values = [0.9 - 0.02 * i * (1 + sigma) for i in range(IMAGES)]
-    taylor = rows(values, classes=3, level_name="sigma", level=sigma, estimator="taylor", lower=None, upper=None, interval=NO_INTERVAL, forwards=1, backwards=2)
+    taylor = rows(values, classes=3, level=sigma, estimator="taylor", lower=None, upper=None, interval=NO_INTERVAL, forwards=1, backwards=2)
     logs = [-3.0 - 0.5 * (i % 3) - 0.01 * i + sigma for i in range(IMAGES)]
     split = rows(
-        logs, classes=3, level_name="sigma", level=sigma, estimator="splitting", quantity="log10_p_fail", interval=Interval.parse("lognormal:4 repeats")
+        logs, classes=3, level=sigma, estimator="splitting", quantity="log10_p_fail", interval=Interval.parse("lognormal:4 repeats")
     )
     crooked = [replace(row, lower=row.value - 0.8, upper=row.value + 0.3, forwards=5000 + 7 * i) for i, row in enumerate(split)]
     return [*taylor, *crooked]
@@ -59,7 +59,12 @@ def _others(sigma: float) -> list[Row]:
 def made() -> Run:
     found = [row for sigma in RIGHT for row in (*_mc(sigma), *_others(sigma))]
     data = {"where": "gone.npz", "class_names": NAMES, "labelled": IMAGES, "sha256": "1" * 64}
-    seconds = {"mc@0.1": 6.0, "mc@0.3": 12.0, "taylor@0.1": 0.24, "splitting@0.3": 2400.0}
+    seconds = {
+        "mc@gaussian:sigma=0.1": 6.0,
+        "mc@gaussian:sigma=0.3": 12.0,
+        "taylor@gaussian:sigma=0.1": 0.24,
+        "splitting@gaussian:sigma=0.3": 2400.0,
+    }
     clean = {"value": 11 / 12, "count": 11, "total": 12, "lower": 0.6152, "upper": 0.9979}
     return hand_made(found, data=data, seconds=seconds, clean_accuracy=clean)
 
@@ -266,17 +271,17 @@ def test_noisy_images_are_those_of_the_run(run: Run, content: Content, html: str
     """Of every card and example: the first draw at its noise level, and not the clean image."""
     sources = {attributes["alt"]: attributes["src"] for tag, attributes in Page.of(html).tags if tag == "img"}
     images = RunImages(run, [row.sample_id for row in run.rows])
-    wanted = [(card, gallery.flagged.key.at.level) for gallery in show(content).galleries for card in gallery.cards]
+    wanted = [(card, gallery.flagged.key.at) for gallery in show(content).galleries for card in gallery.cards]
     assert len(wanted) > 6
     by_name = {one.id: one.id for flagged in content.flagged for one in flagged.samples}
-    for card, sigma in wanted:
+    for card, at in wanted:
         clean = images.clean(by_name[card.name])
-        uri, noisy = thumbnail(clean).uri, thumbnail(images.noisy(card.name, clean, sigma)).uri
+        uri, noisy = thumbnail(clean).uri, thumbnail(images.noisy(card.name, clean, at)).uri
         assert uri != noisy
         assert sources[f"sample {card.name} without noise"] == uri
-        assert sources[f"sample {card.name} with noise of sigma {sigma:g}"] == noisy
+        assert sources[f"sample {card.name} with noise: sigma {at.level:g}"] == noisy
     (example, *_) = show(content).examples
-    assert [sigma for sigma, _ in example.noisy] == ["0.1", "0.3"]
+    assert [level for level, _ in example.noisy] == ["sigma 0.1", "sigma 0.3"]
     assert len({example.clean.uri, *(thumb.uri for _, thumb in example.noisy)}) == 3
     for (_, a), (_, b) in itertools.pairwise(example.noisy):
         assert a.uri != b.uri

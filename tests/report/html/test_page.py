@@ -14,6 +14,7 @@ import pytest
 from torch import Tensor
 
 from robaudit.errors import NothingLeftError, RobauditError
+from robaudit.levels import LevelChoice
 from robaudit.quantities import NO_INTERVAL, Interval
 from robaudit.report import numbers
 from robaudit.report.gallery import RunImages
@@ -94,7 +95,7 @@ def test_the_first_estimator_with_intervals_is_shown(content: Content, html: str
 
 
 def test_a_choice_narrows_everything(run: Run, without_pictures: None) -> None:
-    chosen = gather(run, Choice(estimators=("softmax",), sigmas=(0.3,), most=2, threshold=1.0))
+    chosen = gather(run, Choice(estimators=("softmax",), levels=LevelChoice(levels=(0.3,)), most=2, threshold=1.0))
     assert [(group.key.estimator, group.key.at.level) for group in chosen.groups] == [("softmax", 0.3)]
     text, _ = page([chosen], images=False, title="<b>Mine</b>")
     found = Page.of(text)
@@ -123,7 +124,7 @@ def test_several_runs_are_compared_first(content: Content, without_pictures: Non
 def test_much_is_folded(without_pictures: None) -> None:
     """Of more than three galleries the others, of more than two runs all but the first."""
     sigmas = (0.1, 0.2, 0.3, 0.4, 0.5)
-    many = gather(hand_made([row for sigma in sigmas for row in rows([0.2, 0.8] * 2, sigma=sigma)]), Choice())
+    many = gather(hand_made([row for sigma in sigmas for row in rows([0.2, 0.8] * 2, level=sigma)]), Choice())
     found = Page.of(page([many] * 3, images=False)[0])
     assert found.open == []
     levels = [(tag, "open" in attributes) for tag, attributes in found.tags if "data-level" in attributes]

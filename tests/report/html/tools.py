@@ -14,7 +14,9 @@ from robaudit.store.run import Run
 
 HOSTILE = ("<script>alert(1)</script>", 'a|b "q"\nc', "]](http://x) @me #1 `", "&amp;\x1b[31m")
 VOID = {"meta", "img", "input", "br", "hr", "link"}
-PLAIN = Row("0", 0, 0, True, "gaussian", 0.1, "mc", "p_robust", 0.5, 0.4, 0.6, 0.05, 1, 21, 0, "", Interval.parse("clopper-pearson"))
+PLAIN = Row(
+    "0", 0, 0, True, "gaussian", "sigma", 0.1, "mc", "p_robust", 0.5, 0.4, 0.6, 0.05, 1, 21, 0, "", Interval.parse("clopper-pearson")
+)
 
 DECISION: Mapping[str, Any] = {
     "gate": "mean >= 0.9",

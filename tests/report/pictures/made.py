@@ -11,6 +11,7 @@ import numpy as np
 from robaudit.quantities import CONFIDENCE, LOG10_P_FAIL, NO_INTERVAL, P_ROBUST, Interval, Quantity
 from robaudit.rows import Row
 from robaudit.store.run import Run
+from tests import levels
 
 HOSTILE = (
     "$\\frac{1}{0}$",
@@ -30,7 +31,8 @@ def row(number: int, value: float, **fields: Any) -> Row:
         "predicted": number % 2,
         "correct": True,
         "noise": "gaussian",
-        "sigma": 0.1,
+        "level_name": "sigma",
+        "level": 0.1,
         "estimator": "mc",
         "quantity": P_ROBUST.name,
         "value": value,
@@ -82,6 +84,6 @@ def usual(
                     "upper": min(1.0, value + 0.03),
                     "interval": Interval.parse("jackknife:sampling-only"),
                 }
-                rows.append(row(number, value, label=label, predicted=label, level_name="sigma", level=sigma, estimator=estimator, **ends))
-    seconds = {f"{estimator}@{sigma!r}": 0.1 * 30**i for sigma in sigmas for i, estimator in enumerate(estimators)}
+                rows.append(row(number, value, label=label, predicted=label, level=sigma, estimator=estimator, **ends))
+    seconds = {f"{estimator}@{levels.sigma(sigma).key}": 0.1 * 30**i for sigma in sigmas for i, estimator in enumerate(estimators)}
     return run(rows, seconds=seconds)

@@ -11,6 +11,7 @@ import pytest
 from robaudit.errors import RobauditError
 from robaudit.report import pictures as pictures_module
 from robaudit.report.pictures.kinds import Choice, inline_picture, inline_svg, sketch_of
+from tests.levels import sigma
 from tests.report.pictures.made import HOSTILE, row, run, usual
 
 pytest.importorskip("matplotlib")
@@ -22,7 +23,7 @@ def pictures() -> dict[str, str]:
     made = usual(12)
     return {kind: inline_svg(kind, made) for kind in KINDS} | {
         "again": inline_svg("bias", made),
-        "other": inline_svg("bias", made, sigma=0.05),
+        "other": inline_svg("bias", made, at=sigma(0.05)),
         "salted": inline_svg("cost", made, salt="2"),
     }
 

@@ -20,6 +20,7 @@ from robaudit.stats.agreement import MOST_DOTS, MOST_ESTIMATORS, agreement
 from robaudit.stats.classes import class_bias
 from robaudit.stats.flags import flag
 from robaudit.stats.summary import summarise
+from tests.levels import sigma
 from tests.report.pictures.made import row, run, usual
 
 
@@ -27,20 +28,20 @@ def test_a_distribution_has_the_means_of_the_summary_and_its_own_shares() -> Non
     made = usual()
     summaries = {(one.key.estimator, one.key.at.level): one for one in summarise(made.rows, made.quantities)}
     found = distributions(made, threshold=0.9)
-    assert [(one.estimator, [level.sigma for level in one.levels]) for one in found] == [
+    assert [(one.estimator, [level.at.level for level in one.levels]) for one in found] == [
         ("mc", [0.05, 0.1]),
         ("logit_gaussian", [0.05, 0.1]),
     ]
     for one in found:
         for level in one.levels:
-            summary = summaries[one.estimator, level.sigma]
+            summary = summaries[one.estimator, level.at.level]
             assert level.mean == summary.mean
             assert level.beyond == summary.below_ninety
             assert (level.box[0], level.box[2]) == (summary.p05.value, summary.median.value)
             assert level.shares == tuple((i + 1) / 40 for i in range(40))
             assert list(level.values) == sorted(level.values)
             for threshold in level.values:  # the curve is the share of images that are at a value or worse
-                values = [r.value for r in made.rows if (r.estimator, r.at.level) == (one.estimator, level.sigma)]
+                values = [r.value for r in made.rows if (r.estimator, r.at.level) == (one.estimator, level.at.level)]
                 there = max(s for s, v in zip(level.shares, level.values, strict=True) if v <= threshold)
                 assert there == sum(v <= threshold for v in values) / 40
 
@@ -105,12 +106,12 @@ def test_the_group_that_speaks_for_a_run() -> None:
         row(0, 0.9, estimator="softmax", quantity=CONFIDENCE.name, interval=Interval.parse("clopper-pearson")),
         row(0, 0.9, estimator="taylor"),
         row(0, 0.9, estimator="logit_gaussian", interval=Interval.parse("jackknife:sampling-only")),
-        row(0, 0.9, estimator="mine", interval=Interval.parse("clopper-pearson"), sigma=0.2),
+        row(0, 0.9, estimator="mine", interval=Interval.parse("clopper-pearson"), level=0.2),
         row(0, 0.9, estimator="mine", interval=Interval.parse("clopper-pearson")),
     ]
     made = run(rows)
     chosen, others = one_of(made)
-    assert (chosen[0].estimator, chosen[0].sigma, others) == ("mine", 0.2, 4)
+    assert (chosen[0].estimator, chosen[0].at, others) == ("mine", sigma(0.2), 4)
     chosen, others = one_of(made, ("taylor", "logit_gaussian"))
     assert (chosen[0].estimator, others) == ("logit_gaussian", 1)
     with pytest.raises(RunError, match="has no estimator nothing"):
@@ -127,7 +128,7 @@ def test_the_worst_samples_are_those_of_flag_samples() -> None:
 def test_agreement_compares_two_by_two_what_both_have() -> None:
     made = usual(50, ("a", "b", "c", "d", "e"), (0.05, 0.1))
     found = agreement(made)
-    assert (found.sigma, found.estimators, found.left, found.levels) == (0.1, ("a", "b", "c", "d"), ("e",), 2)
+    assert (found.at, found.estimators, found.left, found.levels) == (sigma(0.1), ("a", "b", "c", "d"), ("e",), 2)
     assert len(found.drawn) == MOST_ESTIMATORS * (MOST_ESTIMATORS - 1) // 2
     values = {name: np.array([r.value for r in made.rows if (r.estimator, r.at.level) == (name, 0.1)]) for name in "abcd"}
     assert [(pair.across, pair.up) for pair in found.pairs if pair not in found.drawn] == [("a", "e")]
@@ -155,7 +156,7 @@ def test_agreement_draws_few_of_many_and_never_pools_quantities() -> None:
 def test_costs_are_means_over_images_and_widths_are_of_closed_intervals() -> None:
     rows = [row(i, 0.5, forwards=10 + i, backwards=2, lower=None if i == 3 else 0.5 - 0.1 * i, upper=0.5) for i in range(4)]
     rows += [row(i, 0.5, estimator="taylor") for i in range(4)]
-    first, second = costs(run(rows, seconds={"clean": 9.0, "mc@0.1": 2.0, "taylor@0.1": 0.0}))
+    first, second = costs(run(rows, seconds={"clean": 9.0, "mc@gaussian:sigma=0.1": 2.0, "taylor@gaussian:sigma=0.1": 0.0}))
     assert (first.seconds, first.forwards, first.backwards, first.passes) == (0.5, 11.5, 2.0, 13.5)
     assert first.bounded == 3
     assert first.width == pytest.approx(0.1)

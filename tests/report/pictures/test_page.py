@@ -12,6 +12,7 @@ from robaudit.report.pictures.distribution import _labels, distributions
 from robaudit.report.pictures.inline import _VARIABLES
 from robaudit.report.pictures.page import ELLIPSIS, Look, fitted, measured, wrapped
 from robaudit.report.pictures.style import HIGHER, LOWER, estimator_colour, level_colours
+from tests import levels
 from tests.report.pictures.made import row, run
 
 pytest.importorskip("matplotlib")
@@ -74,13 +75,13 @@ def test_every_series_stands_out_from_a_light_and_a_dark_page(page: str) -> None
 def test_noise_levels_stand_apart_and_their_labels_do_not_meet(
     sigmas: list[float], inches: float, spaced: list[float], means: bool, every: int
 ) -> None:
-    (one,) = distributions(run(row(0, 0.5, sigma=sigma) for sigma in sigmas))
-    texts = {sigma: f"{sigma:g}" for sigma in sigmas}
+    (one,) = distributions(run(row(0, 0.5, level=sigma) for sigma in sigmas))
+    texts = {levels.sigma(sigma): f"{sigma:g}" for sigma in sigmas}
     places, numbers, step = _labels(one, texts, inches, Look())
     assert places == pytest.approx(spaced)
     assert all(bool(number) == means for number in numbers)
     assert step == every
-    labels = [(places[i], texts[sigmas[i]] + numbers[i]) for i in range(0, len(sigmas), step)]
+    labels = [(places[i], texts[levels.sigma(sigmas[i])] + numbers[i]) for i in range(0, len(sigmas), step)]
     unit = inches / max(len(sigmas) - 0.1, 1)
     for (a, left), (b, right) in pairwise(labels):
         width = max(measured(line, 9, bold=True) for text in (left, right) for line in text.split("\n"))

@@ -201,4 +201,4 @@ def test_a_chosen_estimator_and_level_are_what_is_drawn() -> None:
     made = usual(8)
     assert sketch_of("bias", made, Choice()).title == "Robustness by class: mc, sigma 0.1"
     assert sketch_of("bias", made, Choice(("logit_gaussian",), (0.05,))).title == "Robustness by class: logit_gaussian, sigma 0.05"
-    assert "sigma 0.05" in sketch_of("agreement", made, Choice(sigmas=(0.05,))).title
+    assert "sigma 0.05" in sketch_of("agreement", made, Choice(levels=(0.05,))).title

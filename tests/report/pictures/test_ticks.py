@@ -45,7 +45,7 @@ def cheap_and_dear(seconds: tuple[float, float, float], name: str = "taylor", pa
         rows.append(
             row(number, 0.5, estimator="between", forwards=65, lower=0.499, upper=0.501, interval=Interval.parse("jackknife:sampling-only"))
         )
-    return run(rows, seconds=dict(zip(("mc@0.1", f"{name}@0.1", "between@0.1"), seconds, strict=True)))
+    return run(rows, seconds=dict(zip((f"{one}@gaussian:sigma=0.1" for one in ("mc", name, "between")), seconds, strict=True)))
 
 
 @pytest.mark.parametrize(
