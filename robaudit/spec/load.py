@@ -90,7 +90,7 @@ def load_spec(
         apply_setting(raw, setting)
     _refuse_surrogates(raw, str(path), 0)
     if noises:  # the list is another one: its entries have no lines
-        lines = {location: line for location, line in lines.items() if location[0] != "noise" or len(location) == 1}
+        lines = {location: line for location, line in lines.items() if location[:1] != ("noise",) or len(location) == 1}
     moved: dict[Location, Location] = {("noise", i): ("noise", *place) for i, (place, _) in enumerate(noise_entries(raw.get("noise")))}
     written = Written(str(path), lines, moved)
     try:
@@ -199,13 +199,19 @@ def put(raw: dict[str, Any], location: Location, value: object) -> None:
         if isinstance(target, dict) and target.get(part) is None:
             target[part] = {}
         if not isinstance(target, dict) or not isinstance(target[part], dict | list):
-            where, section = (".".join(map(str, parts)) for parts in (location, location[: i + 1]))
-            raise SpecError(where, f"{section} is not a section of the spec", "a section is a mapping (key: value)")
+            raise _no_section(location, i + 1)
         target = target[part]
     last = location[-1]
+    if not isinstance(target, dict | list):
+        raise _no_section(location, len(location) - 1)
     if isinstance(target, list) and not (isinstance(last, int) and last < len(target)):
         raise SpecError(".".join(map(str, location)), f"{last!r} is not an index of the list", f"it has {len(target)} entries, from 0")
     target[last] = value
+
+
+def _no_section(location: Location, length: int) -> SpecError:
+    where, section = (".".join(map(str, parts)) for parts in (location, location[:length]))
+    return SpecError(where, f"{section} is not a section of the spec", "a section is a mapping (key: value)")
 
 
 def apply_setting(raw: dict[str, Any], setting: str) -> None:
