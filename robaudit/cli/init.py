@@ -53,8 +53,8 @@ def init(
     Example: robaudit init --model model.pt --data test.npz --normalise cifar10 --gate 0.9
     """
     from robaudit.files import expanded, write_atomically
-    from robaudit.spec.init import Answers, dataset_section, levels, model_section, spec_text
     from robaudit.noise.registry import build
+    from robaudit.spec.init import Answers, dataset_section, levels, model_section, spec_text
     from robaudit.spec.load import load_spec
 
     if spec.exists() and not force:

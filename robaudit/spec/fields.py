@@ -8,7 +8,6 @@ from typing import Annotated
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
-
 KEY = "about_key"
 """The context of a validator's error under which the key stands that it is about."""
 UNKNOWN_KEY, MISSING_KEY, WRONG_KEY = "unknown_key", "missing_key", "wrong_key"

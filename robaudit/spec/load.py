@@ -202,7 +202,7 @@ def put(raw: dict[str, Any], location: Location, value: object) -> None:
             raise _no_section(location, i + 1)
         target = target[part]
     last = location[-1]
-    if not isinstance(target, dict | list):
+    if type(target) not in (dict, list):
         raise _no_section(location, len(location) - 1)
     if isinstance(target, list) and not (isinstance(last, int) and last < len(target)):
         raise SpecError(".".join(map(str, location)), f"{last!r} is not an index of the list", f"it has {len(target)} entries, from 0")
