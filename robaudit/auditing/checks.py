@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -260,6 +261,11 @@ class PrecisionEffect:
     changed: int
     kept_fp32: int
     kept: int
+
+    def document(self) -> dict[str, Any]:
+        """As JSON values."""
+        counts = {name: getattr(self, name) for name in ("images", "copies", "changed", "kept_fp32", "kept")}
+        return {"precision": self.precision, **self.at.document(), **counts}
 
     @property
     def text(self) -> str:

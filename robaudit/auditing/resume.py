@@ -197,9 +197,8 @@ def _joined(old: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]], 
 
 
 def _other_noise(where: str, label: str) -> RunError:
-    return AnotherRunError(
-        where, f"has run the noise {label} with other options", "give the new one a name of its own, or choose another --out"
-    )
+    what = f"has run the noise {label} with other options"
+    return AnotherRunError(where, what, "give the new one a name of its own, or choose another --out")
 
 
 def _larger(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -278,7 +278,7 @@ def _effects(spec: AuditSpec, engine: Engine, dataset: Dataset, listener: Listen
     effects = precision_effects(engine, dataset, spec.levels, precision, skip_bad=skip_bad)
     for effect in effects:
         listener.note(effect.text)
-    return {"precision_effect": [asdict(effect) for effect in effects]}
+    return {"precision_effect": [effect.document() for effect in effects]}
 
 
 def _report(check: InputCheck, listener: Listener) -> None:

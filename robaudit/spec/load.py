@@ -199,13 +199,19 @@ def put(raw: dict[str, Any], location: Location, value: object) -> None:
         if isinstance(target, dict) and target.get(part) is None:
             target[part] = {}
         if not isinstance(target, dict) or not isinstance(target[part], dict | list):
-            where, section = (".".join(map(str, parts)) for parts in (location, location[: i + 1]))
-            raise SpecError(where, f"{section} is not a section of the spec", "a section is a mapping (key: value)")
+            raise _no_section(location, i + 1)
         target = target[part]
     last = location[-1]
+    if type(target) not in (dict, list):
+        raise _no_section(location, len(location) - 1)
     if isinstance(target, list) and not (isinstance(last, int) and last < len(target)):
         raise SpecError(".".join(map(str, location)), f"{last!r} is not an index of the list", f"it has {len(target)} entries, from 0")
     target[last] = value
+
+
+def _no_section(location: Location, length: int) -> SpecError:
+    where, section = (".".join(map(str, parts)) for parts in (location, location[:length]))
+    return SpecError(where, f"{section} is not a section of the spec", "a section is a mapping (key: value)")
 
 
 def apply_setting(raw: dict[str, Any], setting: str) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from pathlib import Path
 
 import torch
 from hypothesis import given, settings
@@ -12,7 +14,8 @@ from robaudit.advice.comparison import Truth
 from robaudit.advice.validate import STREAM
 from robaudit.auditing.setup import on_stream
 from robaudit.estimators.mc import MonteCarlo
-from robaudit.noise.registry import gaussian_source
+from robaudit.noise.registry import build, gaussian_source
+from robaudit.spec.model import NoiseSpec
 from tests.estimators.tools import SHAPE, curved, linear, work_on
 
 CPU = torch.device("cpu")
@@ -43,18 +46,19 @@ def test_the_reference_is_uncorrelated_with_the_run() -> None:
 def test_an_engine_on_a_stream_leaves_the_runs_engine_alone() -> None:
     work = work_on(curved(), seed=4)
     before = MonteCarlo(samples=200).estimate(work)
-    other = on_stream(work.engine, 4, STREAM)
-    assert other.noise is not work.engine.noise
+    other = on_stream(work.engine, build([NoiseSpec(sigma=(0.3,))], Path()), 4, STREAM)
+    assert other.noises["gaussian"] is not work.engine.noises["gaussian"]
+    assert MonteCarlo(samples=200).estimate(replace(work, engine=other)) != before
     assert MonteCarlo(samples=200).estimate(work) == before
 
 
 def test_two_models_and_all_sigmas_get_the_same_standard_noise() -> None:
     """Common random numbers: what reaches the network is x + sigma z with one z, whichever the model and the sigma."""
     found = []
-    for network, sigma in ((curved(), 0.25), (linear(3), 0.25), (curved(), 0.5)):
-        work = work_on(network, images=2, sigma=sigma)
-        batches = [b.x - work.x[b.image] for b in work.engine.noisy_batches(work.x, work.ids, sigma, 32, 8)]
-        found.append(torch.cat([b.clone() for b in batches]) / sigma)
+    for network, level in ((curved(), 0.25), (linear(3), 0.25), (curved(), 0.5)):
+        work = work_on(network, images=2, sigma=level)
+        batches = [b.x - work.x[b.image] for b in work.engine.noisy_batches(work.x, work.ids, work.at, 32, 8)]
+        found.append(torch.cat([b.clone() for b in batches]) / level)
     assert found[0].shape == (64, *SHAPE)
     assert torch.allclose(found[0], found[1], atol=0)
     assert torch.allclose(found[0], found[2], atol=1e-5)

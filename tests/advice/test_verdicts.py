@@ -88,7 +88,7 @@ def test_what_limits_the_comparison_is_said() -> None:
     assert advice([one(reference=0.008, rmse=0.001)]) == []
     untouched = replace(GOOD, touched=0)
     assert advice([untouched]) == []
-    assert remarks([untouched], [1.0] * 50) == ["the noise affects none of the 50 images: a larger sigma or more images would tell more"]
+    assert remarks([untouched], [1.0] * 50) == ["the noise affects none of the 50 images: stronger noise or more images would tell more"]
     assert remarks([GOOD], [1.0] * 48 + [0.5, 0.6])[0].startswith("this noise affects only 2 of 50 images")
 
 

@@ -29,8 +29,8 @@ def info(run: Path) -> dict[str, Any]:
 
 
 def levels(run: Path) -> list[tuple[str, str]]:
-    """(estimator, sigma) in the order of the rows of the first sample."""
-    return [(row["estimator"], row["sigma"]) for row in rows(run) if row["sample_id"] == rows(run)[0]["sample_id"]]
+    """(estimator, level) in the order of the rows of the first sample."""
+    return [(row["estimator"], row["level"]) for row in rows(run) if row["sample_id"] == rows(run)[0]["sample_id"]]
 
 
 def test_folder_of_a_finished_run(tmp_path: Path, run_cli: RunCli) -> None:
@@ -49,10 +49,14 @@ def test_folder_of_a_finished_run(tmp_path: Path, run_cli: RunCli) -> None:
     assert (about["schema_version"], about["status"], about["seed"]) == (1, "complete", 0)
     assert about["model"]["sha256"] == hashlib.sha256(WEIGHTS.read_bytes()).hexdigest()
     assert about["clean_accuracy"]["value"] == 1.0
-    assert [entry["sigma"] for entry in about["noisy_accuracy"]] == [0.1, 0.2]
+    assert [(entry["noise"], entry["level_name"], entry["level"]) for entry in about["noisy_accuracy"]] == [
+        ("gaussian", "sigma", 0.1),
+        ("gaussian", "sigma", 0.2),
+    ]
     assert about["totals"]["forwards"] == sum(int(row["forwards"]) for row in found) == 8 * 2 * (21 + 2 + 1)
     assert about["totals"]["backwards"] == 8 * 2 * 9
-    assert set(about["seconds"]) == {"clean", *(f"{name}@{sigma}" for name in ("mc", "taylor_mvs", "softmax") for sigma in (0.1, 0.2))}
+    steps = (f"{name}@gaussian:sigma={sigma}" for name in ("mc", "taylor_mvs", "softmax") for sigma in (0.1, 0.2))
+    assert set(about["seconds"]) == {"clean", *steps}
     assert about["versions"]["torch"]
     assert about["data"]["samples"] == 8
     samples = json.loads((run / "samples.json").read_text())["rows"]
@@ -103,7 +107,7 @@ def test_set_reaches_every_section(tmp_path: Path, run_cli: RunCli) -> None:
     assert run_cli("estimate", spec, "--out", "run", *(part for text in settings for part in ("--set", text))).code == 0
     found = info(tmp_path / "run")["spec"]
     assert (found["model"]["mean"], found["model"]["std"], found["dataset"]["split"]) == ([0.25], [0.5], "all")
-    assert (found["noise"]["clip"], found["run"]["precision"], found["run"]["batch_size"]) == (True, "fp64", 5)
+    assert (found["noise"][0]["clip"], found["run"]["precision"], found["run"]["batch_size"]) == (True, "fp64", 5)
 
 
 def test_reports_say_how_noise_and_normalisation_were_applied(tmp_path: Path, run_cli: RunCli) -> None:

@@ -30,7 +30,7 @@ def rows_of(run: Path, flush: int) -> list[tuple[object, ...]]:
     """The rows that a flush has written, their sample, noise level and estimator first."""
     return query(
         run,
-        "SELECT name, sigma, estimator, rows.* FROM rows JOIN samples ON samples.id = sample JOIN tasks ON tasks.id = task "
+        "SELECT name, level, estimator, rows.* FROM rows JOIN samples ON samples.id = sample JOIN tasks ON tasks.id = task "
         "WHERE rows.flush = ? ORDER BY rows.id",
         flush,
     )
@@ -61,7 +61,7 @@ def test_order_is_that_of_the_data_set_and_of_the_union_of_the_specs(run: Path, 
     assert (
         run_cli("estimate", "spec.yaml", "--out", "run", "--extend", "--sigma", "0.1", "--estimator", "softmax", "--limit", "9").code == 0
     )
-    found = [tuple(line.split(",")[i] for i in (0, 5, 6)) for line in lines(run)[1:]]
+    found = [tuple(line.split(",")[i] for i in (0, 6, 7)) for line in lines(run)[1:]]
     ids = list(dict.fromkeys(sample for sample, _, _ in found))
     assert len(ids) == 9
     assert found == [(i, sigma, name) for i in ids for sigma in ("0.2", "0.1") for name in ("mc", "taylor_mvs", "softmax")]
@@ -72,10 +72,10 @@ def test_an_extended_run_equals_one_made_at_once(run: Path, tmp_path: Path, run_
     assert run_cli("estimate", "spec.yaml", "--out", "run", "--extend", *wide).code == 0
     assert run_cli("estimate", "spec.yaml", "--out", "once", *wide).code == 0
     one, two = ([line.split(",") for line in lines(tmp_path / name)] for name in ("run", "once"))
-    assert [row[:8] for row in one] == [row[:8] for row in two]
+    assert [row[:9] for row in one] == [row[:9] for row in two]
     for a, b in zip(one[1:], two[1:], strict=True):
-        vote = 1 / 30 if a[6] == "mc" else 0.0
-        assert float(a[8]) == pytest.approx(float(b[8]), abs=vote + 1e-5)
+        vote = 1 / 30 if a[7] == "mc" else 0.0
+        assert float(a[9]) == pytest.approx(float(b[9]), abs=vote + 1e-5)
 
 
 def test_what_is_there_already_needs_no_work(run: Path, run_cli: RunCli) -> None:

@@ -17,6 +17,7 @@ from robaudit.datasets.select import Selected
 from robaudit.estimators.base import Estimate
 from robaudit.estimators.mc import MonteCarlo
 from robaudit.estimators.work import Work
+from robaudit.levels import NoiseLevel
 from robaudit.rows import Row
 from tests.conftest import RunCli
 from tests.specs import digits, write
@@ -90,7 +91,7 @@ def test_limit_gives_the_first_rows(whole: Path, tmp_path: Path, run_cli: RunCli
     assert len(lines) == 1 + 10 * 2 * len(ALL)
 
 
-def rows_by_key(rows: Sequence[Row]) -> dict[tuple[str, float, str], Row]:
+def rows_by_key(rows: Sequence[Row]) -> dict[tuple[str, NoiseLevel, str], Row]:
     return {row.key: row for row in rows}
 
 
@@ -171,7 +172,7 @@ def test_an_extension_leaves_the_old_run_readable_until_it_is_done(
     real = MonteCarlo.estimate
 
     def interrupted(self: MonteCarlo, work: Work) -> Sequence[Estimate]:
-        if work.sigma == 0.4:
+        if work.at.level == 0.4:
             raise KeyboardInterrupt
         return real(self, work)
 

@@ -29,7 +29,7 @@ def test_bf16_is_measured_printed_and_near(tmp_path: Path, run_cli: RunCli) -> N
     assert line.startswith("note: precision bf16 at sigma 0.25: ")
     about = json.loads((tmp_path / "lower" / "run.json").read_text())
     (effect,) = about["precision_effect"]
-    assert (effect["precision"], effect["sigma"], effect["images"], effect["copies"]) == ("bf16", 0.25, 16, 512)
+    assert (effect["precision"], effect["level"], effect["images"], effect["copies"]) == ("bf16", 0.25, 16, 512)
     assert 0 <= effect["changed"] < 26
     assert abs(effect["kept"] - effect["kept_fp32"]) <= effect["changed"]
     assert f"{effect['changed']} of 512 noisy copies (16 images) change class" in line

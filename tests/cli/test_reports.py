@@ -68,7 +68,7 @@ def test_bias_report_csv_and_json_agree(run: Path, run_cli: RunCli) -> None:
     assert (code, err) == (0, "")
     lines = records(text)
     groups = json.loads(run_cli("bias-report", run, *options, "--format", "json").out)["groups"]
-    assert [group["sigma"] for group in groups] == [0.1, 0.35]
+    assert [group["level"] for group in groups] == [0.1, 0.35]
     assert {group["by"] for group in groups} == {"predicted"}
     assert {group["threshold"] for group in groups} == {0.7}
     classes = [found for group in groups for found in group["classes"]]

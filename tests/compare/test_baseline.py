@@ -173,7 +173,7 @@ GOOD: dict[str, Any] = {
     "noises": NOISES,
     "include": "surely",
     "thresholds": [{"estimator": "mc", **AT.document(), "below": 0.5}],
-    "findings": [{"estimator": "mc", **AT.document(), "level": 1, "sample_id": "a", "image": None, "value": 0.1, "reason": "\u001b[31m <b>"}],
+    "findings": [{"estimator": "mc", **sigma(1).document(), "sample_id": "a", "image": None, "value": 0.1, "reason": "\u001b[31m <b>"}],
 }
 FINDING = GOOD["findings"][0]
 
@@ -223,6 +223,8 @@ def test_a_damaged_file_is_refused_and_untouched(content: str, ordinary: Run, ru
 
 
 def test_other_noise_is_refused(tmp_path: Path, ordinary: Run) -> None:
-    (tmp_path / "a.json").write_text(json.dumps({**GOOD, "noises": {"gaussian": {**NOISES["gaussian"], "kind": "blur"}}}))
-    with pytest.raises(RunError, match=r"run: and the accepted findings differ in the noise gaussian \(kind blur and gaussian\); name another"):
+    other = {"gaussian": {**NOISES["gaussian"], "kind": "blur"}}
+    (tmp_path / "a.json").write_text(json.dumps({**GOOD, "noises": other}))
+    says = r"and the accepted findings differ in the noise gaussian \(kind blur and gaussian\); name another --baseline file"
+    with pytest.raises(RunError, match=says):
         against_accepted(ordinary, read_accepted(tmp_path / "a.json"), None, (), (), maybe=False)

@@ -73,7 +73,10 @@ def test_put_makes_sections_on_the_way() -> None:
     assert raw == {"run": {"seed": 1}, "dataset": {"sample": {"size": 2}}, "estimators": ["mc", {"mmse": {"samples": 4}}]}
 
 
-@pytest.mark.parametrize("location", [("estimators", 2), ("estimators", "mc"), ("estimators", 5, "samples"), ("noise", "sigma", "x")])
+@pytest.mark.parametrize(
+    "location",
+    [("estimators", 2), ("estimators", "mc"), ("estimators", 5, "samples"), ("estimators", 0, "samples"), ("noise", "sigma", "x")],
+)
 def test_put_refuses_what_is_no_section(location: tuple[int | str, ...]) -> None:
     with pytest.raises(SpecError, match=r"is not a section of the spec|is not an index of the list"):
         put({"estimators": ["mc", "taylor"], "noise": {"sigma": 0.1}}, location, 1)

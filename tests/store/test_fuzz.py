@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from robaudit import audit, load_spec
 from robaudit.cli.reading import print_run
 from robaudit.errors import RobauditError
+from robaudit.levels import LevelName
 from robaudit.quantities import NO_INTERVAL, Interval
 from robaudit.rows import LARGEST, Row
 from robaudit.store.run import read_run
@@ -151,8 +152,9 @@ def test_results_read_back(written: list[Row]) -> None:
     assert read_rows(rows_csv(written)) == [replace(row, votes=None, details=None, worth=None, not_finite=0) for row in written]
 
 
+EXACT = Interval.parse("clopper-pearson")
 ROWS = [
-    Row("a,b", 0, 0, True, "gaussian", "sigma", 0.1, "mc", "p_robust", 0.8, 0.7, 0.9, 0.05, 1, 11, 0, "", Interval.parse("clopper-pearson"), (8, 2)),
+    Row("a,b", 0, 0, True, "gaussian", "sigma", 0.1, "mc", "p_robust", 0.8, 0.7, 0.9, 0.05, 1, 11, 0, "", EXACT, (8, 2)),
     Row(
         "c",
         None,

@@ -48,7 +48,10 @@ ROWS = st.builds(
 )
 
 
-def row(sample: str = "0", at: NoiseLevel = sigma(0.1), estimator: str = "mc", value: float = 0.5) -> Row:
+LOW, HIGH = sigma(0.1), sigma(0.2)
+
+
+def row(sample: str = "0", at: NoiseLevel = LOW, estimator: str = "mc", value: float = 0.5) -> Row:
     values: dict[str, Any] = dict.fromkeys(COLUMNS) | {"sample_id": sample, "predicted": 1} | at.document()
     values |= {
         "estimator": estimator,
@@ -94,12 +97,11 @@ def test_quantities_come_back(quantity: Quantity) -> None:
 
 
 def test_groups_keep_the_runs_order() -> None:
-    low, high = sigma(0.1), sigma(0.2)
-    rows = tuple(row(sample, at, name) for sample in "ab" for at in (high, low) for name in ("taylor", "mc"))
+    rows = tuple(row(sample, at, name) for sample in "ab" for at in (HIGH, LOW) for name in ("taylor", "mc"))
     run = Run(Path("run"), {}, rows)
-    assert list(run.groups()) == [("taylor", high), ("mc", high), ("taylor", low), ("mc", low)]
-    assert list(run.groups(["mc"], [0.1, 0.2])) == [("mc", high), ("mc", low)]
-    assert [one.sample_id for one in run.groups(["mc"], [0.1])["mc", low]] == ["a", "b"]
+    assert list(run.groups()) == [("taylor", HIGH), ("mc", HIGH), ("taylor", LOW), ("mc", LOW)]
+    assert list(run.groups(["mc"], [0.1, 0.2])) == [("mc", HIGH), ("mc", LOW)]
+    assert [one.sample_id for one in run.groups(["mc"], [0.1])["mc", LOW]] == ["a", "b"]
     with pytest.raises(RunError, match=r"run: has no sigma 0\.3; it has 0\.2, 0\.1"):
         run.groups(levels=LevelChoice(sigmas=(0.3,)))
 

@@ -29,6 +29,7 @@ from tests.store.test_runs import ROWS, row
 LABELS = ("mc", "taylor")
 TASKS = tasks_of([sigma(0.1), sigma(0.2)], build([EstimatorSpec(name=name) for name in LABELS]))
 NAMES = [(task.at, task.chosen.label) for task in TASKS]
+OTHER = sigma(0.3), "mc"
 PLACES = st.integers(0, 7)
 
 
@@ -66,12 +67,10 @@ def state_of(ids: list[str], flushes: list[Flush]) -> State:
     return state
 
 
-FLUSHES = st.lists(st.lists(st.tuples(st.sampled_from("abcdefgh?!"), st.sampled_from([*NAMES, (sigma(0.3), "mc")])), max_size=6), max_size=8)
+FLUSHES = st.lists(st.lists(st.tuples(st.sampled_from("abcdefgh?!"), st.sampled_from([*NAMES, OTHER])), max_size=6), max_size=8)
 
 
-@given(
-    FLUSHES, st.lists(st.tuples(PLACES, st.sampled_from("abch?"), st.sampled_from([None, *NAMES, (sigma(0.3), "mc")])), max_size=3), st.booleans()
-)
+@given(FLUSHES, st.lists(st.tuples(PLACES, st.sampled_from("abch?"), st.sampled_from([None, *NAMES, OTHER])), max_size=3), st.booleans())
 def test_it_knows_what_a_plain_list_would(
     rows: list[list[tuple[str, TaskName]]], skips: list[tuple[int, str, TaskName | None]], backwards: bool
 ) -> None:
@@ -108,7 +107,7 @@ def test_results_come_in_the_order_of_data_and_spec(rows: list[tuple[str, TaskNa
 def test_a_skipped_sample_has_no_rows_and_a_skip_of_another_spec_does_not_count() -> None:
     flushes = [
         Flush([one(name, NAMES[0]) for name in "abc"]),
-        Flush([], [Skip("a", "broken", NAMES[1]), Skip("b", "broken elsewhere", (sigma(0.3), "mc"))]),
+        Flush([], [Skip("a", "broken", NAMES[1]), Skip("b", "broken elsewhere", OTHER)]),
     ]
     with state_of(list("abc"), flushes) as state:
         assert [[r.sample_id for r in sample.rows] for sample in state.results()] == [["b"], ["c"]]
@@ -129,7 +128,8 @@ def test_seconds_add_up_and_steps_keep_their_order() -> None:
 
 
 def test_tasks_cost_what_their_passes_do() -> None:
-    mc, taylor = (Task(sigma(0.1), chosen) for chosen in build([EstimatorSpec(name="mc", options={"samples": 99}), EstimatorSpec(name="taylor")]))
+    specs = [EstimatorSpec(name="mc", options={"samples": 99}), EstimatorSpec(name="taylor")]
+    mc, taylor = (Task(sigma(0.1), chosen) for chosen in build(specs))
     assert (mc.cost(10), taylor.cost(10)) == (100, 2 + 2 * 9)
 
 

@@ -18,7 +18,8 @@ from robaudit.rows import COLUMNS, LARGEST, Row
 from robaudit.stats.summary import summarise
 from robaudit.store.serialise import checked_row, document_json, read_rows, read_rows_json, rows_csv, rows_json, summary_json
 
-ROW = Row("a", 0, 0, True, "gaussian", "sigma", 0.1, "mc", "p_robust", 0.8, 0.7, 0.9, 0.05, 1, 11, 0, "", Interval.parse("clopper-pearson"), (8, 2))
+EXACT = Interval.parse("clopper-pearson")
+ROW = Row("a", 0, 0, True, "gaussian", "sigma", 0.1, "mc", "p_robust", 0.8, 0.7, 0.9, 0.05, 1, 11, 0, "", EXACT, (8, 2))
 BARE = replace(ROW, sample_id="b", label=None, correct=None, lower=None, upper=None, std_error=None, flips_to=None, votes=None)
 
 text = st.text(max_size=20) | st.sampled_from(

@@ -1,0 +1,115 @@
+"""Several noises in a spec: how they are written, chosen on the command line, and refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from robaudit.errors import SpecError
+from robaudit.levels import LevelName, NoiseLevel
+from robaudit.noise.registry import build
+from robaudit.spec.load import load_spec
+from robaudit.spec.model import AuditSpec
+from tests.levels import sigma
+from tests.specs import digits, write
+
+SEVERAL = [
+    {"sigma": [0.1, "1/5"]},
+    {"name": ["a", "b"], "sigma": 0.3, "clip": True},
+    {"kind": "weather", "name": "rain", "severity": [1, 3], "drops": "small"},
+]
+
+
+def load(folder: Path, noise: object, **changes: Any) -> AuditSpec:
+    return load_spec(write(folder, digits(noise=noise)), **changes)
+
+
+def test_a_list_of_noises(tmp_path: Path) -> None:
+    spec = load(tmp_path, SEVERAL)
+    assert [(one.label, one.kind, one.clip, one.options) for one in spec.noise] == [
+        ("gaussian", "gaussian", False, {}),
+        ("a", "gaussian", True, {}),
+        ("b", "gaussian", True, {}),
+        ("rain", "weather", False, {"drops": "small"}),
+    ]
+    a, b = NoiseLevel("a", 0.3), NoiseLevel("b", 0.3)
+    rain = [NoiseLevel("rain", level, LevelName.SEVERITY) for level in (1.0, 3.0)]
+    assert spec.levels == (sigma(0.1), sigma(0.2), a, b, *rain)
+    assert [at.text for at in spec.levels] == ["sigma 0.1", "sigma 0.2", "a sigma 0.3", "b sigma 0.3", "rain severity 1", "rain severity 3"]
+    assert AuditSpec.model_validate(spec.document()).document() == spec.document()
+
+
+@pytest.mark.parametrize("level", [sigma(0.1), sigma(8 / 255), NoiseLevel("a:b", 3.0, LevelName.SEVERITY), NoiseLevel("x=y", 1e-300)])
+def test_a_level_comes_back_from_its_key(level: NoiseLevel) -> None:
+    assert NoiseLevel.from_key(level.key) == level
+
+
+@pytest.mark.parametrize(
+    ("changes", "levels"),
+    [
+        ({"noises": ["gaussian"]}, ["sigma 0.1", "sigma 0.2"]),
+        ({"noises": ["rain", "b"]}, ["rain severity 1", "rain severity 3", "b sigma 0.3"]),
+        ({"noises": ["rain"], "levels": ["5"]}, ["rain severity 5"]),
+        ({"noises": ["a", "gaussian"], "levels": ["1/2"]}, ["a sigma 0.5", "sigma 0.5"]),
+        ({"sigmas": ["0.4"]}, ["sigma 0.4", "a sigma 0.4", "b sigma 0.4", "rain severity 1", "rain severity 3"]),
+        ({"noises": ["a"], "sigmas": ["0.4", "0.5"]}, ["a sigma 0.4", "a sigma 0.5"]),
+    ],
+)
+def test_noises_and_levels_are_chosen(changes: dict[str, Any], levels: list[str], tmp_path: Path) -> None:
+    assert [at.text for at in load(tmp_path, SEVERAL, **changes).levels] == levels
+
+
+def test_a_single_noise_can_be_chosen_and_set(tmp_path: Path) -> None:
+    spec = load(tmp_path, SEVERAL, noises=["b"], settings=["noise.clip=false"])
+    assert [(one.label, one.clip) for one in spec.noise] == [("b", False)]
+
+
+def test_sigma_is_enough(tmp_path: Path) -> None:
+    document = digits()
+    del document["noise"]
+    assert load_spec(write(tmp_path, document), sigmas=["0.4"]).levels == (sigma(0.4),)
+    assert load(tmp_path, [{"clip": True}], sigmas=["0.4"]).levels == (sigma(0.4),)
+
+
+@pytest.mark.parametrize(
+    ("noise", "changes", "says"),
+    [
+        (SEVERAL, {"noises": ["rian"]}, "--noise rian: the spec has no such noise; did you mean 'rain'?"),
+        (None, {"noises": ["rain"]}, "--noise rain: the spec has no such noise"),
+        (SEVERAL, {"levels": ["3"]}, "--level: the levels of the spec's noises are sigma and severity; choose noises with --noise, and"),
+        (SEVERAL, {"noises": ["rain"], "sigmas": ["3"]}, "--sigma: the spec's noises have no sigma; choose noises with --noise, and their"),
+        (SEVERAL, {"levels": ["3"], "sigmas": ["3"]}, "--level: cannot be combined with --sigma; give one of them"),
+        ([None], {"sigmas": ["3"]}, "noise.0.sigma: noise.0 is not a section of the spec"),
+        (["x"], {"sigmas": ["3"]}, "noise.0.sigma: noise.0 is not a section of the spec"),
+        (SEVERAL, {"noises": ["a", "a"]}, "noise: two noises are called 'a'; give one a name of its own"),
+    ],
+)
+def test_choices_that_are_refused(noise: object, changes: dict[str, Any], says: str, tmp_path: Path) -> None:
+    with pytest.raises(SpecError) as caught:
+        load(tmp_path, noise, **changes)
+    assert says in str(caught.value)
+
+
+def test_a_chosen_noise_is_not_given_the_line_of_another(tmp_path: Path) -> None:
+    spec = load(tmp_path, SEVERAL, noises=["rain", "b"])
+    line = write(tmp_path, digits(noise=SEVERAL)).read_text().splitlines().index("noise:") + 1
+    with pytest.raises(SpecError) as caught:
+        build(spec.noise, spec.base_dir, spec.written)
+    assert str(caught.value).startswith(f"{tmp_path / 'spec.yaml'}:{line}: noise[0].kind: unknown noise kind 'weather'")
+
+
+@pytest.mark.parametrize(
+    ("noise", "says"),
+    [
+        ({"kind": "gausian", "sigma": 1}, "noise.kind: unknown noise kind 'gausian'; did you mean 'gaussian'?"),
+        ({"sigma": 1, "clpi": True}, "noise: unknown key 'noise.clpi'; did you mean 'clip'?"),
+        ([{"sigma": 1}, {"name": "x", "sigma": 1, "clpi": 1}], "noise[1]: unknown key 'noise[1].clpi'; did you mean 'clip'?"),
+    ],
+)
+def test_a_spec_without_a_file_is_refused_by_its_keys(noise: object, says: str, tmp_path: Path) -> None:
+    spec = AuditSpec.model_validate(digits(noise=noise))
+    with pytest.raises(SpecError) as caught:
+        build(spec.noise, spec.base_dir, spec.written)
+    assert str(caught.value) == says
