@@ -70,7 +70,7 @@ def test_declarations(name: str) -> None:
 
 def test_shape_type_and_range(forms: list[tuple[str, NoiseKind]], shape: Shape) -> None:
     for name, form, x, z in cases(forms, shape):
-        form.check(shape)
+        form.check(shape, [])
         for dtype in (torch.float32, torch.float64):
             for level in (form.least, some_level(form), form.most):
                 y = form.noisy(x.to(dtype), z.to(dtype), level, ids=ids(len(x)))

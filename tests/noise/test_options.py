@@ -56,7 +56,7 @@ def test_refused_options(kind: str, options: dict[str, Any], words: str, tmp_pat
 
 def refusal(cls: type[NoiseKind], folder: Path, **options: object) -> SpecError:
     with pytest.raises(SpecError) as caught:
-        made(cls, folder, **options).check(SHAPE)
+        made(cls, folder, **options).check(SHAPE, [])
     assert "\n" not in str(caught.value)
     return caught.value
 
@@ -98,7 +98,7 @@ def test_files_that_are_none(cls: type[NoiseKind], tmp_path: Path) -> None:
 def test_scales_of_the_right_shapes(shape: tuple[int, ...], tmp_path: Path) -> None:
     np.save(tmp_path / "s.npy", np.ones(shape))
     form = made(ScaledGaussian, tmp_path, scale="s.npy")
-    form.check(SHAPE)
+    form.check(SHAPE, [])
     assert form.files == (tmp_path / "s.npy",)
 
 
@@ -111,9 +111,9 @@ def test_scales_of_wrong_shapes(shape: tuple[int, ...], tmp_path: Path) -> None:
 
 def test_scales_in_the_spec(tmp_path: Path) -> None:
     form = made(ScaledGaussian, tmp_path, scale=[1, "1/2", 0])
-    form.check(SHAPE)
+    form.check(SHAPE, [])
     assert form.files == ()
-    made(ScaledGaussian, tmp_path, scale=2).check((1, 4, 5))
+    made(ScaledGaussian, tmp_path, scale=2).check((1, 4, 5), [])
     assert "has 2 numbers, and the images have 3 channels" in refusal(ScaledGaussian, tmp_path, scale=[1, 2]).what
 
 
