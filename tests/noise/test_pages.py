@@ -71,8 +71,8 @@ def test_the_recipes_for_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     frames = 0.5 + random.normal(size=(20_000, *shape)) * deviation + random.normal(size=(20_000, 1, 1, 1)) * band
     np.save("frames.npy", frames)
     scaled, whole = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)[:2]
-    exec(scaled.replace("print", "str"), {})  # noqa: S102  the page's own code
-    exec(whole, {})  # noqa: S102
+    exec(scaled, {"print": lambda *_: None})  # noqa: S102  the page's own code
+    exec(whole.replace("rank = 5", "rank = 1"), {})  # noqa: S102
     expected = np.sqrt(deviation**2 + band**2)
     scale = np.load("scale.npy")
     assert np.allclose(scale, expected / np.median(expected), rtol=5 * 0.005 * 2)  # a deviation's error is 1 / sqrt(2 n) = .5 %
