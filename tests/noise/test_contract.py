@@ -176,6 +176,16 @@ def test_differentiable_kinds_have_the_right_gradients(forms: list[tuple[str, No
         assert torch.equal(form.noisy(xs, few, level, ids=ids(len(xs))), form.noisy(xs, few.detach(), level, ids=ids(len(xs)))), name
 
 
+def test_no_z_is_too_far_or_too_near(forms: list[tuple[str, NoiseKind]], shape: Shape) -> None:
+    """Searches for rare failures go where no draw does: finite values at 40 standard deviations, and at none."""
+    for name, form, x, z in cases(forms, shape):
+        for far in (40 * z.sign(), torch.full_like(z, 40.0), torch.full_like(z, -40.0), torch.zeros_like(z)):
+            y = form.noisy(x, far, some_level(form), ids=ids(len(x)))
+            assert y.isfinite().all(), name
+        if form.differentiable:
+            assert torch.allclose(y, x.expand_as(y), atol=1e-6), name  # symmetric: no noise at 0
+
+
 def test_gram_is_symmetric_positive_and_a_row_by_itself(forms: list[tuple[str, NoiseKind]], shape: Shape) -> None:
     pixels = math.prod(shape)
     x, u = images(6, shape), normal(6, (4, pixels))
