@@ -83,7 +83,7 @@ def test_all_gates_together(run: Run) -> None:
         ("share_below(estimator=mmse, t=0.5) <= 5", "share_below lies from 0 to 1, never 5"),
         ("share_below(estimator=mmse, t=50) <= 0.5", "p_robust lies from 0 to 1, never 50"),
         ("accuracy >= 92", "accuracy lies from 0 to 1, never 92"),
-        ("accuracy(sigma=0.1) >= 0.9", "leave estimator and sigma out"),
+        ("accuracy(sigma=0.1) >= 0.9", "leave estimator and noise level out"),
         ("class_gap(estimator=mmse) <= 0.1", "a gap needs images of two"),
     ],
 )
