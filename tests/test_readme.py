@@ -10,8 +10,11 @@ import pytest
 import yaml
 
 from robaudit import AuditSpec, Estimator, audit
+from robaudit.noise.registry import build
 from robaudit.spec.load import load_spec
 from tests.estimators.tools import curved, work_on
+from tests.levels import sigma
+from tests.specs import digits
 
 README = (Path(__file__).resolve().parents[1] / "README.md").read_text(encoding="utf-8")
 
@@ -21,9 +24,14 @@ def blocks(language: str) -> list[str]:
 
 
 def test_the_spec_is_a_valid_one() -> None:
-    (text,) = blocks("yaml")
+    text, _ = blocks("yaml")
     spec = AuditSpec.model_validate(yaml.safe_load(text))
-    assert [at.level for at in spec.levels] == pytest.approx([0.05, 8 / 255])
+    assert spec.levels == (sigma(0.05), sigma(8 / 255))
+
+
+def test_the_list_of_noises_is_a_valid_one() -> None:
+    spec = AuditSpec.model_validate({**digits(), **yaml.safe_load(blocks("yaml")[1])})
+    assert [noise.label for noise in build(spec.noise, Path())] == ["gaussian", "night", "fog", "jpeg"]
 
 
 def test_the_estimator_of_fifteen_lines_works() -> None:
@@ -45,7 +53,7 @@ def test_the_python_api_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyP
     Path("m.safetensors").write_bytes((folder / "digits_cnn.safetensors").read_bytes())
     names: dict[str, Any] = {}
     exec(blocks("python")[0], names)  # noqa: S102 - the README's own code
-    assert capsys.readouterr().out.startswith("mc 0.1 ")
+    assert capsys.readouterr().out.startswith("mc sigma 0.1 ")
     assert names["run"].path == Path("runs/mine")
     assert len(names["run"].rows) == len(audit(load_spec(Path("spec.yaml")), out="runs/mine").rows) == 4
 

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from robaudit import AuditSpec, RobauditError, Row, Run, audit
 from robaudit.datasets.base import Labels, Sample
-from robaudit.errors import RunError
+from robaudit.errors import RunError, SpecError
+from robaudit.levels import LevelChoice
 from robaudit.noise.registry import gaussian_source
 from robaudit.stats.summary import Columns, noisy_accuracy
 from tests import levels
@@ -150,16 +151,19 @@ def test_one_probability_in_the_place_of_a_logit_warns(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("sigma", [1e39, 1e-45, 2e3])
-def test_noise_levels_are_noise_levels(sigma: float) -> None:
-    with pytest.raises(ValueError, match="is not a noise level"):
-        AuditSpec.model_validate(digits(noise={"sigma": [sigma]}))
+def test_noise_levels_are_noise_levels(tmp_path: Path, sigma: float) -> None:
+    with pytest.raises(SpecError, match=r"noise\.sigma: .* is not a level of gaussian; give one from 1e-06 to 1000"):
+        run(tmp_path, Net(), sigma=sigma)
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_level_as_the_tables_print_it_is_found(tmp_path: Path) -> None:
     found = run(tmp_path, Net(), sigma=8 / 255)
     assert list(found.groups(["mc"], [0.0314])) == [("mc", levels.sigma(8 / 255))]
-    with pytest.raises(RunError, match=r"has no sigma 0.04"):
+    with pytest.raises(RunError, match=r"has no level 0\.04; it has 0\.0313"):
         found.groups([], [0.04])
+    with pytest.raises(RunError, match=r"has no sigma 0\.04; it has 0\.0313"):
+        found.groups([], LevelChoice(sigmas=(0.04,)))
 
 
 def test_limit_of_a_random_subset(tmp_path: Path) -> None:

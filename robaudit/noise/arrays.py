@@ -22,7 +22,7 @@ def read_npy(path: Path, option: str) -> Tensor:
     Raises:
         SpecError: at the option: the file is missing, is not one of numbers, or has a number that is not finite.
     """
-    return _numbers(_opened(path, option, ".npy", lambda: np.load(path, mmap_mode="r", allow_pickle=False)), path, option)
+    return _numbers(_opened(path, option, ".npy", lambda: np.lib.format.open_memmap(path, mode="r")), path, option)
 
 
 def read_npz(path: Path, option: str, *names: str) -> dict[str, Tensor]:
@@ -33,7 +33,8 @@ def read_npz(path: Path, option: str, *names: str) -> dict[str, Tensor]:
     """
 
     def load() -> dict[str, np.ndarray]:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as stream:
+            file = np.load(stream, allow_pickle=False)
             if isinstance(file, np.ndarray):
                 raise TypeError("one array without a name")
             return {name: file[name] for name in names if name in file.files}

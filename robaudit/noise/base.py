@@ -5,13 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo
-from torch import Tensor
 
 from robaudit.files import expanded
 from robaudit.levels import LevelName
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Shape = tuple[int, int, int]
 BASE_DIR = "base_dir"

@@ -49,6 +49,6 @@ class Sensor(NoiseKind):
         found = z.new_empty(len(z), *x.shape[1:]) if out is None else out
         for rows, electrons in counts(x, z[:, :channels], level):
             if self.read_noise:
-                electrons.add_(z[rows, channels:].double().mul_(self.read_noise))
+                electrons.add_(z[rows, channels:].double() * self.read_noise)
             found[rows] = electrons.div_(level).clamp_(0.0, 1.0).mul_(steps).round_().div_(steps)
         return found

@@ -95,7 +95,7 @@ def test_a_sample_costs_few_bytes_while_a_run_goes_on(tmp_path: Path) -> None:
     """Of a run that goes on, which has results already; SQLite's own memory is bounded by its page cache."""
     count = 50_000
     with State.create(tmp_path / "state.db", lambda: None) as state:
-        state.write(Flush([row("sample-0000007", 0.1, "mc")]))
+        state.write(Flush([row("sample-0000007", sigma(0.1), "mc")]))
         assert allocated(lambda: state.begin(Numbers(count), [(sigma(0.1), "mc")])) < 10 * count  # type: ignore[arg-type]
         assert len(state.unfinished) == count - 1
 
@@ -107,7 +107,7 @@ def test_the_end_of_a_run_holds_few_rows(tmp_path: Path) -> None:
 
     def found(count: int = count) -> Iterator[SampleResults]:
         for i in range(count):
-            one = row(f"sample-{i:07d}", 0.1, "mc", value=i / count)
+            one = row(f"sample-{i:07d}", sigma(0.1), "mc", value=i / count)
             yield SampleResults([one], "digest")
 
     folder = RunFolder(tmp_path)

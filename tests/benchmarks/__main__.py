@@ -16,7 +16,7 @@ import torch
 
 from robaudit.auditing.environment import pick_device
 from robaudit.cli.process import keep_freed_memory
-from tests.benchmarks import accuracy, busy, cdf, engine, memory, scaling, versus
+from tests.benchmarks import accuracy, busy, cdf, engine, kinds, memory, scaling, versus
 from tests.benchmarks.machine import exact_products, machine
 from tests.benchmarks.networks import Bench
 from tests.benchmarks.report import ORDER, Section, write
@@ -27,11 +27,13 @@ PARTS: dict[str, Callable[[Bench], Section]] = {
     "accuracy": accuracy.measure,
     "mvn": cdf.measure,
     "engine": engine.measure,
+    "noise": kinds.measure_speed,
+    "kinds": kinds.measure,
     "scaling": scaling.measure,
     "memory": memory.measure,
     "busy": busy.measure,
 }
-NEED_SHARED = ("published", "accuracy", "engine")
+NEED_SHARED = ("published", "accuracy", "engine", "noise", "kinds")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

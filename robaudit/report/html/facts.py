@@ -13,6 +13,7 @@ from robaudit.report.tables import Cell, Table, cells, columns
 from robaudit.text import clipped, count, printable
 
 _MOST_SKIPPED = 20
+_MOST_NOISES = 3  # with their levels
 
 
 def facts(content: Content) -> str:
@@ -29,9 +30,13 @@ def facts(content: Content) -> str:
 
 
 def _noises(content: Content) -> Iterator[str]:
-    """Each noise with its levels: "gaussian noise of sigma 0.02, 0.05"."""
+    """Each noise with its levels: "gaussian noise of sigma 0.02, 0.05"; of many only the names."""
     numbers_of = level_numbers(content.levels)
-    for label in dict.fromkeys(at.noise for at in numbers_of):
+    labels = list(dict.fromkeys(at.noise for at in numbers_of))
+    if len(labels) > _MOST_NOISES:
+        yield f"{len(labels)} kinds of noise ({', '.join(labels)})"
+        return
+    for label in labels:
         some = [at for at in numbers_of if at.noise == label]
         yield f"{label} noise of {some[0].name} {', '.join(numbers_of[at] for at in some)}"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from robaudit.levels import GAUSSIAN, LevelName, NoiseLevel
@@ -39,9 +39,14 @@ class Tile:
 
 
 def sentence(content: Content) -> str:
-    """The verdict: how robust the model is at the lowest and at the highest noise level, and how many images are not robust."""
-    groups = content.main()
-    least, most = min(groups, key=_level), max(groups, key=_level)
+    """The verdict: how robust the model is at the lowest and at the highest noise level, and how many images are not robust.
+
+    Of several noises, each at its strongest level, it is about the least and the most harmful one.
+    """
+    groups = _headline(content)
+    least, most = groups[0], groups[-1]
+    if len({group.key.noise for group in groups}) > 1:
+        most, *_, least = sorted(groups, key=_goodness)
     text = _answer(content, least)
     if most is not least:
         text += f", and {_short(content, most)}"
@@ -94,24 +99,25 @@ def explained(one: ClassStats, bias: ClassBias) -> str:
 
 
 def _tiles(content: Content) -> Iterator[Tile]:
-    groups, level = content.main(), content.levels
+    groups, level = _headline(content), content.levels
+    places = [group.key.at for group in groups]
     name, noisy = content.shown[0], _noisy_lines(content)
     under = f"under noise: of noisy copies, by {name}; " if noisy else ""
     yield Tile("Correct answers", (_clean_line(content), *noisy), f"accuracy; {under}{_KIND}")
-    yield Tile(_title(groups[0]), _few(_mean_line(content, group) for group in groups), _mean_note(groups[0]))
+    yield Tile(_title(groups[0]), tuple(_mean_line(content, group) for group in groups), _mean_note(groups[0]))
     yield Tile(
         "Weakest class",
-        _few(
+        tuple(
             Line(level[bias.key.at], _class_text(worst), f"{_mean_text(content, worst, bias)}; {explained(worst, bias)}")
             for bias in content.biases
-            if bias.key.estimator == name and (worst := worst_class(bias)) is not None
+            if bias.key.estimator == name and bias.key.at in places and (worst := worst_class(bias)) is not None
         ),
         "its mean, and whether chance would explain it",
     )
-    flagged = [one for one in content.flagged if one.key.estimator == name]
+    flagged = [one for one in content.flagged if one.key.estimator == name and one.key.at in places]
     yield Tile(
         "Images that are not robust",
-        _few(Line(level[one.key.at], f"{one.beyond:,} of {one.total:,}", certainties(content, one)) for one in flagged),
+        tuple(Line(level[one.key.at], f"{one.beyond:,} of {one.total:,}", certainties(content, one)) for one in flagged),
         flag_rule(flagged[0]) if flagged else "",
     )
 
@@ -126,21 +132,32 @@ def _clean_line(content: Content) -> Line:
 
 
 def _noisy_lines(content: Content) -> tuple[Line, ...]:
-    return _few(
+    return tuple(
         Line(
             content.levels[group.key.at],
             numbers.noisy_percent(one),
             numbers.percents(one.lower, one.upper),
         )
-        for group in content.main()
+        for group in _headline(content)
         if (one := group.noisy_accuracy) is not None
     )
 
 
-def _few(lines: Iterable[Line]) -> tuple[Line, ...]:
-    """All lines, or the first, the last and two between."""
-    every = list(lines)
-    return tuple(every) if len(every) <= _MOST else tuple(every[round(i * (len(every) - 1) / (_MOST - 1))] for i in range(_MOST))
+def _headline(content: Content) -> list[GroupSummary]:
+    """The levels that the large numbers are about: of one noise all of them, or the weakest, the strongest and two between; of several
+    noises the strongest of each, and of more than four the most harmful.
+    """
+    every = sorted(content.main(), key=lambda group: group.key.at.strength)
+    noises = dict.fromkeys(group.key.noise for group in content.main())
+    if len(noises) == 1:
+        return every if len(every) <= _MOST else [every[round(i * (len(every) - 1) / (_MOST - 1))] for i in range(_MOST)]
+    strongest = {group.key.noise: group for group in every}
+    worst = sorted(strongest.values(), key=_goodness)[:_MOST]
+    return [strongest[label] for label in noises if strongest[label] in worst]
+
+
+def _goodness(group: GroupSummary) -> float:
+    return group.mean.value if group.higher_is_better else -group.mean.value
 
 
 def _title(group: GroupSummary) -> str:
@@ -192,10 +209,6 @@ def _mean_text(content: Content, one: ClassStats, bias: ClassBias) -> str:
         ends = numbers.percents(one.mean.lower, one.mean.upper)
         return f"{numbers.mean_percent(one.mean, quantity, marked=marked)} ({ends})"
     return numbers.mean(one.mean, quantity, marked=marked)
-
-
-def _level(group: GroupSummary) -> float:
-    return group.key.at.strength
 
 
 def _answer(content: Content, group: GroupSummary) -> str:

@@ -1,0 +1,82 @@
+"""Every registered kind of noise, with options to try it with."""
+
+from __future__ import annotations
+
+import tomllib
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from robaudit.noise.base import BASE_DIR, NoiseKind, Shape
+
+PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
+SHAPES: tuple[Shape, ...] = ((1, 8, 8), (3, 5, 7))
+
+# Options that a kind needs, or that make another kind of it; files are made by `write_files`.
+OPTIONS: dict[str, tuple[dict[str, Any], ...]] = {
+    "gaussian_scaled": ({"scale": "channels.npy"}, {"scale": "pixels.npy"}, {"scale": "values.npy"}),
+    "gaussian_correlated": ({"length": 2.0}, {"length": "1/2"}, {"length": 40.0, "channels": "shared"}),
+    "gaussian_covariance": ({"file": "factor.npz"}, {"file": "both.npz"}),
+    "uniform": ({}, {"norm": "l2"}),
+    "sensor": ({}, {"read_noise": 0, "bits": 12}),
+}
+
+# Kinds whose files are not in this tree yet.
+AWAITED = {"spatial", "corruption", "corrupted_set"}
+
+
+@cache
+def kinds() -> dict[str, type[NoiseKind]]:
+    """The classes by the names that pyproject.toml registers them under: an installed copy of the package may be older."""
+    table = tomllib.loads(PYPROJECT.read_text())["project"]["entry-points"]["robaudit.noise"]
+    return {name: _imported(target) for name, target in table.items() if name not in AWAITED}
+
+
+def _imported(target: str) -> type[NoiseKind]:
+    module, _, name = target.partition(":")
+    found: type[NoiseKind] = getattr(import_module(module), name)
+    return found
+
+
+def write_files(folder: Path, shape: Shape) -> None:
+    """The files of `OPTIONS` for images of a shape: random, and the same for every test."""
+    random = np.random.default_rng(0)
+    pixels = int(np.prod(shape))
+    np.save(folder / "channels.npy", random.uniform(0.5, 1.5, shape[0]))
+    np.save(folder / "pixels.npy", random.uniform(0.5, 1.5, shape[1:]).astype(np.float32))
+    np.save(folder / "values.npy", random.integers(0, 3, shape))
+    np.savez(folder / "factor.npz", factor=random.normal(size=(4, *shape)))
+    np.savez(folder / "both.npz", factor=random.normal(size=(pixels, 4)), diagonal=random.uniform(0.5, 1.5, shape))
+
+
+def made(cls: type[NoiseKind], folder: Path, **options: object) -> NoiseKind:
+    """A kind with options; relative paths start from the folder."""
+    return cls.model_validate(options, context={BASE_DIR: folder})
+
+
+def examples(folder: Path, shape: Shape) -> list[tuple[str, NoiseKind]]:
+    """All kinds, each with all its example options."""
+    write_files(folder, shape)
+    return [(name, made(cls, folder, **options)) for name, cls in kinds().items() for options in OPTIONS.get(name, ({},))]
+
+
+def images(count: int, shape: Shape, seed: int = 1) -> Tensor:
+    """Pixels in [0, 1], black and white ones among them."""
+    x = torch.rand(count, *shape, generator=torch.Generator().manual_seed(seed)) * 1.2 - 0.1
+    return x.clamp_(0.0, 1.0)
+
+
+def normal(count: int, shape: tuple[int, ...], seed: int = 2) -> Tensor:
+    """Standard normal variables, float32."""
+    return torch.randn(count, *shape, generator=torch.Generator().manual_seed(seed))
+
+
+def some_level(form: NoiseKind) -> float:
+    """A level in the middle of the range, on a logarithmic scale."""
+    found = float((form.least * form.most) ** 0.5)
+    return float(round(found)) if form.whole else found

@@ -1,0 +1,194 @@
+"""What every kind of noise promises: shape, type, finite values, inputs unchanged, and rows that depend on nothing but themselves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from robaudit.levels import LevelName
+from robaudit.noise.base import AdditiveNoise, NoiseKind, Shape
+from robaudit.noise.registry import load, registered
+from tests.noise.kinds import AWAITED, SHAPES, examples, images, kinds, normal, some_level
+
+ROWS = 24
+
+
+@pytest.fixture(params=SHAPES, ids=str)
+def shape(request: pytest.FixtureRequest) -> Shape:
+    found: Shape = request.param
+    return found
+
+
+@pytest.fixture
+def forms(shape: Shape, tmp_path: Path) -> list[tuple[str, NoiseKind]]:
+    return examples(tmp_path, shape)
+
+
+def ids(count: int) -> list[str]:
+    return [f"image{i}" for i in range(count)]
+
+
+def cases(
+    forms: list[tuple[str, NoiseKind]], shape: Shape, dtype: torch.dtype = torch.float32
+) -> Iterator[tuple[str, NoiseKind, Tensor, Tensor]]:
+    """Images of their own for every row, and then one image for all, with z."""
+    for name, form in forms:
+        for count in (ROWS, 1):
+            yield name, form, images(count, shape).to(dtype), normal(ROWS, form.latent_shape(shape)).to(dtype)
+
+
+def test_the_kinds_of_pyproject_are_installed() -> None:
+    """The entry points of the installed package name the same classes as pyproject.toml, where it has any at all."""
+    try:
+        installed = registered()
+    except Exception:  # noqa: BLE001  the installed package is older than the kinds
+        pytest.skip("the installed package has no kinds of noise")
+    assert {name: load(name) for name in installed if name not in AWAITED} == kinds()
+
+
+@pytest.mark.parametrize("name", kinds())
+def test_declarations(name: str) -> None:
+    cls = kinds()[name]
+    assert isinstance(cls.level_name, LevelName)
+    assert 0 < cls.least < cls.most
+    for text in (cls.summary, cls.prefer, cls.source):
+        assert text
+        assert text == text.strip()
+        assert "\n" not in text
+    for field, info in cls.model_fields.items():
+        assert info.description, field
+    if issubclass(cls, AdditiveNoise):
+        assert isinstance(cls.normal, bool)
+        assert not cls.quantises
+
+
+def test_shape_type_and_range(forms: list[tuple[str, NoiseKind]], shape: Shape) -> None:
+    for name, form, x, z in cases(forms, shape):
+        form.check(shape, [])
+        for dtype in (torch.float32, torch.float64):
+            for level in (form.least, some_level(form), form.most):
+                y = form.noisy(x.to(dtype), z.to(dtype), level, ids=ids(len(x)))
+                assert y.shape == (ROWS, *shape), name
+                assert y.dtype is dtype, name
+                assert y.isfinite().all(), (name, level)
+                if form.quantises:
+                    assert y.min() >= 0, name
+                    assert y.max() <= 1, name
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_inputs_are_not_changed(forms: list[tuple[str, NoiseKind]], shape: Shape, dtype: torch.dtype) -> None:
+    for name, form, x, z in cases(forms, shape, dtype):
+        x0, z0 = x.clone(), z.clone()
+        out = torch.full((ROWS, *shape), math.nan, dtype=dtype)
+        first = form.noisy(x, z, some_level(form), ids=ids(len(x)))
+        with torch.inference_mode():
+            second = form.noisy(x, z, some_level(form), ids=ids(len(x)), out=out)
+        assert torch.equal(first, second), name
+        assert torch.equal(x, x0), name
+        assert torch.equal(z, z0), name
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_a_row_has_the_same_bits_in_any_batch(forms: list[tuple[str, NoiseKind]], shape: Shape, dtype: torch.dtype) -> None:
+    """Alone, in sevens, in reverse, in slices that begin anywhere, and with its image written out for every row."""
+    for name, form, x, z in cases(forms, shape, dtype):
+        names, level = ids(len(x)), some_level(form)
+        shared = len(x) == 1
+        whole = form.noisy(x, z, level, ids=names)
+        for size in (1, 7):
+            for start in range(0, ROWS, size):
+                rows = slice(start, start + size)
+                own, known = (x, names) if shared else (x[rows], names[rows])
+                assert torch.equal(form.noisy(own, z[rows], level, ids=known), whole[rows]), (name, size, start)
+                copied = form.noisy(own.clone(), z[rows].clone(), level, ids=known)
+                assert torch.equal(copied, whole[rows]), (name, size, start)
+        backwards = form.noisy(x.flip(0), z.flip(0), level, ids=names[::-1])
+        assert torch.equal(backwards.flip(0), whole), name
+        if shared:
+            assert torch.equal(form.noisy(x.expand(ROWS, *shape).clone(), z, level, ids=names * ROWS), whole), name
+
+
+def test_large_batches(tmp_path: Path) -> None:
+    """128 rows of 28 x 28 pixels, which is more than one piece for kinds that work in pieces."""
+    shape = (1, 28, 28)
+    for name, form in examples(tmp_path, shape):
+        x, z = images(128, shape), normal(128, form.latent_shape(shape))
+        whole = form.noisy(x, z, some_level(form), ids=ids(128))
+        for size in (1, 7, 100):
+            for start in range(0, 128, size):
+                rows = slice(start, start + size)
+                assert torch.equal(form.noisy(x[rows], z[rows], some_level(form), ids=ids(128)[rows]), whole[rows]), (name, size)
+
+
+def test_precision_changes_only_rounding(forms: list[tuple[str, NoiseKind]], shape: Shape) -> None:
+    for name, form, x, z in cases(forms, shape):
+        level = min(some_level(form), 100.0)
+        low = form.noisy(x, z, level, ids=ids(len(x)))
+        high = form.noisy(x.double(), z.double(), level, ids=ids(len(x)))
+        scale = float((high - x).abs().max()) + 1.0
+        assert torch.allclose(low.double(), high, rtol=0.0, atol=1e-5 * scale), name
+
+
+def test_small_levels_are_little_noise(forms: list[tuple[str, NoiseKind]], shape: Shape) -> None:
+    """The mean distance from the image grows with the level, except that of photons, of which more are less noise."""
+    for name, form, x, z in cases(forms, shape):
+        if not form.random:
+            continue
+        levels = [form.least, some_level(form), form.most]
+        distances = [float((form.noisy(x, z, level, ids=ids(len(x))) - x).abs().mean()) for level in levels]
+        if form.level_name is LevelName.PHOTONS:
+            distances.reverse()
+        assert all(a < b for a, b in pairwise(distances)), (name, distances)
+
+
+def test_differentiable_kinds_have_the_right_gradients(forms: list[tuple[str, NoiseKind]], shape: Shape) -> None:
+    for name, form, x, z in cases(forms, shape):
+        if not form.differentiable:
+            continue
+        few, xs = z[:2].double().requires_grad_(), x[:2].double()
+        direction, step, level = normal(2, tuple(z.shape[1:]), 9).double(), 1e-5, 0.5
+        weights = normal(2, shape, 10).double()
+
+        def value(at: Tensor, form: NoiseKind = form, xs: Tensor = xs, weights: Tensor = weights, level: float = level) -> Tensor:
+            return (form.noisy(xs, at, level, ids=ids(len(xs))) * weights).sum()
+
+        (gradient,) = torch.autograd.grad(value(few), few)
+        slope = float((value(few.detach() + step * direction) - value(few.detach() - step * direction)) / (2 * step))
+        assert float((gradient * direction).sum()) == pytest.approx(slope, rel=1e-5, abs=1e-7), name
+        assert torch.equal(form.noisy(xs, few, level, ids=ids(len(xs))), form.noisy(xs, few.detach(), level, ids=ids(len(xs)))), name
+
+
+def test_gram_is_symmetric_positive_and_a_row_by_itself(forms: list[tuple[str, NoiseKind]], shape: Shape) -> None:
+    pixels = math.prod(shape)
+    x, u = images(6, shape), normal(6, (4, pixels))
+    for name, form in forms:
+        if not isinstance(form, AdditiveNoise):
+            continue
+        found = form.gram(u, x)
+        assert found.shape == (6, 4, 4), name
+        assert found.dtype is torch.float64, name
+        assert torch.allclose(found, found.transpose(1, 2), rtol=1e-9), name
+        assert torch.linalg.eigvalsh(found).min() > -1e-9 * float(found.abs().max()), name
+        assert form.amplitude(form.most, shape) > 0, name
+        for i in range(6):
+            assert torch.equal(form.gram(u[i : i + 1].clone(), x[i : i + 1].clone())[0], found[i]), (name, i)
+        assert form.gram(u[:0], x[:0]).shape == (0, 4, 4), name
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+def test_cuda_agrees_with_the_cpu(forms: list[tuple[str, NoiseKind]], shape: Shape) -> None:
+    for name, form, x, z in cases(forms, shape):
+        level = min(some_level(form), 100.0)
+        here = form.noisy(x.double(), z.double(), level, ids=ids(len(x)))
+        there = form.noisy(x.double().cuda(), z.double().cuda(), level, ids=ids(len(x)))
+        assert there.is_cuda, name
+        scale = float((here - x).abs().max()) + 1.0
+        wrong = (there.cpu() - here).abs() > 1e-9 * scale  # a count may fall on the other side of a rounding error
+        assert float(wrong.double().mean()) < (1e-3 if not form.differentiable else 1e-12), name
