@@ -21,7 +21,7 @@ from tests.gates.tools import gate, row, run_of, votes
 @pytest.fixture(scope="module")
 def run() -> Run:
     """mc at two noise levels, softmax and a biased estimator at one."""
-    rows = [*votes([95, 90, 99, 80], 100, [0, 1, 0, 1]), *votes([50, 60, 70, 80], 100, [0, 1, 0, 1], sigma=0.25)]
+    rows = [*votes([95, 90, 99, 80], 100, [0, 1, 0, 1]), *votes([50, 60, 70, 80], 100, [0, 1, 0, 1], level=0.25)]
     rows += [row(i, 0.9, estimator="softmax", quantity="confidence") for i in range(4)]
     rows += [row(i, 0.9, 0.88, 0.92, estimator="mmse", interval=Interval.parse("jackknife:sampling-only")) for i in range(4)]
     return run_of(rows)
