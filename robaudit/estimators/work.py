@@ -100,8 +100,9 @@ class CleanPass:
     def of(cls, engine: Engine, x: Tensor, *, gradients: Collection[str] = ()) -> CleanPass:
         """Pass the clean images through the network once; one Jacobian serves all who linearise there, under the noises in ``gradients``.
 
-        The Jacobian has a pass of its own: a network may round otherwise where gradients are recorded, and no row is to depend on
-        which estimators stand beside. With more than 33 classes none is taken: :meth:`Work.tangent` does, where it matters at its level.
+        Noises that are clipped share another one: it is the clipped network's. The Jacobian has a pass of its own: a network may round
+        otherwise where gradients are recorded, and no row is to depend on which estimators stand beside. With more than 33 classes
+        none is taken: :meth:`Work.tangent` does, where it matters at its level.
         """
         # What stays is allocated before what goes: with results between them, the C library (glibc below 2.38) would use none of the
         # freed blocks again, and hold as much as all passes together.
@@ -111,10 +112,12 @@ class CleanPass:
         predicted = logits.argmax(1)
         if grams:
             rows = engine.gradient_rows(x.shape[1:], k)
-            for part in torch.arange(len(x), device=x.device).split(rows):
-                _, _, u = margin_gradients(engine.model, padded(x[part], rows), padded(predicted[part], rows))
-                for noise, gram in grams.items():
-                    gram[part] = engine.noises[noise].additive.gram(u[: len(part)], x[part])
+            for clip in dict.fromkeys(engine.noises[noise].form.clip for noise in grams):
+                model, clipped = engine.model.clipping(clip), [noise for noise in grams if engine.noises[noise].form.clip == clip]
+                for part in torch.arange(len(x), device=x.device).split(rows):
+                    _, _, u = margin_gradients(model, padded(x[part], rows), padded(predicted[part], rows))
+                    for noise in clipped:
+                        grams[noise][part] = engine.noises[noise].additive.gram(u[: len(part)], x[part])
         return cls(logits, predicted, margins(logits, predicted), grams)
 
     def select(self, keep: Tensor) -> CleanPass:

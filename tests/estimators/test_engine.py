@@ -10,8 +10,12 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from robaudit.estimators.engine import Engine, rows_by_rule
+from robaudit.estimators.work import CleanPass
 from robaudit.models import from_module
-from robaudit.noise.registry import gaussian_source
+from robaudit.noise.draws import NormalDraws
+from robaudit.noise.gaussian import Gaussian
+from robaudit.noise.registry import NoiseSource, gaussian_source
+from robaudit.numerics.margins import margin_gradients
 from tests.estimators.tools import SHAPE, curved
 from tests.levels import sigma
 
@@ -118,3 +122,13 @@ def test_noisy_passes_go_through_their_own_model() -> None:
     for _ in engine.noisy_logits(IMAGES, ["a", "b", "c"], sigma(0.3), 8):
         pass
     assert (exact.sizes, lower.sizes) == ([8], [24])
+
+
+def test_tangents_under_clipped_noise_are_those_of_the_clipped_network() -> None:
+    """Where pixels are 0 or 1 its gradient may be another one; a noise beside it that is not clipped keeps its own."""
+    x, clips = IMAGES.where(IMAGES > 0.5, 0.0), {"gaussian": False, "clipped": True}
+    noises = {label: NoiseSource(Gaussian(clip=clip), NormalDraws("gaussian", 0, CPU)) for label, clip in clips.items()}
+    clean = CleanPass.of(Engine(from_module(curved()), noises, 4), x, gradients=list(noises))
+    for label, clip in clips.items():
+        _, _, u = margin_gradients(from_module(curved(), clip=clip), x)
+        assert torch.allclose(clean.grams[label], Gaussian().gram(u, x), atol=1e-6)
