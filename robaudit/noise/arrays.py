@@ -65,7 +65,7 @@ def _numbers(array: object, path: Path, option: str) -> Tensor:
 
 
 class Placed:
-    """A float64 tensor of the host, as it is needed: of a dtype, on a device, made once."""
+    """A float64 tensor of the host, as it is needed: of a dtype, on a device, made once. Two are equal if they are the same object."""
 
     def __init__(self, values: Tensor) -> None:
         self.values = values

@@ -50,16 +50,16 @@ class CovarianceGaussian(AdditiveNoise):
         return (self.file,)
 
     @cached_property
-    def _arrays(self) -> dict[str, Tensor]:
+    def _arrays(self) -> dict[str, Placed]:
         found = read_npz(self.file, "file", "factor", "diagonal")
         if "factor" not in found:
             raise SpecError("file", f"{self.file} has no array factor", "write it with numpy.savez(path, factor=..., diagonal=...)")
-        return found
+        return {name: Placed(array) for name, array in found.items()}
 
     @cached_property
     def _factor(self) -> Placed:
         """F, (pixels, rank)."""
-        found = self._arrays["factor"]
+        found = self._arrays["factor"].values
         with torch.inference_mode(False):
             return Placed(found.flatten(1).T.contiguous() if found.ndim == 4 else found)
 
@@ -67,7 +67,7 @@ class CovarianceGaussian(AdditiveNoise):
     def _diagonal(self) -> Placed | None:
         """The deviations d, (pixels,)."""
         found = self._arrays.get("diagonal")
-        return None if found is None else Placed(found.flatten())
+        return None if found is None else Placed(found.values.flatten())
 
     def check(self, shape: Shape, levels: Sequence[float]) -> None:
         """Check that the arrays fit the images.
@@ -75,7 +75,8 @@ class CovarianceGaussian(AdditiveNoise):
         Raises:
             SpecError: they do not, or the file is missing or has no such arrays.
         """
-        pixels, factor, diagonal = prod(shape), self._arrays["factor"], self._arrays.get("diagonal")
+        pixels, factor = prod(shape), self._arrays["factor"].values
+        diagonal = self._arrays["diagonal"].values if "diagonal" in self._arrays else None
         images = f"and the images are {shape}"
         fits = (factor.ndim == 2 and len(factor) == pixels) or (factor.ndim == 4 and factor.shape[1:] == shape)
         if not fits or not factor.numel():

@@ -29,7 +29,7 @@ class ScaledGaussian(AdditiveNoise):
     The level is the standard deviation where the scale is 1. Scales are numbers >= 0, not all zero: one for each channel, written in the
     spec, or a map from a .npy file of shape (C,), (H, W), (1, H, W) or (C, H, W).
 
-    Source: fixed heteroscedastic noise, for example from a sensor's calibration (EMVA 1288, section 8: spatial non-uniformity).
+    Source: variance maps of sensors: Huang et al. (2013), Nature Methods 10, for cameras whose pixels differ in their noise.
     """
 
     level_name: ClassVar[LevelName] = LevelName.SIGMA
@@ -39,7 +39,7 @@ class ScaledGaussian(AdditiveNoise):
     normal: ClassVar[bool] = True
     summary: ClassVar[str] = "x + sigma s z, with a scale s for each channel or pixel"
     prefer: ClassVar[str] = "channels or regions of different noise, as calibration frames show"
-    source: ClassVar[str] = "EMVA 1288, section 8"
+    source: ClassVar[str] = "Huang et al. 2013 (variance maps of cameras)"
 
     scale: Annotated[tuple[Number, ...] | File, BeforeValidator(_list_or_path)] = Field(
         description="a number for each channel, or the path of a .npy file of shape (C,), (H, W), (1, H, W) or (C, H, W)"

@@ -15,6 +15,8 @@ from robaudit.noise.base import AdditiveNoise, Shape
 from robaudit.numerics.grams import diagonal_gram
 from robaudit.numerics.rowwise import total
 
+_SHORTEST = 1e-6  # no draw is as short; z = 0 is the image itself
+
 
 class Uniform(AdditiveNoise):
     """x + e, with e uniform in the box [-eps, eps]^d, or in the ball of radius eps of the Euclidean norm, d = C H W.
@@ -46,7 +48,7 @@ class Uniform(AdditiveNoise):
         """x + eps erf(z / sqrt 2), or x + eps (z_1 ... z_d) / |z|."""
         if self.norm == "linf":
             return torch.mul(z, math.sqrt(0.5), out=out).erf_().mul_(level).add_(x)
-        length = total(z.double().square()).sqrt().unsqueeze(1)  # in this order, whatever the number of rows
+        length = total(z.double().square()).sqrt().clamp_min(_SHORTEST).unsqueeze(1)  # in this order, whatever the number of rows
         inside: Tensor = (z[:, :-2] * (level / length).to(z.dtype)).unflatten(1, x.shape[1:])
         return inside + x
 

@@ -39,7 +39,7 @@ def poisson_quantile(rate: Tensor, z: Tensor) -> Tensor:
         Counts (n, ...), float64. An element depends on its own rate and z alone, to the bit.
 
     Source:
-        Giles (2016), ACM Trans. Math. Softw. 42, sections 2 and 3: the continuous function and the form of the expansion. The coefficients
+        Giles (2016), Algorithm 955, ACM Trans. Math. Softw. 42: the continuous function and the form of the expansion. The coefficients
         of r and c0 follow from r log r - r + 1 = s^2 / 2 and c0 = log(s sqrt(r) / (r - 1)) / log r.
     """
     rates, values = rate.flatten(1), z.double().flatten(1)

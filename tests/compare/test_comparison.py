@@ -315,7 +315,7 @@ def test_gates(trained: Run, ordinary: Run) -> None:
         ("mean_drop(estimator=mc, sigma=0.5) <= 0.1", "no sigma 0.5; it has 0.3"),
         (
             "accuracy_drop(sigma=0.3) <= 0.1",
-            "accuracy_drop is about the clean images; leave estimator and sigma out, or use noisy_accuracy_drop",
+            "accuracy_drop is about the clean images; leave estimator and noise level out, or use noisy_accuracy_drop",
         ),
         ("noisy_accuracy_drop(estimator=taylor) <= 0.1", "no votes for labels"),
         ("mean >= 0.1", "unknown quantity 'mean'"),

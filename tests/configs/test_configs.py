@@ -83,11 +83,16 @@ def gated(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save_npz(folder / "test.npz", count=20, images=images, labels=labels)
 
 
+def demo(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copy(CONFIGS.parent / "robaudit" / "demo" / "digits_cnn.safetensors", folder)
+
+
 CASES: dict[str, tuple[Callable[[Path, pytest.MonkeyPatch], None], list[str]]] = {
     "cifar10-torchscript.yaml": (cifar10, ["--limit", "6", "--set", "mc.samples=40"]),
     "imagenet-resnet50.yaml": (imagenet, ["--limit", "1", "--sigma", "8/255", "--set", "logit_gaussian.samples=16"]),
     "manifest.yaml": (manifest, ["--set", "mc.max_samples=200"]),
     "ci-gate.yaml": (gated, ["--set", "mc.samples=200"]),
+    "noise.yaml": (demo, ["--limit", "6", "--set", "mc.samples=40"]),
 }
 
 

@@ -21,7 +21,7 @@ from tests.gates.tools import gate, row, run_of, votes
 @pytest.fixture(scope="module")
 def run() -> Run:
     """mc at two noise levels, softmax and a biased estimator at one."""
-    rows = [*votes([95, 90, 99, 80], 100, [0, 1, 0, 1]), *votes([50, 60, 70, 80], 100, [0, 1, 0, 1], sigma=0.25)]
+    rows = [*votes([95, 90, 99, 80], 100, [0, 1, 0, 1]), *votes([50, 60, 70, 80], 100, [0, 1, 0, 1], level=0.25)]
     rows += [row(i, 0.9, estimator="softmax", quantity="confidence") for i in range(4)]
     rows += [row(i, 0.9, 0.88, 0.92, estimator="mmse", interval=Interval.parse("jackknife:sampling-only")) for i in range(4)]
     return run_of(rows)
@@ -83,7 +83,7 @@ def test_all_gates_together(run: Run) -> None:
         ("share_below(estimator=mmse, t=0.5) <= 5", "share_below lies from 0 to 1, never 5"),
         ("share_below(estimator=mmse, t=50) <= 0.5", "p_robust lies from 0 to 1, never 50"),
         ("accuracy >= 92", "accuracy lies from 0 to 1, never 92"),
-        ("accuracy(sigma=0.1) >= 0.9", "leave estimator and sigma out"),
+        ("accuracy(sigma=0.1) >= 0.9", "leave estimator and noise level out"),
         ("class_gap(estimator=mmse) <= 0.1", "a gap needs images of two"),
     ],
 )

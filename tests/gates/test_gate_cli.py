@@ -77,7 +77,9 @@ def test_population(run: Path, run_cli: RunCli) -> None:
 def test_formats_and_file(run: Path, run_cli: RunCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
     found = json.loads(run_cli("gate", run, "--gate", SURE, "--format", "json").out)
-    assert (found["verdict"], found["gates"][0]["sigma"], found["gates"][0]["method"]) == ("pass", 0.35, "pooled Clopper-Pearson")
+    (decided,) = found["gates"]
+    assert (found["verdict"], decided["method"]) == ("pass", "pooled Clopper-Pearson")
+    assert (decided["noise"], decided["level_name"], decided["level"]) == ("gaussian", "sigma", 0.35)
     code, out, _ = run_cli("gate", run, "--gate", FALSE, "--format", "junit", "-o", "gates.xml")
     assert (code, out) == (1, "")
     assert ElementTree.parse(tmp_path / "gates.xml").getroot().get("failures") == "1"  # noqa: S314  our own text

@@ -169,6 +169,14 @@ def value_cases() -> dict[str, Case]:
         "value: sigma as a long text": Case(value("noise", "{sigma: " + "x" * 100_000 + "}"), SPEC),
         "value: sigma as a date": Case(value("noise", "{sigma: 2026-01-01}"), SPEC),
         "value: 15,000 sigmas of one": Case(value("noise", "{sigma: [" + "1, " * 15_000 + "1]}"), SPEC),
+        "value: 10,000 noises": Case(value("noise", "[" + "{sigma: 1}, " * 10_000 + "{sigma: 1}]"), SPEC),
+        "value: 9,000 names of one noise": Case(value("noise", "{sigma: 1, name: [" + "a, " * 9_000 + "b]}"), SPEC),
+        "value: a noise of a long name": Case(value("noise", "{sigma: 1, name: " + "x" * 4_000 + "}"), SPEC),
+        "value: a noise of an escape": Case(value("noise", '{sigma: 1, name: "\\e[2J"}'), SPEC),
+        "value: a noise whose kind is a list": Case(value("noise", "{sigma: 1, kind: [gaussian]}"), SPEC),
+        "value: a noise whose kind is an escape": Case(value("noise", '{sigma: 1, kind: "\\e[2J"}'), SPEC),
+        "value: a noise with an option of lists in lists": Case(value("noise", "{sigma: 1, x: " + "[" * 30 + "]" * 30 + "}"), SPEC),
+        "value: a noise without anything": Case(value("noise", "{}"), SPEC),
         "value: a seed of 4,000 digits": Case(value("run", "{seed: " + "9" * 4_000 + "}"), SPEC),
         "value: a subset seed of 4,000 digits": Case(
             value("dataset", "{kind: digits, sample: {size: 4, seed: " + "9" * 4_000 + "}}"), SPEC, codes=(0, 2)

@@ -17,6 +17,11 @@ from robaudit.noise.base import BASE_DIR, NoiseKind, Shape
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 SHAPES: tuple[Shape, ...] = ((1, 8, 8), (3, 5, 7))
 
+COLOURLESS = ("gaussian_blur", "motion_blur", "defocus_blur", "jpeg", "brightness", "contrast", "fog", "pixelate", "elastic")
+"""The corruptions that grey images have, too."""
+COPIES = 128
+"""Images of the corrupted set."""
+
 # Options that a kind needs, or that make another kind of it; files are made by `write_files`.
 OPTIONS: dict[str, tuple[dict[str, Any], ...]] = {
     "gaussian_scaled": ({"scale": "channels.npy"}, {"scale": "pixels.npy"}, {"scale": "values.npy"}),
@@ -24,17 +29,17 @@ OPTIONS: dict[str, tuple[dict[str, Any], ...]] = {
     "gaussian_covariance": ({"file": "factor.npz"}, {"file": "both.npz"}),
     "uniform": ({}, {"norm": "l2"}),
     "sensor": ({}, {"read_noise": 0, "bits": 12}),
+    "spatial": ({}, {"flip": False, "crop": 0}),
+    "corruption": tuple({"name": name} for name in COLOURLESS),
+    "corrupted_set": ({"name": "fog", "path": "set"},),
 }
-
-# Kinds whose files are not in this tree yet.
-AWAITED = {"spatial", "corruption", "corrupted_set"}
 
 
 @cache
 def kinds() -> dict[str, type[NoiseKind]]:
     """The classes by the names that pyproject.toml registers them under: an installed copy of the package may be older."""
     table = tomllib.loads(PYPROJECT.read_text())["project"]["entry-points"]["robaudit.noise"]
-    return {name: _imported(target) for name, target in table.items() if name not in AWAITED}
+    return {name: _imported(target) for name, target in table.items()}
 
 
 def _imported(target: str) -> type[NoiseKind]:
@@ -51,6 +56,8 @@ def write_files(folder: Path, shape: Shape) -> None:
     np.save(folder / "pixels.npy", random.uniform(0.5, 1.5, shape[1:]).astype(np.float32))
     np.save(folder / "values.npy", random.integers(0, 3, shape))
     np.savez(folder / "factor.npz", factor=random.normal(size=(4, *shape)))
+    (folder / "set").mkdir(exist_ok=True)
+    np.save(folder / "set" / "fog.npy", random.integers(0, 256, (5 * COPIES, *shape[1:], shape[0]), dtype=np.uint8))
     np.savez(folder / "both.npz", factor=random.normal(size=(pixels, 4)), diagonal=random.uniform(0.5, 1.5, shape))
 
 
