@@ -56,7 +56,7 @@ def hand_made(results: Iterable[Row], **info: Any) -> Run:
     spec = {
         "model": {"path": "m.pt"},
         "dataset": {"kind": "npz", "path": "gone.npz"},
-        "noise": {"sigma": [0.1]},
+        "noise": [{"kind": "gaussian", "name": "gaussian", "clip": False, "sigma": [0.1]}],
         "estimators": [{"name": "mc", "options": {}}],
         "run": {"seed": 0},
     }
