@@ -18,6 +18,7 @@ from tests.noise.kinds import kinds, made
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "noise.md").read_text(encoding="utf-8")
+SECTIONS = PAGE + (ROOT / "docs" / "noise-corruptions.md").read_text(encoding="utf-8").replace("## `", "## ").replace("`\n", "\n")
 
 
 def built(entry: dict[str, Any], folder: Path) -> NoiseKind:
@@ -35,7 +36,7 @@ def test_the_example_spec_is_valid(tmp_path: Path) -> None:
     spec = AuditSpec.model_validate(document)
     assert len(spec.levels) == 15
     for entry in document["noise"]:
-        built(entry, tmp_path).check((1, 8, 8))
+        built(entry, tmp_path).check((1, 8, 8), [])
 
 
 def test_the_examples_of_the_page_are_valid(tmp_path: Path) -> None:
@@ -51,13 +52,13 @@ def test_the_examples_of_the_page_are_valid(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", kinds())
 def test_every_kind_has_a_section_with_its_options_and_a_row(name: str) -> None:
     cls = kinds()[name]
-    row = next(line for line in PAGE.splitlines() if line.startswith(f"| [`{name}`](#{name})"))
+    row = next(line for line in PAGE.splitlines() if re.match(rf"\| \[`{name}`\]\([\w.-]*#{name}\)", line))
     cells = [cell.strip() for cell in row.strip("|").split("|")]
     assert cells[1] == f"`{cls.level_name}`"
     additive = issubclass(cls, AdditiveNoise)
     yes = {True: "yes", False: "no"}
     assert cells[3:] == [yes[additive], yes[additive and getattr(cls, "normal", False)], yes[cls.differentiable]]
-    section = PAGE.split(f"\n## {name}\n")[1].split("\n## ")[0]
+    section = SECTIONS.split(f"\n## {name}\n")[1].split("\n## ")[0]
     for option in cls.model_fields.keys() - NoiseKind.model_fields.keys():
         assert f"| `{option}` |" in section
 
@@ -76,9 +77,9 @@ def test_the_recipes_for_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     expected = np.sqrt(deviation**2 + band**2)
     scale = np.load("scale.npy")
     assert np.allclose(scale, expected / np.median(expected), rtol=5 * 0.005 * 2)  # a deviation's error is 1 / sqrt(2 n) = .5 %
-    made(ScaledGaussian, tmp_path, scale="scale.npy").check(shape)
+    made(ScaledGaussian, tmp_path, scale="scale.npy").check(shape, [])
     form = made(CovarianceGaussian, tmp_path, file="banding.npz")
-    form.check(shape)
+    form.check(shape, [])
     file = np.load("banding.npz")
     found = file["factor"] @ file["factor"].T + np.diag(file["diagonal"] ** 2)
     right = np.diag(deviation.flatten() ** 2) + np.outer(band.flatten(), band.flatten())
