@@ -82,7 +82,7 @@ def test_our_own_estimators_are_no_plugins() -> None:
 def test_plugins_are_named_once(package: Any, about: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     point = SimpleNamespace(dist=package, value="margins.plugin:Margin")
     ours = SimpleNamespace(dist=SimpleNamespace(name="robaudit", version="0"), value="robaudit.estimators.mc:MonteCarlo")
-    monkeypatch.setattr(environment, "installed", lambda: {"margin": point, "mc": ours, "other": point})
+    monkeypatch.setattr(environment, "registered", lambda: {"margin": point, "mc": ours, "other": point})
     chosen: Any = [SimpleNamespace(name=name, label=label) for name, label in (("margin", "a"), ("mc", "mc"), ("margin", "b"))]
     expected = {"package": about[0], "version": about[1], "entry_point": "margins.plugin:Margin"}
     assert plugins(chosen) == {"margin": expected}

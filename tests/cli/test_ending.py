@@ -110,7 +110,7 @@ def test_other_commands_end_with_a_word(tmp_path: Path) -> None:
         "import os, signal\n"
         "from robaudit.cli import main\n"
         "import robaudit.spec.schema\n"
-        "robaudit.spec.schema.spec_schema = lambda classes: os.kill(os.getpid(), signal.SIGTERM)\n"
+        "robaudit.spec.schema.spec_schema = lambda *_: os.kill(os.getpid(), signal.SIGTERM)\n"
         "import sys\n"
         "sys.argv = ['robaudit', 'schema']\n"
         "main()\n"

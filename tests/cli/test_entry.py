@@ -19,8 +19,8 @@ from robaudit.cli.main import make_app
 from tests.specs import digits, write
 
 COMMANDS = (
-    *("demo", "init", "estimate", "show", "bias-report", "flag-samples", "gate", "compare", "report", "plot"),
-    *("export", "verify", "validate", "plan", "estimators", "schema"),
+    *("demo", "init", "estimate", "show", "bias-report", "flag-samples", "corruption-report", "gate", "compare", "report", "plot"),
+    *("export", "verify", "validate", "plan", "noise-preview", "noises", "estimators", "schema"),
 )
 PROGRAM = Path(sys.executable).with_name("robaudit")
 HEAVY = ("torch", "torchvision", "numpy", "scipy", "sklearn", "PIL", "yaml")

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from robaudit.errors import RunError
@@ -30,6 +30,7 @@ def names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
+@settings(deadline=None)  # each example syncs a file to the disk
 @given(st.lists(st.binary(max_size=20_000), max_size=5))
 def test_pieces_make_a_file_and_its_checksum(tmp_path_factory: pytest.TempPathFactory, pieces: list[bytes]) -> None:
     path = tmp_path_factory.getbasetemp() / "pieces"
