@@ -15,7 +15,7 @@ from robaudit.files import json_bytes, read_json, remove_leftovers, sealed, writ
 from robaudit.spec.model import AuditSpec, digest, identity
 from robaudit.store.folder import locked
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 NAME = "validation.json"
 _KIND = "validation"
 _COLUMNS = (

@@ -22,7 +22,7 @@ from robaudit.rows import Row
 from robaudit.store.info import check_info
 from robaudit.store.state import NAME, State, damaged, no_guard
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 OUTPUTS = ("samples.csv", "samples.json", "summary.json")
 INTERIM_RECORD = "looks.json"
 """In the folder of a run that was sampled until its gates were decided: see :mod:`robaudit.gates.interim`."""

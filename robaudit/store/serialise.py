@@ -31,7 +31,7 @@ from robaudit.rows import COLUMNS, LARGEST, Row, check_kept
 from robaudit.stats.groups import json_values
 from robaudit.text import clipped
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 _PIECE = 2**17  # characters
 _REMEDY = "restore the file, or run the audit again"
 _MOST = 2**63

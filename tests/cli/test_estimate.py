@@ -46,7 +46,7 @@ def test_folder_of_a_finished_run(tmp_path: Path, run_cli: RunCli) -> None:
     assert len(found) == 8 * 2 * 3
     assert levels(run) == [(name, sigma) for sigma in ("0.1", "0.2") for name in ("mc", "taylor_mvs", "softmax")]
     about = info(run)
-    assert (about["schema_version"], about["status"], about["seed"]) == (1, "complete", 0)
+    assert (about["schema_version"], about["status"], about["seed"]) == (2, "complete", 0)
     assert about["model"]["sha256"] == hashlib.sha256(WEIGHTS.read_bytes()).hexdigest()
     assert about["clean_accuracy"]["value"] == 1.0
     assert [(entry["noise"], entry["level_name"], entry["level"]) for entry in about["noisy_accuracy"]] == [

@@ -61,7 +61,7 @@ def test_a_validation(spec: Path, run_cli: RunCli, tmp_path: Path) -> None:
         assert float(row["reference_lower"]) <= reference <= float(row["reference_upper"])
         assert row["difference"] == ("" if row["estimator"] == "softmax" else str(value - reference))
     document = json.loads((found / "validation.json").read_text())
-    assert (document["schema_version"], document["status"], document["samples"], document["reference"]["draws"]) == (1, "complete", 12, 200)
+    assert (document["schema_version"], document["status"], document["samples"], document["reference"]["draws"]) == (2, "complete", 12, 200)
     assert {"spec", "versions", "device", "seed", "model", "data", "noise", "command", "started"} <= set(document)
     assert set(document["files"]) == {"validation.csv", "scatter.png", "scatter.svg"}
     mc = next(one for one in document["comparisons"] if one["estimator"] == "mc")

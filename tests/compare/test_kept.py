@@ -79,7 +79,7 @@ DATA = base64.b64decode(GOOD.kept or "")
 def test_hostile_bits_are_refused(kept: object, says: str) -> None:
     document = json.loads(rows_json([GOOD]))
     document["rows"][0]["kept"] = kept
-    text = '{"schema_version": 1,\n"columns": [],\n"rows": [\n' + json.dumps(document["rows"][0]) + "\n]}\n"
+    text = '{"schema_version": 2,\n"columns": [],\n"rows": [\n' + json.dumps(document["rows"][0]) + "\n]}\n"
     with pytest.raises(RunError, match=says):
         read_rows_json(json.dumps(document), kept=False)
     with pytest.raises(RunError, match=says):

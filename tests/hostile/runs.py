@@ -21,7 +21,7 @@ from tests.hostile.data import SPECIAL, place
 from tests.specs import digits, read_info, write
 from tests.states import change as change_state
 
-HEAD = f'{{"schema_version": 1,\n"columns": {json.dumps(COLUMNS)},\n"rows": [\n'.encode()
+HEAD = f'{{"schema_version": 2,\n"columns": {json.dumps(COLUMNS)},\n"rows": [\n'.encode()
 READERS = ("show", "bias-report", "flag-samples")
 REPORT = ("report", "run", "--format", "md")
 ESCAPE = "\x1b[2J\x07\x1b]0;x\x07"
@@ -206,13 +206,13 @@ def wrong_rows() -> dict[str, Callable[[Path], None]]:
         "a list": samples([]),
         "a number": samples(3),
         "nothing": samples(b""),
-        "no rows": samples({"schema_version": 1}),
-        "rows of text": samples({"schema_version": 1, "rows": "abc"}),
-        "rows of numbers": samples({"schema_version": 1, "rows": [1, 2]}),
-        "rows of lists": samples({"schema_version": 1, "rows": [[], []]}),
-        "empty rows": samples({"schema_version": 1, "rows": [{}]}),
-        "no row": samples({"schema_version": 1, "rows": []}),
-        "another version": samples({"schema_version": 2, "rows": []}),
+        "no rows": samples({"schema_version": 2}),
+        "rows of text": samples({"schema_version": 2, "rows": "abc"}),
+        "rows of numbers": samples({"schema_version": 2, "rows": [1, 2]}),
+        "rows of lists": samples({"schema_version": 2, "rows": [[], []]}),
+        "empty rows": samples({"schema_version": 2, "rows": [{}]}),
+        "no row": samples({"schema_version": 2, "rows": []}),
+        "another version": samples({"schema_version": 9, "rows": []}),
         "NaN": each(value=math.nan),
         "a number of 10^5 digits": samples(HEAD + b"9" * 10**5 + b"\n]}\n"),
         "a version of 10^5 digits": samples(b'{"schema_version": ' + b"9" * 10**5 + b",\n"),
@@ -264,10 +264,10 @@ def all_cases() -> dict[str, Case]:
         "100,000 lists deep": "[" * 100_000 + "]" * 100_000,
         "100,000 mappings deep": '{"a":' * 100_000 + "1" + "}" * 100_000,
         "no text": b"\xff\xfe\x00",
-        "UTF-16": '{"schema_version": 1}'.encode("utf-16"),
+        "UTF-16": '{"schema_version": 2}'.encode("utf-16"),
         "a version that is true": '{"schema_version": true}',
         "a version of text": '{"schema_version": "1"}',
-        "the version only": '{"schema_version": 1}',
+        "the version only": '{"schema_version": 2}',
     }
     makers = {
         **{f"run.json: {name}": info_text(text) for name, text in texts.items()},

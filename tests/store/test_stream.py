@@ -122,7 +122,7 @@ def test_a_damaged_stream_says_in_which_line(text: str | bytes, line: int, says:
 @pytest.mark.parametrize("read", [streamed, read_rows_json])
 def test_another_version_is_refused(read: Callable[[str], object], version: str) -> None:
     with pytest.raises(RunError, match=r"schema version|does not begin"):
-        read(GOOD.replace('"schema_version": 1', f'"schema_version": {version}'))
+        read(GOOD.replace('"schema_version": 2', f'"schema_version": {version}'))
 
 
 def test_the_rows_before_a_fault_are_given() -> None:

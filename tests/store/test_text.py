@@ -74,7 +74,7 @@ def test_golden_csv() -> None:
 
 def test_golden_json() -> None:
     head, columns, begin, first, second, end, last = rows_json([ROW, BARE]).split("\n")
-    assert (head, begin, end, last) == ('{"schema_version": 1,', '"rows": [', "]}", "")
+    assert (head, begin, end, last) == ('{"schema_version": 2,', '"rows": [', "]}", "")
     assert columns.startswith('"columns": ["sample_id", "label"')
     assert first.endswith('"interval": "clopper-pearson", "votes": [8, 2]},')
     assert '"std_error": null' in second
@@ -118,7 +118,7 @@ def test_damaged_csv_says_where(damage, where: str) -> None:  # type: ignore[no-
 
 
 @pytest.mark.parametrize(
-    "damaged", ["", "[]", "{}", '{"schema_version": 99}', '{"schema_version": 1, "rows": [{}]}', '{"schema_version": 1, "rows": 3}']
+    "damaged", ["", "[]", "{}", '{"schema_version": 99}', '{"schema_version": 2, "rows": [{}]}', '{"schema_version": 1, "rows": 3}']
 )
 def test_damaged_json_is_refused(damaged: str) -> None:
     with pytest.raises(RunError, match=r"samples\.json"):
