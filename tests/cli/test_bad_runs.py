@@ -65,10 +65,10 @@ def test_unfinished(command: str, run: Path, refuse: Refuse) -> None:
 
 INFOS: dict[str, tuple[Callable[[Path], object], str]] = {
     "cut": (lambda run: (run / "run.json").write_text((run / "run.json").read_text()[:100]), "run.json: is damaged (not valid JSON)"),
-    "a list": (lambda run: (run / "run.json").write_text("[]"), "run.json: is not of schema version 1"),
+    "a list": (lambda run: (run / "run.json").write_text("[]"), "run.json: is not of schema version 2"),
     "another version": (
         lambda run: change_info(run, schema_version=99),
-        "run.json: is not of schema version 1; read it with the robaudit that",
+        "run.json: is not of schema version 2; read it with the robaudit that",
     ),
     "a key less": (lambda run: change_info(run, base_identity=None), "run.json: is damaged ('base_identity' is missing)"),
     "a key of the end less": (lambda run: change_info(run, quantities=None), "run.json: is damaged ('quantities' is missing)"),
