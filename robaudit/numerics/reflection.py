@@ -21,9 +21,9 @@ def reflection_shift(even: Tensor, odd: Tensor, softness: float = SOFTNESS) -> T
         D = E[v(m + e + o) + v(m + e - o) - v(m - e + o) - v(m - e - o)] / 4
 
     is how far P[g > 0] lies from it. This sees skewness of the *joint* distribution, which that of single margins hides. Cumulants
-    of even order cancel, whatever they are; D is 0 on average for normal margins, and exactly 0 for linear ones, where e = 0.
-    A vote v is soft, Phi(T / softness) of the smallest standardised margin T = min_i g_i / s_i: that lowers the variance (the more
-    so, as what is linear in e has mean 0), and D by a factor of about (1 + softness^2)^(-3/2).
+    of even order cancel, up to a bias of order 1 / pairs; D is 0 on average for normal margins, and exactly 0 for linear ones (e = 0).
+    A vote v is soft, Phi(T / softness) of the smallest standardised margin T = min_i g_i / s_i. On networks that lowers the variance
+    (what is linear in e has mean 0), and D itself by a factor of about (1 + softness^2)^(-3/2).
 
     Args:
         even, odd: (batch, pairs, k), at least 2 pairs.
