@@ -32,7 +32,7 @@ _EDGE = 1e-15
 _VISIBLE = 2e-3
 _NOTED = 5e-3
 _ROUNDING = 1e-5
-SKEW_CORRECTED = Interval(IntervalKind.JACKKNIFE, covers_bias=False, remark="skew-corrected")
+SKEW_CORRECTED = Interval(IntervalKind.JACKKNIFE, remark="skew-corrected")
 _FIRST, _ROUND = 32, 16
 _POOLED, _HARMLESS = 10, 0.2
 
@@ -44,14 +44,17 @@ class LogitGaussian(Estimator):
     part of the margins from the error of their mean; the multivariate normal CDF does the rest. No gradients: any model that runs.
     Exact for linear models as the draws grow (the mean is exact at once).
 
-    The interval is a delete-one-group jackknife (8 groups of pairs, Student's t on the probit scale), never narrower than the
-    standard error that so many normal draws leave; it covers sampling, not the normal assumption. Skewness and kurtosis of the
-    deciding margin are tested (false alarms at most 1 %): an image judged non-normal is decided by the votes of the same passes, and
-    says so in ``note``.
+    Margins that are skewed, singly or jointly, shift the probability from the normal one. The same pairs say by how much
+    (:func:`~robaudit.numerics.reflection.reflection_shift`); the value is corrected by what of it is more than sampling error, which is
+    nothing at all for most normal margins, and says so in ``note`` from .005 on (``details.skew_correction``).
 
-    Where it fails: deep fully connected sigmoid or ReLU networks at large noise, whose margins are skewed. With few draws the test
-    misses mild skewness of a single image (.5 at 64 draws), and the bias is a few hundredths there; the average over the images does
-    not miss it, and a run then ends with a warning. `mc` is the check.
+    The interval is a delete-one-group jackknife (8 groups of pairs, Student's t on the probit scale), never narrower than the
+    standard error that so many normal draws leave, and holds the intervals of the value and of the wholly corrected one. A corrected
+    row's interval covers skewness, any other's sampling only. Skewness and kurtosis of the deciding margin are tested (false alarms at
+    most 1 %): an image judged non-normal is decided by the votes of the same passes, and says so in ``note``.
+
+    Where it fails: heavy or light tails (even orders are not corrected), as in deep fully connected networks at large noise, once
+    there are too few draws for the test to see them: the bias is one or two hundredths there. `mc` is the check.
 
     Args:
         draws: ``frames``: the pairs of an image are coupled in frames of 48, so that what is quadratic in a patch of 48 values nearly
