@@ -49,10 +49,11 @@ class LogitGaussian(Estimator):
     (:func:`~robaudit.numerics.reflection.reflection_shift`); the value is corrected by what of it is more than sampling error, which is
     nothing at all for most normal margins, and says so in ``note`` from .005 on (``details.skew_correction``).
 
-    The interval is a delete-one-group jackknife (8 groups of pairs, Student's t on the probit scale), never narrower than the
-    standard error that so many normal draws leave, and holds the intervals of the value and of the wholly corrected one. A corrected
-    row's interval covers skewness, any other's sampling only, and so do all with a tolerance: what stops early covered .88 to .95. Skewness and kurtosis of the deciding margin are tested (false alarms at
-    most 1 %): an image judged non-normal is decided by the votes of the same passes, and says so in ``note``.
+    The interval is a delete-one-group jackknife (8 groups of pairs, Student's t on the probit scale), never narrower than the standard
+    error that so many normal draws leave, and holds the intervals of the value and of the wholly corrected one. A corrected row's
+    interval covers skewness, any other's sampling only, and so do all with a tolerance: what stops early covered .88 to .95. Skewness
+    and kurtosis of the deciding margin are tested (false alarms at most 1 %): an image judged non-normal is decided by the votes of the
+    same passes, and says so in ``note``.
 
     Where it fails: heavy or light tails (even orders are not corrected), as in deep fully connected networks at large noise, once
     there are too few draws for the test to see them: the bias is one or two hundredths there. `mc` is the check.
