@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
@@ -163,9 +163,3 @@ def _build(spec: NoiseSpec, base_dir: Path, place: Location, written: Written) -
                 f"give {kind} from {cls.least:g} to {cls.most:g}",
             )
     return Noise(spec.label, spec.kind, form, spec.at)
-
-
-def with_levels(noises: Sequence[Noise], levels: Sequence[NoiseLevel]) -> tuple[Noise, ...]:
-    """The noises with some of their levels only."""
-    kept = (replace(noise, levels=tuple(at for at in noise.levels if at in levels)) for noise in noises)
-    return tuple(noise for noise in kept if noise.levels)
