@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from robaudit.levels import NoiseLevel
 from robaudit.numerics.intervals import clopper_pearson
-from robaudit.quantities import P_ROBUST, Quantity
+from robaudit.quantities import P_ROBUST, IntervalKind, Quantity
 from robaudit.rows import Row
 from robaudit.stats.agreement import rank_correlation
 
@@ -110,6 +110,7 @@ class Comparison:
         coverage: None without intervals, or where the quantity is another.
         forwards, backwards, seconds: per image, on average.
         kind: the estimator's name in the registry, as opposed to its label in the spec.
+        exact: whether every value is known without error: the noise does the same to an image every time.
     """
 
     estimator: str
@@ -126,6 +127,7 @@ class Comparison:
     backwards: float
     seconds: float
     kind: str = ""
+    exact: bool = False
 
     def document(self) -> dict[str, Any]:
         """As JSON values."""
@@ -165,6 +167,7 @@ def compare(rows: Sequence[Row], truths: Sequence[Truth], quantity: Quantity, se
         backwards=sum(row.backwards for row in rows) / n,
         seconds=seconds / n,
         kind=kind,
+        exact=all(row.interval.kind is IntervalKind.EXACT for row in rows),
     )
 
 

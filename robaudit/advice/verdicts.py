@@ -30,12 +30,15 @@ class Grade(StrEnum):
     UNKNOWN = "too few images"
     COARSE = "reference too coarse"
     UNAFFECTED = "no image affected"
+    EXACT = "exact"
 
 
 def grade(one: Comparison) -> Grade:
     """The grade by RMSE, for a probability of robustness on at least 10 images and a reference that is fine enough."""
     if one.error is None:
         return Grade.OTHER
+    if one.exact:
+        return Grade.EXACT
     if one.images < FEWEST_IMAGES:
         return Grade.UNKNOWN
     if not biased(one.error):
@@ -61,6 +64,8 @@ def verdict(one: Comparison) -> str:
     if one.error is None:
         return f"estimates {one.quantity}, not {P_ROBUST.name}: only its order is compared (rank correlation {rank})"
     graded = grade(one)
+    if graded is Grade.EXACT:
+        return "is exact: this noise does the same to an image every time, and one copy tells everything"
     if graded is Grade.UNKNOWN:
         return f"{one.images} images are too few for a verdict (at least {FEWEST_IMAGES})"
     if graded is Grade.UNAFFECTED:
@@ -138,6 +143,8 @@ def remarks(group: Sequence[Comparison], truths: Sequence[float]) -> list[str]:
         group: all estimators at that noise level.
         truths: the reference of each image.
     """
+    if group and all(one.exact for one in group):
+        return []
     limits = []
     coarse = [one for one in group if one.error is not None and _coarse(one.error)]
     if coarse and coarse[0].error is not None:

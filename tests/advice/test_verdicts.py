@@ -105,3 +105,9 @@ def test_numbers_are_short() -> None:
     ]
     assert [signed(x) for x in (0.08, -0.08, 0.0001)] == ["+.08", "-.08", "0"]
     assert [milliseconds(x) for x in (0.0004, 0.033, 4.94)] == ["0.4 ms", "33 ms", "4.9 s"]
+
+
+def test_noise_that_does_the_same_every_time_needs_no_judge() -> None:
+    exact = replace(GOOD, exact=True, touched=0)
+    assert verdict(exact).startswith("is exact")
+    assert (advice([exact]), remarks([exact], [0.0, 1.0])) == ([], [])
