@@ -51,9 +51,9 @@ def estimate(value: float, lower: float | None, upper: float | None, low: float 
 def with_interval(
     value: float, lower: float | None, upper: float | None, low: float = 0.0, high: float = 1.0, *, tight: bool = False
 ) -> str:
-    """The value and its interval: "0.873 [0.791, 0.930]" (``tight``: "[0.791,0.930]"); a bound stands alone: its interval adds nothing."""
+    """The value and its interval: "0.873 [0.791, 0.930]" (``tight``: "[0.791,0.930]"); a bound or an exact value stands alone."""
     text = estimate(value, lower, upper, low, high)
-    if lower is None or upper is None or text.startswith(("<=", ">=")):
+    if lower is None or upper is None or text.startswith(("<=", ">=")) or (value == lower == upper and value in (low, high)):
         return text
     below, above = _outwards(lower, upper, _digits(upper - lower))
     return f"{text} [{below},{'' if tight else ' '}{above}]"

@@ -307,11 +307,11 @@ def _keep_to(raw: dict[str, Any], labels: Sequence[str], left_out: Sequence[str]
     """
     entries, kept = raw.get("estimators"), []
     for entry in entries if isinstance(entries, list) else []:
-        key = None if not isinstance(entry, dict) else "options" if "name" in entry else _name(entry)
+        key = "options" if isinstance(entry, dict) and "name" in entry else _name(entry)
         options = entry.get(key) if isinstance(entry, dict) else None
         named = options.get("noise") if isinstance(options, dict) else None
         wanted = [named] if isinstance(named, str) else named
-        if not isinstance(wanted, list) or not wanted:
+        if not isinstance(options, dict) or not isinstance(wanted, list) or not wanted:
             kept.append(entry)
         elif still := [label for label in wanted if label not in left_out]:
             kept.append({**entry, key: {**options, "noise": still}})

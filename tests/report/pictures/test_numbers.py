@@ -119,8 +119,8 @@ def test_the_group_that_speaks_for_a_run() -> None:
 
 
 def test_of_several_noises_the_first_speaks_for_a_run() -> None:
-    night = [replace(row(0, 0.4, estimator="mc"), at=NoiseLevel("night", level, LevelName.PHOTONS)) for level in (5.0, 100.0)]
-    fog = [replace(row(0, 0.9, estimator="mc"), at=NoiseLevel("fog", level, LevelName.SEVERITY)) for level in (1.0, 5.0)]
+    night = [row(0, 0.4, noise="night", level_name="photons", level=level) for level in (5.0, 100.0)]
+    fog = [row(0, 0.9, noise="fog", level_name="severity", level=level) for level in (1.0, 5.0)]
     chosen, others = one_of(run([*night, *fog]))
     assert (str(chosen[0].at), others) == ("night photons 5", 3)
     chosen, _ = one_of(run([*fog, *night]))
