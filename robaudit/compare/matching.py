@@ -99,7 +99,8 @@ def differing_noise(base: Mapping[str, Mapping[str, Any]], new: Mapping[str, Map
         now = new.get(label, before)
         for key in (*before, *now):
             if before.get(key) != now.get(key):
-                return f"the noise {label} ({key} {before.get(key)} and {now.get(key)})"
+                values = " and ".join(str(entry.get(key, "not set")) for entry in (before, now))
+                return f"the noise {label} ({'its files' if key == 'files' else f'{key} {values}'})"
     return None
 
 

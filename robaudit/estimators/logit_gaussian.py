@@ -36,7 +36,7 @@ _ROUNDING = 1e-5
 SKEW_CORRECTED = Interval(IntervalKind.JACKKNIFE, remark="skew-corrected")
 _STOPPED = replace(SKEW_CORRECTED, covers_bias=False)
 _FIRST, _ROUND = 32, 16
-_POOLED, _HARMLESS = 10, 0.2
+_POOLED, _HARMLESS, _TOLERABLE = 10, 0.2, 0.01
 
 
 class LogitGaussian(Estimator):
@@ -175,10 +175,11 @@ class LogitGaussian(Estimator):
 
 
 class SkewReview:
-    """Collects how skewed the deciding margins are, of the images that noise ever flips."""
+    """Collects how skewed the deciding margins are, of the images that noise ever flips, and how far the fits are from the votes."""
 
     def __init__(self) -> None:
         self._skewness = array("d")
+        self._above_votes = array("d")
         self._row: Row | None = None
 
     def add(self, row: Row) -> None:
@@ -186,10 +187,15 @@ class SkewReview:
         if row.details is not None and "skewness" in row.details and 0.001 < row.value < 0.999:
             self._row = row
             self._skewness.append(row.details["skewness"])
+            if row.votes and row.draws:
+                self._above_votes.append(row.value - row.votes[row.predicted] / row.draws)
 
     def warnings(self) -> list[str]:
-        """See :func:`skew_warning`."""
-        return [] if self._row is None else skew_warning(self._skewness, self._row.at, self._row.estimator)
+        """See :func:`skew_warning` and :func:`votes_warning`."""
+        if self._row is None:
+            return []
+        at, label = self._row.at, self._row.estimator
+        return skew_warning(self._skewness, at, label) + votes_warning(self._above_votes, at, label)
 
 
 def skew_warning(skewness: Sequence[float], at: NoiseLevel, label: str) -> list[str]:
@@ -207,6 +213,28 @@ def skew_warning(skewness: Sequence[float], at: NoiseLevel, label: str) -> list[
         return []
     what = f"the margins are skewed at {at} ({mean:.2f} on average over {n} images)"
     return [f"{label}: {what}; its values may be some hundredths off: use mc"]
+
+
+def votes_warning(differences: Sequence[float], at: NoiseLevel, label: str) -> list[str]:
+    """One line if the values are off the votes of the same copies on average, beyond the error of the average (99 %) and by more than .01.
+
+    The votes of one image are too coarse to judge its fit. Their average over images has no bias, whatever the margins' distribution: it
+    shows what no margin's skewness does, as where several margins that are each nearly normal are not so together.
+
+    Args:
+        differences: value minus share of votes, for the images that the noise ever flips.
+        at: the noise level.
+        label: of the estimator.
+    """
+    n = len(differences)
+    if n < _POOLED:
+        return []
+    mean = fmean(differences)
+    error = stdev(differences) / math.sqrt(n)
+    if abs(mean) <= max(_TOLERABLE, 2.58 * error):
+        return []
+    side = "above" if mean > 0 else "below"
+    return [f"{label}: its values at {at} are {abs(mean):.3f} {side} the votes of the same copies, on average over {n} images: use mc"]
 
 
 def _undecided(estimate: Estimate) -> Estimate:

@@ -29,7 +29,8 @@ def corruption_table(report: CorruptionReport) -> Terminal:
 
 def _conclusions(report: CorruptionReport) -> list[str]:
     left_out = [label for label in report.cells if label not in report.errors]
-    found = [f"mean error {mean_error(report.errors):.1%}, over {len(report.errors)} noises and 5 severities."] if report.errors else []
+    over = "1 noise" if len(report.errors) == 1 else f"{len(report.errors)} noises"
+    found = [f"mean error {mean_error(report.errors):.1%}, over {over} and 5 severities."] if report.errors else []
     if left_out:
         found.append(f"Not at all five severities, and in no mean: {', '.join(left_out)}.")
     if report.against is not None:

@@ -1,8 +1,8 @@
 """Numbers as text that claims no more than was measured.
 
-Three rules. A value at the end of its range whose interval ends there too prints as a bound: 10,000 of 10,000 is ">= 0.9996",
-never "1.0"; so does one whose interval is open on one side. Digits follow the width of the interval, whose ends round outwards.
-A value without an interval carries a "~".
+Rules. A value at the end of its range whose interval ends there too prints as a bound: 10,000 of 10,000 is ">= 0.9996",
+never "1.0"; so does one whose interval is open on one side. A value that is its whole interval is exact, and prints as it is.
+Digits follow the width of the interval, whose ends round outwards. A value without an interval carries a "~".
 
 A terminal shows ``0.873 [0.791, 0.930]`` (the functions down to :func:`duration`); a page shows value and interval in columns of
 their own, with a dash where there is nothing to say.
@@ -39,6 +39,8 @@ def estimate(value: float, lower: float | None, upper: float | None, low: float 
     below, above = _outwards(lower, upper, digits)
     if math.isinf(upper - lower):
         return f"<= {above}" if math.isinf(lower) else f">= {below}"
+    if value == lower == upper:
+        return plain(value, low, high, digits)
     if value >= high and upper >= high:
         return ">= " + _inside(below, lower < high, high, -(10**-MOST_DIGITS))
     if value <= low and lower <= low:
@@ -49,9 +51,9 @@ def estimate(value: float, lower: float | None, upper: float | None, low: float 
 def with_interval(
     value: float, lower: float | None, upper: float | None, low: float = 0.0, high: float = 1.0, *, tight: bool = False
 ) -> str:
-    """The value and its interval: "0.873 [0.791, 0.930]" (``tight``: "[0.791,0.930]"); a bound stands alone: its interval adds nothing."""
+    """The value and its interval: "0.873 [0.791, 0.930]" (``tight``: "[0.791,0.930]"); a bound or an exact value stands alone."""
     text = estimate(value, lower, upper, low, high)
-    if lower is None or upper is None or text.startswith(("<=", ">=")):
+    if lower is None or upper is None or text.startswith(("<=", ">=")) or (value == lower == upper and value in (low, high)):
         return text
     below, above = _outwards(lower, upper, _digits(upper - lower))
     return f"{text} [{below},{'' if tight else ' '}{above}]"

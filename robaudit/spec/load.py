@@ -83,14 +83,19 @@ def load_spec(
     raw, lines = _parse(_read(path) if text is None else text, str(path))
     for location, value in (overrides or {}).items():
         put(raw, *_within_sample(raw, location, value))
+    known = [label for _, entry in noise_entries(raw.get("noise")) if isinstance(entry, dict) for label in _noise_labels(entry)]
     choose_noise(raw, noises, levels, sigmas)
     if estimators:
         raw["estimators"] = choose_estimators(raw.get("estimators"), estimators)
     for setting in settings:
         apply_setting(raw, setting)
+    if noises:
+        _keep_to(raw, noises, [label for label in known if label not in noises])
     _refuse_surrogates(raw, str(path), 0)
     if noises:  # the list is another one: its entries have no lines
-        lines = {location: line for location, line in lines.items() if location[:1] != ("noise",) or len(location) == 1}
+        lines = {
+            location: line for location, line in lines.items() if location[:1] not in (("noise",), ("estimators",)) or len(location) == 1
+        }
     moved: dict[Location, Location] = {("noise", i): ("noise", *place) for i, (place, _) in enumerate(noise_entries(raw.get("noise")))}
     written = Written(str(path), lines, moved)
     try:
@@ -292,6 +297,28 @@ def choose_noise(raw: dict[str, Any], labels: Sequence[str], levels: Sequence[st
         raise SpecError("--sigma" if sigmas else "--level", what, "choose noises with --noise, and their levels with --level")
     for entry, key in chosen:
         entry[key] = list(sigmas or levels)
+
+
+def _keep_to(raw: dict[str, Any], labels: Sequence[str], left_out: Sequence[str]) -> None:
+    """Take the noises that are left out from the lists of the estimators, and the estimators that are only for those from the spec.
+
+    Raises:
+        SpecError: no estimator is left.
+    """
+    entries, kept = raw.get("estimators"), []
+    for entry in entries if isinstance(entries, list) else []:
+        key = "options" if isinstance(entry, dict) and "name" in entry else _name(entry)
+        options = entry.get(key) if isinstance(entry, dict) else None
+        named = options.get("noise") if isinstance(options, dict) else None
+        wanted = [named] if isinstance(named, str) else named
+        if not isinstance(options, dict) or not isinstance(wanted, list) or not wanted:
+            kept.append(entry)
+        elif still := [label for label in wanted if label not in left_out]:
+            kept.append({**entry, key: {**options, "noise": still}})
+    if entries and not kept:
+        raise SpecError(f"--noise {labels[0]}", "no estimator of the spec is for this noise", "choose one with --estimator")
+    if isinstance(entries, list):
+        raw["estimators"] = kept
 
 
 def _noise_labels(entry: Mapping[str, Any]) -> list[str]:

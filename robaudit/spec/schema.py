@@ -47,6 +47,10 @@ def _options(definitions: dict[str, Any], name: str, model: type[BaseModel]) -> 
     """The name of the definition of an estimator's options, which is added."""
     options = model.model_json_schema()
     definitions.update(options.pop("$defs", {}))
+    if "noise" in options.get("properties", {}):
+        listed = options["properties"]["noise"]
+        described = {k: listed.pop(k) for k in ("description", "default", "title") if k in listed}
+        options["properties"]["noise"] = {**described, "anyOf": [{"type": "string"}, listed]}
     definitions[f"{name} options"] = {**options, "title": f"{name} options"}
     return f"{name} options"
 

@@ -160,7 +160,7 @@ def agreements(run: Results, estimators: Sequence[str] = (), levels: LevelChoice
 
 
 def agreement(run: Results, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> Agreement:
-    """The agreement for the quantity with most estimators, at the strongest noise level.
+    """The agreement for the quantity with most estimators, at the strongest noise level (of several noises: of the first such one).
 
     Raises:
         RunError: the run has no such estimator or noise level.
@@ -171,7 +171,9 @@ def agreement(run: Results, estimators: Sequence[str] = (), levels: LevelChoice 
         raise NothingLeftError(
             str(run.path), "has no two estimators of one quantity with results for the same samples", "run a second one: --extend adds it"
         )
-    return max(known, key=lambda one: (len(one.estimators) + len(one.left), one.at.strength))
+    most = max(len(one.estimators) + len(one.left) for one in known)
+    widest = [one for one in known if len(one.estimators) + len(one.left) == most]
+    return max((one for one in widest if one.at.noise == widest[0].at.noise), key=lambda one: one.at.strength)
 
 
 def _pair(across: str, up: str, x: _Values, y: _Values, quantity: Quantity) -> Pair | None:

@@ -81,11 +81,12 @@ class Columns:
         adaptive: rows whose sampling stopped adaptively.
         counted: rows whose value is the share of independent votes for the predicted class.
         hits: votes for the labels, of all rows with both.
+        exact: rows without any uncertainty.
     """
 
     def __init__(self) -> None:
         self.not_finite = self.bounded = self.sampling_only = self.noted = self.judged = self.correct = 0
-        self.labelled = self.voted = self.counted = self.adaptive = self.hits = 0
+        self.labelled = self.voted = self.counted = self.adaptive = self.hits = self.exact = 0
         self._values, self._lowers, self._uppers, self._errors = Column(), Column(), Column(), Column()
         self._draws, self.label_shares, self.label_draws, self.label_effective_draws = Column(), Column(), Column(), Column()
 
@@ -114,6 +115,7 @@ class Columns:
         self.sampling_only += not row.interval.covers_bias
         self.noted += bool(row.note)
         self.adaptive += row.interval.kind is IntervalKind.CONFIDENCE_SEQUENCE
+        self.exact += row.interval.kind is IntervalKind.EXACT
         self.judged += row.correct is not None
         self.correct += bool(row.correct)
         self.labelled += row.label is not None
@@ -289,8 +291,8 @@ class NoisyAccuracy(Document):
         value: the mean.
         lower, upper: interval over images.
         std_error: from the draws alone: sqrt(sum p (1 - p) / draws) / images; antithetic draws count by their effective number.
-        measured_lower, measured_upper: Clopper-Pearson on the pooled draws, for exactly these images; None when the numbers of draws
-            differ or draws are not independent.
+        measured_lower, measured_upper: Clopper-Pearson on the pooled draws, for exactly these images; the value itself under noise that
+            does the same every time; None when the numbers of draws differ or draws are not independent.
     """
 
     images: int
@@ -309,7 +311,9 @@ def noisy_accuracy(rows: Columns, confidence: float = ROW_CONFIDENCE) -> NoisyAc
         return None
     p, draws, effective = (column.numbers() for column in (rows.label_shares, rows.label_draws, rows.label_effective_draws))
     measured: tuple[float | None, float | None] = None, None
-    if np.all(draws == draws[0]) and np.all(draws == effective):
+    if rows.exact == len(rows):
+        measured = float(p.mean()), float(p.mean())
+    elif np.all(draws == draws[0]) and np.all(draws == effective):
         lower, upper = clopper_pearson(rows.hits, int(draws.sum()), confidence)
         measured = float(lower), float(upper)
     error = float(np.sqrt(np.sum(p * (1.0 - p) / effective)) / p.size)

@@ -105,6 +105,8 @@ GOOD = {
             {"mc": {"samples": 100, "label": "few"}},
             {"softmax": {"temperature": 2.0}},
             {"mmse": {"samples": 4, "pairs": False}},
+            {"taylor": {"noise": "gaussian"}},
+            {"taylor": {"noise": ["gaussian"], "label": "again"}},
         ],
         "run": {"seed": 3, "device": "cuda:1", "batch_size": 32, "precision": "fp64"},
     },

@@ -187,7 +187,7 @@ def test_more_draws_begin_with_the_same_ones(make: Make, ordinary: Run) -> None:
     [
         ({"clip": True}, "clip False and True"),
         ({"kind": "blur"}, "kind gaussian and blur"),
-        ({"amount": 3}, "amount None and 3"),
+        ({"amount": 3}, "amount not set and 3"),
     ],
 )
 def test_other_noise_is_refused(change: dict[str, object], says: str, ordinary: Run) -> None:

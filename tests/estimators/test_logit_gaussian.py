@@ -15,8 +15,9 @@ from torch import Tensor, nn
 from robaudit.datasets import open_dataset
 from robaudit.estimators.base import Estimate
 from robaudit.estimators.engine import Engine
-from robaudit.estimators.logit_gaussian import LogitGaussian, Votes, least_error, mc_instead, normal_margins, skew_warning
+from robaudit.estimators.logit_gaussian import LogitGaussian, Votes, least_error, mc_instead, normal_margins, skew_warning, votes_warning
 from robaudit.estimators.work import CleanPass, Work
+from robaudit.levels import LevelName, NoiseLevel
 from robaudit.models import from_module
 from robaudit.noise.registry import gaussian_source
 from robaudit.numerics.margins import margins
@@ -324,3 +325,17 @@ def test_a_trained_deep_network_is_caught() -> None:
     estimates = LogitGaussian(samples=1024).estimate(Work(ids, x[:48], labels, sigma(0.5), clean, engines[0]))
     assert np.mean([e.note.startswith("margins are not normal") for e in estimates]) > 0.8
     assert np.sqrt(np.mean((values(estimates) - truth) ** 2)) < 0.025
+
+
+def test_a_review_tells_when_the_fits_are_off_the_votes_on_average() -> None:
+    at = NoiseLevel("fog", 5.0, LevelName.SEVERITY)
+    generator = np.random.default_rng(0)
+    chance = generator.normal(0.0, 0.05, 200)
+    (line,) = votes_warning([*(0.03 + chance)], at, "logit_gaussian")
+    assert line.startswith("logit_gaussian: its values at fog severity 5 are 0.0")
+    assert "above the votes of the same copies, on average over 200 images: use mc" in line
+    (line,) = votes_warning([*(chance - 0.03)], at, "few")
+    assert " below the votes" in line
+    assert votes_warning([*chance], at, "logit_gaussian") == []
+    assert votes_warning([*(0.009 + 0.1 * chance)], at, "logit_gaussian") == [], "sure, but too little to matter"
+    assert votes_warning([0.3] * 9, at, "logit_gaussian") == [], "too few images"

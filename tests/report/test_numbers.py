@@ -30,6 +30,8 @@ def test_all_and_none_print_as_bounds() -> None:
         ((1.0, None, None), "~>0.999"),
         ((0.99996, 0.5, 1.0), "0.99996 [0.500, 1.000]"),
         ((12.5, 11.0, 14.2, 0.0, math.inf), "12.500 [11.000, 14.200]"),
+        ((1.0, 1.0, 1.0), "1.000"),
+        ((0.0, 0.0, 0.0), "0.000"),
     ],
 )
 def test_values_with_intervals(arguments: tuple[float, ...], expected: str) -> None:

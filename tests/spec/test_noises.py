@@ -113,3 +113,18 @@ def test_a_spec_without_a_file_is_refused_by_its_keys(noise: object, says: str, 
     with pytest.raises(SpecError) as caught:
         build(spec.noise, spec.base_dir, spec.written)
     assert str(caught.value) == says
+
+
+LIMITED = ["logit_gaussian", {"taylor": {"noise": "gaussian"}}, {"mc": {"noise": ["gaussian", "rain"], "samples": 10}}]
+
+
+def test_estimators_are_kept_to_the_chosen_noises(tmp_path: Path) -> None:
+    path = write(tmp_path, digits(noise=SEVERAL, estimators=LIMITED))
+    spec = load_spec(path, noises=["rain"])
+    assert [(one.name, one.options) for one in spec.estimators] == [("logit_gaussian", {}), ("mc", {"noise": ["rain"], "samples": 10})]
+    spec = load_spec(path, noises=["rain"], estimators=["mc"])
+    assert [(one.name, one.options) for one in spec.estimators] == [("mc", {"noise": ["rain"], "samples": 10})]
+    with pytest.raises(SpecError, match=r"^--noise rain: no estimator of the spec is for this noise"):
+        load_spec(path, noises=["rain"], estimators=["taylor"])
+    unknown = load_spec(write(tmp_path, digits(noise=SEVERAL, estimators=[{"mc": {"noise": ["snow"]}}])), noises=["rain"])
+    assert unknown.estimators[0].options == {"noise": ["snow"]}, "a wrong label is left for the message about it"

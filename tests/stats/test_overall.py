@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from robaudit.errors import NothingLeftError, RunError
 from robaudit.estimators.mc import Rule, sample
 from robaudit.numerics.intervals import clopper_pearson, mean_interval
-from robaudit.quantities import LOG10_P_FAIL, NO_INTERVAL, Interval, Quantity
+from robaudit.quantities import LOG10_P_FAIL, NO_INTERVAL, Interval, IntervalKind, Quantity
+from robaudit.report.numbers import noisy_percent
 from robaudit.rows import Row
 from robaudit.stats.groups import one_group
 from robaudit.stats.summary import summarise
@@ -90,6 +91,20 @@ def test_accuracy_under_noise_is_against_the_label() -> None:
     assert noisy.value == pytest.approx((0.8 + 0.3 + 1.0) / 3)
     assert noisy.std_error == pytest.approx(math.sqrt((0.16 + 0.21) / 10) / 3)
     assert (noisy.measured_lower, noisy.measured_upper) == pytest.approx(tuple(map(float, clopper_pearson(21, 30))))
+
+
+def test_under_noise_that_does_the_same_every_time_the_accuracy_on_these_images_is_exact() -> None:
+    once = [
+        replace(counted(votes, 0, 0), lower=p, upper=p, interval=Interval(IntervalKind.EXACT))
+        for votes, p in (((1, 0), 1.0), ((0, 1), 0.0))
+    ]
+    (group,) = summarise(once * 2)
+    assert group.noisy_accuracy is not None
+    assert (group.noisy_accuracy.measured_lower, group.noisy_accuracy.measured_upper) == (0.5, 0.5)
+    assert group.noisy_accuracy.lower < 0.5 < group.noisy_accuracy.upper
+    (group,) = summarise(once[:1] * 3)
+    assert group.noisy_accuracy is not None
+    assert noisy_percent(group.noisy_accuracy) == "100.0%"
 
 
 def test_without_labels_there_is_no_accuracy() -> None:

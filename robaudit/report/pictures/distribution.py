@@ -165,8 +165,14 @@ def _caption(shown: Sequence[Distribution], left: Sequence[Distribution]) -> str
     if most > MOST_POINTS:
         parts.append(f"Curves go through {MOST_POINTS} images; all numbers are for all images.")
     if left:
-        parts.append(f"Not shown: {', '.join(one.estimator for one in left)}.")
+        parts.append(f"Not shown: {', '.join(dict.fromkeys(_named(one) for one in left))}.")
     return " ".join(parts)
+
+
+def _named(one: Distribution) -> str:
+    """The estimator, with the noise unless that is isotropic Gaussian noise."""
+    label = one.levels[0].at.noise
+    return one.estimator if label == GAUSSIAN else f"{one.estimator} under {label}"
 
 
 def _thresholds(shown: Sequence[Distribution]) -> str:
@@ -180,6 +186,7 @@ def _approximate(shown: Sequence[Distribution]) -> list[str]:
     """Which estimators give values of unknown error, or intervals without their bias."""
     none = [one.estimator for one in shown if not any(level.with_interval for level in one.levels)]
     biased = [one.estimator for one in shown if any(level.sampling_only for level in one.levels)]
+    none, biased = (list(dict.fromkeys(names)) for names in (none, biased))
     parts = [f"{', '.join(none)}: approximations of unknown error."] if none else []
     return parts + ([f"{', '.join(biased)}: no interval covers the bias of the approximation."] if biased else [])
 

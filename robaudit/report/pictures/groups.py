@@ -39,7 +39,7 @@ def one_of(run: Run, estimators: Sequence[str] = (), levels: LevelChoice | Seque
     """The rows of the group that represents the run among those named, and how many others there are.
 
     Of the estimators, a probability of robustness comes first, then the interval: exact, sampling only, none; then the run's order.
-    Of its noise levels, the strongest.
+    Of its noise levels, the strongest of the run's first noise: levels of different noises are no numbers to compare.
 
     Raises:
         RunError: the run has no such estimator or noise level.
@@ -50,7 +50,8 @@ def one_of(run: Run, estimators: Sequence[str] = (), levels: LevelChoice | Seque
         raise NothingLeftError(str(run.path), "has no results to draw", "audit at least one sample")
     first = min(groups, key=_rank)[0]
     same = [rows for rows in groups if rows[0].estimator == first.estimator]
-    return max(same, key=lambda rows: rows[0].at.strength), len(groups) - 1
+    alike = [rows for rows in same if rows[0].at.noise == same[0][0].at.noise]
+    return max(alike, key=lambda rows: rows[0].at.strength), len(groups) - 1
 
 
 def _rank(rows: Sequence[Row]) -> tuple[bool, int]:

@@ -118,6 +118,15 @@ def test_the_group_that_speaks_for_a_run() -> None:
         one_of(made, ("nothing",))
 
 
+def test_of_several_noises_the_first_speaks_for_a_run() -> None:
+    night = [row(0, 0.4, noise="night", level_name="photons", level=level) for level in (5.0, 100.0)]
+    fog = [row(0, 0.9, noise="fog", level_name="severity", level=level) for level in (1.0, 5.0)]
+    chosen, others = one_of(run([*night, *fog]))
+    assert (str(chosen[0].at), others) == ("night photons 5", 3)
+    chosen, _ = one_of(run([*fog, *night]))
+    assert str(chosen[0].at) == "fog severity 5"
+
+
 def test_the_worst_samples_are_those_of_flag_samples() -> None:
     made = usual(30, ("mc",), (0.1,))
     found = worst_of(made, 5, threshold=0.8)
