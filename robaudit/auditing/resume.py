@@ -128,7 +128,10 @@ def refuse_other_noises(state: State, noises: Mapping[str, Any], where: str) -> 
         RunError: rows were computed under other noise.
     """
     for label, entry in state.noises():
-        if noises.get(label, entry) != entry:
+        now = noises.get(label, entry)
+        if now != entry and {**now, "files": None} == {**entry, "files": None}:
+            raise AnotherRunError(where, f"the files of its noise {label} have changed since", "restore them, or choose another --out")
+        if now != entry:
             raise _other_noise(where, label)
 
 

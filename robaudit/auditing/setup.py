@@ -139,16 +139,16 @@ def check_noises(noises: Sequence[Noise], image: torch.Tensor, dataset: Dataset)
         DataError: a noise knows other labels.
         SpecError: an option of a noise does not fit.
     """
+    labels = dataset.labels()
+    ids = [] if labels is None else [dataset.sample_id(i) for i in range(len(dataset))]
+    shape = (image.shape[0], image.shape[1], image.shape[2])
     for noise in noises:
         try:
-            noise.form.check((image.shape[0], image.shape[1], image.shape[2]), [at.level for at in noise.levels])
+            noise.source(0, torch.device("cpu")).check(
+                shape, [at.level for at in noise.levels], ids, [] if labels is None else labels.tolist()
+            )
         except SpecError as error:
             raise SpecError(f"noise {noise.label}: {error.where}", error.what, error.remedy) from error
-    labels = dataset.labels()
-    if labels is not None:
-        ids, known = [dataset.sample_id(i) for i in range(len(dataset))], labels.tolist()
-        for noise in noises:
-            noise.form.check_labels(ids, known)
 
 
 def make_engine(

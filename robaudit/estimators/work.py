@@ -117,7 +117,7 @@ class CleanPass:
                 for part in torch.arange(len(x), device=x.device).split(rows):
                     _, _, u = margin_gradients(model, padded(x[part], rows), padded(predicted[part], rows))
                     for noise in clipped:
-                        grams[noise][part] = engine.noises[noise].additive.gram(u[: len(part)], x[part])
+                        grams[noise][part] = engine.noises[noise].gram(u[: len(part)], x[part])
         return cls(logits, predicted, margins(logits, predicted), grams)
 
     def select(self, keep: Tensor) -> CleanPass:
@@ -168,7 +168,7 @@ class Work:
     @property
     def amplitude(self) -> float:
         """The number that scales additive noise at this level: its covariance is amplitude^2 times that of unit noise."""
-        return self._additive.amplitude(self.at.level, (self.x.shape[1], self.x.shape[2], self.x.shape[3]))
+        return self.engine.noises[self.at.noise].amplitude(self.at.level, (self.x.shape[1], self.x.shape[2], self.x.shape[3]))
 
     @property
     def model(self) -> LogitModel:
@@ -199,7 +199,7 @@ class Work:
 
     def gram(self, gradients: Tensor, x: Tensor | None = None) -> Tensor:
         """u_i^T S u_j of unit noise for gradients (n, margins, pixels) of the chunk's images, or of the images ``x``; float64."""
-        return self._additive.gram(gradients, self.x if x is None else x)
+        return self.engine.noises[self.at.noise].gram(gradients, self.x if x is None else x)
 
     @property
     def _additive(self) -> AdditiveNoise:

@@ -42,6 +42,8 @@ class NoiseKind(BaseModel, ABC):
         least, most: the levels that make sense, both included.
         whole: whether levels are whole numbers.
         differentiable: whether the noisy pixels can be differentiated with respect to z, and the gradient means something.
+        nearly_normal: whether the noise is a sum of many small independent contributions, so that the margins of a network are close to
+            jointly normal; False: estimators that fit a normal distribution to them count votes instead.
         quantises: whether its pixels are always in [0, 1], so that ``clip`` would be a mistake.
         summary: one line: what it does to a pixel x.
         prefer: one line: what it is a model of.
@@ -55,6 +57,7 @@ class NoiseKind(BaseModel, ABC):
     most: ClassVar[float]
     whole: ClassVar[bool] = False
     differentiable: ClassVar[bool] = False
+    nearly_normal: ClassVar[bool] = False
     quantises: ClassVar[bool] = False
     summary: ClassVar[str]
     prefer: ClassVar[str]
@@ -125,6 +128,7 @@ class AdditiveNoise(NoiseKind):
     """
 
     normal: ClassVar[bool]
+    nearly_normal: ClassVar[bool] = True
 
     @abstractmethod
     def amplitude(self, level: float, shape: Shape) -> float:

@@ -27,6 +27,7 @@ class Impulse(NoiseKind):
     level_name: ClassVar[LevelName] = LevelName.SHARE
     least: ClassVar[float] = 1e-6
     most: ClassVar[float] = 1.0
+    nearly_normal: ClassVar[bool] = True
     quantises: ClassVar[bool] = True
     summary: ClassVar[str] = "that share of the values becomes 0 or 1, each with half of it"
     prefer: ClassVar[str] = "dead and hot pixels, transmission errors"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from robaudit.errors import NoiseError, RobauditError, SpecError
 from robaudit.files import file_sha256
-from robaudit.levels import GAUSSIAN, NoiseLevel
+from robaudit.levels import GAUSSIAN, LevelName, NoiseLevel
 from robaudit.noise.base import BASE_DIR, AdditiveNoise, NoiseKind, Shape
 from robaudit.noise.draws import NormalDraws
 from robaudit.noise.gaussian import Gaussian
@@ -23,6 +24,11 @@ from robaudit.spec.model import NoiseSpec
 from robaudit.spec.written import Location, Written
 
 GROUP = "robaudit.noise"
+_DECLARED: dict[str, tuple[type | tuple[type, ...], str]] = {
+    "level_name": (LevelName, "a LevelName"),
+    **dict.fromkeys(("least", "most"), ((int, float), "a number")),
+    **dict.fromkeys(("summary", "prefer", "source"), (str, "text")),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +82,57 @@ class NoiseSource:
         if is_ours(cls):
             return self.form.noisy(x, z, level, ids=ids, out=out)
         with blaming(f"noise {self.form.name}", cls, NoiseError):
-            pixels = self.form.noisy(x, z, level, ids=ids, out=out)
+            pixels = self.form.noisy(x.clone(), z.clone(), level, ids=ids)  # whatever it does to them
             wanted = (len(z), *x.shape[1:])
             if not isinstance(pixels, Tensor) or pixels.shape != wanted or pixels.dtype != x.dtype:
                 raise BrokenContractError(f"noisy() returned {shown(pixels)}, not a {x.dtype} tensor of shape {wanted}")
             if not pixels.isfinite().all():
                 raise BrokenContractError(f"noisy() returned pixels that are not finite, for sample {ids[0]} at level {level:g}")
         return pixels
+
+    def amplitude(self, level: float, shape: Shape) -> float:
+        """a(level) of additive noise.
+
+        Raises:
+            NoiseError: that of another package raises an exception, or gives no positive number.
+        """
+        form = self.additive
+        with blaming(f"noise {form.name}", type(form), NoiseError):
+            found = form.amplitude(level, shape)
+            if not (isinstance(found, float | int) and 0 < found < math.inf):
+                raise BrokenContractError(f"amplitude() returned {shown(found)}, not a positive number")
+        return found
+
+    def gram(self, gradients: Tensor, x: Tensor) -> Tensor:
+        """u_i^T S(x) u_j of additive noise; see :meth:`AdditiveNoise.gram <robaudit.noise.base.AdditiveNoise.gram>`.
+
+        Raises:
+            NoiseError: that of another package raises an exception, or gives something else.
+        """
+        form = self.additive
+        with blaming(f"noise {form.name}", type(form), NoiseError):
+            found = form.gram(gradients, x)
+            wanted = (*gradients.shape[:2], gradients.shape[1])
+            if not (isinstance(found, Tensor) and found.shape == wanted and found.dtype is torch.float64):
+                raise BrokenContractError(f"gram() returned {shown(found)}, not a float64 tensor of shape {wanted}")
+        return found
+
+    def check(self, shape: Shape, levels: Sequence[float], ids: Sequence[str], labels: Sequence[int | None]) -> None:
+        """Check the kind against the images and their labels.
+
+        Raises:
+            SpecError, DataError: they do not fit.
+            NoiseError: the kind of another package raises an exception, or declares something else than it must.
+        """
+        form = self.form
+        with blaming(f"noise {form.name}", type(form), NoiseError):
+            form.check(shape, levels)
+            latent = form.latent_shape(shape)
+            if not (isinstance(latent, tuple) and all(type(n) is int and n >= 0 for n in latent)):
+                raise BrokenContractError(f"latent_shape() returned {shown(latent)}, not a tuple of whole numbers")
+            if not all(isinstance(path, Path) for path in form.files):
+                raise BrokenContractError(f"files is {shown(form.files)}, not a tuple of paths")
+            form.check_labels(ids, labels)
 
     @property
     def additive(self) -> AdditiveNoise:
@@ -118,9 +168,10 @@ def load(name: str, where: str = "noise") -> type[NoiseKind]:
         RobauditError: the plugin cannot be imported, is not a NoiseKind, or declares less than one must.
     """
     cls = load_class(GROUP, "noise kind", name, NoiseKind, where)  # type: ignore[type-abstract]
-    for attribute in ("level_name", "least", "most", "summary", "prefer", "source"):
-        if not hasattr(cls, attribute):
-            raise RobauditError(f"noise kind {name}", f"{cls.__module__}:{cls.__qualname__} declares no {attribute}", "fix the plugin")
+    for attribute, (kind, words) in _DECLARED.items():
+        if not isinstance(getattr(cls, attribute, None), kind):
+            what = f"{cls.__module__}:{cls.__qualname__} declares no {attribute}: a class attribute, {words}"
+            raise RobauditError(f"noise kind {name}", what, "fix or uninstall the plugin")
     return cls
 
 
@@ -149,7 +200,10 @@ def _build(spec: NoiseSpec, base_dir: Path, place: Location, written: Written) -
         what = f"the level of {spec.kind} is called {cls.level_name}, not {spec.level_name}"
         raise SpecError(where(spec.level_name), what, f"write {cls.level_name}: {', '.join(f'{level:g}' for level in spec.levels)}")
     try:
-        form = cls.model_validate({**spec.options, "name": spec.label, "clip": spec.clip}, context={BASE_DIR: base_dir})
+        with blaming(f"noise {spec.label}", cls, NoiseError, (ValidationError,)):
+            form = cls.model_validate({**spec.options, "name": spec.label, "clip": spec.clip}, context={BASE_DIR: base_dir})
+            if not isinstance(form.random, bool):
+                raise BrokenContractError(f"random is {shown(form.random)}, not True or False")
     except ValidationError as error:
         raise explain(error, cls, written, place) from error
     if spec.clip and cls.quantises:

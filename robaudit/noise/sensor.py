@@ -30,6 +30,7 @@ class Sensor(NoiseKind):
     level_name: ClassVar[LevelName] = LevelName.PHOTONS
     least: ClassVar[float] = 1e-2
     most: ClassVar[float] = 1e9
+    nearly_normal: ClassVar[bool] = True
     quantises: ClassVar[bool] = True
     summary: ClassVar[str] = "a camera: (Poisson(x photons) + read noise) / photons, clipped and rounded to bits"
     prefer: ClassVar[str] = "a camera in little light, with numbers from its data sheet"

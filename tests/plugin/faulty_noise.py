@@ -1,0 +1,90 @@
+"""Kinds of noise that break the contract."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from robaudit import AdditiveNoise, LevelName
+from robaudit.noise.base import Shape
+
+FAULTS: Mapping[str, tuple[str, Callable[..., Any], str]] = {
+    "NaN": ("noisy", lambda x, z: x + z * float("nan"), "noisy() returned pixels that are not finite, for sample"),
+    "shape": ("noisy", lambda x, z: (x + z)[..., :-1], "noisy() returned a Tensor of shape ("),
+    "dtype": ("noisy", lambda x, z: (x + z).double(), "not a torch.float32 tensor of shape"),
+    "nothing": ("noisy", lambda x, z: None, "noisy() returned NoneType None"),
+    "an exception": ("noisy", lambda x, z: x / dict[int, float]()[0], "raised KeyError: 0 (faulty_noise.py, line "),
+    "check": ("check", lambda: 1 / 0, "raised ZeroDivisionError: division by zero (faulty_noise.py, line "),
+    "latent shape": ("latent_shape", lambda: "all", "latent_shape() returned str 'all', not a tuple of whole numbers"),
+    "random": ("random", lambda: "yes", "random is str 'yes', not True or False"),
+    "files": ("files", lambda: ["a.npy"], "files is list ['a.npy'], not a tuple of paths"),
+    "gram": ("gram", lambda u: u.sum(), "gram() returned a Tensor of shape (), not a float64 tensor of shape"),
+    "amplitude": ("amplitude", lambda: float("nan"), "amplitude() returned float nan, not a positive number"),
+}
+
+
+class Faulty(AdditiveNoise):
+    """x + sigma z, with one fault."""
+
+    level_name, least, most = LevelName.SIGMA, 1e-6, 1.0
+    normal: ClassVar[bool] = True
+    summary, prefer, source = "faulty", "tests", "here"
+
+    fault: str
+
+    def _does(self, what: str, *values: Any) -> Any:
+        place, action, _ = FAULTS[self.fault]
+        return action(*values) if place == what else NotImplemented
+
+    @property
+    def random(self) -> bool:
+        return self._does("random") if FAULTS[self.fault][0] == "random" else True
+
+    @property
+    def files(self) -> Any:
+        return self._does("files") if FAULTS[self.fault][0] == "files" else ()
+
+    def check(self, shape: Shape, levels: Sequence[float]) -> None:
+        self._does("check")
+
+    def latent_shape(self, shape: Shape) -> Any:
+        found = self._does("latent_shape")
+        return shape if found is NotImplemented else found
+
+    def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str], out: Tensor | None = None) -> Any:
+        found = self._does("noisy", x, z)
+        return x + level * z if found is NotImplemented else found
+
+    def amplitude(self, level: float, shape: Shape) -> Any:
+        found = self._does("amplitude")
+        return level if found is NotImplemented else found
+
+    def gram(self, gradients: Tensor, x: Tensor) -> Any:
+        found = self._does("gram", gradients)
+        return (gradients @ gradients.transpose(1, 2)).double() if found is NotImplemented else found
+
+
+class Greedy(AdditiveNoise):
+    """x + sigma z, made in place of x and of z."""
+
+    level_name, least, most = LevelName.SIGMA, 1e-6, 1.0
+    normal: ClassVar[bool] = True
+    summary, prefer, source = "greedy", "tests", "here"
+
+    def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str], out: Tensor | None = None) -> Tensor:
+        return z.mul_(level).add_(x.mul_(1.0))
+
+    def amplitude(self, level: float, shape: Shape) -> float:
+        return level
+
+    def gram(self, gradients: Tensor, x: Tensor) -> Tensor:
+        return torch.bmm(gradients.double(), gradients.double().transpose(1, 2))
+
+
+class Undeclared(Greedy):
+    """A level without a name, from nowhere."""
+
+    least: ClassVar[Any] = "none"
