@@ -33,6 +33,7 @@ _EDGE = 1e-15
 _VISIBLE = 2e-3
 _NOTED = 5e-3
 _ROUNDING = 1e-5
+_TAIL_MULTIPLE = 3.0  # a skewness of .5 moves the tail beyond 3 standard deviations by 2.4 times itself (Edgeworth)
 SKEW_CORRECTED = Interval(IntervalKind.JACKKNIFE, remark="skew-corrected")
 _STOPPED = replace(SKEW_CORRECTED, covers_bias=False)
 _FIRST, _ROUND = 32, 16
@@ -364,8 +365,7 @@ def normal_margins(g: Tensor) -> NormalMargins:
     """Fit normal margins and evaluate the CDF, corrected for joint skewness, with a delete-one-group jackknife over the pairs.
 
     The correction is that of :func:`~robaudit.numerics.reflection.reflection_shift`, D, times max(0, 1 - 2 se_D^2 / D^2): what passes
-    for normal stays as it is, bit by bit. The interval holds those of the value and of the wholly corrected one, each with the error
-    of its correction.
+    for normal stays as it is, bit by bit. The interval holds that of the value and the same one about the wholly corrected value.
 
     Only the classes that compete enter the CDF: at most 64, by smallest m / s; the others' failure probabilities, sum Phi(-z), are
     added to ``error``. On the probit scale the standard error is the larger of the jackknife's and the delta method's
@@ -384,7 +384,7 @@ def normal_margins(g: Tensor) -> NormalMargins:
     weight = _shrinkage(shift, _jackknife(shifts))
     value, error = _shifted(fit.value, weight * shift), fit.error + fit.omitted
     corrected = _Side.of(value, _shifted(p, weight * shifts), fit.delta)
-    wholly = _Side.of(_shifted(fit.value, shift), _shifted(p, shifts), fit.delta)
+    wholly = corrected.about(_shifted(fit.value, shift))
     shape = shape_of_pairs(fit.even[:, :, 0], fit.odd[:, :, 0])
     least = _density(fit.centre) * fit.delta
     return NormalMargins(
@@ -407,17 +407,29 @@ class _Side:
 
     centre: Tensor
     spread: Tensor
-    lower: Tensor
-    upper: Tensor
+    reach: Tensor
+
+    @property
+    def lower(self) -> Tensor:
+        """The lower end, as a probability."""
+        return normal_cdf(self.centre - self.reach)
+
+    @property
+    def upper(self) -> Tensor:
+        """The upper end, as a probability."""
+        return normal_cdf(self.centre + self.reach)
+
+    def about(self, value: Tensor) -> _Side:
+        """The same interval on the probit scale, about another value."""
+        return _Side(_probit(value), self.spread, self.reach)
 
     @classmethod
     def of(cls, value: Tensor, left_out: Tensor, delta: Tensor) -> _Side:
         """From the value (batch,), those without each group (groups, batch), and the least standard error (batch,)."""
         from scipy.stats import t as student
 
-        centre, spread = _probit(value), torch.maximum(_jackknife(_probit(left_out)), delta)
-        reach = float(student.ppf(0.975, len(left_out) - 1)) * spread
-        return cls(centre, spread, normal_cdf(centre - reach), normal_cdf(centre + reach))
+        spread = torch.maximum(_jackknife(_probit(left_out)), delta)
+        return cls(_probit(value), spread, float(student.ppf(0.975, len(left_out) - 1)) * spread)
 
 
 def _jackknife(left_out: Tensor) -> Tensor:
@@ -433,7 +445,9 @@ def _shrinkage(shift: Tensor, error: Tensor) -> Tensor:
 
 
 def _shifted(value: Tensor, shift: Tensor) -> Tensor:
-    """value + shift, at most half of the way to 0 or 1."""
+    """value + shift, at most half of the way to 0 or 1, and at most 3 p (1 - p): skewness moves a small tail by a multiple of itself."""
+    most = _TAIL_MULTIPLE * value * (1 - value)
+    shift = torch.maximum(torch.minimum(shift, most), -most)
     return value + torch.minimum(torch.maximum(shift, -value / 2), (1 - value) / 2)
 
 
