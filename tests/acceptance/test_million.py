@@ -100,6 +100,7 @@ def test_a_sample_costs_few_bytes_while_a_run_goes_on(tmp_path: Path) -> None:
         assert len(state.unfinished) == count - 1
 
 
+@pytest.mark.slow
 def test_the_end_of_a_run_holds_few_rows(tmp_path: Path) -> None:
     count = 10_000
     tasks = tasks_of([sigma(0.1)], build([EstimatorSpec(name="mc")]))

@@ -92,6 +92,7 @@ def unlimited(folder: Path) -> tuple[bytes, int]:
     return (folder / "unlimited" / "samples.csv").read_bytes(), ended.peak
 
 
+@pytest.mark.slow
 def test_a_failed_allocation_halves_the_chunk(folder: Path, run_cli: RunCli) -> None:
     assert run_cli("estimate", folder / "spec.yaml", "--out", folder / "calm", "--limit", "24").code == 0
     command = [sys.executable, "-c", CHILD, "180", "estimate", "spec.yaml", "--out", "failing", "--limit", "24"]

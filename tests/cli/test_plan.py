@@ -83,7 +83,7 @@ def test_the_snippet_keeps_the_kind_of_choice_the_spec_has() -> None:
         ((), "Missing option '--budget'"),
         (("--budget", "5s", "--for", "everything"), "Invalid value for '--for'"),
         (("--budget", "0.001s"), "--budget 0.001s: is too short: the start alone takes"),
-        (("--budget", "0.00001m"), "--budget 0.00001m: is too short"),
+        pytest.param(("--budget", "0.00001m"), "--budget 0.00001m: is too short", marks=pytest.mark.slow),
         (("--budget", "60s", "--set", "dataset.limit=1"), "a plan needs 2 usable images, and there is 1; give it more"),
     ],
 )

@@ -111,6 +111,7 @@ def frames(text: str) -> list[tuple[float, str]]:
     return found
 
 
+@pytest.mark.slow
 def test_the_bar_on_a_terminal(tmp_path: Path) -> None:
     text = on_terminal(tmp_path, STEP="0.6", COLUMNS="100")  # the time left is redrawn every half second
     drawn = frames(text)
