@@ -53,9 +53,14 @@ class NoiseLevel:
         """The level with its name, and the label unless it is that of isotropic Gaussian noise."""
         return self.worded(f"{self.level:.6g}")
 
+    @property
+    def usual(self) -> bool:
+        """Whether it is a level of isotropic Gaussian noise, which goes without its label."""
+        return self.noise == GAUSSIAN
+
     def worded(self, number: str) -> str:
         """:attr:`text` with the number as it is written elsewhere."""
-        return f"{self.name} {number}" if self.noise == GAUSSIAN else f"{self.noise} {self.name} {number}"
+        return f"{self.name} {number}" if self.usual else f"{self.noise} {self.name} {number}"
 
     @property
     def strength(self) -> float:
@@ -87,6 +92,11 @@ class NoiseLevel:
         """The three columns of a row."""
         return {"noise": self.noise, "level_name": self.name.value, "level": self.level}
 
+    def in_columns(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The values by name, with the three columns of this level in the place of ``at``."""
+        columns = self.document()
+        return {key: one for name, value in values.items() for key, one in (columns if name == "at" else {name: value}).items()}
+
     def __str__(self) -> str:
         return self.text
 
@@ -101,11 +111,23 @@ def noise_level(noise: str, level: float, name: str) -> NoiseLevel:
     return NoiseLevel(noise, level, LevelName(name))
 
 
+def level_name_in(entry: Mapping[str, Any]) -> LevelName:
+    """The key that the levels of a noise stand under, in a spec or its document.
+
+    Raises:
+        ValueError: it has none.
+    """
+    for name in LevelName:
+        if name in entry:
+            return name
+    raise ValueError("the noise has no levels")
+
+
 def levels_in(entries: Iterable[Mapping[str, Any]]) -> list[NoiseLevel]:
     """The levels of the noises of a spec, given as its document has them, in its order."""
     found = []
     for entry in entries:
-        name = next(name for name in LevelName if name in entry)
+        name = level_name_in(entry)
         found += [noise_level(entry["name"], level, name) for level in entry[name]]
     return found
 
@@ -177,7 +199,7 @@ class LevelChoice:
             meant = [_nearest(number, numbers) for number in wanted]
             for number in meant:
                 if number not in numbers:
-                    named = ", ".join(map(str, numbers if all(at.noise == GAUSSIAN for at in kept) else kept))
+                    named = ", ".join(map(str, numbers if all(at.usual for at in kept) else kept))
                     raise RunError(where, f"has no {what} {number}", f"it has {named}")
             kept = [at for at in able if at.level in meant]
         return kept

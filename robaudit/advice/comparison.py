@@ -131,9 +131,7 @@ class Comparison:
 
     def document(self) -> dict[str, Any]:
         """As JSON values."""
-        values = asdict(self)
-        values.pop("at")
-        return {"estimator": values.pop("estimator"), **self.at.document(), **values}
+        return self.at.in_columns(asdict(self))
 
 
 def compare(rows: Sequence[Row], truths: Sequence[Truth], quantity: Quantity, seconds: float, kind: str = "") -> Comparison:

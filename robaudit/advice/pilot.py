@@ -99,10 +99,6 @@ class Trial:
     rows: Rows
     draws: int
 
-    def covers(self, at: NoiseLevel) -> bool:
-        """Whether it has rows at a noise level: an estimator may be limited to some noises."""
-        return any(level == at for _, level in self.rows)
-
     @property
     def finite(self) -> set[str]:
         """Ids of the images with a finite value at every noise level."""
@@ -147,7 +143,7 @@ def pilot(ready: Ready, seconds: float, *, skip_bad: bool = False) -> Pilot:
     share = seconds * (1 - (_OTHERS if others else 0.0)) / len(ALWAYS)
     trials: list[Trial] = []
     for name in ALWAYS:
-        one = next((one for one in named if one.name == name), Chosen(name, name, registry.load(name)()))
+        one = next((one for one in named if one.name == name and not one.estimator.noise), Chosen(name, name, registry.load(name)()))
         trials += filter(None, [_try(ready, one, share, math.inf, skip_bad=skip_bad)])
         _refuse_too_few(ready, len(trials[0].finite & trials[-1].finite))
     votes = trials[0]
@@ -168,7 +164,7 @@ def pilot(ready: Ready, seconds: float, *, skip_bad: bool = False) -> Pilot:
         notes.append(f"{one.label} is left out: {reason}")
     levels = ready.spec.levels
     return Pilot(
-        candidates=[replace(one.candidate, levels=[errors_at(one, votes, at) for at in levels if one.covers(at)]) for one in trials],
+        candidates=[replace(one.candidate, levels=[errors_at(one, votes, at) for at in levels]) for one in trials],
         images=len(votes.finite),
         affected=len({name for (name, _), row in votes.rows.items() if 0 < row.value < 1}),
         seconds=time.perf_counter() - started,

@@ -73,9 +73,7 @@ class Point:
 
     def document(self) -> dict[str, Any]:
         """As JSON values."""
-        values = asdict(self)
-        values.pop("at")
-        return {"estimator": values.pop("estimator"), **self.at.document(), **values}
+        return self.at.in_columns(asdict(self))
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
@@ -264,8 +264,7 @@ class PrecisionEffect:
 
     def document(self) -> dict[str, Any]:
         """As JSON values."""
-        counts = {name: getattr(self, name) for name in ("images", "copies", "changed", "kept_fp32", "kept")}
-        return {"precision": self.precision, **self.at.document(), **counts}
+        return self.at.in_columns(asdict(self))
 
     @property
     def text(self) -> str:

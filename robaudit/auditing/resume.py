@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from robaudit.auditing.environment import device_name, device_type, versions
 from robaudit.errors import AnotherRunError, RunError
-from robaudit.levels import LevelName, without_levels
+from robaudit.levels import level_name_in, without_levels
 from robaudit.models.logits import LogitModel
 from robaudit.progress import Listener
 from robaudit.spec.model import AuditSpec, base_identity, identity
@@ -192,7 +192,7 @@ def _joined(old: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]], 
     joined = {entry["name"]: dict(entry) for entry in old}
     for entry in new:
         same = joined.setdefault(entry["name"], dict(entry))
-        key = next(name for name in LevelName if name in entry)
+        key = level_name_in(entry)
         if key not in same or without_levels(same) != without_levels(entry):
             raise _other_noise(where, entry["name"])
         same[key] = list(dict.fromkeys([*same[key], *entry[key]]))

@@ -234,9 +234,10 @@ def _carry_out(ready: Ready, folder: RunFolder, old: Mapping[str, Any] | None, o
         refuse_other_gates(folder.path, old, spec.gates)
     folder.clean()
     with folder.open_state() as state:
-        entries = {label_of(entry): entry for entry in spec.document()["estimators"]}
+        document = spec.document()
+        entries = {label_of(entry): entry for entry in document["estimators"]}
         state.check()
-        noises = {entry["name"]: without_levels(entry) for entry in spec.document()["noise"]}
+        noises = {entry["name"]: without_levels(entry) for entry in document["noise"]}
         digests = {noise.label: found for noise in ready.noises if (found := noise.digests)}
         noises |= {label: {**noises[label], "files": files} for label, files in digests.items()}
         refuse_other_options(state, entries, str(folder.path))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from copy import copy
 
 import torch
@@ -18,6 +18,7 @@ from robaudit.levels import NoiseLevel
 from robaudit.memory import Headroom, Limit, free_bytes
 from robaudit.models.load import from_module, load_model
 from robaudit.models.logits import PIXELS, LogitModel
+from robaudit.noise.base import shape_of
 from robaudit.noise.registry import Noise
 from robaudit.spec.model import AuditSpec
 
@@ -139,16 +140,18 @@ def check_noises(noises: Sequence[Noise], image: torch.Tensor, dataset: Dataset)
         DataError: a noise knows other labels.
         SpecError: an option of a noise does not fit.
     """
-    labels = dataset.labels()
-    ids = [] if labels is None else [dataset.sample_id(i) for i in range(len(dataset))]
-    shape = (image.shape[0], image.shape[1], image.shape[2])
     for noise in noises:
         try:
-            noise.source(0, torch.device("cpu")).check(
-                shape, [at.level for at in noise.levels], ids, [] if labels is None else labels.tolist()
-            )
+            noise.check(shape_of(image), _labels_of(dataset))
         except SpecError as error:
             raise SpecError(f"noise {noise.label}: {error.where}", error.what, error.remedy) from error
+
+
+def _labels_of(dataset: Dataset) -> Iterator[tuple[str, int]]:
+    """Ids and labels (-1: none), where they are known without reading pixels; nothing is looked up before the first is taken."""
+    labels = dataset.labels()
+    if labels is not None:
+        yield from ((dataset.sample_id(i), int(label)) for i, label in enumerate(labels))
 
 
 def make_engine(

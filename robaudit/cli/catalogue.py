@@ -1,13 +1,19 @@
-"""`robaudit --version`, `robaudit estimators` and `robaudit schema`: the program describes itself."""
+"""`robaudit --version`, `robaudit estimators`, `robaudit noises` and `robaudit schema`: the program describes itself."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from robaudit.cli.options import FormatOption, TextFormat
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from robaudit.report.catalogue import Entry, NoiseEntry
 
 
 class Document(StrEnum):
@@ -37,15 +43,33 @@ def estimators(format_: FormatOption = TextFormat.TABLE) -> None:
 
     Example: robaudit estimators
     """
-    from robaudit.cli.console import output
     from robaudit.estimators import registry
-    from robaudit.report.catalogue import Entry, catalogue, catalogue_table, entries_csv, entries_json
+    from robaudit.report.catalogue import catalogue, catalogue_table
 
     entries = catalogue({name: registry.load(name) for name in registry.registered()})
+    _print(format_, entries, catalogue_table(entries))
+
+
+def noises(format_: FormatOption = TextFormat.TABLE) -> None:
+    """List the installed kinds of noise: level, options, what they do to a pixel, and source.
+
+    Example: robaudit noises
+    """
+    from robaudit.noise import registry
+    from robaudit.report.catalogue import noise_entries, noise_table
+
+    entries = noise_entries({name: registry.load(name) for name in registry.registered()})
+    _print(format_, entries, noise_table(entries))
+
+
+def _print(format_: TextFormat, entries: Sequence[Entry | NoiseEntry], table: Table) -> None:
+    from robaudit.cli.console import output
+    from robaudit.report.catalogue import entries_csv, entries_json
+
     if format_ is TextFormat.TABLE:
-        output().print(catalogue_table(entries))
+        output().print(table)
     else:
-        typer.echo(entries_csv(Entry, entries) if format_ is TextFormat.CSV else entries_json(entries), nl=False)
+        typer.echo(entries_csv(entries) if format_ is TextFormat.CSV else entries_json(entries), nl=False)
 
 
 def schema(

@@ -68,7 +68,7 @@ def make_app() -> typer.Typer:
     app.command("plan")(plan.plan)
     app.command("plot")(plot.plot)
     app.command("estimators")(catalogue.estimators)
-    app.command("noises")(noise.noises)
+    app.command("noises")(catalogue.noises)
     app.command("noise-preview")(noise.noise_preview)
     app.command("schema")(catalogue.schema)
     return app

@@ -1,4 +1,4 @@
-"""`robaudit noises` and `robaudit noise-preview`: the kinds of noise, and what those of a spec look like."""
+"""`robaudit noise-preview`: what the noises of a spec look like."""
 
 from __future__ import annotations
 
@@ -7,24 +7,8 @@ from typing import Annotated
 
 import typer
 
-from robaudit.cli.options import FormatOption, OnError, OnErrorOption, SetOption, SpecArgument, TextFormat, TrustOption
+from robaudit.cli.options import OnError, OnErrorOption, SetOption, SpecArgument, TrustOption
 from robaudit.errors import SpecError
-
-
-def noises(format_: FormatOption = TextFormat.TABLE) -> None:
-    """List the installed kinds of noise: level, options, what they do to a pixel, and source.
-
-    Example: robaudit noises
-    """
-    from robaudit.cli.console import output
-    from robaudit.noise import registry
-    from robaudit.report.catalogue import NoiseEntry, entries_csv, entries_json, noise_entries, noise_table
-
-    entries = noise_entries({name: registry.load(name) for name in registry.registered()})
-    if format_ is TextFormat.TABLE:
-        output().print(noise_table(entries))
-    else:
-        typer.echo(entries_csv(NoiseEntry, entries) if format_ is TextFormat.CSV else entries_json(entries), nl=False)
 
 
 def noise_preview(

@@ -41,7 +41,21 @@ class _Strict(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, protected_namespaces=())
 
 
-class AcceptedFinding(_Strict):
+class _AtLevel(_Strict):
+    """What is said about one estimator at one noise level."""
+
+    estimator: str
+    noise: str
+    level_name: LevelName
+    level: Number
+
+    @property
+    def at(self) -> NoiseLevel:
+        """The noise and its level."""
+        return NoiseLevel(self.noise, self.level, self.level_name)
+
+
+class AcceptedFinding(_AtLevel):
     """A sample that is known not to be robust.
 
     Attributes:
@@ -50,10 +64,6 @@ class AcceptedFinding(_Strict):
         reason: a note that somebody added to the file; kept unchanged.
     """
 
-    estimator: str
-    noise: str
-    level_name: LevelName
-    level: Number
     sample_id: str
     image: str | None
     value: Number
@@ -64,25 +74,11 @@ class AcceptedFinding(_Strict):
         """Estimator, noise level and sample."""
         return self.estimator, self.at, self.sample_id
 
-    @property
-    def at(self) -> NoiseLevel:
-        """The noise and its level."""
-        return NoiseLevel(self.noise, self.level, self.level_name)
 
-
-class Threshold(_Strict):
+class Threshold(_AtLevel):
     """The threshold of findings, for one estimator at one noise level."""
 
-    estimator: str
-    noise: str
-    level_name: LevelName
-    level: Number
     below: Number
-
-    @property
-    def at(self) -> NoiseLevel:
-        """The noise and its level."""
-        return NoiseLevel(self.noise, self.level, self.level_name)
 
 
 class _Model(_Strict):
@@ -249,13 +245,7 @@ class Finding:
 
     def document(self) -> dict[str, Any]:
         """As JSON values."""
-        values = json_values(asdict(self))
-        return {
-            "state": values.pop("state"),
-            "estimator": values.pop("estimator"),
-            **self.at.document(),
-            **{key: value for key, value in values.items() if key != "at"},
-        }
+        return self.at.in_columns(json_values(asdict(self)))
 
 
 @dataclass(frozen=True, slots=True)

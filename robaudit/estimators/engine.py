@@ -14,6 +14,7 @@ from torch import Tensor
 from robaudit.levels import GAUSSIAN, NoiseLevel
 from robaudit.memory import extra_peak, give_back, is_out_of_memory
 from robaudit.models.logits import LogitModel
+from robaudit.noise.base import shape_of
 from robaudit.noise.registry import NoiseSource
 
 _CPU_VALUES, _CUDA_VALUES = 3 * 2**16, 3 * 2**20
@@ -164,7 +165,7 @@ class Engine:
         source = self.noises[at.noise]
         standard = source.frames if frames else source.blocks
         per_unit = 2 if pairs else 1
-        shape = (x.shape[1], x.shape[2], x.shape[3])
+        shape = shape_of(x)
         buffer = torch.empty((rows, *shape), dtype=x.dtype, device=x.device).contiguous(memory_format=self.model.memory_format)
         total, done, filled = len(x) * draws, 0, 0
         for b, sample_id in enumerate(ids):

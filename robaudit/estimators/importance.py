@@ -13,7 +13,7 @@ from torch import Tensor
 
 from robaudit.estimators.base import Estimate, Estimator, Need, NoiseNeed
 from robaudit.estimators.engine import padded
-from robaudit.estimators.splitting import Judge, Verdict, latent, run_splitting, verdict
+from robaudit.estimators.splitting import Judge, Verdict, run_splitting, verdict
 from robaudit.estimators.work import Work
 from robaudit.numerics.design_points import Weighted, mixture, relative_error_at, sample, search
 from robaudit.numerics.intervals import LN10
@@ -141,7 +141,7 @@ class Importance(Estimator):
         """The weighted sample of an image."""
         mix = mixture(points, self.samples)
         judge, lane = Judge(work, [image]), torch.zeros(1, dtype=torch.int64, device=work.x.device)
-        result = sample(lambda u: judge(u, lane.expand(len(u))), latent(work, "importance", image, self.samples, 0), mix)
+        result = sample(lambda u: judge(u, lane.expand(len(u))), work.normals("importance", image, self.samples), mix)
         foretold = None
         if checked is not None:
             failing = torch.cat([one.failing.flatten(1) for one in lanes if one.failing is not None])

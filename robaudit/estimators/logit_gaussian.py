@@ -18,10 +18,9 @@ from robaudit.estimators.mc import flip_by_votes, looked_once
 from robaudit.estimators.work import Work
 from robaudit.levels import NoiseLevel
 from robaudit.numerics.intervals import clopper_pearson
-from robaudit.numerics.margins import halves, margins, pair_moments, shape_of_pairs, standardise, without_group
+from robaudit.numerics.margins import halves, margins, pair_moments, reflection_shift, shape_of_pairs, standardise, without_group
 from robaudit.numerics.mvn import mvn_cdf
 from robaudit.numerics.normal import normal_cdf
-from robaudit.numerics.reflection import reflection_shift
 from robaudit.numerics.rowwise import hypot, mean_over, total, variance_over
 from robaudit.quantities import P_ROBUST, Interval, IntervalKind, Quantity
 from robaudit.rows import Row
@@ -48,7 +47,7 @@ class LogitGaussian(Estimator):
     Exact for linear models as the draws grow (the mean is exact at once).
 
     Margins that are skewed, singly or jointly, shift the probability from the normal one. The same pairs say by how much
-    (:func:`~robaudit.numerics.reflection.reflection_shift`); the value is corrected by what of it is more than sampling error, which is
+    (:func:`~robaudit.numerics.margins.reflection_shift`); the value is corrected by what of it is more than sampling error, which is
     nothing at all for most normal margins, and says so in ``note`` from .005 on (``details.skew_correction``).
 
     The interval is a delete-one-group jackknife (8 groups of pairs, Student's t on the probit scale), never narrower than the standard
@@ -211,14 +210,10 @@ def skew_warning(skewness: Sequence[float], at: NoiseLevel, label: str) -> list[
     A single image's skewness is too noisy at 64 draws (standard error .3); that of an average over images is not. Networks whose
     normal fit was within .005 of converged `mc` had averages up to .11; fully connected ones with a bias of .04 to .1 had .4 to .9.
     """
-    n = len(skewness)
-    if n < _POOLED:
+    mean = _clear_mean(skewness, _HARMLESS)
+    if mean is None:
         return []
-    mean = fmean(skewness)
-    error = stdev(skewness) / math.sqrt(n)
-    if abs(mean) <= max(_HARMLESS, 2.58 * error):
-        return []
-    what = f"the margins are skewed at {at} ({mean:.2f} on average over {n} images)"
+    what = f"the margins are skewed at {at} ({mean:.2f} on average over {len(skewness)} images)"
     return [f"{label}: {what}; its values may be some hundredths off: use mc"]
 
 
@@ -233,15 +228,19 @@ def votes_warning(differences: Sequence[float], at: NoiseLevel, label: str) -> l
         at: the noise level.
         label: of the estimator.
     """
-    n = len(differences)
-    if n < _POOLED:
+    mean = _clear_mean(differences, _TOLERABLE)
+    if mean is None:
         return []
-    mean = fmean(differences)
-    error = stdev(differences) / math.sqrt(n)
-    if abs(mean) <= max(_TOLERABLE, 2.58 * error):
-        return []
-    side = "above" if mean > 0 else "below"
-    return [f"{label}: its values at {at} are {abs(mean):.3f} {side} the votes of the same copies, on average over {n} images: use mc"]
+    where = f"{abs(mean):.3f} {'above' if mean > 0 else 'below'} the votes of the same copies"
+    return [f"{label}: its values at {at} are {where}, on average over {len(differences)} images: use mc"]
+
+
+def _clear_mean(values: Sequence[float], harmless: float) -> float | None:
+    """The mean, if it is larger than what is harmless and than its own error (99 %); None otherwise, and of fewer than 10 values."""
+    if len(values) < _POOLED:
+        return None
+    mean = fmean(values)
+    return mean if abs(mean) > max(harmless, 2.58 * stdev(values) / math.sqrt(len(values))) else None
 
 
 def _undecided(estimate: Estimate) -> Estimate:
@@ -364,7 +363,7 @@ def least_error(g: Tensor) -> Tensor:
 def normal_margins(g: Tensor) -> NormalMargins:
     """Fit normal margins and evaluate the CDF, corrected for joint skewness, with a delete-one-group jackknife over the pairs.
 
-    The correction is that of :func:`~robaudit.numerics.reflection.reflection_shift`, D, times max(0, 1 - 2 se_D^2 / D^2): what passes
+    The correction is that of :func:`~robaudit.numerics.margins.reflection_shift`, D, times max(0, 1 - 2 se_D^2 / D^2): what passes
     for normal stays as it is, bit by bit. The interval holds that of the value and the same one about the wholly corrected value.
 
     Only the classes that compete enter the CDF: at most 64, by smallest m / s; the others' failure probabilities, sum Phi(-z), are

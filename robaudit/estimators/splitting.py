@@ -148,11 +148,6 @@ def scores(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     return torch.where(finite, score, math.inf), torch.where(finite, winner, -1)
 
 
-def latent(work: Work, purpose: str, image: int, number: int, start: int) -> Iterator[Tensor]:
-    """Standard normal draws of an image for a purpose of its own, independent of the noise that other estimators see."""
-    return work.normals(purpose, image, number, start)
-
-
 def lanes_at_once(particles: int, values: int) -> int:
     """Runs of splitting in lock-step: their particles stay under :data:`HELD_BYTES`."""
     return max(1, HELD_BYTES // (4 * particles * values))
@@ -168,7 +163,7 @@ def run_splitting(work: Work, images: Sequence[int], repeats: int, schedule: Sch
 
         def draw(lane: int, number: int, start: int, here: Sequence[tuple[int, int]] = here) -> Iterator[Tensor]:
             image, repeat = here[lane]
-            return latent(work, f"{purpose} {repeat}", image, number, start)
+            return work.normals(f"{purpose} {repeat}", image, number, start)
 
         runs += split(Judge(work, [image for image, _ in here]), draw, len(here), schedule, keep=keep)
     return [runs[i * repeats : (i + 1) * repeats] for i in range(len(images))]

@@ -13,7 +13,8 @@ from torch import Tensor
 from robaudit.estimators.engine import Engine, padded
 from robaudit.levels import NoiseLevel
 from robaudit.models.logits import LogitModel
-from robaudit.noise.base import AdditiveNoise, NoiseKind
+from robaudit.noise.base import NoiseKind, shape_of
+from robaudit.noise.registry import NoiseSource
 from robaudit.numerics.margins import halves, margin_gradients, margins, other_classes
 from robaudit.numerics.normal import normal_cdf
 from robaudit.numerics.rowwise import mean_over, total, variance_over
@@ -163,12 +164,12 @@ class Work:
     @property
     def noise(self) -> NoiseKind:
         """The noise: its options, and its map from normal variables to pixels."""
-        return self.engine.noises[self.at.noise].form
+        return self._source.form
 
     @property
     def amplitude(self) -> float:
         """The number that scales additive noise at this level: its covariance is amplitude^2 times that of unit noise."""
-        return self.engine.noises[self.at.noise].amplitude(self.at.level, (self.x.shape[1], self.x.shape[2], self.x.shape[3]))
+        return self._source.amplitude(self.at.level, shape_of(self.x))
 
     @property
     def model(self) -> LogitModel:
@@ -178,12 +179,11 @@ class Work:
     @property
     def latent_shape(self) -> tuple[int, ...]:
         """The shape of the normal variables that make one noisy copy."""
-        return self.noise.latent_shape((self.x.shape[1], self.x.shape[2], self.x.shape[3]))
+        return self.noise.latent_shape(shape_of(self.x))
 
     def normals(self, purpose: str, image: int, draws: int, start: int = 0) -> Iterator[Tensor]:
         """Standard normal variables of an image that no other purpose uses, as blocks (n, *latent_shape)."""
-        shape = (self.x.shape[1], self.x.shape[2], self.x.shape[3])
-        return self.engine.noises[self.at.noise].blocks(f"{purpose}\x1f{self.ids[image]}", draws, shape, start)
+        return self._source.blocks(f"{purpose}\x1f{self.ids[image]}", draws, shape_of(self.x), start)
 
     def pixels(self, image: Tensor, z: Tensor) -> Tensor:
         """The noisy pixels made of normal variables.
@@ -195,15 +195,15 @@ class Work:
         Returns:
             (rows, channels, height, width).
         """
-        return self.engine.noises[self.at.noise].noisy(self.x[image], z, self.at.level, ids=[self.ids[b] for b in image.tolist()])
+        return self._source.noisy(self.x[image], z, self.at.level, ids=[self.ids[b] for b in image.tolist()])
 
-    def gram(self, gradients: Tensor, x: Tensor | None = None) -> Tensor:
-        """u_i^T S u_j of unit noise for gradients (n, margins, pixels) of the chunk's images, or of the images ``x``; float64."""
-        return self.engine.noises[self.at.noise].gram(gradients, self.x if x is None else x)
+    def gram(self, gradients: Tensor, x: Tensor) -> Tensor:
+        """u_i^T S u_j of unit noise for gradients (n, margins, pixels) of the images ``x``; float64."""
+        return self._source.gram(gradients, x)
 
     @property
-    def _additive(self) -> AdditiveNoise:
-        return self.engine.noises[self.at.noise].additive
+    def _source(self) -> NoiseSource:
+        return self.engine.noises[self.at.noise]
 
     @cached_property
     def others(self) -> Tensor:
@@ -278,7 +278,7 @@ class Work:
 
     def _slopes(self) -> Tensor:
         """Estimated variance of each margin's tangent, (n, classes - 1): differences over a short step along each of 8 draws."""
-        short = replace(self.at, level=self._additive.shrunk(self.at.level, _STEP))
+        short = replace(self.at, level=self._source.additive.shrunk(self.at.level, _STEP))
         g = self._few_margins(short, pairs=False) - self.clean.margins[:, None]
         return mean_over(g.square(), 1) / _STEP**2
 

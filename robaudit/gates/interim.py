@@ -123,9 +123,10 @@ def refuse_undecidable(spec: AuditSpec, gates: Sequence[Gate], *, point: bool) -
         SpecError: a gate is about no results or several, has a threshold outside its range, or is on an estimator without intervals
             and ``point`` is False.
     """
-    estimators = {chosen.label: chosen.estimator for chosen in registry.build(spec.estimators)}
+    built = registry.build(spec.estimators)
+    estimators = {chosen.label: chosen.estimator for chosen in built}
     run = Run(Path(spec.name), {}, ())
-    keys = [(task.chosen.label, task.at) for task in tasks_of(spec.levels, registry.build(spec.estimators))]
+    keys = [(task.chosen.label, task.at) for task in tasks_of(spec.levels, built)]
     for gate in gates:
         if gate.quantity == "accuracy":
             refuse_accuracy_of(gate)

@@ -123,7 +123,6 @@ def load_model(
     device: torch.device,
     dtype: torch.dtype,
     trust: bool,
-    clip: bool = False,
 ) -> LogitModel:
     """Load the model of a spec as a function from pixels to logits.
 
@@ -134,7 +133,6 @@ def load_model(
         device: where the network runs.
         dtype: torch.float32 or torch.float64, of the network.
         trust: whether the user's own Python code may run.
-        clip: clip the pixels to [0, 1] before the network.
 
     Raises:
         ModelError: the file, the architecture or the options do not make a model.
@@ -149,7 +147,7 @@ def load_model(
     else:
         raise ModelError(source.where, "has no weights", "add model.path, the weights file")
     loaded = LOADERS[found](source)
-    return LogitModel(loaded, mean=spec.mean, std=spec.std, output=spec.output, device=device, dtype=dtype, clip=clip, name=source.where)
+    return LogitModel(loaded, mean=spec.mean, std=spec.std, output=spec.output, device=device, dtype=dtype, name=source.where)
 
 
 def from_module(
@@ -160,7 +158,6 @@ def from_module(
     output: str | int | None = None,
     dtype: torch.dtype = torch.float32,
     device: torch.device | str = "cpu",
-    clip: bool = False,
     name: str = "model",
 ) -> LogitModel:
     """Wrap a module or callable in memory; a module is copied, so the caller's stays as it is.
@@ -172,7 +169,6 @@ def from_module(
         output: key or index of the logits where it returns a mapping or a sequence.
         dtype: torch.float32 or torch.float64.
         device: where it runs.
-        clip: clip the pixels to [0, 1] first.
         name: what messages call it.
 
     Raises:
@@ -187,4 +183,4 @@ def from_module(
     network = network.eval().to(device=device, dtype=dtype)
     check_finite(network, name)
     loaded = LoadedNetwork(network, "python", state_sha256(network))
-    return LogitModel(loaded, mean=mean, std=std, output=output, device=device, dtype=dtype, clip=clip, name=name)
+    return LogitModel(loaded, mean=mean, std=std, output=output, device=device, dtype=dtype, name=name)

@@ -117,10 +117,10 @@ class LogitModel(nn.Module):
         output: key or index of the logits where the network returns a mapping or a sequence.
         device: where the network is.
         dtype: of the pixels and the logits, and of the network unless :meth:`compute_in` says otherwise.
-        clip: clip the pixels to [0, 1] first.
         name: what messages call the model.
 
     Attributes:
+        clip: whether the pixels are clipped to [0, 1] first: see :meth:`clipping`.
         info: the `LoadedNetwork` (format, sha256, differentiable, notes).
         memory_format: the memory format in which inputs are fastest.
         notes: lines for the user; may grow with the first call.
@@ -138,11 +138,11 @@ class LogitModel(nn.Module):
         output: str | int | None = None,
         device: torch.device | None = None,
         dtype: torch.dtype = torch.float32,
-        clip: bool = False,
         name: str = "model",
     ) -> None:
         super().__init__()
-        self.info, self.name, self.output, self.clip = loaded, name, output, clip
+        self.info, self.name, self.output = loaded, name, output
+        self.clip = False
         self.device, self.dtype = device or torch.device("cpu"), dtype
         self._compute = dtype
         self.notes = list(loaded.notes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
@@ -16,6 +16,14 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Shape = tuple[int, int, int]
+
+
+def shape_of(images: Tensor) -> Shape:
+    """Channels, height and width of images (..., channels, height, width)."""
+    channels, height, width = images.shape[-3:]
+    return channels, height, width
+
+
 BASE_DIR = "base_dir"
 """The key of the validation context under which the folder of relative paths stands."""
 
@@ -88,12 +96,11 @@ class NoiseKind(BaseModel, ABC):
         """
         return
 
-    def check_labels(self, ids: Sequence[str], labels: Sequence[int | None]) -> None:
+    def check_labels(self, labels: Iterable[tuple[str, int | None]]) -> None:
         """Check the labels against those that the noise knows, if it has any.
 
         Args:
-            ids: sample ids.
-            labels: their labels; None or a negative number: unknown.
+            labels: sample ids and their labels; None or a negative number: unknown.
 
         Raises:
             DataError: they differ.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, ClassVar
@@ -89,12 +89,11 @@ class CorruptedSet(NoiseKind):
                 there = ", ".join(sorted(entry.name for entry in copies.folder.iterdir())[:10])
                 raise SpecError("severity", f"{str(copies.folder)!r} has no folder {level:g}", f"it has {there or 'nothing'}")
 
-    def check_labels(self, ids: Sequence[str], labels: Sequence[int | None]) -> None:
+    def check_labels(self, labels: Iterable[tuple[str, int | None]]) -> None:
         """Compare the set's labels with those of the data set, where the set has ``labels.npy``.
 
         Args:
-            ids: sample ids.
-            labels: their labels; None or a negative number: unknown.
+            labels: sample ids and their labels; None or a negative number: unknown.
 
         Raises:
             DataError: they differ: the copies are of other images or in another order; or the labels cannot be read.
@@ -107,7 +106,7 @@ class CorruptedSet(NoiseKind):
         if theirs.shape not in ((copies.samples,), (_SEVERITIES * copies.samples,)) or theirs.dtype.kind not in "iu":
             what = f"is {_described(theirs)}, and {self._array.name} has {_SEVERITIES * copies.samples} images"
             raise DataError(str(self._labels), what, "give one label for each image")
-        ours = [(name, label) for name, label in zip(ids, labels, strict=True) if label is not None and label >= 0]
+        ours = [(name, label) for name, label in labels if label is not None and label >= 0]
         wrong = [(name, label, there) for name, label in ours if (there := int(theirs[copies.row(name)])) != label]
         if wrong:
             name, label, there = wrong[0]

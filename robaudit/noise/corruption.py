@@ -17,10 +17,11 @@ from torch import Tensor
 
 from robaudit.errors import SpecError, did_you_mean
 from robaudit.levels import LevelName
-from robaudit.noise import colour, filters
+from robaudit.noise import filters
 from robaudit.noise.base import NoiseKind, Shape
 from robaudit.noise.elastic import stretched
 from robaudit.noise.fog import fogged, map_side
+from robaudit.numerics.rowwise import mean_over
 
 SMALL = 64
 """Images of fewer rows get the parameters of CIFAR-10-C unless the spec says otherwise."""
@@ -78,6 +79,36 @@ def _recoded(image: NDArray[np.uint8], quality: int) -> NDArray[np.uint8]:
             return np.asarray(decoded).reshape(image.shape)
 
 
+def _brightened(x: Tensor, by: float) -> Tensor:
+    """The value V = max over the channels raised to min(V + by, 1), hue and saturation kept; grey images just become lighter.
+
+    As the channels are V (1 - S g) with g of the hue alone, that is x V' / V; black becomes the grey V'.
+    """
+    value = x.amax(1, keepdim=True)
+    raised = (value + by).clamp(0, 1)
+    return torch.where(value > 0, x * (raised / torch.where(value > 0, value, 1.0)), raised)
+
+
+def _saturated(x: Tensor, factor: float, by: float) -> Tensor:
+    """The saturation S = (max - min) / max changed to factor S + by within [0, 1], hue and value kept.
+
+    The channels are V - S V (V - x) / (max - min). Grey pixels have no hue and get that of red, so ``by`` > 0 colours them.
+    """
+    value = x.amax(1, keepdim=True)
+    spread = value - x.amin(1, keepdim=True)
+    saturation = spread / torch.where(value > 0, value, 1.0)
+    changed = (saturation * factor + by).clamp(0, 1)
+    red = x.new_tensor([0.0, 1.0, 1.0]).view(1, 3, 1, 1)
+    away = torch.where(spread > 0, (value - x) / torch.where(spread > 0, spread, 1.0), red)
+    return value * (1 - changed * away)
+
+
+def _flattened(x: Tensor, factor: float) -> Tensor:
+    """Contrast: (x - m) factor + m, m the mean of each channel."""
+    mean = mean_over(x.flatten(2), 2)[:, :, None, None]
+    return (x - mean) * factor + mean
+
+
 _IN_224 = 244 / 224  # theirs are shares of 244 pixels, on images of 224
 
 FORMS: Mapping[str, Form] = {
@@ -106,17 +137,17 @@ FORMS: Mapping[str, Form] = {
     "brightness": Form(
         ((0.1,), (0.2,), (0.3,), (0.4,), (0.5,)),
         ((0.05,), (0.1,), (0.15,), (0.2,), (0.3,)),
-        colour.brightened,
+        _brightened,
     ),
     "contrast": Form(
         ((0.4,), (0.3,), (0.2,), (0.1,), (0.05,)),
         ((0.75,), (0.5,), (0.4,), (0.3,), (0.15,)),
-        colour.flattened,
+        _flattened,
     ),
     "saturate": Form(
         ((0.3, 0), (0.1, 0), (2, 0), (5, 0.1), (20, 0.2)),
         ((0.3, 0), (0.1, 0), (1.5, 0), (2, 0.1), (2.5, 0.2)),
-        colour.saturated,
+        _saturated,
         channels=(3,),
     ),
     "fog": Form(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -51,6 +51,27 @@ class Noise:
     def digests(self) -> dict[str, str]:
         """sha256 of the files that it is made from, by name."""
         return {path.name: file_sha256(path) or "" for path in self.form.files}
+
+    def check(self, shape: Shape, labels: Iterable[tuple[str, int]]) -> None:
+        """Check the kind against the images and their labels.
+
+        Args:
+            shape: channels, height, width of the images.
+            labels: sample ids and labels (-1: none), as far as they are known; read only by kinds that know labels.
+
+        Raises:
+            SpecError, DataError: they do not fit.
+            NoiseError: the kind of another package raises an exception, or declares something else than it must.
+        """
+        form = self.form
+        with blaming(f"noise {self.label}", type(form), NoiseError):
+            form.check(shape, [at.level for at in self.levels])
+            latent = form.latent_shape(shape)
+            if not (isinstance(latent, tuple) and all(type(n) is int and n >= 0 for n in latent)):
+                raise BrokenContractError(f"latent_shape() returned {shown(latent)}, not a tuple of whole numbers")
+            if not all(isinstance(path, Path) for path in form.files):
+                raise BrokenContractError(f"files is {shown(form.files)}, not a tuple of paths")
+            form.check_labels(labels)
 
     def source(self, seed: int, device: torch.device, dtype: torch.dtype = torch.float32, *, stream: str = "") -> NoiseSource:
         """The noise with its draws; see :class:`~robaudit.noise.draws.NormalDraws` for the arguments."""
@@ -116,23 +137,6 @@ class NoiseSource:
             if not (isinstance(found, Tensor) and found.shape == wanted and found.dtype is torch.float64):
                 raise BrokenContractError(f"gram() returned {shown(found)}, not a float64 tensor of shape {wanted}")
         return found
-
-    def check(self, shape: Shape, levels: Sequence[float], ids: Sequence[str], labels: Sequence[int | None]) -> None:
-        """Check the kind against the images and their labels.
-
-        Raises:
-            SpecError, DataError: they do not fit.
-            NoiseError: the kind of another package raises an exception, or declares something else than it must.
-        """
-        form = self.form
-        with blaming(f"noise {form.name}", type(form), NoiseError):
-            form.check(shape, levels)
-            latent = form.latent_shape(shape)
-            if not (isinstance(latent, tuple) and all(type(n) is int and n >= 0 for n in latent)):
-                raise BrokenContractError(f"latent_shape() returned {shown(latent)}, not a tuple of whole numbers")
-            if not all(isinstance(path, Path) for path in form.files):
-                raise BrokenContractError(f"files is {shown(form.files)}, not a tuple of paths")
-            form.check_labels(ids, labels)
 
     @property
     def additive(self) -> AdditiveNoise:

@@ -130,9 +130,9 @@ def noise_table(entries: Sequence[NoiseEntry]) -> Table:
     return table
 
 
-def entries_csv(kind: type[Entry] | type[NoiseEntry], entries: Sequence[Entry | NoiseEntry]) -> str:
-    """CSV with a header."""
-    return table_csv(list(kind.__slots__), (list(asdict(entry).values()) for entry in entries))
+def entries_csv(entries: Sequence[Entry | NoiseEntry]) -> str:
+    """CSV with a header; at least one entry."""
+    return table_csv(list(asdict(entries[0])), (list(asdict(entry).values()) for entry in entries))
 
 
 def entries_json(entries: Sequence[Entry | NoiseEntry]) -> str:

@@ -18,6 +18,7 @@ from robaudit.datasets.load import open_dataset
 from robaudit.errors import RobauditError, SampleError
 from robaudit.files import write_atomically
 from robaudit.levels import NoiseLevel
+from robaudit.noise.base import shape_of
 from robaudit.noise.registry import NoiseSource, build
 from robaudit.spec.errors import explain
 from robaudit.spec.model import AuditSpec
@@ -74,7 +75,7 @@ class RunImages:
 
 def first_copy(source: NoiseSource, sample_id: str, clean: Tensor, at: NoiseLevel) -> Tensor:
     """The first noisy copy of an image (channels, height, width), as the estimators see it."""
-    z = next(source.blocks(sample_id, 1, (clean.shape[0], clean.shape[1], clean.shape[2])))
+    z = next(source.blocks(sample_id, 1, shape_of(clean)))
     copy = source.noisy(clean[None], z.to(clean.dtype), at.level, ids=[sample_id])[0]
     return copy.clamp(0.0, 1.0) if source.form.clip else copy
 
@@ -90,9 +91,7 @@ def write_gallery(run: Run, flagged: Sequence[Flagged], folder: Path, *, trust: 
     images = RunImages(run, (sample.id for one in flagged for sample in (*one.samples, *one.robust)), trust=trust)
     written = 0
     for one in flagged:
-        target = folder / _plain(
-            f"{one.key.estimator}-{one.key.at.worded(f'{one.key.at.level:.6g}').removeprefix('sigma ').replace(' ', '-')}"
-        )
+        target = folder / _plain(f"{one.key.estimator}-{_level(one.key.at)}")
         try:
             target.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -128,6 +127,11 @@ def _name(rank: int, sample: Flag, names: Sequence[str] | None) -> str:
     flip = f"-to-{class_name(sample.flips_to, names)}" if sample.flips_to is not None else ""
     text = f"{rank:03d}-{sample.id}-{class_name(sample.predicted, names)}{flip}"
     return _plain(text)[:120] + ".png"
+
+
+def _level(at: NoiseLevel) -> str:
+    number = f"{at.level:.6g}"
+    return number if at.usual else f"{at.noise}-{at.name}-{number}"
 
 
 def _plain(text: str) -> str:

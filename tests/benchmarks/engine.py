@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from robaudit.estimators.work import Work
+from robaudit.noise.base import shape_of
 from tests.benchmarks.networks import Bench, Network, card, estimator, load, names, script
 from tests.benchmarks.report import Section, Table, number, target
 from tests.benchmarks.timing import alternating, seconds
@@ -108,7 +109,7 @@ def _repeat(forward: Forward, count: int) -> None:
 
 
 def _draw(work: Work, draws: int) -> None:
-    shape = (work.x.shape[1], work.x.shape[2], work.x.shape[3])
+    shape = shape_of(work.x)
     for sample_id in work.ids:
         for _ in work.engine.noises[work.at.noise].blocks(sample_id, draws, shape):
             pass

@@ -17,7 +17,7 @@ from robaudit.advice.comparison import Comparison
 from robaudit.advice.validate import validate
 from robaudit.estimators.engine import Engine
 from robaudit.levels import NoiseLevel
-from robaudit.noise.base import AdditiveNoise
+from robaudit.noise.base import AdditiveNoise, shape_of
 from robaudit.noise.registry import Noise, build
 from robaudit.quantities import IntervalKind
 from robaudit.spec.model import AuditSpec, NoiseSpec
@@ -84,7 +84,7 @@ def _level_name(kind: str) -> str:
 def measure_speed(bench: Bench) -> Section:
     """Microseconds of a noisy copy, drawing included, beside the forward pass that it feeds."""
     network = load(bench, FEEDS, 4 if bench.quick else 16)
-    shape = (network.x.shape[1], network.x.shape[2], network.x.shape[3])
+    shape = shape_of(network.x)
     draws, rows = 256, 128
     batch = network.x[:1].expand(rows, *shape).contiguous(memory_format=network.model.memory_format)
 
@@ -113,7 +113,7 @@ def measure_speed(bench: Bench) -> Section:
 
 def _make(noise: Noise, network: Network, draws: int) -> None:
     source = noise.source(0, network.model.device, network.model.dtype)
-    at, shape = noise.levels[0], (network.x.shape[1], network.x.shape[2], network.x.shape[3])
+    at, shape = noise.levels[0], shape_of(network.x)
     for b in range(len(network.x)):
         for z in source.blocks(str(b), draws, shape):
             source.noisy(network.x[b : b + 1], z, at.level, ids=[str(b)])
@@ -158,7 +158,7 @@ def _compared(
     """The comparisons of one network by level and estimator, and how many images `logit_gaussian` decided by votes."""
     with _temporary() as folder:
         network = load(bench, name, images)
-        shape = (network.x.shape[1], network.x.shape[2], network.x.shape[3])
+        shape = shape_of(network.x)
         covariance(folder, shape)
         levels = {entry.get("name", entry["kind"]): _level_for(network, folder, entry) for entry in kinds(shape)}
         bench.say(f"  {name}: {', '.join(f'{label} {level:.3g}' for label, level in levels.items())}")

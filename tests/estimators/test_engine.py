@@ -92,7 +92,7 @@ def test_the_counter_of_waits_counts() -> None:
 
 @pytest.mark.parametrize("pairs", [False, True])
 def test_the_loop_never_waits_for_the_device(pairs: bool) -> None:
-    engine = Engine(from_module(curved(), mean=[0.5], std=[0.2], clip=True), gaussian_source(0, CPU), 4, 8)
+    engine = Engine(from_module(curved(), mean=[0.5], std=[0.2]).clipping(True), gaussian_source(0, CPU), 4, 8)
     engine.logits(IMAGES)
     with Waits() as waits:
         for batch, logits in engine.noisy_logits(IMAGES, ["a", "b", "c"], sigma(0.3), 20, pairs=pairs):
@@ -130,5 +130,5 @@ def test_tangents_under_clipped_noise_are_those_of_the_clipped_network() -> None
     noises = {label: NoiseSource(Gaussian(clip=clip), NormalDraws("gaussian", 0, CPU)) for label, clip in clips.items()}
     clean = CleanPass.of(Engine(from_module(curved()), noises, 4), x, gradients=list(noises))
     for label, clip in clips.items():
-        _, _, u = margin_gradients(from_module(curved(), clip=clip), x)
+        _, _, u = margin_gradients(from_module(curved()).clipping(clip), x)
         assert torch.allclose(clean.grams[label], Gaussian().gram(u, x), atol=1e-6)

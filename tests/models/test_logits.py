@@ -37,7 +37,7 @@ def fails(model: LogitModel, images: torch.Tensor) -> str:
 def test_normalises_after_clipping() -> None:
     images = pixels(2, 3) * 3 - 1
     mean, std = (0.1, 0.2, 0.3), (0.5, 0.6, 0.7)
-    model = from_module(lambda x: x.flatten(1), mean=mean, std=std, clip=True)
+    model = from_module(lambda x: x.flatten(1), mean=mean, std=std).clipping(True)
     channels = [(images[:, i].clamp(0, 1) - mean[i]) / std[i] for i in range(3)]
     assert torch.allclose(model(images), torch.stack(channels, 1).flatten(1))
     assert torch.allclose(from_module(lambda x: x.flatten(1), mean=[0.5])(images), images.flatten(1) - 0.5)

@@ -146,23 +146,23 @@ def test_it_can_be_sent_to_another_process(arrays: Path) -> None:
 
 
 def test_labels_that_agree(arrays: Path, folders: Path) -> None:
-    kind(arrays).check_labels(["0", "5", "6"], [0, 2, 0])
-    kind(arrays).check_labels(["0", "5", "6"], [None, 2, -1])
-    kind(folders).check_labels(IDS, [0, 0, 1])
+    kind(arrays).check_labels(zip(["0", "5", "6"], [0, 2, 0], strict=True))
+    kind(arrays).check_labels(zip(["0", "5", "6"], [None, 2, -1], strict=True))
+    kind(folders).check_labels(zip(IDS, [0, 0, 1], strict=True))
     np.save(arrays / "labels.npy", np.arange(SAMPLES) % 3)  # once for all severities
-    kind(arrays).check_labels([str(i) for i in range(SAMPLES)], [i % 3 for i in range(SAMPLES)])
+    kind(arrays).check_labels(zip([str(i) for i in range(SAMPLES)], [i % 3 for i in range(SAMPLES)], strict=True))
 
 
 def test_labels_that_differ_are_reported(arrays: Path) -> None:
     with pytest.raises(DataError, match=r"differs from the data set in 2 of 3 labels; the first is '1', 1 there and 0 in the data set"):
-        kind(arrays).check_labels(["0", "1", "2"], [0, 0, 0])
+        kind(arrays).check_labels(zip(["0", "1", "2"], [0, 0, 0], strict=True))
 
 
 @pytest.mark.parametrize("labels", [np.zeros(3, dtype=np.uint8), np.zeros(5 * SAMPLES), np.zeros((5 * SAMPLES, 1), dtype=np.int64)])
 def test_labels_of_another_kind_are_refused(arrays: Path, labels: NDArray[np.generic]) -> None:
     np.save(arrays / "labels.npy", labels)
     with pytest.raises(DataError, match="give one label for each image"):
-        kind(arrays).check_labels(["0"], [0])
+        kind(arrays).check_labels(zip(["0"], [0], strict=True))
 
 
 # Mistakes

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from robaudit.numerics.margins import SOFTNESS, reflection_shift
 from robaudit.numerics.normal import normal_cdf
-from robaudit.numerics.reflection import SOFTNESS, reflection_shift
 
 ATTENUATION = (1 + SOFTNESS**2) ** -1.5
 

@@ -230,7 +230,7 @@ def _amount(content: Content, at: NoiseLevel) -> str:
 
 
 def _named(at: NoiseLevel, level: str) -> str:
-    return f"{GAUSSIAN} noise of {level}" if at.noise == GAUSSIAN else f"the noise {level}"
+    return f"{GAUSSIAN} noise of {level}" if at.usual else f"the noise {level}"
 
 
 def _short(content: Content, group: GroupSummary) -> str:

@@ -157,7 +157,7 @@ def _caption(shown: Sequence[Cost], left: int, device: str) -> str:
 def _draw(figure: Figure, box: Box, look: Look, blocks: Sequence[Sequence[Cost]]) -> None:
     lines = [one for block in blocks for one in block]
     names = list(dict.fromkeys(one.key.estimator for one in lines))
-    usual = all(one.key.at.text.startswith("sigma ") for one in lines)  # no label and the same word everywhere: it goes to the heading
+    usual = all(one.key.at.usual for one in lines)  # no label and the same word everywhere: it goes to the heading
     texts = (level_numbers if usual else level_texts)(one.key.at for one in lines)
     room = 0.1 + max(measured(texts[one.key.at], look.size) for one in lines)
     widest = max(measured(text, look.size, bold=True) for text in names)
