@@ -50,6 +50,10 @@ LOG10_P_FAIL = Quantity("log10_p_fail", "log10 of a probability", -math.inf, 0.0
 """log10 P[argmax f(x + eps) != argmax f(x)] = log10(1 - p_robust): -6 is one failure in a million noisy images."""
 
 
+LOSS = Quantity("loss", "nats", 0.0, math.inf, higher_is_better=False)
+"""(E[l^q])^(1/q) of the cross-entropy l under the noise, or its maximum (Rice et al., Robustness between the worst and average case)."""
+
+
 class IntervalKind(StrEnum):
     """The method that an interval is made with."""
 

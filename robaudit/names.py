@@ -1,0 +1,66 @@
+"""Names of results: an estimator's, and which of its values where one computation gives several of an image."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class PartName(StrEnum):
+    """What tells the values of one estimator apart, as a key of gates."""
+
+    Q = "q"
+    """The order of a norm: 1 is the mean, infinity the maximum."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One of several values of an estimator: ``q=100``."""
+
+    name: PartName
+    number: float
+
+    def __str__(self) -> str:
+        return f"{self.name}={self.number:.15g}"
+
+
+@dataclass(frozen=True, slots=True)
+class ResultName:
+    """The name of a result: the column ``estimator`` of a row, ``qnorm_path:q=100``.
+
+    Attributes:
+        estimator: the label of the estimator.
+        part: which of its values; None for an estimator that gives one.
+    """
+
+    estimator: str
+    part: Part | None = None
+
+    def __str__(self) -> str:
+        return self.estimator if self.part is None else f"{self.estimator}:{self.part}"
+
+    @staticmethod
+    def parse(text: str) -> ResultName:
+        """The inverse of ``str``; a text that names no part is an estimator's name."""
+        estimator, _, rest = text.rpartition(":")
+        name, _, number = rest.partition("=")
+        try:
+            return ResultName(estimator, Part(PartName(name), float(number))) if estimator else ResultName(text)
+        except ValueError:
+            return ResultName(text)
+
+
+def matches(name: str, asked: str) -> bool:
+    """Whether a result is meant by a name: its own, or that of its estimator, which means all of its values."""
+    return asked in (name, ResultName.parse(name).estimator)
+
+
+def series(names: Iterable[str]) -> dict[tuple[str, PartName], Sequence[tuple[float, str]]]:
+    """The results that differ in a number alone, by estimator and what the number is: the numbers with their names, ascending."""
+    found: dict[tuple[str, PartName], dict[float, str]] = {}
+    for name in names:
+        parsed = ResultName.parse(name)
+        if parsed.part is not None:
+            found.setdefault((parsed.estimator, parsed.part.name), {})[parsed.part.number] = name
+    return {key: sorted(numbers.items()) for key, numbers in found.items()}
