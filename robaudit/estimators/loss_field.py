@@ -1,0 +1,71 @@
+"""The loss of an image under its noise, as a function of the normal variables or of the pixels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from robaudit.estimators.engine import padded
+from robaudit.estimators.work import Work
+from robaudit.numerics.losses import log_cross_entropy
+
+
+class LossField:
+    """log l of noisy copies of a chunk's images, l the cross-entropy against a class, with gradients, in full batches.
+
+    Passes are in the model's full precision. An image of which any copy had logits that are not finite is remembered.
+
+    Args:
+        work: the chunk.
+        target: the class of each image (images,), int64.
+
+    Attributes:
+        broken: images with logits that were not finite (images,), bool.
+    """
+
+    def __init__(self, work: Work, target: Tensor) -> None:
+        self._work, self._target = work, target
+        self.broken = torch.zeros(len(work.x), dtype=torch.bool, device=work.x.device)
+
+    def values(self, image: Tensor, z: Tensor) -> Tensor:
+        """log l at the noisy images made of z.
+
+        Args:
+            image: indices into the chunk (rows,), int64.
+            z: (rows, *latent_shape).
+
+        Returns:
+            (rows,), float64; minus infinity where the logits are not finite.
+        """
+        logits = self._work.engine.logits(self._work.pixels(image, z), under=self._work.at.noise)
+        return self._checked(image, log_cross_entropy(logits, self._target[image])[0])
+
+    def slopes(self, image: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
+        """log l and its gradient with respect to z (rows, *latent_shape), of the type of z; see :meth:`values`."""
+        return self._differentiated(image, z, lambda part, points: self._work.pixels(part, points))
+
+    def pixel_slopes(self, image: Tensor, pixels: Tensor) -> tuple[Tensor, Tensor]:
+        """log l and its gradient with respect to the pixels (rows, channels, height, width) of images that are given themselves."""
+        return self._differentiated(image, pixels, lambda _, points: points)
+
+    def _differentiated(self, image: Tensor, points: Tensor, pixels: Callable[[Tensor, Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+        work = self._work
+        rows = work.engine.gradient_rows(work.x.shape[1:], 1)
+        values, slopes = torch.empty(len(points), dtype=torch.float64, device=points.device), torch.empty_like(points)
+        for part in torch.arange(len(points), device=points.device).split(rows):
+            full = padded(part, rows)
+            z, b = points[full].detach().requires_grad_(True), image[full]
+            with torch.enable_grad():
+                logits = work.model(pixels(b, z))
+            value, rate = log_cross_entropy(logits.detach(), self._target[b])
+            (slope,) = torch.autograd.grad(logits, z, rate.to(logits.dtype))
+            values[part], slopes[part] = value[: len(part)], slope[: len(part)]
+        values = self._checked(image, values)
+        return values, slopes.nan_to_num_(0.0, 0.0, 0.0)
+
+    def _checked(self, image: Tensor, values: Tensor) -> Tensor:
+        finite = values.isfinite()
+        self.broken[image[~finite]] = True
+        return torch.where(finite, values, -torch.inf)
