@@ -107,6 +107,11 @@ class Estimator(BaseModel, ABC):
         """(forwards, backwards) one image costs at one noise level, the clean pass included; for planning and progress."""
 
     @property
+    def needs_labels(self) -> bool:
+        """Whether every image must have a label, with these options."""
+        return "labels" in self.needs
+
+    @property
     def fixed_draws(self) -> int | None:
         """Noisy copies of each image; None where images stop adaptively, or no single option sets the number."""
         return None

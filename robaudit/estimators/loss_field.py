@@ -44,7 +44,7 @@ class LossField:
 
     def slopes(self, image: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
         """log l and its gradient with respect to z (rows, *latent_shape), of the type of z; see :meth:`values`."""
-        return self._differentiated(image, z, lambda part, points: self._work.pixels(part, points))
+        return self._differentiated(image, z, self._work.pixels)
 
     def pixel_slopes(self, image: Tensor, pixels: Tensor) -> tuple[Tensor, Tensor]:
         """log l and its gradient with respect to the pixels (rows, channels, height, width) of images that are given themselves."""
