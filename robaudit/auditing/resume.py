@@ -111,8 +111,8 @@ def refuse_other_options(state: State, estimators: Mapping[str, Any], where: str
     Raises:
         RunError: rows were computed with other options.
     """
-    for label, entry in state.entries():
-        if estimators.get(label, entry) != entry:
+    for _, entry in state.entries():
+        if estimators.get(label_of(entry), entry) != entry:
             raise _other_options(where, entry)
 
 
