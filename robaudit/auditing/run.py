@@ -299,7 +299,7 @@ class Computed:
     """Results in memory.
 
     Attributes:
-        rows: by (sample id, noise level, label).
+        rows: by (sample id, noise level, name of the result).
         seconds: by (label, noise level), without the clean pass and without what a task shares with an earlier one.
         skipped: samples that could not be used.
     """

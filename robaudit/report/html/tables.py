@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from robaudit.names import series
 from robaudit.quantities import Quantity
 from robaudit.report import numbers
 from robaudit.report.class_tables import SINGLE_IMAGE, label_of, weakest_first
@@ -83,12 +84,11 @@ def agreement_table(content: Content) -> Table:
 def cost_table(content: Content) -> Table:
     """Seconds and passes per image, for each estimator and noise level."""
     heads = ("seconds", "seconds per image", "forward passes per image", "backward passes per image", "interval of an image")
-    seconds = content.run.seconds
     rows = []
     for group in content.groups:
         key = group.key.estimator, group.key.at
         tally = content.tallies[key]
-        n, time = tally.results, seconds.get(key)
+        n, time = tally.results, content.run.seconds_of(*key)
         each = f"{time / n:.3g}" if time else numbers.NONE  # run.json rounds to milliseconds: 0 is no measurement
         passes = (f"{number / n:,.1f}".removesuffix(".0") for number in (tally.forwards, tally.backwards))
         kinds = ", ".join(kind for kind, _ in tally.intervals.most_common(3))
@@ -97,8 +97,15 @@ def cost_table(content: Content) -> Table:
         "Time and passes",
         columns(("estimator", "noise"), heads),
         tuple(rows),
-        notes=("The clean pass of an image is counted with every estimator, shared or not.",),
+        notes=tuple(_shared(group.key.estimator for group in content.groups)),
     )
+
+
+def _shared(names: Iterable[str]) -> Iterator[str]:
+    """What is counted more than once in a table of costs."""
+    yield "The clean pass of an image is counted with every estimator, shared or not."
+    if any(len(values) > 1 for values in series(names).values()):
+        yield "Values of one estimator (q=1, q=10) come from one computation: each line states all of its time and passes."
 
 
 def meaning(group: GroupSummary) -> str:

@@ -87,8 +87,7 @@ def costs(run: Run, estimators: Sequence[str] = (), levels: LevelChoice | Sequen
     if not sums:
         raise NothingLeftError(str(run.path), "has no results to draw", "audit at least one sample")
     wanted = set(run.chosen([(key.estimator, key.at) for key in sums], estimators, levels))
-    seconds = run.seconds
-    return tuple(_cost(key, one, seconds.get((key.estimator, key.at))) for key, one in sums.items() if (key.estimator, key.at) in wanted)
+    return tuple(_cost(key, one, run.seconds_of(key.estimator, key.at)) for key, one in sums.items() if (key.estimator, key.at) in wanted)
 
 
 def _cost(key: GroupKey, one: _Sum, seconds: float | None) -> Cost:
