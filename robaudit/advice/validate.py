@@ -202,10 +202,12 @@ def _without(samples: Selected, gone: set[str]) -> Selected:
 
 def _comparisons(ready: Ready, computed: Computed, truths: Truths) -> list[Comparison]:
     result = []
-    for task, at, name in ((task, *result) for task in ready.tasks for result in task.names):
-        rows = [row for row in computed.rows.values() if (row.at, row.estimator) == (at, name)]
-        known = [truths[row.sample_id, at] for row in rows]
-        result.append(compare(rows, known, task.chosen.estimator.quantity, computed.seconds[task.chosen.label, at], task.chosen.name))
+    for task in ready.tasks:
+        chosen, seconds = task.chosen, computed.seconds[task.chosen.label, task.at]
+        for at, name in task.names:
+            rows = [row for row in computed.rows.values() if (row.estimator, row.at) == (name, at)]
+            known = [truths[row.sample_id, at] for row in rows]
+            result.append(compare(rows, known, chosen.estimator.quantity, seconds, chosen.name))
     return result
 
 

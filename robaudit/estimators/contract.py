@@ -77,7 +77,8 @@ def check_parts(name: str, estimator: Estimator) -> None:
     with blaming(name, type(estimator)):
         parts = estimator.parts
         if not (isinstance(parts, tuple) and all(isinstance(part, Part) for part in parts)):
-            raise BrokenContractError(f"parts is {shown(parts)}, not a tuple of robaudit.Part")
+            what = f"a {type(parts).__name__}" if isinstance(parts, list) else shown(parts)
+            raise BrokenContractError(f"parts is {what}, not a tuple of robaudit.Part")
         if not all(isinstance(part.name, PartName) and _is_number(part.number) and not math.isnan(part.number) for part in parts):
             raise BrokenContractError(f"parts is {shown(parts)}; each has a robaudit.PartName and a number")
         if twice := next((part for i, part in enumerate(parts) if str(part) in map(str, parts[:i])), None):
@@ -121,7 +122,8 @@ def _values(sample_id: str, found: object, parts: Sequence[Part]) -> tuple[Estim
     if not parts:
         return (found,)  # type: ignore[return-value]
     if not isinstance(found, tuple | list):
-        raise BrokenContractError(f"estimate() returned {shown(found)} for {sample_id}, not a tuple of {len(parts)} Estimates")
+        what = "an Estimate" if isinstance(found, Estimate) else shown(found)
+        raise BrokenContractError(f"estimate() returned {what} for {sample_id}, not a tuple of {len(parts)} Estimates")
     if len(found) != len(parts):
         what = f"estimate() returned {len(found)} value{'s' * (len(found) != 1)} for {sample_id}"
         raise BrokenContractError(f"{what}, and has {len(parts)} part{'s' * (len(parts) != 1)}: {', '.join(map(str, parts))}")

@@ -16,6 +16,7 @@ from robaudit.text import count, printable
 MEANINGS = {
     "p_robust": "probability that noise leaves the prediction unchanged",
     "log10_p_fail": "probability that noise changes the prediction, as a power of ten: -6 is one in a million",
+    "loss": "cross-entropy under noise: for q = 1 its mean, towards its maximum as q grows",
     "confidence": "softmax score of the clean image (no noise enters it)",
 }
 
@@ -119,7 +120,7 @@ def _overall(groups: Sequence[GroupSummary], seconds: Mapping[tuple[str, NoiseLe
     key, counts = groups[0].key, {group.images for group in groups}
     several = len({group.key.noise for group in groups}) > 1
     facts = [f"{groups[0].images:,} images"] if len(counts) == 1 else []
-    shares = ("< 0.5", "< 0.9") if quantity.high > 0.9 else ()
+    shares = ("< 0.5", "< 0.9") if quantity.high > 0.9 and quantity.higher_is_better else ()
     texts = numbers.level_numbers(group.key.at for group in groups)
     rows = []
     for group in groups:

@@ -124,7 +124,7 @@ def bar_of(value: float, lower: float | None, upper: float | None, quantity: Qua
 
 
 def _robustness(content: Content, groups: Sequence[GroupSummary], quantity: Quantity) -> Table:
-    shares = ("below 0.5", "below 0.9") if quantity.high > 0.9 else ()
+    shares = ("below 0.5", "below 0.9") if quantity.high > 0.9 and quantity.higher_is_better else ()
     rows = []
     for group in groups:
         one, marked = group.mean, group.with_interval < group.images
