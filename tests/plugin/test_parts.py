@@ -131,7 +131,9 @@ def test_other_parts_are_other_options(q: list[float], extend: bool, run: Path, 
     write(tmp_path, digits(limit=20, estimators=[ESTIMATORS[0], {"norms": {"q": q}}], noise={"sigma": [0.8]}))
     done = run_cli("estimate", "spec.yaml", "--out", "run", "-q", *(["--extend"] if extend else []))
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
-    assert ("has run norms with other options (its defaults); give the new one a label" if extend else "add --extend to extend it") in done.err
+    assert (
+        "has run norms with other options (its defaults); give the new one a label" if extend else "add --extend to extend it"
+    ) in done.err
     assert (run / "samples.csv").read_bytes() == before
 
 
@@ -279,7 +281,7 @@ def test_reported_and_drawn(run: Path, run_cli: RunCli) -> None:
         page = Path("report.html").read_text()
         assert "norms:q=10" in page
         assert ">nan<" not in page.lower()
-    for kind in ("distribution", "bias", "worst", "cost"):
+    for kind in ("distribution", "bias", "flagged", "cost"):
         done = run_cli("plot", run, "--kind", kind, "--estimator", "norms", "-o", f"{kind}.svg")
         assert done.code == 0, done
 
