@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, ClassVar
 
@@ -72,9 +71,11 @@ class Miscounted(Norms):
         return {"twice": own[:1] * 2, "no tuple": list(own)}.get(self.fault, own)  # type: ignore[return-value]
 
     def estimate(self, work: Work) -> list[tuple[Estimate, ...]]:
-        found: Sequence[tuple[Estimate, ...]] = super().estimate(work)
+        found = super().estimate(work)
         if self.fault == "one value":
             return [values[0] for values in found]  # type: ignore[misc]
         if self.fault == "passes":
             return [(values[0], *(replace(one, forwards=1) for one in values[1:])) for values in found]
-        return [values[1:] for values in found] if self.fault == "too few" else [(*values, values[0]) for values in found]
+        if self.fault == "nan" and "6" in work.ids:
+            found[work.ids.index("6")] = (found[0][0], replace(found[0][1], value=math.nan))
+        return {"too few": [values[1:] for values in found], "too many": [(*values, values[0]) for values in found]}.get(self.fault, found)

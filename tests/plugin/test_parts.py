@@ -89,6 +89,8 @@ def test_interrupted_and_resumed(tmp_path: Path, run_cli: RunCli) -> None:
         robaudit.audit(asked, out=tmp_path / "run", dataset=Interrupted(dataset, 150 + 1 + 100))
     first = query(tmp_path / "run", "SELECT * FROM rows")
     assert 0 < len(first) < 150 * 3
+    exported = run_cli("export", "run", "--format", "csv")
+    assert [row["estimator"] for row in csv.DictReader(exported.out.splitlines())] == list(NAMES) * (len(first) // 3)
     assert run_cli("estimate", spec, "--out", "run").code == 0
     assert query(tmp_path / "run", "SELECT * FROM rows WHERE flush = 1") == first
     assert run_cli("estimate", spec, "--out", "undisturbed").code == 0
@@ -315,3 +317,19 @@ def test_a_fault_names_the_plugin(fault: str, says: str, tmp_path: Path, run_cli
     done = run_cli("estimate", spec, "--out", "run", "-q")
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
     assert done.err == f"error: estimator miscounted (tests.plugin.norms:Miscounted): {says}; fix or uninstall the plugin\n"
+
+
+def test_a_value_that_is_no_number(tmp_path: Path, run_cli: RunCli) -> None:
+    """The image has no row of this computation, and its message says which of the values it was."""
+    spec = write(tmp_path, digits(estimators=[{"mc": {"samples": 10}}, {"miscounted": {"fault": "nan"}}]))
+    done = run_cli("estimate", spec, "--out", "run", "-q")
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert "miscounted:q=10 gave nan at sigma 0.2" in done.err
+    assert run_cli("estimate", spec, "--out", "run", "-q", "--on-error", "skip").code == 0
+    rows = table(tmp_path / "run")
+    assert len(rows) == 7 * 3
+    assert "6" not in {row["sample_id"] for row in rows}
+    (skip,) = read_info(tmp_path / "run")["skipped"]
+    assert skip["sample_id"] == "6"
+    again = run_cli("estimate", spec, "--out", "run", "--on-error", "skip")
+    assert "this run is complete; nothing was recomputed" in again.err
