@@ -159,7 +159,7 @@ def test_the_test_of_the_docs_passes(installed: Path) -> None:
 @pytest.mark.slow
 def test_the_estimator_of_the_docs_in_a_run(installed: Path, tmp_path: Path) -> None:
     """As the page's spec has it: twice, with two margins, of which the larger leaves less."""
-    (estimators,) = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
+    estimators, _ = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
     chosen = yaml.safe_load(estimators.replace("1000", "20"))["estimators"]
     done = start(installed, tmp_path, "estimate", write(tmp_path, digits(estimators=chosen)), "--out", "run")
     assert done.returncode == 0, done.stderr
