@@ -16,6 +16,7 @@ from robaudit import plugins, read_run
 from robaudit.datasets import open_dataset
 from robaudit.estimators import registry
 from robaudit.levels import NoiseLevel
+from robaudit.spec.model import EstimatorSpec
 from tests.cli.test_resume import Interrupted
 from tests.conftest import RunCli
 from tests.plugin.norms import Norms
@@ -158,6 +159,15 @@ def test_two_of_one_name(tmp_path: Path, run_cli: RunCli) -> None:
     done = run_cli("estimate", spec, "--out", "run")
     assert (done.code, done.err.count("\n")) == (2, 1)
     assert "two estimators are called 'norms'; give one a name of its own" in done.err
+
+
+def test_names_that_collide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plugin may be registered under any name, even under that of another's value."""
+    names = {"norms": "tests.plugin.norms:Norms", "norms:q=10": "robaudit.estimators.mc:MonteCarlo"}
+    found = [EntryPoint(name, value, registry.GROUP) for name, value in names.items()]
+    monkeypatch.setattr(plugins, "entry_points", lambda group: found)
+    with pytest.raises(robaudit.RobauditError, match="another estimator has results called 'norms:q=10'; give one a name of its own"):
+        registry.build([EstimatorSpec(name=name) for name in names])
 
 
 @pytest.mark.parametrize(
