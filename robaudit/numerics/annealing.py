@@ -51,8 +51,8 @@ class Records:
     Attributes:
         log_loss: log l after the moves at each temperature (temperatures, images, chains), float64.
         controls: functions of the same states whose mean under p_t is 0 (CONTROLS, temperatures, images, chains), float64: inner products
-            of the score s = t grad log l - z with the mean gradient and the mean state of the *other* chains at earlier temperatures (a mean that
-            knew the present states would make what is fitted to one chain depend on another), and z . s + d.
+            of the score s = t grad log l - z with the mean gradient and the mean state of the *other* chains at earlier temperatures
+            (a mean that knew the present states would make what is fitted to one chain depend on another), and z . s + d.
         acceptance: mean acceptance probability over the chains (temperatures, images), float64.
     """
 
@@ -196,7 +196,7 @@ class _Chains:
     def _over_chains(self, x: Tensor) -> Tensor:
         """The sum over the chains of an image, one after the other."""
         parts = x.unflatten(0, (-1, self._chains)).unbind(1)
-        result = parts[0]
+        result: Tensor = parts[0]
         for part in parts[1:]:
             result = result + part
         return result
