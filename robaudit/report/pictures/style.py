@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -107,6 +108,30 @@ def few_ticks(axis: Axis, most: int = 5) -> None:
     low, high = sorted(axis.get_view_interval())
     ticks = MaxNLocator(nbins=most, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
     number_ticks(axis, [round(float(t), 12) for t in ticks if low <= t <= high])
+
+
+def power_text(p: int) -> str:
+    """A power of ten as a label of a tick: 0.01, 1, 10k, 1e-7."""
+    if -3 <= p < 3:
+        return f"{10.0**p:g}"
+    return f"{10 ** (p - 3)}k" if 3 <= p < 6 else f"{10 ** (p - 6)}M" if 6 <= p < 9 else f"1e{p}"
+
+
+def log_ticks(low: float, high: float, most: int) -> list[float]:
+    """Round numbers between two positive ends for a logarithmic scale, at most this many: powers of ten, with 3 (or 2 and 5) times them
+    where there is room, or every second power, every third, ..."""
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    powers = range(first, last + 1)
+    choices = [[factor * 10.0**p for p in powers for factor in factors] for factors in ((1, 2, 5), (1, 3), (1,))]
+    choices += [[10.0**p for p in powers if p % step == 0] for step in range(2, len(powers) + 2)]
+    inside = [[value for value in ticks if low <= value <= high] for ticks in choices]
+    return next((ticks for ticks in inside if len(ticks) <= most), [])
+
+
+def number_text(value: float) -> str:
+    """A number on a logarithmic scale: a power of ten as :func:`power_text`, others as short as they are."""
+    exponent = round(math.log10(value))
+    return power_text(exponent) if math.isclose(value, 10.0**exponent) else f"{value:g}".replace("e-0", "e-").replace("e+", "e")
 
 
 def quiet(ax: Axes) -> None:

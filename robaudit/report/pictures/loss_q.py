@@ -1,0 +1,458 @@
+"""The picture of losses between the average and the worst case: against q, up to the attack, a panel for each noise level."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from robaudit.report.numbers import level_texts, span
+from robaudit.report.pictures.page import Box, Look, Sketch, axes, fitted, measured, put, put_level
+from robaudit.report.pictures.style import (
+    BLUE,
+    CARD,
+    FAINT,
+    GREEN,
+    GRID,
+    OLIVE,
+    ORANGE,
+    RED,
+    TEAL,
+    log_ticks,
+    number_text,
+    number_ticks,
+)
+from robaudit.stats.losses import Losses, LossResult
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MOST_PANELS = 6
+LEAST = 1e-6
+"""Losses below this share of the largest one are drawn at the lower edge of a logarithmic scale."""
+_FAR = 12.0  # the ratio from which the scale is logarithmic
+_CURVES, _MARKS = (BLUE, ORANGE, TEAL, OLIVE, GREEN), "os^vP"
+_ATTACK = RED
+_TWO_COLUMNS = 5.6  # inches between the margins
+_ALONE, _HEIGHT = 2.7, 2.0  # inches of a single panel's axes, of several
+_HEAD, _BETWEEN, _AFTER = 0.34, 0.3, 0.1  # inches: above a panel, between columns, between the axes and the names
+_SIDE, _DODGE, _LEGEND_GAP = 0.16, 0.05, 0.22  # inches: beside the first and last q, between curves, between entries
+_NAMES = 1.0  # inches of the widest name of an image
+_AIR = 0.08  # inches between the labels of ticks
+
+
+@dataclass(frozen=True, slots=True)
+class _Scale:
+    """The vertical scale of all panels: logarithmic where values are far apart."""
+
+    low: float
+    high: float
+    logarithmic: bool
+
+    def drawn(self, value: float) -> float:
+        """The value, or the edge that it is beyond."""
+        return min(max(value, self.low), self.high)
+
+    def share(self, value: float) -> float:
+        """How far up a value is, from 0 to 1."""
+        low, high, at = self.low, self.high, self.drawn(value)
+        if self.logarithmic:
+            low, high, at = math.log(low), math.log(high), math.log(at)
+        return (at - low) / (high - low)
+
+
+def sketch(every: Sequence[Losses]) -> Sketch:
+    """The picture of these losses, at least one noise level."""
+    shown = every[:MOST_PANELS]
+    return Sketch(
+        title="Loss between the average and the worst case",
+        caption=_caption(shown, every[MOST_PANELS:]),
+        height=lambda look: _legend_height(shown, look) + _rows(shown, look) * _panel_height(shown, look),
+        draw=lambda figure, box, look: _draw(figure, box, look, shown),
+    )
+
+
+def _columns(shown: Sequence[Losses], look: Look) -> int:
+    return 1 if len(shown) == 1 or look.body < _TWO_COLUMNS else 2
+
+
+def _rows(shown: Sequence[Losses], look: Look) -> int:
+    return -(-len(shown) // _columns(shown, look))
+
+
+def _panel_height(shown: Sequence[Losses], look: Look) -> float:
+    return _HEAD + (_ALONE if len(shown) == 1 else _HEIGHT) + _below(look)
+
+
+def _below(look: Look) -> float:
+    """Inches for ticks, the name of the axis and air."""
+    return 2 * look.line + 0.22
+
+
+# --- words
+
+
+def _caption(shown: Sequence[Losses], left: Sequence[Losses]) -> str:
+    results = [one for losses in shown for one in losses.results]
+    scale = _scale(shown)
+    parts = [
+        f"{span([one.images for one in results])} images.",
+        f"Loss at q: the q-th root of the mean of loss^q under the noise, in {shown[0].quantity.unit}; lower is better. "
+        "q = 1 is the average over the noise; the larger q is, the more the worst noise counts.",
+    ]
+    if any(losses.attacks for losses in shown):
+        parts.append("\u221e: the highest loss that the attack found, which is the limit.")
+    parts.append("Thick: mean over the images; bars: its 95 % interval for images of this kind (population).")
+    parts.append(_thin(shown))
+    if not all(math.isfinite(one.mean.upper) for one in results):
+        parts.append("An interval that reaches the upper edge of the picture is open there.")
+    if scale.logarithmic and any(value < scale.low for value in _values(shown)):
+        parts.append(f"Triangles at the lower edge: below {scale.low:.1g}, or 0.")
+    parts += _doubts(shown)
+    if left:
+        texts = level_texts(losses.at for losses in left)
+        parts.append(f"Not shown: {', '.join(texts[losses.at] for losses in left)}.")
+    return " ".join(parts)
+
+
+def _thin(shown: Sequence[Losses]) -> str:
+    """Which images the thin lines are."""
+    counts, names = {len(losses.worst) for losses in shown}, dict.fromkeys(losses.ranked_by for losses in shown)
+    which = "the image with the highest loss" if counts == {1} else f"the {span(counts)} images with the highest loss"
+    where = " of its noise level" if len(shown) > 1 else ""
+    return f"Thin: {which}{where} by {', '.join(names)} (the first that flag-samples lists), with their ids where there is room."
+
+
+def _doubts(shown: Sequence[Losses]) -> Iterator[str]:
+    results = [one for losses in shown for one in losses.results]
+    for losses in shown:
+        if losses.beaten:
+            where = f"At {losses.at}, the" if len(shown) > 1 else "The"
+            yield f"{where} attack failed for {losses.beaten:,} of {losses.attacked:,} images: a sampled loss is higher."
+    without = dict.fromkeys(one.estimator for one in results if one.with_interval < one.images)
+    if without:
+        yield f"{', '.join(without)}: values without an interval of their own."
+    biased = dict.fromkeys(one.estimator for one in results if one.sampling_only)
+    if biased:
+        yield f"{', '.join(biased)}: no interval covers the bias of the estimate."
+    dropped = sum(one.left_out for one in results)
+    if dropped:
+        yield f"{dropped:,} results without a finite value are left out."
+
+
+# --- scales
+
+
+def _values(shown: Iterable[Losses]) -> Iterator[float]:
+    """All that is drawn as a point."""
+    for losses in shown:
+        for one in losses.results:
+            yield one.mean.value
+            yield from (value for value in one.worst if value is not None)
+
+
+def _scale(shown: Sequence[Losses]) -> _Scale:
+    values = list(_values(shown))
+    ends = [one.mean.upper for losses in shown for one in losses.results if math.isfinite(one.mean.upper)]
+    high = max([*values, *ends])
+    positive = [value for value in values if value > 0]
+    if not positive:
+        return _Scale(0.0, max(1.08 * high, 1e-9), logarithmic=False)
+    if max(positive) <= _FAR * min(positive):
+        return _Scale(0.0, 1.08 * high, logarithmic=False)
+    low = max(min(positive), LEAST * max(positive))
+    room = (high / low) ** 0.05
+    return _Scale(low / room, high * room, logarithmic=True)
+
+
+def _y_ticks(scale: _Scale, inches: float, look: Look) -> list[tuple[float, str]]:
+    """Round numbers with their labels."""
+    most = max(2, int(inches / (1.6 * look.line)))
+    if scale.logarithmic:
+        return [(tick, number_text(tick)) for tick in log_ticks(scale.low, scale.high, min(most, 8))]
+    from matplotlib.ticker import MaxNLocator
+
+    ticks = MaxNLocator(nbins=min(most, 5), steps=[1, 2, 2.5, 5, 10]).tick_values(scale.low, scale.high)
+    return [(float(tick), f"{tick:g}") for tick in ticks if scale.low <= tick <= scale.high]
+
+
+# --- drawing
+
+
+def _draw(figure: Figure, box: Box, look: Look, shown: Sequence[Losses]) -> None:
+    scale, texts = _scale(shown), level_texts(losses.at for losses in shown)
+    inks = {name: (_CURVES[i % len(_CURVES)], _MARKS[i % len(_MARKS)]) for i, name in enumerate(_curve_names(shown))}
+    _legend(figure, box, look, shown, inks)
+    columns, step = _columns(shown, look), _panel_height(shown, look)
+    top = box.y + box.height - _legend_height(shown, look)
+    across = (box.width - (columns - 1) * _BETWEEN) / columns
+    for i, losses in enumerate(shown):
+        place = Box(box.x + (i % columns) * (across + _BETWEEN), top - (i // columns + 1) * step, across, step)
+        _panel(figure, place, look, losses, texts[losses.at], scale, inks)
+
+
+def _curve_names(shown: Sequence[Losses]) -> list[str]:
+    return list(dict.fromkeys(curve.estimator for losses in shown for curve in losses.curves))
+
+
+def _entries(shown: Sequence[Losses]) -> list[tuple[str, str]]:
+    """What the legend names: the kind of mark, and the word."""
+    curves = [("curve", name) for name in _curve_names(shown)]
+    attacks = [("attack", name) for name in dict.fromkeys(one.name for losses in shown for one in losses.attacks)]
+    return [*curves, *attacks, ("image", "an image")]
+
+
+def _legend_lines(shown: Sequence[Losses], look: Look) -> list[list[tuple[str, str, float]]]:
+    """The entries with the inches that they take, line by line."""
+    lines: list[list[tuple[str, str, float]]] = [[]]
+    for kind, name in _entries(shown):
+        text = fitted(name if kind == "image" else f"{name}, mean", look.body - 0.5, look.size)
+        need = 0.36 + measured(text, look.size) + _LEGEND_GAP
+        if lines[-1] and sum(width for *_, width in lines[-1]) + need - _LEGEND_GAP > look.body:
+            lines.append([])
+        lines[-1].append((kind, text, need))
+    return lines
+
+
+def _legend_height(shown: Sequence[Losses], look: Look) -> float:
+    return len(_legend_lines(shown, look)) * look.line + 0.04
+
+
+def _legend(figure: Figure, box: Box, look: Look, shown: Sequence[Losses], inks: dict[str, tuple[str, str]]) -> None:
+    styles = {("curve", i): ink for i, ink in enumerate(inks.values())}
+    ranking = _ranking_ink(shown[0], inks)
+    height = _legend_height(shown, look)
+    ax = axes(figure, Box(box.x, box.y + box.height - height, box.width, height), look)
+    ax.set_axis_off()
+    ax.set_xlim(0, box.width)
+    ax.set_ylim(0, height)
+    number = 0
+    for i, line in enumerate(_legend_lines(shown, look)):
+        x, y = 0.0, height - (i + 0.5) * look.line
+        for kind, text, need in line:
+            if kind == "curve":
+                ink, mark = styles["curve", number]
+                number += 1
+                ax.plot([x, x + 0.26], [y, y], color=ink, linewidth=2.0)
+                ax.plot([x + 0.13], [y], **_dot(ink, mark))
+            elif kind == "attack":
+                ax.plot([x + 0.13], [y], **_dot(_ATTACK, "D"))
+            else:
+                ax.plot([x, x + 0.26], [y, y], color=ranking, linewidth=0.9, alpha=0.6)
+            put_level(figure, box.x + x + 0.34, box.y + box.height - (i + 0.5) * look.line, text, size=look.size)
+            x += need
+
+
+def _dot(ink: str, mark: str) -> dict[str, Any]:
+    return {"marker": mark, "markersize": 5.5, "color": ink, "markeredgecolor": CARD, "markeredgewidth": 0.8, "linestyle": "none"}
+
+
+def _ranking_ink(losses: Losses, inks: dict[str, tuple[str, str]]) -> str:
+    names = [curve.estimator for curve in losses.curves if any(one.name == losses.ranked_by for one in curve.results)]
+    return inks[names[0]][0]
+
+
+@dataclass(frozen=True, slots=True)
+class _Across:
+    """The horizontal scale of a panel, in inches from its left side: log q, then the band of the attack."""
+
+    first: float
+    last: float
+    width: float
+    band: float
+
+    def place(self, q: float) -> float:
+        """Where an order is; infinity in the middle of the band."""
+        if math.isinf(q):
+            return self.width - self.band / 2
+        room = self.width - self.band - 2 * _SIDE
+        share = 0.5 if self.first == self.last else math.log(q / self.first) / math.log(self.last / self.first)
+        return _SIDE + share * room
+
+
+def _panel(figure: Figure, place: Box, look: Look, losses: Losses, title: str, scale: _Scale, inks: dict[str, tuple[str, str]]) -> None:
+    height = place.height - _HEAD - _below(look)
+    ticks = _y_ticks(scale, height, look)
+    left = 0.14 + look.line + max((measured(text, look.size) for _, text in ticks), default=0.0)
+    names = _names(losses, look, place.width)
+    right = _AFTER + max((measured(name, look.size) for name in names), default=0.0)
+    width = place.width - left - right
+    box = Box(place.x + left, place.y + _below(look), width, height)
+    heading = fitted(title, place.width, look.size, bold=True)
+    put(figure, place.x, box.y + height + 0.1, heading, size=look.size, weight="bold", va="bottom")
+    ax = axes(figure, box, look)
+    if scale.logarithmic:
+        ax.set_yscale("log")
+    ax.set_xlim(0, width)
+    ax.set_ylim(scale.low, scale.high)
+    band = max(0.42, measured("attack", look.size) + 0.08) if losses.attacks else 0.0
+    orders = sorted({one.q for curve in losses.curves for one in curve.results})
+    across = _Across(orders[0], orders[-1], width, band)
+    number_ticks(ax.yaxis, [tick for tick, _ in ticks], [text for _, text in ticks])
+    _x_ticks(ax, orders, across, look)
+    unit = f"loss in {losses.quantity.unit}, lower is better"
+    ax.set_ylabel(fitted(unit, height, look.size), color=FAINT, size=look.size, labelpad=3, parse_math=False)
+    if losses.attacks:
+        ax.axvspan(width - band, width, color=GRID, alpha=0.45, linewidth=0, zorder=0)
+        ax.grid(visible=False, axis="x")
+        for order in orders:
+            ax.axvline(across.place(order), color=GRID, linewidth=0.8, zorder=0.5)
+    _images(ax, losses, across, scale, _ranking_ink(losses, inks))
+    for i, curve in enumerate(losses.curves):
+        shift = _DODGE * (i - (len(losses.curves) - 1) / 2)
+        _mean_line(ax, curve.results, losses.attacks, across, scale, (*inks[curve.estimator], shift))
+    for i, attack in enumerate(losses.attacks):
+        shift = min(0.12, band / (len(losses.attacks) + 1)) * (i - (len(losses.attacks) - 1) / 2)
+        _mean(ax, attack, across.place(math.inf) + shift, scale, _ATTACK, "D")
+    _put_names(figure, ax, box, look, losses, names, across, scale)
+
+
+def _x_ticks(ax: Axes, orders: Sequence[float], across: _Across, look: Look) -> None:
+    """The orders, as many labels of them as have room, the largest first; below them what the axis is."""
+    texts = {order: f"{order:.6g}".replace("e+0", "e").replace("e+", "e") for order in orders}
+    shown: list[tuple[float, str]] = []
+    reach = [] if not across.band else [(across.place(math.inf), measured("attack", look.size) / 2)]
+    ends = (orders[-1], orders[0], *orders[1:-1][::-1])
+    for order in dict.fromkeys(ends):
+        at, half = across.place(order), measured(texts[order], look.size) / 2
+        if all(abs(at - other) >= half + wide + _AIR for other, wide in reach):
+            reach.append((at, half))
+            shown.append((at, texts[order]))
+    ticks = sorted(shown)
+    if across.band:
+        ticks.append((across.place(math.inf), "\u221e\nattack"))
+    number_ticks(ax.xaxis, [at for at, _ in ticks], [text for _, text in ticks])
+    room = across.width - across.band
+    words = ("q: 1 is the average, larger is closer to the worst case", "q (1: the average)", "q")
+    word = next((text for text in words if measured(text, look.size) <= room), "q")
+    middle = across.width / 2 if not across.band else room / 2
+    height = float(ax.get_position().height * ax.figure.get_figheight())  # type: ignore[union-attr]
+    ax.text(
+        middle / across.width,
+        -(look.line + 0.1) / height,
+        word,
+        transform=ax.transAxes,
+        color=FAINT,
+        size=look.size,
+        ha="center",
+        va="top",
+    )
+
+
+def _images(ax: Axes, losses: Losses, across: _Across, scale: _Scale, ink: str) -> None:
+    """A thin line for each of the worst images, dotted from the last q to the attack's value."""
+    curve = next(curve for curve in losses.curves if any(one.name == losses.ranked_by for one in curve.results))
+    for i in range(len(losses.worst)):
+        points = [(across.place(one.q), value) for one in curve.results if (value := one.worst[i]) is not None]
+        x, y = [at for at, _ in points], [scale.drawn(value) for _, value in points]
+        ax.plot(x, y, color=ink, linewidth=0.9, alpha=0.5, zorder=2)
+        _edge(ax, points, scale, ink, 3.0)
+        limit = _limit(losses.attacks, i)
+        if limit is not None:
+            ax.plot(
+                [x[-1], across.place(math.inf)], [y[-1], scale.drawn(limit)], color=ink, linewidth=0.9, alpha=0.5, dashes=(1, 2), zorder=2
+            )
+            ax.plot(
+                [across.place(math.inf)], [scale.drawn(limit)], marker="o", markersize=3, color=ink, alpha=0.7, linestyle="none", zorder=3
+            )
+
+
+def _limit(attacks: Sequence[LossResult], i: int) -> float | None:
+    """The highest loss that an attack found for one of the worst images."""
+    return max((value for one in attacks if (value := one.worst[i]) is not None), default=None)
+
+
+def _edge(ax: Axes, points: Iterable[tuple[float, float]], scale: _Scale, ink: str, size: float) -> None:
+    """Triangles at the lower edge for values below it."""
+    below = [at for at, value in points if value < scale.low]
+    ax.plot(below, [scale.low] * len(below), marker="v", markersize=size, color=ink, linestyle="none", clip_on=False, zorder=3)
+
+
+def _mean_line(
+    ax: Axes,
+    results: Sequence[LossResult],
+    attacks: Sequence[LossResult],
+    across: _Across,
+    scale: _Scale,
+    style: tuple[str, str, float],
+) -> None:
+    ink, mark, shift = style
+    places = [across.place(one.q) + shift for one in results]
+    y = [scale.drawn(one.mean.value) for one in results]
+    ax.plot(places, y, color=ink, linewidth=2.0, solid_joinstyle="round", zorder=4)
+    if attacks:
+        best = max(range(len(attacks)), key=lambda i: attacks[i].mean.value)
+        limit = scale.drawn(attacks[best].mean.value)
+        ax.plot([places[-1], across.place(math.inf)], [y[-1], limit], color=ink, linewidth=1.6, dashes=(1, 1.5), zorder=3.5)
+    for place, one in zip(places, results, strict=True):
+        _mean(ax, one, place, scale, ink, mark)
+
+
+def _mean(ax: Axes, one: LossResult, place: float, scale: _Scale, ink: str, mark: str) -> None:
+    reach = [scale.drawn(end) for end in (one.mean.lower, one.mean.upper)]
+    ax.plot([place, place], reach, color=ink, linewidth=1.4, alpha=0.8, solid_capstyle="butt", zorder=4)
+    if one.mean.value < scale.low:
+        _edge(ax, [(place, one.mean.value)], scale, ink, 5.5)
+    else:
+        ax.plot([place], [one.mean.value], zorder=5, **_dot(ink, mark))
+
+
+# --- names of images
+
+
+def _names(losses: Losses, look: Look, width: float) -> list[str]:
+    """The ids of the worst images, cut to fit."""
+    room = min(_NAMES, 0.24 * width)
+    return [fitted(sample.id, room, look.size, end=True) for sample in losses.worst]
+
+
+def _put_names(
+    figure: Figure, ax: Axes, box: Box, look: Look, losses: Losses, names: Sequence[str], across: _Across, scale: _Scale
+) -> None:
+    """The names beside the ends of the lines, pushed apart, with a faint line from each end; as many as there is room for."""
+    ends = [_end(losses, i, across) for i in range(len(losses.worst))]
+    chosen = range(min(len(ends), int(box.height / look.line)))
+    order = sorted(chosen, key=lambda i: scale.share(ends[i][1]))
+    wished = [scale.share(ends[i][1]) * box.height for i in order]
+    for i, wish, y in zip(order, wished, spread(wished, look.line, box.height), strict=True):
+        start = ends[i][0]
+        ax.plot(
+            [start / box.width, 1.0, 1 + 0.8 * _AFTER / box.width],
+            [wish / box.height, wish / box.height, y / box.height],
+            transform=ax.transAxes,
+            color=FAINT,
+            linewidth=0.5,
+            alpha=0.6,
+            clip_on=False,
+            zorder=1,
+        )
+        put_level(figure, box.x + box.width + _AFTER, box.y + y, names[i], size=look.size, color=FAINT)
+
+
+def _end(losses: Losses, i: int, across: _Across) -> tuple[float, float]:
+    """Where the line of an image ends: inches, and its value there."""
+    limit = _limit(losses.attacks, i)
+    if limit is not None:
+        return across.place(math.inf), limit
+    curve = next(curve for curve in losses.curves if any(one.name == losses.ranked_by for one in curve.results))
+    return next((across.place(one.q), value) for one in reversed(curve.results) if (value := one.worst[i]) is not None)
+
+
+def spread(wished: Sequence[float], gap: float, height: float) -> list[float]:
+    """Places in [0, height] at least ``gap`` apart, in the given ascending order, near the wished ones.
+
+    Neighbours that are too close form a block around the mean of what its members wish; blocks merge until none overlap.
+    """
+    blocks: list[list[float]] = []  # wishes, each less its offset in the block
+    for wish in wished:
+        blocks.append([wish])
+        while len(blocks) > 1 and _start(blocks[-2], gap, height) + gap * len(blocks[-2]) > _start(blocks[-1], gap, height):
+            last = blocks.pop()
+            blocks[-1] += [one - gap * len(blocks[-1]) for one in last]
+    return [_start(block, gap, height) + gap * i for block in blocks for i in range(len(block))]
+
+
+def _start(block: Sequence[float], gap: float, height: float) -> float:
+    return min(max(sum(block) / len(block), 0.0), height - gap * (len(block) - 1))
