@@ -81,6 +81,11 @@ class Losses:
     beaten: int
 
     @property
+    def ranking(self) -> LossCurve:
+        """The curve that has the ranking result."""
+        return next(curve for curve in self.curves if any(one.name == self.ranked_by for one in curve.results))
+
+    @property
     def results(self) -> tuple[LossResult, ...]:
         """All of them: curve by curve, then the attacks."""
         return (*(one for curve in self.curves for one in curve.results), *self.attacks)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -29,18 +29,23 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+Ink = tuple[str, str]
+"""A colour and a mark."""
 MOST_PANELS = 6
 LEAST = 1e-6
 """Losses below this share of the largest one are drawn at the lower edge of a logarithmic scale."""
 _FAR = 12.0  # the ratio from which the scale is logarithmic
 _CURVES, _MARKS = (BLUE, ORANGE, TEAL, OLIVE, GREEN), "os^vP"
-_ATTACK = RED
+_ATTACK, _ATTACK_MARKS = RED, "DXp*"
 _TWO_COLUMNS = 5.6  # inches between the margins
 _ALONE, _HEIGHT = 2.7, 2.0  # inches of a single panel's axes, of several
 _HEAD, _BETWEEN, _AFTER = 0.34, 0.3, 0.1  # inches: above a panel, between columns, between the axes and the names
 _SIDE, _DODGE, _LEGEND_GAP = 0.16, 0.05, 0.22  # inches: beside the first and last q, between curves, between entries
 _NAMES = 1.0  # inches of the widest name of an image
 _AIR = 0.08  # inches between the labels of ticks
+_SWATCH = 0.36  # inches of a mark of the legend
+_THIN: dict[str, Any] = {"linewidth": 0.9, "alpha": 0.5}
+_FEW_ORDERS = 12  # up to here the values of an image have dots
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +93,7 @@ def _panel_height(shown: Sequence[Losses], look: Look) -> float:
 
 def _below(look: Look) -> float:
     """Inches for ticks, the name of the axis and air."""
-    return 2 * look.line + 0.22
+    return 2 * look.line + 0.16
 
 
 # --- words
@@ -100,14 +105,14 @@ def _caption(shown: Sequence[Losses], left: Sequence[Losses]) -> str:
     parts = [
         f"{span([one.images for one in results])} images.",
         f"Loss at q: the q-th root of the mean of loss^q under the noise, in {shown[0].quantity.unit}; lower is better. "
-        "q = 1 is the average over the noise; the larger q is, the more the worst noise counts.",
+        "q=1: the average over the noise; the larger q is, the more the worst noise counts.",
     ]
     if any(losses.attacks for losses in shown):
         parts.append("\u221e: the highest loss that the attack found, which is the limit.")
     parts.append("Thick: mean over the images; bars: its 95 % interval for images of this kind (population).")
     parts.append(_thin(shown))
-    if not all(math.isfinite(one.mean.upper) for one in results):
-        parts.append("An interval that reaches the upper edge of the picture is open there.")
+    if any(one.mean.upper > scale.high or one.mean.lower < scale.low for one in results):
+        parts.append("An interval that reaches an edge of the picture goes on beyond it.")
     if scale.logarithmic and any(value < scale.low for value in _values(shown)):
         parts.append(f"Triangles at the lower edge: below {scale.low:.1g}, or 0.")
     parts += _doubts(shown)
@@ -121,16 +126,16 @@ def _thin(shown: Sequence[Losses]) -> str:
     """Which images the thin lines are."""
     counts, names = {len(losses.worst) for losses in shown}, dict.fromkeys(losses.ranked_by for losses in shown)
     which = "the image with the highest loss" if counts == {1} else f"the {span(counts)} images with the highest loss"
-    where = " of its noise level" if len(shown) > 1 else ""
-    return f"Thin: {which}{where} by {', '.join(names)} (the first that flag-samples lists), with their ids where there is room."
+    where = " at each noise level" if len(shown) > 1 else ""
+    return f"Thin: {which}{where}, by {', '.join(names)} (the first that flag-samples lists), with their ids where there is room."
 
 
 def _doubts(shown: Sequence[Losses]) -> Iterator[str]:
     results = [one for losses in shown for one in losses.results]
-    for losses in shown:
-        if losses.beaten:
-            where = f"At {losses.at}, the" if len(shown) > 1 else "The"
-            yield f"{where} attack failed for {losses.beaten:,} of {losses.attacked:,} images: a sampled loss is higher."
+    texts = level_texts(losses.at for losses in shown)
+    failed = [f"{losses.beaten:,} of {losses.attacked:,} images ({texts[losses.at]})" for losses in shown if losses.beaten]
+    if failed:
+        yield f"The attack failed where the loss at some q is higher than what it found: for {', '.join(failed)}."
     without = dict.fromkeys(one.estimator for one in results if one.with_interval < one.images)
     if without:
         yield f"{', '.join(without)}: values without an interval of their own."
@@ -183,7 +188,7 @@ def _y_ticks(scale: _Scale, inches: float, look: Look) -> list[tuple[float, str]
 
 def _draw(figure: Figure, box: Box, look: Look, shown: Sequence[Losses]) -> None:
     scale, texts = _scale(shown), level_texts(losses.at for losses in shown)
-    inks = {name: (_CURVES[i % len(_CURVES)], _MARKS[i % len(_MARKS)]) for i, name in enumerate(_curve_names(shown))}
+    inks = _inks(shown)
     _legend(figure, box, look, shown, inks)
     columns, step = _columns(shown, look), _panel_height(shown, look)
     top = box.y + box.height - _legend_height(shown, look)
@@ -193,26 +198,23 @@ def _draw(figure: Figure, box: Box, look: Look, shown: Sequence[Losses]) -> None
         _panel(figure, place, look, losses, texts[losses.at], scale, inks)
 
 
-def _curve_names(shown: Sequence[Losses]) -> list[str]:
-    return list(dict.fromkeys(curve.estimator for losses in shown for curve in losses.curves))
+def _inks(shown: Sequence[Losses]) -> dict[str, Ink]:
+    """Colour and mark of each curve and of each attack, by name, in the order of the legend."""
+    curves = dict.fromkeys(curve.estimator for losses in shown for curve in losses.curves)
+    attacks = dict.fromkeys(one.name for losses in shown for one in losses.attacks if one.name not in curves)
+    inks = {name: (_CURVES[i % len(_CURVES)], _MARKS[i % len(_MARKS)]) for i, name in enumerate(curves)}
+    return inks | {name: (_ATTACK, _ATTACK_MARKS[i % len(_ATTACK_MARKS)]) for i, name in enumerate(attacks)}
 
 
-def _entries(shown: Sequence[Losses]) -> list[tuple[str, str]]:
-    """What the legend names: the kind of mark, and the word."""
-    curves = [("curve", name) for name in _curve_names(shown)]
-    attacks = [("attack", name) for name in dict.fromkeys(one.name for losses in shown for one in losses.attacks)]
-    return [*curves, *attacks, ("image", "an image")]
-
-
-def _legend_lines(shown: Sequence[Losses], look: Look) -> list[list[tuple[str, str, float]]]:
-    """The entries with the inches that they take, line by line."""
-    lines: list[list[tuple[str, str, float]]] = [[]]
-    for kind, name in _entries(shown):
-        text = fitted(name if kind == "image" else f"{name}, mean", look.body - 0.5, look.size)
-        need = 0.36 + measured(text, look.size) + _LEGEND_GAP
+def _legend_lines(shown: Sequence[Losses], look: Look) -> list[list[tuple[str | None, str, float]]]:
+    """Line by line the names, None for an image, with their texts and the inches that they take."""
+    lines: list[list[tuple[str | None, str, float]]] = [[]]
+    for name in (*_inks(shown), None):
+        text = "an image" if name is None else f"{fitted(name, look.body - 1.0, look.size)}, mean"
+        need = _SWATCH + measured(text, look.size) + _LEGEND_GAP
         if lines[-1] and sum(width for *_, width in lines[-1]) + need - _LEGEND_GAP > look.body:
             lines.append([])
-        lines[-1].append((kind, text, need))
+        lines[-1].append((name, text, need))
     return lines
 
 
@@ -220,38 +222,29 @@ def _legend_height(shown: Sequence[Losses], look: Look) -> float:
     return len(_legend_lines(shown, look)) * look.line + 0.04
 
 
-def _legend(figure: Figure, box: Box, look: Look, shown: Sequence[Losses], inks: dict[str, tuple[str, str]]) -> None:
-    styles = {("curve", i): ink for i, ink in enumerate(inks.values())}
-    ranking = _ranking_ink(shown[0], inks)
+def _legend(figure: Figure, box: Box, look: Look, shown: Sequence[Losses], inks: Mapping[str, Ink]) -> None:
     height = _legend_height(shown, look)
     ax = axes(figure, Box(box.x, box.y + box.height - height, box.width, height), look)
     ax.set_axis_off()
     ax.set_xlim(0, box.width)
     ax.set_ylim(0, height)
-    number = 0
     for i, line in enumerate(_legend_lines(shown, look)):
         x, y = 0.0, height - (i + 0.5) * look.line
-        for kind, text, need in line:
-            if kind == "curve":
-                ink, mark = styles["curve", number]
-                number += 1
-                ax.plot([x, x + 0.26], [y, y], color=ink, linewidth=2.0)
-                ax.plot([x + 0.13], [y], **_dot(ink, mark))
-            elif kind == "attack":
-                ax.plot([x + 0.13], [y], **_dot(_ATTACK, "D"))
+        for name, text, need in line:
+            ends = [x, x + _SWATCH - 0.1]
+            if name is None:
+                ax.plot(ends, [y, y], color=inks[shown[0].ranking.estimator][0], **_THIN)
             else:
-                ax.plot([x, x + 0.26], [y, y], color=ranking, linewidth=0.9, alpha=0.6)
-            put_level(figure, box.x + x + 0.34, box.y + box.height - (i + 0.5) * look.line, text, size=look.size)
+                ink, mark = inks[name]
+                if ink != _ATTACK:
+                    ax.plot(ends, [y, y], color=ink, linewidth=2.0)
+                ax.plot([sum(ends) / 2], [y], **_dot(ink, mark))
+            put_level(figure, box.x + x + _SWATCH, box.y + box.height - (i + 0.5) * look.line, text, size=look.size)
             x += need
 
 
 def _dot(ink: str, mark: str) -> dict[str, Any]:
     return {"marker": mark, "markersize": 5.5, "color": ink, "markeredgecolor": CARD, "markeredgewidth": 0.8, "linestyle": "none"}
-
-
-def _ranking_ink(losses: Losses, inks: dict[str, tuple[str, str]]) -> str:
-    names = [curve.estimator for curve in losses.curves if any(one.name == losses.ranked_by for one in curve.results)]
-    return inks[names[0]][0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +265,7 @@ class _Across:
         return _SIDE + share * room
 
 
-def _panel(figure: Figure, place: Box, look: Look, losses: Losses, title: str, scale: _Scale, inks: dict[str, tuple[str, str]]) -> None:
+def _panel(figure: Figure, place: Box, look: Look, losses: Losses, title: str, scale: _Scale, inks: Mapping[str, Ink]) -> None:
     height = place.height - _HEAD - _below(look)
     ticks = _y_ticks(scale, height, look)
     left = 0.14 + look.line + max((measured(text, look.size) for _, text in ticks), default=0.0)
@@ -291,21 +284,19 @@ def _panel(figure: Figure, place: Box, look: Look, losses: Losses, title: str, s
     orders = sorted({one.q for curve in losses.curves for one in curve.results})
     across = _Across(orders[0], orders[-1], width, band)
     number_ticks(ax.yaxis, [tick for tick, _ in ticks], [text for _, text in ticks])
+    ax.grid(visible=False, axis="x")
     _x_ticks(ax, orders, across, look)
     unit = f"loss in {losses.quantity.unit}, lower is better"
     ax.set_ylabel(fitted(unit, height, look.size), color=FAINT, size=look.size, labelpad=3, parse_math=False)
     if losses.attacks:
         ax.axvspan(width - band, width, color=GRID, alpha=0.45, linewidth=0, zorder=0)
-        ax.grid(visible=False, axis="x")
-        for order in orders:
-            ax.axvline(across.place(order), color=GRID, linewidth=0.8, zorder=0.5)
-    _images(ax, losses, across, scale, _ranking_ink(losses, inks))
+    _images(ax, losses, across, scale, inks[losses.ranking.estimator][0])
     for i, curve in enumerate(losses.curves):
         shift = _DODGE * (i - (len(losses.curves) - 1) / 2)
-        _mean_line(ax, curve.results, losses.attacks, across, scale, (*inks[curve.estimator], shift))
+        _mean_line(ax, curve.results, losses.attacks, across, scale, inks[curve.estimator], shift)
     for i, attack in enumerate(losses.attacks):
         shift = min(0.12, band / (len(losses.attacks) + 1)) * (i - (len(losses.attacks) - 1) / 2)
-        _mean(ax, attack, across.place(math.inf) + shift, scale, _ATTACK, "D")
+        _mean(ax, attack, across.place(math.inf) + shift, scale, inks[attack.name])
     _put_names(figure, ax, box, look, losses, names, across, scale)
 
 
@@ -313,7 +304,7 @@ def _x_ticks(ax: Axes, orders: Sequence[float], across: _Across, look: Look) -> 
     """The orders, as many labels of them as have room, the largest first; below them what the axis is."""
     texts = {order: f"{order:.6g}".replace("e+0", "e").replace("e+", "e") for order in orders}
     shown: list[tuple[float, str]] = []
-    reach = [] if not across.band else [(across.place(math.inf), measured("attack", look.size) / 2)]
+    reach = [] if not across.band else [(across.place(math.inf), measured("\u221e", look.size) / 2)]
     ends = (orders[-1], orders[0], *orders[1:-1][::-1])
     for order in dict.fromkeys(ends):
         at, half = across.place(order), measured(texts[order], look.size) / 2
@@ -321,6 +312,8 @@ def _x_ticks(ax: Axes, orders: Sequence[float], across: _Across, look: Look) -> 
             reach.append((at, half))
             shown.append((at, texts[order]))
     ticks = sorted(shown)
+    for at, _ in ticks:
+        ax.axvline(at, color=GRID, linewidth=0.8, zorder=0.5)
     if across.band:
         ticks.append((across.place(math.inf), "\u221e\nattack"))
     number_ticks(ax.xaxis, [at for at, _ in ticks], [text for _, text in ticks])
@@ -343,11 +336,11 @@ def _x_ticks(ax: Axes, orders: Sequence[float], across: _Across, look: Look) -> 
 
 def _images(ax: Axes, losses: Losses, across: _Across, scale: _Scale, ink: str) -> None:
     """A thin line for each of the worst images, dotted from the last q to the attack's value."""
-    curve = next(curve for curve in losses.curves if any(one.name == losses.ranked_by for one in curve.results))
     for i in range(len(losses.worst)):
-        points = [(across.place(one.q), value) for one in curve.results if (value := one.worst[i]) is not None]
+        points = [(across.place(one.q), value) for one in losses.ranking.results if (value := one.worst[i]) is not None]
         x, y = [at for at, _ in points], [scale.drawn(value) for _, value in points]
-        ax.plot(x, y, color=ink, linewidth=0.9, alpha=0.5, zorder=2)
+        dots: dict[str, Any] = {"marker": "o", "markersize": 2.2} if len(points) <= _FEW_ORDERS else {}
+        ax.plot(x, y, color=ink, zorder=2, **_THIN, **dots)
         _edge(ax, points, scale, ink, 3.0)
         limit = _limit(losses.attacks, i)
         if limit is not None:
@@ -376,27 +369,29 @@ def _mean_line(
     attacks: Sequence[LossResult],
     across: _Across,
     scale: _Scale,
-    style: tuple[str, str, float],
+    ink: Ink,
+    shift: float,
 ) -> None:
-    ink, mark, shift = style
+    """The mean at each q, and dotted the way to the strongest attack's."""
     places = [across.place(one.q) + shift for one in results]
     y = [scale.drawn(one.mean.value) for one in results]
-    ax.plot(places, y, color=ink, linewidth=2.0, solid_joinstyle="round", zorder=4)
+    ax.plot(places, y, color=ink[0], linewidth=2.0, solid_joinstyle="round", zorder=4)
     if attacks:
         best = max(range(len(attacks)), key=lambda i: attacks[i].mean.value)
         limit = scale.drawn(attacks[best].mean.value)
-        ax.plot([places[-1], across.place(math.inf)], [y[-1], limit], color=ink, linewidth=1.6, dashes=(1, 1.5), zorder=3.5)
+        ax.plot([places[-1], across.place(math.inf)], [y[-1], limit], color=ink[0], linewidth=1.6, dashes=(1, 1.5), zorder=3.5)
     for place, one in zip(places, results, strict=True):
-        _mean(ax, one, place, scale, ink, mark)
+        _mean(ax, one, place, scale, ink)
 
 
-def _mean(ax: Axes, one: LossResult, place: float, scale: _Scale, ink: str, mark: str) -> None:
+def _mean(ax: Axes, one: LossResult, place: float, scale: _Scale, ink: Ink) -> None:
+    """The mean over the images with its interval."""
     reach = [scale.drawn(end) for end in (one.mean.lower, one.mean.upper)]
-    ax.plot([place, place], reach, color=ink, linewidth=1.4, alpha=0.8, solid_capstyle="butt", zorder=4)
+    ax.plot([place, place], reach, color=ink[0], linewidth=1.4, alpha=0.8, solid_capstyle="butt", zorder=4)
     if one.mean.value < scale.low:
-        _edge(ax, [(place, one.mean.value)], scale, ink, 5.5)
+        _edge(ax, [(place, one.mean.value)], scale, ink[0], 5.5)
     else:
-        ax.plot([place], [one.mean.value], zorder=5, **_dot(ink, mark))
+        ax.plot([place], [one.mean.value], zorder=5, **_dot(*ink))
 
 
 # --- names of images
@@ -436,8 +431,7 @@ def _end(losses: Losses, i: int, across: _Across) -> tuple[float, float]:
     limit = _limit(losses.attacks, i)
     if limit is not None:
         return across.place(math.inf), limit
-    curve = next(curve for curve in losses.curves if any(one.name == losses.ranked_by for one in curve.results))
-    return next((across.place(one.q), value) for one in reversed(curve.results) if (value := one.worst[i]) is not None)
+    return next((across.place(one.q), value) for one in reversed(losses.ranking.results) if (value := one.worst[i]) is not None)
 
 
 def spread(wished: Sequence[float], gap: float, height: float) -> list[float]:
