@@ -24,6 +24,7 @@ from robaudit.report.pictures.style import (
     number_ticks,
 )
 from robaudit.stats.losses import Losses, LossResult
+from robaudit.text import count
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,7 +45,7 @@ _SIDE, _DODGE, _LEGEND_GAP = 0.16, 0.05, 0.22  # inches: beside the first and la
 _NAMES = 1.0  # inches of the widest name of an image
 _AIR = 0.08  # inches between the labels of ticks
 _SWATCH = 0.36  # inches of a mark of the legend
-_THIN: dict[str, Any] = {"linewidth": 0.9, "alpha": 0.5}
+_THIN: dict[str, Any] = {"linewidth": 0.9, "alpha": 0.7}
 _FEW_ORDERS = 12  # up to here the values of an image have dots
 
 
@@ -74,6 +75,8 @@ def sketch(every: Sequence[Losses]) -> Sketch:
     return Sketch(
         title="Loss between the average and the worst case",
         caption=_caption(shown, every[MOST_PANELS:]),
+        lead="Loss at q: the q-th root of the mean of loss^q under the noise; lower is better. q=1: the average over the noise; the larger "
+        "q is, the more the worst noise counts.",
         height=lambda look: _legend_height(shown, look) + _rows(shown, look) * _panel_height(shown, look),
         draw=lambda figure, box, look: _draw(figure, box, look, shown),
     )
@@ -103,23 +106,27 @@ def _caption(shown: Sequence[Losses], left: Sequence[Losses]) -> str:
     results = [one for losses in shown for one in losses.results]
     scale = _scale(shown)
     parts = [
-        f"{span([one.images for one in results])} images.",
-        f"Loss at q: the q-th root of the mean of loss^q under the noise, in {shown[0].quantity.unit}; lower is better. "
-        "q=1: the average over the noise; the larger q is, the more the worst noise counts.",
+        f"{_images_text([one.images for one in results])}.",
     ]
     if any(losses.attacks for losses in shown):
         parts.append("\u221e: the highest loss that the attack found, which is the limit.")
     parts.append("Thick: mean over the images; bars: its 95 % interval for images of this kind (population).")
     parts.append(_thin(shown))
-    if any(one.mean.upper > scale.high or one.mean.lower < scale.low for one in results):
+    if not all(map(_known, results)):
+        parts.append("No bar: a single image says nothing about others of its kind.")
+    if any(_known(one) and (one.mean.upper > scale.high or one.mean.lower < scale.low) for one in results):
         parts.append("An interval that reaches an edge of the picture goes on beyond it.")
     if scale.logarithmic and any(value < scale.low for value in _values(shown)):
         parts.append(f"Triangles at the lower edge: below {scale.low:.1g}, or 0.")
-    parts += _doubts(shown)
+    parts += filter(None, (failed_attacks([*shown, *left]), *_doubts(results)))
     if left:
         texts = level_texts(losses.at for losses in left)
         parts.append(f"Not shown: {', '.join(texts[losses.at] for losses in left)}.")
     return " ".join(parts)
+
+
+def _images_text(numbers: Sequence[int]) -> str:
+    return count(numbers[0], "image") if len(set(numbers)) == 1 else f"{span(numbers)} images"
 
 
 def _thin(shown: Sequence[Losses]) -> str:
@@ -127,15 +134,22 @@ def _thin(shown: Sequence[Losses]) -> str:
     counts, names = {len(losses.worst) for losses in shown}, dict.fromkeys(losses.ranked_by for losses in shown)
     which = "the image with the highest loss" if counts == {1} else f"the {span(counts)} images with the highest loss"
     where = " at each noise level" if len(shown) > 1 else ""
-    return f"Thin: {which}{where}, by {', '.join(names)} (the first that flag-samples lists), with their ids where there is room."
+    return f"Thin: {which}{where}, by {', '.join(names)} (the first that flag-samples lists), with ids where there is room."
 
 
-def _doubts(shown: Sequence[Losses]) -> Iterator[str]:
-    results = [one for losses in shown for one in losses.results]
-    texts = level_texts(losses.at for losses in shown)
-    failed = [f"{losses.beaten:,} of {losses.attacked:,} images ({texts[losses.at]})" for losses in shown if losses.beaten]
-    if failed:
-        yield f"The attack failed where the loss at some q is higher than what it found: for {', '.join(failed)}."
+def failed_attacks(every: Sequence[Losses]) -> str:
+    """For how many images the attack failed, as a sentence; empty where it did not."""
+    texts = level_texts(losses.at for losses in every)
+    failed = []
+    for losses in every:
+        if losses.beaten:
+            where = f" at {texts[losses.at]}" if len(every) > 1 else ""
+            failed.append(f"{losses.beaten:,} of {count(losses.attacked, 'image')}{where}")
+    words = "where the loss at some q is higher than what it found, by more than its interval"
+    return f"The attack failed for {', '.join(failed)}, {words}." if failed else ""
+
+
+def _doubts(results: Sequence[LossResult]) -> Iterator[str]:
     without = dict.fromkeys(one.estimator for one in results if one.with_interval < one.images)
     if without:
         yield f"{', '.join(without)}: values without an interval of their own."
@@ -145,6 +159,11 @@ def _doubts(shown: Sequence[Losses]) -> Iterator[str]:
     dropped = sum(one.left_out for one in results)
     if dropped:
         yield f"{dropped:,} results without a finite value are left out."
+
+
+def _known(one: LossResult) -> bool:
+    """Whether the interval of the mean says anything: that of a single image does not."""
+    return math.isfinite(one.mean.upper) or one.mean.lower > 0
 
 
 # --- scales
@@ -385,9 +404,10 @@ def _mean_line(
 
 
 def _mean(ax: Axes, one: LossResult, place: float, scale: _Scale, ink: Ink) -> None:
-    """The mean over the images with its interval."""
-    reach = [scale.drawn(end) for end in (one.mean.lower, one.mean.upper)]
-    ax.plot([place, place], reach, color=ink[0], linewidth=1.4, alpha=0.8, solid_capstyle="butt", zorder=4)
+    """The mean over the images with its interval, unless that is the whole range."""
+    if _known(one):
+        reach = [scale.drawn(end) for end in (one.mean.lower, one.mean.upper)]
+        ax.plot([place, place], reach, color=ink[0], linewidth=1.4, alpha=0.8, solid_capstyle="butt", zorder=4)
     if one.mean.value < scale.low:
         _edge(ax, [(place, one.mean.value)], scale, ink[0], 5.5)
     else:
