@@ -36,7 +36,7 @@ MOST_PANELS = 6
 LEAST = 1e-6
 """Losses below this share of the largest one are drawn at the lower edge of a logarithmic scale."""
 _FAR = 12.0  # the ratio from which the scale is logarithmic
-_CURVES, _MARKS = (BLUE, ORANGE, TEAL, OLIVE, GREEN), "os^vP"
+_CURVES, _MARKS = (BLUE, ORANGE, TEAL, OLIVE, GREEN), "os^Ph"
 _ATTACK, _ATTACK_MARKS = RED, "DXp*"
 _TWO_COLUMNS = 5.6  # inches between the margins
 _ALONE, _HEIGHT = 2.7, 2.0  # inches of a single panel's axes, of several
@@ -158,7 +158,7 @@ def _doubts(results: Sequence[LossResult]) -> Iterator[str]:
         yield f"{', '.join(biased)}: no interval covers the bias of the estimate."
     dropped = sum(one.left_out for one in results)
     if dropped:
-        yield f"{dropped:,} results without a finite value are left out."
+        yield f"Left out: {count(dropped, 'result')} without a finite value."
 
 
 def _known(one: LossResult) -> bool:
@@ -183,7 +183,7 @@ def _scale(shown: Sequence[Losses]) -> _Scale:
     high = max([*values, *ends])
     positive = [value for value in values if value > 0]
     if not positive:
-        return _Scale(0.0, max(1.08 * high, 1e-9), logarithmic=False)
+        return _Scale(0.0, 1.0, logarithmic=False)
     if max(positive) <= _FAR * min(positive):
         return _Scale(0.0, 1.08 * high, logarithmic=False)
     low = max(min(positive), LEAST * max(positive))
