@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import hypothesis
+import numpy as np
 import pytest
 from hypothesis import strategies as st
 
@@ -25,6 +26,7 @@ from tests.report.pictures.test_ticks import drawn
 pytest.importorskip("matplotlib")
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.lines import Line2D
 
 LOOKS = (Look(7.0), Look(3.3, 7.0), INLINE, Look(20.0))
 
@@ -34,14 +36,19 @@ def panels(given: Run, look: Look) -> list[Axes]:
     return [ax for ax in drawn("loss-q", given, look).axes if ax.axison]
 
 
+def heights(line: Line2D) -> list[float]:
+    """The values that a line goes through."""
+    return [float(y) for y in np.asarray(line.get_ydata(), dtype=np.float64)]
+
+
 def thick(ax: Axes) -> list[list[float]]:
     """The values of the mean lines."""
-    return [[float(y) for y in line.get_ydata()] for line in ax.lines if line.get_linewidth() == 2.0]
+    return [heights(line) for line in ax.lines if line.get_linewidth() == 2.0]
 
 
 def thin(ax: Axes) -> list[list[float]]:
     """The values of the solid lines of images."""
-    return [[float(y) for y in line.get_ydata()] for line in ax.lines if line.get_linewidth() == 0.9 and line.get_linestyle() == "-"]
+    return [heights(line) for line in ax.lines if line.get_linewidth() == 0.9 and line.get_linestyle() == "-"]
 
 
 def constant(values: dict[str, list[float]], **fields: Any) -> Run:
@@ -55,7 +62,7 @@ def test_thick_lines_are_the_means_and_thin_ones_the_worst_images() -> None:
         assert thick(ax) == [[result.mean.value for result in curve.results] for curve in one.curves]
         assert thin(ax) == [[result.worst[i] for result in one.curves[0].results] for i in range(6)]
         (attack,) = one.attacks
-        ends = [float(line.get_ydata()[-1]) for line in ax.lines if line.get_linestyle() == "--" and line.get_linewidth() == 1.6]
+        ends = [heights(line)[-1] for line in ax.lines if line.get_linestyle() == "--" and line.get_linewidth() == 1.6]
         assert ends == [attack.mean.value] * 2
         assert ax.get_yscale() == "log"
 
@@ -144,12 +151,12 @@ def test_any_losses_are_drawn_without_a_word(values: dict[str, list[float]], sca
         assert inline_svg("loss-q", given).startswith("<svg ")
     assert ax.get_yscale() == scale
     assert ("Triangles at the lower edge" in sketch_of("loss-q", given, Choice()).caption) == says
-    triangles = [line for line in ax.lines if line.get_marker() == "v" and len(line.get_xdata())]
+    triangles = [line for line in ax.lines if line.get_marker() == "v" and heights(line)]
     assert bool(triangles) == says
     low, high = ax.get_ylim()
     largest = max(value for some in values.values() for value in some)
     assert high > largest
-    assert all(low <= y <= high for line in ax.lines if line.get_transform() == ax.transData for y in line.get_ydata())
+    assert all(low <= y <= high for line in ax.lines if line.get_transform() == ax.transData for y in heights(line))
     if scale == "log":
         assert low >= 0.1 * LEAST * largest
 
