@@ -15,7 +15,7 @@ from robaudit.errors import NothingLeftError
 from robaudit.levels import LevelChoice
 from robaudit.report.numbers import level_numbers, level_texts, span
 from robaudit.report.pictures.page import RISE, Box, Look, Sketch, axes, fitted, measured, put, put_level
-from robaudit.report.pictures.style import CARD, FAINT, GRID, INK, estimator_colour, few_ticks, number_ticks, power_text
+from robaudit.report.pictures.style import CARD, FAINT, GRID, INK, estimator_colour, few_ticks, number_text, number_ticks
 from robaudit.stats.groups import GroupKey
 from robaudit.store.run import Run
 
@@ -258,7 +258,7 @@ def _scale(ax: Axes, known: Sequence[float], look: Look, least: float) -> None:
         ax.set_xlim(low / room, high * room)
         first, last = math.ceil(math.log10(low / room)), math.floor(math.log10(high * room))
         steps = range(max(1, -(-(last - first) // 3)), last - first + 2)
-        choices = ([(10.0**p, power_text(p)) for p in range(first, last + 1, step)] for step in steps)
+        choices = ([(10.0**p, number_text(10.0**p)) for p in range(first, last + 1, step)] for step in steps)
         _ticks(ax, next(ticks for ticks in choices if len(ticks) < 2 or _apart(ax, ticks, look)))
     elif not known:
         number_ticks(ax.xaxis, [])

@@ -117,7 +117,7 @@ def _caption(shown: Sequence[Losses], left: Sequence[Losses]) -> str:
     if any(_known(one) and (one.mean.upper > scale.high or one.mean.lower < scale.low) for one in results):
         parts.append("An interval that reaches an edge of the picture goes on beyond it.")
     if scale.logarithmic and any(value < scale.low for value in _values(shown)):
-        parts.append(f"Triangles at the lower edge: below {scale.low:.1g}, or 0.")
+        parts.append(f"Triangles at the lower edge: below {scale.low:.2g}, or 0.")
     parts += filter(None, (failed_attacks([*shown, *left]), *_doubts(results)))
     if left:
         texts = level_texts(losses.at for losses in left)
@@ -394,6 +394,7 @@ def _mean_line(
     """The mean at each q, and dotted the way to the strongest attack's."""
     places = [across.place(one.q) + shift for one in results]
     y = [scale.drawn(one.mean.value) for one in results]
+    ax.plot(places, y, color=CARD, linewidth=4.0, solid_joinstyle="round", zorder=3.9)  # apart from the thin lines below
     ax.plot(places, y, color=ink[0], linewidth=2.0, solid_joinstyle="round", zorder=4)
     if attacks:
         best = max(range(len(attacks)), key=lambda i: attacks[i].mean.value)

@@ -110,13 +110,6 @@ def few_ticks(axis: Axis, most: int = 5) -> None:
     number_ticks(axis, [round(float(t), 12) for t in ticks if low <= t <= high])
 
 
-def power_text(p: int) -> str:
-    """A power of ten as a label of a tick: 0.01, 1, 10k, 1e-7."""
-    if -3 <= p < 3:
-        return f"{10.0**p:g}"
-    return f"{10 ** (p - 3)}k" if 3 <= p < 6 else f"{10 ** (p - 6)}M" if 6 <= p < 9 else f"1e{p}"
-
-
 def log_ticks(low: float, high: float, most: int) -> list[float]:
     """Round numbers between two positive ends for a logarithmic scale, at most this many: powers of ten, with 3 (or 2 and 5) times them
     where there is room, or every second power, every third, ..."""
@@ -129,9 +122,13 @@ def log_ticks(low: float, high: float, most: int) -> list[float]:
 
 
 def number_text(value: float) -> str:
-    """A number on a logarithmic scale: a power of ten as :func:`power_text`, others as short as they are."""
-    exponent = round(math.log10(value))
-    return power_text(exponent) if math.isclose(value, 10.0**exponent) else f"{value:g}".replace("e-0", "e-").replace("e+", "e")
+    """A positive number as a label of a tick: 0.01, 20, 10k, 3M, 1e-7."""
+    power = math.floor(math.log10(value) + 1e-9)
+    if -3 <= power < 3:
+        return f"{value:g}"
+    if 3 <= power < 9:
+        return f"{value / 1e3:g}k" if power < 6 else f"{value / 1e6:g}M"
+    return f"{value / 10.0**power:g}e{power}"
 
 
 def quiet(ax: Axes) -> None:

@@ -233,7 +233,7 @@ def test_ticks_of_a_logarithmic_scale_are_round_and_few(low: float, decades: flo
 
 
 def test_texts_of_ticks() -> None:
-    assert [number_text(value) for value in (1e-7, 3e-5, 0.001, 0.03, 1.0, 20.0, 1000.0, 3e4, 1e12)] == [
+    assert [number_text(value) for value in (1e-7, 3e-5, 0.001, 0.03, 1.0, 20.0, 1000.0, 3e4, 2e6, 1e12)] == [
         "1e-7",
         "3e-5",
         "0.001",
@@ -241,6 +241,7 @@ def test_texts_of_ticks() -> None:
         "1",
         "20",
         "1k",
-        "30000",
+        "30k",
+        "2M",
         "1e12",
     ]
