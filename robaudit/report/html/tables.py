@@ -102,12 +102,12 @@ def loss_table(content: Content) -> Table:
             one, group = result.mean, groups[result.name, losses.at]
             marked = result.with_interval < result.images
             name, q = (result.name, "\u221e (attack)") if math.isinf(result.q) else (result.estimator, f"{result.q:.6g}")
-            median = numbers.quantile(group.median, losses.quantity)
+            spread = (numbers.quantile(quantile, losses.quantity) for quantile in (group.median, group.bad_end))
             ends = numbers.interval(one.lower, one.upper), numbers.interval(one.measured_lower, one.measured_upper)
             mean = numbers.mean(one, losses.quantity, marked=marked)
-            rows.append(cells((content.levels[losses.at], name, q, f"{result.images:,}", mean, *ends, median)))
+            rows.append(cells((content.levels[losses.at], name, q, f"{result.images:,}", mean, *ends, *spread)))
     listed = [groups[one.name, losses.at] for losses in content.losses for one in losses.results]
-    heads = ("q", "images", "mean", KIND, THESE, "median")
+    heads = ("q", "images", "mean", KIND, THESE, "median", _tail(LOSS))
     title = f"Mean loss by q ({LOSS.unit}, lower is better)"
     return Table(title, columns(("noise", "estimator"), heads), tuple(rows), notes=tuple(caveats(listed)))
 

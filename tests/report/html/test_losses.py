@@ -36,17 +36,17 @@ def test_every_mean_is_in_the_table(without_pictures: None) -> None:
     found = shown(content(BOTH))
     assert found.open == []
     head, *lines = found.tables[TITLE]
-    assert head == ["noise", "estimator", "q", "images", "mean", KIND, THESE, "median"]
+    assert head == ["noise", "estimator", "q", "images", "mean", KIND, THESE, "median", "95th percentile"]
     groups = {(str(group.key.at), group.key.estimator): group for group in summarise(LOSSES, {LOSS.name: LOSS})}
     assert len(lines) == len(groups) == 14
-    for at, estimator, q, images, mean, ends, these, median in lines:
+    for at, estimator, q, images, mean, ends, these, median, tail in lines:
         group = groups[at, estimator if q == "∞ (attack)" else f"{estimator}:q={q}"]
         marked = "~" if estimator == "adversarial_loss" else ""
         assert mean == marked + numbers.number(group.mean.value, group.mean.lower, group.mean.upper, LOSS)
         assert ends == numbers.interval(group.mean.lower, group.mean.upper)
         assert these == numbers.interval(group.mean.measured_lower, group.mean.measured_upper)
         assert images == "20"
-        assert median == numbers.quantile(group.median, LOSS)
+        assert (median, tail) == (numbers.quantile(group.median, LOSS), numbers.quantile(group.p95, LOSS))
     words = found.text("r1-losses")
     assert "Lower is better." in words
     assert "About loss-q." in words
