@@ -38,7 +38,8 @@ LEAST = 1e-6
 _FAR = 12.0  # the ratio from which the scale is logarithmic
 _CURVES, _MARKS = (BLUE, ORANGE, TEAL, OLIVE, GREEN), "os^Ph"
 _ATTACK, _ATTACK_MARKS = RED, "DXp*"
-_TWO_COLUMNS = 5.6  # inches between the margins
+_PANEL = 3.0  # inches of a panel, at least, where there is more than one column
+_TINY = 1e-300  # drawn as 0
 _ALONE, _HEIGHT = 2.7, 2.0  # inches of a single panel's axes, of several
 _HEAD, _BETWEEN, _AFTER = 0.34, 0.3, 0.1  # inches: above a panel, between columns, between the axes and the names
 _SIDE, _DODGE, _LEGEND_GAP = 0.16, 0.05, 0.22  # inches: beside the first and last q, between curves, between entries
@@ -83,7 +84,7 @@ def sketch(every: Sequence[Losses]) -> Sketch:
 
 
 def _columns(shown: Sequence[Losses], look: Look) -> int:
-    return 1 if len(shown) == 1 or look.body < _TWO_COLUMNS else 2
+    return min(len(shown), max(1, int(look.body / _PANEL)))
 
 
 def _rows(shown: Sequence[Losses], look: Look) -> int:
@@ -105,11 +106,9 @@ def _below(look: Look) -> float:
 def _caption(shown: Sequence[Losses], left: Sequence[Losses]) -> str:
     results = [one for losses in shown for one in losses.results]
     scale = _scale(shown)
-    parts = [
-        f"{_images_text([one.images for one in results])}.",
-    ]
+    parts = [f"{_images_text([one.images for one in results])}."]
     if any(losses.attacks for losses in shown):
-        parts.append("\u221e: the highest loss that the attack found, which is the limit.")
+        parts.append("\u221e: the highest loss that the attack found; the limit is at least as high.")
     parts.append("Thick: mean over the images; bars: its 95 % interval for images of this kind (population).")
     parts.append(_thin(shown))
     if not all(map(_known, results)):
@@ -181,7 +180,7 @@ def _scale(shown: Sequence[Losses]) -> _Scale:
     values = list(_values(shown))
     ends = [one.mean.upper for losses in shown for one in losses.results if math.isfinite(one.mean.upper)]
     high = max([*values, *ends])
-    positive = [value for value in values if value > 0]
+    positive = [value for value in values if value > _TINY]
     if not positive:
         return _Scale(0.0, 1.0, logarithmic=False)
     if max(positive) <= _FAR * min(positive):
@@ -275,13 +274,20 @@ class _Across:
     width: float
     band: float
 
+    @property
+    def limit(self) -> float:
+        """The middle of the band."""
+        return self.width - self.band / 2
+
     def place(self, q: float) -> float:
-        """Where an order is; infinity in the middle of the band."""
-        if math.isinf(q):
-            return self.width - self.band / 2
+        """Where a finite order is."""
         room = self.width - self.band - 2 * _SIDE
-        share = 0.5 if self.first == self.last else math.log(q / self.first) / math.log(self.last / self.first)
+        share = 0.5 if self.first == self.last else (math.log(q) - math.log(self.first)) / (math.log(self.last) - math.log(self.first))
         return _SIDE + share * room
+
+    def attack(self, i: int, attacks: int) -> float:
+        """Where the mean of one of several attacks is, side by side in the band."""
+        return self.limit + min(0.12, self.band / (attacks + 1)) * (i - (attacks - 1) / 2)
 
 
 def _panel(figure: Figure, place: Box, look: Look, losses: Losses, title: str, scale: _Scale, inks: Mapping[str, Ink]) -> None:
@@ -314,8 +320,7 @@ def _panel(figure: Figure, place: Box, look: Look, losses: Losses, title: str, s
         shift = _DODGE * (i - (len(losses.curves) - 1) / 2)
         _mean_line(ax, curve.results, losses.attacks, across, scale, inks[curve.estimator], shift)
     for i, attack in enumerate(losses.attacks):
-        shift = min(0.12, band / (len(losses.attacks) + 1)) * (i - (len(losses.attacks) - 1) / 2)
-        _mean(ax, attack, across.place(math.inf) + shift, scale, inks[attack.name])
+        _mean(ax, attack, across.attack(i, len(losses.attacks)), scale, inks[attack.name])
     _put_names(figure, ax, box, look, losses, names, across, scale)
 
 
@@ -323,7 +328,7 @@ def _x_ticks(ax: Axes, orders: Sequence[float], across: _Across, look: Look) -> 
     """The orders, as many labels of them as have room, the largest first; below them what the axis is."""
     texts = {order: f"{order:.6g}".replace("e+0", "e").replace("e+", "e") for order in orders}
     shown: list[tuple[float, str]] = []
-    reach = [] if not across.band else [(across.place(math.inf), measured("\u221e", look.size) / 2)]
+    reach = [] if not across.band else [(across.limit, measured("\u221e", look.size) / 2)]
     ends = (orders[-1], orders[0], *orders[1:-1][::-1])
     for order in dict.fromkeys(ends):
         at, half = across.place(order), measured(texts[order], look.size) / 2
@@ -334,7 +339,7 @@ def _x_ticks(ax: Axes, orders: Sequence[float], across: _Across, look: Look) -> 
     for at, _ in ticks:
         ax.axvline(at, color=GRID, linewidth=0.8, zorder=0.5)
     if across.band:
-        ticks.append((across.place(math.inf), "\u221e\nattack"))
+        ticks.append((across.limit, "\u221e\nattack"))
     number_ticks(ax.xaxis, [at for at, _ in ticks], [text for _, text in ticks])
     room = across.width - across.band
     words = ("q: 1 is the average, larger is closer to the worst case", "q (1: the average)", "q")
@@ -363,12 +368,8 @@ def _images(ax: Axes, losses: Losses, across: _Across, scale: _Scale, ink: str) 
         _edge(ax, points, scale, ink, 3.0)
         limit = _limit(losses.attacks, i)
         if limit is not None:
-            ax.plot(
-                [x[-1], across.place(math.inf)], [y[-1], scale.drawn(limit)], color=ink, linewidth=0.9, alpha=0.5, dashes=(1, 2), zorder=2
-            )
-            ax.plot(
-                [across.place(math.inf)], [scale.drawn(limit)], marker="o", markersize=3, color=ink, alpha=0.7, linestyle="none", zorder=3
-            )
+            ax.plot([x[-1], across.limit], [y[-1], scale.drawn(limit)], color=ink, linewidth=0.9, alpha=0.5, dashes=(1, 2), zorder=2)
+            ax.plot([across.limit], [scale.drawn(limit)], marker="o", markersize=3, color=ink, alpha=0.7, linestyle="none", zorder=3)
 
 
 def _limit(attacks: Sequence[LossResult], i: int) -> float | None:
@@ -398,8 +399,8 @@ def _mean_line(
     ax.plot(places, y, color=ink[0], linewidth=2.0, solid_joinstyle="round", zorder=4)
     if attacks:
         best = max(range(len(attacks)), key=lambda i: attacks[i].mean.value)
-        limit = scale.drawn(attacks[best].mean.value)
-        ax.plot([places[-1], across.place(math.inf)], [y[-1], limit], color=ink[0], linewidth=1.6, dashes=(1, 1.5), zorder=3.5)
+        end = across.attack(best, len(attacks)), scale.drawn(attacks[best].mean.value)
+        ax.plot([places[-1], end[0]], [y[-1], end[1]], color=ink[0], linewidth=1.6, dashes=(1, 1.5), zorder=3.5)
     for place, one in zip(places, results, strict=True):
         _mean(ax, one, place, scale, ink)
 
@@ -451,7 +452,7 @@ def _end(losses: Losses, i: int, across: _Across) -> tuple[float, float]:
     """Where the line of an image ends: inches, and its value there."""
     limit = _limit(losses.attacks, i)
     if limit is not None:
-        return across.place(math.inf), limit
+        return across.limit, limit
     return next((across.place(one.q), value) for one in reversed(losses.ranking.results) if (value := one.worst[i]) is not None)
 
 

@@ -140,8 +140,9 @@ def test_the_largest_q_has_its_label() -> None:
         ({"a:q=1": [1e-12], "a:q=1e300": [1e149]}, "log", True),
         ({"a:q=1": [1e-12]}, "linear", False),
         ({"a:q=1": [0.0], "adversarial_loss": [0.0]}, "linear", False),
+        ({"a:q=1e-300": [5e-324], "a:q=1e300": [1e-310]}, "linear", False),
     ],
-    ids=["all zero", "close", "twelve decades", "tiny", "huge", "one value", "one zero"],
+    ids=["all zero", "close", "twelve decades", "tiny", "huge", "one value", "one zero", "below all floats"],
 )
 def test_any_losses_are_drawn_without_a_word(values: dict[str, list[float]], scale: str, says: bool) -> None:
     given = constant(values)
