@@ -10,10 +10,11 @@ if TYPE_CHECKING:
     from robaudit.estimators.base import Estimate, Estimator
     from robaudit.estimators.work import Work
     from robaudit.levels import LevelChoice, LevelName, NoiseLevel
+    from robaudit.names import Part, PartName
     from robaudit.noise.base import AdditiveNoise, NoiseKind
     from robaudit.numerics.intervals import clopper_pearson
     from robaudit.numerics.margins import margins
-    from robaudit.quantities import CONFIDENCE, P_ROBUST, Interval, IntervalKind, Quantity
+    from robaudit.quantities import CONFIDENCE, LOSS, P_ROBUST, Interval, IntervalKind, Quantity
     from robaudit.rows import Row
     from robaudit.spec.load import load_spec
     from robaudit.spec.model import AuditSpec
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CONFIDENCE",
+    "LOSS",
     "P_ROBUST",
     "AdditiveNoise",
     "AuditSpec",
@@ -32,6 +34,8 @@ __all__ = [
     "LevelName",
     "NoiseKind",
     "NoiseLevel",
+    "Part",
+    "PartName",
     "Quantity",
     "RobauditError",
     "Row",
@@ -51,6 +55,7 @@ _HOMES = {
     "CONFIDENCE": "robaudit.quantities",
     "Estimate": "robaudit.estimators.base",
     "Estimator": "robaudit.estimators.base",
+    "LOSS": "robaudit.quantities",
     "P_ROBUST": "robaudit.quantities",
     "Interval": "robaudit.quantities",
     "IntervalKind": "robaudit.quantities",
@@ -59,6 +64,8 @@ _HOMES = {
     "LevelName": "robaudit.levels",
     "NoiseKind": "robaudit.noise.base",
     "NoiseLevel": "robaudit.levels",
+    "Part": "robaudit.names",
+    "PartName": "robaudit.names",
     "Quantity": "robaudit.quantities",
     "RobauditError": "robaudit.errors",
     "Row": "robaudit.rows",

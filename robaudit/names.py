@@ -53,7 +53,7 @@ class ResultName:
 
 def matches(name: str, asked: str) -> bool:
     """Whether a result is meant by a name: its own, or that of its estimator, which means all of its values."""
-    return asked in (name, ResultName.parse(name).estimator)
+    return str(ResultName.parse(asked)) in (name, ResultName.parse(name).estimator)
 
 
 def series(names: Iterable[str]) -> dict[tuple[str, PartName], Sequence[tuple[float, str]]]:

@@ -12,7 +12,7 @@ import yaml
 from robaudit import AuditSpec, Estimator, audit
 from robaudit.noise.registry import build
 from robaudit.spec.load import load_spec
-from tests.estimators.tools import curved, work_on
+from tests.estimators.tools import curved, values, work_on
 from tests.levels import sigma
 from tests.specs import digits
 
@@ -39,8 +39,8 @@ def test_the_estimator_of_fifteen_lines_works() -> None:
     exec(blocks("python")[1], names)  # noqa: S102 - the README's own code
     estimator = names["Margin"].model_validate({"factor": 2.0})
     assert isinstance(estimator, Estimator)
-    estimates = estimator.estimate(work_on(curved()))
-    assert {e.value for e in estimates} <= {0.0, 1.0}
+    estimates = values(estimator, work_on(curved()))
+    assert {one.value for (one,) in estimates} <= {0.0, 1.0}
 
 
 def test_the_python_api_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

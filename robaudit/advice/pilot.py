@@ -139,6 +139,8 @@ def pilot(ready: Ready, seconds: float, *, skip_bad: bool = False) -> Pilot:
     _refuse_too_few(ready, len(ready.samples))
     named = list(dict.fromkeys(task.chosen for task in ready.tasks))
     others = [one for one in named if one.estimator.quantity.name == P_ROBUST.name and one.name not in ALWAYS and not one.estimator.noise]
+    several = [one for one in others if one.estimator.parts]
+    others = [one for one in others if one not in several]
     others.sort(key=lambda one: Task(ready.spec.levels[0], one).cost(ready.engine.classes))
     share = seconds * (1 - (_OTHERS if others else 0.0)) / len(ALWAYS)
     trials: list[Trial] = []
@@ -148,6 +150,7 @@ def pilot(ready: Ready, seconds: float, *, skip_bad: bool = False) -> Pilot:
         _refuse_too_few(ready, len(trials[0].finite & trials[-1].finite))
     votes = trials[0]
     notes = [f"{one.label} is left out: it is limited to some of the noises" for one in named if one.estimator.noise]
+    notes += [f"{one.label} is left out: it gives several values of each image" for one in several]
     end = time.perf_counter() + max(_OTHERS * seconds, _LEAST_OTHERS)
     for i, one in enumerate(others):
         left = max(0.0, end - time.perf_counter())

@@ -83,7 +83,7 @@ class Validation:
     Attributes:
         info: what was computed, and on what, as in run.json.
         draws: of the reference, per image and noise level.
-        rows: by (sample id, noise level, label).
+        rows: by (sample id, noise level, name of the result).
         truths: the reference by (sample id, noise level).
         comparisons: in the order of the spec: noise levels, then estimators.
         skipped: samples left out, with the reason.
@@ -203,10 +203,11 @@ def _without(samples: Selected, gone: set[str]) -> Selected:
 def _comparisons(ready: Ready, computed: Computed, truths: Truths) -> list[Comparison]:
     result = []
     for task in ready.tasks:
-        label, at = task.chosen.label, task.at
-        rows = [row for row in computed.rows.values() if (row.estimator, row.at) == (label, at)]
-        known = [truths[row.sample_id, at] for row in rows]
-        result.append(compare(rows, known, task.chosen.estimator.quantity, computed.seconds[label, at], task.chosen.name))
+        chosen, seconds = task.chosen, computed.seconds[task.chosen.label, task.at]
+        for at, name in task.names:
+            rows = [row for row in computed.rows.values() if (row.estimator, row.at) == (name, at)]
+            known = [truths[row.sample_id, at] for row in rows]
+            result.append(compare(rows, known, chosen.estimator.quantity, seconds, chosen.name))
     return result
 
 
@@ -269,7 +270,8 @@ def variants_of(task: Task, passes: int, classes: int) -> Iterator[tuple[str, in
     """
     chosen = task.chosen
     for n in (2**i for i in range(31)):
-        estimator = chosen.estimator.with_draws(n) if chosen.estimator.quantity.name == P_ROBUST.name else None
+        single = chosen.estimator.quantity.name == P_ROBUST.name and not chosen.estimator.parts
+        estimator = chosen.estimator.with_draws(n) if single else None
         if estimator is None:
             continue
         other = Task(task.at, Chosen(f"{chosen.label} n={n}", chosen.name, estimator))

@@ -111,15 +111,16 @@ def steps(engine: Engine, samples: Sequence[Sample], tasks: Sequence[Task], wher
         if work is None or work.at != task.at:
             work = Work(ids, x, labels, task.at, clean, engine)
         estimates = task.chosen.estimates(work)
-        rows, refused = [], []
-        for sample, target, estimate in zip(kept, predicted, estimates, strict=True):
+        rows, refused, names = [], [], task.chosen.names
+        for sample, target, values in zip(kept, predicted, estimates, strict=True):
             if sample.id in broken:
                 continue
-            if _writable(estimate.value):
-                rows.append(_row_of(sample, target, estimate, task))
-            else:
+            named = list(zip(names, values, strict=True))
+            if bad := next(((name, one.value) for name, one in named if not _writable(one.value)), None):
                 broken.add(sample.id)
-                refused.append(_broken(sample, task, estimate, where))
+                refused.append(_broken(sample, task, *bad, where))
+            else:
+                rows += [_row_of(sample, target, one, task, name) for name, one in named]
         yield Step(task, time.perf_counter() - started, rows=rows, refused=refused)
 
 
@@ -136,13 +137,13 @@ def _not_finite(sample: Sample, where: str) -> Refused:
     )
 
 
-def _broken(sample: Sample, task: Task, estimate: Estimate, where: str) -> Refused:
-    what = f"{task.chosen.label} gave {estimate.value} at {task.at}"
+def _broken(sample: Sample, task: Task, name: str, value: float, where: str) -> Refused:
+    what = f"{name} gave {value} at {task.at}"
     remedy = "logits or gradients are not finite under noise, or the estimator is broken"
     return Refused(sample, task, SampleError(f"{where}: {sample.id}", what, remedy))
 
 
-def _row_of(sample: Sample, predicted: int, estimate: Estimate, task: Task) -> Row:
+def _row_of(sample: Sample, predicted: int, estimate: Estimate, task: Task, name: str) -> Row:
     return Row(
         sample_id=sample.id,
         label=sample.label,
@@ -151,7 +152,7 @@ def _row_of(sample: Sample, predicted: int, estimate: Estimate, task: Task) -> R
         noise=task.at.noise,
         level_name=task.at.name.value,
         level=task.at.level,
-        estimator=task.chosen.label,
+        estimator=name,
         quantity=task.chosen.estimator.quantity.name,
         value=float(estimate.value),
         lower=_bound(estimate.lower),
@@ -186,8 +187,8 @@ def _bound(value: float | None) -> float | None:
 
 
 def task_names(tasks: Sequence[Task]) -> list[TaskName]:
-    """The names of the tasks in the state."""
-    return [(task.at, task.chosen.label) for task in tasks]
+    """The names of the tasks' results, which are the tasks of the state: one for each value that a task gives of an image."""
+    return [name for task in tasks for name in task.names]
 
 
 def compute_missing(
@@ -207,7 +208,7 @@ def compute_missing(
     """Compute what a state lacks: of every sample, every task.
 
     Args:
-        state: of a run, or one in memory; :meth:`State.begin` has been called with these samples and tasks.
+        state: of a run, or one in memory; :meth:`State.begin` has been called with these samples, and the names of these tasks.
         spec: whether the run is deterministic, which sets the size of the chunks.
         engine: model and noise.
         dataset: ordered samples.
@@ -270,12 +271,17 @@ class _Loop:
     _left: int = field(default=0, init=False)
     _cost: float = field(default=0.0, init=False)
     _paid: float = field(default=0.0, init=False)
+    _task_of: Sequence[int] = field(default=(), init=False)
+    """The task of each of the state's."""
+
+    def __post_init__(self) -> None:
+        self._task_of = [number for number, task in enumerate(self.tasks) for _ in task.names]
 
     def run(self) -> int:
         """Compute and write what is missing; see :func:`compute_missing`."""
         unfinished, classes = self.state.unfinished, self.engine.classes
         self._left = len(unfinished)
-        self._cost = float(sum(n * (1 + task.cost(classes)) for n, task in zip(self.state.lacking(), self.tasks, strict=True)))
+        self._cost = float(sum(n * (1 + task.cost(classes)) for n, task in zip(self._lacking(), self.tasks, strict=True)))
         self.listener.begin(len(self.dataset), len(self.dataset) - self._left)
         try:
             with closing(self._chunks(unfinished)) as chunks:
@@ -291,6 +297,13 @@ class _Loop:
             self.listener.end()
         return self.flushes
 
+    def _lacking(self) -> list[int]:
+        """For each task, how many of the unfinished samples lack one of its values."""
+        most = [0] * len(self.tasks)
+        for number, lacking in zip(self._task_of, self.state.lacking(), strict=True):
+            most[number] = max(most[number], lacking)
+        return most
+
     def _chunks(self, unfinished: Sequence[int]) -> Generator[Chunk]:
         """Consecutive images that lack the same tasks, as many at a time as the pace says."""
         current = Chunk([], [])
@@ -299,7 +312,7 @@ class _Loop:
                 sample = self._usable(index, read)
                 if sample is None:
                     continue
-                tasks = [self.tasks[number] for number in self.state.missing(index)]
+                tasks = [self.tasks[number] for number in dict.fromkeys(self._task_of[name] for name in self.state.missing(index))]
                 if current.samples and (tasks != current.tasks or len(current.samples) >= self.pace.next_images(tasks)):
                     yield current
                     current = Chunk([], [])
@@ -446,6 +459,6 @@ class _Loop:
         if self.on_error == "stop":
             raise error.or_skip()
         self.listener.warn(f"skipped {error}")
-        task = None if at is None or at.task is None else (at.task.at, at.task.chosen.label)
+        task = None if at is None or at.task is None else at.task.names[0]
         self._new.skipped.append(Skip(sample_id, str(error), task))
         self._new.complete += 1

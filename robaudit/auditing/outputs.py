@@ -88,7 +88,10 @@ class _Tally:
     def __init__(self, tasks: Sequence[Task]) -> None:
         self.quantities = {task.chosen.estimator.quantity.name: task.chosen.estimator.quantity for task in tasks}
         self.overview = Overview(self.quantities)
-        self.reviews = {(t.at, t.chosen.label): review for t in tasks if (review := t.chosen.estimator.review()) is not None}
+        reviews = [(task, review) for task in tasks if (review := task.chosen.estimator.review()) is not None]
+        self.reviews = [review for _, review in reviews]
+        self.review_of = {name: review for task, review in reviews for name in task.names}
+        self.further = {name for task in tasks for name in task.names[1:]}  # their passes are those of the first
         self.samples = self.labelled = self.rows = self.forwards = self.backwards = 0
         self.digest = hashlib.sha256()
 
@@ -105,14 +108,15 @@ class _Tally:
 
     def warnings(self) -> list[str]:
         """The warnings of the estimators' reviews of all their rows at one noise level."""
-        return [text for review in self.reviews.values() for text in review.warnings()]
+        return [text for review in self.reviews for text in review.warnings()]
 
     def _add(self, row: Row) -> None:
         self.rows += 1
-        self.forwards += row.forwards
-        self.backwards += row.backwards
+        if (row.at, row.estimator) not in self.further:
+            self.forwards += row.forwards
+            self.backwards += row.backwards
         self.overview.add(row)
-        if (review := self.reviews.get((row.at, row.estimator))) is not None:
+        if (review := self.review_of.get((row.at, row.estimator))) is not None:
             review.add(row)
 
 

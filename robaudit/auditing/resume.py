@@ -111,8 +111,8 @@ def refuse_other_options(state: State, estimators: Mapping[str, Any], where: str
     Raises:
         RunError: rows were computed with other options.
     """
-    for label, entry in state.entries():
-        if estimators.get(label, entry) != entry:
+    for _, entry in state.entries():
+        if estimators.get(label_of(entry), entry) != entry:
             raise _other_options(where, entry)
 
 
@@ -137,7 +137,8 @@ def refuse_other_noises(state: State, noises: Mapping[str, Any], where: str) -> 
 
 def _other_options(where: str, entry: Mapping[str, Any]) -> RunError:
     """The error about an estimator that the run has computed with the options of this entry."""
-    what = f"has run {label_of(entry)} with other options ({entry['options']})"
+    options = {key: value for key, value in entry["options"].items() if key != "label"}
+    what = f"has run {label_of(entry)} with other options ({options or 'its defaults'})"
     return RunError(where, what, "give the new one a label of its own")
 
 

@@ -243,7 +243,8 @@ def _carry_out(ready: Ready, folder: RunFolder, old: Mapping[str, Any] | None, o
         refuse_other_options(state, entries, str(folder.path))
         refuse_other_noises(state, noises, str(folder.path))
         refuse_changed_data(state, ready.check.seen, ready.samples.where)
-        state.begin(ready.samples, task_names(ready.tasks), entries, noises)
+        by_name = {name: entries[task.chosen.label] for task in ready.tasks for _, name in task.names}
+        state.begin(ready.samples, task_names(ready.tasks), by_name, noises)
         info = {
             **first_info(spec, ready.engine.model, ready.samples, device, ready.check),
             "batch_rows": ready.engine.rows(ready.image.shape),
@@ -298,7 +299,7 @@ class Computed:
     """Results in memory.
 
     Attributes:
-        rows: by (sample id, noise level, label).
+        rows: by (sample id, noise level, name of the result).
         seconds: by (label, noise level), without the clean pass and without what a task shares with an earlier one.
         skipped: samples that could not be used.
     """

@@ -53,7 +53,7 @@ class Pace:
     def __init__(self, tasks: Sequence[Task], classes: int, values: int, headroom: Headroom | None = None) -> None:
         passes = max((task.cost(classes) for task in tasks), default=1)
         wanted = (_STEADY_VALUES if headroom is None else _FIRST_VALUES) // (max(1, passes) * max(1, values))
-        self.most = max(1, min(MOST_IMAGES, _MOST_ROWS // max(1, len(tasks))))
+        self.most = max(1, min(MOST_IMAGES, _MOST_ROWS // max(1, sum(len(task.names) for task in tasks))))
         self.images: int = max(1, min(self.most, _STEADY_IMAGES, 2 ** math.floor(math.log2(max(1, wanted)))))
         self._headroom = headroom
         self._measured: dict[frozenset[tuple[NoiseLevel, str]], tuple[int, int]] = {}

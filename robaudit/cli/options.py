@@ -43,12 +43,17 @@ class Inconclusive(StrEnum):
     INCONCLUSIVE = "inconclusive"
 
 
-_NOT_ROBUST = "Count a sample as not robust if its value is below this (log10_p_fail: above it). Default: 0.5; log10_p_fail: -0.3."
+_NOT_ROBUST = (
+    "Count a sample as not robust if its value is below this (log10_p_fail, loss: above it). Default: 0.5; log10_p_fail: -0.3; loss: 0.69."
+)
 
 SpecArgument = Annotated[Path, typer.Argument(metavar="SPEC.yaml", help="The spec: model, data set, noise and estimators.")]
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder written by robaudit estimate.")]
 
-EstimatorFilter = Annotated[list[str] | None, typer.Option("--estimator", help="Only this estimator (repeatable).")]
+EstimatorFilter = Annotated[
+    list[str] | None,
+    typer.Option("--estimator", help="Only this estimator, with all of its values or one of them, as in NAME:q=100 (repeatable)."),
+]
 NoiseFilter = Annotated[list[str] | None, typer.Option("--noise", help="Only this noise, by its label (repeatable).")]
 LevelFilter = Annotated[list[str] | None, typer.Option("--level", help="Only this level, whatever the noise calls it (repeatable).")]
 SigmaFilter = Annotated[list[str] | None, typer.Option("--sigma", help="Only this noise level, for example 0.05 or 8/255 (repeatable).")]

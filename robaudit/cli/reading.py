@@ -76,7 +76,8 @@ def print_run(run: Run, estimators: Sequence[str] = (), levels: LevelChoice = EV
     for line in headline(run.info):
         console.print(escape(line))
     console.print()
-    console.print(overall_tables(chosen, run.seconds, run.quantities))
+    seconds = {key: spent for key in groups if (spent := run.seconds_of(*key)) is not None}
+    console.print(overall_tables(chosen, seconds, run.quantities))
     console.print()
     console.print(escape(f"Files: {run.path}/samples.csv, samples.json, summary.json, run.json"))
 

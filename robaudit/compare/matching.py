@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby, zip_longest
+from itertools import groupby, islice, zip_longest
 from typing import Any, NamedTuple
 
 from robaudit.errors import RunError
-from robaudit.levels import without_levels
+from robaudit.levels import NoiseLevel, without_levels
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import IntervalKind
 from robaudit.rows import MOST_STORED_DRAWS, Bits, Row, bits_of
@@ -121,8 +121,9 @@ def match(base: Run, new: Run) -> Matching:
     if devices[0] != devices[1]:
         reasons.append(f"noise on {devices[0]} differs from noise on {devices[1]}")
     warnings = [f"unpaired, as {' and '.join(reasons)}: the measurement errors of both runs add up"] if reasons else []
-    for which, one, other in (("base", base, new), ("new", new, base)):
-        alone = [f"{name} at {at}" for name, at in one.seconds if (name, at) not in other.seconds]
+    before, now = _results(base), _results(new)
+    for which, one, other in (("base", before, now), ("new", now, before)):
+        alone = [f"{name} at {at}" for name, at in one if (name, at) not in other]
         if alone:
             warnings.append(f"only in the {which} run: {', '.join(alone[:_SHOWN])}{', ...' if len(alone) > _SHOWN else ''}")
     paired = specs[0].mc & specs[1].mc
@@ -207,6 +208,11 @@ def why_unpaired(base: Row, new: Row) -> str:
         if bits_of(row) is None:
             return f"the {which} run does not record which draws kept the class (an older run, or more than {MOST_STORED_DRAWS:,} draws)"
     return ""
+
+
+def _results(run: Run) -> dict[tuple[str, NoiseLevel], None]:
+    """The results that a run has of each of its samples: those of the first."""
+    return {(row.estimator, row.at): None for _, rows in islice(_samples(run), 1) for row in rows}
 
 
 def _samples(run: Run) -> Iterator[tuple[str, list[Row]]]:

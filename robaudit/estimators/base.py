@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol, S
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from robaudit.names import Part
 from robaudit.quantities import NO_INTERVAL, Interval, Quantity
 from robaudit.spec.fields import as_tuple
 
@@ -112,6 +113,14 @@ class Estimator(BaseModel, ABC):
         return "labels" in self.needs
 
     @property
+    def parts(self) -> tuple[Part, ...]:
+        """The values that one computation gives of an image, where it gives several: each is a result of its own, ``label:q=100``.
+
+        They share a quantity, and one computation's passes. Nothing (the default): one value, named by the label alone.
+        """
+        return ()
+
+    @property
     def fixed_draws(self) -> int | None:
         """Noisy copies of each image; None where images stop adaptively, or no single option sets the number."""
         return None
@@ -140,5 +149,8 @@ class Estimator(BaseModel, ABC):
         return None
 
     @abstractmethod
-    def estimate(self, work: Work) -> Sequence[Estimate]:
-        """One estimate for each image of ``work``, in order."""
+    def estimate(self, work: Work) -> Sequence[Estimate] | Sequence[tuple[Estimate, ...]]:
+        """One estimate for each image of ``work``, in order.
+
+        With :attr:`parts`, one tuple of estimates for each image, in their order; each states the passes of the whole computation.
+        """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from numbers import Integral, Real
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from robaudit import plugins
 from robaudit.errors import EstimatorError
 from robaudit.estimators.base import Estimate, Estimator
+from robaudit.names import Part, PartName
 from robaudit.plugins import BrokenContractError, is_ours, shown
 from robaudit.quantities import Interval, Quantity
 
@@ -67,30 +68,66 @@ def check_passes(name: str, estimator: Estimator) -> None:
             raise BrokenContractError(f"passes() returned {shown(passes)}, not two counts: (forwards, backwards)")
 
 
-def checked_estimates(name: str, estimator: Estimator, work: Work) -> list[Estimate]:
-    """What the estimator says of each image of a chunk, in order.
-
-    The note of a row tells how many copies :meth:`Work.noisy` found without finite logits.
+def check_parts(name: str, estimator: Estimator) -> None:
+    """Check that an estimator with its options says which values it gives.
 
     Raises:
-        EstimatorError: a plugin raised an exception, or returned something other than one Estimate for each image.
+        EstimatorError: it raises an exception, or names something other than distinct parts.
+    """
+    with blaming(name, type(estimator)):
+        parts = estimator.parts
+        if not (isinstance(parts, tuple) and all(isinstance(part, Part) for part in parts)):
+            what = f"a {type(parts).__name__}" if isinstance(parts, list) else shown(parts)
+            raise BrokenContractError(f"parts is {what}, not a tuple of robaudit.Part")
+        if not all(isinstance(part.name, PartName) and _is_number(part.number) and not math.isnan(part.number) for part in parts):
+            raise BrokenContractError(f"parts is {shown(parts)}; each has a robaudit.PartName and a number")
+        if twice := next((part for i, part in enumerate(parts) if str(part) in map(str, parts[:i])), None):
+            raise BrokenContractError(f"parts names {twice} twice")
+
+
+def checked_estimates(name: str, estimator: Estimator, work: Work) -> list[tuple[Estimate, ...]]:
+    """What the estimator says of each image of a chunk, in order: one value for each of its parts, or one where it has none.
+
+    The notes of an image tell how many copies :meth:`Work.noisy` found without finite logits.
+
+    Raises:
+        EstimatorError: a plugin raised an exception, or returned something other than one Estimate for each image and part.
     """
     work.lost.clear()
     with blaming(name, type(estimator)):
         found = estimator.estimate(work)
         if not isinstance(found, Iterable) or isinstance(found, str | bytes | Mapping):
             raise BrokenContractError(f"estimate() returned {shown(found)}, not a list of Estimates")
-        estimates = list(found)
-        if len(estimates) != len(work.x):
-            raise BrokenContractError(f"estimate() returned {len(estimates)} estimates for {len(work.x)} image{'s' * (len(work.x) != 1)}")
-        for sample_id, estimate in zip(work.ids, estimates, strict=True):
-            _check(sample_id, estimate, work.classes)
-            if not is_ours(type(estimator)):
-                _check_range(sample_id, estimate, estimator.quantity)
+        listed = list(found)
+        if len(listed) != len(work.x):
+            raise BrokenContractError(f"estimate() returned {len(listed)} estimates for {len(work.x)} image{'s' * (len(work.x) != 1)}")
+        parts = estimator.parts
+        estimates = [_values(sample_id, one, parts) for sample_id, one in zip(work.ids, listed, strict=True)]
+        for sample_id, values in zip(work.ids, estimates, strict=True):
+            for one in values:
+                _check(sample_id, one, work.classes)
+                if not is_ours(type(estimator)):
+                    _check_range(sample_id, one, estimator.quantity)
+            if len({(one.forwards, one.backwards) for one in values}) > 1:
+                what = f"the values of {sample_id} state different passes"
+                raise BrokenContractError(f"{what}; they come from one computation, and each states all of its passes")
     for image, lost in work.lost.items():
-        note = "; ".join(filter(None, [estimates[image].note, f"{lost} noisy copies gave non-finite logits, counted as flips"]))
-        estimates[image] = replace(estimates[image], note=note)
+        remark = f"{lost} noisy copies gave non-finite logits, counted as flips"
+        estimates[image] = tuple(replace(one, note="; ".join(filter(None, [one.note, remark]))) for one in estimates[image])
     return estimates
+
+
+def _values(sample_id: str, found: object, parts: Sequence[Part]) -> tuple[Estimate, ...]:
+    """The values of an image, one for each part; whatever stands in place of an Estimate is left to :func:`_check`."""
+    if not parts:
+        return (found,)  # type: ignore[return-value]
+    if not isinstance(found, tuple | list):
+        what = "an Estimate" if isinstance(found, Estimate) else shown(found)
+        raise BrokenContractError(f"estimate() returned {what} for {sample_id}, not a tuple of {len(parts)} Estimates")
+    if len(found) != len(parts):
+        what = f"estimate() returned {len(found)} value{'s' * (len(found) != 1)} for {sample_id}"
+        raise BrokenContractError(f"{what}, and has {len(parts)} part{'s' * (len(parts) != 1)}: {', '.join(map(str, parts))}")
+    return tuple(found)
 
 
 def _check(sample_id: str, estimate: object, classes: int) -> None:

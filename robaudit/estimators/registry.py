@@ -11,8 +11,9 @@ from pydantic import ValidationError
 
 from robaudit.errors import SpecError, did_you_mean
 from robaudit.estimators.base import Estimate, Estimator
-from robaudit.estimators.contract import blaming, check_class, check_passes, checked_estimates
+from robaudit.estimators.contract import blaming, check_class, check_parts, check_passes, checked_estimates
 from robaudit.levels import NoiseLevel
+from robaudit.names import ResultName
 from robaudit.noise.base import AdditiveNoise, NoiseKind
 from robaudit.plugins import installed, load_class
 from robaudit.spec.errors import explain
@@ -32,8 +33,17 @@ class Chosen:
     name: str
     estimator: Estimator
 
-    def estimates(self, work: Work) -> list[Estimate]:
-        """What the estimator says of each image of a chunk, in order: see :func:`robaudit.estimators.contract.checked_estimates`."""
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of its values in the results: one for each part, or the label where there is one value."""
+        parts = self.estimator.parts
+        return tuple(str(ResultName(self.label, part)) for part in parts) or (self.label,)
+
+    def estimates(self, work: Work) -> list[tuple[Estimate, ...]]:
+        """What the estimator says of each image of a chunk, in order: a value for each name.
+
+        See :func:`robaudit.estimators.contract.checked_estimates`.
+        """
         return checked_estimates(self.name, self.estimator, work)
 
 
@@ -43,6 +53,11 @@ class Task:
 
     at: NoiseLevel
     chosen: Chosen
+
+    @property
+    def names(self) -> tuple[tuple[NoiseLevel, str], ...]:
+        """Its results of an image, in order: the noise level, and the name of the value."""
+        return tuple((self.at, name) for name in self.chosen.names)
 
     def cost(self, classes: int) -> int:
         """About what one image costs, in forward passes."""
@@ -134,5 +149,11 @@ def build(specs: Sequence[EstimatorSpec], where: str = "estimators") -> tuple[Ch
                 f"{where}[{i}]", f"two estimators are called {label!r}", f"give one a name of its own: {{{spec.name}: {{label: ...}}}}"
             )
         check_passes(spec.name, estimator)
-        chosen[label] = Chosen(label, spec.name, estimator)
+        check_parts(spec.name, estimator)
+        one = Chosen(label, spec.name, estimator)
+        taken = {name for other in chosen.values() for name in other.names}
+        if same := next((name for name in one.names if name in taken), None):
+            what = f"another estimator has results called {same!r}"
+            raise SpecError(f"{where}[{i}]", what, f"give one a name of its own: {{{spec.name}: {{label: ...}}}}")
+        chosen[label] = one
     return tuple(chosen.values())

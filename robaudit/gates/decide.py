@@ -99,10 +99,9 @@ class Decision:
         values = json_values({name: getattr(self, name) for name in self.__slots__ if name not in ("gate", "classes")})
         return {
             "gate": str(self.gate),
-            **{
-                name: getattr(self.gate, name)
-                for name in ("quantity", "estimator", "noise", "level_name", "level", "t", "relation", "threshold")
-            },
+            "quantity": self.gate.quantity,
+            "estimator": self.gate.result,
+            **{name: getattr(self.gate, name) for name in ("noise", "level_name", "level", "t", "relation", "threshold")},
             **values,
             "classes": [json_values(asdict(one)) for one in self.classes],
         }
@@ -212,7 +211,7 @@ def settle(gate: Gate, measured: Measured, basis: Basis, *remarks: str) -> Decis
     Raises:
         SpecError: it has no interval, and ``basis.point`` is False.
     """
-    source = gate.estimator or gate.quantity
+    source = gate.result or gate.quantity
     if measured.bounds is None:
         if not basis.point:
             raise without_interval(gate, source)

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from robaudit.errors import RunError, SpecError, did_you_mean
 from robaudit.levels import NoiseLevel
+from robaudit.names import ResultName, series
 from robaudit.quantities import Quantity
 from robaudit.rows import Row
-from robaudit.spec.gates import Gate
+from robaudit.spec.gates import Gate, number_text
 from robaudit.stats.groups import GroupKey, quantity_of, refuse_no_values
 from robaudit.stats.intervals import MeasuredImages
 from robaudit.stats.summary import Columns
@@ -26,7 +27,7 @@ _NO_CLASS = -1
 
 @dataclass
 class Evidence:
-    """The rows of one estimator at one noise level.
+    """The rows of one result at one noise level.
 
     Attributes:
         key: their estimator, noise level, noise and quantity.
@@ -102,15 +103,14 @@ def gather(run: Run, gates: Sequence[Gate]) -> dict[Group, Evidence]:
     """The evidence of every group of the run, in its order; for groups that no gate can be about, only the keys are kept."""
     by_label = bool(run.info["data"].get("labelled"))
     groups: dict[Group, Evidence] = {}
-    wanted = {gate.estimator for gate in gates}
-    everything = None in wanted
-    first: Group | None = None
+    wanted = set[Group]()
     for row in run.rows:
         group = (row.estimator, row.at)
-        first = first or group
         if group not in groups:
+            if not groups or any(gate.means(row.estimator) for gate in gates):  # the first holds the clean accuracy
+                wanted.add(group)
             groups[group] = Evidence(GroupKey(row.estimator, row.at, row.quantity), by_label)
-        if everything or row.estimator in wanted or group == first:  # the first holds the clean accuracy
+        if group in wanted:
             groups[group].add(row)
     return groups
 
@@ -138,11 +138,12 @@ def matching_groups(gate: Gate, run: Run, keys: Iterable[Group], *, one: bool, s
         SpecError: there is none, or there are several.
     """
     where, keys = f"gate {str(gate)!r}", list(keys)
-    names = dict.fromkeys(name for name, _ in keys)
-    if gate.estimator is not None and gate.estimator not in names:
-        raise SpecError(where, f"{subject} has no estimator {gate.estimator}", did_you_mean(gate.estimator, names))
+    names = list(dict.fromkeys(name for name, _ in keys))
+    named = [name for name in names if gate.means(name)]
+    if not named:
+        raise SpecError(where, *_lacking(gate, names, subject))
     try:
-        matches = run.chosen(keys, [] if gate.estimator is None else [gate.estimator], gate.levels)
+        matches = run.chosen(keys, named, gate.levels)
     except RunError as error:
         raise SpecError(where, f"{subject} {error.what}", error.remedy) from error
     if not matches:
@@ -153,13 +154,26 @@ def matching_groups(gate: Gate, run: Run, keys: Iterable[Group], *, one: bool, s
     return matches
 
 
+def _lacking(gate: Gate, names: Sequence[str], subject: str) -> tuple[str, str]:
+    """What the results lack that a gate names, and what there is instead."""
+    estimators = dict.fromkeys(ResultName.parse(name).estimator for name in names)
+    if gate.estimator is not None and gate.estimator not in estimators:
+        return f"{subject} has no estimator {gate.estimator}", did_you_mean(gate.estimator, estimators)
+    of = "" if gate.estimator is None else f" of {gate.estimator}"
+    there = dict.fromkeys(
+        str(part) for name in names if gate.estimator in (None, (one := ResultName.parse(name)).estimator) and (part := one.part)
+    )
+    have = f"it has {', '.join(there)}" if there else f"leave {gate.part.name if gate.part else 'it'} out: there is one value of each image"
+    return f"{subject} has no {gate.part}{of}", have
+
+
 def refuse_accuracy_of(gate: Gate) -> None:
     """Refuse an estimator or a noise level in a gate on the accuracy without noise, or on its drop.
 
     Raises:
         SpecError: it does.
     """
-    if gate.estimator is not None or gate.levels:
+    if gate.estimator is not None or gate.part is not None or gate.levels:
         raise SpecError(
             f"gate {str(gate)!r}",
             f"{gate.quantity} is about the clean images",
@@ -169,9 +183,14 @@ def refuse_accuracy_of(gate: Gate) -> None:
 
 def _refuse_several(gate: Gate, keys: Sequence[Group]) -> None:
     if len(keys) > 1:
-        estimators, levels = dict.fromkeys(name for name, _ in keys), dict.fromkeys(at for _, at in keys)
+        results, levels = list(dict.fromkeys(name for name, _ in keys)), dict.fromkeys(at for _, at in keys)
         noises = dict.fromkeys(at.noise for at in levels)
-        choices = [f"estimator={' | '.join(estimators)}"] if len(estimators) > 1 else []
+        alike = series(results)
+        if len(alike) == 1 and len(results) == len(numbers := next(iter(alike.values()))) > 1:
+            ((_, what),) = alike
+            choices = [f"{what}={' | '.join(number_text(number) for number, _ in numbers)}"]
+        else:
+            choices = [f"estimator={' | '.join(results)}"] if len(results) > 1 else []
         choices += [f"noise={' | '.join(noises)}"] if len(noises) > 1 else []
         if len(noises) == 1 and len(levels) > 1:
             first = next(iter(levels))

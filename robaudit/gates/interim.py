@@ -124,18 +124,18 @@ def refuse_undecidable(spec: AuditSpec, gates: Sequence[Gate], *, point: bool) -
             and ``point`` is False.
     """
     built = registry.build(spec.estimators)
-    estimators = {chosen.label: chosen.estimator for chosen in built}
+    estimators = {name: chosen.estimator for chosen in built for name in chosen.names}
     run = Run(Path(spec.name), {}, ())
-    keys = [(task.chosen.label, task.at) for task in tasks_of(spec.levels, built)]
+    keys = [(name, at) for task in tasks_of(spec.levels, built) for at, name in task.names]
     for gate in gates:
         if gate.quantity == "accuracy":
             refuse_accuracy_of(gate)
             check_range(gate, next(iter(estimators.values())).quantity)
             continue
-        label, _ = matching_groups(gate, run, keys, one=gate.quantity != "noisy_accuracy")[0]
-        check_range(gate, estimators[label].quantity)
-        if estimators[label].interval.kind is IntervalKind.NONE and not point and gate.quantity != "noisy_accuracy":
-            raise without_interval(gate, label)
+        name, _ = matching_groups(gate, run, keys, one=gate.quantity != "noisy_accuracy")[0]
+        check_range(gate, estimators[name].quantity)
+        if estimators[name].interval.kind is IntervalKind.NONE and not point and gate.quantity != "noisy_accuracy":
+            raise without_interval(gate, name)
 
 
 # --- the record

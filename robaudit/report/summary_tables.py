@@ -16,6 +16,7 @@ from robaudit.text import count, printable
 MEANINGS = {
     "p_robust": "probability that noise leaves the prediction unchanged",
     "log10_p_fail": "probability that noise changes the prediction, as a power of ten: -6 is one in a million",
+    "loss": "cross-entropy under noise: for q = 1 its mean, towards its maximum as q grows",
     "confidence": "softmax score of the clean image (no noise enters it)",
 }
 
@@ -119,8 +120,9 @@ def _overall(groups: Sequence[GroupSummary], seconds: Mapping[tuple[str, NoiseLe
     key, counts = groups[0].key, {group.images for group in groups}
     several = len({group.key.noise for group in groups}) > 1
     facts = [f"{groups[0].images:,} images"] if len(counts) == 1 else []
-    shares = ("< 0.5", "< 0.9") if quantity.high > 0.9 else ()
+    shares = ("< 0.5", "< 0.9") if quantity.high > 0.9 and quantity.higher_is_better else ()
     texts = numbers.level_numbers(group.key.at for group in groups)
+    tail = "5th" if quantity.higher_is_better else "95th"
     rows = []
     for group in groups:
         time = numbers.duration(seconds.get((group.key.estimator, group.key.at)))
@@ -133,13 +135,13 @@ def _overall(groups: Sequence[GroupSummary], seconds: Mapping[tuple[str, NoiseLe
         (
             *map(Column, ("estimator", *(["noise"] if several else []), key.at.name.value)),
             Column("mean [95% interval]", number=True, wrap=True),
-            *(Column(name, number=True) for name in (*(["images"] if not facts else []), "median", "5th %ile", *shares, "seconds")),
+            *(Column(name, number=True) for name in (*(["images"] if not facts else []), "median", f"{tail} %ile", *shares, "seconds")),
         ),
         tuple(rows),
         lines=(circumstances(None if several else key.noise, quantity.higher_is_better, *facts),),
         notes=(
             "[ ] 95 % interval of the mean over images of this kind." + (" < 0.5, < 0.9: share of images below." if shares else ""),
-            "5th %ile: 95 % of the images have at least this value.",
+            f"{tail} %ile: 95 % of the images have at {'least' if quantity.higher_is_better else 'most'} this value.",
             *caveats(groups, "[ ]"),
         ),
     )
@@ -152,7 +154,7 @@ def _cells(group: GroupSummary, quantity: Quantity, with_count: bool, with_share
     yield ("" if group.with_interval == group.images else numbers.NO_INTERVAL) + mean
     if with_count:
         yield f"{group.images:,}"
-    for quantile in (group.median, group.p05):
+    for quantile in (group.median, group.bad_end):
         yield numbers.estimate(quantile.value, quantile.measured_lower, quantile.measured_upper, *ends)
     for share in (group.below_half, group.below_ninety) if with_shares else ():
         yield numbers.percent(share.count, share.total, share.lower, share.upper, tight=narrow)

@@ -10,6 +10,7 @@ from typing import Literal
 
 from robaudit.errors import SpecError, did_you_mean
 from robaudit.levels import GAUSSIAN, LevelChoice, LevelName, NoiseLevel
+from robaudit.names import Part, PartName, ResultName
 from robaudit.spec.fields import as_number
 
 Relation = Literal[">=", "<="]
@@ -23,7 +24,7 @@ QUANTITIES: Mapping[str, frozenset[str]] = {
     "accuracy": frozenset(),
     "noisy_accuracy": frozenset(),
 }
-"""The quantities of `robaudit gate`, each with the arguments that it requires besides estimator, noise, level and sigma."""
+"""The quantities of `robaudit gate`, each with the arguments that it requires besides those that name results."""
 
 _GATE = re.compile(r"\s*(?P<quantity>\w+)\s*(?:\((?P<arguments>[^()]*)\))?\s*(?P<relation>[<>=!~]+)\s*(?P<number>.*?)\s*", re.DOTALL)
 _LONGEST = 300
@@ -39,6 +40,7 @@ class Gate:
         estimator, noise, level: of which results; None: those of the run, if it has only one.
         level_name: what the level is called; None: anything. The text ``sigma=0.1`` is a level that is called sigma.
         t: the argument of share_below and the like; None for the others.
+        part: of which values of an estimator that gives several (``q=100``); None: of any.
     """
 
     quantity: str
@@ -49,6 +51,18 @@ class Gate:
     level: float | None = None
     level_name: LevelName | None = None
     t: float | None = None
+    part: Part | None = None
+
+    @property
+    def result(self) -> str | None:
+        """The name of the result that it is about; None where it names no estimator."""
+        return None if self.estimator is None else str(ResultName(self.estimator, self.part))
+
+    def means(self, name: str) -> bool:
+        """Whether it can be about the result of this name, at any noise level."""
+        parsed = ResultName.parse(name)
+        same = self.part is None or str(parsed.part) == str(self.part)
+        return same and self.estimator in (None, name, parsed.estimator)
 
     @property
     def levels(self) -> LevelChoice:
@@ -58,14 +72,16 @@ class Gate:
         sigma = self.level_name is LevelName.SIGMA
         return LevelChoice(noises, () if sigma else number, number if sigma else ())
 
-    def about(self, estimator: str, at: NoiseLevel) -> Gate:
-        """The same gate on the results that it is about."""
-        return replace(self, estimator=estimator, noise=at.noise, level=at.level, level_name=at.name)
+    def about(self, result: str, at: NoiseLevel) -> Gate:
+        """The same gate on the result of this name, at this noise level."""
+        name = ResultName.parse(result)
+        return replace(self, estimator=name.estimator, part=name.part, noise=at.noise, level=at.level, level_name=at.name)
 
     def __str__(self) -> str:
         noise = None if self.noise == GAUSSIAN and self.level_name is LevelName.SIGMA else self.noise
         level = "sigma" if self.level_name is LevelName.SIGMA else "level"
-        given = {"estimator": self.estimator, "noise": noise, level: self.level, "t": self.t}
+        part = {} if self.part is None else {self.part.name.value: self.part.number}
+        given = {"estimator": self.estimator, **part, "noise": noise, level: self.level, "t": self.t}
         named = ", ".join(
             f"{name}={value if isinstance(value, str) else number_text(value)}" for name, value in given.items() if value is not None
         )
@@ -82,7 +98,7 @@ def parse_gate(text: str, quantities: Mapping[str, frozenset[str]], where: str) 
 
     Args:
         text: as the user wrote it.
-        quantities: the known ones, each with the arguments that it requires besides estimator, noise, level and sigma.
+        quantities: the known ones, each with the arguments that it requires besides those that name results.
         where: where it is written, for messages (``--gate``, ``spec.yaml, gates``, ``pyproject.toml``).
 
     Raises:
@@ -106,18 +122,30 @@ def parse_gate(text: str, quantities: Mapping[str, frozenset[str]], where: str) 
         raise SpecError(where, "has both sigma and level", "give one of them")
     key = "sigma" if "sigma" in arguments else "level"
     level = _number(arguments[key], key, where) if key in arguments else None
+    estimator, part = _result(arguments, where)
     if level is not None and level <= 0:
         raise SpecError(where, f"{key}={level:g} is not positive", "give a noise level such as 0.05 or 8/255")
     return Gate(
         quantity=quantity,
         relation=">=" if relation == ">=" else "<=",
         threshold=_number(match["number"], "the threshold", where),
-        estimator=arguments.get("estimator"),
+        estimator=estimator,
         noise=arguments.get("noise"),
         level=level,
         level_name=LevelName.SIGMA if "sigma" in arguments else None,
         t=_number(arguments["t"], "t", where) if "t" in arguments else None,
+        part=part,
     )
+
+
+def _result(arguments: Mapping[str, str], where: str) -> tuple[str | None, Part | None]:
+    """The estimator and the part of ``estimator=path, q=100`` or ``estimator=path:q=100``."""
+    named = ResultName.parse(arguments["estimator"]) if "estimator" in arguments else None
+    parts = [Part(name, _number(arguments[name], name, where, infinite=True)) for name in PartName if name in arguments]
+    parts += [named.part] if named is not None and named.part is not None else []
+    if len(parts) > 1:
+        raise SpecError(where, f"says both {parts[0]} and {parts[1]}", "say one of them")
+    return None if named is None else named.estimator, parts[0] if parts else None
 
 
 def _example(quantities: Mapping[str, frozenset[str]]) -> str:
@@ -129,7 +157,7 @@ def _example(quantities: Mapping[str, frozenset[str]]) -> str:
 def _arguments(text: str, quantity: str, further: frozenset[str], where: str) -> dict[str, str]:
     """The values of ``name=value, ...`` by name, each name known and given once."""
     arguments: dict[str, str] = {}
-    known = ("estimator", "sigma", "noise", "level", *sorted(further))
+    known = ("estimator", *PartName, "sigma", "noise", "level", *sorted(further))
     for piece in text.split(",") if text.strip() else ():
         name, equals, value = (part.strip() for part in piece.partition("="))
         if not equals or not name or not value:
@@ -142,11 +170,11 @@ def _arguments(text: str, quantity: str, further: frozenset[str], where: str) ->
     return arguments
 
 
-def _number(text: str, what: str, where: str) -> float:
+def _number(text: str, what: str, where: str, *, infinite: bool = False) -> float:
     try:
         number = float(str(as_number(text)))
     except ValueError:
         number = math.nan
-    if not math.isfinite(number):
+    if math.isnan(number) or (math.isinf(number) and not infinite):
         raise SpecError(where, f"{what} is {text!r}, not a number", "write a number such as 0.9 or 8/255")
     return number

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from robaudit.errors import NothingLeftError
 from robaudit.levels import LevelChoice, NoiseLevel
+from robaudit.names import Part, ResultName
 from robaudit.numerics.intervals import mean_interval
 from robaudit.quantities import Quantity
 from robaudit.rows import Row
@@ -130,11 +131,12 @@ class Agreement:
         return tuple(pair for pair in self.pairs if pair.up not in self.left)
 
 
-def comparable(keys: Sequence[GroupKey]) -> dict[tuple[str, NoiseLevel], list[str]]:
-    """Estimators by quantity and noise level, where there are two or more."""
-    groups: dict[tuple[str, NoiseLevel], list[str]] = {}
+def comparable(keys: Sequence[GroupKey]) -> dict[tuple[str, Part | None, NoiseLevel], list[str]]:
+    """Results by quantity, which value of their estimator they are (norms of different order measure different things), and noise
+    level, where there are two or more."""
+    groups: dict[tuple[str, Part | None, NoiseLevel], list[str]] = {}
     for key in keys:
-        groups.setdefault((key.quantity, key.at), []).append(key.estimator)
+        groups.setdefault((key.quantity, ResultName.parse(key.estimator).part, key.at), []).append(key.estimator)
     return {place: names for place, names in groups.items() if len(names) > 1}
 
 
@@ -146,10 +148,10 @@ def agreements(run: Results, estimators: Sequence[str] = (), levels: LevelChoice
     """
     groups = _values_by_group(run, estimators, levels)
     places = comparable(list(groups))
-    several = len({at for _, at in places})
+    several = len({at for *_, at in places})
     values = {(key.quantity, key.at, key.estimator): by_id for key, by_id in groups.items()}
     results = []
-    for (name, at), names in places.items():
+    for (name, _, at), names in places.items():
         quantity, shown = quantity_of(name, run.quantities), names[:MOST_ESTIMATORS]
         wanted = [*combinations(shown, 2), *((names[0], other) for other in names[MOST_ESTIMATORS:])]
         pairs = (_pair(a, b, values[name, at, a], values[name, at, b], quantity) for a, b in wanted)

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from robaudit.errors import NothingLeftError, RobauditError
-from robaudit.quantities import LOG10_P_FAIL, Quantity
+from robaudit.quantities import LOG10_P_FAIL, LOSS, Quantity
 from robaudit.rows import Row
 from robaudit.stats.groups import Document, GroupKey, one_group, quantity_of, with_values
 
+_EVEN_ODDS = {LOG10_P_FAIL.name: math.log10(0.5), LOSS.name: math.log(2.0)}
 Certainty = Literal["surely", "likely", "maybe", "no", "no interval"]
 
 
@@ -82,8 +83,12 @@ class Flagged:
 
 
 def usual_threshold(quantity: Quantity) -> float:
-    """The threshold below which more than half of the noisy copies change class: 0.5, or log10(0.5) for the failure probability."""
-    return math.log10(0.5) if quantity.name == LOG10_P_FAIL.name else 0.5
+    """The threshold of even odds.
+
+    0.5: beyond it, more than half of the noisy copies change class; log10(0.5) for the failure probability. For a loss log 2: beyond it,
+    the network gives the class less than half.
+    """
+    return _EVEN_ODDS.get(quantity.name, 0.5)
 
 
 def check_threshold(below: float, quantity: Quantity, where: str, of: str) -> None:

@@ -9,10 +9,10 @@ from typing import Any, cast
 
 from robaudit.errors import NothingLeftError, RunError, did_you_mean
 from robaudit.levels import NoiseLevel
-from robaudit.quantities import CONFIDENCE, LOG10_P_FAIL, P_ROBUST, Quantity
+from robaudit.quantities import CONFIDENCE, LOG10_P_FAIL, LOSS, P_ROBUST, Quantity
 from robaudit.rows import Row
 
-BUILT_IN: Mapping[str, Quantity] = {quantity.name: quantity for quantity in (P_ROBUST, CONFIDENCE, LOG10_P_FAIL)}
+BUILT_IN: Mapping[str, Quantity] = {quantity.name: quantity for quantity in (P_ROBUST, CONFIDENCE, LOG10_P_FAIL, LOSS)}
 
 
 @dataclass(frozen=True, slots=True)

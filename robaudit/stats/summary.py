@@ -332,7 +332,7 @@ class GroupSummary:
         with_interval: number of rows with an interval of their own.
         sampling_only: number of those intervals that cover the draws only, not the estimator's bias.
         adaptive: number of rows whose sampling stopped adaptively: their values are biased towards the side where they stopped.
-        mean, median, p05: over images. ``p05`` is the 5th percentile of the values, whichever direction is better.
+        mean, median, p05, p95: over images. ``p05`` is the 5th percentile of the values, whichever direction is better.
         minimum: the smallest value.
         below_half, below_ninety: share of images with a value below 0.5 and 0.9.
         noted: rows with a note.
@@ -352,6 +352,7 @@ class GroupSummary:
     mean: Mean
     median: Quantile
     p05: Quantile
+    p95: Quantile
     minimum: float
     below_half: Share
     below_ninety: Share
@@ -359,6 +360,11 @@ class GroupSummary:
     clean_accuracy: Share | None
     noisy_accuracy: NoisyAccuracy | None
     confidence: float = ROW_CONFIDENCE
+
+    @property
+    def bad_end(self) -> Quantile:
+        """The percentile that 95 % of the images are better than: the 5th, or the 95th where lower is better."""
+        return self.p05 if self.higher_is_better else self.p95
 
     def document(self) -> dict[str, Any]:
         """One entry of ``groups`` in summary.json."""
@@ -378,6 +384,7 @@ class GroupSummary:
             "mean": self.mean.document(),
             "median": self.median.document(),
             "p05": self.p05.document(),
+            "p95": self.p95.document(),
             "minimum": json_number(self.minimum),
             "share_below_0.5": self.below_half.document(),
             "share_below_0.9": self.below_ninety.document(),
@@ -442,6 +449,7 @@ def _summary(key: GroupKey, rows: Columns, quantity: Quantity, confidence: float
         mean=mean_of(rows, quantity, confidence),
         median=quantile_of(rows, 0.5, quantity, confidence),
         p05=quantile_of(rows, 0.05, quantity, confidence),
+        p95=quantile_of(rows, 0.95, quantity, confidence),
         minimum=minimum,
         below_half=share(half, len(rows), confidence),
         below_ninety=share(ninety, len(rows), confidence),

@@ -18,6 +18,7 @@ from typing import Any
 from robaudit.errors import RunError
 from robaudit.files import file_sha256, json_bytes, read_json, remove_leftovers, sealed, unsealed, write_atomically
 from robaudit.levels import levels_in
+from robaudit.names import ResultName
 from robaudit.rows import Row
 from robaudit.store.info import check_info
 from robaudit.store.state import NAME, State, damaged, no_guard
@@ -203,7 +204,11 @@ class RunFolder:
             state.check()
             rows = list(state.rows())
         samples = {sample_id: i for i, sample_id in enumerate(dict.fromkeys(row.sample_id for row in rows))}
-        return sorted(rows, key=lambda row: (samples[row.sample_id], tasks.get((row.at, row.estimator), len(tasks))))
+
+        def task(row: Row) -> int:
+            return tasks.get((row.at, ResultName.parse(row.estimator).estimator), len(tasks))
+
+        return sorted(rows, key=lambda row: (samples[row.sample_id], task(row)))
 
     def image_digests(self) -> dict[str, str]:
         """Pixel digests by sample id; empty if the state was deleted.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 from robaudit.errors import RunError
 from robaudit.files import file_sha256
 from robaudit.levels import LevelChoice, NoiseLevel
+from robaudit.names import ResultName, matches
 from robaudit.quantities import Quantity
 from robaudit.rows import Row
 from robaudit.store.folder import RunFolder
@@ -92,9 +93,14 @@ class Run:
 
     @property
     def seconds(self) -> dict[tuple[str, NoiseLevel], float]:
-        """Seconds by estimator and noise level."""
+        """Seconds of each computation, by estimator and noise level."""
         pairs = (key.partition("@")[::2] for key in self.info["seconds"] if "@" in key)
         return {(label, NoiseLevel.from_key(at)): self.info["seconds"][f"{label}@{at}"] for label, at in pairs}
+
+    def seconds_of(self, name: str, at: NoiseLevel) -> float | None:
+        """Seconds of the computation behind a result, which may have given others, too; None where they were not measured."""
+        seconds = self.seconds
+        return seconds.get((name, at), seconds.get((ResultName.parse(name).estimator, at)))
 
     @property
     def quantities(self) -> dict[str, Quantity]:
@@ -102,7 +108,7 @@ class Run:
         return {values["name"]: Quantity.from_document(values) for values in self.info["quantities"]}
 
     def groups(self, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> dict[tuple[str, NoiseLevel], list[Row]]:
-        """Rows by estimator and noise level, in the run's order: those that the arguments name, or all.
+        """Rows by result and noise level, in the run's order: those that the arguments name, or all.
 
         Raises:
             RunError: the run has no such estimator or noise level.
@@ -117,25 +123,24 @@ class Run:
     ) -> list[tuple[str, NoiseLevel]]:
         """The groups of the run that the arguments name, in the run's order; all of them without arguments.
 
+        The name of an estimator that gives several values of an image means all of them; ``label:q=100`` means one.
+
         Raises:
             RunError: the run has no such estimator or noise level.
         """
         keys = list(keys)
-        _known(self.path, "estimator", estimators, dict.fromkeys(name for name, _ in keys))
+        names = dict.fromkeys(name for name, _ in keys)
+        for asked in estimators:
+            if not any(matches(name, asked) for name in names):
+                raise RunError(str(self.path), f"has no estimator {asked}", f"it has {', '.join(names)}")
         meant = set(LevelChoice.of(levels).among((at for _, at in keys), str(self.path)))
-        return [key for key in keys if (not estimators or key[0] in estimators) and key[1] in meant]
+        return [(name, at) for name, at in keys if at in meant and (not estimators or any(matches(name, asked) for asked in estimators))]
 
     def summary(self) -> tuple[GroupSummary, ...]:
         """Mean, quantiles and shares for each estimator and noise level."""
         from robaudit.stats.summary import summarise
 
         return summarise(self.rows, self.quantities)
-
-
-def _known(path: Path, what: str, wanted: Sequence[Any], present: Mapping[Any, None]) -> None:
-    for value in wanted:
-        if value not in present:
-            raise RunError(str(path), f"has no {what} {value}", "it has " + ", ".join(str(p) for p in present))
 
 
 def read_run(path: Path, *, kept: bool = False) -> Run:

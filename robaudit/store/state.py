@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 NAME = "state.db"
 TaskName = tuple[NoiseLevel, str]
-"""Noise level and estimator of a task."""
+"""Noise level and estimator of a task; an estimator that gives several values of an image has one task for each."""
 
 _TABLES = ("tasks", "samples", "images", "rows", "skips", "seconds")
 _SCHEMA = """
@@ -301,7 +301,7 @@ class State:
         Args:
             dataset: the samples, in order.
             tasks: estimators and noise levels, in order.
-            entries: the spec's estimators by their names in the results, kept with the tasks.
+            entries: the spec's estimators by the names of their results, kept with the tasks.
             noises: the spec's noises without their levels, likewise.
 
         Raises:

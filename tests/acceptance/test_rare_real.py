@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from robaudit.datasets import open_dataset
-from robaudit.estimators.base import Estimate, Estimator
+from robaudit.estimators.base import Estimate
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.importance import Importance
 from robaudit.estimators.mc import MonteCarlo
@@ -43,7 +43,7 @@ def network() -> tuple[LogitModel, Tensor]:
     return model, torch.stack([data[i].pixels for i in IMAGES])
 
 
-def estimates(estimator: Estimator, seed: int = 0) -> list[Estimate]:
+def estimates(estimator: Splitting | Importance | MonteCarlo, seed: int = 0) -> list[Estimate]:
     """One for each image."""
     model, x = network()
     engine = Engine(model, gaussian_source(seed, CPU), 10)

@@ -16,7 +16,7 @@ import robaudit
 from robaudit import AuditSpec
 from robaudit.auditing.environment import deterministic, explained
 from robaudit.errors import ModelError, RobauditError, SpecError
-from tests.estimators.tools import build, curved, installed_estimators, work_on
+from tests.estimators.tools import build, curved, installed_estimators, values, work_on
 from tests.specs import digits
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
@@ -265,7 +265,7 @@ CASES = [pytest.param(name, classes, id=f"{name}-{classes}") for name in sorted(
 @pytest.mark.parametrize(("name", "classes"), CASES)
 def test_every_operation_of_an_estimator_has_a_deterministic_form(name: str, classes: int) -> None:
     def estimates() -> object:
-        return build(name).estimate(work_on(curved(classes), images=3))
+        return values(build(name), work_on(curved(classes), images=3))
 
     plain = estimates()
     with deterministic(True, CPU), Recorder() as seen:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from safetensors.torch import load_file
@@ -14,7 +14,6 @@ from torch import Tensor
 
 from robaudit.datasets import open_dataset
 from robaudit.estimators import registry
-from robaudit.estimators.base import Estimator
 from robaudit.estimators.engine import Engine, fitting_passes
 from robaudit.estimators.work import CleanPass, Work
 from robaudit.levels import GAUSSIAN
@@ -24,6 +23,7 @@ from robaudit.models.architectures import ARCHITECTURES
 from robaudit.noise.registry import gaussian_source
 from robaudit.spec.model import ModelSpec, NpzSpec
 from tests import levels
+from tests.estimators.tools import OneValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +69,9 @@ class Network:
         return Work([str(i) for i in range(len(self.x))], self.x, labels, levels.sigma(sigma), passed, chosen)
 
 
-def estimator(name: str, **options: Any) -> Estimator:
-    """A registered estimator."""
-    return registry.load(name).model_validate(options)
+def estimator(name: str, **options: Any) -> OneValue:
+    """A registered estimator without parts."""
+    return cast(OneValue, registry.load(name).model_validate(options))
 
 
 def card(bench: Bench, name: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from statistics import fmean
 import torch
 from torch import Tensor
 
-from robaudit.estimators.base import Estimate, Estimator
+from robaudit.estimators.base import Estimate
 from robaudit.estimators.mmse import Mmse
 from robaudit.estimators.work import CleanPass, Work
 from robaudit.levels import GAUSSIAN
@@ -20,6 +20,7 @@ from tests.benchmarks.networks import Network, estimator
 from tests.benchmarks.replay import Replay
 from tests.benchmarks.settings import Setting, settings
 from tests.benchmarks.timing import alternating, seconds, timed
+from tests.estimators.tools import OneValue
 
 Outcome = tuple[Sequence[Estimate], float]
 Clean = dict[bool, tuple[CleanPass, float]]
@@ -60,7 +61,7 @@ class Trial:
         each = fmean(took for _, took in runs) / len(self.network.x)
         return Point(setting.line, setting.label, rmse, forwards, backwards, forwards + backward * backwards, each)
 
-    def _outcomes(self, chosen: Sequence[Estimator], replay: Replay, clean: Clean, before: list[Outcome] | None) -> list[Outcome]:
+    def _outcomes(self, chosen: Sequence[OneValue], replay: Replay, clean: Clean, before: list[Outcome] | None) -> list[Outcome]:
         """Estimates and seconds of every setting under one seed; what draws nothing is taken from the seed before."""
         fits: dict[tuple[int, bool], tuple[Work, float]] = {}
         found: list[Outcome] = []

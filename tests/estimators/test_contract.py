@@ -9,15 +9,22 @@ import torch
 from pydantic import ValidationError
 
 from robaudit.estimators.base import Estimate, Estimator
-from robaudit.estimators.contract import check_class, check_passes, checked_estimates
-from tests.estimators.tools import Counter, build, curved, installed_estimators, linear, work_on
+from robaudit.estimators.contract import check_class, check_parts, check_passes, checked_estimates
+from robaudit.names import Part
+from robaudit.quantities import LOSS
+from tests.estimators.tools import Counter, built, curved, installed_estimators, linear, values, work_on
+from tests.plugin.norms import Norms
 
-NAMES = sorted(installed_estimators())
-pytestmark = pytest.mark.parametrize("name", NAMES)
+ESTIMATORS: dict[str, type[Estimator]] = {**installed_estimators(), "norms": Norms}
+pytestmark = pytest.mark.parametrize("name", sorted(ESTIMATORS))
+
+
+def build(name: str) -> Estimator:
+    return built(ESTIMATORS[name])
 
 
 def test_declares_what_reports_and_gates_need(name: str) -> None:
-    cls = installed_estimators()[name]
+    cls = ESTIMATORS[name]
     assert cls.needs <= {"logits", "gradients", "labels"}
     assert cls.quantity.low < cls.quantity.high
     for text in (cls.summary, cls.prefer, cls.source, cls.interval.text, cls.quantity.name, cls.quantity.unit):
@@ -38,10 +45,14 @@ def test_options_are_frozen_and_checked(name: str) -> None:
 
 def test_estimates_are_sane(name: str) -> None:
     work = work_on(curved())
-    estimates = build(name).estimate(work)
-    quantity = build(name).quantity
-    assert len(estimates) == len(work.x)
-    for estimate, predicted in zip(estimates, work.clean.predicted.tolist(), strict=True):
+    quantity, parts = build(name).quantity, build(name).parts
+    found = values(build(name), work)
+    assert len(found) == len(work.x)
+    assert {len(of_image) for of_image in found} == {len(parts) or 1}
+    assert all(isinstance(part, Part) for part in parts)
+    for estimate, predicted in (
+        (one, predicted) for of_image, predicted in zip(found, work.clean.predicted.tolist(), strict=True) for one in of_image
+    ):
         assert math.isfinite(estimate.value)
         assert quantity.low <= estimate.value <= quantity.high
         assert (estimate.lower is None) == (estimate.upper is None) == (estimate.interval.text == "none")
@@ -60,39 +71,42 @@ def test_counts_the_passes_it_makes(name: str) -> None:
     estimator = build(name)
     work = work_on(network, images=8, gradients=estimator.linearises_clean)  # eight: no batch is padded
     network.images -= 1  # work_on asks once for the number of classes
-    estimates = estimator.estimate(work)
-    assert network.images == sum(e.forwards for e in estimates)
+    found = values(estimator, work)
+    estimates = [of_image[0] for of_image in found]
+    assert network.images == sum(e.forwards for e in estimates), "the values of an image share one computation"
+    assert all((one.forwards, one.backwards) == (of_image[0].forwards, of_image[0].backwards) for of_image in found for one in of_image)
     if "p_min" not in type(estimator).model_fields:  # rare failures take as many passes as they are rare
         assert {(e.forwards, e.backwards) for e in estimates} == {estimator.passes(work.classes)}
 
 
 def test_the_same_again(name: str) -> None:
-    assert build(name).estimate(work_on(curved())) == build(name).estimate(work_on(curved()))
+    assert values(build(name), work_on(curved())) == values(build(name), work_on(curved()))
 
 
 def test_leaves_the_global_generator_alone(name: str) -> None:
     work = work_on(curved())
     before = torch.get_rng_state()
-    build(name).estimate(work)
+    values(build(name), work)
     assert torch.equal(before, torch.get_rng_state())
 
 
 @pytest.mark.parametrize("batch_size", [1, 7, 64])
 def test_batch_size_changes_rounding_only(name: str, batch_size: int) -> None:
-    reference = build(name).estimate(work_on(curved()))
-    other = build(name).estimate(work_on(curved(), batch_size=batch_size))
+    reference = values(build(name), work_on(curved()))
+    other = values(build(name), work_on(curved(), batch_size=batch_size))
     _assert_close(reference, other)
 
 
 def test_a_chunk_equals_its_images_alone(name: str) -> None:
-    together = build(name).estimate(work_on(curved(), images=3))
-    alone = [build(name).estimate(work_on(curved(), images=1, first=i))[0] for i in range(3)]
+    together = values(build(name), work_on(curved(), images=3))
+    alone = [values(build(name), work_on(curved(), images=1, first=i))[0] for i in range(3)]
     _assert_close(together, alone)
 
 
 def test_two_classes(name: str) -> None:
     estimator = build(name)
-    assert all(estimator.quantity.low <= e.value <= estimator.quantity.high for e in estimator.estimate(work_on(linear(2))))
+    found = values(estimator, work_on(linear(2)))
+    assert all(estimator.quantity.low <= e.value <= estimator.quantity.high for of_image in found for e in of_image)
 
 
 def test_a_constant_classifier_never_flips(name: str) -> None:
@@ -102,8 +116,10 @@ def test_a_constant_classifier_never_flips(name: str) -> None:
         return x.flatten(1)[:, :3] * 0 + torch.tensor([0.0, 30.0, 1.0])
 
     estimator = build(name)
-    for estimate in estimator.estimate(work_on(constant)):
-        if estimator.quantity.higher_is_better:
+    for estimate in (one for of_image in values(estimator, work_on(constant)) for one in of_image):
+        if estimator.quantity.name == LOSS.name:  # no noise changes it: each norm is the loss itself
+            assert min(abs(estimate.value - loss) for loss in (0.0, 30.0)) < 1e-6
+        elif estimator.quantity.higher_is_better:
             assert estimate.value == pytest.approx(1.0, abs=1e-9)
         else:  # no failure: a bound, from the draws there were
             assert (estimate.value, estimate.lower) == (estimate.upper, -math.inf)
@@ -112,12 +128,8 @@ def test_a_constant_classifier_never_flips(name: str) -> None:
         assert math.isfinite(estimate.std_error or 0.0)
 
 
-def _assert_close(some: object, others: object) -> None:
-    assert isinstance(some, list)
-    assert isinstance(others, list)
-    for a, b in zip(some, others, strict=True):
-        assert isinstance(a, Estimate)
-        assert isinstance(b, Estimate)
+def _assert_close(some: list[tuple[Estimate, ...]], others: list[tuple[Estimate, ...]]) -> None:
+    for a, b in (pair for both in zip(some, others, strict=True) for pair in zip(*both, strict=True)):
         assert a.value == pytest.approx(b.value, rel=1e-4, abs=2e-5)
         assert a.flips_to == b.flips_to
         assert (a.forwards, a.backwards, a.interval) == (b.forwards, b.backwards, b.interval)
@@ -133,7 +145,7 @@ def test_a_number_of_draws_can_be_set_or_not(name: str) -> None:
         assert estimator.fixed_draws is None
         return
     assert (changed.fixed_draws, type(changed)) == (32, type(estimator))
-    assert {one.forwards for one in changed.estimate(work_on(curved()))} == {33}
+    assert {one.forwards for of_image in values(changed, work_on(curved())) for one in of_image} == {33}
     assert changed.with_draws(estimator.fixed_draws or 0) == estimator
     assert estimator.with_draws(0) is None
 
@@ -143,8 +155,10 @@ def test_its_plugin_contract_holds(name: str) -> None:
     estimator = build(name)
     check_class(name, type(estimator))
     check_passes(name, estimator)
-    assert checked_estimates(name, estimator, work_on(curved())) == list(estimator.estimate(work_on(curved())))
+    check_parts(name, estimator)
+    one_each = [one if isinstance(one, tuple) else (one,) for one in estimator.estimate(work_on(curved()))]
+    assert checked_estimates(name, estimator, work_on(curved())) == one_each
 
 
 def test_is_an_estimator(name: str) -> None:
-    assert issubclass(installed_estimators()[name], Estimator)
+    assert issubclass(ESTIMATORS[name], Estimator)

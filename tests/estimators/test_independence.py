@@ -26,7 +26,7 @@ from robaudit.noise.registry import gaussian_source
 from robaudit.spec.model import DigitsSpec, ModelSpec, NpzSpec
 from tests import levels
 from tests.estimators.test_selection import spread
-from tests.estimators.tools import SHAPE, build, curved, installed_estimators
+from tests.estimators.tools import SHAPE, build, curved, installed_estimators, values
 from tests.shared import MODELS, SHARED, card, needs_shared
 
 CPU = torch.device("cpu")
@@ -67,9 +67,9 @@ class Setting:
         at, labels = levels.sigma(sigma or self.sigma), torch.zeros(len(x), dtype=torch.int64)
         return Work([f"image {i}" for i in index], x, labels, at, clean, engine)
 
-    def all(self, estimator: Estimator) -> list[Estimate]:
+    def all(self, estimator: Estimator) -> list[tuple[Estimate, ...]]:
         """All images in one chunk."""
-        return list(estimator.estimate(self.work(range(len(self.x)))))
+        return values(estimator, self.work(range(len(self.x))))
 
 
 @cache
@@ -111,7 +111,7 @@ def test_in_any_chunk(case: str, setting: str) -> None:
     together = here.all(estimator)
     for sizes in ((1,), (6, 3)):
         for index in cuts(len(together), sizes):
-            assert list(estimator.estimate(here.work(index))) == [together[i] for i in index], f"chunk {index}"
+            assert values(estimator, here.work(index)) == [together[i] for i in index], f"chunk {index}"
 
 
 @pytest.mark.slow
@@ -121,7 +121,7 @@ def test_in_any_precision(case: str, settings: dict[str, Any]) -> None:
     here, estimator = demo(**settings), CASES[case]
     together = here.all(estimator)
     for index in cuts(len(together), (3, 7)):
-        assert list(estimator.estimate(here.work(index))) == [together[i] for i in index]
+        assert values(estimator, here.work(index)) == [together[i] for i in index]
 
 
 @pytest.mark.slow
@@ -131,7 +131,7 @@ def test_with_any_batch_size_of_whole_eights(case: str, setting: str) -> None:
     here, estimator = SETTINGS[setting](), CASES[case]
     expected = here.all(estimator)
     for batch_size in (8, 64):
-        assert list(estimator.estimate(here.work(range(IMAGES), batch_size=batch_size))) == expected, f"batch size {batch_size}"
+        assert values(estimator, here.work(range(IMAGES), batch_size=batch_size)) == expected, f"batch size {batch_size}"
 
 
 class RoundsOtherwise(nn.Module):
@@ -148,15 +148,15 @@ class RoundsOtherwise(nn.Module):
 
 
 @cache
-def crowd() -> tuple[Setting, dict[str, list[Estimate]]]:
+def crowd() -> tuple[Setting, dict[str, list[tuple[Estimate, ...]]]]:
     """All estimators on one chunk, last ones first, each after all of them at another noise level."""
     plain = demo()
     here = Setting(from_module(RoundsOtherwise(plain.model.network)), plain.x, 10, plain.sigma)
     work, other = here.work(range(IMAGES)), here.work(range(3), sigma=0.1)
     found = {}
     for case, estimator in reversed(CASES.items()):
-        estimator.estimate(other)
-        found[case] = list(estimator.estimate(work))
+        values(estimator, other)
+        found[case] = values(estimator, work)
     return here, found
 
 
@@ -165,7 +165,7 @@ def crowd() -> tuple[Setting, dict[str, list[Estimate]]]:
 def test_whatever_other_estimators_and_noise_levels_there_are(case: str) -> None:
     here, together = crowd()
     estimator = CASES[case]
-    assert list(estimator.estimate(here.work(range(IMAGES), gradients=estimator.linearises_clean))) == together[case]
+    assert values(estimator, here.work(range(IMAGES), gradients=estimator.linearises_clean)) == together[case]
 
 
 @needs_shared
@@ -184,5 +184,5 @@ def test_real_networks(name: str) -> None:
         together = here.all(estimator)
         for batch_size, sizes in ((None, (1,)), (None, (5, 2)), (8, (7, 3)), (16, (10,))):
             for index in cuts(IMAGES, sizes):
-                part = list(estimator.estimate(here.work(index, batch_size=batch_size)))
+                part = values(estimator, here.work(index, batch_size=batch_size))
                 assert part == [together[i] for i in index], f"{case}: batch size {batch_size}, chunk {json.dumps(index)}"

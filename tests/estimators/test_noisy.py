@@ -70,7 +70,7 @@ def test_the_note_tells_of_them() -> None:
     chosen = Chosen("share", "share", Share())
     lost = [one.not_finite for one in MonteCarlo(samples=DRAWS).estimate(work)]
     for _ in range(2):  # counted anew for each estimator
-        for one, n in zip(chosen.estimates(work), lost, strict=True):
+        for (one,), n in zip(chosen.estimates(work), lost, strict=True):
             assert one.note.endswith(f"{n} noisy copies gave non-finite logits, counted as flips") or not n
     assert any(lost)
 

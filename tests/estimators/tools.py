@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from robaudit.estimators import registry
-from robaudit.estimators.base import Estimator
+from robaudit.estimators.base import Estimate, Estimator
+from robaudit.estimators.contract import checked_estimates
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.work import CleanPass, Work
 from robaudit.levels import GAUSSIAN
@@ -86,9 +88,25 @@ def installed_estimators() -> dict[str, type[Estimator]]:
     return {name: registry.load(name) for name in registry.registered()}
 
 
-def build(name: str, **options: Any) -> Estimator:
-    """An estimator by name; few samples unless told."""
-    cls = installed_estimators()[name]
+class OneValue(Estimator):
+    """The type of an estimator without parts."""
+
+    @abstractmethod
+    def estimate(self, work: Work) -> Sequence[Estimate]: ...
+
+
+def values(estimator: Estimator, work: Work) -> list[tuple[Estimate, ...]]:
+    """Every value of each image."""
+    return checked_estimates("tested", estimator, work)
+
+
+def build(name: str, **options: Any) -> OneValue:
+    """An estimator by name, one without parts to the type checker; few samples unless told."""
+    return cast(OneValue, built(installed_estimators()[name], **options))
+
+
+def built(cls: type[Estimator], **options: Any) -> Estimator:
+    """An estimator; few samples unless told."""
     if "samples" in cls.model_fields:
         options = {"samples": 64, **options}
     if "particles" in cls.model_fields:

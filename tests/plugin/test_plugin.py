@@ -22,11 +22,12 @@ from tests.specs import digits, write
 
 SOURCE = Path(__file__).with_name("package")
 PAGE = Path(__file__).parents[2] / "docs" / "plugins.md"
+FILES = ("pyproject.toml", "robaudit_clear.py", "test_clear.py", "robaudit_norms.py", "robaudit_banding.py")
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 def page() -> tuple[str, ...]:
-    """The code of docs/plugins.md: pyproject.toml, the estimator, its test, and the kind of noise."""
+    """The code of docs/plugins.md: pyproject.toml, an estimator, its test, one with several values, and the kind of noise."""
     return tuple(re.findall(r"```(?:toml|python)\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL))
 
 
@@ -36,7 +37,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("plugin")
     shutil.copytree(SOURCE, folder / "source")
     (folder / "clear").mkdir()
-    for name, text in zip(("pyproject.toml", "robaudit_clear.py", "test_clear.py", "robaudit_banding.py"), page(), strict=True):
+    for name, text in zip(FILES, page(), strict=True):
         (folder / "clear" / name).write_text(text, encoding="utf-8")
     options = ["--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check"]
     command = [
@@ -158,12 +159,32 @@ def test_the_test_of_the_docs_passes(installed: Path) -> None:
 @pytest.mark.slow
 def test_the_estimator_of_the_docs_in_a_run(installed: Path, tmp_path: Path) -> None:
     """As the page's spec has it: twice, with two margins, of which the larger leaves less."""
-    (estimators,) = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
+    estimators, _ = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
     chosen = yaml.safe_load(estimators.replace("1000", "20"))["estimators"]
     done = start(installed, tmp_path, "estimate", write(tmp_path, digits(estimators=chosen)), "--out", "run")
     assert done.returncode == 0, done.stderr
     rows = {name: [row.value for row in read_run(tmp_path / "run").rows if row.estimator == name] for name in ("mc", "clear", "very_clear")}
     assert sum(rows["mc"]) > sum(rows["clear"]) > sum(rows["very_clear"])
+
+
+def test_several_values_of_each_image(installed: Path, tmp_path: Path, run_cli: RunCli) -> None:
+    """docs/plugins.md: a row for each, and what the page says of gates and of the command line."""
+    spec = write(tmp_path, digits(estimators=[{"norms": {"samples": 20}}, {"norms": {"q": [1, 50], "samples": 20, "label": "far"}}]))
+    done = start(installed, tmp_path, "estimate", spec, "--out", "run")
+    assert done.returncode == 0, done.stderr
+    run = read_run(tmp_path / "run")
+    names = ["norms:q=1", "norms:q=2", "far:q=1", "far:q=50"]
+    assert [row.estimator for row in run.rows] == names * 8
+    one, two, again, fifty = ([row.value for row in run.rows if row.estimator == name] for name in names)
+    assert one == pytest.approx(again)
+    assert all(a <= b <= c for a, b, c in zip(one, two, fifty, strict=True))
+    assert (run.info["totals"]["forwards"], run.info["totals"]["rows"]) == (2 * 8 * 21, 4 * 8)
+    assert set(run.groups(["norms"])) == {key for key in run.groups() if key[0] in names[:2]}
+    assert run_cli("gate", "run", "--gate", "mean(estimator=norms, q=2) <= 0.5", "--point").code in (0, 1)
+    other = write(tmp_path, digits(estimators=[{"norms": {"samples": 20, "q": [3]}}]), "other.yaml")
+    refused = start(installed, tmp_path, "estimate", other, "--out", "run", "--extend")
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+    assert "give the new one a label of its own" in refused.stderr
 
 
 def test_unknown_without_the_package(tmp_path: Path, run_cli: RunCli) -> None:

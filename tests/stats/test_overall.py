@@ -223,10 +223,10 @@ def test_values_that_are_not_finite_are_left_out_and_counted() -> None:
 
 
 def test_a_foreign_quantity_needs_its_description_and_may_be_unbounded() -> None:
-    rows = [replace(ROW, quantity="loss", value=value, lower=None, upper=None) for value in (1.0, 3.0)]
-    with pytest.raises(RunError, match="'loss'"):
+    rows = [replace(ROW, quantity="regret", value=value, lower=None, upper=None) for value in (1.0, 3.0)]
+    with pytest.raises(RunError, match="'regret'"):
         summarise(rows)
-    (group,) = summarise(rows, {"loss": Quantity("loss", "nats", 0.0, math.inf, higher_is_better=False)})
+    (group,) = summarise(rows, {"regret": Quantity("regret", "nats", 0.0, math.inf, higher_is_better=False)})
     assert group.mean.lower == 0.0
     assert group.mean.upper > 3.0
     assert group.median.upper == math.inf

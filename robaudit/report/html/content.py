@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeVar
 
 from robaudit.errors import NothingLeftError, RobauditError, RunError
 from robaudit.levels import EVERY_LEVEL, LevelChoice, NoiseLevel
+from robaudit.names import matches
 from robaudit.quantities import Quantity
 from robaudit.report import numbers
 from robaudit.report.flag_tables import is_beyond
@@ -132,7 +133,8 @@ def gather(run: Run, choice: Choice) -> Content:
     if not keys:
         raise NothingLeftError(str(run.path), "has none of these estimators at these noise levels", "name others")
     groups = tuple(summaries[key] for key in keys)
-    shown = tuple(dict.fromkeys(choice.estimators)) or (_principal(groups),)
+    asked = [name for wanted in choice.estimators for name in dict.fromkeys(key[0] for key in keys) if matches(name, wanted)]
+    shown = tuple(dict.fromkeys(asked)) or (_principal(groups),)
     biases, flagged, edges = [], [], {}
     for key in keys:
         if key[0] in shown:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from robaudit.names import series
 from robaudit.quantities import Quantity
 from robaudit.report import numbers
 from robaudit.report.class_tables import SINGLE_IMAGE, label_of, weakest_first
@@ -63,7 +64,7 @@ def accuracy_table(content: Content) -> Table:
 
 
 def robustness_tables(content: Content) -> tuple[Table, ...]:
-    """Mean, median, 5th percentile and shares by noise level, in a separate table for each quantity."""
+    """Mean, median, 5th percentile (95th where lower is better) and shares by noise level, in a separate table for each quantity."""
     kinds = dict.fromkeys(group.key.quantity for group in content.groups)
     return tuple(_robustness(content, [g for g in content.groups if g.key.quantity == kind], content.quantity(kind)) for kind in kinds)
 
@@ -83,12 +84,11 @@ def agreement_table(content: Content) -> Table:
 def cost_table(content: Content) -> Table:
     """Seconds and passes per image, for each estimator and noise level."""
     heads = ("seconds", "seconds per image", "forward passes per image", "backward passes per image", "interval of an image")
-    seconds = content.run.seconds
     rows = []
     for group in content.groups:
         key = group.key.estimator, group.key.at
         tally = content.tallies[key]
-        n, time = tally.results, seconds.get(key)
+        n, time = tally.results, content.run.seconds_of(*key)
         each = f"{time / n:.3g}" if time else numbers.NONE  # run.json rounds to milliseconds: 0 is no measurement
         passes = (f"{number / n:,.1f}".removesuffix(".0") for number in (tally.forwards, tally.backwards))
         kinds = ", ".join(kind for kind, _ in tally.intervals.most_common(3))
@@ -97,8 +97,15 @@ def cost_table(content: Content) -> Table:
         "Time and passes",
         columns(("estimator", "noise"), heads),
         tuple(rows),
-        notes=("The clean pass of an image is counted with every estimator, shared or not.",),
+        notes=tuple(_shared(group.key.estimator for group in content.groups)),
     )
+
+
+def _shared(names: Iterable[str]) -> Iterator[str]:
+    """What is counted more than once in a table of costs."""
+    yield "The clean pass of an image is counted with every estimator, shared or not."
+    if any(len(values) > 1 for values in series(names).values()):
+        yield "Values of one estimator (q=1, q=10) come from one computation: each line states all of its time and passes."
 
 
 def meaning(group: GroupSummary) -> str:
@@ -116,17 +123,21 @@ def bar_of(value: float, lower: float | None, upper: float | None, quantity: Qua
     return Bar(*(min(1.0, max(0.0, (x - quantity.low) / width)) for x in (value, low, high)))
 
 
+def _tail(quantity: Quantity) -> str:
+    return "5th percentile" if quantity.higher_is_better else "95th percentile"
+
+
 def _robustness(content: Content, groups: Sequence[GroupSummary], quantity: Quantity) -> Table:
-    shares = ("below 0.5", "below 0.9") if quantity.high > 0.9 else ()
+    shares = ("below 0.5", "below 0.9") if quantity.high > 0.9 and quantity.higher_is_better else ()
     rows = []
     for group in groups:
         one, marked = group.mean, group.with_interval < group.images
-        middle = (numbers.quantile(group.median, quantity), numbers.quantile(group.p05, quantity))
+        middle = (numbers.quantile(group.median, quantity), numbers.quantile(group.bad_end, quantity))
         below = (numbers.share(share) for share in (group.below_half, group.below_ninety)) if shares else ()
         intervals = numbers.interval(one.lower, one.upper), numbers.interval(one.measured_lower, one.measured_upper)
         mean = Cell(numbers.mean(one, quantity, marked=marked), bar_of(one.value, one.lower, one.upper, quantity))
         rows.append((*cells((group.key.estimator, _level(content, group))), mean, *cells((*intervals, *middle, *below))))
-    heads = ("mean", KIND, THESE, "median", "5th percentile", *shares)
+    heads = ("mean", KIND, THESE, "median", _tail(quantity), *shares)
     return Table(meaning(groups[0]), columns(("estimator", "noise"), heads), tuple(rows), notes=tuple(caveats(groups)))
 
 
@@ -211,9 +222,9 @@ def comparison_tables(contents: Sequence[Content], names: Sequence[str]) -> tupl
             clean = numbers.NONE if group.clean_accuracy is None else numbers.share(group.clean_accuracy)
             texts = (name, level[group.key.at], group.key.estimator, f"{group.images:,}", clean)
             shown = Cell(numbers.mean(mean, quantity, marked=marked), bar_of(mean.value, mean.lower, mean.upper, quantity))
-            ends = numbers.interval(mean.lower, mean.upper), numbers.quantile(group.p05, quantity)
+            ends = numbers.interval(mean.lower, mean.upper), numbers.quantile(group.bad_end, quantity)
             rows.append((*cells((*texts, numbers.NONE if noisy is None else numbers.noisy_percent(noisy))), shown, *cells(ends)))
-        heads = ("images", "correct, clean", "correct, noisy", "mean", KIND, "5th percentile")
+        heads = ("images", "correct, clean", "correct, noisy", "mean", KIND, _tail(mine[0][1].quantity(kind)))
         tables.append(Table(meaning(mine[0][0]), columns(("run", "noise", "estimator"), heads), tuple(rows)))
     return tuple(tables)
 

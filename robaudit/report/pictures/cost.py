@@ -13,6 +13,7 @@ import numpy as np
 
 from robaudit.errors import NothingLeftError
 from robaudit.levels import LevelChoice
+from robaudit.names import series
 from robaudit.report.numbers import level_numbers, level_texts, span
 from robaudit.report.pictures.page import RISE, Box, Look, Sketch, axes, fitted, measured, put, put_level
 from robaudit.report.pictures.style import CARD, FAINT, GRID, INK, estimator_colour, few_ticks, number_ticks
@@ -87,8 +88,7 @@ def costs(run: Run, estimators: Sequence[str] = (), levels: LevelChoice | Sequen
     if not sums:
         raise NothingLeftError(str(run.path), "has no results to draw", "audit at least one sample")
     wanted = set(run.chosen([(key.estimator, key.at) for key in sums], estimators, levels))
-    seconds = run.seconds
-    return tuple(_cost(key, one, seconds.get((key.estimator, key.at))) for key, one in sums.items() if (key.estimator, key.at) in wanted)
+    return tuple(_cost(key, one, run.seconds_of(key.estimator, key.at)) for key, one in sums.items() if (key.estimator, key.at) in wanted)
 
 
 def _cost(key: GroupKey, one: _Sum, seconds: float | None) -> Cost:
@@ -143,6 +143,8 @@ def _caption(shown: Sequence[Cost], left: int, device: str) -> str:
         f"{span(counts)} images. Seconds: measured once on {device}, under whatever load it had, without the clean pass that all share.",
         "Passes: forward and backward, including the clean one.",
     ]
+    if any(len(values) > 1 for values in series(one.key.estimator for one in shown).values()):
+        parts.append("Values of one estimator (q=1, q=10) come from one computation: each line states all of it.")
     if any(one.width is not None for one in shown):
         parts.append("Width: 95 % interval of an image (measurement), median; bar: the middle half of the images.")
     if any(one.width is not None and one.sampling_only for one in shown):

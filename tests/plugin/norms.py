@@ -1,0 +1,81 @@
+"""An estimator with parts: several norms of the loss from one set of noisy copies."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Annotated, ClassVar
+
+import torch
+from pydantic import Field, field_validator
+
+from robaudit import LOSS, Estimate, Estimator, Interval, IntervalKind, Part, PartName, Work
+
+
+class Norms(Estimator):
+    """(E[l^q])^(1/q) of the cross-entropy l of noisy copies, relative to the class of the clean image, for each q.
+
+    Source: a test.
+    """
+
+    quantity, needs = LOSS, frozenset({"logits"})
+    summary, prefer, source = "norms of the loss under noise, by counting", "a test", "a test"
+    interval: ClassVar[Interval] = Interval(IntervalKind.OTHER, covers_bias=False, remark="delta method")
+
+    q: tuple[Annotated[float, Field(gt=0)], ...] = Field((1.0, 10.0), min_length=1, description="orders of the norms")
+    samples: int = Field(40, ge=2, description="noisy copies of each image")
+
+    @field_validator("q", mode="before")
+    @classmethod
+    def _one_or_many(cls, q: object) -> object:
+        return tuple(q) if isinstance(q, list | tuple) else (q,)
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        return tuple(Part(PartName.Q, q) for q in self.q)
+
+    def passes(self, classes: int) -> tuple[int, int]:
+        return 1 + self.samples, 0
+
+    def estimate(self, work: Work) -> list[tuple[Estimate, ...]]:
+        losses: list[list[float]] = [[] for _ in work.ids]
+        for logits, image in work.noisy(self.samples):
+            target = work.clean.predicted[image]
+            for index, loss in zip(
+                image.tolist(), torch.nn.functional.cross_entropy(logits, target, reduction="none").tolist(), strict=True
+            ):
+                losses[index].append(loss)
+        return [tuple(self._norm(torch.tensor(of_image, dtype=torch.float64), q) for q in self.q) for of_image in losses]
+
+    def _norm(self, loss: torch.Tensor, q: float) -> Estimate:
+        """The mean of l^q, relative to the largest loss so that nothing overflows, and the error of its root to first order."""
+        largest = max(float(loss.max()), 1e-300)
+        powers = (loss / largest) ** q
+        mean = float(powers.mean())
+        value = largest * mean ** (1 / q)
+        error = value / (q * mean) * float(powers.std()) / math.sqrt(len(loss))
+        return Estimate(
+            value, None, 1 + self.samples, 0, max(0.0, value - 1.96 * error), value + 1.96 * error, error, self.interval, details={"q": q}
+        )
+
+
+class Miscounted(Norms):
+    """Gives one value too few, or passes of its own for each, as an option says."""
+
+    quantity = LOSS
+    fault: str = Field("too few", description="how it breaks the contract")
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        own = super().parts
+        return {"twice": own[:1] * 2, "no tuple": list(own)}.get(self.fault, own)  # type: ignore[return-value]
+
+    def estimate(self, work: Work) -> list[tuple[Estimate, ...]]:
+        found = super().estimate(work)
+        if self.fault == "one value":
+            return [values[0] for values in found]  # type: ignore[misc]
+        if self.fault == "passes":
+            return [(values[0], *(replace(one, forwards=1) for one in values[1:])) for values in found]
+        if self.fault == "nan" and "6" in work.ids:
+            found[work.ids.index("6")] = (found[0][0], replace(found[0][1], value=math.nan))
+        return {"too few": [values[1:] for values in found], "too many": [(*values, values[0]) for values in found]}.get(self.fault, found)

@@ -1,0 +1,345 @@
+"""An estimator that gives several values of each image: audited, read, gated and compared like any other."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import robaudit
+from robaudit import plugins, read_run
+from robaudit.datasets import open_dataset
+from robaudit.estimators import registry
+from robaudit.levels import NoiseLevel
+from robaudit.spec.model import EstimatorSpec
+from tests.cli.test_resume import Interrupted
+from tests.conftest import RunCli
+from tests.plugin.norms import Norms
+from tests.specs import digits, read_info, write
+from tests.states import flushes, query
+
+ESTIMATORS: list[Any] = [{"mc": {"samples": 30}}, "norms"]
+NAMES = ("mc", "norms:q=1", "norms:q=10")
+AT = NoiseLevel.from_key("gaussian:sigma=0.2")
+
+
+@pytest.fixture(autouse=True)
+def installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The estimators as if they were installed, beside two of ours."""
+    names = {name: f"tests.plugin.norms:{name.title()}" for name in ("norms", "miscounted")}
+    names |= {"mc": "robaudit.estimators.mc:MonteCarlo", "taylor_mvs": "robaudit.estimators.taylor:TaylorMvs"}
+    found = [EntryPoint(name, value, registry.GROUP) for name, value in names.items()]
+    monkeypatch.setattr(plugins, "entry_points", lambda group: found if group == registry.GROUP else entry_points(group=group))
+
+
+@pytest.fixture
+def run(tmp_path: Path, run_cli: RunCli) -> Path:
+    """20 images."""
+    write(tmp_path, digits(limit=20, estimators=ESTIMATORS, noise={"sigma": [0.8]}))
+    done = run_cli("estimate", "spec.yaml", "--out", "run", "-q")
+    assert (done.code, done.err) == (0, "")
+    return tmp_path / "run"
+
+
+def table(run: Path) -> list[dict[str, str]]:
+    with (run / "samples.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def gate(run_cli: RunCli, *gates: str, code: int = 0, point: bool = False) -> str:
+    """What ``robaudit gate`` says, on either stream."""
+    options = [part for text in gates for part in ("--gate", text)]
+    done = run_cli("gate", "run", *options, *(["--point"] if point else []))
+    assert done.code == code, done
+    return done.out + done.err
+
+
+def test_each_value_is_a_row(run: Path) -> None:
+    rows = table(run)
+    assert [row["estimator"] for row in rows] == list(NAMES) * 20
+    assert {row["quantity"] for row in rows if row["estimator"] != "mc"} == {"loss"}
+    by_name = {name: [float(row["value"]) for row in rows if row["estimator"] == name] for name in NAMES}
+    assert all(low <= high for low, high in zip(by_name["norms:q=1"], by_name["norms:q=10"], strict=True)), "norms grow with q"
+    assert by_name["norms:q=1"] != by_name["norms:q=10"]
+    stored = read_run(run).rows
+    assert [row.details for row in stored if row.estimator == "norms:q=10"] == [{"q": 10}] * 20
+
+
+def test_a_shared_computation_counts_once(run: Path) -> None:
+    """In the totals; a row states all the passes behind it."""
+    info, rows = read_info(run), table(run)
+    assert [int(row["forwards"]) for row in rows[:3]] == [31, 41, 41]
+    assert info["totals"]["forwards"] == 20 * (31 + 41)
+    assert info["totals"]["rows"] == 60
+    assert [key for key in info["seconds"] if "@" in key] == ["mc@gaussian:sigma=0.8", "norms@gaussian:sigma=0.8"]
+    opened = read_run(run)
+    (mc, norms), at = opened.seconds.values(), next(iter(opened.rows)).at
+    assert [opened.seconds_of(name, at) for name in (*NAMES, "other")] == [mc, norms, norms, None]
+
+
+def test_interrupted_and_resumed(tmp_path: Path, run_cli: RunCli) -> None:
+    spec = write(tmp_path, digits(limit=150, estimators=ESTIMATORS))
+    asked = robaudit.load_spec(spec)
+    dataset = open_dataset(asked.dataset, base_dir=tmp_path, trust=False)
+    with pytest.raises(KeyboardInterrupt):
+        robaudit.audit(asked, out=tmp_path / "run", dataset=Interrupted(dataset, 150 + 1 + 100))
+    first = query(tmp_path / "run", "SELECT * FROM rows")
+    assert 0 < len(first) < 150 * 3
+    exported = run_cli("export", "run", "--format", "csv")
+    assert [row["estimator"] for row in csv.DictReader(exported.out.splitlines())] == list(NAMES) * (len(first) // 3)
+    assert run_cli("estimate", spec, "--out", "run").code == 0
+    assert query(tmp_path / "run", "SELECT * FROM rows WHERE flush = 1") == first
+    assert run_cli("estimate", spec, "--out", "undisturbed").code == 0
+    for name in ("samples.csv", "samples.json", "summary.json"):
+        assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "undisturbed" / name).read_bytes()
+    again = run_cli("estimate", spec, "--out", "run")
+    assert "this run is complete; nothing was recomputed" in again.err
+
+
+def test_a_value_that_is_lacking_is_computed_again(tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after an update of a plugin that now gives one more: the computation is repeated, and what is there stays as it is."""
+    spec = write(tmp_path, digits(limit=20, estimators=ESTIMATORS))
+    both, estimate = Norms.parts, Norms.estimate
+    with monkeypatch.context() as before:
+        before.setattr(Norms, "parts", property(lambda self: both.fget(self)[:1]))  # type: ignore[attr-defined]
+        before.setattr(Norms, "estimate", lambda self, work: [values[:1] for values in estimate(self, work)])
+        assert run_cli("estimate", spec, "--out", "run", "-q").code == 0
+    first = query(tmp_path / "run", "SELECT * FROM rows")
+    assert len(first) == 40
+    assert run_cli("estimate", spec, "--out", "run", "-q").code == 0
+    assert query(tmp_path / "run", "SELECT * FROM rows WHERE flush = 1") == first
+    assert [row["estimator"] for row in table(tmp_path / "run")] == list(NAMES) * 20
+    assert run_cli("verify", "run").code == 0
+
+
+def test_extended(run: Path, tmp_path: Path, run_cli: RunCli) -> None:
+    before = table(run)
+    write(tmp_path, digits(limit=24, estimators=[*ESTIMATORS, {"norms": {"label": "far", "q": [100]}}], noise={"sigma": [0.8]}))
+    assert run_cli("estimate", "spec.yaml", "--out", "run", "--extend", "-q").code == 0
+    rows = table(run)
+    assert [row["estimator"] for row in rows] == [*NAMES, "far:q=100"] * 24
+    assert [row for row in rows if row["estimator"] in NAMES][: len(before)] == before
+    assert flushes(run) == 2
+
+
+@pytest.mark.parametrize("q", [[1, 100], [5], [10, 1]])
+@pytest.mark.parametrize("extend", [True, False])
+def test_other_parts_are_other_options(q: list[float], extend: bool, run: Path, tmp_path: Path, run_cli: RunCli) -> None:
+    before = (run / "samples.csv").read_bytes()
+    write(tmp_path, digits(limit=20, estimators=[ESTIMATORS[0], {"norms": {"q": q}}], noise={"sigma": [0.8]}))
+    done = run_cli("estimate", "spec.yaml", "--out", "run", "-q", *(["--extend"] if extend else []))
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert (
+        "has run norms with other options (its defaults); give the new one a label" if extend else "add --extend to extend it"
+    ) in done.err
+    assert (run / "samples.csv").read_bytes() == before
+
+
+def test_other_parts_beside_an_extension_left_behind(tmp_path: Path, run_cli: RunCli) -> None:
+    """The state knows the options of rows that no run.json mentions yet."""
+    spec = write(tmp_path, digits(limit=150, estimators=[ESTIMATORS[0]]))
+    assert run_cli("estimate", spec, "--out", "run", "-q").code == 0
+    asked = robaudit.load_spec(write(tmp_path, digits(limit=150, estimators=ESTIMATORS), "more.yaml"))
+    dataset = open_dataset(asked.dataset, base_dir=tmp_path, trust=False)
+    with pytest.raises(KeyboardInterrupt):
+        robaudit.audit(asked, out=tmp_path / "run", extend=True, dataset=Interrupted(dataset, 150 + 1 + 100))
+    other = write(tmp_path, digits(limit=150, estimators=[ESTIMATORS[0], {"norms": {"q": 7}}]), "other.yaml")
+    done = run_cli("estimate", other, "--out", "run", "--extend", "-q")
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert "has run norms with other options" in done.err
+
+
+def test_two_of_one_name(tmp_path: Path, run_cli: RunCli) -> None:
+    spec = write(tmp_path, digits(estimators=["norms", {"norms": {"q": 3}}]))
+    done = run_cli("estimate", spec, "--out", "run")
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert "two estimators are called 'norms'; give one a name of its own" in done.err
+
+
+def test_names_that_collide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plugin may be registered under any name, even under that of another's value."""
+    names = {"norms": "tests.plugin.norms:Norms", "norms:q=10": "robaudit.estimators.mc:MonteCarlo"}
+    found = [EntryPoint(name, value, registry.GROUP) for name, value in names.items()]
+    monkeypatch.setattr(plugins, "entry_points", lambda group: found)
+    with pytest.raises(robaudit.RobauditError, match="another estimator has results called 'norms:q=10'; give one a name of its own"):
+        registry.build([EstimatorSpec(name=name) for name in names])
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"), [("norms", NAMES[1:]), ("norms:q=10", NAMES[2:]), ("norms:q=1e1", NAMES[2:]), ("mc", NAMES[:1])]
+)
+def test_named_on_the_command_line(asked: str, found: tuple[str, ...], run: Path, run_cli: RunCli) -> None:
+    done = run_cli("flag-samples", run, "--estimator", asked, "--format", "json")
+    assert (done.code, done.err) == (0, "")
+    assert tuple(group["estimator"] for group in json.loads(done.out)["groups"]) == found
+    shown = run_cli("show", run, "--estimator", asked).out
+    assert [name for name in NAMES if re.search(rf"^ *{name} ", shown, flags=re.MULTILINE)] == list(found)
+
+
+@pytest.mark.parametrize("asked", ["norms:q=5", "norms:", "q=10", "norm"])
+def test_one_that_there_is_not(asked: str, run: Path, run_cli: RunCli) -> None:
+    done = run_cli("flag-samples", run, "--estimator", asked)
+    assert (done.code, done.out) == (2, "")
+    assert done.err == f"error: {run}: has no estimator {asked}; it has {', '.join(NAMES)}\n"
+
+
+def test_gates(run: Path, run_cli: RunCli) -> None:
+    said = gate(
+        run_cli,
+        "mean(estimator=norms, q=10) <= 50",
+        "median(estimator=norms:q=1) <= 50",
+        "p05(q=10, sigma=0.8) <= 50",
+        "mean(estimator=mc) >= 0.01",
+    )
+    assert "pass  mean(estimator=norms, q=10, sigma=0.8) <= 50 " in said
+    assert "pass  median(estimator=norms, q=1, sigma=0.8) <= 50 " in said
+    assert "pass  p05(estimator=norms, q=10, sigma=0.8) <= 50 " in said
+    assert "the 95th percentile: lower is better" in said
+    values = {name: [float(row["value"]) for row in table(run) if row["estimator"] == name] for name in NAMES}
+    mean = sum(values["norms:q=10"]) / 20
+    assert gate(run_cli, f"mean(estimator=norms, q=10) <= {mean / 3}", code=1).startswith("fail")
+
+
+def test_gates_as_documents(run: Path, run_cli: RunCli) -> None:
+    done = run_cli("gate", run, "--gate", "mean(q=10) <= 50", "--format", "json")
+    (one,) = json.loads(done.out)["gates"]
+    assert (one["gate"], one["estimator"]) == ("mean(estimator=norms, q=10, sigma=0.8) <= 50", "norms:q=10")
+    failing = run_cli("gate", run, "--gate", "mean(q=10) <= 0", "--format", "github")
+    assert (failing.code, "mean(estimator=norms, q=10, sigma=0.8)" in failing.out) == (1, True)
+    xml = run_cli("gate", run, "--gate", "mean(q=10) <= 50", "--format", "junit").out
+    assert "mean(estimator=norms, q=10, sigma=0.8)" in xml
+    assert run_cli("gate", run, "--gate", one["gate"]).code == 0, "what is printed can be given again"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("mean(estimator=norms) <= 5", "does not say which results it is about; say q=1 | 10"),
+        ("mean <= 5", "does not say which results it is about; say estimator=mc | norms:q=1 | norms:q=10"),
+        ("mean(estimator=norms, q=5) <= 5", "the run has no q=5 of norms; it has q=1, q=10"),
+        ("mean(q=5) <= 5", "the run has no q=5; it has q=1, q=10"),
+        ("mean(estimator=mc, q=5) <= 5", "the run has no q=5 of mc; leave q out: there is one value of each image"),
+        ("mean(estimator=norm, q=1) <= 5", "the run has no estimator norm; did you mean 'norms'?"),
+        ("mean(estimator=norms:q=1, q=10) <= 5", "says both q=10 and q=1; say one of them"),
+        ("mean(estimator=norms, q=x) <= 5", "q is 'x', not a number"),
+        ("mean(estimator=norms, q=1) <= -1", "mean of loss is at least 0, never -1"),
+        ("accuracy(q=1) >= 0.5", "accuracy is about the clean images"),
+    ],
+)
+def test_gates_that_say_too_little(text: str, says: str, run: Path, run_cli: RunCli) -> None:
+    said = gate(run_cli, text, code=2)
+    assert says in said
+    assert said.count("\n") == 1
+
+
+def test_gates_are_checked_before_sampling(tmp_path: Path, run_cli: RunCli) -> None:
+    write(tmp_path, digits(limit=20, estimators=ESTIMATORS, noise={"sigma": [0.8]}))
+    bad = run_cli("estimate", "spec.yaml", "--gate", "mean(estimator=norms) <= 5", "--out", "run")
+    assert (bad.code, "say q=1 | 10" in bad.err) == (2, True)
+    good = run_cli(
+        "estimate", "spec.yaml", "--gate", "mean(estimator=norms, q=10) <= 50", "--gate", "mean(estimator=mc) >= 0.01", "--out", "run"
+    )
+    assert good.code == 0, good.err
+    assert run_cli("gate", "run").code == 0
+
+
+def test_compared(run: Path, tmp_path: Path, run_cli: RunCli) -> None:
+    write(tmp_path, digits(limit=20, estimators=[ESTIMATORS[0], {"norms": {"q": [10, 100]}}], noise={"sigma": [0.8]}, run={"seed": 4}))
+    assert run_cli("estimate", "spec.yaml", "--out", "other", "-q").code == 0
+    options = ("--gate", "mean_drop(estimator=norms, q=10) <= 5", "--format", "json")
+    done = run_cli("compare", run, "other", *options)
+    assert done.code == 0, done
+    document = json.loads(done.out)
+    assert [group["estimator"] for group in document["comparison"]["groups"]] == ["mc", "norms:q=10"]
+    assert [one["gate"] for one in document["gates"]] == ["mean_drop(estimator=norms, q=10, sigma=0.8) <= 5"]
+    assert "only in the base run: norms:q=1 at sigma 0.8" in done.err + done.out
+    assert "only in the new run: norms:q=100 at sigma 0.8" in done.err + done.out
+    named = run_cli("compare", run, "other", "--estimator", "norms", "--format", "json")
+    assert [group["estimator"] for group in json.loads(named.out)["comparison"]["groups"]] == ["norms:q=10"]
+
+
+def test_accepted_findings(run: Path, run_cli: RunCli) -> None:
+    assert run_cli("compare", run, "--baseline", "accepted.json", "--update").code == 0
+    accepted = json.loads(Path("accepted.json").read_text())
+    below = {one["estimator"]: one["below"] for one in accepted["thresholds"]}
+    assert below == {"mc": 0.5, "norms:q=1": pytest.approx(0.6931, abs=1e-4), "norms:q=10": pytest.approx(0.6931, abs=1e-4)}
+    assert run_cli("compare", run, "--baseline", "accepted.json").code == 0
+
+
+def test_verified(run: Path, run_cli: RunCli) -> None:
+    done = run_cli("verify", run)
+    assert done.code == 0, done
+    assert "60" in done.out + done.err
+
+
+@pytest.mark.parametrize("command", ["show", "bias-report", "flag-samples"])
+def test_read(command: str, run: Path, run_cli: RunCli) -> None:
+    done = run_cli(command, run)
+    assert (done.code, done.err) == (0, "")
+    assert all(name in done.out for name in NAMES)
+    assert "nan" not in done.out.lower()
+
+
+@pytest.mark.slow
+def test_reported_and_drawn(run: Path, run_cli: RunCli) -> None:
+    for options in ((), ("--estimator", "norms"), ("--estimator", "norms:q=10")):
+        done = run_cli("report", run, "-o", "report.html", *options)
+        assert done.code == 0, done
+        page = Path("report.html").read_text()
+        assert "norms:q=10" in page
+        assert ">nan<" not in page.lower()
+    for kind in ("distribution", "bias", "flagged", "cost"):
+        done = run_cli("plot", run, "--kind", kind, "--estimator", "norms", "-o", f"{kind}.svg")
+        assert done.code == 0, done
+
+
+def test_norms_of_different_order_are_not_held_against_each_other(run: Path, run_cli: RunCli) -> None:
+    done = run_cli("plot", run, "--kind", "agreement", "-o", "agreement.svg")
+    assert done.code == 5
+    assert "has no two estimators of one quantity" in done.err
+
+
+def test_validated(tmp_path: Path, run_cli: RunCli) -> None:
+    spec = write(tmp_path, digits(limit=20, estimators=ESTIMATORS, noise={"sigma": [0.8]}))
+    done = run_cli("validate", spec, "--samples", "10", "--reference-draws", "200", "--out", "checked")
+    assert done.code == 0, done
+    assert [one["estimator"] for one in json.loads((tmp_path / "checked" / "validation.json").read_text())["comparisons"]] == list(NAMES)
+
+
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        ("too few", "estimate() returned 1 value for 0, and has 2 parts: q=1, q=10"),
+        ("too many", "estimate() returned 3 values for 0, and has 2 parts: q=1, q=10"),
+        ("one value", "estimate() returned an Estimate for 0, not a tuple of 2 Estimates"),
+        ("passes", "the values of 0 state different passes; they come from one computation, and each states all of its passes"),
+        ("twice", "parts names q=1 twice"),
+        ("no tuple", "parts is a list, not a tuple of robaudit.Part"),
+    ],
+)
+def test_a_fault_names_the_plugin(fault: str, says: str, tmp_path: Path, run_cli: RunCli) -> None:
+    spec = write(tmp_path, digits(estimators=[{"mc": {"samples": 10}}, {"miscounted": {"fault": fault}}]))
+    done = run_cli("estimate", spec, "--out", "run", "-q")
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert done.err == f"error: estimator miscounted (tests.plugin.norms:Miscounted): {says}; fix or uninstall the plugin\n"
+
+
+def test_a_value_that_is_no_number(tmp_path: Path, run_cli: RunCli) -> None:
+    """The image has no row of this computation, and its message says which of the values it was."""
+    spec = write(tmp_path, digits(estimators=[{"mc": {"samples": 10}}, {"miscounted": {"fault": "nan"}}]))
+    done = run_cli("estimate", spec, "--out", "run", "-q")
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert "miscounted:q=10 gave nan at sigma 0.2" in done.err
+    assert run_cli("estimate", spec, "--out", "run", "-q", "--on-error", "skip").code == 0
+    rows = table(tmp_path / "run")
+    assert len(rows) == 7 * 3
+    assert "6" not in {row["sample_id"] for row in rows}
+    (skip,) = read_info(tmp_path / "run")["skipped"]
+    assert skip["sample_id"] == "6"
+    again = run_cli("estimate", spec, "--out", "run", "--on-error", "skip")
+    assert "this run is complete; nothing was recomputed" in again.err
