@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from robaudit.rows import Row
 
 Need = Literal["logits", "gradients", "labels"]
-NoiseNeed = Literal["random", "differentiable", "covariance"]
+NoiseNeed = Literal["random", "differentiable", "covariance", "bounded"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Estimator(BaseModel, ABC):
         quantity: what the values mean.
         needs: logits (any model), gradients (a differentiable model), labels.
         needs_noise: what it asks of the noise: random draws, pixels that can be differentiated with respect to the normal variables,
-            or a known covariance (additive noise). Nothing, for estimators that only look at noisy copies.
+            a known covariance (additive noise), or a limit to what it can do. Nothing, for estimators that only look at noisy copies.
         linearises_clean: whether it reads :attr:`Work.clean` gradients, so that the clean pass records them once for all.
         summary: one line: what it computes.
         prefer: one line: when to prefer it.

@@ -95,15 +95,16 @@ def refuse_unfit(tasks: Sequence[Task], noises: Mapping[str, NoiseKind], where: 
     for task in tasks:
         form, needs = noises[task.at.noise], task.chosen.estimator.needs_noise
         lacks = (
-            ("random", not form.random, "it does the same to an image every time"),
-            ("covariance", not isinstance(form, AdditiveNoise), "it is not additive noise of a known covariance"),
-            ("differentiable", not form.differentiable, "its pixels have no gradient with respect to what is random"),
+            ("random", not form.random, "it does the same to an image every time", "use mc"),
+            ("covariance", not isinstance(form, AdditiveNoise), "it is not additive noise of a known covariance", "use mc"),
+            ("differentiable", not form.differentiable, "its pixels have no gradient with respect to what is random", "use mc"),
+            ("bounded", not form.bounded, "it has no bounded support, so its largest loss is not defined", "use uniform noise"),
         )
-        for need, lacking, why in lacks:
+        for need, lacking, why, instead in lacks:
             if need in needs and lacking:
                 others = ", ".join(label for label in noises if label != task.at.noise)
                 limit = f", or limit {task.chosen.label} to other noises (noise: [...], of {others})" if others else ""
-                raise SpecError(f"{where}: {task.chosen.label}", f"cannot work with the noise {task.at.noise}: {why}", f"use mc{limit}")
+                raise SpecError(f"{where}: {task.chosen.label}", f"cannot work with the noise {task.at.noise}: {why}", f"{instead}{limit}")
 
 
 def registered() -> dict[str, EntryPoint]:

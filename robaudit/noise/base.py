@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo
 
@@ -36,6 +37,19 @@ File = Annotated[Path, AfterValidator(_located)]
 """An option that names a file or folder, relative to the spec file."""
 
 
+@dataclass(frozen=True, slots=True)
+class Ball:
+    """All images within a distance of an image.
+
+    Attributes:
+        norm: of the difference: ``linf`` the largest value, ``l2`` the Euclidean norm.
+        radius: in pixels.
+    """
+
+    norm: Literal["linf", "l2"]
+    radius: float
+
+
 class NoiseKind(BaseModel, ABC):
     """A kind of noise. Options are fields (frozen; unknown ones are errors); everything else is declared on the class.
 
@@ -53,6 +67,7 @@ class NoiseKind(BaseModel, ABC):
         nearly_normal: whether the noise is a sum of many small independent contributions, so that the margins of a network are close to
             jointly normal; False: estimators that fit a normal distribution to them count votes instead.
         quantises: whether its pixels are always in [0, 1], so that ``clip`` would be a mistake.
+        bounded: whether what it can do to an image has a limit at each level, so that a largest loss exists.
         summary: one line: what it does to a pixel x.
         prefer: one line: what it is a model of.
         source: where the model is from.
@@ -67,6 +82,7 @@ class NoiseKind(BaseModel, ABC):
     differentiable: ClassVar[bool] = False
     nearly_normal: ClassVar[bool] = False
     quantises: ClassVar[bool] = False
+    bounded: ClassVar[bool] = False
     summary: ClassVar[str]
     prefer: ClassVar[str]
     source: ClassVar[str]
@@ -110,6 +126,10 @@ class NoiseKind(BaseModel, ABC):
     def latent_shape(self, shape: Shape) -> tuple[int, ...]:
         """The shape of z for one image: that of the image, unless the kind needs more or fewer variables."""
         return shape
+
+    def ball(self, level: float) -> Ball | None:
+        """The noisy images that are possible at a level, where they are a ball about the image; None where they are not."""
+        return None
 
     @abstractmethod
     def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str], out: Tensor | None = None) -> Tensor:

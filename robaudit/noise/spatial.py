@@ -35,6 +35,7 @@ class Spatial(NoiseKind):
     level_name: ClassVar[LevelName] = LevelName.SIZE
     least: ClassVar[float] = 1e-6
     most: ClassVar[float] = 1e3
+    bounded: ClassVar[bool] = True
     summary: ClassVar[str] = "flip, scale of 1 +- 0.1 size, rotation by +- 10 size degrees, crop after padding by 4 size pixels"
     prefer: ClassVar[str] = "another position of the camera or the object"
     source: ClassVar[str] = "Rice et al. 2021, Robustness between the worst and average case"

@@ -11,7 +11,7 @@ from pydantic import Field
 from torch import Tensor
 
 from robaudit.levels import LevelName
-from robaudit.noise.base import AdditiveNoise, Shape
+from robaudit.noise.base import AdditiveNoise, Ball, Shape
 from robaudit.numerics.grams import diagonal_gram
 from robaudit.numerics.rowwise import total
 
@@ -33,6 +33,7 @@ class Uniform(AdditiveNoise):
     least: ClassVar[float] = 1e-6
     most: ClassVar[float] = 1e3
     differentiable: ClassVar[bool] = True
+    bounded: ClassVar[bool] = True
     normal: ClassVar[bool] = False
     summary: ClassVar[str] = "x + e, e uniform in [-eps, eps] on every value, or in the l2 ball of radius eps"
     prefer: ClassVar[str] = "quantisation, or the share of an adversary's ball that keeps the class"
@@ -43,6 +44,10 @@ class Uniform(AdditiveNoise):
     def latent_shape(self, shape: Shape) -> tuple[int, ...]:
         """That of the image, or d + 2 variables for the ball."""
         return shape if self.norm == "linf" else (math.prod(shape) + 2,)
+
+    def ball(self, level: float) -> Ball:
+        """Its support."""
+        return Ball(self.norm, level)
 
     def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str], out: Tensor | None = None) -> Tensor:
         """x + eps erf(z / sqrt 2), or x + eps (z_1 ... z_d) / |z|."""

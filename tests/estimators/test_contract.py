@@ -12,7 +12,7 @@ from robaudit.estimators.base import Estimate, Estimator
 from robaudit.estimators.contract import check_class, check_parts, check_passes, checked_estimates
 from robaudit.names import Part
 from robaudit.quantities import LOSS
-from tests.estimators.tools import Counter, built, curved, installed_estimators, linear, values, work_on
+from tests.estimators.tools import Counter, built, curved, fitting, installed_estimators, linear, values, work_on
 from tests.plugin.norms import Norms
 
 ESTIMATORS: dict[str, type[Estimator]] = {**installed_estimators(), "norms": Norms}
@@ -156,8 +156,9 @@ def test_its_plugin_contract_holds(name: str) -> None:
     check_class(name, type(estimator))
     check_passes(name, estimator)
     check_parts(name, estimator)
-    one_each = [one if isinstance(one, tuple) else (one,) for one in estimator.estimate(work_on(curved()))]
-    assert checked_estimates(name, estimator, work_on(curved())) == one_each
+    work = fitting(estimator, work_on(curved()))
+    one_each = [one if isinstance(one, tuple) else (one,) for one in estimator.estimate(work)]
+    assert checked_estimates(name, estimator, work) == one_each
 
 
 def test_is_an_estimator(name: str) -> None:

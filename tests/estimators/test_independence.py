@@ -22,11 +22,10 @@ from robaudit.levels import GAUSSIAN
 from robaudit.models import LogitModel, from_module, load_model
 from robaudit.models.architectures import digits_cnn
 from robaudit.models.logits import for_noisy_passes
-from robaudit.noise.registry import gaussian_source
 from robaudit.spec.model import DigitsSpec, ModelSpec, NpzSpec
 from tests import levels
 from tests.estimators.test_selection import spread
-from tests.estimators.tools import SHAPE, build, curved, installed_estimators, values
+from tests.estimators.tools import SHAPE, build, curved, installed_estimators, sources, values
 from tests.shared import MODELS, SHARED, card, needs_shared
 
 CPU = torch.device("cpu")
@@ -43,6 +42,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "mmse_mvs": [{"samples": 6}],
     "splitting": [{"particles": 40, "moves": 3}],
     "importance": [{"particles": 20, "moves": 3, "samples": 40, "steps": 4}],
+    "adversarial_loss": [{"steps": 5, "restarts": 3}],
     "auto": [{"samples": 32, "decide": 0.8, "max_samples": 200}, {"samples": 16, "rare": True, "rare_below": 0.1, "p_min": 0.01}],
 }
 CASES = {
@@ -61,7 +61,7 @@ class Setting:
 
     def work(self, index: Sequence[int], *, sigma: float | None = None, batch_size: int | None = None, gradients: bool = True) -> Work:
         """Those images as a chunk."""
-        engine = Engine(self.model, gaussian_source(3, CPU, self.model.dtype), self.classes, batch_size, noisy=self.noisy)
+        engine = Engine(self.model, sources(3, self.model.dtype), self.classes, batch_size, noisy=self.noisy)
         x = self.x[list(index)]
         clean = CleanPass.of(engine, x, gradients=[GAUSSIAN] if gradients else ())
         at, labels = levels.sigma(sigma or self.sigma), torch.zeros(len(x), dtype=torch.int64)

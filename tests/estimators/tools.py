@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import torch
@@ -14,12 +15,15 @@ from robaudit.estimators.base import Estimate, Estimator
 from robaudit.estimators.contract import checked_estimates
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.work import CleanPass, Work
-from robaudit.levels import GAUSSIAN
+from robaudit.levels import GAUSSIAN, LevelName, NoiseLevel
 from robaudit.models import LogitModel, from_module
-from robaudit.noise.registry import gaussian_source
+from robaudit.noise.draws import NormalDraws
+from robaudit.noise.registry import NoiseSource, gaussian_source
+from robaudit.noise.uniform import Uniform
 from tests import levels
 
 SHAPE = (2, 3, 4)
+UNIFORM = "uniform"
 
 
 class Counter:
@@ -77,7 +81,7 @@ def work_on(
     x = torch.rand(first + images, *SHAPE, generator=torch.Generator().manual_seed(7), dtype=torch.float32)[first:].to(dtype)
     with torch.no_grad():
         classes = model(x[:1]).shape[1]
-    engine = Engine(model, gaussian_source(seed, torch.device("cpu"), dtype), classes, batch_size)
+    engine = Engine(model, sources(seed, dtype), classes, batch_size)
     clean = CleanPass.of(engine, x, gradients=[GAUSSIAN] if gradients else ())
     ids = [str(i) for i in range(first, first + images)]
     return Work(ids, x, torch.zeros(images, dtype=torch.int64), levels.sigma(sigma), clean, engine)
@@ -95,9 +99,23 @@ class OneValue(Estimator):
     def estimate(self, work: Work) -> Sequence[Estimate]: ...
 
 
+def sources(seed: int, dtype: torch.dtype) -> dict[str, NoiseSource]:
+    """Gaussian noise and uniform noise."""
+    device = torch.device("cpu")
+    return {
+        GAUSSIAN: gaussian_source(seed, device, dtype),
+        UNIFORM: NoiseSource(Uniform(), NormalDraws(UNIFORM, seed, device, dtype)),
+    }
+
+
+def fitting(estimator: Estimator, work: Work) -> Work:
+    """The chunk, under uniform noise of the same level if the estimator cannot do with Gaussian noise."""
+    return work if "bounded" not in estimator.needs_noise else replace(work, at=NoiseLevel(UNIFORM, work.at.level, LevelName.EPS))
+
+
 def values(estimator: Estimator, work: Work) -> list[tuple[Estimate, ...]]:
     """Every value of each image."""
-    return checked_estimates("tested", estimator, work)
+    return checked_estimates("tested", estimator, fitting(estimator, work))
 
 
 def build(name: str, **options: Any) -> OneValue:

@@ -1,0 +1,145 @@
+"""`adversarial_loss`: the largest loss of an image under its noise, as far as a search finds it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from robaudit.estimators.base import Estimate, Need, NoiseNeed
+from robaudit.estimators.loss_field import LossField
+from robaudit.estimators.losses import LossEstimator
+from robaudit.estimators.work import Work
+from robaudit.noise.base import Ball
+from robaudit.numerics.attack import Attack, Domain, ascend, best_rows
+from robaudit.numerics.metropolis import Walk, metropolis
+from robaudit.quantities import Interval, IntervalKind
+
+HELD_BYTES = 2**25
+"""Points of the starts held at once, unless those of a single image take more; their gradients and steps take as much each."""
+
+PURPOSE = "adversarial loss"
+HOTTEST = 1e4
+"""The last inverse temperature of the random search: a loss lower by a thousandth is accepted with a probability of e^-10."""
+
+
+class AdversarialLoss(LossEstimator):
+    """max l over everything that the noise can do to an image: what a search finds of it, which is never more.
+
+    Where that is a ball about the image (``uniform``), projected gradient ascent on log l from several starts, the image itself and draws
+    of the noise, with the best of all iterates kept (:func:`robaudit.numerics.attack.ascend`); with ``clip`` within [0, 1], too. Other
+    kinds with a limit (``spatial``): a random search without gradients, Metropolis chains in the space of the normal variables whose
+    temperature falls (:func:`robaudit.numerics.metropolis.metropolis`), with every point visited considered.
+
+    The value is a lower bound of the maximum: another attack may find more, and nothing here proves that none does.
+
+    Args:
+        steps: gradient steps from each start, or moves of each chain.
+        restarts: starts, or chains.
+
+    Source: Madry et al. 2018 (projected gradient ascent); Rice et al. 2021, appendix A.3 (50 steps, 10 restarts).
+    """
+
+    needs: ClassVar[frozenset[Need]] = frozenset({"logits", "gradients"})
+    needs_noise: ClassVar[frozenset[NoiseNeed]] = frozenset({"random", "bounded"})
+    summary: ClassVar[str] = "the largest loss under the noise that an attack finds"
+    prefer: ClassVar[str] = "the worst case, beside the average case on the same scale"
+    source: ClassVar[str] = "Madry et al. 2018; Rice et al. 2021"
+    interval: ClassVar[Interval] = Interval(IntervalKind.LOWER_BOUND)
+
+    steps: int = Field(50, ge=1, le=10**5, description="gradient steps from each start (other kinds than balls: moves of each chain)")
+    restarts: int = Field(10, ge=1, le=10**4, description="starts: the image itself, and draws of the noise (other kinds: chains)")
+
+    def passes(self, classes: int) -> tuple[int, int]:
+        """The clean pass, all points visited, and the best once more; on a ball every point is differentiated."""
+        return 2 + self.restarts * (self.steps + 1), self.restarts * (self.steps + 1)
+
+    def estimate(self, work: Work) -> Sequence[Estimate]:
+        """Search, in groups of images that memory allows."""
+        target = self.targets(work)
+        field, ball = LossField(work, target), work.noise.ball(work.level)
+        values = max(math.prod(work.x.shape[1:]), math.prod(work.latent_shape))
+        few = max(1, HELD_BYTES // (work.x.element_size() * values * self.restarts))
+        found = []
+        for group in torch.arange(len(work.x), device=work.x.device).split(few):
+            found.append(self._search(work, field, group) if ball is None else self._ascend(work, field, group, ball))
+        log_l = torch.where(field.broken, math.nan, torch.cat([attack.log_l for attack in found]))
+        classes = torch.cat([work.engine.logits(attack.pixels, under=work.at.noise).argmax(1) for attack in found])
+        forwards, backwards = self.passes(work.classes)
+        rows = zip(log_l.tolist(), classes.tolist(), work.clean.predicted.tolist(), target.tolist(), strict=True)
+        return [
+            Estimate(
+                value=(value := _exp(highest)),
+                lower=value,
+                upper=math.inf,
+                flips_to=reached if reached != predicted else None,
+                forwards=forwards,
+                backwards=backwards if ball is not None else 0,
+                interval=self.interval,
+                details={"log_loss": highest, "target": aim, "steps": self.steps, "restarts": self.restarts},
+            )
+            for highest, reached, predicted, aim in rows
+        ]
+
+    def _ascend(self, work: Work, field: LossField, group: Tensor, ball: Ball) -> Attack:
+        """Projected gradient ascent about the images of a group."""
+        x = work.x[group]
+        starts = x[:, None].repeat(1, self.restarts, *[1] * (x.ndim - 1))
+        for image, rows in zip(group.tolist(), starts[:, 1:], strict=True):
+            done = 0
+            for z in work.normals(PURPOSE, image, self.restarts - 1):
+                rows[done : done + len(z)] = work.pixels(torch.full((len(z),), image, device=x.device), z)
+                done += len(z)
+        domain = Domain(ball.norm, ball.radius, work.noise.clip)
+        return ascend(lambda image, pixels: field.pixel_slopes(group[image], pixels), x, starts, domain, self.steps)
+
+    def _search(self, work: Work, field: LossField, group: Tensor) -> Attack:
+        """Chains whose inverse temperature rises as the cube of the number of the move."""
+        chains = self.restarts
+        blocks = [_Draws(work.normals(PURPOSE, image, chains * (self.steps + 1))) for image in group.tolist()]
+        uniforms = [_Draws(_numbers(work, image, chains * self.steps)) for image in group.tolist()]
+        walk = Walk.at(lambda image, z: field.values(group[image], z), torch.cat([draws.take(chains) for draws in blocks]), chains)
+        for move in range(self.steps):
+            metropolis(
+                lambda image, z: field.values(group[image], z),
+                walk,
+                HOTTEST * (move / max(1, self.steps - 1)) ** 3,
+                1,
+                lambda _: torch.cat([draws.take(chains) for draws in blocks]),
+                lambda _: torch.cat([draws.take(chains) for draws in uniforms]),
+                first=move,
+            )
+        highest, row = best_rows(walk.highest, chains)
+        return Attack(highest, work.pixels(group, walk.best[row]))
+
+
+class _Draws:
+    """Draws that are taken a few at a time from blocks."""
+
+    def __init__(self, blocks: Iterator[Tensor]) -> None:
+        self._blocks = blocks
+        self._rest: Tensor | None = None
+
+    def take(self, number: int) -> Tensor:
+        """The next draws (number, ...)."""
+        parts = []
+        while number:
+            rest = next(self._blocks) if self._rest is None else self._rest
+            parts.append(rest[:number])
+            number -= len(parts[-1])
+            self._rest = rest[len(parts[-1]) :] if len(parts[-1]) < len(rest) else None
+        return torch.cat(parts)
+
+
+def _numbers(work: Work, image: int, number: int) -> Iterator[Tensor]:
+    """Single standard normal variables, ``number`` at least, in blocks."""
+    each = math.prod(work.latent_shape)
+    return (block.flatten() for block in work.normals(f"{PURPOSE} decisions", image, -(-number // each)))
+
+
+def _exp(x: float) -> float:
+    return math.exp(x) if x < 700 else math.inf

@@ -1,0 +1,115 @@
+"""Metropolis moves in Gaussian space towards high values of a function, without gradients, for many chains in lock-step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from robaudit.numerics.normal import normal_cdf
+from robaudit.numerics.rowwise import mean_over
+
+Values = Callable[[Tensor, Tensor], Tensor]
+"""Image of each row (rows,) and points z (rows, *shape) -> log l (rows,), float64, minus infinity where l = 0."""
+
+Normals = Callable[[int], Tensor]
+"""The number of a move -> independent standard normal variables, one set for each row."""
+
+TARGET = 0.3
+GAIN = 0.5
+LEAST_ANGLE = 1e-3
+MOST_COORDINATES = 64
+"""With more coordinates none is replaced by itself: as good as nothing would change."""
+
+
+@dataclass(slots=True)
+class Walk:
+    """Chains of some images: rows = images x chains, those of an image beside each other.
+
+    Attributes:
+        z: where the chains are (rows, *shape).
+        log_l: log l there (rows,), float64.
+        angle: of the moves, for each image (images,), float64, in (0, pi / 2].
+        best: where the highest log l of each row was met, proposals included (rows, *shape).
+        highest: that log l (rows,), float64.
+    """
+
+    z: Tensor
+    log_l: Tensor
+    angle: Tensor
+    best: Tensor
+    highest: Tensor
+
+    @property
+    def chains(self) -> int:
+        """Chains of each image."""
+        return len(self.z) // len(self.angle)
+
+    @property
+    def image(self) -> Tensor:
+        """The image of each row (rows,), int64."""
+        return torch.arange(len(self.angle), device=self.z.device).repeat_interleave(self.chains)
+
+    @classmethod
+    def at(cls, values: Values, z: Tensor, chains: int) -> Walk:
+        """Chains that begin at z (rows, *shape); the first moves are independent draws, which is right where t begins at 0."""
+        angle = torch.full((len(z) // chains,), math.pi / 2, dtype=torch.float64, device=z.device)
+        walk = cls(z.clone(), z.new_empty(0, dtype=torch.float64), angle, z.clone(), z.new_empty(0, dtype=torch.float64))
+        walk.log_l = values(walk.image, z)
+        walk.highest = walk.log_l.clone()
+        return walk
+
+
+def metropolis(
+    values: Values, walk: Walk, t: float | Tensor, moves: int, normals: Normals, thresholds: Normals, *, first: int = 0, gain: float = GAIN
+) -> Tensor:
+    """Move the chains so that they keep the density l(z)^t N(z; 0, I), up to the adaptation of the angle.
+
+    Every move proposes z' and accepts it with probability min(1, (l(z') / l(z))^t), as the proposals keep N(0, I): those of even number
+    rotate, z' = cos(a) z + sin(a) xi (pCN), and those of odd number replace a single coordinate by a new draw, each in its turn, which
+    crosses what a rotation does not (a flip). With more than 64 coordinates all moves rotate. After each rotation log a of an image
+    rises by gain (its mean acceptance probability - .3); a stays in [.001, pi / 2]. At t = 0 everything is accepted.
+
+    Args:
+        values: log l.
+        walk: the chains; changed.
+        t: the inverse temperature, >= 0: one number, or one for each image (images,).
+        moves: how many.
+        normals: (rows, *shape) for the proposals of a move, of the type of z.
+        thresholds: (rows,) for the decisions of a move: the proposal is accepted where Phi of it is below the probability.
+        first: the number of the first move.
+        gain: of the adaptation; 0 keeps the angles, and the density exactly.
+
+    Returns:
+        The share of moves that were accepted, for each image (images,), float64.
+
+    Source: Cotter et al. 2013, MCMC methods for functions (pCN).
+    """
+    image, chains, images = walk.image, walk.chains, len(walk.angle)
+    temperature = torch.as_tensor(t, dtype=torch.float64, device=walk.z.device).expand(images)[image]
+    shape = (-1,) + (1,) * (walk.z.ndim - 1)
+    coordinates = walk.z[0].numel()
+    accepted = torch.zeros(len(image), dtype=torch.int64, device=image.device)
+    for number in range(first, first + moves):
+        rotates = number % 2 == 0 or coordinates > MOST_COORDINATES
+        if rotates:
+            cos, sin = (turn[image].to(walk.z.dtype).view(shape) for turn in (walk.angle.cos(), walk.angle.sin()))
+            proposal = cos * walk.z + sin * normals(number)
+        else:
+            proposal, coordinate = walk.z.clone(), number // 2 % coordinates
+            proposal.flatten(1)[:, coordinate] = normals(number).flatten(1)[:, coordinate]
+        found = values(image, proposal)
+        gained = temperature * (found - walk.log_l)
+        probability = torch.where(temperature > 0, gained, 0.0).clamp_max(0.0).exp().nan_to_num(0.0)  # NaN: from nothing to nothing
+        better = normal_cdf(thresholds(number).double()) < probability
+        higher = found > walk.highest
+        walk.z, walk.log_l = torch.where(better.view(shape), proposal, walk.z), torch.where(better, found, walk.log_l)
+        walk.best, walk.highest = torch.where(higher.view(shape), proposal, walk.best), torch.where(higher, found, walk.highest)
+        accepted += better
+        if rotates and gain:
+            raised = walk.angle * torch.exp(gain * (mean_over(probability.view(images, chains), 1) - TARGET))
+            walk.angle = raised.clamp(LEAST_ANGLE, math.pi / 2)
+    return accepted.view(images, chains).sum(1).double() / (chains * max(1, moves))

@@ -1,0 +1,144 @@
+"""Projected gradient ascent where the maximum is known, and one image as in any batch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Literal
+
+import pytest
+import torch
+from torch import Tensor
+
+from robaudit.numerics.attack import Domain, ascend
+from robaudit.numerics.rowwise import total
+
+SHAPE = (2, 3, 4)
+Norm = Literal["linf", "l2"]
+
+
+def random(*shape: int, seed: int, dtype: torch.dtype = torch.float64) -> Tensor:
+    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
+
+
+def linear(slopes: Tensor) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]:
+    """log l = g . x, another g for each image."""
+    return lambda image, x: (total((slopes[image] * x).flatten(1).double()), slopes[image])
+
+
+def starts(x: Tensor, restarts: int, radius: float, seed: int) -> Tensor:
+    """The image, and corners of the box about it."""
+    found = x[:, None].repeat(1, restarts, 1, 1, 1)
+    found[:, 1:] += radius * (2 * random(*found[:, 1:].shape, seed=seed, dtype=x.dtype) - 1).sign()
+    return found
+
+
+@pytest.mark.parametrize("norm", ["linf", "l2"])
+@pytest.mark.parametrize("steps", [1, 7, 50])
+def test_reaches_the_maximum_of_a_linear_function(norm: Norm, steps: int) -> None:
+    """radius |g|_1 on the box, radius |g|_2 on the ball, above the value at the image."""
+    x, g, radius = random(5, *SHAPE, seed=1), random(5, *SHAPE, seed=2) - 0.5, 0.2
+    found = ascend(linear(g), x, starts(x, 3, radius, 3), Domain(norm, radius), steps)
+    here = (g * x).flatten(1).sum(1)
+    dual = g.flatten(1).abs().sum(1) if norm == "linf" else g.flatten(1).norm(dim=1)
+    assert torch.allclose(found.log_l, here + radius * dual, rtol=1e-12)
+    assert torch.allclose((g * found.pixels).flatten(1).sum(1), found.log_l, rtol=1e-12)
+
+
+@pytest.mark.parametrize("norm", ["linf", "l2"])
+def test_stays_within_pixels_where_the_noise_clips(norm: Norm) -> None:
+    x, g, radius = random(4, *SHAPE, seed=4).round(), random(4, *SHAPE, seed=5) - 0.5, 0.3
+    seen = []
+
+    def watched(image: Tensor, pixels: Tensor) -> tuple[Tensor, Tensor]:
+        seen.append((image, pixels))
+        return linear(g)(image, pixels)
+
+    found = ascend(watched, x, starts(x, 4, 1.0, 6), Domain(norm, radius, clipped=True), 20)
+    for image, pixels in seen:
+        moved = (pixels - x[image]).flatten(1)
+        assert ((pixels >= 0) & (pixels <= 1)).all()
+        assert ((moved.abs().amax(1) if norm == "linf" else moved.norm(dim=1)) <= radius * (1 + 1e-12)).all()
+    assert len(seen) == 21
+    if norm == "linf":
+        best = (torch.where(g > 0, (x + radius).clamp_max(1), (x - radius).clamp_min(0)) * g).flatten(1).sum(1)
+        assert torch.allclose(found.log_l, best, rtol=1e-12)
+
+
+def test_inside_the_ball() -> None:
+    """log l = 1 - 20 |delta - .05|^2 in the box of .1: the maximum is 1, between the walls."""
+    x = random(3, *SHAPE, seed=7)
+
+    def quadratic(image: Tensor, pixels: Tensor) -> tuple[Tensor, Tensor]:
+        off = pixels - x[image] - 0.05
+        return 1 - 20 * off.square().flatten(1).sum(1), -40 * off
+
+    few = ascend(quadratic, x, x[:, None], Domain("linf", 0.1), 50)
+    many = ascend(quadratic, x, x[:, None], Domain("linf", 0.1), 400)
+    assert (few.log_l > 0.99).all()
+    assert (many.log_l > few.log_l).all()
+    assert (many.log_l > 0.9999).all()
+
+
+def test_the_best_iterate_is_kept_and_the_best_start() -> None:
+    """A narrow peak at the start that every step leaves, and a hill elsewhere."""
+    x = torch.zeros(1, 1, 1, 1, dtype=torch.float64)
+
+    def peak(_: Tensor, pixels: Tensor) -> tuple[Tensor, Tensor]:
+        at = pixels.flatten()
+        return torch.where(at.abs() < 1e-9, 5.0, at), torch.ones_like(pixels)
+
+    alone = ascend(peak, x, x[:, None], Domain("linf", 1.0), 10)
+    assert (alone.log_l.item(), alone.pixels.item()) == (5.0, 0.0)
+    elsewhere = ascend(peak, x, torch.full((1, 2, 1, 1, 1), 0.5, dtype=torch.float64), Domain("linf", 1.0), 10)
+    assert (elsewhere.log_l.item(), elsewhere.pixels.item()) == (1.0, 1.0)
+
+
+@pytest.mark.parametrize("norm", ["linf", "l2"])
+def test_no_gradient_no_step(norm: Norm) -> None:
+    x = random(2, *SHAPE, seed=8)
+    found = ascend(
+        lambda _, pixels: (torch.full((len(pixels),), -3.0, dtype=torch.float64), torch.zeros_like(pixels)),
+        x,
+        x[:, None],
+        Domain(norm, 0.1),
+        5,
+    )
+    assert torch.equal(found.pixels, x)
+    assert (found.log_l == -3).all()
+
+
+@pytest.mark.parametrize("norm", ["linf", "l2"])
+def test_nothing_finite_is_minus_infinity(norm: Norm) -> None:
+    x = random(2, *SHAPE, seed=9)
+    found = ascend(
+        lambda _, pixels: (torch.full((len(pixels),), -math.inf, dtype=torch.float64), torch.zeros_like(pixels)),
+        x,
+        x[:, None],
+        Domain(norm, 0.1),
+        5,
+    )
+    assert (found.log_l == -math.inf).all()
+    assert found.pixels.isfinite().all()
+
+
+@pytest.mark.parametrize("norm", ["linf", "l2"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_an_image_has_the_same_bits_whatever_is_beside_it(norm: Norm, dtype: torch.dtype) -> None:
+    images = 7
+    x, g = random(images, *SHAPE, seed=10, dtype=dtype), random(images, *SHAPE, seed=11, dtype=dtype) - 0.5
+    from_ = starts(x, 3, 0.1, 12)
+
+    def some(chosen: list[int]) -> tuple[Tensor, Tensor]:
+        def curved(image: Tensor, pixels: Tensor) -> tuple[Tensor, Tensor]:
+            mine = g[chosen][image]
+            bend = torch.sin(9 * pixels)
+            return total((mine * bend).flatten(1).double()), 9 * mine * torch.cos(9 * pixels)
+
+        found = ascend(curved, x[chosen], from_[chosen], Domain(norm, 0.1, clipped=True), 9)
+        return found.log_l, found.pixels
+
+    together = some(list(range(images)))
+    for chosen in ([2], [6, 0], [1, 3, 4, 5]):
+        for part, whole in zip(some(chosen), together, strict=True):
+            assert torch.equal(part, whole[chosen])

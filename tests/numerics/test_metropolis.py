@@ -1,0 +1,138 @@
+"""Metropolis moves keep the density they should, whose moments are known, and find the maximum of what they climb."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from robaudit.numerics.metropolis import LEAST_ANGLE, TARGET, Walk, metropolis
+from robaudit.numerics.rowwise import total
+
+
+def stream(rows: int, shape: tuple[int, ...], seed: int, dtype: torch.dtype = torch.float64) -> Callable[[int], Tensor]:
+    """Normal variables of each row and move, the same whatever rows there are beside."""
+
+    def draw(number: int) -> Tensor:
+        generators = (torch.Generator().manual_seed((seed * 997 + row) * 2**16 + number) for row in range(rows))
+        return torch.stack([torch.randn(shape, generator=generator) for generator in generators]).to(dtype)
+
+    return draw
+
+
+def quick(rows: int, shape: tuple[int, ...], seed: int) -> Callable[[int], Tensor]:
+    """The same without a generator for each row: moves must be asked for in order."""
+    generator = torch.Generator().manual_seed(seed)
+    return lambda _: torch.randn(rows, *shape, generator=generator, dtype=torch.float64)
+
+
+def tilted(slope: float) -> Callable[[Tensor, Tensor], Tensor]:
+    """log l = slope z_1: l^t N(0, I) is N((slope t, 0, ...), I)."""
+    return lambda _, z: slope * z.flatten(1)[:, 0].double()
+
+
+@pytest.mark.parametrize("gain", [0.0, 0.5])
+def test_keeps_a_normal_density(gain: float) -> None:
+    """Chains that begin in N(t, 1) x N(0, 1)^2 stay there: means and variances within four standard errors of 8,000 chains."""
+    rows, t = 8000, 1.5
+    z = torch.randn(rows, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    z[:, 0] += t
+    values = tilted(1.0)
+    walk = Walk.at(values, z, rows)
+    walk.angle = torch.tensor([0.9], dtype=torch.float64)
+    metropolis(values, walk, t, 30, quick(rows, (3,), 2), quick(rows, (), 3), gain=gain)
+    assert not torch.equal(walk.z, z)
+    for column, mean in enumerate((t, 0.0, 0.0)):
+        assert abs(float(walk.z[:, column].mean()) - mean) < 4 / math.sqrt(rows)
+        assert abs(float(walk.z[:, column].var()) - 1) < 4 * math.sqrt(2 / rows)
+
+
+def test_reaches_the_density_from_anywhere() -> None:
+    """A flip: l is .9 for z_1 < 0 and .2 elsewhere; P[z_1 < 0] under l^t is .9^t / (.9^t + .2^t)."""
+    rows, t = 4000, 1.0
+
+    def values(_: Tensor, z: Tensor) -> Tensor:
+        return torch.where(z[:, 0] < 0, 0.9, 0.2).double().log()
+
+    z = torch.randn(rows, 2, generator=torch.Generator().manual_seed(4), dtype=torch.float64).abs()
+    walk = Walk.at(values, z, 4)
+    metropolis(values, walk, t, 40, quick(rows, (2,), 5), quick(rows, (), 6))
+    share = 0.9 / 1.1
+    assert abs(float((walk.z[:, 0] < 0).double().mean()) - share) < 4 * math.sqrt(share * (1 - share) / rows)
+    assert (walk.highest == values(walk.image, walk.best)).all()
+    assert (walk.best[:, 0] < 0).all()
+
+
+def test_accepts_everything_at_first_and_adapts_later() -> None:
+    values, rows = tilted(3.0), 200
+    walk = Walk.at(values, torch.zeros(rows, 100, dtype=torch.float64), 4)
+    assert (metropolis(values, walk, 0.0, 5, quick(rows, (100,), 7), quick(rows, (), 8)) == 1).all()
+    assert (walk.angle == math.pi / 2).all()
+    assert (walk.highest >= walk.log_l).all()
+    metropolis(values, walk, 10.0, 200, quick(rows, (100,), 9), quick(rows, (), 10))
+    last = metropolis(values, walk, 10.0, 100, quick(rows, (100,), 11), quick(rows, (), 12), first=200)
+    assert abs(float(last.mean()) - TARGET) < 0.05
+    assert ((walk.angle >= LEAST_ANGLE) & (walk.angle < 0.5)).all()
+
+
+def test_climbs_to_the_maximum() -> None:
+    """log l = -|z - c|^2 at a large t: the best point is near c, and log l there is what is remembered."""
+    centre = torch.tensor([0.5, -1.0, 0.25], dtype=torch.float64)
+
+    def values(_: Tensor, z: Tensor) -> Tensor:
+        return -(z - centre).square().sum(1)
+
+    rows = 40
+    walk = Walk.at(values, quick(rows, (3,), 13)(0), 4)
+    normals, thresholds = quick(rows, (3,), 14), quick(rows, (), 15)
+    for i in range(40):
+        metropolis(values, walk, 1e4 * (i / 39) ** 3, 10, normals, thresholds, first=10 * i)
+    assert torch.equal(values(walk.image, walk.best), walk.highest)
+    assert (walk.highest > -1e-2).all()
+
+
+def test_minus_infinity_is_left_and_never_entered() -> None:
+    def values(_: Tensor, z: Tensor) -> Tensor:
+        return torch.where(z[:, 0] < 0, -torch.inf, z[:, 0])
+
+    rows = 50
+    walk = Walk.at(values, torch.full((rows, 2), -1.0, dtype=torch.float64), 5)
+    metropolis(values, walk, 1.0, 30, quick(rows, (2,), 16), quick(rows, (), 17))
+    assert walk.log_l.isfinite().all()
+    assert not walk.angle.isnan().any()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_an_image_has_the_same_bits_whatever_is_beside_it(dtype: torch.dtype) -> None:
+    images, chains, shape = 6, 3, (2, 3, 4)
+    normals, thresholds = stream(images * chains, shape, 18, dtype), stream(images * chains, (), 19, dtype)
+    heights = torch.rand(images, *shape, generator=torch.Generator().manual_seed(20)).to(dtype)
+
+    def run(chosen: list[int]) -> list[Tensor]:
+        rows = torch.cat([torch.arange(image * chains, (image + 1) * chains) for image in chosen])
+
+        def values(image: Tensor, z: Tensor) -> Tensor:
+            return total((heights[chosen][image] * z).flatten(1).double())
+
+        walk = Walk.at(values, normals(10**4)[rows], chains)
+        temperatures = torch.tensor([float(image) for image in chosen], dtype=torch.float64)
+        share = metropolis(values, walk, temperatures, 12, lambda n: normals(n)[rows], lambda n: thresholds(n)[rows])
+        return [walk.z.view(len(chosen), chains, -1), walk.highest.view(len(chosen), chains), walk.angle, share]
+
+    together = run(list(range(images)))
+    for chosen in ([3], [5, 0], [1, 2, 4, 5]):
+        for part, whole in zip(run(chosen), together, strict=True):
+            assert torch.equal(part, whole[chosen])
+
+
+def test_thresholds_are_uniform_through_phi() -> None:
+    """A probability of exactly one half is met by half of the decisions."""
+    rows = 10_000
+    walk = Walk.at(lambda _, z: torch.zeros(len(z), dtype=torch.float64), torch.zeros(rows, 1, dtype=torch.float64), rows)
+    share = metropolis(
+        lambda _, z: torch.full((len(z),), math.log(0.5), dtype=torch.float64), walk, 1.0, 1, quick(rows, (1,), 21), quick(rows, (), 22)
+    )
+    assert abs(float(share) - 0.5) < 4 * 0.5 / math.sqrt(rows)
