@@ -15,6 +15,7 @@ from robaudit.spec.fields import as_tuple
 
 if TYPE_CHECKING:
     from robaudit.estimators.work import Work
+    from robaudit.noise.base import NoiseKind
     from robaudit.rows import Row
 
 Need = Literal["logits", "gradients", "labels"]
@@ -143,6 +144,10 @@ class Estimator(BaseModel, ABC):
             return type(self).model_validate({**kept, **options})
         except ValidationError:
             return None
+
+    def unfit(self, form: NoiseKind) -> str:
+        """Why it cannot work with a noise although its needs are met, in a few words; usually nothing."""
+        return ""
 
     def review(self) -> Review | None:
         """What looks at all rows of this estimator at one noise level together, for warnings at the end of a run; usually nothing."""

@@ -74,6 +74,8 @@ def controlled(records: Records) -> Tensor:
     they would follow its noise, and the value would lean.
     """
     y, result = records.log_loss, records.log_loss.clone()
+    if not len(records.controls):
+        return result
     n, window = len(y), min(len(y), _WINDOW)
     starts = [*range(0, n - window + 1, window)]
     if starts[-1] + window < n:
@@ -132,8 +134,3 @@ def _estimate(ways: Tensor, temperatures: Sequence[float], q: float) -> PathEsti
     ess = states * (independent / std_error.square()).nan_to_num(1.0).clamp_max(1.0)
     half_width = float(student.ppf(_SURE, chains - 1)) * std_error + gap.clamp_min(0) / 2
     return PathEstimate(mean_over(each, 1), std_error, gap, half_width, ess)
-
-
-def smallest_acceptance(annealed: Annealed) -> Tensor:
-    """The smallest acceptance of each image at a temperature, on either way (images,)."""
-    return torch.minimum(annealed.up.acceptance.amin(0), annealed.down.acceptance.amin(0))
