@@ -54,6 +54,11 @@ class AdversarialLoss(LossEstimator):
     steps: int = Field(50, ge=1, le=10**5, description="gradient steps from each start (other kinds than balls: moves of each chain)")
     restarts: int = Field(10, ge=1, le=10**4, description="starts: the image itself, and draws of the noise (other kinds: chains)")
 
+    @property
+    def rows_at_once(self) -> int:
+        """The starts, or chains, of an image."""
+        return self.restarts
+
     def passes(self, classes: int) -> tuple[int, int]:
         """The clean pass, all points visited, and the best once more; on a ball every point is differentiated."""
         return 2 + self.restarts * (self.steps + 1), self.restarts * (self.steps + 1)

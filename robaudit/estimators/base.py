@@ -122,6 +122,14 @@ class Estimator(BaseModel, ABC):
         return ()
 
     @property
+    def rows_at_once(self) -> int | None:
+        """Rows of an image in a pass, where one pass waits for another (chains); None: all of its passes can be made at once.
+
+        So many images share a chunk that their rows fill a pass: the time of a chunk hardly depends on their number.
+        """
+        return None
+
+    @property
     def fixed_draws(self) -> int | None:
         """Noisy copies of each image; None where images stop adaptively, or no single option sets the number."""
         return None

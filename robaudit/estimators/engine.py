@@ -119,7 +119,7 @@ class Engine:
         return max(1, rows if self._fitting.gradient_rows is None else min(rows, self._fitting.gradient_rows))
 
     def steady(self, rows: int) -> int:
-        """So many rows or somewhat more, for chains whose decisions hang on the last digits: on the CPU a multiple of 8, while memory lasts.
+        """So many rows or somewhat more, for chains whose decisions hang on the last digits: on the CPU a multiple of 8.
 
         In fewer rows a network rounds otherwise, and no batch size is to change what a chain does.
         """

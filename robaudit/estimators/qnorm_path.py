@@ -85,6 +85,11 @@ class QNormPath(QNorm):
         """The published sampler knows the box alone."""
         return "the published sampler (parity) knows the box alone" if self.parity and not (_is_box(form)) else ""
 
+    @property
+    def rows_at_once(self) -> int:
+        """The chains of an image."""
+        return 1 if self.parity else self.chains
+
     def passes(self, classes: int) -> tuple[int, int]:
         """The clean pass and the gradients; under noise without gradients it takes 2 chains temperatures moves forward passes."""
         gradients = sum(self._published(q).gradients for q in self.q) if self.parity else self._gradients
