@@ -106,36 +106,6 @@ _NOTES = (
     "Speed: CPU seconds of one thread, the fastest of 9 rounds in turn; `plain`: forward and backward passes of the network alone in"
     " batches of as many rows.",
 )
-_COUNT_HEADERS, counts, "**What the rows say of themselves** (`qnorm_path`)"))
-    return Section(
-        title="Between the average and the worst case",
-        reading=_READING,
-        tables=tables,
-        targets=targets,
-        notes=_NOTES,
-        raw=raw,
-        picture=picture,
-    )
-
-
-_READING = (
-    "Means over the first test images of the q-norm of the loss against the label, in nats, at equal cost for each image. `±`: standard error"
-    " between chains (copies); in brackets: the means of the ends of the rows' intervals. Both are for the mean of these images, not of others."
-    " Every method but `adversarial_loss` and `parity` estimates the same number, from below where it does not get there: at q of 100 and more,"
-    " higher is nearer."
-)
-_NOTES = (
-    "Written by `python -m tests.benchmarks.qnorm`. Cost: gradients with respect to the pixels; a noisy copy of `qnorm_mc` counts as one."
-    " One run of `qnorm_path` serves all q; the published sampler takes all of the cost for each q, and has no error.",
-    "Published sampler: m, L and lengths of the trajectories as published (MNIST 100, 20, .6/.6/.4/.2; CIFAR-10 50, 10, .6/.6/.4/.09), in the"
-    " whole box about the image. `parity: true` keeps to the published box, the part within [0, 1]: another, smaller noise, and its values"
-    " are no estimates of the others'. For transforms there is no published program that takes these; `qnorm_path` and `adversarial_loss` use"
-    " Metropolis moves there, and the cost counts forward passes.",
-    "A long run has its own bars; where they are wide it is no truth. `images`: those whose interval holds the long run's value.",
-    f"Picture: the first {PICTURED_IMAGES} images of MNIST ConvSmall; bars are the means of the ends of the intervals.",
-    "Speed: CPU seconds of one thread, the fastest of 9 rounds in turn; `plain`: forward and backward passes of the network alone in batches of"
-    " as many rows.",
-)
 _COUNT_HEADERS = ["network", "values", "fall with q", "images", "attack beaten", "values with remarks"]
 _SPEED_HEADERS = ["network", "rows", "plain, gradients a second", "qnorm_path, gradients a second", "ratio"]
 
