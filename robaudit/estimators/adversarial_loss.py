@@ -67,13 +67,13 @@ class AdversarialLoss(LossEstimator):
         found = []
         for group in torch.arange(len(work.x), device=work.x.device).split(few):
             found.append(self._search(work, field, group) if ball is None else self._ascend(work, field, group, ball))
-        log_l = torch.where(field.broken, math.nan, torch.cat([attack.log_l for attack in found]))
+        log_l = torch.where(field.broken, torch.nan, torch.cat([attack.log_l for attack in found]))
         classes = torch.cat([work.engine.logits(attack.pixels, under=work.at.noise).argmax(1) for attack in found])
         forwards, backwards = self.passes(work.classes)
-        rows = zip(log_l.tolist(), classes.tolist(), work.clean.predicted.tolist(), target.tolist(), strict=True)
+        rows = zip(log_l.exp().tolist(), log_l.tolist(), classes.tolist(), work.clean.predicted.tolist(), target.tolist(), strict=True)
         return [
             Estimate(
-                value=(value := _exp(highest)),
+                value=value,
                 lower=value,
                 upper=math.inf,
                 flips_to=reached if reached != predicted else None,
@@ -82,7 +82,7 @@ class AdversarialLoss(LossEstimator):
                 interval=self.interval,
                 details={"log_loss": highest, "target": aim, "steps": self.steps, "restarts": self.restarts},
             )
-            for highest, reached, predicted, aim in rows
+            for value, highest, reached, predicted, aim in rows
         ]
 
     def _ascend(self, work: Work, field: LossField, group: Tensor, ball: Ball) -> Attack:
@@ -139,7 +139,3 @@ def _numbers(work: Work, image: int, number: int) -> Iterator[Tensor]:
     """Single standard normal variables, ``number`` at least, in blocks."""
     each = math.prod(work.latent_shape)
     return (block.flatten() for block in work.normals(f"{PURPOSE} decisions", image, -(-number // each)))
-
-
-def _exp(x: float) -> float:
-    return math.exp(x) if x < 700 else math.inf
