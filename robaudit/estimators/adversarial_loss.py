@@ -38,8 +38,9 @@ class AdversarialLoss(LossEstimator):
     The value is a lower bound of the maximum: another attack may find more, and nothing here proves that none does.
 
     Args:
-        steps: gradient steps from each start, or moves of each chain.
+        steps: gradient steps from each start, or temperatures of the random search.
         restarts: starts, or chains.
+        moves: of each chain at every temperature; the gradient ascent has no use for them.
 
     Source: Madry et al. 2018 (projected gradient ascent); Rice et al. 2021, appendix A.3 (50 steps, 10 restarts).
     """
@@ -51,12 +52,22 @@ class AdversarialLoss(LossEstimator):
     source: ClassVar[str] = "Madry et al. 2018; Rice et al. 2021"
     interval: ClassVar[Interval] = Interval(IntervalKind.LOWER_BOUND)
 
-    steps: int = Field(50, ge=1, le=10**5, description="gradient steps from each start (other kinds than balls: moves of each chain)")
-    restarts: int = Field(10, ge=1, le=10**4, description="starts: the image itself, and draws of the noise (other kinds: chains)")
+    steps: int = Field(
+        50, ge=1, le=10**5, description="gradient steps from each start (kinds that are no ball: temperatures of the search)"
+    )
+    restarts: int = Field(
+        10, ge=1, le=10**4, description="starts: the image itself, and draws of the noise (kinds that are no ball: chains)"
+    )
+    moves: int = Field(20, ge=1, le=1000, description="of each chain at every temperature (kinds that are no ball)")
 
     def passes(self, classes: int) -> tuple[int, int]:
-        """The clean pass, all points visited, and the best once more; on a ball every point is differentiated."""
+        """On a ball: the clean pass, all points visited with their gradients, and the best once more."""
         return 2 + self.restarts * (self.steps + 1), self.restarts * (self.steps + 1)
+
+    @property
+    def _moves(self) -> int:
+        """Moves of a chain of the random search."""
+        return self.steps * self.moves
 
     def estimate(self, work: Work) -> Sequence[Estimate]:
         """Search, in groups of images that memory allows."""
@@ -69,7 +80,7 @@ class AdversarialLoss(LossEstimator):
             found.append(self._search(work, field, group) if ball is None else self._ascend(work, field, group, ball))
         log_l = torch.where(field.broken, torch.nan, torch.cat([attack.log_l for attack in found]))
         classes = torch.cat([work.engine.logits(attack.pixels, under=work.at.noise).argmax(1) for attack in found])
-        forwards, backwards = self.passes(work.classes)
+        forwards, backwards = (2 + self.restarts * (self._moves + 1), 0) if ball is None else self.passes(work.classes)
         rows = zip(log_l.exp().tolist(), log_l.tolist(), classes.tolist(), work.clean.predicted.tolist(), target.tolist(), strict=True)
         return [
             Estimate(
@@ -78,7 +89,7 @@ class AdversarialLoss(LossEstimator):
                 upper=math.inf,
                 flips_to=reached if reached != predicted else None,
                 forwards=forwards,
-                backwards=backwards if ball is not None else 0,
+                backwards=backwards,
                 interval=self.interval,
                 details={"log_loss": highest, "target": aim, "steps": self.steps, "restarts": self.restarts},
             )
@@ -98,20 +109,24 @@ class AdversarialLoss(LossEstimator):
         return ascend(lambda image, pixels: field.pixel_slopes(group[image], pixels), x, starts, domain, self.steps)
 
     def _search(self, work: Work, field: LossField, group: Tensor) -> Attack:
-        """Chains whose inverse temperature rises as the cube of the number of the move."""
-        chains = self.restarts
-        blocks = [_Draws(work.normals(PURPOSE, image, chains * (self.steps + 1))) for image in group.tolist()]
-        uniforms = [_Draws(_numbers(work, image, chains * self.steps)) for image in group.tolist()]
-        walk = Walk.at(lambda image, z: field.values(group[image], z), torch.cat([draws.take(chains) for draws in blocks]), chains)
-        for move in range(self.steps):
+        """Chains whose inverse temperature rises as the cube of the number of the step."""
+        chains, images = self.restarts, group.tolist()
+        normals = [_Draws(work.normals(PURPOSE, image, chains * (self._moves + 1))) for image in images]
+        thresholds = [_Draws(_numbers(work, image, chains * self._moves)) for image in images]
+
+        def values(image: Tensor, z: Tensor) -> Tensor:
+            return field.values(group[image], z)
+
+        walk = Walk.at(values, torch.cat([draws.take(chains) for draws in normals]), chains)
+        for step in range(self.steps):
             metropolis(
-                lambda image, z: field.values(group[image], z),
+                values,
                 walk,
-                HOTTEST * (move / max(1, self.steps - 1)) ** 3,
-                1,
-                lambda _: torch.cat([draws.take(chains) for draws in blocks]),
-                lambda _: torch.cat([draws.take(chains) for draws in uniforms]),
-                first=move,
+                HOTTEST * (step / max(1, self.steps - 1)) ** 3,
+                self.moves,
+                lambda _: torch.cat([draws.take(chains) for draws in normals]),
+                lambda _: torch.cat([draws.take(chains) for draws in thresholds]),
+                first=step * self.moves,
             )
         highest, row = best_rows(walk.highest, chains)
         return Attack(highest, work.pixels(group, walk.best[row]))
