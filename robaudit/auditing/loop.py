@@ -29,6 +29,7 @@ from robaudit.text import count
 OnError = Literal["stop", "skip"]
 _CLEAN = "clean"  # the name of the clean pass among the steps
 _MOST_SKIPS = 1024  # in one flush, roughly
+NEEDS_LABELS = "label it, or measure the loss against the class predicted without noise (target: predicted)"
 
 
 @dataclass(slots=True)
@@ -189,6 +190,11 @@ def _bound(value: float | None) -> float | None:
 def task_names(tasks: Sequence[Task]) -> list[TaskName]:
     """The names of the tasks' results, which are the tasks of the state: one for each value that a task gives of an image."""
     return [name for task in tasks for name in task.names]
+
+
+def needing_labels(tasks: Sequence[Task]) -> str:
+    """The first estimator that needs the label of every image; "" where none does."""
+    return next((task.chosen.label for task in tasks if task.chosen.estimator.needs_labels), "")
 
 
 def compute_missing(
@@ -429,6 +435,8 @@ class _Loop:
                 f"label {read.label} is out of range: the model has {self.engine.classes} classes",
                 f"labels run from 0 to {self.engine.classes - 1}",
             )
+        if isinstance(read, Sample) and read.label is None and (label := needing_labels(self.tasks)):
+            read = SampleError(f"{self.dataset.where}: {read.id}", f"has no label, and {label} needs one", NEEDS_LABELS)
         if isinstance(read, SampleError):
             self._refuse(read, self.dataset.sample_id(index))
             if len(self._new.skipped) >= _MOST_SKIPS or self._due():  # no chunk is being computed here

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from robaudit.auditing.checks import InputCheck, check_input, precision_effects
 from robaudit.auditing.environment import deterministic, pick_device, plugins
-from robaudit.auditing.loop import OnError, compute_missing, step_name, task_names
+from robaudit.auditing.loop import NEEDS_LABELS, OnError, compute_missing, needing_labels, step_name, task_names
 from robaudit.auditing.outputs import finish, first_info, history
 from robaudit.auditing.resume import (
     default_out,
@@ -28,7 +28,7 @@ from robaudit.auditing.setup import check_noises, make_engine, make_model
 from robaudit.datasets.ahead import default_workers
 from robaudit.datasets.base import Dataset, first_samples
 from robaudit.datasets.load import open_dataset
-from robaudit.errors import ModelError, NothingLeftError, RunError
+from robaudit.errors import DataError, ModelError, NothingLeftError, RunError
 from robaudit.estimators import registry
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.registry import Task, refuse_unfit, tasks_of
@@ -204,6 +204,8 @@ def prepare(
         )
     noisy = for_noisy_passes(network, spec.run.precision)
     check = check_input(network, samples, gradients=bool(needs_gradients), skip_bad=skip_bad)
+    if (needing := needing_labels(tasks)) and not check.labelled:
+        raise DataError(samples.where, f"has no labels, and {needing} needs them", NEEDS_LABELS)
     _report(check, listener)
     image = next(first_samples(samples, 1, skip_bad=skip_bad)).pixels
     check_noises(noises, image, samples)

@@ -48,13 +48,15 @@ class Pace:
         classes: number of logits.
         values: in one image: channels * height * width.
         headroom: the free memory; None where the size must follow a fixed rule.
+        least: images that fill a pass of the tasks' chains; fewer save hardly any time, and so many take no more memory than a pass does.
     """
 
-    def __init__(self, tasks: Sequence[Task], classes: int, values: int, headroom: Headroom | None = None) -> None:
+    def __init__(self, tasks: Sequence[Task], classes: int, values: int, headroom: Headroom | None = None, least: int = 1) -> None:
         passes = max((task.cost(classes) for task in tasks), default=1)
         wanted = (_STEADY_VALUES if headroom is None else _FIRST_VALUES) // (max(1, passes) * max(1, values))
         self.most = max(1, min(MOST_IMAGES, _MOST_ROWS // max(1, sum(len(task.names) for task in tasks))))
-        self.images: int = max(1, min(self.most, _STEADY_IMAGES, 2 ** math.floor(math.log2(max(1, wanted)))))
+        self._least = min(self.most, least)
+        self.images: int = max(self._least, min(self.most, _STEADY_IMAGES, 2 ** math.floor(math.log2(max(1, wanted)))))
         self._headroom = headroom
         self._measured: dict[frozenset[tuple[NoiseLevel, str]], tuple[int, int]] = {}
 
@@ -68,7 +70,7 @@ class Pace:
             return self.most
         asked = _key(tasks)
         fitting = [self._fitting(images, taken) for key, (images, taken) in self._measured.items() if asked <= key]
-        return max(1, min(self.most, max(fitting, default=1)))
+        return max(1, min(self.most, max(fitting, default=self._least)))
 
     def next_images(self, tasks: Sequence[Task]) -> int:
         """How many images the next chunk should have."""
@@ -94,14 +96,15 @@ class Pace:
         """
         if self._headroom is None:
             return
-        if longest > _LONG and images > 1:
-            self.images = max(1, min(self.images, images // 2))
+        if longest > _LONG and images > self._least:
+            self.images = max(self._least, min(self.images, images // 2))
         elif longest < _SHORT and images == self.images:
             self.images = min(self.most, images * (8 if longest < _SHORT / 8 else 2))
 
     def shrink(self, images: int) -> None:
         """Halve the size from now on: this many images did not fit into memory."""
         self.most = max(1, images // 2)
+        self._least = min(self._least, self.most)
         self.images = min(self.images, self.most)
 
     def _fitting(self, images: int, taken: int) -> int:
@@ -210,4 +213,6 @@ def make_pace(spec: AuditSpec, engine: Engine, tasks: Sequence[Task], image: tor
     """
     device = engine.model.device
     steady = (spec.run.deterministic and device.type == "cuda") or batch_dependent
-    return Pace(tasks, engine.classes, image.numel(), None if steady else Headroom(device, limit))
+    rows = engine.gradient_rows(shape_of(image), 1)
+    least = max((-(-rows // each) for task in tasks if (each := task.chosen.estimator.rows_at_once)), default=1)
+    return Pace(tasks, engine.classes, image.numel(), None if steady else Headroom(device, limit), least)

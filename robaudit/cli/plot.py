@@ -21,9 +21,11 @@ class Kind(StrEnum):
     FLAGGED = "flagged"
     AGREEMENT = "agreement"
     COST = "cost"
+    LOSS_Q = "loss-q"
 
 
-_THRESHOLDS, _NARROWEST, _WIDEST = (Kind.DISTRIBUTION, Kind.FLAGGED), 3.3, 20.0
+_THRESHOLDS, _IMAGES = (Kind.DISTRIBUTION, Kind.FLAGGED), (Kind.FLAGGED, Kind.LOSS_Q)
+_NARROWEST, _WIDEST = 3.3, 20.0
 
 
 def plot(
@@ -35,13 +37,15 @@ def plot(
     level: LevelFilter = None,
     sigma: SigmaFilter = None,
     threshold: ThresholdOption = None,
-    max_images: Annotated[int | None, typer.Option(min=1, max=60, metavar="N", help="For flagged: how many images. Default: 12.")] = None,
+    max_images: Annotated[
+        int | None, typer.Option(min=1, max=60, metavar="N", help="How many images. Default: 12 for flagged, 6 for loss-q.")
+    ] = None,
     width: Annotated[float, typer.Option(metavar="INCHES", help="Width of the figure.")] = 7.0,
     trust: TrustOption = False,
 ) -> None:
     """Draw a figure of a run for a paper: PNG (300 dpi), SVG or PDF with embedded fonts, and the same bytes every time.
 
-    --threshold applies to the kinds distribution and flagged, --max-images to flagged.
+    --threshold applies to the kinds distribution and flagged, --max-images to flagged and loss-q.
 
     Example: robaudit plot runs/spec-1a2b3c4d --kind bias --estimator mc --sigma 0.05 -o bias.pdf
     """
@@ -52,8 +56,8 @@ def plot(
         raise SpecError(f"--width {width:g}", "does not fit a page", f"give {_NARROWEST:g} to {_WIDEST:g} inches")
     if threshold is not None and kind not in _THRESHOLDS:
         raise SpecError("--threshold", f"does not apply to --kind {kind.value}", "use it with distribution or flagged")
-    if max_images is not None and kind is not Kind.FLAGGED:
-        raise SpecError("--max-images", f"does not apply to --kind {kind.value}", "use it with flagged")
+    if max_images is not None and kind not in _IMAGES:
+        raise SpecError("--max-images", f"does not apply to --kind {kind.value}", "use it with flagged or loss-q")
     if threshold is not None and not math.isfinite(threshold):
         raise SpecError(f"--threshold {threshold}", "is not a finite number", "give a number such as 0.5")
     from robaudit.cli.streams import check_output, write_output
@@ -65,5 +69,5 @@ def plot(
     from robaudit.report.pictures.kinds import Choice, picture
     from robaudit.store.run import read_run
 
-    choice = Choice(tuple(estimator or ()), levels(noise, level, sigma), threshold, 12 if max_images is None else max_images, trust)
+    choice = Choice(tuple(estimator or ()), levels(noise, level, sigma), threshold, max_images, trust)
     write_output(output, [picture(kind.value, read_run(run), ending[1:], choice, width=width)])

@@ -60,6 +60,11 @@ class AdversarialLoss(LossEstimator):
     )
     moves: int = Field(20, ge=1, le=1000, description="of each chain at every temperature (kinds that are no ball)")
 
+    @property
+    def rows_at_once(self) -> int:
+        """The starts, or chains, of an image."""
+        return self.restarts
+
     def passes(self, classes: int) -> tuple[int, int]:
         """On a ball: the clean pass, all points visited with their gradients, and the best once more."""
         return 2 + self.restarts * (self.steps + 1), self.restarts * (self.steps + 1)

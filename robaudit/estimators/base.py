@@ -15,6 +15,7 @@ from robaudit.spec.fields import as_tuple
 
 if TYPE_CHECKING:
     from robaudit.estimators.work import Work
+    from robaudit.noise.base import NoiseKind
     from robaudit.rows import Row
 
 Need = Literal["logits", "gradients", "labels"]
@@ -121,6 +122,14 @@ class Estimator(BaseModel, ABC):
         return ()
 
     @property
+    def rows_at_once(self) -> int | None:
+        """Rows of an image in a pass, where one pass waits for another (chains); None: all of its passes can be made at once.
+
+        So many images share a chunk that their rows fill a pass: the time of a chunk hardly depends on their number.
+        """
+        return None
+
+    @property
     def fixed_draws(self) -> int | None:
         """Noisy copies of each image; None where images stop adaptively, or no single option sets the number."""
         return None
@@ -143,6 +152,10 @@ class Estimator(BaseModel, ABC):
             return type(self).model_validate({**kept, **options})
         except ValidationError:
             return None
+
+    def unfit(self, form: NoiseKind) -> str:
+        """Why it cannot work with a noise although its needs are met, in a few words; usually nothing."""
+        return ""
 
     def review(self) -> Review | None:
         """What looks at all rows of this estimator at one noise level together, for warnings at the end of a run; usually nothing."""

@@ -118,6 +118,13 @@ class Engine:
         rows = min(max(1, rows // 4), self._fitting.gradient_bytes // row)
         return max(1, rows if self._fitting.gradient_rows is None else min(rows, self._fitting.gradient_rows))
 
+    def steady(self, rows: int) -> int:
+        """So many rows or somewhat more, for chains whose decisions hang on the last digits: on the CPU a multiple of 8.
+
+        In fewer rows a network rounds otherwise, and no batch size is to change what a chain does.
+        """
+        return rows if self._halved or self.model.device.type != "cpu" else _full(rows, rows + _TAIL)
+
     def model_under(self, noise: str) -> LogitModel:
         """The model that this noise's copies go through: it clips their pixels if the noise asks for it."""
         return self.model.clipping(self.noises[noise].form.clip)

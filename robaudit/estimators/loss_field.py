@@ -39,8 +39,15 @@ class LossField:
         Returns:
             (rows,), float64; minus infinity where the logits are not finite.
         """
-        logits = self._work.engine.logits(self._work.pixels(image, z), under=self._work.at.noise)
-        return self._checked(image, log_cross_entropy(logits, self._target[image])[0])
+        work = self._work
+        rows = work.engine.steady(work.engine.rows(work.x.shape[1:]))
+        values = torch.empty(len(z), dtype=torch.float64, device=z.device)
+        for part in torch.arange(len(z), device=z.device).split(rows):
+            full = padded(part, rows)
+            with torch.inference_mode():
+                logits = work.model(work.pixels(image[full], z[full]))
+                values[part] = log_cross_entropy(logits, self._target[image[full]])[0][: len(part)]
+        return self._checked(image, values)
 
     def slopes(self, image: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
         """log l and its gradient with respect to z (rows, *latent_shape), of the type of z; see :meth:`values`."""
@@ -52,7 +59,7 @@ class LossField:
 
     def _differentiated(self, image: Tensor, points: Tensor, pixels: Callable[[Tensor, Tensor], Tensor]) -> tuple[Tensor, Tensor]:
         work = self._work
-        rows = work.engine.gradient_rows(work.x.shape[1:], 1)
+        rows = work.engine.steady(work.engine.gradient_rows(work.x.shape[1:], 1))
         values, slopes = torch.empty(len(points), dtype=torch.float64, device=points.device), torch.empty_like(points)
         for part in torch.arange(len(points), device=points.device).split(rows):
             full = padded(part, rows)

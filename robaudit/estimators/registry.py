@@ -100,8 +100,9 @@ def refuse_unfit(tasks: Sequence[Task], noises: Mapping[str, NoiseKind], where: 
             ("differentiable", not form.differentiable, "its pixels have no gradient with respect to what is random", "use mc"),
             ("bounded", not form.bounded, "it has no bounded support, so its largest loss is not defined", "use uniform noise"),
         )
-        for need, lacking, why, instead in lacks:
-            if need in needs and lacking:
+        unfit = task.chosen.estimator.unfit(form)
+        for need, lacking, why, instead in (*lacks, ("", bool(unfit), unfit, "use uniform noise")):
+            if lacking and need in ("", *needs):
                 others = ", ".join(label for label in noises if label != task.at.noise)
                 limit = f", or limit {task.chosen.label} to other noises (noise: [...], of {others})" if others else ""
                 raise SpecError(f"{where}: {task.chosen.label}", f"cannot work with the noise {task.at.noise}: {why}", f"{instead}{limit}")

@@ -185,6 +185,11 @@ class Work:
         """Standard normal variables of an image that no other purpose uses, as blocks (n, *latent_shape)."""
         return self._source.blocks(f"{purpose}\x1f{self.ids[image]}", draws, shape_of(self.x), start)
 
+    def scalars(self, purpose: str, image: int, draws: int) -> Iterator[Tensor]:
+        """Standard normal numbers of an image for a purpose of its own, as blocks (n,)."""
+        blocks = self._source.draws.blocks(f"{purpose}\x1f{self.ids[image]}", draws, (1,))
+        return (block[:, 0] for block in blocks)
+
     def pixels(self, image: Tensor, z: Tensor) -> Tensor:
         """The noisy pixels made of normal variables.
 

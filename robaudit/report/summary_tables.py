@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from robaudit.levels import NoiseLevel, noise_level
+from robaudit.names import ResultName
 from robaudit.quantities import Quantity
 from robaudit.report import numbers
 from robaudit.report.tables import Column, Table, Terminal, cells
@@ -82,7 +83,7 @@ def caveats(groups: Sequence[GroupSummary], interval: str = "the interval") -> I
     """
     if any(group.with_interval < group.images for group in groups):
         yield approximate(interval)
-    if biased := list(dict.fromkeys(group.key.estimator for group in groups if group.sampling_only)):
+    if biased := list(dict.fromkeys(ResultName.parse(group.key.estimator).estimator for group in groups if group.sampling_only)):
         yield f"{', '.join(biased)}: the interval of an image covers its noise draws only, not the bias of the approximation."
     if leaning := list(dict.fromkeys(group.key.estimator for group in groups if group.adaptive)):
         yield (

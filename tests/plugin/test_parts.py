@@ -343,3 +343,15 @@ def test_a_value_that_is_no_number(tmp_path: Path, run_cli: RunCli) -> None:
     assert skip["sample_id"] == "6"
     again = run_cli("estimate", spec, "--out", "run", "--on-error", "skip")
     assert "this run is complete; nothing was recomputed" in again.err
+
+
+def test_its_losses_are_drawn_against_q(run: Path, run_cli: RunCli, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    for options in ((), ("--estimator", "norms"), ("--estimator", "norms:q=10", "--max-images", "3")):
+        done = run_cli("plot", "run", "--kind", "loss-q", "-o", "it.svg", *options)
+        assert (done.code, done.out, done.err) == (0, "", "")
+        assert (tmp_path / "it.svg").stat().st_size > 10_000
+    done = run_cli("plot", "run", "--kind", "loss-q", "--estimator", "mc", "-o", "it.png")
+    assert (done.code, done.err.count("\n")) == (5, 1)
+    assert run_cli("report", "run", "--no-images", "-o", "report.html").code == 0
+    assert "Between the average and the worst case" in (tmp_path / "report.html").read_text()

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar
 from robaudit.errors import NothingLeftError, RobauditError, RunError
 from robaudit.levels import EVERY_LEVEL, LevelChoice, NoiseLevel
 from robaudit.names import matches
-from robaudit.quantities import Quantity
+from robaudit.quantities import LOSS, Quantity
 from robaudit.report import numbers
 from robaudit.report.flag_tables import is_beyond
 from robaudit.rows import Row
@@ -18,6 +18,7 @@ from robaudit.stats.agreement import Agreement, agreements, comparable
 from robaudit.stats.classes import ClassBias, class_bias
 from robaudit.stats.flags import Flagged, flag, usual_threshold
 from robaudit.stats.groups import quantity_of
+from robaudit.stats.losses import Losses, losses
 from robaudit.stats.summary import GroupSummary, Overview
 from robaudit.store.run import Run
 
@@ -82,6 +83,7 @@ class Content:
         examples: ids of samples whose noisy copies show what noise looks like.
         whole: whether no estimator or noise level was left out.
         edges: of the same, how many flagged samples have an interval that straddles the threshold, and how many have none.
+        losses: by the order q of their norm, at each noise level that has such results.
         decisions: of the run's gates, as documents: see :func:`robaudit.gates.sources.decisions_of`.
     """
 
@@ -95,6 +97,7 @@ class Content:
     examples: tuple[str, ...]
     whole: bool
     edges: Mapping[Key, tuple[int, int]] = field(default_factory=dict)
+    losses: tuple[Losses, ...] = ()
     decisions: tuple[Mapping[str, Any], ...] = ()
 
     @property
@@ -105,6 +108,12 @@ class Content:
     def quantity(self, name: str) -> Quantity:
         """Range and direction of a quantity of the run."""
         return quantity_of(name, self.run.quantities)
+
+    def beside_losses(self) -> Content:
+        """The same without the results that are in :attr:`losses`, which have a section of their own; possibly without any."""
+        kept = {(one.name, losses.at) for losses in self.losses for one in losses.results}
+        groups = tuple(group for group in self.groups if (group.key.estimator, group.key.at) not in kept)
+        return self if len(groups) == len(self.groups) else replace(self, groups=groups, whole=False)
 
     def main(self) -> list[GroupSummary]:
         """The summaries of the first shown estimator."""
@@ -157,6 +166,7 @@ def gather(run: Run, choice: Choice) -> Content:
         examples=tuple(examples.values()),
         whole=len(keys) == len(summaries),
         edges=edges,
+        losses=losses(run, choice.estimators, choice.levels) if any(group.key.quantity == LOSS.name for group in groups) else (),
     )
 
 

@@ -7,6 +7,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN
 from typing import Any
 
 from robaudit.gates.text import number
+from robaudit.names import ResultName
 from robaudit.report.html.content import Content
 from robaudit.report.numbers import NONE, level_numbers
 from robaudit.report.tables import Cell, Table, cells, columns
@@ -21,7 +22,7 @@ def facts(content: Content) -> str:
     info = content.run.info
     model, data, totals = info["model"], info["data"], info["totals"]
     skipped = f" ({totals['skipped']:,} skipped)" if totals["skipped"] else ""
-    estimators = ", ".join(dict.fromkeys(group.key.estimator for group in content.groups))
+    estimators = ", ".join(dict.fromkeys(ResultName.parse(group.key.estimator).estimator for group in content.groups))
     levels = ", ".join(_noises(content))
     return (
         f"{_last(model['name'])} ({model['format']}, {model['classes']} classes) on {count(totals['samples'], 'image')}{skipped} of "

@@ -9,6 +9,7 @@ from robaudit.report.flag_tables import is_beyond
 from robaudit.report.html import facts, tables
 from robaudit.report.html.content import Content
 from robaudit.report.html.verdict import certainties, flag_rule, sentence
+from robaudit.report.pictures.loss_q import failed_attacks
 from robaudit.report.tables import Table, cells, columns, markdown, markdown_table, within
 from robaudit.stats.flags import Flagged
 from robaudit.text import class_name, clipped
@@ -58,10 +59,18 @@ def _run(content: Content, samples: int) -> Iterator[str]:
     yield "### Accuracy"
     accuracy = tables.accuracy_table(content)
     yield from markdown_table(accuracy) if accuracy.rows else ("", "Not measured: the data have no labels.", "")
-    yield "### Robustness"
-    for table in tables.robustness_tables(content):
+    robustness = tables.robustness_tables(content)
+    if robustness:
+        yield "### Robustness"
+    for table in robustness:
         yield from ("", markdown(table.heading), *markdown_table(table))
-    yield from (markdown(tables.COVER), "", "### Classes, weakest first")
+    yield from (markdown(tables.COVER), "")
+    if content.losses:
+        loss = tables.loss_table(content)
+        yield from ("### Between the average and the worst case", "", markdown(loss.heading), *markdown_table(loss))
+        for words in filter(None, (*tables.LOSS_WORDS, failed_attacks(content.losses))):
+            yield from (markdown(words), "")
+    yield "### Classes, weakest first"
     for bias in content.biases:
         view = tables.class_view(content, bias)
         yield from (

@@ -18,6 +18,7 @@ from robaudit.report.html.cards import NOT_FLAGGED, Gallery, Shown, show
 from robaudit.report.html.content import Content
 from robaudit.report.html.tables import (
     COVER,
+    LOSS_WORDS,
     VERDICTS,
     accuracy_table,
     agreement_table,
@@ -25,8 +26,10 @@ from robaudit.report.html.tables import (
     comparison_notes,
     comparison_tables,
     cost_table,
+    loss_table,
     robustness_tables,
     run_names,
+    worst_losses_tables,
 )
 from robaudit.report.html.verdict import certainties, flag_rule, sentence, tiles
 from robaudit.report.summary_tables import MEANINGS
@@ -37,6 +40,7 @@ SECTIONS = (
     ("verdict", "Verdict"),
     ("accuracy", "Accuracy"),
     ("robustness", "Robustness"),
+    ("losses", "Worst case"),
     ("classes", "Classes"),
     ("samples", "Flagged samples"),
     ("agreement", "Agreement"),
@@ -133,7 +137,10 @@ def _resource(name: str) -> str:
 
 def _run(content: Content, shown: Shown, name: str, threshold: float | None) -> dict[str, Any]:
     """What the template reads of one run."""
-    has = {key for key, _ in SECTIONS if key != "agreement" or content.agreements}
+    beside = content.beside_losses()
+    optional = {"robustness": beside.groups, "losses": content.losses, "agreement": content.agreements}
+    has = {key for key, _ in SECTIONS if optional.get(key, True)}
+    drawn = (("distribution", "robustness", beside), ("agreement", "agreement", content), ("cost", "cost", content))
     class_names = content.run.class_names
     cards = [card for gallery in shown.galleries for card in gallery.cards]
     there = {card.certainty for card in cards}
@@ -147,9 +154,8 @@ def _run(content: Content, shown: Shown, name: str, threshold: float | None) -> 
         "decisions": facts.decision_table(content.decisions) if content.decisions else None,
         "accuracy": accuracy_table(content),
         "robustness": robustness_tables(content),
-        "pictures": {
-            kind: _picture(kind, content, threshold) for kind in ("distribution", "agreement", "cost") if kind in has | {"distribution"}
-        },
+        "pictures": {kind: _picture(kind, part, threshold) for kind, section, part in drawn if section in has},
+        "losses": _losses(content, threshold) if content.losses else None,
         "classes": [_classes(content, i, threshold) for i in range(len(content.biases))],
         "problems": shown.problems,
         "galleries": [_gallery(content, gallery) for gallery in shown.galleries],
@@ -184,6 +190,15 @@ def _classes(content: Content, i: int, threshold: float | None) -> dict[str, Any
         "best": view.best,
         "rest": view.rest,
         "notes": view.notes,
+    }
+
+
+def _losses(content: Content, threshold: float | None) -> dict[str, Any]:
+    return {
+        "picture": _picture("loss-q", content, threshold),
+        "words": LOSS_WORDS,
+        "table": loss_table(content),
+        "worst": list(worst_losses_tables(content)),
     }
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from robaudit.names import series
-from robaudit.quantities import Quantity
+from robaudit.quantities import LOSS, Quantity
 from robaudit.report import numbers
 from robaudit.report.class_tables import SINGLE_IMAGE, label_of, weakest_first
 from robaudit.report.html.content import Content
@@ -15,12 +15,20 @@ from robaudit.report.summary_tables import approximate, caveats, heading
 from robaudit.report.tables import Bar, Cell, Table, cells, columns
 from robaudit.stats.classes import ClassBias, ClassStats
 from robaudit.stats.summary import GroupSummary
-from robaudit.text import count
+from robaudit.text import clipped, count, printable
 
 KIND, THESE = "95% for images of this kind", "95% for these images"
 COVER = (
     "“Images of this kind” allows for the choice of images: other images would give other numbers. “These images” allows only for "
     "the noise that was drawn: it tells how precisely these were measured."
+)
+LOSS_WORDS = (
+    "The loss at q is the q-th root of the mean of l^q under the noise, where l is the cross-entropy of a noisy copy of the image. q=1 is "
+    "the average over the noise; the larger q is, the more the worst noise counts; the limit is the worst noise of all, which an attack "
+    "looks for. Lower is better. A flat curve: noise hardly ever does more harm than on average. A steep one: rare noise does much harm, "
+    "which the average hides.",
+    "Sampling rarely meets the worst noise, so at a large q a value is too low rather than too high, and so is the attack's: where two "
+    "differ by more than their intervals, the higher one is nearer to the truth.",
 )
 VERDICTS = {"real": "a real difference", "noise": "chance may explain it", "untested": "not tested"}
 _ALL, _WORST, _BEST = 30, 20, 5  # of the classes
@@ -64,9 +72,13 @@ def accuracy_table(content: Content) -> Table:
 
 
 def robustness_tables(content: Content) -> tuple[Table, ...]:
-    """Mean, median, 5th percentile (95th where lower is better) and shares by noise level, in a separate table for each quantity."""
-    kinds = dict.fromkeys(group.key.quantity for group in content.groups)
-    return tuple(_robustness(content, [g for g in content.groups if g.key.quantity == kind], content.quantity(kind)) for kind in kinds)
+    """Mean, median, 5th percentile (95th where lower is better) and shares by noise level, in a separate table for each quantity.
+
+    Losses by q are in :func:`loss_table`.
+    """
+    groups = content.beside_losses().groups
+    kinds = dict.fromkeys(group.key.quantity for group in groups)
+    return tuple(_robustness(content, [g for g in groups if g.key.quantity == kind], content.quantity(kind)) for kind in kinds)
 
 
 def agreement_table(content: Content) -> Table:
@@ -79,6 +91,43 @@ def agreement_table(content: Content) -> Table:
             away = numbers.difference(one.difference, one.lower, one.upper), numbers.interval(one.lower, one.upper)
             rows.append(cells((*place, f"{one.up} − {one.across}", f"{one.images:,}", *away, f"{one.rms:.4f}", numbers.rank(one.rank))))
     return Table("Pairs of estimators, on the same images", columns(texts, heads), tuple(rows))
+
+
+def loss_table(content: Content) -> Table:
+    """The mean loss at each q, by estimator and noise level, with that of the attack."""
+    groups = {(group.key.estimator, group.key.at): group for group in content.groups}
+    rows = []
+    for losses in content.losses:
+        for result in losses.results:
+            one, group = result.mean, groups[result.name, losses.at]
+            marked = result.with_interval < result.images
+            name, q = (result.name, "\u221e (attack)") if math.isinf(result.q) else (result.estimator, f"{result.q:.6g}")
+            spread = (numbers.quantile(quantile, losses.quantity) for quantile in (group.median, group.bad_end))
+            ends = numbers.interval(one.lower, one.upper), numbers.interval(one.measured_lower, one.measured_upper)
+            mean = numbers.mean(one, losses.quantity, marked=marked)
+            rows.append(cells((content.levels[losses.at], name, q, f"{result.images:,}", mean, *ends, *spread)))
+    listed = [groups[one.name, losses.at] for losses in content.losses for one in losses.results]
+    heads = ("q", "images", "mean", KIND, THESE, "median", _tail(LOSS))
+    title = f"Mean loss by q ({LOSS.unit}, lower is better)"
+    return Table(title, columns(("noise", "estimator"), heads), tuple(rows), notes=tuple(caveats(listed)))
+
+
+def worst_losses_tables(content: Content) -> Iterator[Table]:
+    """The images with the highest losses at each noise level, worst first: the values that rank them, at each q, and the attack's."""
+    for losses in content.losses:
+        results = (*losses.ranking.results, *losses.attacks)
+        heads = [f"q={one.q:.6g}" if math.isfinite(one.q) else one.name for one in results]
+        rows = [
+            cells(
+                (
+                    clipped(printable(sample.id), 80),
+                    *(numbers.NONE if (value := one.worst[i]) is None else numbers.plain(value, LOSS.low, LOSS.high) for one in results),
+                )
+            )
+            for i, sample in enumerate(losses.worst)
+        ]
+        title = f"Images with the highest loss, {losses.ranking.estimator}, {content.levels[losses.at]}"
+        yield Table(title, columns(("sample",), heads), tuple(rows))
 
 
 def cost_table(content: Content) -> Table:

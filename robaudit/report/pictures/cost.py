@@ -16,7 +16,7 @@ from robaudit.levels import LevelChoice
 from robaudit.names import series
 from robaudit.report.numbers import level_numbers, level_texts, span
 from robaudit.report.pictures.page import RISE, Box, Look, Sketch, axes, fitted, measured, put, put_level
-from robaudit.report.pictures.style import CARD, FAINT, GRID, INK, estimator_colour, few_ticks, number_ticks
+from robaudit.report.pictures.style import CARD, FAINT, GRID, INK, estimator_colour, few_ticks, number_text, number_ticks
 from robaudit.stats.groups import GroupKey
 from robaudit.store.run import Run
 
@@ -260,7 +260,7 @@ def _scale(ax: Axes, known: Sequence[float], look: Look, least: float) -> None:
         ax.set_xlim(low / room, high * room)
         first, last = math.ceil(math.log10(low / room)), math.floor(math.log10(high * room))
         steps = range(max(1, -(-(last - first) // 3)), last - first + 2)
-        choices = ([(10.0**p, _power(p)) for p in range(first, last + 1, step)] for step in steps)
+        choices = ([(10.0**p, number_text(10.0**p)) for p in range(first, last + 1, step)] for step in steps)
         _ticks(ax, next(ticks for ticks in choices if len(ticks) < 2 or _apart(ax, ticks, look)))
     elif not known:
         number_ticks(ax.xaxis, [])
@@ -291,12 +291,6 @@ def _inches(ax: Axes) -> float:
     """The width of the axes."""
     figure: Any = ax.figure
     return float(ax.get_position().width * figure.get_figwidth())
-
-
-def _power(p: int) -> str:
-    if -3 <= p < 3:
-        return f"{10.0**p:g}"
-    return f"{10 ** (p - 3)}k" if 3 <= p < 6 else f"{10 ** (p - 6)}M" if 6 <= p < 9 else f"1e{p}"
 
 
 def _share(ax: Axes, value: float) -> float:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from robaudit.errors import RobauditError, did_you_mean
+from robaudit.errors import NothingLeftError, RobauditError, did_you_mean
 from robaudit.levels import LevelChoice, NoiseLevel
 from robaudit.report.pictures import can_draw
 from robaudit.report.pictures.page import Look, Sketch, page
 from robaudit.store.run import Run
 
 SMALL_BELOW = 6.0  # inches: narrower pictures have letters of 7 points instead of 9
+MOST_FLAGGED = 12
 INLINE = Look(width=6.6, size=10.0)
 
 
@@ -22,14 +23,14 @@ class Choice:
     Attributes:
         estimators, levels: only these; if empty, all of them, or the one that represents the run.
         threshold: beyond it a sample counts as not robust; None: the quantity's usual one.
-        max_images: the most images, for the kind flagged.
+        max_images: the most images, for the kinds flagged (None: 12) and loss-q (None: 6).
         trust: whether the Python data set that the spec names may run, for the kind flagged.
     """
 
     estimators: Sequence[str] = ()
     levels: LevelChoice | Sequence[float] = ()
     threshold: float | None = None
-    max_images: int = 12
+    max_images: int | None = None
     trust: bool = False
 
 
@@ -48,7 +49,9 @@ def _bias(run: Run, choice: Choice) -> Sketch:
 def _flagged(run: Run, choice: Choice) -> Sketch:
     from robaudit.report.pictures.flagged import pixels_of, sketch, worst_of
 
-    worst = worst_of(run, choice.max_images, choice.estimators, choice.levels, choice.threshold)
+    worst = worst_of(
+        run, MOST_FLAGGED if choice.max_images is None else choice.max_images, choice.estimators, choice.levels, choice.threshold
+    )
     return sketch(worst, pixels_of(run, worst, trust=choice.trust))
 
 
@@ -65,12 +68,23 @@ def _cost(run: Run, choice: Choice) -> Sketch:
     return sketch(costs(run, choice.estimators, choice.levels), run.info["device"])
 
 
+def _loss_q(run: Run, choice: Choice) -> Sketch:
+    from robaudit.report.pictures.loss_q import sketch
+    from robaudit.stats.losses import MOST_WORST, losses
+
+    found = losses(run, choice.estimators, choice.levels, MOST_WORST if choice.max_images is None else choice.max_images)
+    if not found:
+        raise NothingLeftError(str(run.path), "has no losses by q to draw", "add qnorm_path to its estimators: --extend computes it")
+    return sketch(found)
+
+
 _SKETCHES: dict[str, Callable[[Run, Choice], Sketch]] = {
     "distribution": _distribution,
     "bias": _bias,
     "flagged": _flagged,
     "agreement": _agreement,
     "cost": _cost,
+    "loss-q": _loss_q,
 }
 KINDS = tuple(_SKETCHES)
 FORMATS = ("png", "svg", "pdf")

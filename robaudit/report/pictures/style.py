@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -107,6 +108,27 @@ def few_ticks(axis: Axis, most: int = 5) -> None:
     low, high = sorted(axis.get_view_interval())
     ticks = MaxNLocator(nbins=most, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
     number_ticks(axis, [round(float(t), 12) for t in ticks if low <= t <= high])
+
+
+def log_ticks(low: float, high: float, most: int) -> list[float]:
+    """Round numbers between two positive ends for a logarithmic scale, at most this many: powers of ten, with 3 (or 2 and 5) times them
+    where there is room, or every second power, every third, ..."""
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    powers = range(first, last + 1)
+    choices = [[factor * 10.0**p for p in powers for factor in factors] for factors in ((1, 2, 5), (1, 3), (1,))]
+    choices += [[10.0**p for p in powers if p % step == 0] for step in range(2, len(powers) + 2)]
+    inside = [[value for value in ticks if low <= value <= high] for ticks in choices]
+    return next((ticks for ticks in inside if len(ticks) <= most), [])
+
+
+def number_text(value: float) -> str:
+    """A positive number as a label of a tick: 0.01, 20, 10k, 3M, 1e-7."""
+    power = math.floor(math.log10(value) + 1e-9)
+    if -3 <= power < 3:
+        return f"{value:g}"
+    if 3 <= power < 9:
+        return f"{value / 1e3:g}k" if power < 6 else f"{value / 1e6:g}M"
+    return f"{value / 10.0**power:g}e{power}"
 
 
 def quiet(ax: Axes) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from robaudit.quantities import CONFIDENCE, LOG10_P_FAIL, NO_INTERVAL, P_ROBUST, Interval, Quantity
+from robaudit.quantities import CONFIDENCE, LOG10_P_FAIL, LOSS, NO_INTERVAL, P_ROBUST, Interval, Quantity
 from robaudit.rows import Row
 from robaudit.store.run import Run
 from tests import levels
@@ -60,7 +61,7 @@ def run(
     rows = tuple(rows)
     info = {
         "data": {"class_names": names, "labelled": sum(one.label is not None for one in rows)},
-        "quantities": [one.document() for one in (P_ROBUST, CONFIDENCE, LOG10_P_FAIL, *others)],
+        "quantities": [one.document() for one in (P_ROBUST, CONFIDENCE, LOG10_P_FAIL, LOSS, *others)],
         "seconds": seconds or {},
         "device": "cpu",
     }
@@ -87,3 +88,39 @@ def usual(
                 rows.append(row(number, value, label=label, predicted=label, level=sigma, estimator=estimator, **ends))
     seconds = {f"{estimator}@{levels.sigma(sigma).key}": 0.1 * 30**i for sigma in sigmas for i, estimator in enumerate(estimators)}
     return run(rows, seconds=seconds)
+
+
+def losses(
+    images: int = 30,
+    orders: Sequence[float] = (1, 10, 100, 1000),
+    *,
+    estimators: Sequence[str] = ("qnorm_path", "qnorm_mc"),
+    attacks: Sequence[str] = ("adversarial_loss",),
+    eps: Sequence[float] = (0.1,),
+    scale: float = 1.0,
+    spread: float = 2.0,
+    ids: Sequence[str] = (),
+) -> Run:
+    """Losses by q under uniform noise that rise from the average to what the attacks find, further for some images; every further
+    estimator stays lower."""
+    generator = np.random.default_rng(0)
+    rows = []
+    for number in range(images):
+        average, steepness = scale * float(generator.lognormal(0, spread)), 1.5 * float(generator.gamma(spread, 0.5))
+        for level in eps:
+            common = {
+                "noise": "uniform",
+                "level_name": "eps",
+                "level": level,
+                "quantity": LOSS.name,
+                **({"sample_id": ids[number % len(ids)] + str(number)} if ids else {}),
+            }
+            for place, estimator in enumerate(estimators):
+                for q in orders:
+                    share = q / (q + 50) / (1 + place)
+                    value = average * level / eps[0] * math.exp(share * steepness)
+                    ends = {"lower": 0.95 * value, "upper": 1.05 * value, "interval": Interval.parse("chains:sampling-only")}
+                    rows.append(row(number, value, estimator=f"{estimator}:q={q:.15g}", **common, **ends))
+            for attack in attacks:
+                rows.append(row(number, average * level / eps[0] * math.exp(1.1 * steepness), estimator=attack, **common))
+    return run(rows)

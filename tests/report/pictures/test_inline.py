@@ -11,21 +11,26 @@ import pytest
 from robaudit.errors import RobauditError
 from robaudit.report import pictures as pictures_module
 from robaudit.report.pictures.kinds import Choice, inline_picture, inline_svg, sketch_of
+from robaudit.store.run import Run
 from tests.levels import sigma
-from tests.report.pictures.made import HOSTILE, row, run, usual
+from tests.report.pictures.made import HOSTILE, losses, row, run, usual
 
 pytest.importorskip("matplotlib")
-KINDS = ("distribution", "bias", "agreement", "cost")
+KINDS = ("distribution", "bias", "agreement", "cost", "loss-q")
 
 
 @pytest.fixture(scope="module")
 def pictures() -> dict[str, str]:
     made = usual(12)
-    return {kind: inline_svg(kind, made) for kind in KINDS} | {
+    return {kind: inline_svg(kind, _made(kind)) for kind in KINDS} | {
         "again": inline_svg("bias", made),
         "other": inline_svg("bias", made, at=sigma(0.05)),
         "salted": inline_svg("cost", made, salt="2"),
     }
+
+
+def _made(kind: str) -> Run:
+    return losses(12) if kind == "loss-q" else usual(12)
 
 
 def _ids(svg: str) -> list[str]:
@@ -78,7 +83,7 @@ def test_pictures_on_a_page_share_no_ids_and_come_out_the_same_again(pictures: d
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_without_its_caption_it_is_lower_and_the_caption_is_text(pictures: dict[str, str], kind: str) -> None:
-    made = usual(12)
+    made = _made(kind)
     svg, caption = inline_picture(kind, made, Choice())
     assert caption == sketch_of(kind, made, Choice()).caption
     root, whole = (Xml.fromstring(text) for text in (svg, pictures[kind]))  # noqa: S314
@@ -108,5 +113,28 @@ def test_text_from_data_is_text_and_nothing_else() -> None:
     words = [element.text or "" for element in root.iter("{http://www.w3.org/2000/svg}text")]
     assert "0 ($\\frac{1}{0}$)" in words  # no formula
     assert any("</svg><script>" in word for word in words)
+
+
+def test_ids_and_names_of_estimators_are_text_and_nothing_else() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        svg = inline_svg("loss-q", losses(6, ids=HOSTILE, estimators=HOSTILE[:3], attacks=HOSTILE[4:]))
+    root = Xml.fromstring(svg)  # noqa: S314
+    assert {element.tag.rpartition("}")[2] for element in root.iter()} <= {
+        "svg",
+        "title",
+        "desc",
+        "defs",
+        "g",
+        "path",
+        "text",
+        "clipPath",
+        "rect",
+        "use",
+    }
+    words = [element.text or "" for element in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert "$\\frac{1}{0}$, mean" in words
+    assert any("</svg><script>" in word for word in words)
+    assert any(word.endswith("}$0") for word in words)
     assert all(word.isprintable() for word in words)
     assert not any(key.startswith("on") for element in root.iter() for key in element.attrib)

@@ -19,10 +19,12 @@ from robaudit.report import pictures as pictures_module
 from robaudit.report.pictures.kinds import KINDS, Choice, inline_svg, picture, sketch_of
 from robaudit.store.run import Run
 from tests.conftest import RunCli
-from tests.report.pictures.made import HOSTILE, row, run, usual
+from tests.report.pictures.made import HOSTILE, losses, row, run, usual
 from tests.specs import digits, tree, write
 
 pytest.importorskip("matplotlib")
+PROBABILITIES = tuple(kind for kind in KINDS if kind != "loss-q")
+"""The kinds that the run of this file has something for."""
 
 
 @pytest.fixture(scope="module")
@@ -51,8 +53,14 @@ def _valid(data: bytes, ending: str) -> None:
 
 
 @pytest.mark.parametrize(("kind", "ending"), [(kind, ("png", "svg", "pdf")[i % 3]) for i, kind in enumerate(KINDS)])
-def test_each_kind_is_written(run_cli: RunCli, folder: Path, tmp_path: Path, kind: str, ending: str) -> None:
-    outcome = run_cli("plot", folder, "--kind", kind, "-o", f"it.{ending}", *(["--max-images", "4"] if kind == "flagged" else []))
+def test_each_kind_is_written(
+    run_cli: RunCli, folder: Path, tmp_path: Path, kind: str, ending: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if kind == "loss-q":
+        monkeypatch.setattr("robaudit.store.run.read_run", lambda _: losses(8))
+    outcome = run_cli(
+        "plot", folder, "--kind", kind, "-o", f"it.{ending}", *(["--max-images", "4"] if kind in ("flagged", "loss-q") else [])
+    )
     assert (outcome.code, outcome.out) == (0, "")
     _valid((tmp_path / f"it.{ending}").read_bytes(), ending)
     assert list(tree(tmp_path)) == [f"it.{ending}"]
@@ -60,28 +68,30 @@ def test_each_kind_is_written(run_cli: RunCli, folder: Path, tmp_path: Path, kin
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", PROBABILITIES)
 def test_each_kind_is_written_as_every_file(run_cli: RunCli, folder: Path, tmp_path: Path, kind: str, ending: str) -> None:
     assert run_cli("plot", folder, "--kind", kind, "-o", f"it.{ending}").code == 0
     _valid((tmp_path / f"it.{ending}").read_bytes(), ending)
 
 
-@pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
-def test_the_same_run_gives_the_same_bytes_whatever_the_settings_of_the_user(ending: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("kind", "ending"), [("bias", "png"), ("bias", "svg"), ("bias", "pdf"), ("loss-q", "svg")])
+def test_the_same_run_gives_the_same_bytes_whatever_the_settings_of_the_user(
+    kind: str, ending: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import matplotlib as mpl
 
-    made = usual(8)
-    first = picture("bias", made, ending)
+    made = losses(8) if kind == "loss-q" else usual(8)
+    first = picture(kind, made, ending)
     with mpl.rc_context({"font.size": 30, "axes.facecolor": "red", "svg.fonttype": "none", "pdf.fonttype": 3, "text.parse_math": True}):
         monkeypatch.setenv("SOURCE_DATE_EPOCH", "1")
-        assert picture("bias", made, ending) == first
+        assert picture(kind, made, ending) == first
         assert mpl.rcParams["font.size"] == 30
     assert b"Date" not in first.replace(b"/ModDate", b"")
 
 
 @pytest.mark.slow
 def test_another_process_gives_the_same_bytes(folder: Path, tmp_path: Path) -> None:
-    for kind in KINDS:
+    for kind in PROBABILITIES:
         for ending in ("png", "svg", "pdf"):
             found = set()
             for seed in ("1", "2"):
@@ -119,6 +129,9 @@ def test_other_refusals(run_cli: RunCli, folder: Path, tmp_path: Path, monkeypat
     assert "too narrow for this picture; at least 5 inches" in run_cli("plot", folder, "--kind", "cost", "-o", "it.png", "--width", "4").err
     outcome = run_cli("plot", folder, "--kind", "agreement", "-o", "it.png", "--estimator", "mc")
     assert (outcome.code, outcome.err.count("\n")) == (5, 1)
+    outcome = run_cli("plot", folder, "--kind", "loss-q", "-o", "it.png")
+    assert (outcome.code, outcome.err.count("\n")) == (5, 1)
+    assert "has no losses by q to draw" in outcome.err
     monkeypatch.setattr(pictures_module, "find_spec", lambda _: None)
     outcome = run_cli("plot", folder, "--kind", "cost", "-o", "it.png")
     assert (outcome.code, outcome.err) == (2, "error: -o it.png: matplotlib is not installed; pip install 'robaudit[plot]'\n")

@@ -1,0 +1,101 @@
+"""`qnorm_mc`: the q-norm of the loss by plain Monte Carlo."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import ClassVar, Self
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from robaudit.estimators.base import Estimate, Need, NoiseNeed
+from robaudit.estimators.losses import QNorm
+from robaudit.estimators.work import Work
+from robaudit.numerics.losses import log_cross_entropy
+from robaudit.numerics.rowwise import total
+from robaudit.quantities import Interval, IntervalKind
+
+FEW = 10.0
+"""An effective sample size below this is said in the row."""
+_TWO_SIDED = 1.959963984540054
+
+
+class QNormMc(QNorm):
+    """log Z_q = [log sum_i l_i^q - log m] / q over m noisy copies, all in log space.
+
+    The copies are those that `mc` sees. ESS = (sum l^q)^2 / sum l^2q falls quickly as q grows: at q = 100 a handful of copies make the sum,
+    the value is then near the largest loss seen, far below Z_q, and no interval from the copies can know it. A row with ESS < 10 says so.
+
+    Args:
+        samples: m, noisy copies of each image.
+
+    Source: Rice et al., Robustness between the worst and average case, equation 6; Kong 1992 for the effective sample size.
+    """
+
+    needs: ClassVar[frozenset[Need]] = frozenset({"logits"})
+    needs_noise: ClassVar[frozenset[NoiseNeed]] = frozenset({"random"})
+    summary: ClassVar[str] = "q-norm of the loss under noise, from noisy copies"
+    prefer: ClassVar[str] = "small q (1 to 10), or a model without gradients; larger q are biased low: use qnorm_path"
+    source: ClassVar[str] = "Rice et al., equation 6"
+    interval: ClassVar[Interval] = Interval(IntervalKind.LOGNORMAL, covers_bias=False)
+
+    samples: int = Field(2000, ge=2, le=10**7, description="noisy copies of each image")
+
+    @property
+    def fixed_draws(self) -> int | None:
+        """The number of copies."""
+        return self.samples
+
+    def with_draws(self, draws: int) -> Self | None:
+        """The same with so many copies."""
+        return self.having(samples=draws)
+
+    def passes(self, classes: int) -> tuple[int, int]:
+        """The clean pass and the copies."""
+        return 1 + self.samples, 0
+
+    def estimate(self, work: Work) -> Sequence[tuple[Estimate, ...]]:
+        """Every q from the same copies."""
+        target = self.targets(work)
+        log_loss = torch.empty((len(work.x), self.samples), dtype=torch.float64, device=work.x.device)
+        for batch, logits in work.engine.noisy_logits(work.x, work.ids, work.at, self.samples):
+            log_loss[batch.image, batch.draw] = log_cross_entropy(logits, target[batch.image])[0]
+        highest = log_loss.amax(1)
+        values = []
+        for q in self.q:
+            log_z, ess = log_norm(log_loss, q)
+            error = ((1 / ess - 1 / self.samples).clamp_min(0)).sqrt() / q
+            values.append(torch.stack([log_z, error, ess], dim=1).tolist())
+        return [
+            tuple(
+                Estimate(
+                    value=math.exp(log_z),
+                    lower=math.exp(log_z - _TWO_SIDED * error),
+                    upper=math.exp(log_z + _TWO_SIDED * error),
+                    std_error=math.exp(log_z) * error,
+                    flips_to=None,
+                    forwards=1 + self.samples,
+                    backwards=0,
+                    interval=self.interval,
+                    note=few_effective(ess, q),
+                    details={"log_value": log_z, "ess": ess, "highest_loss": math.exp(most), "target": against},
+                )
+                for q, (log_z, error, ess) in zip(self.q, of_image, strict=True)
+            )
+            for *of_image, most, against in zip(*values, highest.tolist(), target.tolist(), strict=True)
+        ]
+
+
+def log_norm(log_loss: Tensor, q: float) -> tuple[Tensor, Tensor]:
+    """log Z_q (images,) and the effective sample size of its sum, from log l (images, copies); float64."""
+    highest = log_loss.amax(1, keepdim=True)
+    weights = torch.exp(q * (log_loss - highest))
+    mass = total(weights)
+    return highest[:, 0] + torch.log(mass / log_loss.shape[1]) / q, mass.square() / total(weights.square())
+
+
+def few_effective(ess: float, q: float) -> str:
+    """What a row says of an effective sample size that is too small."""
+    return f"effective sample size {ess:.1f}: too small for q = {q:g}" if ess < FEW else ""

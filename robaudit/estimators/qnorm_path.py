@@ -1,0 +1,214 @@
+"""`qnorm_path`: the q-norm of the loss by path sampling, from the average to nearly the worst case."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import ClassVar, NamedTuple, Self
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor
+
+from robaudit.estimators.base import Estimate, Need, NoiseNeed
+from robaudit.estimators.loss_field import LossField
+from robaudit.estimators.losses import QNorm
+from robaudit.estimators.qnorm_mc import few_effective
+from robaudit.estimators.streams import FlatStreams, Streams
+from robaudit.estimators.work import Work
+from robaudit.noise.base import NoiseKind
+from robaudit.noise.uniform import Uniform
+from robaudit.numerics.annealing import Annealed, anneal, anneal_by_moves, gradients_of
+from robaudit.numerics.path_sampling import path_estimates, temperature_grid
+from robaudit.numerics.reflected_hmc import Published, PublishedRun, published_path
+from robaudit.quantities import NO_INTERVAL, Interval, IntervalKind
+
+_FEWEST_TEMPERATURES = 12  # besides those of the orders
+_FAR = 0.25  # in log Z: standard error or half of the gap that a row tells of
+_PATHS = ((31.0, 0.6), (310.0, 0.4), (math.inf, 0.09))  # published lengths of trajectories for q = 1 and 10, 100, 1000 on CIFAR-10
+
+
+class _Values(NamedTuple):
+    """log Z of one image at one q, and what there is to say of it."""
+
+    log_z: float
+    half_width: float | None
+    std_error: float | None
+    note: str
+    details: dict[str, float]
+
+
+class QNormPath(QNorm):
+    """log Z_q = (1 / q) int_0^q E_t[log l] dt, E_t under the noise tilted by l^t, with Hamiltonian Monte Carlo in Gaussian space.
+
+    Every kind of noise is a map of standard normal variables z, so the tilted distributions are p_t(z) ~ l(z)^t N(z; 0, I). One
+    annealing run to the largest q serves all of them. Several independent chains go up through the temperatures and down again
+    (:mod:`robaudit.numerics.annealing`); log l is recorded after each trajectory, with control variates made of its gradient, and
+    integrated (:mod:`robaudit.numerics.path_sampling`). Kinds without gradients (``spatial``, ``impulse``) get Metropolis moves instead.
+
+    The interval is Student's t of log Z between the chains, widened by half of the gap between the ways up and down: chains that are
+    too short for the loss to settle at each temperature lag, below on the way up and above on the way down. What neither finds, it does
+    not cover: a rare bad region that no chain visits. Z_q grows with q up to the largest loss, which `adversarial_loss` looks for.
+
+    Args:
+        chains: of each image, four or more.
+        temperatures: from 0 to the largest q, on each way.
+        steps: leapfrog steps at each temperature; an image takes about 2 chains temperatures steps gradients.
+        moves: Metropolis moves at each temperature, for noise without gradients.
+        parity: the published sampler instead, for comparison only: one chain in the box within [0, 1], its own run for each q with
+            ``temperatures`` x ``steps`` gradients, no interval; its values are low.
+
+    Source: Rice et al., Robustness between the worst and average case, equations 8 and 17; sampler, controls and errors are robaudit's.
+    """
+
+    needs: ClassVar[frozenset[Need]] = frozenset({"logits", "gradients"})
+    needs_noise: ClassVar[frozenset[NoiseNeed]] = frozenset({"random"})
+    summary: ClassVar[str] = "q-norm of the loss under noise, by annealed chains: from the average to nearly the worst case"
+    prefer: ClassVar[str] = "q of 10 and more, where plain copies never meet the losses that count"
+    source: ClassVar[str] = "Rice et al., equations 8 and 17; robaudit for the sampler"
+    interval: ClassVar[Interval] = Interval(IntervalKind.LOGNORMAL, remark="chains")
+
+    chains: int = Field(4, ge=4, le=1000, description="independent chains of each image")
+    temperatures: int = Field(80, ge=2, le=10**5, description="from 0 to the largest q, on the way up and again on the way down")
+    steps: int = Field(3, ge=1, le=1000, description="gradients of a chain at each temperature")
+    moves: int = Field(10, ge=1, le=10**4, description="Metropolis moves at each temperature, under noise without gradients")
+    parity: bool = Field(False, description="the published sampler, for comparison only")
+
+    @model_validator(mode="after")
+    def _enough(self) -> Self:
+        least = 2 if self.parity else _FEWEST_TEMPERATURES + len(self.q) - 1
+        if self.temperatures < least:
+            raise ValueError(f"{self.temperatures} temperatures are too few for {len(self.q)} orders; give {least} or more")
+        return self
+
+    def unfit(self, form: NoiseKind) -> str:
+        """The published sampler knows the box alone."""
+        return "the published sampler (parity) knows the box alone" if self.parity and not (_is_box(form)) else ""
+
+    @property
+    def rows_at_once(self) -> int:
+        """The chains of an image."""
+        return 1 if self.parity else self.chains
+
+    def passes(self, classes: int) -> tuple[int, int]:
+        """The clean pass and the gradients; under noise without gradients it takes 2 chains temperatures moves forward passes."""
+        gradients = sum(self._published(q).gradients for q in self.q) if self.parity else self._gradients
+        return 1 + gradients, gradients
+
+    def estimate(self, work: Work) -> Sequence[tuple[Estimate, ...]]:
+        """Every q of every image."""
+        target = self.targets(work)
+        field = LossField(work, target)
+        if self.parity:
+            values, highest = self._parity(work, field)
+            interval, (forwards, backwards) = NO_INTERVAL, self.passes(work.classes)
+        else:
+            temperatures = temperature_grid(self.q, self.temperatures)
+            annealed = self._annealed(work, field, temperatures)
+            values, highest = self._values(annealed, temperatures), annealed.highest
+            differentiable = work.noise.differentiable
+            interval, backwards = self.interval, annealed.evaluations if differentiable else 0
+            forwards = 1 + annealed.evaluations
+        broken, most, against = field.broken.tolist(), highest.tolist(), target.tolist()
+        return [
+            tuple(
+                Estimate(
+                    value=math.nan if broken[image] else math.exp(one.log_z),
+                    lower=None if one.half_width is None else math.exp(one.log_z - one.half_width),
+                    upper=None if one.half_width is None else math.exp(one.log_z + one.half_width),
+                    std_error=None if one.std_error is None else math.exp(one.log_z) * one.std_error,
+                    flips_to=None,
+                    forwards=forwards,
+                    backwards=backwards,
+                    interval=interval,
+                    note=one.note,
+                    details={**one.details, "highest_loss": math.exp(most[image]), "target": against[image]},
+                )
+                for one in of_image
+            )
+            for image, of_image in enumerate(values)
+        ]
+
+    @property
+    def _gradients(self) -> int:
+        return gradients_of(self.temperatures, self.steps, self.chains)
+
+    def _annealed(self, work: Work, field: LossField, temperatures: Sequence[float]) -> Annealed:
+        """The chains of all images, by gradients where the noise has them."""
+        images, shape = len(work.x), work.latent_shape
+        if work.noise.differentiable:
+            streams = FlatStreams(work, "qnorm_path", self.chains, 1 + 2 * self.temperatures, 2 * self.temperatures)
+
+            def slopes(image: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
+                values, slope = field.slopes(image, z.unflatten(1, shape))
+                return values, slope.flatten(1)
+
+            return anneal(slopes, streams, images, self.chains, temperatures, self.steps)
+        moves = 2 * self.temperatures * self.moves
+        walk = Streams(work, "qnorm_path", self.chains, 1 + moves, moves)
+        return anneal_by_moves(field.values, walk.normals, walk.thresholds, self.chains, temperatures, self.moves)
+
+    def _values(self, annealed: Annealed, temperatures: Sequence[float]) -> list[list[_Values]]:
+        """By image, then by q."""
+        estimates = path_estimates(annealed, temperatures, self.q)
+        last = ((annealed.up.acceptance[-1] + annealed.down.acceptance[-1]) / 2).tolist()
+        least = torch.minimum(annealed.up.acceptance.amin(0), annealed.down.acceptance.amin(0)).tolist()
+        found: list[list[_Values]] = [[] for _ in last]
+        for q, one in zip(self.q, estimates, strict=True):
+            columns = (one.value, one.half_width, one.std_error, one.gap, one.ess)
+            for image, (log_z, half_width, std_error, gap, ess) in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
+                details = {
+                    "log_value": log_z,
+                    "log_std_error": std_error,
+                    "annealing_gap": gap,
+                    "ess": ess,
+                    "last_acceptance": last[image],
+                    "smallest_acceptance": least[image],
+                }
+                found[image].append(_Values(log_z, half_width, std_error, _remarks(std_error, gap, ess, q), details))
+        return found
+
+    def _published(self, q: float) -> Published:
+        path = next(length for limit, length in _PATHS if q <= limit)
+        return Published(self.temperatures, self.steps, path)
+
+    def _parity(self, work: Work, field: LossField) -> tuple[list[list[_Values]], Tensor]:
+        """The published sampler, q by q; and the highest log l of all of them."""
+        eps = work.level
+        low, high = (work.x - eps).clamp_min(0), (work.x + eps).clamp_max(1)
+        runs: list[PublishedRun] = []
+        for q in self.q:
+            streams = Streams(work, f"published path sampling {q!r}", 1, 1 + self.temperatures, self.temperatures)
+            runs.append(
+                published_path(
+                    field.pixel_slopes, low, high, q, self._published(q), _unnumbered(streams.normals), _unnumbered(streams.thresholds)
+                )
+            )
+        highest = torch.stack([run.highest for run in runs]).amax(0)
+        columns = [list(zip(run.log_z.tolist(), run.last.tolist(), run.smallest.tolist(), strict=True)) for run in runs]
+        return [
+            [
+                _Values(log_z, None, None, "", {"log_value": log_z, "last_acceptance": last, "smallest_acceptance": smallest})
+                for log_z, last, smallest in of_image
+            ]
+            for of_image in zip(*columns, strict=True)
+        ], highest
+
+
+def _is_box(form: NoiseKind) -> bool:
+    return isinstance(form, Uniform) and form.norm == "linf"
+
+
+def _unnumbered(draw: Callable[[], Tensor]) -> Callable[[int], Tensor]:
+    """A function of the number of a move that does not need it: the numbers are asked for in order."""
+    return lambda _: draw()
+
+
+def _remarks(std_error: float, gap: float, ess: float, q: float) -> str:
+    """What a row says of chains that disagree, of ways that differ, and of a small effective sample size."""
+    said = []
+    if std_error > _FAR:
+        said.append(f"the chains disagree (standard error {math.expm1(std_error):.0%})")
+    if abs(gap) / 2 > _FAR:
+        said.append(f"not settled: the ways up and down differ by a factor of {math.exp(min(abs(gap), 700.0)):.3g}, take more temperatures")
+    return "; ".join([*said, *filter(None, [few_effective(ess, q)])])

@@ -1,0 +1,70 @@
+"""Random numbers for chains of every image of a chunk, a few at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from robaudit.estimators.work import Work
+from robaudit.numerics.normal import normal_cdf
+
+
+class _Taken:
+    """Draws that are taken a few at a time from blocks."""
+
+    def __init__(self, blocks: Iterator[Tensor]) -> None:
+        self._blocks = blocks
+        self._rest: Tensor | None = None
+
+    def take(self, number: int) -> Tensor:
+        """The next draws (number, ...)."""
+        parts = []
+        while number:
+            rest = next(self._blocks) if self._rest is None else self._rest
+            parts.append(rest[:number])
+            number -= len(parts[-1])
+            self._rest = rest[len(parts[-1]) :] if len(parts[-1]) < len(rest) else None
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+class Streams:
+    """Standard normal variables and decisions of several chains of each image; rows are images x chains, chains fastest.
+
+    They belong to the image, the purpose and their number alone: neither the batch nor the other images change them.
+
+    Args:
+        work: the chunk.
+        purpose: no other shares these numbers.
+        chains: of each image.
+        draws: how often :meth:`normals` will be called.
+        decisions: how often :meth:`uniforms` or :meth:`thresholds` will be.
+        images: indices into the chunk; all of them unless told.
+    """
+
+    def __init__(self, work: Work, purpose: str, chains: int, draws: int, decisions: int, images: Sequence[int] | None = None) -> None:
+        chosen = range(len(work.x)) if images is None else images
+        self._chains = chains
+        self._normals = [_Taken(work.normals(purpose, image, chains * draws)) for image in chosen]
+        self._decisions = [_Taken(work.scalars(f"{purpose} decisions", image, chains * decisions)) for image in chosen]
+
+    def normals(self) -> Tensor:
+        """Standard normal variables (rows, *latent_shape), of the type of the pixels."""
+        return torch.cat([draws.take(self._chains) for draws in self._normals])
+
+    def thresholds(self) -> Tensor:
+        """Standard normal numbers (rows,), float64."""
+        return torch.cat([draws.take(self._chains) for draws in self._decisions]).double()
+
+    def uniforms(self) -> Tensor:
+        """Uniform numbers on [0, 1] (rows,), float64."""
+        return normal_cdf(self.thresholds())
+
+
+class FlatStreams(Streams):
+    """The same, with the normal variables of a row in one dimension."""
+
+    def normals(self) -> Tensor:
+        """Standard normal variables (rows, d)."""
+        return super().normals().flatten(1)

@@ -1,0 +1,247 @@
+"""Annealed Hamiltonian Monte Carlo between a standard normal distribution and its tilt by the power of a loss.
+
+The distributions are p_t(z) ~ l(z)^t N(z; 0, I) for temperatures t from 0 to q. Several chains an image go up from independent draws
+of p_0, climb to a high loss, and come down again. On the way up they lag behind towards small losses, on the way down towards large
+ones: the mean of both is nearly free of the lag, and their difference shows it.
+
+H(z, p) = |z|^2 / 2 + |p|^2 / 2 - t log l(z) is split: z and p rotate into each other exactly, which is all there is at t = 0, between
+kicks p += h t grad log l. In the space of z there is no border to reflect from, and acceptance is 1 at t = 0. The angle of a
+trajectory adapts to an acceptance of 0.8, for each image by itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from robaudit.numerics.metropolis import Values, Walk, metropolis
+from robaudit.numerics.rowwise import total
+
+Slopes = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+"""Image of each row (rows,) and points (rows, d) -> log l (rows,), float64, minus infinity where it is not defined; gradients (rows, d)."""
+
+CONTROLS = 3
+_RATE, _TARGET = 1.0, 0.8  # of the adaptation: log angle += rate (acceptance - target)
+_SMALLEST, _LARGEST = 1e-3, math.pi / 2  # angles of a trajectory
+_CORRECTED = (-5.0, 1.0)  # log of what the way down multiplies the angles of the way up by
+_MEMORY = 0.9  # of the running means over temperatures
+_CLIMBING, _CLIMB = 20, 0.25  # one gradient in so many of a way; radians
+
+
+class Randomness(Protocol):
+    """Random numbers of every chain of every image: rows are images x chains, chains fastest."""
+
+    def normals(self) -> Tensor:
+        """Standard normal variables (rows, d)."""
+        ...
+
+    def uniforms(self) -> Tensor:
+        """Uniform variables on [0, 1] (rows,), float64."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """The states of one way, by temperature in ascending order.
+
+    Attributes:
+        log_loss: log l after the moves at each temperature (temperatures, images, chains), float64.
+        controls: functions of the same states whose mean under p_t is 0 (CONTROLS, temperatures, images, chains), float64: inner products
+            of the score s = t grad log l - z with the mean gradient and the mean state of the *other* chains at earlier temperatures
+            (a mean that knew the present states would make what is fitted to one chain depend on another), and z . s + d.
+        acceptance: mean acceptance probability over the chains (temperatures, images), float64.
+    """
+
+    log_loss: Tensor
+    controls: Tensor
+    acceptance: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Annealed:
+    """Both ways.
+
+    Attributes:
+        up, down: what was recorded.
+        highest: the highest log l at any point that was evaluated (images,), float64.
+        evaluations: of log l, for each image; with a gradient each, unless the chains do without.
+    """
+
+    up: Records
+    down: Records
+    highest: Tensor
+    evaluations: int
+
+
+def climbing_steps(temperatures: int, steps: int) -> int:
+    """Gradients of each chain between the two ways."""
+    return max(1, round(temperatures * steps / _CLIMBING))
+
+
+def gradients_of(temperatures: int, steps: int, chains: int) -> int:
+    """Gradients that :func:`anneal` takes of an image."""
+    return chains * (1 + 2 * temperatures * steps + climbing_steps(temperatures, steps))
+
+
+def anneal(slopes: Slopes, random: Randomness, images: int, chains: int, temperatures: Sequence[float], steps: int) -> Annealed:
+    """Send the chains up and down.
+
+    Args:
+        slopes: log l and its gradient.
+        random: where the randomness comes from.
+        images: how many.
+        chains: of each image, 2 or more.
+        temperatures: ascending, the first 0.
+        steps: leapfrog steps at each temperature.
+
+    Source: Rice et al., Robustness between the worst and average case, section 4.2, for Hamiltonian path sampling; Neal 2001 for annealing;
+    the splitting, the two ways and the controls are robaudit's.
+    """
+    z = random.normals()
+    image = torch.arange(images, device=z.device).repeat_interleave(chains)
+    chain = _Chains(slopes, random, image, chains, z)
+    angle = z.new_full((images,), math.log(_LARGEST), dtype=torch.float64)
+    up, angles = chain.way(temperatures, steps, [angle] * len(temperatures), absolute=True)
+    climb = climbing_steps(len(temperatures), steps)
+    chain.climb(climb)
+    down, _ = chain.way(temperatures[::-1], steps, angles[::-1], absolute=False)
+    down = Records(down.log_loss.flip(0), down.controls.flip(1), down.acceptance.flip(0))
+    return Annealed(up, down, chain.highest, gradients_of(len(temperatures), steps, chains))
+
+
+def anneal_by_moves(
+    values: Values, normals: Callable[[], Tensor], thresholds: Callable[[], Tensor], chains: int, temperatures: Sequence[float], moves: int
+) -> Annealed:
+    """The same without gradients: Metropolis moves at each temperature, no climb between the ways, and no controls.
+
+    Args:
+        values: log l.
+        normals: standard normal variables (rows, *shape), new ones at each call.
+        thresholds: standard normal numbers (rows,), likewise.
+        chains: of each image.
+        temperatures: ascending, the first 0.
+        moves: at each of them.
+
+    Source: Rice et al., Robustness between the worst and average case, appendix A.3, for random-walk Metropolis on transforms.
+    """
+    walk = Walk.at(values, normals(), chains)
+    images, made = len(walk.angle), 0
+    ways = []
+    for way in (temperatures, temperatures[::-1]):
+        log_loss, acceptance = [], []
+        for t in way:
+            acceptance.append(metropolis(values, walk, t, moves, lambda _: normals(), lambda _: thresholds(), first=made))
+            log_loss.append(walk.log_l.view(images, chains))
+            made += moves
+        recorded = torch.stack(log_loss)
+        ways.append(Records(recorded, recorded.new_empty(0, *recorded.shape), torch.stack(acceptance)))
+    down = Records(ways[1].log_loss.flip(0), ways[1].controls, ways[1].acceptance.flip(0))
+    return Annealed(ways[0], down, walk.highest.view(images, chains).amax(1), chains * (1 + made))
+
+
+class _Chains:
+    """All chains in lock-step; row = image * chains + chain."""
+
+    def __init__(self, slopes: Slopes, random: Randomness, image: Tensor, chains: int, z: Tensor) -> None:
+        self._slopes, self._random, self._image, self._chains = slopes, random, image, chains
+        self._z = z
+        self.highest = torch.full((len(image) // chains,), -torch.inf, dtype=torch.float64, device=z.device)
+        self._value, self._slope = self._evaluated(z)
+
+    def way(self, temperatures: Sequence[float], steps: int, angles: Sequence[Tensor], *, absolute: bool) -> tuple[Records, list[Tensor]]:
+        """Move at each of these temperatures in turn and record the states.
+
+        Args:
+            temperatures: in the order of the way.
+            steps: of each trajectory.
+            angles: log of its angle at each temperature (images,); where ``absolute`` the first alone counts and adapts from there,
+                else an adapting factor multiplies them.
+            absolute: see ``angles``.
+
+        Returns:
+            The records in the order of the way, and log of the angles used.
+        """
+        rows, n = len(self._image), len(temperatures)
+        log_loss = torch.empty((n, rows), dtype=torch.float64, device=self._z.device)
+        controls = torch.empty((CONTROLS, n, rows), dtype=torch.float64, device=self._z.device)
+        acceptance = torch.empty((n, rows // self._chains), dtype=torch.float64, device=self._z.device)
+        used: list[Tensor] = []
+        adapted = angles[0] if absolute else torch.zeros_like(angles[0])
+        mean_slope, mean_state = self._others(self._slope), self._others(self._z)
+        for k, t in enumerate(temperatures):
+            angle = (adapted if absolute else angles[k] + adapted).clamp(math.log(_SMALLEST), math.log(_LARGEST))
+            used.append(angle)
+            acceptance[k] = self._trajectory(t, angle.exp(), steps)
+            adapted = adapted + _RATE * (acceptance[k] - _TARGET)
+            adapted = adapted.clamp(math.log(_SMALLEST), math.log(_LARGEST)) if absolute else adapted.clamp(*_CORRECTED)
+            score = (t * self._slope - self._z).double()
+            log_loss[k] = self._value
+            controls[0, k] = total(score * mean_slope)
+            controls[1, k] = total(score * mean_state)
+            controls[2, k] = total(score * self._z) + self._z.shape[1]
+            mean_slope = torch.lerp(self._others(self._slope), mean_slope, _MEMORY)
+            mean_state = torch.lerp(self._others(self._z), mean_state, _MEMORY)
+        shape = (-1, self._chains)
+        return Records(log_loss.unflatten(1, shape), controls.unflatten(2, shape), acceptance), used
+
+    def climb(self, steps: int) -> None:
+        """Turn every state towards its gradient, step by step, whatever the loss does; its length stays."""
+        for _ in range(steps):
+            length, slope = _length(self._z), _length(self._slope)
+            towards = self._slope * torch.where(slope > 0, length / slope.clamp_min(1e-30), 0.0).to(self._z.dtype)
+            z = math.cos(_CLIMB) * self._z + math.sin(_CLIMB) * towards
+            turned = _length(z)
+            self._z = z * torch.where(turned > 0, length / turned.clamp_min(1e-30), 1.0).to(z.dtype)
+            self._value, self._slope = self._evaluated(self._z)
+
+    def _trajectory(self, t: float, angle: Tensor, steps: int) -> Tensor:
+        """One trajectory of every chain; returns the mean acceptance probability of each image."""
+        step = (angle / steps).repeat_interleave(self._chains)[:, None]
+        cos, sin, kick = (f.to(self._z.dtype) for f in (step.cos(), step.sin(), step * (t / 2)))
+        p = self._random.normals()
+        before = _energy(self._z, p)
+        z, value, slope = self._z, self._value, self._slope
+        p = torch.addcmul(p, kick, slope)
+        for i in range(steps):
+            z, p = cos * z + sin * p, cos * p - sin * z
+            value, slope = self._evaluated(z)
+            p.addcmul_(kick if i == steps - 1 else 2 * kick, slope)
+        gained = before - _energy(z, p) + (t * (value - self._value) if t else torch.zeros_like(before))
+        probability = gained.clamp_max(0).exp().nan_to_num(0.0).where(value.isfinite(), 0.0)
+        accepted = self._random.uniforms() < probability
+        self._z = torch.where(accepted[:, None], z, self._z)
+        self._slope = torch.where(accepted[:, None], slope, self._slope)
+        self._value = torch.where(accepted, value, self._value)
+        return self._over_chains(probability) / self._chains
+
+    def _evaluated(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        value, slope = self._slopes(self._image, z)
+        self.highest = torch.maximum(self.highest, value.view(-1, self._chains).amax(1))
+        return value, slope
+
+    def _over_chains(self, x: Tensor) -> Tensor:
+        """The sum over the chains of an image, one after the other."""
+        parts = x.unflatten(0, (-1, self._chains)).unbind(1)
+        result: Tensor = parts[0]
+        for part in parts[1:]:
+            result = result + part
+        return result
+
+    def _others(self, x: Tensor) -> Tensor:
+        """The mean over the *other* chains of the image (rows, d)."""
+        return (self._over_chains(x).repeat_interleave(self._chains, 0) - x) / (self._chains - 1)
+
+
+def _energy(z: Tensor, p: Tensor) -> Tensor:
+    """(|z|^2 + |p|^2) / 2 of every row, float64."""
+    return total(z.double().square() + p.double().square()) / 2
+
+
+def _length(x: Tensor) -> Tensor:
+    """|x| of every row (rows, 1), float64."""
+    return total(x.double().square()).sqrt()[:, None]
