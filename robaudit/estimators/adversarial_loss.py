@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
@@ -13,6 +13,7 @@ from torch import Tensor
 from robaudit.estimators.base import Estimate, Need, NoiseNeed
 from robaudit.estimators.loss_field import LossField
 from robaudit.estimators.losses import LossEstimator
+from robaudit.estimators.streams import Streams
 from robaudit.estimators.work import Work
 from robaudit.noise.base import Ball
 from robaudit.numerics.attack import Attack, Domain, ascend, best_rows
@@ -115,47 +116,22 @@ class AdversarialLoss(LossEstimator):
 
     def _search(self, work: Work, field: LossField, group: Tensor) -> Attack:
         """Chains whose inverse temperature rises as the cube of the number of the step."""
-        chains, images = self.restarts, group.tolist()
-        normals = [_Draws(work.normals(PURPOSE, image, chains * (self._moves + 1))) for image in images]
-        thresholds = [_Draws(_numbers(work, image, chains * self._moves)) for image in images]
+        chains = self.restarts
+        streams = Streams(work, PURPOSE, chains, self._moves + 1, self._moves, group.tolist())
 
         def values(image: Tensor, z: Tensor) -> Tensor:
             return field.values(group[image], z)
 
-        walk = Walk.at(values, torch.cat([draws.take(chains) for draws in normals]), chains)
+        walk = Walk.at(values, streams.normals(), chains)
         for step in range(self.steps):
             metropolis(
                 values,
                 walk,
                 HOTTEST * (step / max(1, self.steps - 1)) ** 3,
                 self.moves,
-                lambda _: torch.cat([draws.take(chains) for draws in normals]),
-                lambda _: torch.cat([draws.take(chains) for draws in thresholds]),
+                lambda _: streams.normals(),
+                lambda _: streams.thresholds(),
                 first=step * self.moves,
             )
         highest, row = best_rows(walk.highest, chains)
         return Attack(highest, work.pixels(group, walk.best[row]))
-
-
-class _Draws:
-    """Draws that are taken a few at a time from blocks."""
-
-    def __init__(self, blocks: Iterator[Tensor]) -> None:
-        self._blocks = blocks
-        self._rest: Tensor | None = None
-
-    def take(self, number: int) -> Tensor:
-        """The next draws (number, ...)."""
-        parts = []
-        while number:
-            rest = next(self._blocks) if self._rest is None else self._rest
-            parts.append(rest[:number])
-            number -= len(parts[-1])
-            self._rest = rest[len(parts[-1]) :] if len(parts[-1]) < len(rest) else None
-        return torch.cat(parts)
-
-
-def _numbers(work: Work, image: int, number: int) -> Iterator[Tensor]:
-    """Single standard normal variables, ``number`` at least, in blocks."""
-    each = math.prod(work.latent_shape)
-    return (block.flatten() for block in work.normals(f"{PURPOSE} decisions", image, -(-number // each)))
