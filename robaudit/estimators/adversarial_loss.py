@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
@@ -13,6 +13,7 @@ from torch import Tensor
 from robaudit.estimators.base import Estimate, Need, NoiseNeed
 from robaudit.estimators.loss_field import LossField
 from robaudit.estimators.losses import LossEstimator
+from robaudit.estimators.streams import Streams
 from robaudit.estimators.work import Work
 from robaudit.noise.base import Ball
 from robaudit.numerics.attack import Attack, Domain, ascend, best_rows
@@ -38,8 +39,9 @@ class AdversarialLoss(LossEstimator):
     The value is a lower bound of the maximum: another attack may find more, and nothing here proves that none does.
 
     Args:
-        steps: gradient steps from each start, or moves of each chain.
+        steps: gradient steps from each start, or temperatures of the random search.
         restarts: starts, or chains.
+        moves: of each chain at every temperature; the gradient ascent has no use for them.
 
     Source: Madry et al. 2018 (projected gradient ascent); Rice et al. 2021, appendix A.3 (50 steps, 10 restarts).
     """
@@ -51,8 +53,13 @@ class AdversarialLoss(LossEstimator):
     source: ClassVar[str] = "Madry et al. 2018; Rice et al. 2021"
     interval: ClassVar[Interval] = Interval(IntervalKind.LOWER_BOUND)
 
-    steps: int = Field(50, ge=1, le=10**5, description="gradient steps from each start (other kinds than balls: moves of each chain)")
-    restarts: int = Field(10, ge=1, le=10**4, description="starts: the image itself, and draws of the noise (other kinds: chains)")
+    steps: int = Field(
+        50, ge=1, le=10**5, description="gradient steps from each start (kinds that are no ball: temperatures of the search)"
+    )
+    restarts: int = Field(
+        10, ge=1, le=10**4, description="starts: the image itself, and draws of the noise (kinds that are no ball: chains)"
+    )
+    moves: int = Field(20, ge=1, le=1000, description="of each chain at every temperature (kinds that are no ball)")
 
     @property
     def rows_at_once(self) -> int:
@@ -60,8 +67,13 @@ class AdversarialLoss(LossEstimator):
         return self.restarts
 
     def passes(self, classes: int) -> tuple[int, int]:
-        """The clean pass, all points visited, and the best once more; on a ball every point is differentiated."""
+        """On a ball: the clean pass, all points visited with their gradients, and the best once more."""
         return 2 + self.restarts * (self.steps + 1), self.restarts * (self.steps + 1)
+
+    @property
+    def _moves(self) -> int:
+        """Moves of a chain of the random search."""
+        return self.steps * self.moves
 
     def estimate(self, work: Work) -> Sequence[Estimate]:
         """Search, in groups of images that memory allows."""
@@ -72,22 +84,22 @@ class AdversarialLoss(LossEstimator):
         found = []
         for group in torch.arange(len(work.x), device=work.x.device).split(few):
             found.append(self._search(work, field, group) if ball is None else self._ascend(work, field, group, ball))
-        log_l = torch.where(field.broken, math.nan, torch.cat([attack.log_l for attack in found]))
+        log_l = torch.where(field.broken, torch.nan, torch.cat([attack.log_l for attack in found]))
         classes = torch.cat([work.engine.logits(attack.pixels, under=work.at.noise).argmax(1) for attack in found])
-        forwards, backwards = self.passes(work.classes)
-        rows = zip(log_l.tolist(), classes.tolist(), work.clean.predicted.tolist(), target.tolist(), strict=True)
+        forwards, backwards = (2 + self.restarts * (self._moves + 1), 0) if ball is None else self.passes(work.classes)
+        rows = zip(log_l.exp().tolist(), log_l.tolist(), classes.tolist(), work.clean.predicted.tolist(), target.tolist(), strict=True)
         return [
             Estimate(
-                value=(value := _exp(highest)),
+                value=value,
                 lower=value,
                 upper=math.inf,
                 flips_to=reached if reached != predicted else None,
                 forwards=forwards,
-                backwards=backwards if ball is not None else 0,
+                backwards=backwards,
                 interval=self.interval,
                 details={"log_loss": highest, "target": aim, "steps": self.steps, "restarts": self.restarts},
             )
-            for highest, reached, predicted, aim in rows
+            for value, highest, reached, predicted, aim in rows
         ]
 
     def _ascend(self, work: Work, field: LossField, group: Tensor, ball: Ball) -> Attack:
@@ -103,48 +115,23 @@ class AdversarialLoss(LossEstimator):
         return ascend(lambda image, pixels: field.pixel_slopes(group[image], pixels), x, starts, domain, self.steps)
 
     def _search(self, work: Work, field: LossField, group: Tensor) -> Attack:
-        """Chains whose inverse temperature rises as the cube of the number of the move."""
+        """Chains whose inverse temperature rises as the cube of the number of the step."""
         chains = self.restarts
-        blocks = [_Draws(work.normals(PURPOSE, image, chains * (self.steps + 1))) for image in group.tolist()]
-        uniforms = [_Draws(_numbers(work, image, chains * self.steps)) for image in group.tolist()]
-        walk = Walk.at(lambda image, z: field.values(group[image], z), torch.cat([draws.take(chains) for draws in blocks]), chains)
-        for move in range(self.steps):
+        streams = Streams(work, PURPOSE, chains, self._moves + 1, self._moves, group.tolist())
+
+        def values(image: Tensor, z: Tensor) -> Tensor:
+            return field.values(group[image], z)
+
+        walk = Walk.at(values, streams.normals(), chains)
+        for step in range(self.steps):
             metropolis(
-                lambda image, z: field.values(group[image], z),
+                values,
                 walk,
-                HOTTEST * (move / max(1, self.steps - 1)) ** 3,
-                1,
-                lambda _: torch.cat([draws.take(chains) for draws in blocks]),
-                lambda _: torch.cat([draws.take(chains) for draws in uniforms]),
-                first=move,
+                HOTTEST * (step / max(1, self.steps - 1)) ** 3,
+                self.moves,
+                lambda _: streams.normals(),
+                lambda _: streams.thresholds(),
+                first=step * self.moves,
             )
         highest, row = best_rows(walk.highest, chains)
         return Attack(highest, work.pixels(group, walk.best[row]))
-
-
-class _Draws:
-    """Draws that are taken a few at a time from blocks."""
-
-    def __init__(self, blocks: Iterator[Tensor]) -> None:
-        self._blocks = blocks
-        self._rest: Tensor | None = None
-
-    def take(self, number: int) -> Tensor:
-        """The next draws (number, ...)."""
-        parts = []
-        while number:
-            rest = next(self._blocks) if self._rest is None else self._rest
-            parts.append(rest[:number])
-            number -= len(parts[-1])
-            self._rest = rest[len(parts[-1]) :] if len(parts[-1]) < len(rest) else None
-        return torch.cat(parts)
-
-
-def _numbers(work: Work, image: int, number: int) -> Iterator[Tensor]:
-    """Single standard normal variables, ``number`` at least, in blocks."""
-    each = math.prod(work.latent_shape)
-    return (block.flatten() for block in work.normals(f"{PURPOSE} decisions", image, -(-number // each)))
-
-
-def _exp(x: float) -> float:
-    return math.exp(x) if x < 700 else math.inf

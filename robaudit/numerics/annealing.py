@@ -4,9 +4,10 @@ The distributions are p_t(z) ~ l(z)^t N(z; 0, I) for temperatures t from 0 to q.
 of p_0, climb to a high loss, and come down again. On the way up they lag behind towards small losses, on the way down towards large
 ones: the mean of both is nearly free of the lag, and their difference shows it.
 
-H(z, p) = |z|^2 / 2 + |p|^2 / 2 - t log l(z) is split: z and p rotate into each other exactly, which is all there is at t = 0, between
-kicks p += h t grad log l. In the space of z there is no border to reflect from, and acceptance is 1 at t = 0. The angle of a
-trajectory adapts to an acceptance of 0.8, for each image by itself.
+H(z, p) = |z|^2 / 2 + |p|^2 / 2 - t log l(z) is split: z - c and p rotate into each other exactly between kicks p += h (t grad log l - c),
+c = t times the mean gradient of the image's *other* chains. In the space of z there is no border to reflect from; at t = 0, and for a
+linear log l at any t, the rotation is all there is and every proposal is accepted. The angle of a trajectory adapts to an acceptance
+of 0.8, for each image by itself.
 """
 
 from __future__ import annotations
@@ -176,7 +177,7 @@ class _Chains:
         for k, t in enumerate(temperatures):
             angle = (adapted if absolute else angles[k] + adapted).clamp(math.log(_SMALLEST), math.log(_LARGEST))
             used.append(angle)
-            acceptance[k] = self._trajectory(t, angle.exp(), steps)
+            acceptance[k] = self._trajectory(t, angle.exp(), steps, t * self._others(self._slope))
             adapted = adapted + _RATE * (acceptance[k] - _TARGET)
             adapted = adapted.clamp(math.log(_SMALLEST), math.log(_LARGEST)) if absolute else adapted.clamp(*_CORRECTED)
             score = (t * self._slope - self._z).double()
@@ -199,18 +200,19 @@ class _Chains:
             self._z = z * torch.where(turned > 0, length / turned.clamp_min(1e-30), 1.0).to(z.dtype)
             self._value, self._slope = self._evaluated(self._z)
 
-    def _trajectory(self, t: float, angle: Tensor, steps: int) -> Tensor:
-        """One trajectory of every chain; returns the mean acceptance probability of each image."""
+    def _trajectory(self, t: float, angle: Tensor, steps: int, centre: Tensor) -> Tensor:
+        """One trajectory of every chain about a centre (rows, d); returns the mean acceptance probability of each image."""
         step = (angle / steps).repeat_interleave(self._chains)[:, None]
-        cos, sin, kick = (f.to(self._z.dtype) for f in (step.cos(), step.sin(), step * (t / 2)))
+        cos, sin, half = (f.to(self._z.dtype) for f in (step.cos(), step.sin(), step / 2))
         p = self._random.normals()
         before = _energy(self._z, p)
-        z, value, slope = self._z, self._value, self._slope
-        p = torch.addcmul(p, kick, slope)
+        z, value, slope = self._z - centre, self._value, self._slope
+        p = torch.addcmul(p, half, t * slope - centre)
         for i in range(steps):
             z, p = cos * z + sin * p, cos * p - sin * z
-            value, slope = self._evaluated(z)
-            p.addcmul_(kick if i == steps - 1 else 2 * kick, slope)
+            value, slope = self._evaluated(z + centre)
+            p.addcmul_(half if i == steps - 1 else 2 * half, t * slope - centre)
+        z += centre
         gained = before - _energy(z, p) + (t * (value - self._value) if t else torch.zeros_like(before))
         probability = gained.clamp_max(0).exp().nan_to_num(0.0).where(value.isfinite(), 0.0)
         accepted = self._random.uniforms() < probability

@@ -40,7 +40,7 @@ class PathEstimate:
         value: the mean over chains and ways.
         std_error: between the chains.
         gap: how much larger the way down says it is than the way up.
-        half_width: of a 95 % interval: Student's t times the standard error, and half of the gap where it is positive.
+        half_width: of a 95 % interval: Student's t times the standard error, and half of the gap.
         ess: recorded states that would give the same standard error were they independent.
     """
 
@@ -132,5 +132,5 @@ def _estimate(ways: Tensor, temperatures: Sequence[float], q: float) -> PathEsti
     independent = total((spread[0] + spread[1]) * ways.new_tensor(weights).square()[:, None], 0) / (4 * chains)
     states = 2.0 * chains * sum(t <= q for t in temperatures)
     ess = states * (independent / std_error.square()).nan_to_num(1.0).clamp_max(1.0)
-    half_width = float(student.ppf(_SURE, chains - 1)) * std_error + gap.clamp_min(0) / 2
+    half_width = float(student.ppf(_SURE, chains - 1)) * std_error + gap.abs() / 2
     return PathEstimate(mean_over(each, 1), std_error, gap, half_width, ess)

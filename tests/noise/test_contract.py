@@ -93,6 +93,24 @@ def test_shape_type_and_range(forms: list[tuple[str, NoiseKind]], shape: Shape) 
                     assert y.max() <= 1, name
 
 
+def test_draws_are_within_the_ball_and_reach_its_wall(forms: list[tuple[str, NoiseKind]], shape: Shape) -> None:
+    """However far out z is; a kind with a ball has a limit."""
+    balls = 0
+    for name, form, x, z in cases(forms, shape, torch.float64):
+        ball = form.ball(some_level(form))
+        assert ball is None or form.bounded, name
+        if ball is None:
+            continue
+        balls += 1
+        for far, least in ((1.0, 0.0), (1e3, 1 - 1e-3)):
+            moved = (form.noisy(x, z * far, some_level(form), ids=ids(len(x))) - x).flatten(1)
+            length = moved.abs().amax(1) if ball.norm == "linf" else moved.norm(dim=1)
+            assert (length <= ball.radius * (1 + 1e-9)).all(), name
+            if ball.norm == "linf":
+                assert (length >= ball.radius * least).all(), name
+    assert balls == 4  # uniform: two norms, each with images of their own and with one for all
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_inputs_are_not_changed(forms: list[tuple[str, NoiseKind]], shape: Shape, dtype: torch.dtype) -> None:
     for name, form, x, z in cases(forms, shape, dtype):

@@ -1,0 +1,214 @@
+"""q-norms of losses: closed forms at every q, errors that are what they say, and refusals."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import pytest
+import torch
+from pydantic import ValidationError
+from scipy.stats import binom
+
+from robaudit.estimators.base import Estimate
+from robaudit.estimators.loss_field import LossField
+from robaudit.estimators.losses import QNorm
+from robaudit.estimators.qnorm_mc import QNormMc
+from robaudit.estimators.qnorm_path import QNormPath
+from tests.estimators.goldens import Flip, Golden, Peak, Ramp, Tilt, work_of
+from tests.estimators.tools import curved, values, work_on
+
+GOLDENS = {"tilt": Tilt(), "peak": Peak(), "ramp": Ramp(), "flip": Flip()}
+ORDERS = (1.0, 10.0, 100.0, 1000.0)
+TABLE = {  # Z at q = 1, 10, 100, 1000, computed independently
+    "tilt": (0.052127, 0.075586, 0.742032, 4.682119),
+    "peak": (math.exp(-9.86014), 0.004440, 0.538250, 2.060618),
+    "ramp": (0.5, 0.71650379, 0.86042064, 0.89390883),
+    "flip": (0.55, 0.83972972, 0.89378325, 0.89937638),
+}
+
+
+def column(found: list[tuple[Estimate, ...]], part: int) -> list[Estimate]:
+    return [of_image[part] for of_image in found]
+
+
+def errors(golden: Golden, found: list[Estimate], q: float) -> torch.Tensor:
+    return torch.tensor([math.log(one.value) for one in found], dtype=torch.float64) - golden.log_norm(q)
+
+
+def covered(golden: Golden, found: list[Estimate], q: float) -> int:
+    truth = math.exp(golden.log_norm(q))
+    return sum(one.lower <= truth <= one.upper for one in found if one.lower is not None and one.upper is not None)
+
+
+@pytest.mark.parametrize("name", GOLDENS)
+def test_the_closed_forms_are_those_of_the_table(name: str) -> None:
+    for q, z in zip(ORDERS, TABLE[name], strict=True):
+        assert math.exp(GOLDENS[name].log_norm(q)) == pytest.approx(z, rel=2e-4 if name == "peak" else 1e-5)
+
+
+@pytest.mark.parametrize("name", GOLDENS)
+def test_the_loss_is_what_was_meant(name: str) -> None:
+    golden = GOLDENS[name]
+    work = work_of(golden, 3)
+    z = next(work.normals("test", 0, 3))
+    found = LossField(work, work.labels).values(torch.arange(3), z)
+    delta = work.pixels(torch.arange(3), z).flatten(1) - 0.5
+    assert torch.allclose(found, golden.log_loss(delta), atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("name", "q", "most"), [("tilt", 100.0, 0.022), ("tilt", 1000.0, 0.005), ("peak", 100.0, 0.038), ("peak", 1000.0, 0.012)]
+)
+def test_five_hundred_gradients(name: str, q: float, most: float) -> None:
+    """All four chains together take 496; a published study of one chain of 498 in the same space had these errors."""
+    estimator = QNormPath(q=(q,), temperatures=30, steps=2)
+    assert estimator.passes(2)[1] == 496
+    error = errors(GOLDENS[name], column(values(estimator, work_of(GOLDENS[name], 20)), 0), q)
+    assert error.square().mean().sqrt() <= most
+
+
+@pytest.mark.parametrize("name", GOLDENS)
+def test_every_order_from_one_run(name: str) -> None:
+    golden = GOLDENS[name]
+    found = values(QNormPath(), work_of(golden, 12))
+    for part, q in enumerate(ORDERS):
+        error, standard = (
+            errors(golden, column(found, part), q),
+            [one.details["log_std_error"] for one in column(found, part) if one.details],
+        )
+        assert error.mean().abs() < 4 * max(float(error.std()), sum(standard) / 12) / math.sqrt(12) + 0.02 * (q == 10)
+        assert covered(golden, column(found, part), q) >= binom.ppf(1e-4, 12, 0.9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", GOLDENS)
+def test_intervals_cover(name: str) -> None:
+    """95 % of 200 repetitions, less what a binomial count of 95 % would fall short of once in a thousand."""
+    golden = GOLDENS[name]
+    found = values(QNormPath(), work_of(golden, 200))
+    counts = {q: covered(golden, column(found, part), q) for part, q in enumerate(ORDERS)}
+    assert min(counts.values()) >= binom.ppf(1e-3, 200, 0.95), counts
+
+
+@pytest.mark.parametrize("name", ["ramp", "flip"])
+def test_plain_monte_carlo(name: str) -> None:
+    golden = GOLDENS[name]
+    found = values(QNormMc(q=(1.0, 10.0), samples=500), work_of(golden, 40))
+    for part, q in enumerate((1.0, 10.0)):
+        error = errors(golden, column(found, part), q)
+        assert error.mean().abs() < 5 * error.std() / math.sqrt(40) + 0.01 * (q == 10)
+        assert covered(golden, column(found, part), q) >= binom.ppf(1e-4, 40, 0.92)
+
+
+def test_plain_monte_carlo_tells_of_a_small_effective_sample() -> None:
+    found = values(QNormMc(samples=500), work_of(GOLDENS["tilt"], 5))
+    for of_image in found:
+        assert of_image[3].details is not None
+        assert of_image[3].details["ess"] < 10
+        assert "effective sample size" in of_image[3].note
+        assert not of_image[0].note
+        assert math.log(of_image[3].value) < GOLDENS["tilt"].log_norm(1000.0) - 1
+
+
+@pytest.mark.parametrize("name", GOLDENS)
+def test_values_rise_with_the_order_and_stay_below_the_largest_loss(name: str) -> None:
+    golden = GOLDENS[name]
+    for of_image in values(QNormPath(q=(0.5, 3.0, 30.0, 3000.0)), work_of(golden, 4)):
+        for less, more in pairwise(of_image):
+            assert less.std_error is not None
+            assert more.std_error is not None
+            assert less.value <= more.value + 3 * (less.std_error + more.std_error)
+        assert of_image[-1].value <= golden.highest * 1.01
+        assert all(one.details is not None and one.details["highest_loss"] <= golden.highest * (1 + 1e-9) for one in of_image)
+
+
+def test_diagnostics() -> None:
+    (first,) = values(QNormPath(q=(100.0,)), work_of(GOLDENS["tilt"], 1))
+    details = first[0].details
+    assert details is not None
+    assert set(details) == {
+        *("log_value", "log_std_error", "annealing_gap", "ess", "last_acceptance", "smallest_acceptance", "highest_loss", "target"),
+    }
+    assert 0 < details["smallest_acceptance"] <= details["last_acceptance"] <= 1
+    assert details["log_value"] == pytest.approx(math.log(first[0].value))
+    assert first[0].note == ""
+
+
+def test_chains_too_short_to_settle_say_so_and_widen_the_interval() -> None:
+    """Twelve temperatures to q = 1000: the ways up and down differ, and the interval covers all the same."""
+    golden = GOLDENS["peak"]
+    found = column(values(QNormPath(q=(1.0, 1000.0), temperatures=13, steps=1), work_of(golden, 10)), 0)
+    assert all("not settled" in one.note for one in found)
+    assert covered(golden, found, 1.0) >= 9
+
+
+@pytest.mark.parametrize(
+    "estimator", [QNormPath(temperatures=15, moves=2), QNormMc(samples=50), QNormPath(q=(10.0,), temperatures=5, parity=True)]
+)
+@pytest.mark.parametrize("name", ["tilt", "flip"])
+def test_neither_the_chunk_nor_the_batch_changes_a_bit(estimator: QNorm, name: str) -> None:
+    golden = GOLDENS[name]
+    if isinstance(estimator, QNormPath) and estimator.parity and name == "flip":
+        assert estimator.unfit(golden.noise)
+        return
+    for dtype in (torch.float64, torch.float32):
+        together = values(estimator, work_of(golden, 11, dtype=dtype))
+        alone = [values(estimator, work_of(golden, [n], dtype=dtype))[0] for n in range(11)]
+        assert together == alone
+
+
+def test_losses_against_the_predicted_class() -> None:
+    """Where the label is another class, the loss against the predicted one is smaller."""
+    work = work_on(curved())
+    label = values(QNormPath(q=(1.0,), temperatures=20), work)
+    predicted = values(QNormPath(q=(1.0,), temperatures=20, target="predicted"), work)
+    for one, other, t, p in zip(label, predicted, work.labels.tolist(), work.clean.predicted.tolist(), strict=True):
+        assert one[0].details is not None
+        assert other[0].details is not None
+        assert (one[0].details["target"], other[0].details["target"]) == (t, p)
+        assert (one[0].value == other[0].value) == (t == p)
+
+
+def test_tiny_losses_keep_their_gradient() -> None:
+    """A margin of 50: the cross-entropy is e^-50, which float32 cannot tell from 0 after a softmax."""
+    network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(24, 2))
+    with torch.no_grad():
+        network[1].weight.copy_(torch.stack([torch.full((24,), 0.5), torch.full((24,), -0.5)]))  # type: ignore[operator]
+        network[1].bias.copy_(torch.tensor([30.0, -10.0]))  # type: ignore[operator]
+    for of_image in values(QNormPath(temperatures=40), work_on(network, sigma=0.1)):
+        logs = [math.log(one.value) for one in of_image[:3]]
+        errors = [one.details["log_std_error"] for one in of_image[:3] if one.details]
+        for q, log_z, error in zip(ORDERS[1:], logs[1:], errors[1:], strict=False):  # linear logits, log Z = mean + q variance / 2
+            assert log_z - logs[0] == pytest.approx((q - 1) * 0.24 / 2, abs=6 * error + 0.02)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"q": 0}, "greater than 0"),
+        ({"q": [1, -3]}, "greater than 0"),
+        ({"q": [10, 10.0]}, "once"),
+        ({"q": []}, "at least 1"),
+        ({"q": [1, float("nan")]}, "finite"),
+        ({"chains": 3}, "greater than or equal to 4"),
+        ({"temperatures": 8}, "too few"),
+        ({"target": "worst"}, "'label' or 'predicted'"),
+    ],
+)
+def test_wrong_options(options: dict[str, object], words: str) -> None:
+    with pytest.raises(ValidationError, match=words):
+        QNormPath.model_validate(options)
+
+
+def test_orders_are_sorted_and_name_the_values() -> None:
+    assert [str(part) for part in QNormMc(q=(1000.0, 1.0, 2.5)).parts] == ["q=1", "q=2.5", "q=1000"]
+
+
+def test_a_loss_that_is_not_finite_is_not_a_value() -> None:
+    class Breaks(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.stack([x.flatten(1).sum(1), torch.where(x[:, 0, 0, 0] > x[:, 0, 0, 1] + 0.3, torch.nan, 0.0)], dim=1)
+
+    for estimator in (QNormPath(temperatures=16), QNormMc(samples=200)):
+        assert any(math.isnan(of_image[0].value) for of_image in values(estimator, work_on(Breaks(), sigma=0.5)))
