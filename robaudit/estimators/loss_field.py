@@ -63,8 +63,9 @@ class LossField:
     def _differentiated(self, image: Tensor, points: Tensor, pixels: Callable[[Tensor, Tensor], Tensor]) -> tuple[Tensor, Tensor]:
         work, rows = self._work, self._gradient_rows
         values, slopes = [], []
-        for z, b in zip(points.split(rows), image.split(rows), strict=True):
-            n, z, b = len(z), padded(z, rows).detach().requires_grad_(True), padded(b, rows)
+        for start in range(0, points.shape[0], rows):
+            z, b = points[start : start + rows], image[start : start + rows]
+            n, z, b = z.shape[0], padded(z, rows).detach().requires_grad_(True), padded(b, rows)
             with torch.enable_grad():
                 logits = work.model(pixels(b, z))
             value, rate = log_cross_entropy(logits.detach(), self._target[b])
