@@ -64,7 +64,10 @@ def test_every_estimator_and_option() -> None:
     for name, cls in installed_estimators().items():
         if cls.__module__.startswith("robaudit."):
             assert name in words("README.md")
-            assert any(name in (DOCS / f"{page}.md").read_text(encoding="utf-8") for page in ("estimators", "rare_failures", "validate"))
+            assert any(
+                name in (DOCS / f"{page}.md").read_text(encoding="utf-8")
+                for page in ("estimators", "rare_failures", "intermediate_q", "validate")
+            )
             assert {name, *cls.model_fields} - table == set()
 
 

@@ -51,8 +51,13 @@ def estimate(value: float, lower: float | None, upper: float | None, low: float 
 def with_interval(
     value: float, lower: float | None, upper: float | None, low: float = 0.0, high: float = 1.0, *, tight: bool = False
 ) -> str:
-    """The value and its interval: "0.873 [0.791, 0.930]" (``tight``: "[0.791,0.930]"); a bound or an exact value stands alone."""
+    """The value and its interval: "0.873 [0.791, 0.930]" (``tight``: "[0.791,0.930]"); a bound or an exact value stands alone.
+
+    A value that is a lower bound keeps the lower end of its interval: ">= 2.717 [1.886, ...]".
+    """
     text = estimate(value, lower, upper, low, high)
+    if lower is not None and math.isfinite(lower) and lower < value < high and (upper is None or math.isinf(upper)):
+        return f">= {_rounded(value, 3, ROUND_FLOOR)} [{text.removeprefix('>= ')},{'' if tight else ' '}...]"
     if lower is None or upper is None or text.startswith(("<=", ">=")) or (value == lower == upper and value in (low, high)):
         return text
     below, above = _outwards(lower, upper, _digits(upper - lower))

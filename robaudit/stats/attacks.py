@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from robaudit.names import ResultName
@@ -15,7 +15,8 @@ HIGHEST_LOSS = "highest_loss"
 TARGET = "target"
 """The detail of a row that holds the class its loss is against."""
 
-_ROUNDING = 1e-6
+ROUNDING = 1e-4
+"""Relative differences of losses that passes with and without gradients may make, and then some."""
 
 
 def is_attack(row: Row) -> bool:
@@ -27,7 +28,7 @@ def with_failed_attacks(rows: Sequence[Row]) -> list[Row]:
     """The rows of one sample, in which an attack says so where another row shows that it failed.
 
     No loss under the noise, and no norm of it, is above the largest one. So an attack has failed where a row of the same noise level,
-    against the same class, has a value above its own, or met a loss above it, by more than rounding.
+    against the same class, met a loss above it, or has a norm whose whole interval is above it, by more than rounding.
 
     Args:
         rows: all rows of a sample.
@@ -35,26 +36,23 @@ def with_failed_attacks(rows: Sequence[Row]) -> list[Row]:
     return [_judged(row, rows) if is_attack(row) else row for row in rows]
 
 
+def not_missed(row: Row) -> float:
+    """A loss that no attack should miss: the largest that the row's estimator met, and the lower end of its norm."""
+    norm = row.value if row.lower is None else row.lower
+    met = row.value if is_attack(row) else (row.details or {}).get(HIGHEST_LOSS, norm)
+    return max(norm, met)
+
+
 def _judged(attack: Row, rows: Sequence[Row]) -> Row:
-    """The attack with a note where the largest number that it could not have missed is above its value."""
-    proofs = [
-        proof
-        for row in rows
-        if row is not attack and row.quantity == LOSS.name and row.at == attack.at and _target(row) == _target(attack)
-        for proof in _proofs(row)
+    """The attack with a note where it has missed what another row shows."""
+    others = [
+        row for row in rows if row is not attack and row.quantity == LOSS.name and row.at == attack.at and _target(row) == _target(attack)
     ]
-    loss, what = max(proofs, default=(attack.value, ""), key=lambda proof: proof[0])
-    if not loss > attack.value * (1 + _ROUNDING):
+    best = max(others, default=attack, key=not_missed)
+    if not not_missed(best) > attack.value * (1 + ROUNDING):
         return attack
-    return replace(attack, note="; ".join(filter(None, [attack.note, f"the attack failed: {what} {loss:.4g}"])))
-
-
-def _proofs(row: Row) -> Iterator[tuple[float, str]]:
-    """Numbers that the largest loss is not below, with what is to be said before them."""
-    highest = row.value if is_attack(row) else (row.details or {}).get(HIGHEST_LOSS)
-    if highest is not None:
-        yield highest, f"{ResultName.parse(row.estimator).estimator} found a loss of"
-    yield row.value, f"{row.estimator} is"
+    said = f"the attack failed: {ResultName.parse(best.estimator).estimator} found a loss of {not_missed(best):.4g}"
+    return replace(attack, note="; ".join(filter(None, [attack.note, said])))
 
 
 def _target(row: Row) -> float | None:

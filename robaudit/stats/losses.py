@@ -11,13 +11,12 @@ from robaudit.names import PartName, ResultName, series
 from robaudit.quantities import LOSS, Quantity
 from robaudit.rows import Row
 from robaudit.stats.agreement import Results
+from robaudit.stats.attacks import ROUNDING, not_missed
 from robaudit.stats.flags import Flag, flag, usual_threshold
 from robaudit.stats.groups import GroupKey, quantity_of
 from robaudit.stats.summary import Columns, Mean, mean_of
 
 MOST_WORST = 6
-_ROUNDING = 1e-6
-"""A loss counts as above another one if it is so by more than this share: values come from float32 logits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +66,8 @@ class Losses:
         attacks: the results for the maximum: the limits of the curves.
         ranked_by: the name of the result that ranks the images: at the largest q, of the first curve that has it.
         worst: the images with the highest losses by it, as :func:`robaudit.stats.flags.flag` lists them.
-        attacked: images with a value of an attack and one by q; ``beaten``: those of them where the whole interval (or the value,
-            where there is none) at some q is above all attacks. A norm cannot be above the maximum: there the attacks failed.
+        attacked: images with a value of an attack and one by q; ``beaten``: those of them where a norm's sampler met a larger loss than all
+            attacks, or the whole interval of a norm is above them (:func:`robaudit.stats.attacks.not_missed`): there the attacks failed.
     """
 
     at: NoiseLevel
@@ -219,6 +218,6 @@ def _followed(
             values.setdefault((at, row.estimator), {})[row.sample_id] = row.value
         if row.estimator in by_q[at] and (found := attacks[at].get(row.sample_id)) is not None:
             attacked[at].add(row.sample_id)
-            if (row.value if row.lower is None else row.lower) > found * (1 + _ROUNDING):
+            if not_missed(row) > found * (1 + ROUNDING):
                 beaten[at].add(row.sample_id)
     return values, attacked, beaten

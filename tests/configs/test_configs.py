@@ -92,6 +92,7 @@ CASES: dict[str, tuple[Callable[[Path, pytest.MonkeyPatch], None], list[str]]] =
     "imagenet-resnet50.yaml": (imagenet, ["--limit", "1", "--sigma", "8/255", "--set", "logit_gaussian.samples=16"]),
     "manifest.yaml": (manifest, ["--set", "mc.max_samples=200"]),
     "ci-gate.yaml": (gated, ["--set", "mc.samples=200"]),
+    "intermediate-q.yaml": (demo, ["--limit", "4", "--set", "qnorm_path.temperatures=16", "--set", "adversarial_loss.steps=5"]),
     "noise.yaml": (demo, ["--limit", "6", "--set", "mc.samples=40"]),
 }
 

@@ -60,7 +60,7 @@ def test_a_bound_prints_as_one() -> None:
     low, high = LOG10_P_FAIL.low, LOG10_P_FAIL.high
     assert numbers.with_interval(-12.0, None, -12.0, low, high) == "<= -12.000"
     assert numbers.estimate(-12.0, -math.inf, -11.9999, low, high) == "<= -11.999"
-    assert numbers.with_interval(3.0, 2.5, None, 0.0, math.inf) == ">= 2.500"
+    assert numbers.with_interval(3.0, 2.5, None, 0.0, math.inf) == ">= 3.000 [2.500, ...]"
     assert numbers.with_interval(-6.0, -6.4, -5.6, low, high) == "-6.000 [-6.400, -5.600]"
     assert numbers.with_interval(-6.0, None, None, low, high) == "~-6.000"
     assert numbers.short(-12.0, -math.inf, low, high) == "<-12.00"

@@ -35,6 +35,7 @@ NORM = replace(
     ATTACK,
     estimator="qnorm_path:q=1000",
     value=4.0,
+    lower=3.5,
     interval=Interval(IntervalKind.OTHER, remark="between chains"),
     details={"target": 3, "highest_loss": 4.5},
 )
@@ -53,7 +54,7 @@ def note(*others: Row, attack: Row = ATTACK) -> str:
 def test_an_attack_that_nothing_beats() -> None:
     assert note() == ""
     assert note(NORM) == ""
-    assert note(replace(NORM, value=5.0, details={"target": 3, "highest_loss": 5.0 * (1 + 5e-7)})) == ""
+    assert note(replace(NORM, value=5.0, details={"target": 3, "highest_loss": 5.0 * (1 + 5e-5)})) == ""
 
 
 def test_a_sampler_that_met_a_larger_loss() -> None:
@@ -61,7 +62,10 @@ def test_a_sampler_that_met_a_larger_loss() -> None:
 
 
 def test_a_norm_above_the_maximum() -> None:
-    assert note(replace(NORM, value=5.5, details={"target": 3})) == "the attack failed: qnorm_path:q=1000 is 5.5"
+    """With its whole interval; a value above that its error explains proves nothing."""
+    assert note(replace(NORM, value=5.9, lower=5.5, details={"target": 3})) == SAYS.format("5.5")
+    assert note(replace(NORM, value=5.9, lower=4.9, details={"target": 3})) == ""
+    assert note(replace(NORM, value=5.9, lower=None, details={"target": 3})) == SAYS.format("5.9")
     assert note(replace(NORM, value=5.5, details={"target": 3, "highest_loss": 6.25})) == SAYS.format("6.25")
 
 

@@ -144,7 +144,7 @@ def failed_attacks(every: Sequence[Losses]) -> str:
         if losses.beaten:
             where = f" at {texts[losses.at]}" if len(every) > 1 else ""
             failed.append(f"{losses.beaten:,} of {count(losses.attacked, 'image')}{where}")
-    words = "where the loss at some q is higher than what it found, by more than its interval"
+    words = "where the chains of a q met a higher loss, or a whole interval is above what it found"
     return f"The attack failed for {', '.join(failed)}, {words}." if failed else ""
 
 

@@ -185,7 +185,7 @@ def test_the_caption_says_what_is_drawn() -> None:
     assert "Thin: the image with" in alone
     assert "Left out" not in alone
     weak = constant({"a:q=1": [2.0, 2.0, math.nan], "adversarial_loss": [1.0, 3.0, 3.0]})
-    assert "The attack failed for 1 of 2 images, where the loss" in _caption(weak)
+    assert "The attack failed for 1 of 2 images, where the chains of a q" in _caption(weak)
     assert "Left out: 1 result without a finite value." in _caption(weak)
 
 
