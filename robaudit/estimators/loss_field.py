@@ -62,18 +62,18 @@ class LossField:
 
     def _differentiated(self, image: Tensor, points: Tensor, pixels: Callable[[Tensor, Tensor], Tensor]) -> tuple[Tensor, Tensor]:
         work, rows = self._work, self._gradient_rows
-        values, slopes = [], []
-        for start in range(0, points.shape[0], rows):
-            z, b = points[start : start + rows], image[start : start + rows]
-            n, z, b = z.shape[0], padded(z, rows).detach().requires_grad_(True), padded(b, rows)
+        values, slopes = torch.empty(len(points), dtype=torch.float64, device=points.device), torch.empty_like(points)
+        for start in range(0, len(points), rows):
+            part = slice(start, start + rows)
+            z, b = padded(points[part], rows).detach().requires_grad_(True), padded(image[part], rows)
             with torch.enable_grad():
                 logits = work.model(pixels(b, z))
             value, rate = log_cross_entropy(logits.detach(), self._target[b])
             (slope,) = torch.autograd.grad(logits, z, rate.to(logits.dtype))
-            values.append(value[:n])
-            slopes.append(slope[:n])
-        slope = slopes[0] if len(slopes) == 1 else torch.cat(slopes)
-        return self._checked(image, values[0] if len(values) == 1 else torch.cat(values)), slope.nan_to_num_(0.0, 0.0, 0.0)
+            out = slopes[part]
+            values[part] = value[: len(out)]
+            torch.nan_to_num(slope[: len(out)], 0.0, 0.0, 0.0, out=out)
+        return self._checked(image, values), slopes
 
     def _checked(self, image: Tensor, values: Tensor) -> Tensor:
         if math.isfinite(values.sum().item()):

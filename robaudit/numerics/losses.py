@@ -36,7 +36,7 @@ def log_cross_entropy(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     s = torch.log(mass).add_(highest).sub_(f.gather(1, column))
     tiny, bounded = s < _TINY, s.clamp_max(_LARGE)
     e = bounded.exp()
-    ce = e.log1p().add_(s).sub_(bounded)
+    ce = e.log1p().add_(s - bounded)
     value = torch.where(tiny, s, ce.log())
     rate = torch.where(tiny, 1.0, (e / (1 + e)).div_(ce))
     return value[:, 0], weights.div_(mass).scatter_(1, column, -1.0).mul_(rate)

@@ -26,7 +26,7 @@ def measure(results: Results, cases: Sequence[Case]) -> None:
 
 
 def rates(results: Results, case: Case) -> tuple[float, float, int]:
-    """Gradients in a CPU second: of the cross-entropy by plain forward and backward passes, and of `qnorm_path` on as many images as fill a pass; rows of it.
+    """Gradients in a CPU second: of the cross-entropy by plain passes, and of `qnorm_path` on as many images as fill a pass; rows of it.
 
     Both take turns, with the default steps and as many temperatures as take about two seconds; the fastest of nine counts, as other
     processes only ever slow them down.
@@ -49,7 +49,7 @@ def rates(results: Results, case: Case) -> tuple[float, float, int]:
 
     plain(3)
     passes = max(1, round(SECONDS / _seconds(lambda: plain(10)) * 10))
-    method = by_estimator("qnorm_path", temperatures=max(16, round(passes / (2.05 * STEPS))), steps=STEPS)
+    method = by_estimator("qnorm_path", temperatures=max(18, round(passes / (20.5 * STEPS)) * 10), steps=STEPS)
     gradients = images * method.run(work)[0][0].backwards
     times = [(_seconds(lambda: plain(passes)), _seconds(lambda: method.run(work))) for _ in range(REPEATS)]
     return passes * rows / min(a for a, _ in times), gradients / min(b for _, b in times), rows
