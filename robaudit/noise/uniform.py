@@ -54,7 +54,7 @@ class Uniform(AdditiveNoise):
         """x + eps erf(z / sqrt 2), or x + eps (z_1 ... z_d) / |z|."""
         if self.norm == "linf":
             if z.requires_grad and torch.is_grad_enabled():
-                offset: Tensor = _Box.apply(z, level)  # type: ignore[no-untyped-call]
+                offset: Tensor = _Box.apply(z, level)
                 return offset.add_(x)
             return torch.mul(z, math.sqrt(0.5), out=out).erf_().mul_(level).add_(x)
         length = total(z.double().square()).sqrt().clamp_min(_SHORTEST).unsqueeze(1)  # in this order, whatever the number of rows
@@ -80,7 +80,7 @@ class _Box(torch.autograd.Function):
         return torch.mul(z, math.sqrt(0.5)).erf_().mul_(level)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         (z,) = ctx.saved_tensors
         log_slope = z.new_tensor(math.log(ctx.level * math.sqrt(2 / math.pi)))

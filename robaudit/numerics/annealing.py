@@ -241,13 +241,14 @@ class _Chains:
 
     def _others(self, x: Tensor) -> Tensor:
         """The mean over the *other* chains of the image (rows, d)."""
-        all_chains = self._over_chains(x)[:, None]
-        return (all_chains - x.unflatten(0, (-1, self._chains))).div_(self._chains - 1).flatten(0, 1)
+        others = self._over_chains(x)[:, None] - x.unflatten(0, (-1, self._chains))
+        return others.div_(self._chains - 1).flatten(0, 1)
 
 
 def _total(x: Tensor) -> Tensor:
     """The sum of every row, float64, as :func:`~robaudit.numerics.rowwise.total` adds."""
-    return x.cumsum(-1, dtype=torch.float64).select(-1, -1)
+    result: Tensor = x.cumsum(-1, dtype=torch.float64).select(-1, -1)
+    return result
 
 
 def _length(x: Tensor) -> Tensor:
