@@ -242,7 +242,8 @@ class _Chains:
     def _others(self, x: Tensor) -> Tensor:
         """The mean over the *other* chains of the image (rows, d)."""
         others = self._over_chains(x)[:, None] - x.unflatten(0, (-1, self._chains))
-        return others.div_(self._chains - 1).flatten(0, 1)
+        mean: Tensor = others.div_(self._chains - 1).flatten(0, 1)
+        return mean
 
 
 def _total(x: Tensor) -> Tensor:
