@@ -115,3 +115,15 @@ def test_a_steady_pace_depends_on_no_clock_and_no_memory() -> None:
     pace.took(before, longest=0.001)
     pace.took(before, longest=100.0)
     assert pace.next_images(TASKS) == before
+
+
+def test_chains_share_their_passes() -> None:
+    """As many images as fill a pass, from the first chunk on and however long it takes; fewer where memory ran out."""
+    pace = Pace(TASKS, 10, 64, Counted(10**9), least=6)
+    assert pace.next_images(TASKS) == 6
+    pace.took(6, longest=30.0)
+    assert pace.next_images(TASKS) == 6
+    pace.shrink(6)
+    assert pace.next_images(TASKS) == 3
+    pace.took(3, longest=30.0)
+    assert pace.next_images(TASKS) == 3

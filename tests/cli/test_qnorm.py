@@ -1,0 +1,113 @@
+"""The q-norms in a run: gates on them, resumed, extended, verified, and what cannot work is refused in one line."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import RunCli
+from tests.specs import digits, save_npz, write
+
+SHORT = {"qnorm_path": {"q": [1, 100], "temperatures": 14, "steps": 1}}
+NOISE = [{"kind": "uniform", "eps": [0.3]}]
+
+
+def rows(run: Path) -> list[dict[str, str]]:
+    with (run / "samples.csv").open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def spec(*estimators: Any, **sections: Any) -> dict[str, Any]:
+    return digits(**{"noise": NOISE, "estimators": list(estimators), **sections})
+
+
+def test_a_run_and_what_follows_it(tmp_path: Path, run_cli: RunCli) -> None:
+    write(tmp_path, spec(SHORT, {"qnorm_mc": {"q": [1], "samples": 50}}, {"adversarial_loss": {"steps": 10, "restarts": 2}}))
+    code, out, _ = run_cli("estimate", "spec.yaml", "--out", "run")
+    assert code == 0
+    assert "loss: cross-entropy under noise" in out
+    found = rows(tmp_path / "run")
+    assert [row["estimator"] for row in found[:4]] == ["qnorm_path:q=1", "qnorm_path:q=100", "qnorm_mc:q=1", "adversarial_loss"]
+    assert {row["quantity"] for row in found} == {"loss"}
+    for less, more in zip(found[::4], found[1::4], strict=True):
+        assert 0 <= float(less["lower"]) <= float(less["value"]) <= float(less["upper"])
+        assert float(less["value"]) <= float(more["value"]) + 3 * (float(less["std_error"]) + float(more["std_error"]))
+    mean = sum(float(row["value"]) for row in found[1::4]) / 8
+    gate = "mean(estimator=qnorm_path, q=100) <="
+    assert run_cli("gate", "run", "--gate", f"{gate} {mean * 3}").code == 0
+    assert run_cli("gate", "run", "--gate", f"{gate} {mean / 3}").code == 1
+    code, out, _ = run_cli("verify", "run", "--samples", "all")
+    assert (code, out) == (0, "32 rows of 8 samples recomputed: all as written\n")
+    assert run_cli("flag-samples", "run", "--estimator", "qnorm_path:q=100").code == 0
+
+
+@pytest.mark.parametrize("kind", [NOISE[0], {"kind": "spatial", "size": [1]}])
+def test_an_extended_run_is_the_one_made_at_once(tmp_path: Path, run_cli: RunCli, kind: dict[str, Any]) -> None:
+    """By images and by estimators, in chunks of other sizes, batches of other sizes."""
+    both = [SHORT, {"qnorm_mc": {"samples": 20}}]
+    for limit, estimators, batch_size, out, *more in (
+        (3, [SHORT], "auto", "run"),
+        (8, [SHORT], "auto", "run", "--extend"),
+        (8, both, "auto", "run", "--extend"),
+        (8, both, "auto", "once"),
+        (8, both, 16, "small"),
+    ):
+        write(tmp_path, digits(limit=limit, noise=[kind], estimators=estimators, run={"batch_size": batch_size}))
+        assert run_cli("estimate", "spec.yaml", "--out", out, *more).code == 0
+    once = (tmp_path / "once" / "samples.csv").read_bytes()
+    assert once == (tmp_path / "run" / "samples.csv").read_bytes()
+    assert once == (tmp_path / "small" / "samples.csv").read_bytes()
+
+
+def test_rows_of_a_batch_of_one(tmp_path: Path, run_cli: RunCli) -> None:
+    """A network rounds a single row otherwise; chains, whose decisions hang on the last digits, do not pass any alone."""
+    for batch_size in ("auto", 1):
+        write(tmp_path, spec(SHORT, run={"batch_size": batch_size}))
+        assert run_cli("estimate", "spec.yaml", "--out", f"run-{batch_size}").code == 0
+    assert (tmp_path / "run-1" / "samples.csv").read_bytes() == (tmp_path / "run-auto" / "samples.csv").read_bytes()
+
+
+def test_other_orders_under_the_same_name_are_refused(tmp_path: Path, run_cli: RunCli) -> None:
+    write(tmp_path, spec(SHORT))
+    assert run_cli("estimate", "spec.yaml", "--out", "run").code == 0
+    write(tmp_path, spec({"qnorm_path": {"q": [1, 10], "temperatures": 14, "steps": 1}}))
+    code, _, err = run_cli("estimate", "spec.yaml", "--out", "run", "--extend")
+    assert code == 2
+    assert "qnorm_path" in err
+    assert len(err.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("estimator", "noise", "words"),
+    [
+        ({"qnorm_path": {"q": 0}}, NOISE, "q[0]: got 0; must be greater than 0"),
+        ({"qnorm_path": {"q": [1, -2]}}, NOISE, "q[1]: got -2; must be greater than 0"),
+        ({"qnorm_path": {"parity": True}}, [{"kind": "gaussian", "sigma": 0.1}], "knows the box alone"),
+        ({"qnorm_path": {"temperatures": 9}}, NOISE, "9 temperatures are too few for 4 orders; give 15 or more"),
+        ("qnorm_path", [{"kind": "corruption", "name": "jpeg", "severity": [1]}], "it does the same to an image every time"),
+        ("qnorm_mc", [{"kind": "uniform", "eps": 0}], "got 0; must be greater than 0"),
+    ],
+)
+def test_what_cannot_work(tmp_path: Path, run_cli: RunCli, estimator: Any, noise: Any, words: str) -> None:
+    write(tmp_path, spec(estimator, noise=noise))
+    code, _, err = run_cli("estimate", "spec.yaml", "--out", "run")
+    assert code == 2
+    assert words in err
+    assert len(err.strip().splitlines()) == 1
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("name", ["qnorm_path", "qnorm_mc"])
+def test_images_without_labels(tmp_path: Path, run_cli: RunCli, name: str) -> None:
+    save_npz(tmp_path / "data.npz", count=3)
+    cost = {"temperatures": 15, "steps": 1} if name == "qnorm_path" else {"samples": 20}
+    sections = {"dataset": {"kind": "npz", "path": "data.npz", "labels_key": None}}
+    write(tmp_path, spec({name: cost}, **sections))
+    code, _, err = run_cli("estimate", "spec.yaml", "--out", "run")
+    assert code == 2
+    assert f"has no labels, and {name} needs them; label it, or measure the loss against the class predicted" in err
+    write(tmp_path, spec({name: {**cost, "target": "predicted"}}, **sections))
+    assert run_cli("estimate", "spec.yaml", "--out", "run").code == 0
