@@ -13,7 +13,7 @@ from robaudit.estimators.work import CleanPass, Work
 from robaudit.noise.base import shape_of
 from tests.benchmarks.qnorm.results import Case, Results, by_estimator, engine_of, loaded
 
-REPEATS, SECONDS = 9, 2.0
+REPEATS, SECONDS = 9, 1.0
 CHAINS, STEPS = 4, 3
 
 
@@ -28,7 +28,7 @@ def measure(results: Results, cases: Sequence[Case]) -> None:
 def rates(results: Results, case: Case) -> tuple[float, float, int]:
     """Gradients in a CPU second: of the cross-entropy by plain passes, and of `qnorm_path` on as many images as fill a pass; rows of it.
 
-    Both take turns, with the default steps and as many temperatures as take about two seconds; the fastest of nine counts, as other
+    Both take turns, with the default steps and as many temperatures as take about a second; the fastest of nine counts, as other
     processes only ever slow them down.
     """
     network, labels = loaded(results.bench, case.network)
