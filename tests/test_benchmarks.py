@@ -201,4 +201,4 @@ def test_the_report_of_norms_tells_what_is_not_met(tmp_path: Path) -> None:
         "bars hold the mean of the long run": "**no**",
     }
     (counts,) = made.tables[-1].rows
-    assert list(counts) == [case.title, "8", "0", "2", "2", "0"]
+    assert list(counts) == [case.title, "8", "0", "0", "2", "2"]

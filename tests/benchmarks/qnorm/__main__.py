@@ -86,16 +86,20 @@ def written(results: Results, out: Path) -> None:
 
 
 def _panels(results: Results) -> dict[float, picture.Curves]:
-    """By order; empty where something is missing."""
+    """By order, with the budgets that are complete; empty where fewer than two are."""
     curves: dict[float, dict[str, list[tuple[int, report.Mean]]]] = {q: {} for q in PICTURED_ORDERS}
+    complete = 0
     for budget in BUDGETS:
-        for name, method in budget.methods().items():
-            found = results.have(PICTURED, method)[:PICTURED_IMAGES]
-            if len(found) < PICTURED_IMAGES:
-                return {}
+        results_of = {name: results.have(PICTURED, method)[:PICTURED_IMAGES] for name, method in budget.methods().items()}
+        if min(map(len, results_of.values())) < PICTURED_IMAGES:
+            continue
+        complete += 1
+        for name, found in results_of.items():
             for place, q in enumerate(PICTURED_ORDERS):
                 k = place if len(found[0].value) == len(PICTURED_ORDERS) else ORDERS.index(q)
                 curves[q].setdefault(name, []).append((found[0].cost, report.Mean.of(found, k)))
+    if complete < 2:
+        return {}
     return {q: {name: lines[name] for name in (OURS, *(other for other in lines if other != OURS))} for q, lines in curves.items()}
 
 
