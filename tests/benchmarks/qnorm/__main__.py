@@ -80,7 +80,9 @@ def written(results: Results, out: Path) -> None:
     """Write the section and, where all is there, the picture."""
     panels = _panels(results)
     if panels:
-        picture.write(out / PICTURE, panels, f"Mean of {PICTURED_IMAGES} images of {PICTURED.title}. Bars: what the rows claim.")
+        picture.write(
+            out / PICTURE, panels, f"Mean of {PICTURED_IMAGES} images of {PICTURED.title}. Bars: the mean ends of the rows' intervals."
+        )
     section = report.section(results, PICTURE if panels else "")
     write(out, {"qnorm-cpu": replace(section, machine=machine(torch.device("cpu")))})
 

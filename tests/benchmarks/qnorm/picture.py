@@ -19,6 +19,7 @@ Curves = Mapping[str, Sequence[tuple[int, Mean]]]
 
 _COLOURS = {OURS: RED, PUBLISHED: ORANGE, COPIES: BLUE}
 _ASIDE = 1.07  # bars beside each other, not above
+_ROOM = 1.4  # above the highest of the last values; what leaves it is cut
 
 
 def write(path: Path, panels: Mapping[float, Curves], subtitle: str) -> None:
@@ -34,7 +35,7 @@ def write(path: Path, panels: Mapping[float, Curves], subtitle: str) -> None:
 
 def _draw(figure: Figure, panels: Mapping[float, Curves], subtitle: str) -> None:
     axes = figure.subplots(1, len(panels), squeeze=False)[0]
-    figure.subplots_adjust(left=0.06, right=0.985, top=0.72, bottom=0.14, wspace=0.18)
+    figure.subplots_adjust(left=0.065, right=0.985, top=0.72, bottom=0.14, wspace=0.18)
     figure.text(0.02, 0.92, "How near, for how many gradients?", size=14, weight="bold", color=INK)
     figure.text(0.02, 0.895, subtitle, size=9, color=FAINT, va="top")
     for ax, (q, curves) in zip(axes, panels.items(), strict=True):
@@ -59,7 +60,7 @@ def _panel(ax: Axes, q: float, curves: Curves) -> None:
         ax.plot(x, y, color=_COLOURS[name], marker="o", markersize=3.5, linewidth=1.5, label=name)
     costs = [cost for points in curves.values() for cost, _ in points]
     number_ticks(ax.xaxis, ticks := log_ticks(min(costs), max(costs), 4), [number_text(tick) for tick in ticks])
-    ax.set_ylim(bottom=0)
+    ax.set_ylim(0, _ROOM * max(points[-1][1].value for points in curves.values()))
     few_ticks(ax.yaxis)
     ax.set_title(f"q = {q:g}", loc="left", size=10, weight="bold", color=INK)
     ax.set_xlabel("gradients an image", color=FAINT)
