@@ -104,8 +104,8 @@ _NOTES = (
     "A long run has its own bars; where they are wide it is no truth. It has fewer images, and so have other rows and tables of ResNet20,"
     " where a core would have taken too long.",
     f"Picture: the first {PICTURED_IMAGES} images of MNIST ConvSmall; bars are the means of the ends of the intervals. What leaves a"
-    " panel is cut: with 15 temperatures of one step (128 gradients), the control variates threw the value of one image far off at q = 1000,"
-    " above every loss that its chains met. Its row says that the chains disagree.",
+    " panel is cut: with 15 temperatures of one step (128 gradients), the values of two images at q = 1000 are above every loss that their"
+    " chains met, one far so. Their rows say that the chains disagree.",
     "Speed: CPU seconds of one thread, the fastest of 9 rounds in turn; `plain`: forward and backward passes of the network alone in"
     " batches of as many rows.",
 )
