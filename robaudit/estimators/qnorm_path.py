@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Sequence
 from typing import ClassVar, NamedTuple, Self
 
@@ -24,6 +25,7 @@ from robaudit.numerics.reflected_hmc import Published, PublishedRun, published_p
 from robaudit.quantities import NO_INTERVAL, Interval, IntervalKind
 
 _FEWEST_TEMPERATURES = 12  # besides those of the orders
+_LARGEST_LOG = math.log(sys.float_info.max)
 _FAR = 0.25  # in log Z: standard error or half of the gap that a row tells of
 _PATHS = ((31.0, 0.6), (310.0, 0.4), (math.inf, 0.09))  # published lengths of trajectories for q = 1 and 10, 100, 1000 on CIFAR-10
 
@@ -115,7 +117,7 @@ class QNormPath(QNorm):
                 Estimate(
                     value=math.nan if broken[image] else math.exp(one.log_z),
                     lower=None if one.half_width is None else math.exp(one.log_z - one.half_width),
-                    upper=None if one.half_width is None else math.exp(one.log_z + one.half_width),
+                    upper=None if one.half_width is None else _exp(one.log_z + one.half_width),
                     std_error=None if one.std_error is None else math.exp(one.log_z) * one.std_error,
                     flips_to=None,
                     forwards=forwards,
@@ -204,11 +206,16 @@ def _unnumbered(draw: Callable[[], Tensor]) -> Callable[[int], Tensor]:
     return lambda _: draw()
 
 
+def _exp(x: float) -> float:
+    """e^x, infinity where a float64 cannot hold it."""
+    return math.exp(x) if x < _LARGEST_LOG else math.inf
+
+
 def _remarks(std_error: float, gap: float, ess: float, q: float) -> str:
     """What a row says of chains that disagree, of ways that differ, and of a small effective sample size."""
     said = []
     if std_error > _FAR:
-        said.append(f"the chains disagree (standard error {math.expm1(std_error):.0%})")
+        said.append(f"the chains disagree (standard error of log Z {std_error:.2g})")
     if abs(gap) / 2 > _FAR:
-        said.append(f"not settled: the ways up and down differ by a factor of {math.exp(min(abs(gap), 700.0)):.3g}, take more temperatures")
+        said.append(f"not settled: the ways up and down differ by a factor of {_exp(abs(gap)):.3g}, take more temperatures")
     return "; ".join([*said, *filter(None, [few_effective(ess, q)])])

@@ -15,6 +15,7 @@ from robaudit.numerics.rowwise import cholesky, cholesky_solve, gram, mean_over,
 _WINDOW = 8  # temperatures whose states share coefficients
 _TREND = 3  # constant, linear, quadratic in the number of the temperature
 _RIDGE = 1e-9
+_WORSE = 4.0  # times the sum of squares between chains: controls that raise it more are worth nothing
 _POWER = 3  # of the grid
 _SURE = 0.975
 _AMPLIFIED = 1.2  # variance of the spline's integral that is taken, in that of the trapezoid rule's
@@ -75,7 +76,9 @@ def controlled(records: Records) -> Tensor:
     In a window of temperatures, log l of the chains of an image is regressed on a quadratic trend and the control variates. Under p_t they
     have mean 0, so that the mean of log l stays what it is while its variance falls; where a chain lags behind, their mean is not 0 and
     the correction takes most of the lag with it. The coefficients of a chain are those of the *other* chains: fitted to its own states,
-    they would follow its noise, and the value would lean.
+    they would follow its noise, and the value would lean. Where a chain stands apart (alone in a narrow bad region), the coefficients of
+    the others can be worthless for it, and off by orders of magnitude: a window in which the chains come much further apart keeps
+    its log l as it is.
     """
     y, result = records.log_loss, records.log_loss.clone()
     if not len(records.controls):
@@ -107,7 +110,12 @@ def _window(y: Tensor, controls: Tensor) -> Tensor:
     corrected = y.clone()
     for control, weight in zip(controls, weights[..., _TREND:].unbind(2), strict=True):
         corrected -= weight * control
-    return corrected
+    return torch.where(_spread(corrected) <= _WORSE * _spread(y), corrected, y)
+
+
+def _spread(y: Tensor) -> Tensor:
+    """How far the chains of an image are apart in a window: sum of squares about their mean at each temperature (images, 1)."""
+    return total(total((y - mean_over(y, 2)[..., None]).square()), 0)[:, None]
 
 
 def integration_weights(temperatures: Sequence[float], q: float) -> list[float]:

@@ -7,10 +7,12 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from robaudit.numerics.path_sampling import integration_weights, temperature_grid
+from robaudit.numerics.annealing import Records
+from robaudit.numerics.path_sampling import controlled, integration_weights, temperature_grid
 
 orders = st.lists(st.floats(1e-3, 1e6), min_size=1, max_size=20, unique=True).map(sorted)
 
@@ -51,3 +53,15 @@ def test_orders_close_together_take_the_trapezoid_rule() -> None:
     weights = integration_weights(grid, 100.0)
     assert min(weights) >= 0
     assert sum(weights) == pytest.approx(1)
+
+
+def test_a_chain_apart_from_the_others_is_not_corrected_by_them() -> None:
+    """Three chains on a plain where the controls are all but 0, one in a narrow peak where they are not."""
+    generator = torch.Generator().manual_seed(0)
+    controls = torch.randn(3, 16, 2, 4, generator=generator, dtype=torch.float64)
+    controls[:, :, 0, :3] *= 1e-4
+    log_loss = torch.randn(16, 2, 4, generator=generator, dtype=torch.float64)
+    found = controlled(Records(log_loss, controls, torch.ones(16, 2, dtype=torch.float64)))
+    assert torch.equal(found[:, 0], log_loss[:, 0])
+    assert not torch.equal(found[:, 1], log_loss[:, 1])
+    assert (found[:, 1] - log_loss[:, 1]).abs().max() < 5
