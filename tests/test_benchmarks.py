@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,10 @@ from tests.benchmarks.audits import Repeated, audit_seconds
 from tests.benchmarks.cost import Point, Reference, cost_to_reach
 from tests.benchmarks.networks import Bench, Network, estimator
 from tests.benchmarks.picture import draw, spaced
+from tests.benchmarks.qnorm import report as qnorm_report
+from tests.benchmarks.qnorm.cases import ATTACK, CASES, COPIES, OURS, PUBLISHED, longer, methods
+from tests.benchmarks.qnorm.report import Mean, falls
+from tests.benchmarks.qnorm.results import Found, Results
 from tests.benchmarks.replay import Replay
 from tests.benchmarks.report import Section, Table, number, target, write
 from tests.benchmarks.settings import settings
@@ -162,3 +167,38 @@ def test_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--quick" in capsys.readouterr().out
     with pytest.raises(SystemExit):
         command.main(["--only", "speed"])
+
+
+def found(values: Sequence[float], error: float, *, half: float = 0.5, notes: int = 0, highest: float = 9.0) -> Found:
+    """What a method says of an image at every order."""
+    lower, upper = [v - half for v in values], [v + half for v in values]
+    return Found(list(values), list(lower), list(upper), [error] * len(values), notes, highest, 500)
+
+
+def test_the_mean_of_norms_keeps_the_lag_and_averages_the_error() -> None:
+    mean = Mean.of([found([1.0, 2.0], 0.3), found([3.0, 4.0], 0.4)], 1)
+    assert (mean.value, mean.error, mean.lower, mean.upper) == (3.0, pytest.approx(0.25), 2.5, 3.5)
+
+
+def test_norms_fall_where_they_do_by_more_than_two_errors() -> None:
+    assert [falls(found(values, 0.1)) for values in ([1, 2, 3, 4], [1, 0.8, 0.6, 0.4], [1, 0.7, 0.3, 0.4])] == [0, 0, 2]
+
+
+def test_the_report_of_norms_tells_what_is_not_met(tmp_path: Path) -> None:
+    case = CASES[1]
+    methods_ = methods(case)
+    values = {OURS: (1.0, 2.0, 3.0, 4.0), COPIES: (1.0, 1.5, 1.6, 1.7), PUBLISHED: (1.0, 2.0, 3.5, 4.0)}
+    known = {name: [asdict(found(some, 0.1))] * 2 for name, some in values.items()} | {ATTACK: [asdict(found([8.0], 0.1))] * 2}
+    stored = {f"{case.name}; {methods_[name].label}; seed 0": dict(zip("01", some, strict=True)) for name, some in known.items()}
+    stored[f"{case.name}; {longer(case).label}; seed 0"] = {"0": asdict(found((1.0, 2.0, 3.0, 4.6), 0.1))}
+    path = tmp_path / "results.json"
+    path.write_text(json.dumps(stored))
+    made = qnorm_report.section(Results(path, Bench(torch.device("cpu")), 0), "")
+    met = {row[0].removeprefix(f"{case.title}: "): row[-1] for row in made.targets}
+    assert met == {
+        "at q = 100, 1000 at least published sampler": "**no**",
+        "at q = 100, 1000 at least qnorm_mc": "yes",
+        "bars hold the mean of the long run": "**no**",
+    }
+    (counts,) = made.tables[-1].rows
+    assert list(counts) == [case.title, "8", "0", "2", "2", "0"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -27,6 +28,9 @@ class LossField:
 
     def __init__(self, work: Work, target: Tensor) -> None:
         self._work, self._target = work, target
+        shape = work.x.shape[1:]
+        self._rows = work.engine.steady(work.engine.rows(shape))
+        self._gradient_rows = work.engine.steady(work.engine.gradient_rows(shape, 1))
         self.broken = torch.zeros(len(work.x), dtype=torch.bool, device=work.x.device)
 
     def values(self, image: Tensor, z: Tensor) -> Tensor:
@@ -39,8 +43,7 @@ class LossField:
         Returns:
             (rows,), float64; minus infinity where the logits are not finite.
         """
-        work = self._work
-        rows = work.engine.steady(work.engine.rows(work.x.shape[1:]))
+        work, rows = self._work, self._rows
         values = torch.empty(len(z), dtype=torch.float64, device=z.device)
         for part in torch.arange(len(z), device=z.device).split(rows):
             full = padded(part, rows)
@@ -55,24 +58,26 @@ class LossField:
 
     def pixel_slopes(self, image: Tensor, pixels: Tensor) -> tuple[Tensor, Tensor]:
         """log l and its gradient with respect to the pixels (rows, channels, height, width) of images that are given themselves."""
-        return self._differentiated(image, pixels, lambda _, points: points)
+        return self._differentiated(image, pixels, lambda _, points: points.clone())  # which begins a cache line
 
     def _differentiated(self, image: Tensor, points: Tensor, pixels: Callable[[Tensor, Tensor], Tensor]) -> tuple[Tensor, Tensor]:
-        work = self._work
-        rows = work.engine.steady(work.engine.gradient_rows(work.x.shape[1:], 1))
+        work, rows = self._work, self._gradient_rows
         values, slopes = torch.empty(len(points), dtype=torch.float64, device=points.device), torch.empty_like(points)
-        for part in torch.arange(len(points), device=points.device).split(rows):
-            full = padded(part, rows)
-            z, b = points[full].detach().requires_grad_(True), image[full]
+        for start in range(0, len(points), rows):
+            part = slice(start, start + rows)
+            z, b = padded(points[part], rows).detach().requires_grad_(True), padded(image[part], rows)
             with torch.enable_grad():
                 logits = work.model(pixels(b, z))
             value, rate = log_cross_entropy(logits.detach(), self._target[b])
             (slope,) = torch.autograd.grad(logits, z, rate.to(logits.dtype))
-            values[part], slopes[part] = value[: len(part)], slope[: len(part)]
-        values = self._checked(image, values)
-        return values, slopes.nan_to_num_(0.0, 0.0, 0.0)
+            out = slopes[part]
+            values[part] = value[: len(out)]
+            torch.nan_to_num(slope[: len(out)], 0.0, 0.0, 0.0, out=out)
+        return self._checked(image, values), slopes
 
     def _checked(self, image: Tensor, values: Tensor) -> Tensor:
+        if math.isfinite(values.sum().item()):
+            return values
         finite = values.isfinite()
         self.broken[image[~finite]] = True
         return torch.where(finite, values, -torch.inf)

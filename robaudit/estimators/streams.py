@@ -16,17 +16,21 @@ class _Taken:
 
     def __init__(self, blocks: Iterator[Tensor]) -> None:
         self._blocks = blocks
-        self._rest: Tensor | None = None
+        self._block: Tensor | None = None
+        self._next, self._size = 0, 0  # in the block
 
     def take(self, number: int) -> Tensor:
         """The next draws (number, ...)."""
         parts = []
-        while number:
-            rest = next(self._blocks) if self._rest is None else self._rest
-            parts.append(rest[:number])
-            number -= len(parts[-1])
-            self._rest = rest[len(parts[-1]) :] if len(parts[-1]) < len(rest) else None
-        return parts[0] if len(parts) == 1 else torch.cat(parts)
+        while True:
+            if self._block is not None:
+                first, self._next = self._next, min(self._next + number, self._size)
+                parts.append(self._block[first : self._next])
+                number -= self._next - first
+            if not number:
+                return parts[0] if len(parts) == 1 else torch.cat(parts)
+            self._block = next(self._blocks)
+            self._next, self._size = 0, self._block.shape[0]
 
 
 class Streams:

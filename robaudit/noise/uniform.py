@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from robaudit.levels import LevelName
 from robaudit.noise.base import AdditiveNoise, Ball, Shape
@@ -52,6 +53,9 @@ class Uniform(AdditiveNoise):
     def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str], out: Tensor | None = None) -> Tensor:
         """x + eps erf(z / sqrt 2), or x + eps (z_1 ... z_d) / |z|."""
         if self.norm == "linf":
+            if z.requires_grad and torch.is_grad_enabled():
+                offset: Tensor = _Box.apply(z, level)
+                return offset.add_(x)
             return torch.mul(z, math.sqrt(0.5), out=out).erf_().mul_(level).add_(x)
         length = total(z.double().square()).sqrt().clamp_min(_SHORTEST).unsqueeze(1)  # in this order, whatever the number of rows
         inside: Tensor = (z[:, :-2] * (level / length).to(z.dtype)).unflatten(1, x.shape[1:])
@@ -64,3 +68,20 @@ class Uniform(AdditiveNoise):
     def gram(self, gradients: Tensor, x: Tensor) -> Tensor:
         """U U^T."""
         return diagonal_gram(gradients)
+
+
+class _Box(torch.autograd.Function):
+    """eps erf(z / sqrt 2) with a backward pass of three operations in place of the recorded one's nine."""
+
+    @staticmethod
+    def forward(ctx: Any, z: Tensor, level: float) -> Tensor:
+        ctx.save_for_backward(z)
+        ctx.level = level
+        return torch.mul(z, math.sqrt(0.5)).erf_().mul_(level)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        (z,) = ctx.saved_tensors
+        log_slope = z.new_tensor(math.log(ctx.level * math.sqrt(2 / math.pi)))
+        return torch.addcmul(log_slope, z, z, value=-0.5).exp_().mul_(gradient), None

@@ -173,19 +173,21 @@ class _Chains:
         acceptance = torch.empty((n, rows // self._chains), dtype=torch.float64, device=self._z.device)
         used: list[Tensor] = []
         adapted = angles[0] if absolute else torch.zeros_like(angles[0])
-        mean_slope, mean_state = self._others(self._slope), self._others(self._z)
+        others = self._others(self._slope)
+        mean_slope, mean_state = others, self._others(self._z)
         for k, t in enumerate(temperatures):
             angle = (adapted if absolute else angles[k] + adapted).clamp(math.log(_SMALLEST), math.log(_LARGEST))
             used.append(angle)
-            acceptance[k] = self._trajectory(t, angle.exp(), steps, t * self._others(self._slope))
+            acceptance[k] = self._trajectory(t, angle.exp(), steps, t * others)
             adapted = adapted + _RATE * (acceptance[k] - _TARGET)
             adapted = adapted.clamp(math.log(_SMALLEST), math.log(_LARGEST)) if absolute else adapted.clamp(*_CORRECTED)
-            score = (t * self._slope - self._z).double()
+            score = torch.sub(t * self._slope, self._z)
             log_loss[k] = self._value
-            controls[0, k] = total(score * mean_slope)
-            controls[1, k] = total(score * mean_state)
-            controls[2, k] = total(score * self._z) + self._z.shape[1]
-            mean_slope = torch.lerp(self._others(self._slope), mean_slope, _MEMORY)
+            controls[0, k] = _total(score * mean_slope)
+            controls[1, k] = _total(score * mean_state)
+            controls[2, k] = _total(score * self._z) + self._z.shape[1]
+            others = self._others(self._slope)
+            mean_slope = torch.lerp(others, mean_slope, _MEMORY)
             mean_state = torch.lerp(self._others(self._z), mean_state, _MEMORY)
         shape = (-1, self._chains)
         return Records(log_loss.unflatten(1, shape), controls.unflatten(2, shape), acceptance), used
@@ -204,16 +206,19 @@ class _Chains:
         """One trajectory of every chain about a centre (rows, d); returns the mean acceptance probability of each image."""
         step = (angle / steps).repeat_interleave(self._chains)[:, None]
         cos, sin, half = (f.to(self._z.dtype) for f in (step.cos(), step.sin(), step / 2))
-        p = self._random.normals()
-        before = _energy(self._z, p)
+        first = self._random.normals()
         z, value, slope = self._z - centre, self._value, self._slope
-        p = torch.addcmul(p, half, t * slope - centre)
+        p = torch.addcmul(first, half * t, slope).addcmul_(-half, centre)
         for i in range(steps):
-            z, p = cos * z + sin * p, cos * p - sin * z
+            turned = sin * p
+            p.mul_(cos).addcmul_(-sin, z)
+            z = turned.addcmul_(cos, z)
             value, slope = self._evaluated(z + centre)
-            p.addcmul_(half if i == steps - 1 else 2 * half, t * slope - centre)
+            whole = half if i == steps - 1 else 2 * half
+            p.addcmul_(whole * t, slope).addcmul_(-whole, centre)
         z += centre
-        gained = before - _energy(z, p) + (t * (value - self._value) if t else torch.zeros_like(before))
+        lost = torch.mul(z, z).addcmul_(p, p).addcmul_(self._z, self._z, value=-1).addcmul_(first, first, value=-1)
+        gained = _total(lost) / -2 + (t * (value - self._value) if t else 0.0)
         probability = gained.clamp_max(0).exp().nan_to_num(0.0).where(value.isfinite(), 0.0)
         accepted = self._random.uniforms() < probability
         self._z = torch.where(accepted[:, None], z, self._z)
@@ -236,12 +241,15 @@ class _Chains:
 
     def _others(self, x: Tensor) -> Tensor:
         """The mean over the *other* chains of the image (rows, d)."""
-        return (self._over_chains(x).repeat_interleave(self._chains, 0) - x) / (self._chains - 1)
+        others = self._over_chains(x)[:, None] - x.unflatten(0, (-1, self._chains))
+        mean: Tensor = others.div_(self._chains - 1).flatten(0, 1)
+        return mean
 
 
-def _energy(z: Tensor, p: Tensor) -> Tensor:
-    """(|z|^2 + |p|^2) / 2 of every row, float64."""
-    return total(z.double().square() + p.double().square()) / 2
+def _total(x: Tensor) -> Tensor:
+    """The sum of every row, float64, as :func:`~robaudit.numerics.rowwise.total` adds."""
+    result: Tensor = x.cumsum(-1, dtype=torch.float64).select(-1, -1)
+    return result
 
 
 def _length(x: Tensor) -> Tensor:

@@ -7,7 +7,8 @@ from torch import Tensor
 
 from robaudit.numerics.rowwise import total
 
-_TINY = -15.0  # below, log CE = s - e^s / 2 to 1e-14
+_TINY = -700.0  # below, e^s underflows, and log CE = s
+_LARGE = 40.0  # above, CE = s
 
 
 def log_cross_entropy(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
@@ -26,17 +27,16 @@ def log_cross_entropy(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     Source: Rice et al., Robustness between the worst and average case, for the loss; the forms are robaudit's.
     """
     f = logits.double()
+    f = f + (f - f)  # NaN where a logit is not finite, and so is all that is made of it
     column = target[:, None]
     others = f.scatter(1, column, -torch.inf)
-    highest = others.max(1, keepdim=True).values
-    weights = torch.exp(others - highest)
+    highest = others.amax(1, keepdim=True)
+    weights = others.sub_(highest).exp_()
     mass = total(weights)[:, None]
-    s = highest + torch.log(mass) - f.gather(1, column)
-    tiny = s < _TINY
-    e = torch.exp(-s.abs())
-    ce = s.clamp_min(0) + torch.log1p(e)
-    value = torch.where(tiny, s - e / 2, torch.log(torch.where(tiny, 1.0, ce)))
-    rate = torch.where(tiny, 1 - e / 2, torch.where(s > 0, 1.0, e) / (1 + e) / torch.where(tiny, 1.0, ce))
-    gradient = rate * (weights / mass).scatter(1, column, -1.0)
-    finite = f.isfinite().all(1)
-    return torch.where(finite, value[:, 0], torch.nan), torch.where(finite[:, None], gradient, torch.nan)
+    s = torch.log(mass).add_(highest).sub_(f.gather(1, column))
+    tiny, bounded = s < _TINY, s.clamp_max(_LARGE)
+    e = bounded.exp()
+    ce = e.log1p().add_(s - bounded)
+    value = torch.where(tiny, s, ce.log())
+    rate = torch.where(tiny, 1.0, (e / (1 + e)).div_(ce))
+    return value[:, 0], weights.div_(mass).scatter_(1, column, -1.0).mul_(rate)

@@ -39,7 +39,7 @@ NEED_SHARED = ("published", "accuracy", "engine", "noise", "kinds")
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the parts asked for, one after the other, and write each as soon as it is there."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--only", default=",".join(ORDER), help=f"parts, separated by commas: {', '.join(ORDER)}")
+    parser.add_argument("--only", default=",".join(PARTS), help=f"parts, separated by commas: {', '.join(PARTS)}")
     parser.add_argument("--quick", action="store_true", help="few repeats, small cases")
     parser.add_argument("--device", default="cpu", help="cpu (default), cuda or cuda:N")
     parser.add_argument("--threads", type=int, help="torch's threads; default: as many as it takes")

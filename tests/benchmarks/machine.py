@@ -30,7 +30,7 @@ def machine(device: torch.device) -> dict[str, str]:
     """What a section says of its measurement."""
     found = {
         "date": datetime.now(UTC).date().isoformat(),
-        "cpu": f"{cpu_model()}, {cores()} cores",
+        "cpu": f"{cpu_model()}, {_counted(cores(), 'core')}",
         "threads": str(torch.get_num_threads()),
         "torch": torch.__version__.partition("+")[0],
     }
@@ -46,5 +46,9 @@ def exact_products(device: torch.device) -> None:
 def in_words(found: dict[str, str], *, quick: bool) -> str:
     """One line for the reader."""
     gpu = f"{found['gpu']}; " if "gpu" in found else ""
-    words = f"Measured on {found['date']}: {gpu}{found['cpu']}, {found['threads']} threads, torch {found['torch']}"
+    words = f"Measured on {found['date']}: {gpu}{found['cpu']}, {_counted(int(found['threads']), 'thread')}, torch {found['torch']}"
     return f"{words}. QUICK RUN: few repeats, rough figures." if quick else f"{words}."
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
