@@ -20,7 +20,7 @@ from robaudit.levels import GAUSSIAN
 from robaudit.models.logits import LogitModel
 from robaudit.rows import Row
 from robaudit.spec.model import AuditSpec, NoiseSpec, base_identity, identity
-from robaudit.stats.attacks import with_failed_attacks
+from robaudit.stats.attacks import contradicted
 from robaudit.stats.summary import Overview
 from robaudit.store.folder import OUTPUTS, SCHEMA_VERSION, RunFolder
 from robaudit.store.serialise import rows_csv, rows_json_chunks, summary_json
@@ -103,7 +103,7 @@ class _Tally:
             self.samples += 1
             self.labelled += first.label is not None
             self.digest.update(f"{first.sample_id}\x1f{sample.digest}\x1f{first.label}\x1e".encode())
-            for row in with_failed_attacks(sample.rows):
+            for row in contradicted(sample.rows):
                 self._add(row)
                 yield row
 

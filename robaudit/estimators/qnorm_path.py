@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Sequence
 from typing import ClassVar, NamedTuple, Self
 
@@ -24,6 +25,9 @@ from robaudit.numerics.reflected_hmc import Published, PublishedRun, published_p
 from robaudit.quantities import NO_INTERVAL, Interval, IntervalKind
 
 _FEWEST_TEMPERATURES = 12  # besides those of the orders
+_LARGEST_LOG = math.log(sys.float_info.max)
+_SAMPLING = Interval(IntervalKind.LOGNORMAL, covers_bias=False, remark="chains")
+_MANY, _MODEST = 8, 10.0  # normal variables; the largest q that Metropolis moves in more of them are trusted with
 _FAR = 0.25  # in log Z: standard error or half of the gap that a row tells of
 _PATHS = ((31.0, 0.6), (310.0, 0.4), (math.inf, 0.09))  # published lengths of trajectories for q = 1 and 10, 100, 1000 on CIFAR-10
 
@@ -105,9 +109,9 @@ class QNormPath(QNorm):
         else:
             temperatures = temperature_grid(self.q, self.temperatures)
             annealed = self._annealed(work, field, temperatures)
-            values, highest = self._values(annealed, temperatures), annealed.highest
-            differentiable = work.noise.differentiable
-            interval, backwards = self.interval, annealed.evaluations if differentiable else 0
+            values, highest = self._values(annealed, temperatures, blind=_blind(work)), annealed.highest
+            backwards = annealed.evaluations if work.noise.differentiable else 0
+            interval = _SAMPLING if _blind(work) else self.interval
             forwards = 1 + annealed.evaluations
         broken, most, against = field.broken.tolist(), highest.tolist(), target.tolist()
         return [
@@ -115,7 +119,7 @@ class QNormPath(QNorm):
                 Estimate(
                     value=math.nan if broken[image] else math.exp(one.log_z),
                     lower=None if one.half_width is None else math.exp(one.log_z - one.half_width),
-                    upper=None if one.half_width is None else math.exp(one.log_z + one.half_width),
+                    upper=None if one.half_width is None else _exp(one.log_z + one.half_width),
                     std_error=None if one.std_error is None else math.exp(one.log_z) * one.std_error,
                     flips_to=None,
                     forwards=forwards,
@@ -148,8 +152,8 @@ class QNormPath(QNorm):
         walk = Streams(work, "qnorm_path", self.chains, 1 + moves, moves)
         return anneal_by_moves(field.values, walk.normals, walk.thresholds, self.chains, temperatures, self.moves)
 
-    def _values(self, annealed: Annealed, temperatures: Sequence[float]) -> list[list[_Values]]:
-        """By image, then by q."""
+    def _values(self, annealed: Annealed, temperatures: Sequence[float], *, blind: bool) -> list[list[_Values]]:
+        """By image, then by q; ``blind``: see :func:`_blind`."""
         estimates = path_estimates(annealed, temperatures, self.q)
         last = ((annealed.up.acceptance[-1] + annealed.down.acceptance[-1]) / 2).tolist()
         least = torch.minimum(annealed.up.acceptance.amin(0), annealed.down.acceptance.amin(0)).tolist()
@@ -165,7 +169,7 @@ class QNormPath(QNorm):
                     "last_acceptance": last[image],
                     "smallest_acceptance": least[image],
                 }
-                found[image].append(_Values(log_z, half_width, std_error, _remarks(std_error, gap, ess, q), details))
+                found[image].append(_Values(log_z, half_width, std_error, _remarks(std_error, gap, ess, q, blind=blind), details))
         return found
 
     def _published(self, q: float) -> Published:
@@ -204,11 +208,21 @@ def _unnumbered(draw: Callable[[], Tensor]) -> Callable[[int], Tensor]:
     return lambda _: draw()
 
 
-def _remarks(std_error: float, gap: float, ess: float, q: float) -> str:
-    """What a row says of chains that disagree, of ways that differ, and of a small effective sample size."""
-    said = []
+def _exp(x: float) -> float:
+    """e^x, infinity where a float64 cannot hold it."""
+    return math.exp(x) if x < _LARGEST_LOG else math.inf
+
+
+def _blind(work: Work) -> bool:
+    """Whether the chains move without gradients in many variables: then they lag alike on both ways, and the gap does not show it."""
+    return not work.noise.differentiable and math.prod(work.latent_shape) > _MANY
+
+
+def _remarks(std_error: float, gap: float, ess: float, q: float, *, blind: bool = False) -> str:
+    """What a row says of chains that disagree or grope, of ways that differ, and of a small effective sample size."""
+    said = ["likely low: no gradients in many variables"] if blind and q > _MODEST else []
     if std_error > _FAR:
-        said.append(f"the chains disagree (standard error {math.expm1(std_error):.0%})")
+        said.append(f"the chains disagree (standard error of log Z {std_error:.2g})")
     if abs(gap) / 2 > _FAR:
-        said.append(f"not settled: the ways up and down differ by a factor of {math.exp(min(abs(gap), 700.0)):.3g}, take more temperatures")
+        said.append(f"not settled: the ways up and down differ by a factor of {_exp(abs(gap)):.3g}, take more temperatures")
     return "; ".join([*said, *filter(None, [few_effective(ess, q)])])

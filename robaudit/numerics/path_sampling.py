@@ -15,21 +15,26 @@ from robaudit.numerics.rowwise import cholesky, cholesky_solve, gram, mean_over,
 _WINDOW = 8  # temperatures whose states share coefficients
 _TREND = 3  # constant, linear, quadratic in the number of the temperature
 _RIDGE = 1e-9
+_WORSE = 4.0  # times the sum of squares between chains: controls that raise it more are worth nothing
 _POWER = 3  # of the grid
 _SURE = 0.975
+_AMPLIFIED = 1.2  # variance of the spline's integral that is taken, in that of the trapezoid rule's
 
 
 def temperature_grid(orders: Sequence[float], temperatures: int) -> tuple[float, ...]:
-    """Temperatures from 0 to the largest order, denser at small ones (t ~ i^3), with every order among them.
+    """Temperatures from 0 to the largest order, denser at small ones (t ~ i^3); the nearest of them are moved onto the other orders.
 
     Args:
         orders: q, ascending.
-        temperatures: how many.
+        temperatures: how many, more than there are orders.
     """
-    largest = orders[-1]
-    regular = temperatures - len(orders) + 1
-    grid = {largest * (i / (regular - 1)) ** _POWER for i in range(regular - 1)}
-    return tuple(sorted(grid | set(orders)))
+    grid = [orders[-1] * (i / (temperatures - 1)) ** _POWER for i in range(temperatures - 1)] + [orders[-1]]
+    free = set(range(1, temperatures - 1))
+    for q in orders[:-1]:
+        nearest = min(free, key=lambda i: abs(grid[i] - q))
+        grid[nearest] = q
+        free.remove(nearest)
+    return tuple(sorted(grid))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +76,9 @@ def controlled(records: Records) -> Tensor:
     In a window of temperatures, log l of the chains of an image is regressed on a quadratic trend and the control variates. Under p_t they
     have mean 0, so that the mean of log l stays what it is while its variance falls; where a chain lags behind, their mean is not 0 and
     the correction takes most of the lag with it. The coefficients of a chain are those of the *other* chains: fitted to its own states,
-    they would follow its noise, and the value would lean.
+    they would follow its noise, and the value would lean. Where a chain stands apart (alone in a narrow bad region), the coefficients of
+    the others can be worthless for it, and off by orders of magnitude: a window in which the chains come much further apart keeps
+    its log l as it is.
     """
     y, result = records.log_loss, records.log_loss.clone()
     if not len(records.controls):
@@ -98,24 +105,34 @@ def _window(y: Tensor, controls: Tensor) -> Tensor:
     products = (mean_over(own, 1)[:, None] - own / chains).flatten(0, 1)  # of the other chains
     ridge = _RIDGE * torch.eye(products.shape[1] - 1, dtype=y.dtype, device=y.device)
     lower, failed = cholesky(products[:, :-1, :-1] + ridge)
-    solved = cholesky_solve(products[:, :-1, -1], torch.where(failed[:, None, None] == 0, lower, torch.eye(len(ridge), dtype=y.dtype)))
+    solved = cholesky_solve(products[:, :-1, -1], torch.where(failed[:, None, None] == 0, lower, ridge / _RIDGE))
     weights = torch.where(failed[:, None] == 0, solved, 0.0).unflatten(0, (images, chains)) * (scale[-1] / scale[:-1]).T[:, None]
     corrected = y.clone()
     for control, weight in zip(controls, weights[..., _TREND:].unbind(2), strict=True):
         corrected -= weight * control
-    return corrected
+    return torch.where(_spread(corrected) <= _WORSE * _spread(y), corrected, y)
+
+
+def _spread(y: Tensor) -> Tensor:
+    """How far the chains of an image are apart in a window: sum of squares about their mean at each temperature (images, 1)."""
+    return total(total((y - mean_over(y, 2)[..., None]).square()), 0)[:, None]
 
 
 def integration_weights(temperatures: Sequence[float], q: float) -> list[float]:
-    """What every temperature weighs in the mean over 0 to q: those of the cubic spline through all of them.
+    """What every temperature weighs in the mean over 0 to q, which is one of them.
 
-    On 80 temperatures the trapezoid rule would be off by up to .01 in log Z (a quadratic log l in 100 dimensions), the spline by 1e-5,
-    and the noise of the states counts the same.
+    Those of the cubic spline through all temperatures: on 80 of them the trapezoid rule would be off by up to .01 in log Z (a quadratic
+    log l in 100 dimensions), the spline by 1e-5. Where temperatures lie so unevenly that the spline would amplify the noise of the
+    states, those of the trapezoid rule.
     """
     from scipy.interpolate import CubicSpline
 
-    spline = CubicSpline(temperatures, np.eye(len(temperatures)))
-    weights: list[float] = (spline.integrate(0.0, q) / q).tolist()
+    t = np.array(temperatures)
+    spline = CubicSpline(t, np.eye(len(t))).integrate(0.0, q) / q
+    steps = np.where(t[1:] <= q, np.diff(t), 0.0) / (2 * q)
+    trapezoid = np.append(steps, 0.0) + np.insert(steps, 0, 0.0)
+    calm = np.square(spline).sum() <= _AMPLIFIED * np.square(trapezoid).sum()
+    weights: list[float] = (spline if calm else trapezoid).tolist()
     return weights
 
 

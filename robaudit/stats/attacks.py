@@ -1,4 +1,4 @@
-"""Attacks that another estimator has beaten: what it says of a largest loss that a larger one was found."""
+"""Losses that another estimator of the run contradicts: attacks that were beaten, and norms that missed a bad region."""
 
 from __future__ import annotations
 
@@ -24,16 +24,18 @@ def is_attack(row: Row) -> bool:
     return row.quantity == LOSS.name and row.interval.kind is IntervalKind.LOWER_BOUND
 
 
-def with_failed_attacks(rows: Sequence[Row]) -> list[Row]:
+def contradicted(rows: Sequence[Row]) -> list[Row]:
     """The rows of one sample, in which an attack says so where another row shows that it failed.
 
     No loss under the noise, and no norm of it, is above the largest one. So an attack has failed where a row of the same noise level,
     against the same class, met a loss above it, or has a norm whose whole interval is above it, by more than rounding.
 
+    Likewise a norm has missed something where the whole interval of another one of the same order is above its own.
+
     Args:
         rows: all rows of a sample.
     """
-    return [_judged(row, rows) if is_attack(row) else row for row in rows]
+    return [_judged(row, rows) if is_attack(row) else _compared(row, rows) for row in rows]
 
 
 def not_missed(row: Row) -> float:
@@ -53,6 +55,27 @@ def _judged(attack: Row, rows: Sequence[Row]) -> Row:
         return attack
     said = f"the attack failed: {ResultName.parse(best.estimator).estimator} found a loss of {not_missed(best):.4g}"
     return replace(attack, note="; ".join(filter(None, [attack.note, said])))
+
+
+def _compared(norm: Row, rows: Sequence[Row]) -> Row:
+    """The norm with a note where another of the same order is above it by more than both errors."""
+    part = ResultName.parse(norm.estimator).part
+    if part is None or norm.quantity != LOSS.name or norm.upper is None:
+        return norm
+    higher = [
+        row
+        for row in rows
+        if row.quantity == LOSS.name
+        and row.at == norm.at
+        and ResultName.parse(row.estimator).part == part
+        and _target(row) == _target(norm)
+        and row.lower is not None
+        and row.lower > norm.upper * (1 + ROUNDING)
+    ]
+    if not higher:
+        return norm
+    best = max(higher, key=lambda row: row.value)
+    return replace(norm, note="; ".join(filter(None, [norm.note, f"too low: {best.estimator} is {best.value:.4g}"])))
 
 
 def _target(row: Row) -> float | None:

@@ -10,11 +10,13 @@ import torch
 from pydantic import ValidationError
 from scipy.stats import binom
 
+from robaudit.estimators import qnorm_path
 from robaudit.estimators.base import Estimate
 from robaudit.estimators.loss_field import LossField
 from robaudit.estimators.losses import QNorm
 from robaudit.estimators.qnorm_mc import QNormMc
 from robaudit.estimators.qnorm_path import QNormPath
+from robaudit.numerics.path_sampling import PathEstimate
 from tests.estimators.goldens import Flip, Golden, Peak, Ramp, Tilt, work_of
 from tests.estimators.tools import curved, values, work_on
 
@@ -212,3 +214,15 @@ def test_a_loss_that_is_not_finite_is_not_a_value() -> None:
 
     for estimator in (QNormPath(temperatures=16), QNormMc(samples=200)):
         assert any(math.isnan(of_image[0].value) for of_image in values(estimator, work_on(Breaks(), sigma=0.5)))
+
+
+def test_errors_beyond_a_float64_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def far(_annealed: object, _temperatures: object, orders: tuple[float, ...]) -> list[PathEstimate]:
+        numbers = [torch.tensor([number], dtype=torch.float64) for number in (-20.0, 800.0, -1500.0, 3300.0, 1.0)]
+        return [PathEstimate(*numbers) for _ in orders]
+
+    monkeypatch.setattr(qnorm_path, "path_estimates", far)
+    (one,), *_ = values(QNormPath(q=(1.0,), temperatures=12), work_of(Ramp(), 1))
+    assert (one.lower, one.upper) == (0.0, math.inf)
+    assert "standard error of log Z 8e+02" in one.note
+    assert "differ by a factor of inf" in one.note

@@ -8,7 +8,7 @@ import pytest
 
 from robaudit.quantities import NO_INTERVAL, Interval, IntervalKind
 from robaudit.rows import Row
-from robaudit.stats.attacks import is_attack, with_failed_attacks
+from robaudit.stats.attacks import contradicted, is_attack
 
 ATTACK = Row(
     sample_id="0",
@@ -44,7 +44,7 @@ SAYS = "the attack failed: qnorm_path found a loss of {}"
 
 def note(*others: Row, attack: Row = ATTACK) -> str:
     """The note of an attack beside other rows, which stay as they are, in any order."""
-    forwards, backwards = with_failed_attacks([attack, *others]), with_failed_attacks([*others, attack])
+    forwards, backwards = contradicted([attack, *others]), contradicted([*others, attack])
     assert forwards[1:] == backwards[:-1] == list(others)
     assert forwards[0] == backwards[-1]
     assert replace(forwards[0], note="") == replace(attack, note="")
@@ -76,7 +76,7 @@ def test_the_largest_of_several() -> None:
 
 def test_another_attack() -> None:
     better = replace(ATTACK, estimator="longer", value=5.5)
-    assert [row.note for row in with_failed_attacks([ATTACK, better])] == ["the attack failed: longer found a loss of 5.5", ""]
+    assert [row.note for row in contradicted([ATTACK, better])] == ["the attack failed: longer found a loss of 5.5", ""]
 
 
 @pytest.mark.parametrize(
@@ -106,3 +106,11 @@ def test_only_losses_with_a_lower_bound_are_attacks() -> None:
     assert not is_attack(NORM)
     assert not is_attack(replace(ATTACK, quantity="p_robust"))
     assert not is_attack(replace(ATTACK, interval=NO_INTERVAL))
+
+
+def test_a_norm_below_another_of_the_same_order() -> None:
+    """By more than both errors: the chains met no bad region that plain copies saw."""
+    low, other = replace(NORM, value=1.0, lower=0.9, upper=1.1), replace(NORM, estimator="qnorm_mc:q=1000", value=2.0, lower=1.5, upper=2.6)
+    assert [row.note for row in contradicted([low, other])] == ["too low: qnorm_mc:q=1000 is 2", ""]
+    for change in ({"lower": 1.05}, {"lower": None}, {"estimator": "qnorm_mc:q=10"}, {"details": {"target": 1}}, {"level": 0.2}):
+        assert contradicted([low, replace(other, **change)])[0].note == ""

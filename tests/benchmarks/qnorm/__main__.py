@@ -39,6 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--models", type=Path, default=SHARED, help="the folder with models/ and data/; default: ../shared")
     parser.add_argument("--out", type=Path, default=Path(__file__).resolve().parents[3] / "docs", help="of the report; default: docs/")
     parser.add_argument("--results", type=Path, help="the file of all values; default: qnorm-results.json beside the report")
+    parser.add_argument("--again", default="", help="compute the values of this estimator anew, for example qnorm_path")
     given = parser.parse_args(arguments)
     if unknown := set(given.only.split(",")) - set(PARTS):
         parser.error(f"unknown parts: {', '.join(sorted(unknown))}")
@@ -49,6 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     keep_freed_memory()
     bench = Bench(torch.device("cpu"), shared=given.models, out=given.out, say=_say)
     results = Results(given.results or given.out / "qnorm-results.json", bench, given.seed)
+    if given.again:
+        results.forget(given.again)
     for part in given.only.split(","):
         if part == "table":
             for case in chosen:

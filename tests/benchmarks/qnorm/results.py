@@ -143,6 +143,11 @@ class Results:
             self.bench.say(f"{case.name}, {method.label}: {block[0]} to {block[-1]}, {spent:.0f} s")
         return [Found(**known[str(i)]) for i in range(images)]
 
+    def forget(self, name: str) -> None:
+        """Drop the results of an estimator with any options; the published sampler has none of its own and stays."""
+        self._known = {key: known for key, known in self._known.items() if name not in key.split(";")[1].split() or "parity=True" in key}
+        self._write()
+
     def keep(self, name: str, numbers: dict[str, float]) -> None:
         """Keep something else beside the images' results."""
         self._known[name] = numbers

@@ -1,0 +1,67 @@
+"""Temperatures and weights of path sampling."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from robaudit.numerics.annealing import Records
+from robaudit.numerics.path_sampling import controlled, integration_weights, temperature_grid
+
+orders = st.lists(st.floats(1e-3, 1e6), min_size=1, max_size=20, unique=True).map(sorted)
+
+
+@settings(deadline=None, max_examples=50)
+@given(orders, st.integers(32, 200))
+def test_every_order_is_a_temperature(q: list[float], temperatures: int) -> None:
+    grid = temperature_grid(q, temperatures)
+    assert len(grid) == temperatures
+    assert (grid[0], grid[-1]) == (0.0, q[-1])
+    assert set(q) <= set(grid)
+    assert all(low < high for low, high in pairwise(grid))
+
+
+@settings(deadline=None, max_examples=30)
+@given(orders, st.integers(32, 100))
+def test_weights_of_a_mean(q: list[float], temperatures: int) -> None:
+    """They sum to one, are exact for straight lines, and amplify noise hardly more than the trapezoid rule."""
+    grid = temperature_grid(q, temperatures)
+    for order in q:
+        weights = np.array(integration_weights(grid, order))
+        assert weights.sum() == pytest.approx(1, abs=1e-9)
+        assert weights @ np.array(grid) == pytest.approx(order / 2, rel=1e-7)
+        assert np.abs(weights).sum() < 2
+
+
+@pytest.mark.parametrize("temperatures", [80, 200])
+def test_the_spline_meets_a_smooth_curve(temperatures: int) -> None:
+    """E_t[log l] of a quadratic log l falls as 1 / (1 + t): what 80 temperatures leave of its integral is nothing."""
+    grid = temperature_grid((1.0, 10.0, 100.0, 1000.0), temperatures)
+    for q in (1.0, 10.0, 100.0, 1000.0):
+        found = sum(weight / (1 + t) for weight, t in zip(integration_weights(grid, q), grid, strict=True))
+        assert found == pytest.approx(math.log1p(q) / q, rel=2e-3 if temperatures == 80 else 1e-5)
+
+
+def test_orders_close_together_take_the_trapezoid_rule() -> None:
+    grid = temperature_grid((50.0, 50.0001, 100.0), 20)
+    weights = integration_weights(grid, 100.0)
+    assert min(weights) >= 0
+    assert sum(weights) == pytest.approx(1)
+
+
+def test_a_chain_apart_from_the_others_is_not_corrected_by_them() -> None:
+    """Three chains on a plain where the controls are all but 0, one in a narrow peak where they are not."""
+    generator = torch.Generator().manual_seed(0)
+    controls = torch.randn(3, 16, 2, 4, generator=generator, dtype=torch.float64)
+    controls[:, :, 0, :3] *= 1e-4
+    log_loss = torch.randn(16, 2, 4, generator=generator, dtype=torch.float64)
+    found = controlled(Records(log_loss, controls, torch.ones(16, 2, dtype=torch.float64)))
+    assert torch.equal(found[:, 0], log_loss[:, 0])
+    assert not torch.equal(found[:, 1], log_loss[:, 1])
+    assert (found[:, 1] - log_loss[:, 1]).abs().max() < 5
