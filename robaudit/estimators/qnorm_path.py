@@ -19,8 +19,9 @@ from robaudit.estimators.streams import FlatStreams, Streams
 from robaudit.estimators.work import Work
 from robaudit.noise.base import NoiseKind
 from robaudit.noise.uniform import Uniform
-from robaudit.numerics.annealing import Annealed, anneal, anneal_by_moves, gradients_of
-from robaudit.numerics.path_sampling import path_estimates, temperature_grid
+from robaudit.numerics.annealing import anneal, gradients_of
+from robaudit.numerics.path_sampling import PathEstimate, path_estimates, temperature_grid
+from robaudit.numerics.populations import population_estimates, temper
 from robaudit.numerics.reflected_hmc import Published, PublishedRun, published_path
 from robaudit.quantities import NO_INTERVAL, Interval, IntervalKind
 
@@ -42,13 +43,31 @@ class _Values(NamedTuple):
     details: dict[str, float]
 
 
+class _Found(NamedTuple):
+    """What a sampler says of the images of a chunk.
+
+    Attributes:
+        estimates: for every q.
+        last, least: acceptance at the largest q, and the smallest (images,).
+        highest: log l (images,).
+        evaluations: for each image.
+    """
+
+    estimates: Sequence[PathEstimate]
+    last: Tensor
+    least: Tensor
+    highest: Tensor
+    evaluations: int
+
+
 class QNormPath(QNorm):
     """log Z_q = (1 / q) int_0^q E_t[log l] dt, E_t under the noise tilted by l^t, with Hamiltonian Monte Carlo in Gaussian space.
 
     Every kind of noise is a map of standard normal variables z, so the tilted distributions are p_t(z) ~ l(z)^t N(z; 0, I). One
     annealing run to the largest q serves all of them. Several independent chains go up through the temperatures and down again
     (:mod:`robaudit.numerics.annealing`); log l is recorded after each trajectory, with control variates made of its gradient, and
-    integrated (:mod:`robaudit.numerics.path_sampling`). Kinds without gradients (``spatial``, ``impulse``) get Metropolis moves instead.
+    integrated (:mod:`robaudit.numerics.path_sampling`). Kinds without gradients (``spatial``, ``impulse``) get populations with Metropolis
+    moves instead (:mod:`robaudit.numerics.populations`).
 
     The interval is Student's t of log Z between the chains, widened by half of the gap between the ways up and down: chains that are
     too short for the loss to settle at each temperature lag, below on the way up and above on the way down. What neither finds, it does
@@ -58,7 +77,7 @@ class QNormPath(QNorm):
         chains: of each image, four or more.
         temperatures: from 0 to the largest q, on each way.
         steps: leapfrog steps at each temperature; an image takes about 2 chains temperatures steps gradients.
-        moves: Metropolis moves at each temperature, for noise without gradients.
+        particles, moves: for noise without gradients: population of each chain, and Metropolis moves at each temperature.
         parity: the published sampler instead, for comparison only: one chain in the box within [0, 1], its own run for each q with
             ``temperatures`` x ``steps`` gradients, no interval; its values are low.
 
@@ -75,7 +94,8 @@ class QNormPath(QNorm):
     chains: int = Field(4, ge=4, le=1000, description="independent chains of each image")
     temperatures: int = Field(80, ge=2, le=10**5, description="from 0 to the largest q, on the way up and again on the way down")
     steps: int = Field(3, ge=1, le=1000, description="gradients of a chain at each temperature")
-    moves: int = Field(10, ge=1, le=10**4, description="Metropolis moves at each temperature, under noise without gradients")
+    particles: int = Field(25, ge=2, le=10**5, description="population of each chain, under noise without gradients")
+    moves: int = Field(1, ge=1, le=10**4, description="Metropolis moves at each temperature, under noise without gradients")
     parity: bool = Field(False, description="the published sampler, for comparison only")
 
     @model_validator(mode="after")
@@ -95,7 +115,7 @@ class QNormPath(QNorm):
         return 1 if self.parity else self.chains
 
     def passes(self, classes: int) -> tuple[int, int]:
-        """The clean pass and the gradients; under noise without gradients it takes 2 chains temperatures moves forward passes."""
+        """The clean pass and the gradients; under noise without gradients it takes chains particles temperatures moves forward passes."""
         gradients = sum(self._published(q).gradients for q in self.q) if self.parity else self._gradients
         return 1 + gradients, gradients
 
@@ -107,12 +127,10 @@ class QNormPath(QNorm):
             values, highest = self._parity(work, field)
             interval, (forwards, backwards) = NO_INTERVAL, self.passes(work.classes)
         else:
-            temperatures = temperature_grid(self.q, self.temperatures)
-            annealed = self._annealed(work, field, temperatures)
-            values, highest = self._values(annealed, temperatures, blind=_blind(work)), annealed.highest
-            backwards = annealed.evaluations if work.noise.differentiable else 0
+            found = self._by_gradients(work, field) if work.noise.differentiable else self._by_moves(work, field)
+            values, highest = self._values(found, blind=_blind(work)), found.highest
             interval = _SAMPLING if _blind(work) else self.interval
-            forwards = 1 + annealed.evaluations
+            forwards, backwards = 1 + found.evaluations, found.evaluations if work.noise.differentiable else 0
         broken, most, against = field.broken.tolist(), highest.tolist(), target.tolist()
         return [
             tuple(
@@ -137,28 +155,35 @@ class QNormPath(QNorm):
     def _gradients(self) -> int:
         return gradients_of(self.temperatures, self.steps, self.chains)
 
-    def _annealed(self, work: Work, field: LossField, temperatures: Sequence[float]) -> Annealed:
-        """The chains of all images, by gradients where the noise has them."""
+    def _by_gradients(self, work: Work, field: LossField) -> _Found:
+        """Hamiltonian chains, up and down."""
         images, shape = len(work.x), work.latent_shape
-        if work.noise.differentiable:
-            streams = FlatStreams(work, "qnorm_path", self.chains, 1 + 2 * self.temperatures, 2 * self.temperatures)
+        temperatures = temperature_grid(self.q, self.temperatures)
+        streams = FlatStreams(work, "qnorm_path", self.chains, 1 + 2 * self.temperatures, 2 * self.temperatures)
 
-            def slopes(image: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
-                values, slope = field.slopes(image, z.unflatten(1, shape))
-                return values, slope.flatten(1)
+        def slopes(image: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
+            values, slope = field.slopes(image, z.unflatten(1, shape))
+            return values, slope.flatten(1)
 
-            return anneal(slopes, streams, images, self.chains, temperatures, self.steps)
-        moves = 2 * self.temperatures * self.moves
-        walk = Streams(work, "qnorm_path", self.chains, 1 + moves, moves)
-        return anneal_by_moves(field.values, walk.normals, walk.thresholds, self.chains, temperatures, self.moves)
-
-    def _values(self, annealed: Annealed, temperatures: Sequence[float], *, blind: bool) -> list[list[_Values]]:
-        """By image, then by q; ``blind``: see :func:`_blind`."""
+        annealed = anneal(slopes, streams, images, self.chains, temperatures, self.steps)
+        acceptance = torch.stack([annealed.up.acceptance, annealed.down.acceptance])
         estimates = path_estimates(annealed, temperatures, self.q)
-        last = ((annealed.up.acceptance[-1] + annealed.down.acceptance[-1]) / 2).tolist()
-        least = torch.minimum(annealed.up.acceptance.amin(0), annealed.down.acceptance.amin(0)).tolist()
+        return _Found(estimates, acceptance[:, -1].sum(0) / 2, acceptance.amin((0, 1)), annealed.highest, annealed.evaluations)
+
+    def _by_moves(self, work: Work, field: LossField) -> _Found:
+        """Populations with Metropolis moves."""
+        temperatures = temperature_grid(self.q, self.temperatures)
+        steps = self.temperatures - 1
+        streams = Streams(work, "qnorm_path", self.chains * self.particles, 1 + steps * self.moves, steps * (1 + self.moves))
+        found = temper(field.values, streams.normals, streams.thresholds, self.chains, self.particles, temperatures, self.moves)
+        estimates = population_estimates(found, temperatures, self.q)
+        return _Found(estimates, found.acceptance[-1], found.acceptance.amin(0), found.highest, found.evaluations)
+
+    def _values(self, run: _Found, *, blind: bool) -> list[list[_Values]]:
+        """By image, then by q; ``blind``: see :func:`_blind`."""
+        last, least = run.last.tolist(), run.least.tolist()
         found: list[list[_Values]] = [[] for _ in last]
-        for q, one in zip(self.q, estimates, strict=True):
+        for q, one in zip(self.q, run.estimates, strict=True):
             columns = (one.value, one.half_width, one.std_error, one.gap, one.ess)
             for image, (log_z, half_width, std_error, gap, ess) in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
                 details = {

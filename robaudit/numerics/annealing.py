@@ -20,7 +20,6 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from robaudit.numerics.metropolis import Values, Walk, metropolis
 from robaudit.numerics.rowwise import total
 
 Slopes = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
@@ -113,36 +112,6 @@ def anneal(slopes: Slopes, random: Randomness, images: int, chains: int, tempera
     down, _ = chain.way(temperatures[::-1], steps, angles[::-1], absolute=False)
     down = Records(down.log_loss.flip(0), down.controls.flip(1), down.acceptance.flip(0))
     return Annealed(up, down, chain.highest, gradients_of(len(temperatures), steps, chains))
-
-
-def anneal_by_moves(
-    values: Values, normals: Callable[[], Tensor], thresholds: Callable[[], Tensor], chains: int, temperatures: Sequence[float], moves: int
-) -> Annealed:
-    """The same without gradients: Metropolis moves at each temperature, no climb between the ways, and no controls.
-
-    Args:
-        values: log l.
-        normals: standard normal variables (rows, *shape), new ones at each call.
-        thresholds: standard normal numbers (rows,), likewise.
-        chains: of each image.
-        temperatures: ascending, the first 0.
-        moves: at each of them.
-
-    Source: Rice et al., Robustness between the worst and average case, appendix A.3, for random-walk Metropolis on transforms.
-    """
-    walk = Walk.at(values, normals(), chains)
-    images, made = len(walk.angle), 0
-    ways = []
-    for way in (temperatures, temperatures[::-1]):
-        log_loss, acceptance = [], []
-        for t in way:
-            acceptance.append(metropolis(values, walk, t, moves, lambda _: normals(), lambda _: thresholds(), first=made))
-            log_loss.append(walk.log_l.view(images, chains))
-            made += moves
-        recorded = torch.stack(log_loss)
-        ways.append(Records(recorded, recorded.new_empty(0, *recorded.shape), torch.stack(acceptance)))
-    down = Records(ways[1].log_loss.flip(0), ways[1].controls, ways[1].acceptance.flip(0))
-    return Annealed(ways[0], down, walk.highest.view(images, chains).amax(1), chains * (1 + made))
 
 
 class _Chains:

