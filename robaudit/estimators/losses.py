@@ -13,7 +13,7 @@ from robaudit.names import Part, PartName
 from robaudit.quantities import LOSS, Quantity
 from robaudit.spec.fields import as_tuple
 
-MOST_Q = 1e6
+LEAST_Q, MOST_Q = 1e-6, 1e6
 
 
 class LossEstimator(Estimator):
@@ -45,7 +45,7 @@ def _ascending(orders: tuple[float, ...]) -> tuple[float, ...]:
     return tuple(sorted(orders))
 
 
-Order = Annotated[float, Field(gt=0, le=MOST_Q, allow_inf_nan=False)]
+Order = Annotated[float, Field(ge=LEAST_Q, le=MOST_Q, allow_inf_nan=False)]
 
 
 class QNorm(LossEstimator):

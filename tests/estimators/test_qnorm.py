@@ -188,8 +188,9 @@ def test_tiny_losses_keep_their_gradient() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"q": 0}, "greater than 0"),
-        ({"q": [1, -3]}, "greater than 0"),
+        ({"q": 0}, "greater than or equal to 0.000001"),
+        ({"q": 1e-7}, "greater than or equal to 0.000001"),
+        ({"q": [1, -3]}, "greater than or equal to 0.000001"),
         ({"q": [10, 10.0]}, "once"),
         ({"q": []}, "at least 1"),
         ({"q": [1, float("nan")]}, "finite"),
