@@ -100,7 +100,7 @@ _NOTES = (
     "Published sampler: m, L and lengths of the trajectories as published (MNIST 100, 20, .6/.6/.4/.2; CIFAR-10 50, 10, .6/.6/.4/.09), in"
     " the whole box about the image. `parity: true` keeps to the published box, the part within [0, 1]: another, smaller noise, and its"
     " values are no estimates of the others'. For transforms there is no published program that takes these; `qnorm_path` and"
-    " `adversarial_loss` use Metropolis moves there, and the cost counts forward passes.",
+    " `adversarial_loss` do without gradients there, and the cost counts forward passes.",
     "A long run has its own bars; where they are wide it is no truth. It has fewer images, and so have other rows and tables of ResNet20,"
     " where a core would have taken too long.",
     f"Picture: the first {PICTURED_IMAGES} images of MNIST ConvSmall; bars are the means of the ends of the intervals. What leaves a"
