@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 Floats = NDArray[np.float64]
 
 _NEAR = 0.9  # weight of the prior on the side where the evidence decides
-_HALVINGS = 200  # the most; a root is found to the last bit after 55 to 90
+_HALVINGS = 1130  # 2^-1074 is the smallest float, which has 53 bits; most ends take about 60
 
 
 class Prior(NamedTuple):

@@ -91,8 +91,8 @@ def test_in_any_chunk_to_the_last_bit(options: dict[str, Any], setting: Callable
     here, estimator = setting(), build("mc", **{"max_samples": 96, **options})
     together = here.all(estimator)
     for index in [*cuts(len(together), (6, 3)), [2], [7]]:
-        assert list(estimator.estimate(here.work(index))) == [together[i] for i in index]
-    assert list(estimator.estimate(here.work(range(5), batch_size=8))) == together[:5]
+        assert [(one,) for one in estimator.estimate(here.work(index))] == [together[i] for i in index]
+    assert [(one,) for one in estimator.estimate(here.work(range(5), batch_size=8))] == together[:5]
 
 
 def test_images_still_open_share_full_batches() -> None:

@@ -129,4 +129,8 @@ def built(cls: type[Estimator], **options: Any) -> Estimator:
         options = {"samples": 64, **options}
     if "particles" in cls.model_fields:
         options = {"particles": 80, **options}
+    if "temperatures" in cls.model_fields:
+        options = {"temperatures": 16, "steps": 1, **options}
+    if "restarts" in cls.model_fields:
+        options = {"steps": 5, "restarts": 2, "moves": 2, **options}
     return cls.model_validate(options)
