@@ -198,8 +198,10 @@ def _checked(successes: ArrayLike, failures: ArrayLike, confidence: float) -> tu
 
 def _ends(s: Floats, f: Floats, least: Floats) -> tuple[Floats, Floats]:
     """Where the log-likelihood falls to ``least``, on both sides of S/(S + F)."""
-    upper = 1.0 - _lower_end(f, s, least)
-    return _lower_end(s, f, least), np.where(f == 0, 1.0, np.minimum(np.nextafter(upper, 2.0), 1.0))
+    rest = _lower_end(f, s, least)
+    upper = 1.0 - rest
+    upper = np.where(1.0 - upper > rest, np.nextafter(upper, 2.0), upper)  # rounded outwards: the difference upper - 1 is exact
+    return _lower_end(s, f, least), np.where(f == 0, 1.0, np.minimum(upper, 1.0))
 
 
 def _lower_end(s: Floats, f: Floats, least: Floats) -> Floats:

@@ -31,6 +31,7 @@ priors = st.sampled_from(sorted(PRIORS))
 @given(s=counts, f=counts, name=priors, confidence=st.sampled_from([0.5, 0.8, 0.95, 0.999]))
 @example(s=8367, f=1, name="around .5", confidence=0.999)
 @example(s=1, f=419, name="lopsided", confidence=0.8)
+@example(s=2636, f=1, name="lopsided", confidence=0.999)
 def test_the_interval_is_where_the_martingale_is_small(s: int, f: int, name: str, confidence: float) -> None:
     prior = PRIORS[name]
     lower, upper = (float(end) for end in confidence_sequence(s, f, confidence, prior))
