@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from importlib.resources import files
 from pathlib import Path
@@ -46,6 +47,17 @@ def read_info(run: Path) -> dict[str, Any]:
     """run.json without its checksum, to be changed and written by hand."""
     info = json.loads((run / "run.json").read_text(encoding="utf-8"))
     return {key: value for key, value in info.items() if key != "checksum"}
+
+
+def read_rows(run: Path) -> list[dict[str, str]]:
+    """The rows of samples.csv."""
+    with (run / "samples.csv").open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def boxed(*estimators: Any, **sections: Any) -> dict[str, Any]:
+    """A spec of the digits under uniform noise of .3."""
+    return digits(**{"noise": [{"kind": "uniform", "eps": [0.3]}], "estimators": list(estimators), **sections})
 
 
 def tree(folder: Path) -> dict[str, bytes | None]:

@@ -8,13 +8,11 @@ from typing import ClassVar, Self
 
 import torch
 from pydantic import Field
-from torch import Tensor
 
 from robaudit.estimators.base import Estimate, Need, NoiseNeed
 from robaudit.estimators.losses import QNorm
 from robaudit.estimators.work import Work
-from robaudit.numerics.losses import log_cross_entropy
-from robaudit.numerics.rowwise import total
+from robaudit.numerics.losses import log_cross_entropy, log_norm
 from robaudit.quantities import Interval, IntervalKind
 
 FEW = 10.0
@@ -86,14 +84,6 @@ class QNormMc(QNorm):
             )
             for *of_image, most, against in zip(*values, highest.tolist(), target.tolist(), strict=True)
         ]
-
-
-def log_norm(log_loss: Tensor, q: float) -> tuple[Tensor, Tensor]:
-    """log Z_q (images,) and the effective sample size of its sum, from log l (images, copies); float64."""
-    highest = log_loss.amax(1, keepdim=True)
-    weights = torch.exp(q * (log_loss - highest))
-    mass = total(weights)
-    return highest[:, 0] + torch.log(mass / log_loss.shape[1]) / q, mass.square() / total(weights.square())
 
 
 def few_effective(ess: float, q: float) -> str:

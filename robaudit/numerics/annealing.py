@@ -20,7 +20,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from robaudit.numerics.rowwise import total
+from robaudit.numerics.rowwise import lengths, total
 
 Slopes = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 """Image of each row (rows,) and points (rows, d) -> log l (rows,), float64, minus infinity where it is not defined; gradients (rows, d)."""
@@ -152,9 +152,9 @@ class _Chains:
             adapted = adapted.clamp(math.log(_SMALLEST), math.log(_LARGEST)) if absolute else adapted.clamp(*_CORRECTED)
             score = torch.sub(t * self._slope, self._z)
             log_loss[k] = self._value
-            controls[0, k] = _total(score * mean_slope)
-            controls[1, k] = _total(score * mean_state)
-            controls[2, k] = _total(score * self._z) + self._z.shape[1]
+            controls[0, k] = total(score * mean_slope, dtype=torch.float64)
+            controls[1, k] = total(score * mean_state, dtype=torch.float64)
+            controls[2, k] = total(score * self._z, dtype=torch.float64) + self._z.shape[1]
             others = self._others(self._slope)
             mean_slope = torch.lerp(others, mean_slope, _MEMORY)
             mean_state = torch.lerp(self._others(self._z), mean_state, _MEMORY)
@@ -164,10 +164,10 @@ class _Chains:
     def climb(self, steps: int) -> None:
         """Turn every state towards its gradient, step by step, whatever the loss does; its length stays."""
         for _ in range(steps):
-            length, slope = _length(self._z), _length(self._slope)
+            length, slope = lengths(self._z)[:, None], lengths(self._slope)[:, None]
             towards = self._slope * torch.where(slope > 0, length / slope.clamp_min(1e-30), 0.0).to(self._z.dtype)
             z = math.cos(_CLIMB) * self._z + math.sin(_CLIMB) * towards
-            turned = _length(z)
+            turned = lengths(z)[:, None]
             self._z = z * torch.where(turned > 0, length / turned.clamp_min(1e-30), 1.0).to(z.dtype)
             self._value, self._slope = self._evaluated(self._z)
 
@@ -187,7 +187,7 @@ class _Chains:
             p.addcmul_(whole * t, slope).addcmul_(-whole, centre)
         z += centre
         lost = torch.mul(z, z).addcmul_(p, p).addcmul_(self._z, self._z, value=-1).addcmul_(first, first, value=-1)
-        gained = _total(lost) / -2 + (t * (value - self._value) if t else 0.0)
+        gained = total(lost, dtype=torch.float64) / -2 + (t * (value - self._value) if t else 0.0)
         probability = gained.clamp_max(0).exp().nan_to_num(0.0).where(value.isfinite(), 0.0)
         accepted = self._random.uniforms() < probability
         self._z = torch.where(accepted[:, None], z, self._z)
@@ -213,14 +213,3 @@ class _Chains:
         others = self._over_chains(x)[:, None] - x.unflatten(0, (-1, self._chains))
         mean: Tensor = others.div_(self._chains - 1).flatten(0, 1)
         return mean
-
-
-def _total(x: Tensor) -> Tensor:
-    """The sum of every row, float64, as :func:`~robaudit.numerics.rowwise.total` adds."""
-    result: Tensor = x.cumsum(-1, dtype=torch.float64).select(-1, -1)
-    return result
-
-
-def _length(x: Tensor) -> Tensor:
-    """|x| of every row (rows, 1), float64."""
-    return total(x.double().square()).sqrt()[:, None]

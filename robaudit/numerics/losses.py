@@ -1,4 +1,4 @@
-"""The logarithm of the cross-entropy, and its gradient, without the underflow of the cross-entropy itself."""
+"""The logarithm of the cross-entropy, its gradient and its q-norm, without the underflow of the cross-entropy itself."""
 
 from __future__ import annotations
 
@@ -40,3 +40,11 @@ def log_cross_entropy(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     value = torch.where(tiny, s, ce.log())
     rate = torch.where(tiny, 1.0, (e / (1 + e)).div_(ce))
     return value[:, 0], weights.div_(mass).scatter_(1, column, -1.0).mul_(rate)
+
+
+def log_norm(log_loss: Tensor, q: float) -> tuple[Tensor, Tensor]:
+    """log Z_q (images,) and the effective sample size of its sum, from log l (images, copies); float64."""
+    highest = log_loss.amax(1, keepdim=True)
+    weights = torch.exp(q * (log_loss - highest))
+    mass = total(weights)
+    return highest[:, 0] + torch.log(mass / log_loss.shape[1]) / q, mass.square() / total(weights.square())

@@ -17,8 +17,7 @@ _TREND = 3  # constant, linear, quadratic in the number of the temperature
 _RIDGE = 1e-9
 _WORSE = 4.0  # times the sum of squares between chains: controls that raise it more are worth nothing
 _POWER = 3  # of the grid
-SURE = 0.975
-"""Of Student's t, for the ends of intervals."""
+_SURE = 0.975
 _AMPLIFIED = 1.2  # variance of the spline's integral that is taken, in that of the trapezoid rule's
 
 
@@ -55,6 +54,15 @@ class PathEstimate:
     gap: Tensor
     half_width: Tensor
     ess: Tensor
+
+    @classmethod
+    def of(cls, value: Tensor, each: Tensor, gap: Tensor, ess: Tensor) -> PathEstimate:
+        """The estimate with its errors, from what the independent chains or runs say, each by itself (images, chains)."""
+        from scipy.stats import t as student
+
+        chains = each.shape[1]
+        std_error = spread_error(each)
+        return cls(value, std_error, gap, float(student.ppf(_SURE, chains - 1)) * std_error + gap.abs() / 2, ess)
 
 
 def path_estimates(annealed: Annealed, temperatures: Sequence[float], orders: Sequence[float]) -> list[PathEstimate]:
@@ -136,17 +144,18 @@ def integration_weights(temperatures: Sequence[float], q: float) -> list[float]:
 
 
 def _estimate(ways: Tensor, temperatures: Sequence[float], q: float) -> PathEstimate:
-    from scipy.stats import t as student
-
     weights = integration_weights(temperatures, q)
     by_way = total(ways * ways.new_tensor(weights)[:, None, None], 1)  # (2, images, chains)
     chains = by_way.shape[2]
     each = (by_way[0] + by_way[1]) / 2
-    std_error = (variance_over(each, 1) / chains).sqrt()
     gap = mean_over(by_way[1] - by_way[0], 1)
     spread = variance_over(ways, 3)  # (2, temperatures, images)
     independent = total((spread[0] + spread[1]) * ways.new_tensor(weights).square()[:, None], 0) / (4 * chains)
     states = 2.0 * chains * sum(t <= q for t in temperatures)
-    ess = states * (independent / std_error.square()).nan_to_num(1.0).clamp_max(1.0)
-    half_width = float(student.ppf(SURE, chains - 1)) * std_error + gap.abs() / 2
-    return PathEstimate(mean_over(each, 1), std_error, gap, half_width, ess)
+    ess = states * (independent / spread_error(each).square()).nan_to_num(1.0).clamp_max(1.0)
+    return PathEstimate.of(mean_over(each, 1), each, gap, ess)
+
+
+def spread_error(each: Tensor) -> Tensor:
+    """The standard error of the mean of independent chains (images, chains): (images,)."""
+    return (variance_over(each, 1) / each.shape[1]).sqrt()

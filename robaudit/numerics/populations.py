@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from robaudit.numerics.losses import log_norm
 from robaudit.numerics.metropolis import Values, Walk, metropolis
 from robaudit.numerics.normal import normal_cdf
-from robaudit.numerics.path_sampling import SURE, PathEstimate
-from robaudit.numerics.rowwise import mean_over, total, variance_over
+from robaudit.numerics.path_sampling import PathEstimate
+from robaudit.numerics.rowwise import mean_over, total
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,17 +94,10 @@ def population_estimates(tempered: Tempered, temperatures: Sequence[float], orde
 
     The gap is twice what the mean of the runs' own log Z is below it: log Z is low on average where the runs differ.
     """
-    from scipy.stats import t as student
-
     found = []
     for q in orders:
         k = temperatures.index(q)
         each = tempered.log_mass[k] / q
-        runs = each.shape[1]
-        highest = each.amax(1, keepdim=True)
-        value = highest[:, 0] + torch.log(total(torch.exp(q * (each - highest))) / runs) / q
-        std_error = (variance_over(each, 1) / runs).sqrt()
-        gap = 2 * (value - mean_over(each, 1))
-        half_width = float(student.ppf(SURE, runs - 1)) * std_error + gap / 2
-        found.append(PathEstimate(value, std_error, gap, half_width, total(tempered.ess[k])))
+        value, _ = log_norm(each, q)
+        found.append(PathEstimate.of(value, each, 2 * (value - mean_over(each, 1)), total(tempered.ess[k])))
     return found

@@ -15,9 +15,14 @@ from torch import Tensor
 _LINE = 64  # bytes of a cache line: what BLAS does may depend on where in a line a matrix begins
 
 
-def total(x: Tensor, dim: int = -1) -> Tensor:
-    """Sum over a dimension that is not empty, from the first element to the last: zeros at the end change nothing."""
-    return x.cumsum(dim).select(dim, -1)
+def total(x: Tensor, dim: int = -1, dtype: torch.dtype | None = None) -> Tensor:
+    """Sum over a dimension that is not empty, from the first element to the last, in a type: zeros at the end change nothing."""
+    return x.cumsum(dim, dtype=dtype).select(dim, -1)
+
+
+def lengths(x: Tensor) -> Tensor:
+    """The Euclidean norm of each row (rows, *shape): (rows,), float64."""
+    return total(x.flatten(1).double().square()).sqrt()
 
 
 def product_of(x: Tensor) -> Tensor:

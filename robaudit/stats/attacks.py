@@ -35,7 +35,8 @@ def contradicted(rows: Sequence[Row]) -> list[Row]:
     Args:
         rows: all rows of a sample.
     """
-    return [_judged(row, rows) if is_attack(row) else _compared(row, rows) for row in rows]
+    losses = [row for row in rows if row.quantity == LOSS.name]
+    return [row if row.quantity != LOSS.name else _judged(row, losses) if is_attack(row) else _compared(row, losses) for row in rows]
 
 
 def not_missed(row: Row) -> float:
@@ -47,9 +48,7 @@ def not_missed(row: Row) -> float:
 
 def _judged(attack: Row, rows: Sequence[Row]) -> Row:
     """The attack with a note where it has missed what another row shows."""
-    others = [
-        row for row in rows if row is not attack and row.quantity == LOSS.name and row.at == attack.at and _target(row) == _target(attack)
-    ]
+    others = [row for row in rows if row is not attack and row.at == attack.at and _target(row) == _target(attack)]
     best = max(others, default=attack, key=not_missed)
     if not not_missed(best) > attack.value * (1 + ROUNDING):
         return attack
@@ -60,13 +59,12 @@ def _judged(attack: Row, rows: Sequence[Row]) -> Row:
 def _compared(norm: Row, rows: Sequence[Row]) -> Row:
     """The norm with a note where another of the same order is above it by more than both errors."""
     part = ResultName.parse(norm.estimator).part
-    if part is None or norm.quantity != LOSS.name or norm.upper is None:
+    if part is None or norm.upper is None:
         return norm
     higher = [
         row
         for row in rows
-        if row.quantity == LOSS.name
-        and row.at == norm.at
+        if row.at == norm.at
         and ResultName.parse(row.estimator).part == part
         and _target(row) == _target(norm)
         and row.lower is not None

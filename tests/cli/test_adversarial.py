@@ -2,39 +2,29 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.conftest import RunCli
-from tests.specs import digits, save_npz, write
+from tests.specs import boxed, digits, read_rows, save_npz, write
 
 WEAK = {"adversarial_loss": {"label": "weak", "steps": 1, "restarts": 1}}
 STRONG = {"adversarial_loss": {"label": "strong", "steps": 20, "restarts": 3}}
 NOISE = [{"kind": "uniform", "eps": [0.3]}]
 
 
-def rows(run: Path) -> list[dict[str, str]]:
-    with (run / "samples.csv").open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
-
-
-def spec(*estimators: Any, **sections: Any) -> dict[str, Any]:
-    return digits(**{"noise": NOISE, "estimators": list(estimators), **sections})
-
-
 def test_a_beaten_attack_says_so_in_the_end(tmp_path: Path, run_cli: RunCli) -> None:
     """The note comes with the estimator that beats it, in an extension as at once; verify finds nothing to complain of."""
-    write(tmp_path, spec(WEAK))
+    write(tmp_path, boxed(WEAK))
     assert run_cli("estimate", "spec.yaml", "--out", "run").code == 0
-    assert {row["note"] for row in rows(tmp_path / "run")} == {""}
-    write(tmp_path, spec(WEAK, STRONG))
+    assert {row["note"] for row in read_rows(tmp_path / "run")} == {""}
+    write(tmp_path, boxed(WEAK, STRONG))
     assert run_cli("estimate", "spec.yaml", "--out", "run", "--extend").code == 0
     assert run_cli("estimate", "spec.yaml", "--out", "once").code == 0
     assert (tmp_path / "run" / "samples.csv").read_bytes() == (tmp_path / "once" / "samples.csv").read_bytes()
-    found = rows(tmp_path / "run")
+    found = read_rows(tmp_path / "run")
     weak, strong = ([row for row in found if row["estimator"] == name] for name in ("weak", "strong"))
     assert len(weak) == len(strong) == 8
     for one, other in zip(weak, strong, strict=True):
@@ -58,14 +48,14 @@ def test_gaussian_noise_has_no_largest_loss(tmp_path: Path, run_cli: RunCli) -> 
 
 @pytest.mark.parametrize("kind", [{"kind": "uniform", "eps": [0.1], "norm": "l2", "clip": True}, {"kind": "spatial", "size": [0.5]}])
 def test_other_noises(kind: dict[str, Any], tmp_path: Path, run_cli: RunCli) -> None:
-    write(tmp_path, spec({"adversarial_loss": {"steps": 6, "restarts": 2, "target": "predicted"}}, noise=[kind]))
+    write(tmp_path, boxed({"adversarial_loss": {"steps": 6, "restarts": 2, "target": "predicted"}}, noise=[kind]))
     assert run_cli("estimate", "spec.yaml", "--out", "run").code == 0
-    assert len(rows(tmp_path / "run")) == 8
+    assert len(read_rows(tmp_path / "run")) == 8
     assert run_cli("verify", "run", "--samples", "all").code == 0
 
 
 def test_images_without_labels(tmp_path: Path, run_cli: RunCli) -> None:
     save_npz(tmp_path / "data.npz", count=4)
     sections = {"dataset": {"kind": "npz", "path": "data.npz", "labels_key": None}}
-    write(tmp_path, spec({"adversarial_loss": {"steps": 2, "restarts": 2, "target": "predicted"}}, **sections))
+    write(tmp_path, boxed({"adversarial_loss": {"steps": 2, "restarts": 2, "target": "predicted"}}, **sections))
     assert run_cli("estimate", "spec.yaml", "--out", "run").code == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import json
 from pathlib import Path
@@ -15,12 +14,7 @@ from robaudit.auditing import run as run_module
 from robaudit.cli import console
 from robaudit.rows import COLUMNS
 from tests.conftest import RunCli
-from tests.specs import WEIGHTS, digits, save_npz, write
-
-
-def rows(run: Path) -> list[dict[str, str]]:
-    with (run / "samples.csv").open(newline="") as file:
-        return list(csv.DictReader(file))
+from tests.specs import WEIGHTS, digits, read_rows, save_npz, write
 
 
 def info(run: Path) -> dict[str, Any]:
@@ -30,7 +24,7 @@ def info(run: Path) -> dict[str, Any]:
 
 def levels(run: Path) -> list[tuple[str, str]]:
     """(estimator, level) in the order of the rows of the first sample."""
-    return [(row["estimator"], row["level"]) for row in rows(run) if row["sample_id"] == rows(run)[0]["sample_id"]]
+    return [(row["estimator"], row["level"]) for row in read_rows(run) if row["sample_id"] == read_rows(run)[0]["sample_id"]]
 
 
 def test_folder_of_a_finished_run(tmp_path: Path, run_cli: RunCli) -> None:
@@ -41,7 +35,7 @@ def test_folder_of_a_finished_run(tmp_path: Path, run_cli: RunCli) -> None:
     assert "Files: run/samples.csv, samples.json, summary.json, run.json" in out
     assert err.splitlines()[0] == "note: clean accuracy 100.0% (8 of the first 8 labelled images)"
     run = tmp_path / "run"
-    found = rows(run)
+    found = read_rows(run)
     assert tuple(found[0]) == COLUMNS
     assert len(found) == 8 * 2 * 3
     assert levels(run) == [(name, sigma) for sigma in ("0.1", "0.2") for name in ("mc", "taylor_mvs", "softmax")]
@@ -83,13 +77,13 @@ def test_options_replace_what_the_spec_says(tmp_path: Path, run_cli: RunCli) -> 
     about = info(tmp_path / "run")
     assert (about["data"]["samples"], about["seed"], about["spec"]["run"]["device"]) == (3, 7, "cpu")
     assert about["spec"]["estimators"][1] == {"name": "mmse_mvs", "options": {"samples": 6}}
-    assert {row["forwards"] for row in rows(tmp_path / "run")} == {"1", "7"}
+    assert {row["forwards"] for row in read_rows(tmp_path / "run")} == {"1", "7"}
 
 
 def test_estimator_by_its_label(tmp_path: Path, run_cli: RunCli) -> None:
     spec = write(tmp_path, digits(limit=2, estimators=[{"mc": {"samples": 5, "label": "few"}}, {"mc": {"samples": 9, "label": "more"}}]))
     assert run_cli("estimate", spec, "--out", "run", "--estimator", "more").code == 0
-    assert [(row["estimator"], row["forwards"]) for row in rows(tmp_path / "run")] == [("more", "10")] * 2
+    assert [(row["estimator"], row["forwards"]) for row in read_rows(tmp_path / "run")] == [("more", "10")] * 2
 
 
 def test_seed_changes_the_noise_and_the_default_is_zero(tmp_path: Path, run_cli: RunCli) -> None:
@@ -141,7 +135,7 @@ def test_batch_size_changes_rounding_at_most(tmp_path: Path, run_cli: RunCli) ->
     spec = write(tmp_path, digits(limit=6, estimators=estimators))
     for size in (1, 7, 64):
         assert run_cli("estimate", spec, "--out", str(size), "--set", f"run.batch_size={size}").code == 0
-    first, *others = (rows(tmp_path / size) for size in ("1", "7", "64"))
+    first, *others = (read_rows(tmp_path / size) for size in ("1", "7", "64"))
     for other in others:
         for one, two in zip(first, other, strict=True):
             vote = 1 / 40 if one["estimator"] == "mc" else 0.0
@@ -162,7 +156,7 @@ def test_trust_allows_the_specs_own_code(tmp_path: Path, run_cli: RunCli, monkey
     code, _, err = run_cli("estimate", spec, "--out", "run", "--trust")
     assert code == 0
     assert "note: python: the model's own code ran (--trust)" in err
-    assert [row["sample_id"] for row in rows(tmp_path / "run")] == ["image 0", "image 1", "image 2"]
+    assert [row["sample_id"] for row in read_rows(tmp_path / "run")] == ["image 0", "image 1", "image 2"]
 
 
 @pytest.fixture
@@ -187,7 +181,7 @@ def test_on_error_skip_lists_and_counts(tmp_path: Path, damaged_folder: dict[str
     about = info(tmp_path / "run")
     assert [skip["sample_id"] for skip in about["skipped"]] == ["0/0.png", "3/1.png"]
     assert "is not an image that Pillow can read" in about["skipped"][0]["reason"]
-    assert (about["totals"]["samples"], about["totals"]["skipped"], len(rows(tmp_path / "run"))) == (18, 2, 18)
+    assert (about["totals"]["samples"], about["totals"]["skipped"], len(read_rows(tmp_path / "run"))) == (18, 2, 18)
 
 
 def test_every_sample_skipped_after_the_start_is_exit_5(tmp_path: Path, run_cli: RunCli) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 
 from robaudit import audit
 from tests.conftest import RunCli
-from tests.specs import digits, write
+from tests.specs import digits, read_rows, write
 
 NOISES = [
     {"sigma": [0.1, 0.3]},
@@ -30,13 +29,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return audit(write(folder, digits(limit=12, noise=NOISES, estimators=ESTIMATORS)), out=folder / "run").path
 
 
-def rows(run: Path) -> list[dict[str, str]]:
-    with (run / "samples.csv").open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
 def test_rows_have_a_label_and_a_named_level(run: Path) -> None:
-    found = rows(run)
+    found = read_rows(run)
     assert len(found) == 12 * (2 * LEVELS + 3)
     order = list(dict.fromkeys((row["noise"], row["level_name"], row["level"]) for row in found))
     assert order[:4] == [
@@ -55,7 +49,7 @@ def test_a_noise_beside_others_gives_the_rows_that_it_gives_alone(run: Path, tmp
     for name in ("gaussian", "night", "laplace"):
         outcome = run_cli("estimate", run.parent / "spec.yaml", "--out", "alone", "--noise", name, "-q", *without_mmse)
         assert outcome.code == 0, outcome.err
-        alone, beside = rows(tmp_path / "alone"), [row for row in rows(run) if row["noise"] == name]
+        alone, beside = read_rows(tmp_path / "alone"), [row for row in read_rows(run) if row["noise"] == name]
         estimators = {row["estimator"] for row in alone}
         assert alone == [row for row in beside if row["estimator"] in estimators]
         for file in (tmp_path / "alone").iterdir():
@@ -74,7 +68,7 @@ def test_show_and_tables(run: Path, run_cli: RunCli) -> None:
 
 
 def test_gates_address_label_and_level(run: Path, run_cli: RunCli) -> None:
-    kept = [float(row["value"]) for row in rows(run) if (row["noise"], row["level"], row["estimator"]) == ("night", "5.0", "mc")]
+    kept = [float(row["value"]) for row in read_rows(run) if (row["noise"], row["level"], row["estimator"]) == ("night", "5.0", "mc")]
     low, high = np.mean(kept) - 0.3, np.mean(kept) + 0.3
     passed = run_cli("gate", run, "--gate", f"mean(noise=night, level=5, estimator=mc) >= {max(low, 0):.3f}")
     assert passed.code == 0, passed.out
@@ -109,16 +103,16 @@ def test_resumed_and_extended(run: Path, tmp_path: Path, run_cli: RunCli) -> Non
     more = [{"kind": "laplace", "sigma": [0.3, 0.5], "clip": True}, {"kind": "impulse", "share": 0.1}]
     spec = write(tmp_path, digits(limit=12, noise=more, estimators=[{"mc": {"samples": 40}}]))
     assert run_cli("estimate", spec, "--out", "run", "--extend", "-q").code == 0
-    found = rows(tmp_path / "run")
+    found = read_rows(tmp_path / "run")
     assert len(found) == 36
     assert [row for row in found if row["level"] == "0.3"] == [
-        row for row in rows(run) if row["noise"] == "laplace" and row["estimator"] == "mc"
+        row for row in read_rows(run) if row["noise"] == "laplace" and row["estimator"] == "mc"
     ]
     other = write(tmp_path, digits(limit=12, noise={"kind": "laplace", "sigma": 0.7}, estimators=[{"mc": {"samples": 40}}]))
     refused = run_cli("estimate", other, "--out", "run", "--extend")
     assert refused.code == 2
     assert "laplace" in refused.err
-    assert rows(tmp_path / "run") == found
+    assert read_rows(tmp_path / "run") == found
 
 
 def test_verified(run: Path, run_cli: RunCli) -> None:
@@ -178,7 +172,7 @@ def test_preview(run: Path, tmp_path: Path, run_cli: RunCli) -> None:
 
 def test_corruption_report(run: Path, run_cli: RunCli) -> None:
     document = json.loads(run_cli("corruption-report", run, "--estimator", "mc", "--format", "json").out)["groups"][0]
-    labels = {row["sample_id"]: row["label"] for row in rows(run)}
+    labels = {row["sample_id"]: row["label"] for row in read_rows(run)}
     assert set(document["accuracy"]) == {"fog", "contrast"}
     votes = json.loads((run / "samples.json").read_text())["rows"]
     right = [
@@ -217,7 +211,7 @@ def test_a_published_corrupted_set(tmp_path: Path, run_cli: RunCli) -> None:
     noise = {"kind": "corrupted_set", "name": "snow", "path": "set", "severity": [1, 2, 3, 4, 5]}
     spec = write(tmp_path, digits(dataset={"kind": "npz", "path": "clean.npz"}, noise=noise, estimators=["mc"]))
     assert run_cli("estimate", spec, "--out", "run", "-q").code == 0
-    found = rows(tmp_path / "run")
+    found = read_rows(tmp_path / "run")
     assert {row["value"] for row in found if row["level"] != "5.0"} == {"1.0"}
     copies[0] = 0
     np.save(tmp_path / "set" / "snow.npy", copies)

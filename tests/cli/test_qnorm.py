@@ -2,34 +2,24 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.conftest import RunCli
-from tests.specs import digits, save_npz, write
+from tests.specs import boxed, digits, read_rows, save_npz, write
 
 SHORT = {"qnorm_path": {"q": [1, 100], "temperatures": 14, "steps": 1}}
 NOISE = [{"kind": "uniform", "eps": [0.3]}]
 
 
-def rows(run: Path) -> list[dict[str, str]]:
-    with (run / "samples.csv").open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
-
-
-def spec(*estimators: Any, **sections: Any) -> dict[str, Any]:
-    return digits(**{"noise": NOISE, "estimators": list(estimators), **sections})
-
-
 def test_a_run_and_what_follows_it(tmp_path: Path, run_cli: RunCli) -> None:
-    write(tmp_path, spec(SHORT, {"qnorm_mc": {"q": [1], "samples": 50}}, {"adversarial_loss": {"steps": 10, "restarts": 2}}))
+    write(tmp_path, boxed(SHORT, {"qnorm_mc": {"q": [1], "samples": 50}}, {"adversarial_loss": {"steps": 10, "restarts": 2}}))
     code, out, _ = run_cli("estimate", "spec.yaml", "--out", "run")
     assert code == 0
     assert "loss: cross-entropy under noise" in out
-    found = rows(tmp_path / "run")
+    found = read_rows(tmp_path / "run")
     assert [row["estimator"] for row in found[:4]] == ["qnorm_path:q=1", "qnorm_path:q=100", "qnorm_mc:q=1", "adversarial_loss"]
     assert {row["quantity"] for row in found} == {"loss"}
     for less, more in zip(found[::4], found[1::4], strict=True):
@@ -65,15 +55,15 @@ def test_an_extended_run_is_the_one_made_at_once(tmp_path: Path, run_cli: RunCli
 def test_rows_of_a_batch_of_one(tmp_path: Path, run_cli: RunCli) -> None:
     """A network rounds a single row otherwise; chains, whose decisions hang on the last digits, do not pass any alone."""
     for batch_size in ("auto", 1):
-        write(tmp_path, spec(SHORT, run={"batch_size": batch_size}))
+        write(tmp_path, boxed(SHORT, run={"batch_size": batch_size}))
         assert run_cli("estimate", "spec.yaml", "--out", f"run-{batch_size}").code == 0
     assert (tmp_path / "run-1" / "samples.csv").read_bytes() == (tmp_path / "run-auto" / "samples.csv").read_bytes()
 
 
 def test_other_orders_under_the_same_name_are_refused(tmp_path: Path, run_cli: RunCli) -> None:
-    write(tmp_path, spec(SHORT))
+    write(tmp_path, boxed(SHORT))
     assert run_cli("estimate", "spec.yaml", "--out", "run").code == 0
-    write(tmp_path, spec({"qnorm_path": {"q": [1, 10], "temperatures": 14, "steps": 1}}))
+    write(tmp_path, boxed({"qnorm_path": {"q": [1, 10], "temperatures": 14, "steps": 1}}))
     code, _, err = run_cli("estimate", "spec.yaml", "--out", "run", "--extend")
     assert code == 2
     assert "qnorm_path" in err
@@ -92,7 +82,7 @@ def test_other_orders_under_the_same_name_are_refused(tmp_path: Path, run_cli: R
     ],
 )
 def test_what_cannot_work(tmp_path: Path, run_cli: RunCli, estimator: Any, noise: Any, words: str) -> None:
-    write(tmp_path, spec(estimator, noise=noise))
+    write(tmp_path, boxed(estimator, noise=noise))
     code, _, err = run_cli("estimate", "spec.yaml", "--out", "run")
     assert code == 2
     assert words in err
@@ -105,9 +95,9 @@ def test_images_without_labels(tmp_path: Path, run_cli: RunCli, name: str) -> No
     save_npz(tmp_path / "data.npz", count=3)
     cost = {"temperatures": 15, "steps": 1} if name == "qnorm_path" else {"samples": 20}
     sections = {"dataset": {"kind": "npz", "path": "data.npz", "labels_key": None}}
-    write(tmp_path, spec({name: cost}, **sections))
+    write(tmp_path, boxed({name: cost}, **sections))
     code, _, err = run_cli("estimate", "spec.yaml", "--out", "run")
     assert code == 2
     assert f"has no labels, and {name} needs them; label it, or measure the loss against the class predicted" in err
-    write(tmp_path, spec({name: {**cost, "target": "predicted"}}, **sections))
+    write(tmp_path, boxed({name: {**cost, "target": "predicted"}}, **sections))
     assert run_cli("estimate", "spec.yaml", "--out", "run").code == 0

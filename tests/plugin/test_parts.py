@@ -20,7 +20,7 @@ from robaudit.spec.model import EstimatorSpec
 from tests.cli.test_resume import Interrupted
 from tests.conftest import RunCli
 from tests.plugin.norms import Norms
-from tests.specs import digits, read_info, write
+from tests.specs import digits, read_info, read_rows, write
 from tests.states import flushes, query
 
 ESTIMATORS: list[Any] = [{"mc": {"samples": 30}}, "norms"]
@@ -46,11 +46,6 @@ def run(tmp_path: Path, run_cli: RunCli) -> Path:
     return tmp_path / "run"
 
 
-def table(run: Path) -> list[dict[str, str]]:
-    with (run / "samples.csv").open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
 def gate(run_cli: RunCli, *gates: str, code: int = 0, point: bool = False) -> str:
     """What ``robaudit gate`` says, on either stream."""
     options = [part for text in gates for part in ("--gate", text)]
@@ -60,7 +55,7 @@ def gate(run_cli: RunCli, *gates: str, code: int = 0, point: bool = False) -> st
 
 
 def test_each_value_is_a_row(run: Path) -> None:
-    rows = table(run)
+    rows = read_rows(run)
     assert [row["estimator"] for row in rows] == list(NAMES) * 20
     assert {row["quantity"] for row in rows if row["estimator"] != "mc"} == {"loss"}
     by_name = {name: [float(row["value"]) for row in rows if row["estimator"] == name] for name in NAMES}
@@ -72,7 +67,7 @@ def test_each_value_is_a_row(run: Path) -> None:
 
 def test_a_shared_computation_counts_once(run: Path) -> None:
     """In the totals; a row states all the passes behind it."""
-    info, rows = read_info(run), table(run)
+    info, rows = read_info(run), read_rows(run)
     assert [int(row["forwards"]) for row in rows[:3]] == [31, 41, 41]
     assert info["totals"]["forwards"] == 20 * (31 + 41)
     assert info["totals"]["rows"] == 60
@@ -113,15 +108,15 @@ def test_a_value_that_is_lacking_is_computed_again(tmp_path: Path, run_cli: RunC
     assert len(first) == 40
     assert run_cli("estimate", spec, "--out", "run", "-q").code == 0
     assert query(tmp_path / "run", "SELECT * FROM rows WHERE flush = 1") == first
-    assert [row["estimator"] for row in table(tmp_path / "run")] == list(NAMES) * 20
+    assert [row["estimator"] for row in read_rows(tmp_path / "run")] == list(NAMES) * 20
     assert run_cli("verify", "run").code == 0
 
 
 def test_extended(run: Path, tmp_path: Path, run_cli: RunCli) -> None:
-    before = table(run)
+    before = read_rows(run)
     write(tmp_path, digits(limit=24, estimators=[*ESTIMATORS, {"norms": {"label": "far", "q": [100]}}], noise={"sigma": [0.8]}))
     assert run_cli("estimate", "spec.yaml", "--out", "run", "--extend", "-q").code == 0
-    rows = table(run)
+    rows = read_rows(run)
     assert [row["estimator"] for row in rows] == [*NAMES, "far:q=100"] * 24
     assert [row for row in rows if row["estimator"] in NAMES][: len(before)] == before
     assert flushes(run) == 2
@@ -200,7 +195,7 @@ def test_gates(run: Path, run_cli: RunCli) -> None:
     assert "pass  median(estimator=norms, q=1, sigma=0.8) <= 50 " in said
     assert "pass  p05(estimator=norms, q=10, sigma=0.8) <= 50 " in said
     assert "the 95th percentile: lower is better" in said
-    values = {name: [float(row["value"]) for row in table(run) if row["estimator"] == name] for name in NAMES}
+    values = {name: [float(row["value"]) for row in read_rows(run) if row["estimator"] == name] for name in NAMES}
     mean = sum(values["norms:q=10"]) / 20
     assert gate(run_cli, f"mean(estimator=norms, q=10) <= {mean / 3}", code=1).startswith("fail")
 
@@ -336,7 +331,7 @@ def test_a_value_that_is_no_number(tmp_path: Path, run_cli: RunCli) -> None:
     assert (done.code, done.err.count("\n")) == (2, 1)
     assert "miscounted:q=10 gave nan at sigma 0.2" in done.err
     assert run_cli("estimate", spec, "--out", "run", "-q", "--on-error", "skip").code == 0
-    rows = table(tmp_path / "run")
+    rows = read_rows(tmp_path / "run")
     assert len(rows) == 7 * 3
     assert "6" not in {row["sample_id"] for row in rows}
     (skip,) = read_info(tmp_path / "run")["skipped"]
