@@ -31,11 +31,11 @@ _SPATIAL: dict[str, Any] = {
     "copies": 4000,
 }
 CASES = (
-    Case("mnist_conv_small_nat", "MNIST ConvSmall, box .3", long_images=20, **_MNIST),
+    Case("mnist_conv_small_nat", "MNIST ConvSmall, box .3", long_images=100, **_MNIST),
     Case("cifar10_cnn_a_adv", "CIFAR-10 CNN-A, trained against attacks, box 8/255", long_images=100, **_CIFAR),
-    Case("mnist_cnn_a_adv", "MNIST CNN-A, trained against attacks, box .3", long_images=20, **_MNIST),
-    Case("cifar10_resnet20", "CIFAR-10 ResNet20, box 8/255", long_images=10, **_CIFAR),
-    Case("cifar10_resnet20", "CIFAR-10 ResNet20, spatial size 1", long_images=2, **_SPATIAL),
+    Case("mnist_cnn_a_adv", "MNIST CNN-A, trained against attacks, box .3", long_images=100, **_MNIST),
+    Case("cifar10_resnet20", "CIFAR-10 ResNet20, box 8/255", long_images=50, **_CIFAR),
+    Case("cifar10_resnet20", "CIFAR-10 ResNet20, spatial size 1", long_images=16, **_SPATIAL),
 )
 
 OURS, PUBLISHED, COPIES, ATTACK = "qnorm_path", "published sampler", "qnorm_mc", "adversarial_loss"
