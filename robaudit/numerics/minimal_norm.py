@@ -86,6 +86,11 @@ class Search:
         """The most that an image takes."""
         return self.candidates + (self.targets + self.restarts) * self.steps + self.polish
 
+    @property
+    def forwards(self) -> int:
+        """The most further passes that it takes."""
+        return 1 + (_GRID - 1) + _BISECTIONS + _PUSHES
+
 
 @dataclass(frozen=True, slots=True)
 class Flips:
