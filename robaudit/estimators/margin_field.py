@@ -27,7 +27,7 @@ class MarginField:
     def logits(self, image: Tensor, pixels: Tensor) -> Tensor:
         """Logits (rows, classes) of pixels (rows, channels, height, width); no number that is not finite: minus infinity instead."""
         found = pixels.new_empty(len(pixels), self._classes)
-        for out, part in zip(found.split(self._rows), pixels.split(self._rows), strict=True):
+        for out, part in zip(found.split(self._rows), pixels.split(self._rows), strict=True) if len(pixels) else ():
             with torch.inference_mode():
                 out.copy_(self._model(padded(part, self._rows))[: len(part)])
         return found.nan_to_num(-torch.inf, torch.inf, -torch.inf)

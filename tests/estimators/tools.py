@@ -142,5 +142,5 @@ def built(cls: type[Estimator], **options: Any) -> Estimator:
     if "temperatures" in cls.model_fields:
         options = {"temperatures": 16, "steps": 1, **options}
     if "restarts" in cls.model_fields:
-        options = {"steps": 5, "restarts": 2, "moves": 2, **options}
+        options = {"steps": 5, "restarts": 2, **({"moves": 2} if "moves" in cls.model_fields else {}), **options}
     return cls.model_validate(options)
