@@ -53,27 +53,43 @@ class LossField:
         return self._checked(image, values)
 
     def slopes(self, image: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
-        """log l and its gradient with respect to z (rows, *latent_shape), of the type of z; see :meth:`values`."""
-        return self._differentiated(image, z, self._work.pixels)
+        """log l and its gradient with respect to z (rows, *latent_shape), of the type of z; see :meth:`values`.
+
+        Where the noise gives its derivative, the network alone is recorded.
+        """
+        work = self._work
+
+        def through(b: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
+            derivative = work.derivative(z)
+            if derivative is None:
+                return self._recorded(b, z, work.pixels)
+            value, slope = self._recorded(b, work.pixels(b, z), _same)
+            return value, slope.contiguous().mul_(derivative)
+
+        return self._differentiated(image, z, through)
 
     def pixel_slopes(self, image: Tensor, pixels: Tensor) -> tuple[Tensor, Tensor]:
         """log l and its gradient with respect to the pixels (rows, channels, height, width) of images that are given themselves."""
-        return self._differentiated(image, pixels, lambda _, points: points.clone())  # which begins a cache line
+        return self._differentiated(image, pixels, lambda b, points: self._recorded(b, points.clone(), _same))  # which begins a cache line
 
-    def _differentiated(self, image: Tensor, points: Tensor, pixels: Callable[[Tensor, Tensor], Tensor]) -> tuple[Tensor, Tensor]:
-        work, rows = self._work, self._gradient_rows
-        values, slopes = torch.empty(len(points), dtype=torch.float64, device=points.device), torch.empty_like(points)
+    def _differentiated(
+        self, image: Tensor, points: Tensor, slopes: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+    ) -> tuple[Tensor, Tensor]:
+        rows, found = self._gradient_rows, []
         for start in range(0, len(points), rows):
             part = slice(start, start + rows)
-            z, b = padded(points[part], rows).detach().requires_grad_(True), padded(image[part], rows)
-            with torch.enable_grad():
-                logits = work.model(pixels(b, z))
-            value, rate = log_cross_entropy(logits.detach(), self._target[b])
-            (slope,) = torch.autograd.grad(logits, z, rate.to(logits.dtype))
-            out = slopes[part]
-            values[part] = value[: len(out)]
-            torch.nan_to_num(slope[: len(out)], 0.0, 0.0, 0.0, out=out)
-        return self._checked(image, values), slopes
+            found.append(slopes(padded(image[part], rows), padded(points[part], rows)))
+        value, slope = found[0] if len(found) == 1 else map(torch.cat, zip(*found, strict=True))
+        return self._checked(image, value[: len(points)]), slope[: len(points)].nan_to_num_(0.0, 0.0, 0.0)
+
+    def _recorded(self, image: Tensor, points: Tensor, pixels: Callable[[Tensor, Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+        """log l at the pixels made of the points, and its gradient with respect to the points."""
+        points = points.detach().requires_grad_(True)
+        with torch.enable_grad():
+            logits = self._work.model(pixels(image, points))
+        value, rate = log_cross_entropy(logits.detach(), self._target[image])
+        (slope,) = torch.autograd.grad(logits, points, rate.to(logits.dtype))
+        return value, slope
 
     def _checked(self, image: Tensor, values: Tensor) -> Tensor:
         if math.isfinite(values.sum().item()):
@@ -81,3 +97,7 @@ class LossField:
         finite = values.isfinite()
         self.broken[image[~finite]] = True
         return torch.where(finite, values, -torch.inf)
+
+
+def _same(_: Tensor, pixels: Tensor) -> Tensor:
+    return pixels

@@ -202,6 +202,10 @@ class Work:
         """
         return self._source.noisy(self.x[image], z, self.at.level, ids=[self.ids[b] for b in image.tolist()])
 
+    def derivative(self, z: Tensor) -> Tensor | None:
+        """The derivative of each noisy value with respect to its own normal variable, where the noise knows it."""
+        return self._source.derivative(z, self.at.level)
+
     def gram(self, gradients: Tensor, x: Tensor) -> Tensor:
         """u_i^T S u_j of unit noise for gradients (n, margins, pixels) of the images ``x``; float64."""
         return self._source.gram(gradients, x)
