@@ -99,7 +99,7 @@ class LossField:
             for part, some, v, s in zip(parts, *(x.split(self._gradient_rows) for x in (points, value, slope)), strict=True):
                 for out, found in zip((v, s), slopes(part, padded(some, self._gradient_rows)), strict=True):
                     out.copy_(found[: len(out)])
-        return self._checked(image, value), slope.nan_to_num_(0.0, 0.0, 0.0)
+        return self._checked(image, value), torch.nan_to_num(slope, 0.0, 0.0, 0.0)
 
     def _through(self, part: _Part, z: Tensor) -> tuple[Tensor, Tensor]:
         """log l and its gradient with respect to z."""

@@ -180,7 +180,7 @@ class _Chains:
         sin z + b c, where h is half of the step, a = 1 - cos - h sin and b = sin - h cos - h.
         """
         start, start_slope = self._state
-        cos, sin, half, to_z, to_p = self._coefficients(angle / steps, start.dtype)
+        cos, sin, half, to_z, to_p = self._coefficients(angle / steps, start)
         kick, drift, push = half * t, to_z * centre, to_p * centre
         first = self._random.normals()
         z, value, slope = start, self._value, start_slope
@@ -200,11 +200,13 @@ class _Chains:
         self._value = torch.where(accepted, value, self._value)
         return self._over_chains(probability) / self._chains
 
-    def _coefficients(self, step: Tensor, dtype: torch.dtype) -> tuple[Tensor, ...]:
+    def _coefficients(self, step: Tensor, like: Tensor) -> tuple[Tensor, ...]:
         """cos, sin, h, a and b of :meth:`_trajectory` for the steps of the images (images,), each (rows, 1)."""
-        cos, sin, half = step.cos(), step.sin(), step / 2
-        table = torch.stack([cos, sin, half, 1 - cos - half * sin, sin - half * cos - half])
-        return table.to(dtype).repeat_interleave(self._chains, 1).unsqueeze(2).unbind()
+        table = []
+        for angle in step.tolist():
+            cos, sin, half = math.cos(angle), math.sin(angle), angle / 2
+            table.append((cos, sin, half, 1 - cos - half * sin, sin - half * cos - half))
+        return torch.tensor(table, dtype=like.dtype, device=like.device).repeat_interleave(self._chains, 0).T.unsqueeze(2).unbind()
 
     def _move_to(self, z: Tensor) -> Tensor:
         """Make these the states; returns log l (rows,)."""
