@@ -85,7 +85,8 @@ class LossField:
     def pixel_slopes(self, image: Tensor, pixels: Tensor) -> tuple[Tensor, Tensor]:
         """log l and its gradient with respect to the pixels (rows, channels, height, width) of images that are given themselves."""
         parts = [self._part(padded(part, self._gradient_rows)) for part in image.split(self._gradient_rows)]
-        return self._differentiated(parts, image, pixels, lambda part, points: self._recorded(part, points.clone(), _same))  # to a cache line
+        copied = torch.clone  # to the beginning of a cache line
+        return self._differentiated(parts, image, pixels, lambda part, points: self._recorded(part, copied(points), _same))
 
     def _part(self, image: Tensor) -> _Part:
         return _Part(self._work.copies(image), self._target[image])
