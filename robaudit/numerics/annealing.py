@@ -222,7 +222,7 @@ class _Chains:
     def _over_chains(self, x: Tensor) -> Tensor:
         """The sum over the chains of an image (images x chains, ...), one after the other."""
         parts = x.unflatten(0, (-1, self._chains)).unbind(1)
-        result = parts[0] + parts[1]
+        result: Tensor = parts[0] + parts[1]
         for part in parts[2:]:
             result += part
         return result
