@@ -84,7 +84,9 @@ def test_counts_the_passes_it_makes(name: str) -> None:
     padding = isinstance(estimator, SearchedRadius)  # its batches shrink as images end
     assert counted >= stated if padding else counted == stated, "the values of an image share one computation"
     assert all((one.forwards, one.backwards) == (of_image[0].forwards, of_image[0].backwards) for of_image in found for one in of_image)
-    if isinstance(estimator, SearchedRadius):  # a search ends early where it is sure
+    if name == "radius_random":  # as many as directions turn out to need
+        assert all(e.forwards > 40 for e in estimates)
+    elif isinstance(estimator, SearchedRadius):  # a search ends early where it is sure
         most = estimator.passes(work.classes)
         assert all(e.forwards <= most[0] and e.backwards <= most[1] for e in estimates)
     elif "p_min" not in type(estimator).model_fields:  # rare failures take as many passes as they are rare

@@ -143,4 +143,6 @@ def built(cls: type[Estimator], **options: Any) -> Estimator:
         options = {"temperatures": 16, "steps": 1, **options}
     if "restarts" in cls.model_fields:
         options = {"steps": 5, "restarts": 2, **({"moves": 2} if "moves" in cls.model_fields else {}), **options}
+    if "directions" in cls.model_fields:
+        options = {"directions": 40, **options}
     return cls.model_validate(options)
