@@ -303,6 +303,10 @@ def _caveats(gate: Gate, evidence: Evidence, scale: Quantity, *, population: boo
         caveats.append(f"covers the draws of {evidence.key.estimator} only, not its bias")
     if gate.quantity in OF_CLASSES and (unclassified := evidence.without_class):
         caveats.append(f"{unclassified} of {evidence.size} images have no label and are in no class")
+    if rows.censored:
+        caveats.append(f"{rows.censored} of {evidence.size} images are only known to be beyond {rows.cap:.4g}")
+    if rows.upper_bounds and gate.quantity != "noisy_accuracy":
+        caveats.append("upper bounds: the true values may be as small as the range allows")
     if rows.not_finite:
         caveats.append(f"{rows.not_finite} of {evidence.size} images have no finite value: the interval holds whatever those values are")
     unbounded = math.isinf(scale.low) or math.isinf(scale.high)

@@ -197,7 +197,7 @@ def _card(content: Content, one: Flagged, sample: Flag, rank: int, album: _Album
         flips_to="" if sample.flips_to is None else class_name(sample.flips_to, names, 40),
         judged=judged,
         classes=tuple(dict.fromkeys(index for index in (sample.label, sample.predicted) if index is not None)),
-        value=numbers.number(sample.value, sample.lower, sample.upper, quantity),
+        value=numbers.sample_number(sample, quantity),
         interval="no interval" if (ends := numbers.interval(sample.lower, sample.upper)) == numbers.NONE else ends,
         bar=bar_of(sample.value, sample.lower, sample.upper, quantity),
         certainty=certainty,

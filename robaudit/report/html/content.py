@@ -179,7 +179,7 @@ def _principal(groups: Sequence[GroupSummary]) -> str:
 def _worst(rows: Sequence[Row], quantity: Quantity, choice: Choice) -> Flagged:
     """All samples, the worst first, and how many are beyond the threshold."""
     threshold = usual_threshold(quantity) if choice.threshold is None else choice.threshold
-    if not quantity.low <= threshold <= quantity.high:
+    if choice.threshold is not None and not quantity.low <= threshold <= quantity.high:
         reach = f"{quantity.low:g} to {quantity.high:g}"
         raise RobauditError(f"--threshold {threshold:g}", f"{quantity.name} goes from {reach}", "name a value inside, or other --estimator")
     return flag(rows, below=threshold, bottom=len(rows), quantity=quantity)

@@ -31,7 +31,7 @@ from robaudit.report.html.tables import (
     run_names,
     worst_losses_tables,
 )
-from robaudit.report.html.verdict import certainties, flag_rule, sentence, tiles
+from robaudit.report.html.verdict import NO_THRESHOLD, certainties, flag_rule, sentence, tiles
 from robaudit.report.summary_tables import MEANINGS
 from robaudit.store.run import Run
 from robaudit.text import class_name, clipped, printable
@@ -207,6 +207,8 @@ def _gallery(content: Content, gallery: Gallery) -> dict[str, Any]:
     extra = max(0, len(gallery.cards) - one.beyond)
     listed = len(gallery.cards) - extra
     text = f"{one.beyond:,} of {one.total:,} images are flagged ({certainties(content, one)}): {flag_rule(one)}."
+    if not one.has_threshold:
+        text = f"None of {one.total:,} images is flagged: {NO_THRESHOLD}."
     if listed < one.beyond:
         text += f" Shown: the worst {listed:,}."
     if extra:
@@ -228,7 +230,7 @@ def _picture(
     one_level = at if at is not None else levels[0] if len(levels) == 1 else None
     choice = kinds.Choice(
         () if one_name is None else (one_name,),
-        LevelChoice() if one_level is None else LevelChoice((one_level.noise,), (one_level.level,)),
+        LevelChoice() if one_level is None else one_level.choice,
         threshold,
     )
     svg, caption = kinds.inline_picture(kind, _narrowed(content), choice)

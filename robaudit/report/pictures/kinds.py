@@ -155,7 +155,7 @@ def inline_svg(
     """
     choice = Choice(
         () if estimator is None else (estimator,),
-        LevelChoice() if at is None else LevelChoice((at.noise,), (at.level,)),
+        LevelChoice() if at is None else at.choice,
         threshold,
         trust=trust,
     )
