@@ -155,7 +155,7 @@ def flag_samples(
     from robaudit.store.run import read_run
 
     opened = read_run(run)
-    groups = opened.groups(estimator or (), levels(noise, level, sigma))
+    groups: Mapping[Key, Sequence[Row]] = opened.groups(estimator or (), levels(noise, level, sigma))
     if below is None and bottom is None and top is None:
         groups = _with_threshold(opened, groups)
     results = [

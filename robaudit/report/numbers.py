@@ -42,11 +42,9 @@ def estimate(value: float, lower: float | None, upper: float | None, low: float 
         return f"<= {above}" if math.isinf(lower) else f">= {below}"
     if value == lower == upper:
         return plain(value, low, high, digits)
-    if value == upper and lower <= low < value:
-        return f"<= {above}"
     if value >= high and upper >= high:
         return ">= " + _inside(below, lower < high, high, -(10**-MOST_DIGITS))
-    if value <= low and lower <= low:
+    if lower <= low and (value <= low or value == upper):
         return "<= " + _inside(above, upper > low, low, 10**-MOST_DIGITS)
     return plain(value, low, high, digits)
 

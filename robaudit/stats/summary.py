@@ -184,7 +184,7 @@ class Columns:
 def row_ends(row: Row) -> tuple[float, float]:
     """The ends of a row's interval: infinite where it is open on that side, NaN where there is no interval.
 
-    A censored value is the lower end of one that is open above. An upper bound has no lower end but that of the range.
+    A censored value is open above; it is its own lower end, unless the row has another. An upper bound has none but that of the range.
     """
     if row.censored:
         return row.value if row.lower is None else row.lower, math.inf
@@ -264,10 +264,10 @@ def share(count: int, total: int, confidence: float = ROW_CONFIDENCE) -> Share:
 def mean_of(rows: Columns, quantity: Quantity, confidence: float = ROW_CONFIDENCE) -> Mean:
     """The mean value of rows of one group, with both uncertainties: :func:`robaudit.stats.intervals.population_mean` and, where all
     rows have an interval, :func:`robaudit.stats.intervals.measured_mean`. Where an image is only bounded on one side, so is the mean;
-    where some are censored and others upper bounds, it is the lower end of the mean of what was found."""
+    where some are censored, it is the lower end of the mean of what was found."""
     images, bounded = rows.images(quantity.low, quantity.high), rows.bounded == len(rows)
-    if rows.censored and rows.upper_bounds:
-        images = replace(images, lowers=np.where(np.isneginf(images.lowers), images.values, images.lowers))
+    if rows.censored:
+        images = replace(images, lowers=np.where(images.lowers > images.low, images.lowers, images.values))
     method = images.method if bounded or images.draws is not None else MeanMethod.NONE
     population = opened(images, population_mean(images, confidence, light_tails=True))
     measured: tuple[float, float] | tuple[None, None] = None, None
@@ -286,11 +286,11 @@ def quantile_of(rows: Columns, q: float, quantity: Quantity, confidence: float =
     below, lower = _ordered(lowers, q, first - 1)
     above, upper = _ordered(uppers, q, last - 1)
     value = float(np.quantile(rows.values, q))
-    if math.isinf(above - below) and math.isinf(below):  # between an upper bound and a censored value
-        below = value if rows.censored else below
+    if rows.censored and math.isinf(above) and not below > quantity.low:  # a failed search, or between an upper bound and one
+        below = value
     measured = (below, above) if rows.bounded == len(rows) else (None, None)
     ends = quantity.low if lower is None else lower, quantity.high if upper is None else upper
-    return Quantile(value, *ends, *measured, censored=bool(rows.censored) and _is_censored(rows, q))
+    return Quantile(value, *ends, *measured, bool(rows.censored) and _is_censored(rows, q))
 
 
 def _is_censored(rows: Columns, q: float) -> bool:

@@ -208,7 +208,8 @@ def _card(content: Content, one: Flagged, sample: Flag, rank: int, album: _Album
 
 
 def _example(content: Content, name: str, album: _Album) -> Example | None:
-    images = album.thumbnails(name, list(content.levels))
+    levels = {at: text for at, text in content.levels.items() if not at.levelless}
+    images = album.thumbnails(name, list(levels))
     if images is None:
         return None
-    return Example(clipped(printable(name), _LONGEST_ID), images[0], tuple(zip(content.levels.values(), images[1:], strict=True)))
+    return Example(clipped(printable(name), _LONGEST_ID), images[0], tuple(zip(levels.values(), images[1:], strict=True)))

@@ -12,7 +12,7 @@ import numpy as np
 
 from robaudit.levels import GAUSSIAN, NO_NOISE, LevelChoice, NoiseLevel
 from robaudit.quantities import Quantity
-from robaudit.report.numbers import estimate, level_numbers, span
+from robaudit.report.numbers import level_numbers, mean_estimate, span
 from robaudit.report.pictures.groups import columns_of
 from robaudit.report.pictures.page import Box, Look, Sketch, axes, fitted, measured, put
 from robaudit.report.pictures.style import CARD, FAINT, level_colours, number_ticks
@@ -221,7 +221,8 @@ def _draw(figure: Figure, box: Box, look: Look, shown: Sequence[Distribution]) -
     for i, one in enumerate(shown):
         bottom = box.y + box.height - (i + 1) * step + _TICKS
         label = one.levels[0].at.noise
-        under = "" if label == GAUSSIAN else f", {one.levels[0].at}" if one.levels[0].at.levelless else f", {label}"
+        at = one.levels[0].at
+        under = f", {at}" if at.levelless else "" if label == GAUSSIAN else f", {label}"
         name = fitted(f"{one.estimator}: {one.quantity.name}{under}", box.width, look.size, bold=True)
         put(figure, box.x, bottom + _ROW + 0.09, name, size=look.size, weight="bold", va="bottom")
         curves = axes(figure, Box(box.x + left, bottom, half, _ROW), look)
@@ -305,15 +306,13 @@ def _means(ax: Axes, one: Distribution, colours: dict[NoiseLevel, str], texts: d
     ax.set_xlim(places[0] - _SIDE, places[-1] + _SIDE)
     ax.grid(visible=False, axis="x")
     shown = range(0, len(levels), every)
-    number_ticks(ax.xaxis, [places[i] for i in shown], [texts[levels[i].at] + numbers[i] for i in shown])
+    names = ["" if levels[i].at.levelless else texts[levels[i].at] for i in shown]
+    number_ticks(ax.xaxis, [places[i] for i in shown], [(name + numbers[i]).strip() for i, name in zip(shown, names, strict=True)])
     for label, i in zip(ax.get_xticklabels(), shown, strict=True):
         label.set_color(colours[levels[i].at])
         label.set_fontweight("bold")
-    word = "" if levels[0].at.levelless else levels[0].at.name
-    if not word and numbers[0]:
-        word = "mean"
-        numbers = [""]
-    ax.set_xlabel(f"{word}, and mean" if numbers[0] else str(word), color=FAINT, size=look.size, labelpad=2)
+    words = [*([] if levels[0].at.levelless else [levels[0].at.name.value]), *(["mean"] if numbers[0] else [])]
+    ax.set_xlabel(", and ".join(words), color=FAINT, size=look.size, labelpad=2)
 
 
 def _labels(one: Distribution, texts: dict[NoiseLevel, str], inches: float, look: Look) -> tuple[list[float], list[str], int]:
@@ -322,7 +321,7 @@ def _labels(one: Distribution, texts: dict[NoiseLevel, str], inches: float, look
     Means are written if they fit, with even steps between the levels if necessary.
     """
     ends = one.quantity.low, one.quantity.high
-    numbers = [f"\n{estimate(level.mean.value, level.mean.lower, level.mean.upper, *ends)}" for level in one.levels]
+    numbers = [f"\n{mean_estimate(level.mean, *ends).partition(' [')[0]}" for level in one.levels]
     count = len(one.levels)
     need = max(measured(text, look.size, bold=True) for text in (*(n.strip() for n in numbers), *texts.values())) + 0.08
     bare = max(measured(text, look.size, bold=True) for text in texts.values()) + 0.08
