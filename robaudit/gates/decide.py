@@ -15,8 +15,10 @@ from typing import Any, Literal
 from robaudit.errors import SpecError
 from robaudit.gates.evidence import Evidence, gather, group_of, refuse_accuracy_of
 from robaudit.gates.measure import OF_CLASSES, ClassPart, Measured, Method, check_range, meaning, measure
+from robaudit.gates.scores import measured_score, scores_for
+from robaudit.gates.scores import remarks as remarks_on
 from robaudit.quantities import Quantity
-from robaudit.spec.gates import Gate
+from robaudit.spec.gates import SCORES, Gate
 from robaudit.stats.groups import json_values
 from robaudit.stats.intervals import Bounds
 from robaudit.store.run import Run
@@ -181,6 +183,10 @@ def decide(
             full = gate.about(evidence.key.estimator, evidence.key.at)
         scale = evidence.scale(run.quantities)
         check_range(full, scale)
+        if gate.quantity in SCORES:
+            scores = scores_for(run, evidence, confidence)
+            decisions.append(settle(full, measured_score(full, scores, population=population), basis, *remarks_on(scores)))
+            continue
         measured = measure(full, evidence, scale, confidence, population=population, names=run.class_names)
         remarks = [meaning(full, scale), _which_classes(full, measured)]
         if measured.bounds is not None and gate.quantity != "accuracy":
