@@ -15,7 +15,7 @@ from robaudit.levels import NoiseLevel
 from robaudit.names import Part, ResultName, series
 from robaudit.quantities import Quantity
 from robaudit.rows import Row
-from robaudit.spec.gates import SCORES, Gate, number_text
+from robaudit.spec.gates import SCORES, Gate
 from robaudit.stats.groups import GroupKey, quantity_of, refuse_no_values
 from robaudit.stats.intervals import MeasuredImages
 from robaudit.stats.scores import RADII
