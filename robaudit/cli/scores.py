@@ -47,7 +47,7 @@ def scores(
     format_: FormatOption = TextFormat.TABLE,
     output: OutputOption = None,
 ) -> None:
-    """Summarise radii: their mean (r_m) and minimum (r_w), relative to how difficult the images are (r_nu), and on easy against hard images.
+    """Summarise radii: mean (r_m) and minimum (r_w), relative to how difficult the images are (r_nu), and on easy against hard images.
 
     Of two runs, both and the difference on the images they share. Gates are about the last run and all its images: exit code as of
     robaudit gate.

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from robaudit.report import numbers
 from robaudit.report.summary_tables import MEANINGS as QUANTITIES
 from robaudit.report.tables import Column, Table, Terminal, cells
-from robaudit.stats.scores import MEANINGS, Change, Radii, Score, ScoreChanges, Scores, ScoreValue
+from robaudit.stats.scores import MEANINGS, Change, Radii, ScoreChanges, Scores, ScoreValue
 from robaudit.store.serialise import table_csv
 from robaudit.text import count
 

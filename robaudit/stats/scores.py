@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from robaudit.errors import NothingLeftError, RunError
 from robaudit.levels import LevelChoice
 from robaudit.names import Part, PartName, ResultName
-from robaudit.quantities import DIFFICULTY, RADIUS, TOLERANCE, IntervalKind
+from robaudit.quantities import RADIUS, TOLERANCE, IntervalKind
 from robaudit.rows import Row
 from robaudit.stats.bootstrap import percentiles
+from robaudit.stats.difficulties import Difficulties
 from robaudit.stats.groups import GroupKey, json_number
 from robaudit.stats.intervals import ROW_CONFIDENCE, Bounds, Floats
 from robaudit.stats.summary import row_ends
@@ -217,7 +218,7 @@ def radii_of(run: Run, estimators: Sequence[str] = (), levels: LevelChoice | Seq
         NothingLeftError: no labelled image has a finite radius.
     """
     groups: dict[GroupKey, list[Row]] = {}
-    known, by_label, of_label = dict[str, tuple[float, float]](), dict[str, float](), _by_label(run)
+    difficulties = Difficulties(run)
     names: list[tuple[str, Any]] = []
     for row in run.rows:
         key = GroupKey(row.estimator, row.at, row.quantity)
@@ -226,34 +227,15 @@ def radii_of(run: Run, estimators: Sequence[str] = (), levels: LevelChoice | Seq
             names.append((key.estimator, key.at))
         if is_radius(key):
             groups[key].append(row)
-        if row.quantity == DIFFICULTY.name and row.estimator in of_label:
-            by_label[row.sample_id] = row.value
-        elif (found := _difficulty(row)) is not None:
-            known.setdefault(row.sample_id, found)
+        difficulties.add(row)
     wanted = set(run.chosen(names, estimators, levels))
     kept = {key: rows for key, rows in groups.items() if is_radius(key) and (key.estimator, key.at) in wanted}
     if not kept:
         raise RunError(str(run.path), "has no radii to score", "add radius_attack, radius_exact or noise_tolerance to its estimators")
-    return [_radii(key, rows, known, by_label, str(run.path)) for key, rows in kept.items()]
+    return [_radii(key, rows, difficulties, str(run.path)) for key, rows in kept.items()]
 
 
-def _by_label(run: Run) -> frozenset[str]:
-    """The names of the estimators that give the difficulty of the label."""
-    entries = run.info["spec"].get("estimators", ())
-    return frozenset(one.get("label") or one["name"] for one in entries if one.get("options", {}).get("target") == "label")
-
-
-def _difficulty(row: Row) -> tuple[float, float] | None:
-    """The difficulty and the margin of the predicted class that a row knows."""
-    details = row.details or {}
-    if row.quantity == DIFFICULTY.name:
-        return row.value, details.get("margin", math.nan)
-    return (details["difficulty"], details.get("margin", math.nan)) if "difficulty" in details else None
-
-
-def _radii(
-    key: GroupKey, rows: Iterable[Row], known: Mapping[str, tuple[float, float]], by_label: Mapping[str, float], where: str
-) -> Radii:
+def _radii(key: GroupKey, rows: Iterable[Row], difficulties: Difficulties, where: str) -> Radii:
     kept: list[tuple[Any, ...]] = []
     ids: list[str] = []
     unlabelled = not_finite = total = 0
@@ -266,13 +248,12 @@ def _radii(
         if not math.isfinite(row.value):
             not_finite += 1
             continue
-        g, margin = _difficulty(row) or known.get(row.sample_id, (math.nan, math.nan))
+        g, margin = difficulties.of(row)
         kind = row.interval.kind
         lower, upper = row_ends(row)
         if math.isnan(lower) or kind in _EXACT:
             lower, upper = row.value, math.inf if row.censored else row.value
-        order = g if row.correct else by_label.get(row.sample_id, -math.inf)
-        kept.append((row.value, lower, upper, g, margin, order, row.correct))
+        kept.append((row.value, lower, upper, g, margin, difficulties.ease(row), row.correct))
         ids.append(row.sample_id)
         bounds |= kind is IntervalKind.UPPER_BOUND
         measured |= kind not in _EXACT
@@ -281,7 +262,6 @@ def _radii(
     if not kept:
         raise NothingLeftError(where, f"{key}: no labelled image has a finite value", "read the notes in samples.csv")
     values, lowers, uppers, g_, margins, order_, correct = (np.array(column, dtype=np.float64) for column in zip(*kept, strict=True))
-    order_ = np.where(np.isnan(order_), -math.inf, order_)
     arrays = (values, lowers, uppers, g_, margins, order_, correct.astype(np.bool_))
     return Radii(key, tuple(ids), *arrays, unlabelled, not_finite, bounds, measured)
 
