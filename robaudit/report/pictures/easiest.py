@@ -29,7 +29,7 @@ def heat_map(errors: EasiestErrors) -> Sketch:
     return Sketch(
         title="Errors on the easiest images",
         caption=" ".join(_heat_caption(errors)),
-        height=lambda look: _HEIGHT + 2 * look.line + 0.3,
+        height=lambda look: _HEIGHT + 2 * look.line + 0.16,
         draw=lambda figure, box, look: _draw_map(figure, box, look, errors),
     )
 
@@ -39,7 +39,7 @@ def kept_picture(curve: KeptCurve) -> Sketch:
     return Sketch(
         title="Mean corruption error (unnormalised) of the easiest images",
         caption=" ".join(_kept_caption(curve)),
-        height=lambda look: 2.7 + 2 * look.line + 0.3,
+        height=lambda look: 2.7 + 2 * look.line + 0.16,
         draw=lambda figure, box, look: _draw_curve(figure, box, look, curve),
     )
 
@@ -88,7 +88,7 @@ def _draw_map(figure: Figure, box: Box, look: Look, errors: EasiestErrors) -> No
 
     kept, images = errors.kept(), errors.images
     colours = LinearSegmentedColormap.from_list("errors", list(_SCALE))
-    below = 2 * look.line + 0.3
+    below = 2 * look.line + 0.16
     left = 0.14 + look.line + measured(f"{images:,}", look.size)
     right = 0.2 + _BAR + 0.1 + measured("100 %", look.size)
     height = box.height - below - 0.1
@@ -98,8 +98,9 @@ def _draw_map(figure: Figure, box: Box, look: Look, errors: EasiestErrors) -> No
     edges = np.concatenate([[0], (chosen[:-1] + chosen[1:]) / 2 + 1, [images]])
     ax.grid(visible=False)
     ax.pcolormesh(np.arange(columns + 1) - 0.5, edges, kept[chosen], cmap=colours, vmin=0.0, vmax=1.0, rasterized=True)
-    if columns > 1 and len(chosen) > 1:
-        _contours(ax, kept[chosen], chosen + 1.0)
+    if columns > 1 and images > 1:
+        steady = chosen >= images // 50  # of the fewest images the error is noise
+        _contours(ax, kept[chosen][steady], chosen[steady] + 1.0)
     ax.set_xlim(-0.5, columns - 0.5)
     ax.set_ylim(0, images)
     texts = list(level_numbers(errors.levels).values())
@@ -123,8 +124,7 @@ def _contours(ax: Axes, kept: np.ndarray, heights: np.ndarray) -> None:
     levels = [level for level in _CONTOURS if kept.min() < level < kept.max()]
     if not levels:
         return
-    lines = ax.contour(np.arange(kept.shape[1]), heights, kept, levels=levels, colors=INK, linewidths=0.8, alpha=0.7)
-    del lines
+    ax.contour(np.arange(kept.shape[1]), heights, kept, levels=levels, colors=INK, linewidths=0.8, alpha=0.7)
 
 
 def _level_words(errors: EasiestErrors) -> str:
@@ -134,7 +134,7 @@ def _level_words(errors: EasiestErrors) -> str:
 
 
 def _draw_curve(figure: Figure, box: Box, look: Look, curve: KeptCurve) -> None:
-    below, left = 2 * look.line + 0.3, 0.14 + look.line + measured("100 %", look.size)
+    below, left = 2 * look.line + 0.16, 0.14 + look.line + measured("100 %", look.size)
     height = box.height - below - 0.1
     ax = axes(figure, Box(box.x + left, box.y + below, box.width - left - 0.1, height), look)
     for line in curve.by_noise if len(curve.labels) > 1 else ():
@@ -152,7 +152,7 @@ def _draw_curve(figure: Figure, box: Box, look: Look, curve: KeptCurve) -> None:
     ticks = [
         float(t) for t in MaxNLocator(nbins=5, steps=[1, 2, 2.5, 5, 10]).tick_values(0, ax.get_ylim()[1]) if 0 <= t <= ax.get_ylim()[1]
     ]
-    number_ticks(ax.yaxis, ticks, [_percent(round(t, 6)) for t in ticks])
+    number_ticks(ax.yaxis, ticks, [_percent(round(t, 6)) if t else "" for t in ticks])
     ax.set_xlabel("share of the easiest images kept", color=FAINT, size=look.size, labelpad=3)
     words = fitted("mean corruption error (unnormalised)", height, look.size)
     ax.set_ylabel(words, color=FAINT, size=look.size, labelpad=3)
