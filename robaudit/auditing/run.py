@@ -31,13 +31,14 @@ from robaudit.datasets.load import open_dataset
 from robaudit.errors import DataError, ModelError, NothingLeftError, RunError, SpecError
 from robaudit.estimators import registry
 from robaudit.estimators.engine import Engine
-from robaudit.estimators.registry import Task, refuse_unfit, tasks_of
+from robaudit.estimators.registry import Task, check_model, refuse_unfit, tasks_of
 from robaudit.levels import NoiseLevel, without_levels
 from robaudit.memory import Limit, memory_limit
 from robaudit.models.logits import for_noisy_passes, rounded_products
 from robaudit.noise.registry import Noise
 from robaudit.noise.registry import build as build_noises
 from robaudit.progress import Listener, Silent
+from robaudit.quantities import LOSS
 from robaudit.rows import Row
 from robaudit.spec.load import load_spec
 from robaudit.spec.model import AuditSpec
@@ -210,10 +211,12 @@ def prepare(
         refuse_another_machine(old, network, device, where, listener)
     for text in network.notes:
         listener.note(text)
-    needs_gradients = [chosen.label for chosen in estimators if "gradients" in chosen.estimator.needs]
+    needs_gradients = [chosen for chosen in estimators if "gradients" in chosen.estimator.needs]
     if needs_gradients and not network.differentiable:
         raise ModelError(
-            network.name, f"has no gradients, and {needs_gradients[0]} needs them", "use mc or softmax, or another format of the model"
+            network.name,
+            f"has no gradients, and {needs_gradients[0].label} needs them",
+            f"use {'qnorm_mc' if needs_gradients[0].estimator.quantity == LOSS else 'mc or softmax'}, or another format of the model",
         )
     noisy = for_noisy_passes(network, spec.run.precision)
     check = check_input(network, samples, gradients=bool(needs_gradients), skip_bad=skip_bad)
@@ -222,6 +225,7 @@ def prepare(
     _report(check, listener)
     image = next(first_samples(samples, 1, skip_bad=skip_bad)).pixels
     check_noises(noises, image, samples)
+    check_model(estimators, network, image)
     engine = make_engine(spec, noises, network, noisy, check.classes, image, limit, gradients=bool(needs_gradients))
     return Ready(
         spec=spec,

@@ -10,6 +10,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from robaudit.errors import ModelError
 from robaudit.estimators import registry
 from robaudit.estimators.base import Estimate, Estimator
 from robaudit.estimators.contract import checked_estimates
@@ -113,6 +114,15 @@ def fitting(estimator: Estimator, work: Work) -> Work:
     return work if "bounded" not in estimator.needs_noise else replace(work, at=NoiseLevel(UNIFORM, work.at.level, LevelName.EPS))
 
 
+def network_for(estimator: Estimator) -> nn.Sequential:
+    """A smooth network, or a linear one for an estimator that works with no other."""
+    try:
+        estimator.check_model(from_module(curved()), torch.rand(SHAPE))
+    except ModelError:
+        return linear(4)
+    return curved()
+
+
 def values(estimator: Estimator, work: Work) -> list[tuple[Estimate, ...]]:
     """Every value of each image."""
     return checked_estimates("tested", estimator, fitting(estimator, work))
@@ -132,5 +142,5 @@ def built(cls: type[Estimator], **options: Any) -> Estimator:
     if "temperatures" in cls.model_fields:
         options = {"temperatures": 16, "steps": 1, **options}
     if "restarts" in cls.model_fields:
-        options = {"steps": 5, "restarts": 2, "moves": 2, **options}
+        options = {"steps": 5, "restarts": 2, **({"moves": 2} if "moves" in cls.model_fields else {}), **options}
     return cls.model_validate(options)
