@@ -299,7 +299,7 @@ def scores_of(radii: Radii, confidence: float = ROW_CONFIDENCE) -> Scores:
             continue
         ends, known = boot.get(score), (float(least[score][0]), float(most[score][0]))
         if score is Score.R_SQUARED and radii.measured:
-            found[score] = ScoreValue(exact, *(ends or (None, None)))
+            found[score] = ScoreValue(exact, None, None) if ends is None else ScoreValue(exact, ends[0], ends[1])
             continue
         if score in _VARIATIONS:
             known = _variation_ends(least, most, score)
@@ -308,7 +308,7 @@ def scores_of(radii: Radii, confidence: float = ROW_CONFIDENCE) -> Scores:
         if score in _SMALLEST:
             ends = None
         wide = (None, None) if ends is None else (min(ends[0], known[0]), max(ends[1], known[1]))
-        found[score] = ScoreValue(exact, *wide, *known)
+        found[score] = ScoreValue(exact, wide[0], wide[1], known[0], known[1])
     return Scores(radii, found, confidence)
 
 

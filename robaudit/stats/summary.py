@@ -290,7 +290,7 @@ def quantile_of(rows: Columns, q: float, quantity: Quantity, confidence: float =
         below = value
     measured = (below, above) if rows.bounded == len(rows) else (None, None)
     ends = quantity.low if lower is None else lower, quantity.high if upper is None else upper
-    return Quantile(value, *ends, *measured, bool(rows.censored) and _is_censored(rows, q))
+    return Quantile(value, *ends, measured[0], measured[1], bool(rows.censored) and _is_censored(rows, q))
 
 
 def _is_censored(rows: Columns, q: float) -> bool:

@@ -10,6 +10,7 @@ from robaudit.report.html import facts, tables
 from robaudit.report.html.content import Content
 from robaudit.report.html.verdict import NO_THRESHOLD, certainties, flag_rule, sentence
 from robaudit.report.pictures.loss_q import failed_attacks
+from robaudit.report.score_tables import table_of
 from robaudit.report.tables import Table, cells, columns, markdown, markdown_table, within
 from robaudit.stats.flags import Flagged
 from robaudit.text import class_name, clipped
@@ -70,6 +71,11 @@ def _run(content: Content, samples: int) -> Iterator[str]:
         yield from ("### Between the average and the worst case", "", markdown(loss.heading), *markdown_table(loss))
         for words in filter(None, (*tables.LOSS_WORDS, failed_attacks(content.losses))):
             yield from (markdown(words), "")
+    if content.scores:
+        yield from ("### Radius and difficulty", "", markdown(tables.SCORE_WORDS), "")
+        for one in content.scores:
+            table = table_of(one, page=True)
+            yield from ("", markdown(table.heading), "", *map(markdown, table.lines), *markdown_table(table))
     yield "### Classes, weakest first"
     for bias in content.biases:
         view = tables.class_view(content, bias)

@@ -30,6 +30,10 @@ LOSS_WORDS = (
     "Sampling rarely meets the worst noise, so at a large q a value is too low rather than too high, and so is the attack's: where two "
     "differ by more than their intervals, the higher one is nearer to the truth.",
 )
+SCORE_WORDS = (
+    "How far the nearest change of the answer is, and how that grows with g, the logit of the clean score: larger is easier. "
+    "Misclassified images count as 0. Ratios to g compare networks with less dependence on which images were chosen."
+)
 VERDICTS = {"real": "a real difference", "noise": "chance may explain it", "untested": "not tested"}
 _ALL, _WORST, _BEST = 30, 20, 5  # of the classes
 

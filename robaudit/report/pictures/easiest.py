@@ -10,8 +10,9 @@ import numpy as np
 from robaudit.levels import LevelName
 from robaudit.report.numbers import level_numbers
 from robaudit.report.pictures.page import Box, Look, Sketch, axes, fitted, measured
-from robaudit.report.pictures.style import BLUE, CARD, FAINT, INK, ORANGE, RED, TEAL, number_ticks
+from robaudit.report.pictures.style import BLUE, CARD, FAINT, ORANGE, RED, TEAL, number_ticks
 from robaudit.stats.easiest import EasiestErrors, KeptCurve
+from robaudit.stats.intervals import Floats
 from robaudit.text import count
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 _HEIGHT, _BAR = 3.2, 0.16  # inches: of the axes; the width of the scale of colours
 _SCALE = (CARD, "#f3d9b1", ORANGE, RED, "#6d1712")
 _CONTOURS = (0.01, 0.1, 0.5)
+_LINE = "#3b2417"  # on colours that are the same on light and dark pages
 _MOST_LINES = 400
 
 
@@ -120,11 +122,11 @@ def _draw_map(figure: Figure, box: Box, look: Look, errors: EasiestErrors) -> No
     number_ticks(scale.yaxis, [0, 0.25, 0.5, 0.75, 1], ["0 %", "25 %", "50 %", "75 %", "100 %"])
 
 
-def _contours(ax: Axes, kept: np.ndarray, heights: np.ndarray) -> None:
+def _contours(ax: Axes, kept: Floats, heights: Floats) -> None:
     levels = [level for level in _CONTOURS if kept.min() < level < kept.max()]
     if not levels:
         return
-    ax.contour(np.arange(kept.shape[1]), heights, kept, levels=levels, colors=INK, linewidths=0.8, alpha=0.7)
+    ax.contour(np.arange(kept.shape[1]), heights, kept, levels=levels, colors=_LINE, linewidths=0.8, alpha=0.7)
 
 
 def _level_words(errors: EasiestErrors) -> str:
@@ -154,5 +156,5 @@ def _draw_curve(figure: Figure, box: Box, look: Look, curve: KeptCurve) -> None:
     ]
     number_ticks(ax.yaxis, ticks, [_percent(round(t, 6)) if t else "" for t in ticks])
     ax.set_xlabel("share of the easiest images kept", color=FAINT, size=look.size, labelpad=3)
-    words = fitted("mean corruption error (unnormalised)", height, look.size)
+    words = fitted("mean corruption error", height, look.size)
     ax.set_ylabel(words, color=FAINT, size=look.size, labelpad=3)
