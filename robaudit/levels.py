@@ -76,6 +76,11 @@ class NoiseLevel:
         return f"{self.name} {number}" if self.usual else f"{self.noise} {self.name} {number}"
 
     @property
+    def choice(self) -> LevelChoice:
+        """The choice of this level; of one that stands for a noise as a whole, of all results of the noise."""
+        return LevelChoice((self.noise,), () if self.levelless else (self.level,))
+
+    @property
     def strength(self) -> float:
         """A number that is larger where the noise of a label is stronger: fewer photons are more noise."""
         return -self.level if self.name is LevelName.PHOTONS else self.level

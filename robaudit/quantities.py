@@ -29,6 +29,11 @@ class Quantity:
     high: float
     higher_is_better: bool = True
 
+    @property
+    def is_share(self) -> bool:
+        """Whether it goes from 0 to 1: then 0.5 and 0.9 mean something without knowing the quantity."""
+        return (self.low, self.high) == (0.0, 1.0)
+
     def document(self) -> dict[str, Any]:
         """The quantity as JSON values; an infinite end of the range becomes null."""
         return {key: None if isinstance(value, float) and math.isinf(value) else value for key, value in asdict(self).items()}

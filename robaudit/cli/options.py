@@ -44,7 +44,8 @@ class Inconclusive(StrEnum):
 
 
 _NOT_ROBUST = (
-    "Count a sample as not robust if its value is below this (log10_p_fail, loss: above it). Default: 0.5; log10_p_fail: -0.3; loss: 0.69."
+    "Count a sample as not robust if its value is below this (log10_p_fail, loss: above it). Default: 0.5; log10_p_fail: -0.3; loss: 0.69; "
+    "none for a radius and the like."
 )
 
 SpecArgument = Annotated[Path, typer.Argument(metavar="SPEC.yaml", help="The spec: model, data set, noise and estimators.")]

@@ -22,6 +22,9 @@ class Kind(StrEnum):
     AGREEMENT = "agreement"
     COST = "cost"
     LOSS_Q = "loss-q"
+    RADIUS = "radius"
+    HEAT_MAP = "heat-map"
+    CORRUPTION_KEPT = "corruption-kept"
 
 
 _THRESHOLDS, _IMAGES = (Kind.DISTRIBUTION, Kind.FLAGGED), (Kind.FLAGGED, Kind.LOSS_Q)

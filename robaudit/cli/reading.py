@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,12 +23,16 @@ from robaudit.cli.options import (
     TrustOption,
     levels,
 )
-from robaudit.levels import EVERY_LEVEL, LevelChoice
+from robaudit.errors import SpecError
+from robaudit.levels import EVERY_LEVEL, LevelChoice, NoiseLevel
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from robaudit.rows import Row
     from robaudit.store.run import Run
+
+Key = tuple[str, NoiseLevel]
 
 
 class By(StrEnum):
@@ -87,7 +92,9 @@ def bias_report(
     by: Annotated[
         By | None, typer.Option(help="Group samples by their label or by the predicted class. Default: label, where there are labels.")
     ] = None,
-    threshold: Annotated[float, typer.Option(help="Report the share of samples whose value is below this.")] = 0.9,
+    threshold: Annotated[
+        float | None, typer.Option(help="Report the share of samples whose value is below this. Default: 0.9 for quantities from 0 to 1.")
+    ] = None,
     estimator: EstimatorFilter = None,
     noise: NoiseFilter = None,
     level: LevelFilter = None,
@@ -148,6 +155,9 @@ def flag_samples(
     from robaudit.store.run import read_run
 
     opened = read_run(run)
+    groups: Mapping[Key, Sequence[Row]] = opened.groups(estimator or (), levels(noise, level, sigma))
+    if below is None and bottom is None and top is None:
+        groups = _with_threshold(opened, groups)
     results = [
         flag(
             rows,
@@ -158,7 +168,7 @@ def flag_samples(
             only=None if only is None else only.value,
             quantity=opened.quantities[rows[0].quantity],
         )
-        for rows in opened.groups(estimator or (), levels(noise, level, sigma)).values()
+        for rows in groups.values()
     ]
     tables = [flags_table(one, opened.class_names, opened.quantities[one.key.quantity]) for one in results]
     _emit_groups(format_, tables, lambda: [flags_csv(one) for one in results], [one.document() for one in results], output)
@@ -166,6 +176,24 @@ def flag_samples(
         from robaudit.report.gallery import write_gallery
 
         typer.echo(f"{write_gallery(opened, results, images, trust=trust)} pictures in {images}", err=True)
+
+
+def _with_threshold(run: Run, groups: Mapping[Key, Sequence[Row]]) -> dict[Key, Sequence[Row]]:
+    """The groups whose quantity has a usual threshold; a line names the others.
+
+    Raises:
+        SpecError: none has.
+    """
+    from robaudit.cli.console import say
+    from robaudit.stats.flags import usual_threshold
+
+    kept = {key: rows for key, rows in groups.items() if math.isfinite(usual_threshold(run.quantities[rows[0].quantity]))}
+    lacking = ", ".join(dict.fromkeys(key[0] for key in groups if key not in kept))
+    if groups and not kept:
+        raise SpecError("flag-samples", f"{lacking} has no usual threshold", "give --below, or list the least robust with --bottom 10")
+    if lacking:
+        say(f"left out: {lacking}, without a usual threshold: give --below, or --bottom 10")
+    return kept
 
 
 def corruption_report(

@@ -336,6 +336,8 @@ def against_accepted(
         usual = usual_threshold(quantity)
         edge = below if below is not None else before.get(group, usual)
         where = "--below" if below is not None else "the threshold of the accepted findings"
+        if not math.isfinite(edge):
+            raise RunError(str(run.path), f"{group[0]} has no usual threshold", "give --below, or choose other results with --estimator")
         if below is not None or edge != usual:
             check_threshold(edge, quantity, where, f"{group[0]} at {group[1]}")
         thresholds[group] = edge

@@ -15,8 +15,10 @@ from typing import Any, Literal
 from robaudit.errors import SpecError
 from robaudit.gates.evidence import Evidence, gather, group_of, refuse_accuracy_of
 from robaudit.gates.measure import OF_CLASSES, ClassPart, Measured, Method, check_range, meaning, measure
+from robaudit.gates.scores import measured_score, scores_for
+from robaudit.gates.scores import remarks as remarks_on
 from robaudit.quantities import Quantity
-from robaudit.spec.gates import Gate
+from robaudit.spec.gates import SCORES, Gate
 from robaudit.stats.groups import json_values
 from robaudit.stats.intervals import Bounds
 from robaudit.store.run import Run
@@ -181,6 +183,10 @@ def decide(
             full = gate.about(evidence.key.estimator, evidence.key.at)
         scale = evidence.scale(run.quantities)
         check_range(full, scale)
+        if gate.quantity in SCORES:
+            scores = scores_for(run, evidence, confidence)
+            decisions.append(settle(full, measured_score(full, scores, population=population), basis, *remarks_on(scores)))
+            continue
         measured = measure(full, evidence, scale, confidence, population=population, names=run.class_names)
         remarks = [meaning(full, scale), _which_classes(full, measured)]
         if measured.bounds is not None and gate.quantity != "accuracy":
@@ -303,6 +309,10 @@ def _caveats(gate: Gate, evidence: Evidence, scale: Quantity, *, population: boo
         caveats.append(f"covers the draws of {evidence.key.estimator} only, not its bias")
     if gate.quantity in OF_CLASSES and (unclassified := evidence.without_class):
         caveats.append(f"{unclassified} of {evidence.size} images have no label and are in no class")
+    if rows.censored:
+        caveats.append(f"{rows.censored} of {evidence.size} images are only known to be beyond {rows.cap:.4g}")
+    if rows.upper_bounds and gate.quantity != "noisy_accuracy":
+        caveats.append("upper bounds: the true values may be as small as the range allows")
     if rows.not_finite:
         caveats.append(f"{rows.not_finite} of {evidence.size} images have no finite value: the interval holds whatever those values are")
     unbounded = math.isinf(scale.low) or math.isinf(scale.high)

@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from robaudit.errors import RunError, SpecError, did_you_mean
 from robaudit.levels import NoiseLevel
-from robaudit.names import ResultName, series
+from robaudit.names import Part, ResultName, series
 from robaudit.quantities import Quantity
 from robaudit.rows import Row
-from robaudit.spec.gates import Gate, number_text
+from robaudit.spec.gates import SCORES, Gate
 from robaudit.stats.groups import GroupKey, quantity_of, refuse_no_values
 from robaudit.stats.intervals import MeasuredImages
+from robaudit.stats.scores import RADII
 from robaudit.stats.summary import Columns
 from robaudit.store.run import Run
 
@@ -121,6 +122,9 @@ def group_of(gate: Gate, run: Run, groups: Mapping[Group, Evidence]) -> Evidence
     Raises:
         SpecError: the run has no such group, or several.
     """
+    if gate.quantity in SCORES:
+        with_scores = [group for group, evidence in groups.items() if evidence.key.quantity in RADII]
+        return groups[radius_group(gate, run, with_scores)]
     keys = matching_groups(gate, run, groups, one=gate.quantity != "noisy_accuracy")
     if gate.quantity == "noisy_accuracy":
         keys = [key for key in keys if _has_votes(groups[key])]
@@ -129,6 +133,18 @@ def group_of(gate: Gate, run: Run, groups: Mapping[Group, Evidence]) -> Evidence
             raise SpecError(f"gate {str(gate)!r}", what, "audit labelled images with mc")
         _refuse_several(gate, keys)
     return groups[keys[0]]
+
+
+def radius_group(gate: Gate, run: Run, radii: Sequence[Group]) -> Group:
+    """The group that a gate on a score is about, of those with radii.
+
+    Raises:
+        SpecError: there are no such results, or several.
+    """
+    if not radii:
+        what = "there are no radii, and so no scores"
+        raise SpecError(f"gate {str(gate)!r}", what, "add radius_attack, radius_exact or noise_tolerance to the estimators")
+    return matching_groups(gate, run, radii, one=True, subject="the results with radii")[0]
 
 
 def matching_groups(gate: Gate, run: Run, keys: Iterable[Group], *, one: bool, subject: str = "the run") -> list[Group]:
@@ -188,7 +204,7 @@ def _refuse_several(gate: Gate, keys: Sequence[Group]) -> None:
         alike = series(results)
         if len(alike) == 1 and len(results) == len(numbers := next(iter(alike.values()))) > 1:
             ((_, what),) = alike
-            choices = [f"{what}={' | '.join(number_text(number) for number, _ in numbers)}"]
+            choices = [f"{what}={' | '.join(Part(what, number).value for number, _ in numbers)}"]
         else:
             choices = [f"estimator={' | '.join(results)}"] if len(results) > 1 else []
         choices += [f"noise={' | '.join(noises)}"] if len(noises) > 1 else []

@@ -13,7 +13,7 @@ from robaudit.errors import SpecError
 from robaudit.gates.evidence import Evidence
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import LOSS, Quantity
-from robaudit.spec.gates import Gate
+from robaudit.spec.gates import SCORES, Gate
 from robaudit.stats.intervals import (
     Bounds,
     MeanMethod,
@@ -106,7 +106,11 @@ def check_range(gate: Gate, scale: Quantity) -> None:
     Raises:
         SpecError: it lies outside the range.
     """
-    if gate.quantity in SHARES:
+    if gate.quantity in SCORES:
+        share = gate.quantity.startswith("relative_variation")
+        low, high = (-math.inf, 1.0) if gate.quantity == "r_squared" else (0.0, 1.0) if share else (0.0, math.inf)
+        check_between(gate, low, high, gate.quantity, gate.threshold)
+    elif gate.quantity in SHARES:
         check_between(gate, 0.0, 1.0, gate.quantity, gate.threshold)
     else:
         low, high = (0.0, scale.high - scale.low) if gate.quantity == "class_gap" else (scale.low, scale.high)

@@ -1,4 +1,4 @@
-"""Noise that is uniform in a box, value by value, or in a ball."""
+"""Noise that is uniform in a box, value by value, or in a ball or on its surface."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from robaudit.errors import SpecError
 from robaudit.levels import LevelName
 from robaudit.noise.base import AdditiveNoise, Ball, Shape
 from robaudit.numerics.grams import diagonal_gram
@@ -20,14 +21,15 @@ _SHORTEST = 1e-6  # no draw is as short; z = 0 is the image itself
 
 
 class Uniform(AdditiveNoise):
-    """x + e, with e uniform in the box [-eps, eps]^d, or in the ball of radius eps of the Euclidean norm, d = C H W.
+    """x + e, with e uniform in the box [-eps, eps]^d, or in the ball of radius eps of the Euclidean norm or on its sphere, d = C H W.
 
     The level is eps, so the support is that of the usual adversarial perturbations, and the probability is the share of their volume
     that keeps the class. In the box, e = eps (2 Phi(z) - 1) = eps erf(z / sqrt 2), value by value. In the ball, e = eps times the first d
     coordinates of z / |z| for d + 2 normal variables: a point on the sphere in d + 2 dimensions without two of its coordinates is
-    uniform in the ball. Both maps are smooth. Variances: eps^2 / 3 and eps^2 / (d + 2).
+    uniform in the ball. On the sphere, e = eps z / |z| for d normal variables: every draw has the same norm. These maps are smooth.
+    Variances of a value: eps^2 / 3, eps^2 / (d + 2) and eps^2 / d.
 
-    Source: Barthe et al. (2005), Ann. Probab. 33, corollary 4, for the ball.
+    Source: Barthe et al. (2005), Ann. Probab. 33, corollary 4, for the ball; Muller (1959), Commun. ACM 2, for the sphere.
     """
 
     level_name: ClassVar[LevelName] = LevelName.EPS
@@ -36,27 +38,48 @@ class Uniform(AdditiveNoise):
     differentiable: ClassVar[bool] = True
     bounded: ClassVar[bool] = True
     normal: ClassVar[bool] = False
-    summary: ClassVar[str] = "x + e, e uniform in [-eps, eps] on every value, or in the l2 ball of radius eps"
-    prefer: ClassVar[str] = "quantisation, or the share of an adversary's ball that keeps the class"
-    source: ClassVar[str] = "Barthe et al. 2005, corollary 4 (ball)"
+    summary: ClassVar[str] = "x + e, e uniform in [-eps, eps] on every value, or in the l2 ball of radius eps or on its sphere"
+    prefer: ClassVar[str] = "quantisation, the share of an adversary's ball that keeps the class, or noise of a given norm"
+    source: ClassVar[str] = "Barthe et al. 2005, corollary 4 (ball); Muller 1959 (sphere)"
 
     norm: Literal["linf", "l2"] = Field("linf", description="linf: every value in [-eps, eps]; l2: uniform in the ball of radius eps")
+    support: Literal["ball", "sphere"] = Field("ball", description="sphere: only the surface of the l2 ball: every draw has the norm eps")
+
+    @model_validator(mode="after")
+    def _sphere_of_a_norm(self) -> Uniform:
+        if self.support == "sphere" and self.norm != "l2":
+            raise ValueError("support: sphere needs norm: l2")
+        return self
+
+    def check(self, shape: Shape, levels: Sequence[float]) -> None:
+        """Noise of a given norm that clipping would shorten, whatever its direction, is a mistake.
+
+        Raises:
+            SpecError: a level is above the diagonal of the pixel range, sqrt(d), and the pixels are clipped.
+        """
+        longest = math.sqrt(math.prod(shape))
+        if self.support == "sphere" and self.clip and (beyond := [level for level in levels if level > longest]):
+            what = f"{beyond[0]:g} is longer than any difference of two images in [0, 1], {longest:.4g}, so no clipped copy has this norm"
+            raise SpecError("eps", what, "give smaller levels, or leave clip out")
 
     def latent_shape(self, shape: Shape) -> tuple[int, ...]:
         """That of the image, or d + 2 variables for the ball."""
-        return shape if self.norm == "linf" else (math.prod(shape) + 2,)
+        return shape if self.norm == "linf" or self.support == "sphere" else (math.prod(shape) + 2,)
 
-    def ball(self, level: float) -> Ball:
-        """Its support."""
-        return Ball(self.norm, level)
+    def ball(self, level: float) -> Ball | None:
+        """Its support; None where that is the sphere alone."""
+        return None if self.support == "sphere" else Ball(self.norm, level)
 
     def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str], out: Tensor | None = None) -> Tensor:
-        """x + eps erf(z / sqrt 2), or x + eps (z_1 ... z_d) / |z|."""
+        """x + eps erf(z / sqrt 2), or x + eps (z_1 ... z_d) / |z|, with two more variables in |z| for the ball."""
         if self.norm == "linf":
             if z.requires_grad and torch.is_grad_enabled():
                 offset: Tensor = _Box.apply(z, level)
                 return offset.add_(x)
             return torch.mul(z, math.sqrt(0.5), out=out).erf_().mul_(level).add_(x)
+        if self.support == "sphere":
+            length = total(z.flatten(1).double().square()).sqrt().clamp_min(_SHORTEST)
+            return z * (level / length).to(z.dtype)[:, None, None, None] + x
         length = total(z.double().square()).sqrt().clamp_min(_SHORTEST).unsqueeze(1)  # in this order, whatever the number of rows
         inside: Tensor = (z[:, :-2] * (level / length).to(z.dtype)).unflatten(1, x.shape[1:])
         return inside + x
@@ -66,8 +89,8 @@ class Uniform(AdditiveNoise):
         return _density(z, level) if self.norm == "linf" else None
 
     def amplitude(self, level: float, shape: Shape) -> float:
-        """The standard deviation of a value: eps / sqrt(3), or eps / sqrt(d + 2)."""
-        return level / math.sqrt(3.0 if self.norm == "linf" else math.prod(shape) + 2.0)
+        """The standard deviation of a value: eps / sqrt(3), eps / sqrt(d + 2), or eps / sqrt(d) on the sphere."""
+        return level / math.sqrt(3.0 if self.norm == "linf" else math.prod(shape) + (0.0 if self.support == "sphere" else 2.0))
 
     def gram(self, gradients: Tensor, x: Tensor) -> Tensor:
         """U U^T."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import fields
 from typing import Any
@@ -67,7 +68,8 @@ def _flat(one: ClassStats) -> dict[str, Any]:
 
 def _table(bias: ClassBias, quantity: Quantity, narrow: bool) -> Table:
     by = "by label" if bias.by == "label" else "by predicted class"
-    share = (f"< {bias.threshold:g}",) if bias.threshold <= quantity.high and quantity.higher_is_better else ()
+    known = bias.threshold is not None and bias.threshold <= quantity.high and quantity.higher_is_better
+    share = (f"< {bias.threshold:g}",) if known else ()
     heads = ("25%", "50%", "75%", *share, "p")
     rows = []
     for one in weakest_first(bias):
@@ -97,11 +99,11 @@ def _cells(one: ClassStats, quantity: Quantity, narrow: bool, *, share: bool) ->
         yield f"({numbers.estimate(one.mean.value, one.mean.measured_lower, one.mean.measured_upper, *ends)})"
     else:
         mark = numbers.NO_INTERVAL if one.mean.measured_lower is None else ""
-        yield mark + numbers.with_interval(one.mean.value, one.mean.lower, one.mean.upper, *ends, tight=narrow)
+        yield mark + numbers.mean_estimate(one.mean, *ends, tight=narrow)
     yield "" if one.mean.measurement_error is None else f"{one.mean.measurement_error:.3f}"
     for quartile in (one.q25, one.median, one.q75):
-        yield numbers.short(quartile.value, quartile.measured_lower, *ends) if one.images > 1 else ""
-    if share:
+        yield numbers.short_quantile(quartile, *ends) if one.images > 1 else ""
+    if share and one.below is not None:
         yield numbers.percent(one.below.count, one.below.total, one.below.lower, one.below.upper, tight=narrow) if one.images > 1 else ""
     yield "" if one.p_holm is None else numbers.p_value(one.p_holm)
 
@@ -110,12 +112,14 @@ def _gap(bias: ClassBias) -> Iterable[Cell]:
     if bias.gap is not None:
         by_index = {one.index: one for one in bias.classes}
         least, most = label_of(by_index[bias.gap.least]), label_of(by_index[bias.gap.most])
-        reach = f"[{bias.gap.lower:.3f}, {bias.gap.upper:.3f}]"
-        yield Cell(f"Least robust: {least}. Most robust: {most}. Gap {bias.gap.value:.3f} {reach}, simultaneous over all classes.")
+        reach = f" [{bias.gap.lower:.3f}, {bias.gap.upper:.3f}], simultaneous over all classes."
+        if not math.isfinite(bias.gap.upper - bias.gap.lower):
+            reach = " of the values; they are bounds, so the true gap may be smaller or larger."
+        yield Cell(f"Least robust: {least}. Most robust: {most}. Gap {bias.gap.value:.3f}{reach}")
 
 
 def _notes(bias: ClassBias, *, share: bool) -> Iterator[str]:
-    below = f"< {bias.threshold:g}: share of images below. " if share else ""
+    below = f"< {bias.threshold:g}: share of images below. " if share and bias.threshold is not None else ""
     yield (
         f"[ ] interval over images, each class by itself. error: of the mean, from measuring these images. 25%, 50%, 75%: quartiles. "
         f"{below}p: this class against the rest, by permutation, Holm-adjusted for the number of "
@@ -125,5 +129,7 @@ def _notes(bias: ClassBias, *, share: bool) -> Iterator[str]:
         yield SINGLE_IMAGE
     if any(one.mean.measured_lower is None for one in bias.classes):
         yield approximate("[ ]")
+    if bias.threshold is None:
+        yield f"{bias.key.quantity} has no usual threshold: --threshold adds the share of images below one."
     if bias.left_out:
         yield f"{count(bias.left_out, 'sample')} left out: no {bias.by}, or no finite value."

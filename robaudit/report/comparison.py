@@ -161,7 +161,7 @@ def _counts(group: GroupComparison) -> list[str]:
         worse = f"{round(bounds.worse.lower * size):,} to {round(bounds.worse.upper * size):,} of {size:,}"
         flagged = f"{bounds.newly_flagged.lower:,.0f} to {bounds.newly_flagged.upper:,.0f}"
         lines.append(f"truly worse, however little: {worse}; truly newly flagged: {flagged} ({100 * group.confidence:.4g} %).")
-    for which in ("newly flagged", "fixed"):
+    for which in ("newly flagged", "fixed") if math.isfinite(group.threshold) else ():
         kinds = {kind: group.flagged(which, kind) for kind in ("surely", "likely", "maybe", "no interval")}
         words = ", ".join(f"{number:,} {'by their values' if kind == 'no interval' else kind}" for kind, number in kinds.items() if number)
         lines.append(f"{which} ({side} {group.threshold:g}): {words or '0'}.")

@@ -69,6 +69,8 @@ def count_line(flagged: Flagged) -> str:
     """How many of how many are beyond the threshold, and how surely."""
     side = "below" if flagged.higher_is_better else "above"
     kind = f"{flagged.only} " if flagged.only else ""
+    if not flagged.has_threshold:
+        return f"{flagged.total:,} {kind}samples; {flagged.key.quantity} has no usual threshold, so none is flagged: --below gives one."
     text = f"{flagged.beyond:,} of {flagged.total:,} {kind}samples are {side} {flagged.threshold:g}"
     if flagged.with_interval == 0:
         return f"{text}; none surely, because these estimates have no interval."
@@ -86,13 +88,15 @@ def _table(samples: Sequence[Flag], flagged: Flagged, names: Names | None, quant
         texts = (
             shortened(printable(one.id), ID_WIDTHS[narrow]),
             *(class_name(index, names, CLASS_WIDTHS[narrow]) for index in (one.label, one.predicted)),
-            numbers.with_interval(one.value, one.lower, one.upper, quantity.low, quantity.high, tight=narrow),
+            numbers.sample_value(one, quantity.low, quantity.high, tight=narrow),
             class_name(one.flips_to, names, CLASS_WIDTHS[narrow]),
         )
-        rows.append((*cells(texts), Cell(_answer(one, flagged), tone="bad" if one.certainty == "surely" else "")))
+        answer = (Cell(_answer(one, flagged), tone="bad" if one.certainty == "surely" else ""),) if flagged.has_threshold else ()
+        rows.append((*cells(texts), *answer))
     value = Column("value [95% interval]", number=True, wrap=True)
     question = Column(f"{'<' if flagged.higher_is_better else '>'} {flagged.threshold:g}?")
-    return Table(columns=(*map(Column, ("sample", "label", "predicted")), value, Column("flips to"), question), rows=tuple(rows))
+    heads = (*map(Column, ("sample", "label", "predicted")), value, Column("flips to"), *((question,) if flagged.has_threshold else ()))
+    return Table(columns=heads, rows=tuple(rows))
 
 
 def _answer(one: Flag, flagged: Flagged) -> str:
@@ -104,7 +108,9 @@ def _answer(one: Flag, flagged: Flagged) -> str:
 
 def _notes(flagged: Flagged) -> Iterator[str]:
     certainties = {one.certainty for one in flagged.samples + flagged.robust}
-    yield from (text for name, text in CERTAINTIES.items() if name in certainties)
+    yield from (text for name, text in CERTAINTIES.items() if name in certainties and flagged.has_threshold)
+    if flagged.censored:
+        yield f"> {flagged.censored:,} of {flagged.total:,} values are only known to be larger."
     if flagged.filtered:
         yield f"{count(flagged.filtered, 'sample')} filtered out: not known to be {flagged.only}."
     if flagged.not_finite:

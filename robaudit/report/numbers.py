@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from robaudit.quantities import Quantity
+    from robaudit.stats.flags import Flag
     from robaudit.stats.summary import Mean, NoisyAccuracy, Quantile, Share
 
 from robaudit.levels import LevelName, NoiseLevel
@@ -43,7 +44,7 @@ def estimate(value: float, lower: float | None, upper: float | None, low: float 
         return plain(value, low, high, digits)
     if value >= high and upper >= high:
         return ">= " + _inside(below, lower < high, high, -(10**-MOST_DIGITS))
-    if value <= low and lower <= low:
+    if lower <= low and (value <= low or value == upper):
         return "<= " + _inside(above, upper > low, low, 10**-MOST_DIGITS)
     return plain(value, low, high, digits)
 
@@ -62,6 +63,28 @@ def with_interval(
         return text
     below, above = _outwards(lower, upper, _digits(upper - lower))
     return f"{text} [{below},{'' if tight else ' '}{above}]"
+
+
+def mean_estimate(one: Mean, low: float = 0.0, high: float = 1.0, *, tight: bool = False) -> str:
+    """A mean with its interval over images, for a terminal; that of upper bounds keeps its upper end: "<= 0.520 [..., 0.581]"."""
+    if one.lower == -math.inf and one.measured_upper == one.value < one.upper < math.inf:
+        return f"<= {_rounded(one.value, 3, ROUND_CEILING)} [...,{'' if tight else ' '}{_rounded(one.upper, 3, ROUND_CEILING)}]"
+    return with_interval(one.value, one.lower, one.upper, low, high, tight=tight)
+
+
+def quantile_estimate(one: Quantile, low: float = 0.0, high: float = 1.0) -> str:
+    """A quantile, for a terminal: "> 4.200" where it falls on a censored image."""
+    return f"> {plain(one.value, low, high)}" if one.censored else estimate(one.value, one.measured_lower, one.measured_upper, low, high)
+
+
+def sample_value(one: Flag, low: float = 0.0, high: float = 1.0, *, tight: bool = False) -> str:
+    """The value of a sample with its interval, for a terminal: "> 4.200" where it is censored."""
+    return f"> {plain(one.value, low, high)}" if one.censored else with_interval(one.value, one.lower, one.upper, low, high, tight=tight)
+
+
+def short_quantile(one: Quantile, low: float = 0.0, high: float = 1.0) -> str:
+    """A quantile as :func:`short` has it."""
+    return f">{short(one.value, one.value, low, high)}" if one.censored else short(one.value, one.measured_lower, low, high)
 
 
 def short(value: float, lower: float | None, low: float = 0.0, high: float = 1.0) -> str:
@@ -211,6 +234,11 @@ def span(values: Collection[int]) -> str:
     return f"{most:,}" if least == most else f"{least:,} to {most:,}"
 
 
+def sample_number(one: Flag, quantity: Quantity) -> str:
+    """The value of a sample alone; ``> 4.200`` where it is censored."""
+    return sample_value(one, quantity.low, quantity.high) if one.censored else number(one.value, one.lower, one.upper, quantity)
+
+
 def share(one: Share) -> str:
     """A share of images in percent; none or all of them as a bound."""
     return signs(percent(one.count, one.total, one.lower, one.upper))
@@ -227,7 +255,9 @@ def mean_percent(one: Mean, quantity: Quantity, *, marked: bool = False) -> str:
 
 
 def quantile(one: Quantile, quantity: Quantity) -> str:
-    """A quantile, as far as these images were measured."""
+    """A quantile, as far as these images were measured; ``> 4.200`` where it falls on a censored image."""
+    if one.censored:
+        return quantile_estimate(one, quantity.low, quantity.high)
     return number(one.value, one.measured_lower, one.measured_upper, quantity)
 
 

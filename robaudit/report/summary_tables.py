@@ -19,6 +19,9 @@ MEANINGS = {
     "log10_p_fail": "probability that noise changes the prediction, as a power of ten: -6 is one in a million",
     "loss": "cross-entropy under noise: for q = 1 its mean, towards its maximum as q grows",
     "confidence": "softmax score of the clean image (no noise enters it)",
+    "radius": "norm of the smallest change of the image that changes the prediction",
+    "noise_tolerance": "largest noise level that leaves the prediction unchanged often enough",
+    "difficulty": "logit of the clean score of the class: larger is easier (no noise enters it)",
 }
 
 
@@ -90,10 +93,22 @@ def caveats(groups: Sequence[GroupSummary], interval: str = "the interval") -> I
             f"{', '.join(leaning)}: images that stopped early lean towards the side on which they stopped, and so does their mean; "
             f"{interval} allows for it."
         )
+    yield from censoring(groups)
+    if bounds := list(dict.fromkeys(ResultName.parse(group.key.estimator).estimator for group in groups if group.upper_bounds)):
+        yield f"<= {', '.join(bounds)}: upper bounds; the true value of an image may be smaller."
     if dropped := sum(group.not_finite for group in groups):
         yield f"{count(dropped, 'result')} left out: not a finite number."
     if noted := sum(group.noted for group in groups):
         yield f"{count(noted, 'result')} with a note: see the column note of samples.csv."
+
+
+def censoring(groups: Sequence[GroupSummary]) -> Iterator[str]:
+    """How many values of which results are only known to be larger, one line each."""
+    for group in groups:
+        if group.censored and group.cap is not None:
+            where = "" if group.key.at == NO_NOISE else f" at {group.key.at}"
+            how = "its mean counts them as that and is a lower end."
+            yield f"{group.key.estimator}{where}: {group.censored:,} of {count(group.images, 'image')} beyond {group.cap:.4g}; {how}"
 
 
 def approximate(interval: str = "the interval") -> str:
@@ -121,7 +136,7 @@ def _overall(groups: Sequence[GroupSummary], seconds: Mapping[tuple[str, NoiseLe
     key, counts = groups[0].key, {group.images for group in groups}
     several = len({group.key.noise for group in groups}) > 1
     facts = [f"{groups[0].images:,} images"] if len(counts) == 1 else []
-    shares = ("< 0.5", "< 0.9") if quantity.high > 0.9 and quantity.higher_is_better else ()
+    shares = ("< 0.5", "< 0.9") if quantity.is_share and quantity.higher_is_better else ()
     texts = numbers.level_numbers(group.key.at for group in groups)
     tail = "5th" if quantity.higher_is_better else "95th"
     rows = []
@@ -159,11 +174,11 @@ def _overall(groups: Sequence[GroupSummary], seconds: Mapping[tuple[str, NoiseLe
 def _cells(group: GroupSummary, quantity: Quantity, with_count: bool, with_shares: bool, narrow: bool) -> Iterator[str]:
     """The cells from the mean to the shares."""
     ends = quantity.low, quantity.high
-    mean = numbers.with_interval(group.mean.value, group.mean.lower, group.mean.upper, *ends, tight=narrow)
+    mean = numbers.mean_estimate(group.mean, *ends, tight=narrow)
     yield ("" if group.with_interval == group.images else numbers.NO_INTERVAL) + mean
     if with_count:
         yield f"{group.images:,}"
     for quantile in (group.median, group.bad_end):
-        yield numbers.estimate(quantile.value, quantile.measured_lower, quantile.measured_upper, *ends)
+        yield numbers.quantile_estimate(quantile, *ends)
     for share in (group.below_half, group.below_ninety) if with_shares else ():
-        yield numbers.percent(share.count, share.total, share.lower, share.upper, tight=narrow)
+        yield "" if share is None else numbers.percent(share.count, share.total, share.lower, share.upper, tight=narrow)

@@ -14,6 +14,23 @@ from robaudit.names import Part, PartName, ResultName
 from robaudit.spec.fields import as_number
 
 Relation = Literal[">=", "<="]
+SCORES = (
+    "r_m",
+    "r_w",
+    "r_w_correct",
+    "r_nu",
+    "median_ratio",
+    "slope",
+    "r_squared",
+    "r_margin",
+    "r_m_easy",
+    "r_m_hard",
+    "r_nu_easy",
+    "r_nu_hard",
+    "relative_variation_r_m",
+    "relative_variation",
+)
+"""Those that are scores of radii: :class:`robaudit.stats.scores.Score`."""
 QUANTITIES: Mapping[str, frozenset[str]] = {
     "mean": frozenset(),
     "median": frozenset(),
@@ -23,6 +40,7 @@ QUANTITIES: Mapping[str, frozenset[str]] = {
     "share_below": frozenset({"t"}),
     "accuracy": frozenset(),
     "noisy_accuracy": frozenset(),
+    **dict.fromkeys(SCORES, frozenset[str]()),
 }
 """The quantities of `robaudit gate`, each with the arguments that it requires besides those that name results."""
 

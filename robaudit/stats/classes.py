@@ -31,7 +31,7 @@ class ClassStats(Document):
         images: number of images.
         mean: with its interval over images and its measurement error.
         q25, median, q75: of the values.
-        below: share of images below the threshold.
+        below: share of images below the threshold; None without one.
         simultaneous_lower, simultaneous_upper: interval of the mean at Holm's first step, confidence 1 - alpha/classes: all
             classes' intervals hold together. None for a class that is not tested (fewer than 2 images).
         p_value: two-sided permutation p-value of this class against the rest; None if not tested.
@@ -46,7 +46,7 @@ class ClassStats(Document):
     q25: Quantile
     median: Quantile
     q75: Quantile
-    below: Share
+    below: Share | None
     simultaneous_lower: float | None = None
     simultaneous_upper: float | None = None
     p_value: float | None = None
@@ -86,7 +86,7 @@ class ClassBias:
     Attributes:
         key, unit, higher_is_better: what was measured.
         by: whether classes are the labels or the predictions.
-        threshold: of :attr:`ClassStats.below`.
+        threshold: of :attr:`ClassStats.below`; None without one.
         classes: by class index.
         gap: None where fewer than two classes have two images.
         left_out: rows without a class (no label) or without a finite value.
@@ -99,7 +99,7 @@ class ClassBias:
     unit: str
     higher_is_better: bool
     by: By
-    threshold: float
+    threshold: float | None
     classes: tuple[ClassStats, ...]
     gap: Gap | None
     left_out: int
@@ -128,7 +128,7 @@ def class_bias(
     rows: Sequence[Row],
     *,
     by: By = "label",
-    threshold: float = 0.9,
+    threshold: float | None = None,
     class_names: Sequence[str] | None = None,
     quantity: Quantity | None = None,
     permutations: int = 2000,
@@ -143,7 +143,7 @@ def class_bias(
     Args:
         rows: of one (estimator, sigma).
         by: classes are the labels, or what the model predicts on the clean image.
-        threshold: for the share below.
+        threshold: for the share below; None: 0.9 for a quantity that goes from 0 to 1, else none.
         class_names: by class index.
         quantity: what the values are; default: the built-in quantity that the rows name.
         permutations: shuffles, at least 100.
@@ -157,7 +157,9 @@ def class_bias(
     """
     key = one_group(rows, "bias-report")
     quantity = quantity or quantity_of(key.quantity, None)
-    if not math.isfinite(threshold):
+    if threshold is None and quantity.is_share:
+        threshold = 0.9
+    if threshold is not None and not math.isfinite(threshold):
         raise RobauditError("threshold", f"{threshold} is not a number to compare with", "for example 0.9")
     if permutations < 100:
         raise RobauditError("permutations", f"{permutations} are too few for a p-value", "at least 100, better 2000")
@@ -193,10 +195,10 @@ def class_bias(
     return ClassBias(key, quantity.unit, quantity.higher_is_better, by, threshold, by_index, gap, left_out, alpha, verdict, explanation)
 
 
-def _class_stats(index: int, rows: Columns, name: str | None, threshold: float, quantity: Quantity, alpha: float) -> ClassStats:
+def _class_stats(index: int, rows: Columns, name: str | None, threshold: float | None, quantity: Quantity, alpha: float) -> ClassStats:
     """The statistics of one class by itself."""
     q25, median, q75 = (quantile_of(rows, q, quantity, 1.0 - alpha) for q in (0.25, 0.5, 0.75))
-    below = share(int((rows.values < threshold).sum()), len(rows), 1.0 - alpha)
+    below = None if threshold is None else share(int((rows.values < threshold).sum()), len(rows), 1.0 - alpha)
     return ClassStats(index, name, len(rows), mean_of(rows, quantity, 1.0 - alpha), q25, median, q75, below)
 
 

@@ -10,7 +10,8 @@ from typing import Any, Literal
 from robaudit.errors import NothingLeftError, RobauditError
 from robaudit.quantities import LOG10_P_FAIL, LOSS, Quantity
 from robaudit.rows import Row
-from robaudit.stats.groups import Document, GroupKey, one_group, quantity_of, with_values
+from robaudit.stats.groups import Document, GroupKey, json_number, one_group, quantity_of, with_values
+from robaudit.stats.summary import row_ends
 
 _EVEN_ODDS = {LOG10_P_FAIL.name: math.log10(0.5), LOSS.name: math.log(2.0)}
 Certainty = Literal["surely", "likely", "maybe", "no", "no interval"]
@@ -24,6 +25,7 @@ class Flag(Document):
         certainty: whether it is beyond the threshold: "surely" (its whole interval is), "likely" (the same for an
             interval that covers sampling only, not the estimator's bias), "maybe" (the interval straddles the
             threshold), "no" (its whole interval is on the robust side), "no interval" (there is none, so nothing is certain).
+        censored: whether the true value is only known to be larger.
     """
 
     id: str
@@ -34,6 +36,7 @@ class Flag(Document):
     upper: float | None
     flips_to: int | None
     certainty: Certainty
+    censored: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,7 @@ class Flagged:
 
     Attributes:
         key, unit, higher_is_better: what was measured.
-        threshold: a sample is non-robust when its value is below it (above it, where lower is better).
+        threshold: a sample is non-robust when its value is below it (above it, where lower is better); infinite where there is none.
         samples: the non-robust ones, or the ``bottom`` least robust; worst first (with ``per_class``, grouped by class).
         robust: the ``top`` most robust, best first (with ``per_class``, grouped by class).
         total: samples considered, after the filter.
@@ -53,6 +56,7 @@ class Flagged:
         likely: the same, where the intervals cover sampling only.
         maybe: how many of ``total`` have an interval that straddles the threshold, whichever side the value is on.
         with_interval: how many of ``total`` have an interval.
+        censored: how many of ``total`` have a value that the true one is only known to be larger than.
     """
 
     key: GroupKey
@@ -74,10 +78,17 @@ class Flagged:
     likely: int
     maybe: int
     with_interval: int
+    censored: int = 0
+
+    @property
+    def has_threshold(self) -> bool:
+        """Whether there is a threshold; without one no sample is flagged."""
+        return math.isfinite(self.threshold)
 
     def document(self) -> dict[str, Any]:
         """The report as JSON values."""
         plain = {name: getattr(self, name) for name in self.__slots__ if name not in {"key", "samples", "robust"}}
+        plain["threshold"] = json_number(self.threshold)
         listed = {"samples": [one.document() for one in self.samples], "robust": [one.document() for one in self.robust]}
         return {**self.key.document(), **plain, **listed}
 
@@ -86,9 +97,10 @@ def usual_threshold(quantity: Quantity) -> float:
     """The threshold of even odds.
 
     0.5: beyond it, more than half of the noisy copies change class; log10(0.5) for the failure probability. For a loss log 2: beyond it,
-    the network gives the class less than half.
+    the network gives the class less than half. Any other quantity that does not go from 0 to 1 has none: infinite, and nothing is beyond.
     """
-    return _EVEN_ODDS.get(quantity.name, 0.5)
+    nothing = -math.inf if quantity.higher_is_better else math.inf
+    return _EVEN_ODDS.get(quantity.name, 0.5 if quantity.is_share else nothing)
 
 
 def check_threshold(below: float, quantity: Quantity, where: str, of: str) -> None:
@@ -137,7 +149,7 @@ def flag(
     """
     key = one_group(rows, "flag-samples")
     quantity = quantity or quantity_of(key.quantity, None)
-    if not math.isfinite(below):
+    if not math.isfinite(below) and below != usual_threshold(quantity):
         raise RobauditError("below", f"{below} is not a number to compare with", "for example 0.5")
     for name, count in (("bottom", bottom), ("top", top)):
         if count is not None and count < 1:
@@ -171,6 +183,7 @@ def flag(
         likely=certainties.count("likely"),
         maybe=certainties.count("maybe"),
         with_interval=len(kept) - certainties.count("no interval"),
+        censored=sum(row.censored for row in kept),
     )
 
 
@@ -187,13 +200,14 @@ def _listed(rows: Sequence[Row], count: int | None, by: str | None, below: float
 
 def _flag(row: Row, below: float, sign: float) -> Flag:
     certainty = _certainty(row, below, sign)
-    return Flag(row.sample_id, row.label, row.predicted, row.value, row.lower, row.upper, row.flips_to, certainty)
+    lower = row.value if row.censored and row.lower is None else row.lower
+    return Flag(row.sample_id, row.label, row.predicted, row.value, lower, row.upper, row.flips_to, certainty, row.censored)
 
 
 def _certainty(row: Row, below: float, sign: float) -> Certainty:
-    if row.lower is None and row.upper is None:
+    lower, upper = row_ends(row)
+    if math.isnan(lower):
         return "no interval"
-    lower, upper = -math.inf if row.lower is None else row.lower, math.inf if row.upper is None else row.upper  # open on one side
     worst, best = (lower, upper) if sign > 0 else (upper, lower)
     if sign * best < sign * below:
         return "surely" if row.interval.covers_bias else "likely"

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, cast
 
 from robaudit.errors import NothingLeftError, RunError, did_you_mean
-from robaudit.levels import NoiseLevel
+from robaudit.levels import NO_NOISE, NoiseLevel
 from robaudit.quantities import CONFIDENCE, LOG10_P_FAIL, LOSS, P_ROBUST, Quantity
 from robaudit.rows import Row
 
@@ -33,6 +33,8 @@ class GroupKey:
         return self.at.noise
 
     def __str__(self) -> str:
+        if self.at.levelless:
+            return self.estimator if self.at == NO_NOISE else f"{self.estimator} under {self.noise}"
         return f"{self.estimator} at {self.at}"
 
 

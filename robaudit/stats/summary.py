@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -82,11 +82,14 @@ class Columns:
         counted: rows whose value is the share of independent votes for the predicted class.
         hits: votes for the labels, of all rows with both.
         exact: rows without any uncertainty.
+        censored: rows whose true value is only known to be larger; ``cap``: the smallest value of theirs.
+        upper_bounds: rows whose true value is at most their value.
     """
 
     def __init__(self) -> None:
         self.not_finite = self.bounded = self.sampling_only = self.noted = self.judged = self.correct = 0
-        self.labelled = self.voted = self.counted = self.adaptive = self.hits = self.exact = 0
+        self.labelled = self.voted = self.counted = self.adaptive = self.hits = self.exact = self.censored = self.upper_bounds = 0
+        self.cap = math.inf
         self._values, self._lowers, self._uppers, self._errors = Column(), Column(), Column(), Column()
         self._draws, self.label_shares, self.label_draws, self.label_effective_draws = Column(), Column(), Column(), Column()
 
@@ -116,6 +119,9 @@ class Columns:
         self.noted += bool(row.note)
         self.adaptive += row.interval.kind is IntervalKind.CONFIDENCE_SEQUENCE
         self.exact += row.interval.kind is IntervalKind.EXACT
+        self.upper_bounds += row.interval.kind is IntervalKind.UPPER_BOUND
+        if row.censored:
+            self.censored, self.cap = self.censored + 1, min(self.cap, row.value)
         self.judged += row.correct is not None
         self.correct += bool(row.correct)
         self.labelled += row.label is not None
@@ -176,7 +182,14 @@ class Columns:
 
 
 def row_ends(row: Row) -> tuple[float, float]:
-    """The ends of a row's interval: infinite where it is open on that side, NaN where there is no interval."""
+    """The ends of a row's interval: infinite where it is open on that side, NaN where there is no interval.
+
+    A censored value is open above; it is its own lower end, unless the row has another. An upper bound has none but that of the range.
+    """
+    if row.censored:
+        return row.value if row.lower is None else row.lower, math.inf
+    if row.interval.kind is IntervalKind.UPPER_BOUND:
+        return -math.inf, row.value if row.upper is None else row.upper
     unbounded = row.lower is None and row.upper is None
     lower = row.lower if row.lower is not None else math.nan if unbounded else -math.inf
     return lower, row.upper if row.upper is not None else math.nan if unbounded else math.inf
@@ -231,6 +244,7 @@ class Quantile(Document):
             each image's measurement. With too few images, the end of the range.
         measured_lower, measured_upper: the same quantile of the images' lower and of their upper bounds: for exactly these images.
             None where an image has none.
+        censored: whether it falls on a censored image, so that the true one is only known to be larger.
     """
 
     value: float
@@ -238,6 +252,7 @@ class Quantile(Document):
     upper: float
     measured_lower: float | None
     measured_upper: float | None
+    censored: bool = False
 
 
 def share(count: int, total: int, confidence: float = ROW_CONFIDENCE) -> Share:
@@ -248,8 +263,11 @@ def share(count: int, total: int, confidence: float = ROW_CONFIDENCE) -> Share:
 
 def mean_of(rows: Columns, quantity: Quantity, confidence: float = ROW_CONFIDENCE) -> Mean:
     """The mean value of rows of one group, with both uncertainties: :func:`robaudit.stats.intervals.population_mean` and, where all
-    rows have an interval, :func:`robaudit.stats.intervals.measured_mean`. Where an image is only bounded on one side, so is the mean."""
+    rows have an interval, :func:`robaudit.stats.intervals.measured_mean`. Where an image is only bounded on one side, so is the mean;
+    where some are censored, it is the lower end of the mean of what was found."""
     images, bounded = rows.images(quantity.low, quantity.high), rows.bounded == len(rows)
+    if rows.censored:
+        images = replace(images, lowers=np.where(images.lowers > images.low, images.lowers, images.values))
     method = images.method if bounded or images.draws is not None else MeanMethod.NONE
     population = opened(images, population_mean(images, confidence, light_tails=True))
     measured: tuple[float, float] | tuple[None, None] = None, None
@@ -267,9 +285,17 @@ def quantile_of(rows: Columns, q: float, quantity: Quantity, confidence: float =
     lowers, uppers = scaled(rows.values, rows.lowers, scale), scaled(rows.values, rows.uppers, scale)
     below, lower = _ordered(lowers, q, first - 1)
     above, upper = _ordered(uppers, q, last - 1)
+    value = float(np.quantile(rows.values, q))
+    if rows.censored and math.isinf(above) and not below > quantity.low:  # a failed search, or between an upper bound and one
+        below = value
     measured = (below, above) if rows.bounded == len(rows) else (None, None)
     ends = quantity.low if lower is None else lower, quantity.high if upper is None else upper
-    return Quantile(float(np.quantile(rows.values, q)), *ends, *measured)
+    return Quantile(value, *ends, measured[0], measured[1], bool(rows.censored) and _is_censored(rows, q))
+
+
+def _is_censored(rows: Columns, q: float) -> bool:
+    """Whether both order statistics that the q-quantile lies between are censored values."""
+    return len(rows) - rows.censored <= math.floor((len(rows) - 1) * q + 1e-9) and bool(np.quantile(rows.values, q) >= rows.cap)
 
 
 def _ordered(numbers: Floats, q: float, rank: int) -> tuple[float, float | None]:
@@ -334,10 +360,12 @@ class GroupSummary:
         adaptive: number of rows whose sampling stopped adaptively: their values are biased towards the side where they stopped.
         mean, median, p05, p95: over images. ``p05`` is the 5th percentile of the values, whichever direction is better.
         minimum: the smallest value.
-        below_half, below_ninety: share of images with a value below 0.5 and 0.9.
+        below_half, below_ninety: share of images with a value below 0.5 and 0.9; None for a quantity that does not go from 0 to 1.
         noted: rows with a note.
         clean_accuracy: share of labelled images predicted correctly without noise; None without labels.
         noisy_accuracy: see :class:`robaudit.stats.summary.NoisyAccuracy`; None without labels or votes.
+        censored: images whose true value is only known to be larger; ``cap``: the smallest value of theirs, None without any.
+        upper_bounds: images whose true value is at most their value.
         confidence: of every interval here.
     """
 
@@ -354,11 +382,14 @@ class GroupSummary:
     p05: Quantile
     p95: Quantile
     minimum: float
-    below_half: Share
-    below_ninety: Share
+    below_half: Share | None
+    below_ninety: Share | None
     noted: int
     clean_accuracy: Share | None
     noisy_accuracy: NoisyAccuracy | None
+    censored: int = 0
+    cap: float | None = None
+    upper_bounds: int = 0
     confidence: float = ROW_CONFIDENCE
 
     @property
@@ -380,14 +411,17 @@ class GroupSummary:
             "with_interval": self.with_interval,
             "sampling_only": self.sampling_only,
             "adaptive": self.adaptive,
+            "censored": self.censored,
+            "cap": self.cap,
+            "upper_bounds": self.upper_bounds,
             "noted": self.noted,
             "mean": self.mean.document(),
             "median": self.median.document(),
             "p05": self.p05.document(),
             "p95": self.p95.document(),
             "minimum": json_number(self.minimum),
-            "share_below_0.5": self.below_half.document(),
-            "share_below_0.9": self.below_ninety.document(),
+            "share_below_0.5": None if self.below_half is None else self.below_half.document(),
+            "share_below_0.9": None if self.below_ninety is None else self.below_ninety.document(),
             "clean_accuracy": None if self.clean_accuracy is None else self.clean_accuracy.document(),
             "noisy_accuracy": None if self.noisy_accuracy is None else self.noisy_accuracy.document(),
         }
@@ -451,11 +485,14 @@ def _summary(key: GroupKey, rows: Columns, quantity: Quantity, confidence: float
         p05=quantile_of(rows, 0.05, quantity, confidence),
         p95=quantile_of(rows, 0.95, quantity, confidence),
         minimum=minimum,
-        below_half=share(half, len(rows), confidence),
-        below_ninety=share(ninety, len(rows), confidence),
+        below_half=share(half, len(rows), confidence) if quantity.is_share else None,
+        below_ninety=share(ninety, len(rows), confidence) if quantity.is_share else None,
         noted=rows.noted,
         clean_accuracy=share(rows.correct, rows.judged, confidence) if rows.judged else None,
         noisy_accuracy=noisy_accuracy(rows, confidence),
+        censored=rows.censored,
+        cap=rows.cap if rows.censored else None,
+        upper_bounds=rows.upper_bounds,
         confidence=confidence,
     )
 

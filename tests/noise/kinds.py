@@ -27,7 +27,7 @@ OPTIONS: dict[str, tuple[dict[str, Any], ...]] = {
     "gaussian_scaled": ({"scale": "channels.npy"}, {"scale": "pixels.npy"}, {"scale": "values.npy"}),
     "gaussian_correlated": ({"length": 2.0}, {"length": "1/2"}, {"length": 40.0, "channels": "shared"}),
     "gaussian_covariance": ({"file": "factor.npz"}, {"file": "both.npz"}),
-    "uniform": ({}, {"norm": "l2"}),
+    "uniform": ({}, {"norm": "l2"}, {"norm": "l2", "support": "sphere"}),
     "sensor": ({}, {"read_noise": 0, "bits": 12}),
     "spatial": ({}, {"flip": False, "crop": 0}),
     "corruption": tuple({"name": name} for name in COLOURLESS),

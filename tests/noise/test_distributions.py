@@ -122,6 +122,8 @@ def test_marginals_against_scipy() -> None:
     radius = ball.norm(dim=1).numpy() / 2
     assert radius.max() <= 1 + 1e-6
     assert stats.kstest(radius**PIXELS, "uniform").pvalue > 1e-4
+    sphere = sample(Uniform(norm="l2", support="sphere"), 2.0, x) - 0.5
+    assert stats.kstest((sphere[:, 3].numpy() / 2 + 1) / 2, stats.beta((PIXELS - 1) / 2, (PIXELS - 1) / 2).cdf).pvalue > 1e-4
     laplace = sample(Laplace(), 0.1, x)[:, 3] - 0.5
     assert stats.kstest(laplace.numpy(), stats.laplace(0, 0.1 / math.sqrt(2)).cdf).pvalue > 1e-4
     speckle = sample(Speckle(), 0.4, x)[:, 3]

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from scipy.special import erf, log_ndtr, ndtri
 from torch import Tensor
 
+from robaudit.errors import SpecError
 from robaudit.noise.base import NoiseKind
 from robaudit.noise.correlated import CorrelatedGaussian, _root
 from robaudit.noise.covariance import CovarianceGaussian
@@ -98,6 +99,31 @@ def test_the_ball_is_left_by_none_and_pointed_at_by_z() -> None:
     noise = form.noisy(torch.zeros(1, *shape, dtype=torch.float64), z, 3.0, ids=["a"]).flatten(1)
     assert noise.norm(dim=1).max() <= 3.0
     assert torch.allclose(noise, 3.0 * z[:, :-2] / z.norm(dim=1, keepdim=True))
+
+
+def test_noise_on_the_sphere_has_its_norm_and_the_direction_of_z() -> None:
+    shape = (2, 3, 4)
+    form = Uniform(norm="l2", support="sphere")
+    assert form.latent_shape(shape) == shape
+    assert form.ball(3.0) is None
+    assert form.bounded
+    z = normal(500, shape).double()
+    noise = form.noisy(torch.zeros(1, *shape, dtype=torch.float64), z, 3.0, ids=["a"])
+    assert torch.allclose(noise.flatten(1).norm(dim=1), torch.full((500,), 3.0, dtype=torch.float64))
+    assert torch.allclose(noise, 3.0 * z / z.flatten(1).norm(dim=1)[:, None, None, None])
+
+
+def test_a_sphere_needs_the_euclidean_norm_and_room() -> None:
+    with pytest.raises(ValueError, match="support: sphere needs norm: l2"):
+        Uniform(support="sphere")
+    clipped = Uniform(norm="l2", support="sphere", clip=True)
+    clipped.check((1, 2, 2), [0.5, 2.0])
+    Uniform(norm="l2", support="sphere").check((1, 2, 2), [5.0])
+    Uniform(norm="l2", clip=True).check((1, 2, 2), [5.0])
+    with pytest.raises(SpecError) as caught:
+        clipped.check((1, 2, 2), [0.5, 2.5])
+    what = "eps: 2.5 is longer than any difference of two images in [0, 1], 2, so no clipped copy has this norm"
+    assert str(caught.value) == f"{what}; give smaller levels, or leave clip out"
 
 
 # --- correlation -------------------------------------------------------------------------------------------------------

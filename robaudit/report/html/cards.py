@@ -197,7 +197,7 @@ def _card(content: Content, one: Flagged, sample: Flag, rank: int, album: _Album
         flips_to="" if sample.flips_to is None else class_name(sample.flips_to, names, 40),
         judged=judged,
         classes=tuple(dict.fromkeys(index for index in (sample.label, sample.predicted) if index is not None)),
-        value=numbers.number(sample.value, sample.lower, sample.upper, quantity),
+        value=numbers.sample_number(sample, quantity),
         interval="no interval" if (ends := numbers.interval(sample.lower, sample.upper)) == numbers.NONE else ends,
         bar=bar_of(sample.value, sample.lower, sample.upper, quantity),
         certainty=certainty,
@@ -208,7 +208,8 @@ def _card(content: Content, one: Flagged, sample: Flag, rank: int, album: _Album
 
 
 def _example(content: Content, name: str, album: _Album) -> Example | None:
-    images = album.thumbnails(name, list(content.levels))
+    levels = {at: text for at, text in content.levels.items() if not at.levelless}
+    images = album.thumbnails(name, list(levels))
     if images is None:
         return None
-    return Example(clipped(printable(name), _LONGEST_ID), images[0], tuple(zip(content.levels.values(), images[1:], strict=True)))
+    return Example(clipped(printable(name), _LONGEST_ID), images[0], tuple(zip(levels.values(), images[1:], strict=True)))

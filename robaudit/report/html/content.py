@@ -19,6 +19,7 @@ from robaudit.stats.classes import ClassBias, class_bias
 from robaudit.stats.flags import Flagged, flag, usual_threshold
 from robaudit.stats.groups import quantity_of
 from robaudit.stats.losses import Losses, losses
+from robaudit.stats.scores import RADII, Scores, radii_of, scores_of
 from robaudit.stats.summary import GroupSummary, Overview
 from robaudit.store.run import Run
 
@@ -84,6 +85,7 @@ class Content:
         whole: whether no estimator or noise level was left out.
         edges: of the same, how many flagged samples have an interval that straddles the threshold, and how many have none.
         losses: by the order q of their norm, at each noise level that has such results.
+        scores: of the results that are radii, where images have labels.
         decisions: of the run's gates, as documents: see :func:`robaudit.gates.sources.decisions_of`.
     """
 
@@ -98,6 +100,7 @@ class Content:
     whole: bool
     edges: Mapping[Key, tuple[int, int]] = field(default_factory=dict)
     losses: tuple[Losses, ...] = ()
+    scores: tuple[Scores, ...] = ()
     decisions: tuple[Mapping[str, Any], ...] = ()
 
     @property
@@ -166,8 +169,16 @@ def gather(run: Run, choice: Choice) -> Content:
         examples=tuple(examples.values()),
         whole=len(keys) == len(summaries),
         edges=edges,
+        scores=_scores(run, choice) if labelled and any(group.key.quantity in RADII for group in groups) else (),
         losses=losses(run, choice.estimators, choice.levels) if any(group.key.quantity == LOSS.name for group in groups) else (),
     )
+
+
+def _scores(run: Run, choice: Choice) -> tuple[Scores, ...]:
+    try:
+        return tuple(scores_of(one) for one in radii_of(run, choice.estimators, choice.levels))
+    except NothingLeftError:  # no labelled image has a finite radius
+        return ()
 
 
 def _principal(groups: Sequence[GroupSummary]) -> str:
@@ -179,7 +190,7 @@ def _principal(groups: Sequence[GroupSummary]) -> str:
 def _worst(rows: Sequence[Row], quantity: Quantity, choice: Choice) -> Flagged:
     """All samples, the worst first, and how many are beyond the threshold."""
     threshold = usual_threshold(quantity) if choice.threshold is None else choice.threshold
-    if not quantity.low <= threshold <= quantity.high:
+    if choice.threshold is not None and not quantity.low <= threshold <= quantity.high:
         reach = f"{quantity.low:g} to {quantity.high:g}"
         raise RobauditError(f"--threshold {threshold:g}", f"{quantity.name} goes from {reach}", "name a value inside, or other --estimator")
     return flag(rows, below=threshold, bottom=len(rows), quantity=quantity)

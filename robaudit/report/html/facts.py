@@ -7,6 +7,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN
 from typing import Any
 
 from robaudit.gates.text import number
+from robaudit.levels import NO_NOISE
 from robaudit.names import ResultName
 from robaudit.report.html.content import Content
 from robaudit.report.numbers import NONE, level_numbers
@@ -33,13 +34,15 @@ def facts(content: Content) -> str:
 def _noises(content: Content) -> Iterator[str]:
     """Each noise with its levels: "gaussian noise of sigma 0.02, 0.05"; of many only the names."""
     numbers_of = level_numbers(content.levels)
-    labels = list(dict.fromkeys(at.noise for at in numbers_of))
+    labels = list(dict.fromkeys(at.noise for at in numbers_of if at != NO_NOISE))
+    if not labels:
+        yield "no noise"
     if len(labels) > _MOST_NOISES:
         yield f"{len(labels)} kinds of noise ({', '.join(labels)})"
         return
     for label in labels:
-        some = [at for at in numbers_of if at.noise == label]
-        yield f"{label} noise of {some[0].name} {', '.join(numbers_of[at] for at in some)}"
+        some = [at for at in numbers_of if at.noise == label and not at.levelless]
+        yield f"{label} noise of {some[0].name} {', '.join(numbers_of[at] for at in some)}" if some else f"{label} noise"
 
 
 def provenance(content: Content) -> list[tuple[str, str]]:

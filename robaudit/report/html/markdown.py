@@ -8,8 +8,9 @@ from robaudit.report import numbers
 from robaudit.report.flag_tables import is_beyond
 from robaudit.report.html import facts, tables
 from robaudit.report.html.content import Content
-from robaudit.report.html.verdict import certainties, flag_rule, sentence
+from robaudit.report.html.verdict import NO_THRESHOLD, certainties, flag_rule, sentence
 from robaudit.report.pictures.loss_q import failed_attacks
+from robaudit.report.score_tables import table_of
 from robaudit.report.tables import Table, cells, columns, markdown, markdown_table, within
 from robaudit.stats.flags import Flagged
 from robaudit.text import class_name, clipped
@@ -70,6 +71,11 @@ def _run(content: Content, samples: int) -> Iterator[str]:
         yield from ("### Between the average and the worst case", "", markdown(loss.heading), *markdown_table(loss))
         for words in filter(None, (*tables.LOSS_WORDS, failed_attacks(content.losses))):
             yield from (markdown(words), "")
+    if content.scores:
+        yield from ("### Radius and difficulty", "", markdown(tables.SCORE_WORDS), "")
+        for one in content.scores:
+            table = table_of(one, page=True)
+            yield from ("", markdown(table.heading), "", *map(markdown, table.lines), *markdown_table(table))
     yield "### Classes, weakest first"
     for bias in content.biases:
         view = tables.class_view(content, bias)
@@ -93,6 +99,8 @@ def _flagged(content: Content, flagged: Flagged, most: int) -> Iterator[str]:
     level, names, quantity = content.levels[flagged.key.at], content.run.class_names, content.quantity(flagged.key.quantity)
     many, sure = f"{flagged.beyond:,} of {flagged.total:,}", certainties(content, flagged)
     what = f"{flagged.key.estimator}, {level}: {many} ({sure}): {flag_rule(flagged)}."
+    if not flagged.has_threshold:
+        what = f"{flagged.key.estimator}, {level}: {NO_THRESHOLD}."
     listed = [sample for sample in flagged.samples if is_beyond(sample, flagged)][:most]
     rest = flagged.beyond - len(listed)
     yield from ("", markdown(what), "")
@@ -100,7 +108,7 @@ def _flagged(content: Content, flagged: Flagged, most: int) -> Iterator[str]:
         rows = []
         for one in listed:
             classes = [class_name(index, names, 40) for index in (one.label, one.predicted, one.flips_to)]
-            value = numbers.number(one.value, one.lower, one.upper, quantity), numbers.interval(one.lower, one.upper)
+            value = numbers.sample_number(one, quantity), numbers.interval(one.lower, one.upper)
             rows.append(cells((one.id, *classes, *value, one.certainty)))
         heads = (flagged.key.quantity, "95% for this image", "certainty")
         yield from markdown_table(Table("", columns(("sample", "label", "predicted", "flips to"), heads), tuple(rows)))[1:]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -10,7 +11,7 @@ from importlib.metadata import version
 from importlib.resources import files
 from typing import Any
 
-from robaudit.errors import RobauditError
+from robaudit.errors import NothingLeftError, RobauditError, RunError
 from robaudit.levels import LevelChoice, NoiseLevel
 from robaudit.report.flag_tables import CERTAINTIES
 from robaudit.report.html import facts
@@ -19,6 +20,7 @@ from robaudit.report.html.content import Content
 from robaudit.report.html.tables import (
     COVER,
     LOSS_WORDS,
+    SCORE_WORDS,
     VERDICTS,
     accuracy_table,
     agreement_table,
@@ -31,7 +33,8 @@ from robaudit.report.html.tables import (
     run_names,
     worst_losses_tables,
 )
-from robaudit.report.html.verdict import certainties, flag_rule, sentence, tiles
+from robaudit.report.html.verdict import NO_THRESHOLD, certainties, flag_rule, sentence, tiles
+from robaudit.report.score_tables import table_of
 from robaudit.report.summary_tables import MEANINGS
 from robaudit.store.run import Run
 from robaudit.text import class_name, clipped, printable
@@ -41,6 +44,8 @@ SECTIONS = (
     ("accuracy", "Accuracy"),
     ("robustness", "Robustness"),
     ("losses", "Worst case"),
+    ("scores", "Radius"),
+    ("easiest", "Easiest images"),
     ("classes", "Classes"),
     ("samples", "Flagged samples"),
     ("agreement", "Agreement"),
@@ -138,7 +143,14 @@ def _resource(name: str) -> str:
 def _run(content: Content, shown: Shown, name: str, threshold: float | None) -> dict[str, Any]:
     """What the template reads of one run."""
     beside = content.beside_losses()
-    optional = {"robustness": beside.groups, "losses": content.losses, "agreement": content.agreements}
+    easiest = _easiest(content, threshold)
+    optional = {
+        "robustness": beside.groups,
+        "losses": content.losses,
+        "scores": content.scores,
+        "easiest": easiest,
+        "agreement": content.agreements,
+    }
     has = {key for key, _ in SECTIONS if optional.get(key, True)}
     drawn = (("distribution", "robustness", beside), ("agreement", "agreement", content), ("cost", "cost", content))
     class_names = content.run.class_names
@@ -156,6 +168,8 @@ def _run(content: Content, shown: Shown, name: str, threshold: float | None) -> 
         "robustness": robustness_tables(content),
         "pictures": {kind: _picture(kind, part, threshold) for kind, section, part in drawn if section in has},
         "losses": _losses(content, threshold) if content.losses else None,
+        "scores": _scores(content, threshold) if content.scores else None,
+        "easiest": easiest,
         "classes": [_classes(content, i, threshold) for i in range(len(content.biases))],
         "problems": shown.problems,
         "galleries": [_gallery(content, gallery) for gallery in shown.galleries],
@@ -202,11 +216,30 @@ def _losses(content: Content, threshold: float | None) -> dict[str, Any]:
     }
 
 
+def _scores(content: Content, threshold: float | None) -> dict[str, Any]:
+    return {
+        "picture": _picture("radius", content, threshold),
+        "words": SCORE_WORDS,
+        "tables": [table_of(one, page=True) for one in content.scores],
+    }
+
+
+def _easiest(content: Content, threshold: float | None) -> list[dict[str, Any]]:
+    """The pictures of the easiest images that the run has enough results for."""
+    found = []
+    for kind in ("heat-map", "corruption-kept"):
+        with contextlib.suppress(RunError, NothingLeftError):
+            found.append(_picture(kind, content, threshold))
+    return found
+
+
 def _gallery(content: Content, gallery: Gallery) -> dict[str, Any]:
     one, level = gallery.flagged, content.levels[gallery.flagged.key.at]
     extra = max(0, len(gallery.cards) - one.beyond)
     listed = len(gallery.cards) - extra
     text = f"{one.beyond:,} of {one.total:,} images are flagged ({certainties(content, one)}): {flag_rule(one)}."
+    if not one.has_threshold:
+        text = f"None of {one.total:,} images is flagged: {NO_THRESHOLD}."
     if listed < one.beyond:
         text += f" Shown: the worst {listed:,}."
     if extra:
@@ -228,7 +261,7 @@ def _picture(
     one_level = at if at is not None else levels[0] if len(levels) == 1 else None
     choice = kinds.Choice(
         () if one_name is None else (one_name,),
-        LevelChoice() if one_level is None else LevelChoice((one_level.noise,), (one_level.level,)),
+        LevelChoice() if one_level is None else one_level.choice,
         threshold,
     )
     svg, caption = kinds.inline_picture(kind, _narrowed(content), choice)

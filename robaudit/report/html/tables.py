@@ -30,6 +30,10 @@ LOSS_WORDS = (
     "Sampling rarely meets the worst noise, so at a large q a value is too low rather than too high, and so is the attack's: where two "
     "differ by more than their intervals, the higher one is nearer to the truth.",
 )
+SCORE_WORDS = (
+    "How far the nearest change of the answer is, and how that grows with g, the logit of the clean score: larger is easier. "
+    "Misclassified images count as 0. Ratios to g compare networks with less dependence on which images were chosen."
+)
 VERDICTS = {"real": "a real difference", "noise": "chance may explain it", "untested": "not tested"}
 _ALL, _WORST, _BEST = 30, 20, 5  # of the classes
 
@@ -177,12 +181,12 @@ def _tail(quantity: Quantity) -> str:
 
 
 def _robustness(content: Content, groups: Sequence[GroupSummary], quantity: Quantity) -> Table:
-    shares = ("below 0.5", "below 0.9") if quantity.high > 0.9 and quantity.higher_is_better else ()
+    shares = ("below 0.5", "below 0.9") if quantity.is_share and quantity.higher_is_better else ()
     rows = []
     for group in groups:
         one, marked = group.mean, group.with_interval < group.images
         middle = (numbers.quantile(group.median, quantity), numbers.quantile(group.bad_end, quantity))
-        below = (numbers.share(share) for share in (group.below_half, group.below_ninety)) if shares else ()
+        below = (numbers.share(share) for share in (group.below_half, group.below_ninety) if share is not None) if shares else ()
         intervals = numbers.interval(one.lower, one.upper), numbers.interval(one.measured_lower, one.measured_upper)
         mean = Cell(numbers.mean(one, quantity, marked=marked), bar_of(one.value, one.lower, one.upper, quantity))
         rows.append((*cells((group.key.estimator, _level(content, group))), mean, *cells((*intervals, *middle, *below))))

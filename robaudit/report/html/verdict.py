@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from robaudit.levels import GAUSSIAN, LevelName, NoiseLevel
+from robaudit.levels import GAUSSIAN, NO_NOISE, LevelName, NoiseLevel
 from robaudit.quantities import LOG10_P_FAIL
 from robaudit.report import numbers
 from robaudit.report.class_tables import label_of
@@ -18,6 +18,8 @@ from robaudit.text import count
 
 _MOST = 4  # noise levels in a tile
 _KIND = "95% interval for images of this kind"
+NO_THRESHOLD = "the quantity has no usual threshold; --threshold gives one"
+"""Why no image is flagged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ def sentence(content: Content) -> str:
     text = _answer(content, least)
     if most is not least:
         text += f", and {_short(content, most)}"
-    return f"{text}. {_flag_sentence(content, most.key.at)}"
+    return f"{text}. {_flag_sentence(content, most.key.at)}".rstrip()
 
 
 def tiles(content: Content) -> tuple[Tile, ...]:
@@ -114,7 +116,7 @@ def _tiles(content: Content) -> Iterator[Tile]:
         ),
         "its mean, and whether chance would explain it",
     )
-    flagged = [one for one in content.flagged if one.key.estimator == name and one.key.at in places]
+    flagged = [one for one in content.flagged if one.key.estimator == name and one.key.at in places and one.has_threshold]
     yield Tile(
         "Images that are not robust",
         tuple(Line(level[one.key.at], f"{one.beyond:,} of {one.total:,}", certainties(content, one)) for one in flagged),
@@ -220,6 +222,8 @@ def _answer(content: Content, group: GroupSummary) -> str:
         value = "an unknown share of" if line.value == numbers.NONE else line.value
         copies = f"{value} noisy copies{_within(line)}, by the geometric mean over the images"
         return f"With {_named(group.key.at, line.where)} the model changes its answer in {copies}"
+    if group.key.at == NO_NOISE:
+        return f"The mean {group.key.quantity} of {group.key.estimator} is {line.value}{_within(line)}"
     return f"With {_named(group.key.at, line.where)} the mean {group.key.quantity} is {line.value}{_within(line)}"
 
 
@@ -245,9 +249,10 @@ def _within(line: Line) -> str:
 
 def _flag_sentence(content: Content, at: NoiseLevel) -> str:
     flagged: Sequence[Flagged] = [one for one in content.flagged if one.key.at == at and one.key.estimator == content.shown[0]]
-    if not flagged:
+    if not flagged or not flagged[0].has_threshold:
         return ""
     one = flagged[0]
     many, verb = f"{one.beyond:,} of {count(one.total, 'image')}", "is" if one.beyond == 1 else "are"
     sure = f" ({certainties(content, one)})" if one.beyond or one.maybe else ""
-    return f"At {content.levels[at]}, {many} {verb} not robust{sure}: {flag_rule(one)}."
+    where = "Without noise" if at == NO_NOISE else f"At {content.levels[at]}"
+    return f"{where}, {many} {verb} not robust{sure}: {flag_rule(one)}."

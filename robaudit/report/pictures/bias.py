@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from robaudit.levels import LevelChoice
 from robaudit.quantities import Quantity
 from robaudit.report.class_tables import label_of, weakest_first
-from robaudit.report.numbers import with_interval
+from robaudit.report.numbers import mean_estimate
 from robaudit.report.pictures.groups import one_of, others_text
 from robaudit.report.pictures.page import Box, Look, Sketch, axes, fitted, measured, put, put_level
 from robaudit.report.pictures.style import CARD, FAINT, GRID, HIGHER, INK, LOWER, few_ticks
@@ -93,7 +93,7 @@ def _caption(classes: Classes) -> str:
     bias, ends = classes.bias, (classes.quantity.low, classes.quantity.high)
     images = sum(one.images for one in bias.classes)
     by = "label" if bias.by == "label" else "predicted class"
-    mean = with_interval(classes.overall.value, classes.overall.lower, classes.overall.upper, *ends)
+    mean = mean_estimate(classes.overall, *ends)
     parts = [f"{images:,} images in {len(bias.classes):,} classes, by {by}; mean of all {mean} (line)."]
     if any(one.simultaneous_lower is not None for one in bias.classes):
         parts.append(

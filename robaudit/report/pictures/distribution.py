@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from robaudit.levels import GAUSSIAN, LevelChoice, NoiseLevel
+from robaudit.levels import GAUSSIAN, NO_NOISE, LevelChoice, NoiseLevel
 from robaudit.quantities import Quantity
-from robaudit.report.numbers import estimate, level_numbers, span
+from robaudit.report.numbers import level_numbers, mean_estimate, span
 from robaudit.report.pictures.groups import columns_of
 from robaudit.report.pictures.page import Box, Look, Sketch, axes, fitted, measured, put
 from robaudit.report.pictures.style import CARD, FAINT, level_colours, number_ticks
@@ -41,6 +41,7 @@ class Level:
         box: 5 %, 25 %, 50 %, 75 % and 95 % quantile of the values.
         mean: as in the summary.
         beyond: images beyond the threshold.
+        censored: images only known to be beyond ``cap``; ``upper_bounds``: images whose true value is at most theirs.
     """
 
     at: NoiseLevel
@@ -53,6 +54,9 @@ class Level:
     box: tuple[float, ...]
     mean: Mean
     beyond: Share
+    censored: int
+    cap: float
+    upper_bounds: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +114,9 @@ def _level(at: NoiseLevel, columns: Columns, quantity: Quantity, threshold: floa
         box=tuple(np.quantile(values, _BOX).tolist()),
         mean=mean_of(columns, quantity),
         beyond=share(beyond, count),
+        censored=columns.censored,
+        cap=columns.cap,
+        upper_bounds=columns.upper_bounds,
     )
 
 
@@ -151,8 +158,10 @@ def _caption(shown: Sequence[Distribution], left: Sequence[Distribution]) -> str
         f"(95 % band of a whole curve for images of this kind: ± {100 * band(fewest):.0f} points).",
         "Right: dot: mean; line: its 95 % interval for images of this kind (population); box: middle half of the images; "
         "thin line: 5 % to 95 % of them.",
-        f"Dashed: {_thresholds(shown)}.",
     ]
+    if limits := _thresholds(shown):
+        parts.append(f"Dashed: {limits}.")
+    parts += censoring_text(shown)
     for name in dict.fromkeys(one.quantity.name for one in shown):
         if name in MEANINGS:
             parts.append(f"{name}: {MEANINGS[name].rstrip('.')}.")
@@ -172,14 +181,26 @@ def _caption(shown: Sequence[Distribution], left: Sequence[Distribution]) -> str
 def _named(one: Distribution) -> str:
     """The estimator, with the noise unless that is isotropic Gaussian noise."""
     label = one.levels[0].at.noise
-    return one.estimator if label == GAUSSIAN else f"{one.estimator} under {label}"
+    return one.estimator if label in (GAUSSIAN, NO_NOISE.noise) else f"{one.estimator} under {label}"
 
 
 def _thresholds(shown: Sequence[Distribution]) -> str:
-    known = {one.quantity.name: one.threshold for one in shown}
+    known = {one.quantity.name: one.threshold for one in shown if math.isfinite(one.threshold)}
     if len(set(known.values())) == 1:
-        return f"{shown[0].threshold:.3g}"
+        return f"{next(iter(known.values())):.3g}"
     return ", ".join(f"{threshold:.3g} ({name})" for name, threshold in known.items())
+
+
+def censoring_text(shown: Sequence[Distribution]) -> list[str]:
+    """How many values of which estimators are only known to be larger, or are upper bounds."""
+    parts = [
+        f"{one.estimator}: {level.censored:,} of {level.images:,} images are only known to be beyond {level.cap:.3g}."
+        for one in shown
+        for level in one.levels
+        if level.censored
+    ]
+    bounds = dict.fromkeys(one.estimator for one in shown if any(level.upper_bounds for level in one.levels))
+    return parts + ([f"{', '.join(bounds)}: upper bounds."] if bounds else [])
 
 
 def _approximate(shown: Sequence[Distribution]) -> list[str]:
@@ -200,7 +221,8 @@ def _draw(figure: Figure, box: Box, look: Look, shown: Sequence[Distribution]) -
     for i, one in enumerate(shown):
         bottom = box.y + box.height - (i + 1) * step + _TICKS
         label = one.levels[0].at.noise
-        under = "" if label == GAUSSIAN else f", {label}"
+        at = one.levels[0].at
+        under = f", {at}" if at.levelless else "" if label == GAUSSIAN else f", {label}"
         name = fitted(f"{one.estimator}: {one.quantity.name}{under}", box.width, look.size, bold=True)
         put(figure, box.x, bottom + _ROW + 0.09, name, size=look.size, weight="bold", va="bottom")
         curves = axes(figure, Box(box.x + left, bottom, half, _ROW), look)
@@ -208,7 +230,8 @@ def _draw(figure: Figure, box: Box, look: Look, shown: Sequence[Distribution]) -
         low, high = _range(one)
         for ax in (curves, means):
             ax.set_ylim(low, high)
-            ax.axhline(one.threshold, color=FAINT, linewidth=0.8, dashes=(4, 3), zorder=1)
+            if math.isfinite(one.threshold):
+                ax.axhline(one.threshold, color=FAINT, linewidth=0.8, dashes=(4, 3), zorder=1)
         _curves(curves, one.levels, colours, look)
         _means(means, one, colours, texts, half, look)
         for ax in (curves, means):
@@ -283,12 +306,13 @@ def _means(ax: Axes, one: Distribution, colours: dict[NoiseLevel, str], texts: d
     ax.set_xlim(places[0] - _SIDE, places[-1] + _SIDE)
     ax.grid(visible=False, axis="x")
     shown = range(0, len(levels), every)
-    number_ticks(ax.xaxis, [places[i] for i in shown], [texts[levels[i].at] + numbers[i] for i in shown])
+    names = ["" if levels[i].at.levelless else texts[levels[i].at] for i in shown]
+    number_ticks(ax.xaxis, [places[i] for i in shown], [(name + numbers[i]).strip() for i, name in zip(shown, names, strict=True)])
     for label, i in zip(ax.get_xticklabels(), shown, strict=True):
         label.set_color(colours[levels[i].at])
         label.set_fontweight("bold")
-    word = levels[0].at.name
-    ax.set_xlabel(f"{word}, and mean" if numbers[0] else str(word), color=FAINT, size=look.size, labelpad=2)
+    words = [*([] if levels[0].at.levelless else [levels[0].at.name.value]), *(["mean"] if numbers[0] else [])]
+    ax.set_xlabel(", and ".join(words), color=FAINT, size=look.size, labelpad=2)
 
 
 def _labels(one: Distribution, texts: dict[NoiseLevel, str], inches: float, look: Look) -> tuple[list[float], list[str], int]:
@@ -297,7 +321,7 @@ def _labels(one: Distribution, texts: dict[NoiseLevel, str], inches: float, look
     Means are written if they fit, with even steps between the levels if necessary.
     """
     ends = one.quantity.low, one.quantity.high
-    numbers = [f"\n{estimate(level.mean.value, level.mean.lower, level.mean.upper, *ends)}" for level in one.levels]
+    numbers = [f"\n{mean_estimate(level.mean, *ends).partition(' [')[0]}" for level in one.levels]
     count = len(one.levels)
     need = max(measured(text, look.size, bold=True) for text in (*(n.strip() for n in numbers), *texts.values())) + 0.08
     bare = max(measured(text, look.size, bold=True) for text in texts.values()) + 0.08

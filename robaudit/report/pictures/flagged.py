@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from robaudit.levels import LevelChoice
 from robaudit.quantities import Quantity
 from robaudit.report.flag_tables import is_beyond
-from robaudit.report.numbers import with_interval
+from robaudit.report.numbers import sample_value
 from robaudit.report.pictures.groups import one_of, others_text
 from robaudit.report.pictures.page import Box, Look, Sketch, fitted, measured, put
 from robaudit.report.pictures.style import FAINT, LOWER
@@ -78,7 +78,8 @@ def pixels_of(run: Run, worst: Worst, *, trust: bool = False) -> tuple[tuple[Pix
     pairs = []
     for sample in worst.samples:
         clean = images.clean(sample.id)
-        pairs.append((sized(clean), sized(images.noisy(sample.id, clean, worst.flagged.key.at))))
+        at = worst.flagged.key.at
+        pairs.append((sized(clean), sized(clean if at.levelless else images.noisy(sample.id, clean, at))))
     return tuple(pairs)
 
 
@@ -132,11 +133,13 @@ def _caption(worst: Worst) -> str:
     side = "below" if one.higher_is_better else "above"
     shown = len(worst.samples)
     beyond = f"{one.beyond:,} of {one.total:,} images {'is' if one.beyond == 1 else 'are'} {side} {one.threshold:.3g}"
+    beyond = beyond if one.has_threshold else f"{one.total:,} images"
     if one.surely or one.likely:
         beyond += f", {one.surely + one.likely:,} by their whole interval"
+    pair = "Each image twice: the result has no noise level" if one.key.at.levelless else "Each image clean and with its first noise draw"
     parts = [
         f"{beyond}; shown: the {shown} worst." if shown > 1 else f"{beyond}; shown: the worst.",
-        f"Each image clean and with its first noise draw; the predicted class, and the class it most likely flips to; {one.key.quantity}.",
+        f"{pair}; the predicted class, and the class it most likely flips to; {one.key.quantity}.",
     ]
     if any(sample.label is not None and sample.label != sample.predicted for sample in worst.samples):
         parts.append("is: the label, where the model is wrong without noise.")
@@ -175,7 +178,7 @@ def image_in(figure: Figure, box: Box, image: Pixels, look: Look) -> None:
 
 def _labels(figure: Figure, look: Look, worst: Worst, sample: Flag, place: Box) -> None:
     one, names = worst.flagged, worst.class_names
-    value = with_interval(sample.value, sample.lower, sample.upper, worst.quantity.low, worst.quantity.high)
+    value = sample_value(sample, worst.quantity.low, worst.quantity.high)
     beyond = is_beyond(sample, one)
     lines = (
         (_flips(sample, names, place.width, look), {"weight": "bold"}),

@@ -78,6 +78,27 @@ def _loss_q(run: Run, choice: Choice) -> Sketch:
     return sketch(found)
 
 
+def _radius(run: Run, choice: Choice) -> Sketch:
+    from robaudit.report.pictures.radii import sketch
+    from robaudit.stats.scores import radii_of, scores_of
+
+    return sketch([scores_of(one) for one in radii_of(run, choice.estimators, choice.levels)])
+
+
+def _heat_map(run: Run, choice: Choice) -> Sketch:
+    from robaudit.report.pictures.easiest import heat_map
+    from robaudit.stats.easiest import easiest_errors
+
+    return heat_map(easiest_errors(run, choice.estimators, choice.levels))
+
+
+def _kept(run: Run, choice: Choice) -> Sketch:
+    from robaudit.report.pictures.easiest import kept_picture
+    from robaudit.stats.easiest import kept_curve
+
+    return kept_picture(kept_curve(run, choice.estimators, choice.levels))
+
+
 _SKETCHES: dict[str, Callable[[Run, Choice], Sketch]] = {
     "distribution": _distribution,
     "bias": _bias,
@@ -85,6 +106,9 @@ _SKETCHES: dict[str, Callable[[Run, Choice], Sketch]] = {
     "agreement": _agreement,
     "cost": _cost,
     "loss-q": _loss_q,
+    "radius": _radius,
+    "heat-map": _heat_map,
+    "corruption-kept": _kept,
 }
 KINDS = tuple(_SKETCHES)
 FORMATS = ("png", "svg", "pdf")
@@ -155,7 +179,7 @@ def inline_svg(
     """
     choice = Choice(
         () if estimator is None else (estimator,),
-        LevelChoice() if at is None else LevelChoice((at.noise,), (at.level,)),
+        LevelChoice() if at is None else at.choice,
         threshold,
         trust=trust,
     )

@@ -1,0 +1,143 @@
+"""Errors under noise on the easiest images only, by how many of them are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from robaudit.errors import NothingLeftError, RunError
+from robaudit.levels import LevelChoice, LevelName, NoiseLevel
+from robaudit.rows import Row
+from robaudit.stats.bootstrap import percentiles
+from robaudit.stats.difficulties import Difficulties, easiest_first
+from robaudit.stats.intervals import Bounds, Floats
+from robaudit.store.run import Run
+
+_SHARES = tuple(i / 20 for i in range(1, 21))
+
+
+@dataclass(frozen=True, slots=True)
+class EasiestErrors:
+    """Errors of the noisy copies of labelled images, sorted from the lowest loss of the clean image to the highest.
+
+    Attributes:
+        estimator: whose votes they are.
+        levels: noise levels, in the run's order of noises, each from weak to strong.
+        errors: 1 - votes for the label / draws (images, levels), the easiest image first.
+        clean: share of the images that are misclassified without noise.
+        last: how many misclassified images have no known loss and are put behind all others.
+        others: results by votes that are not shown: other estimators or noises.
+    """
+
+    estimator: str
+    levels: tuple[NoiseLevel, ...]
+    errors: Floats
+    clean: float
+    last: int
+    others: int
+
+    @property
+    def images(self) -> int:
+        """Number of images."""
+        return len(self.errors)
+
+    def kept(self) -> Floats:
+        """The mean error of the k easiest images (images, levels), k = 1 in the first line."""
+        counts = np.arange(1, self.images + 1)[:, None]
+        found: Floats = self.errors.cumsum(0) / counts
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class KeptCurve:
+    """The mean error over noises and severities by the share of the easiest images kept.
+
+    Attributes:
+        errors: of the images by level.
+        labels: of the noises.
+        shares: kept (images,), ascending.
+        mean: over the noises (images,); by_noise: of each (noises, images).
+        band: shares with their interval for images of this kind, by bootstrap, each share by itself.
+    """
+
+    errors: EasiestErrors
+    labels: tuple[str, ...]
+    shares: Floats
+    mean: Floats
+    by_noise: Floats
+    band: tuple[tuple[float, Bounds], ...]
+
+
+def easiest_errors(run: Run, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> EasiestErrors:
+    """The errors under one noise, by its levels: those of the first estimator that counts votes, under its first noise.
+
+    Raises:
+        RunError: the run has no such results, no votes for labels, or no difficulties.
+        NothingLeftError: no image has a result at every level.
+    """
+    return _errors(run, estimators, levels, one_noise=True)
+
+
+def kept_curve(run: Run, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> KeptCurve:
+    """Mean corruption error, without normalisation, of the easiest images: the mean over the noises whose level is a severity, each the
+    mean over its severities.
+
+    Raises:
+        RunError: as :func:`easiest_errors`; or no noise has severities.
+    """
+    errors = _errors(run, estimators, levels, one_noise=False)
+    labels = tuple(dict.fromkeys(at.noise for at in errors.levels))
+    of_noise = [np.array([at.noise == label for at in errors.levels]) for label in labels]
+    each = np.stack([errors.errors[:, chosen].mean(1) for chosen in of_noise])  # (noises, images)
+    counts, whole = np.arange(1, errors.images + 1), each.mean(0)
+
+    def kept(drawn: Floats) -> dict[float, Floats]:
+        before = drawn.cumsum(1) - drawn
+        found = {}
+        for share in _SHARES:
+            room = share * errors.images
+            found[share] = np.clip(room - before, 0.0, drawn) @ whole / room
+        return found
+
+    band = percentiles(errors.images, kept)
+    known = tuple((share, ends) for share, ends in band.items() if ends is not None)
+    return KeptCurve(errors, labels, counts / errors.images, whole.cumsum() / counts, each.cumsum(1) / counts, known)
+
+
+def _errors(run: Run, estimators: Sequence[str], levels: LevelChoice | Sequence[float], *, one_noise: bool) -> EasiestErrors:
+    where, difficulties = str(run.path), Difficulties(run)
+    groups: dict[tuple[str, NoiseLevel], dict[str, Row]] = {}
+    for row in run.rows:
+        group = groups.setdefault((row.estimator, row.at), {})
+        difficulties.add(row)
+        if row.votes and row.label is not None and row.draws:
+            group[row.sample_id] = row
+    wanted = [key for key in run.chosen(groups, estimators, levels) if groups[key]]
+    wanted = wanted if one_noise else [key for key in wanted if key[1].name is LevelName.SEVERITY]
+    if not wanted:
+        if not one_noise:
+            raise RunError(where, "has no votes under noise whose level is a severity", "audit labelled images with mc under corruption")
+        raise RunError(where, "has no votes for labels", "audit labelled images with mc, for example under uniform, support: sphere")
+    first = wanted[0][0]
+    shown = [key for key in wanted if key[0] == first and (not one_noise or key[1].noise == wanted[0][1].noise)]
+    labels = list(dict.fromkeys(at.noise for _, at in shown))
+    shown.sort(key=lambda key: (labels.index(key[1].noise), key[1].strength))
+    names = [name for name in groups[shown[0]] if all(name in groups[key] for key in shown)]
+    rows = [groups[shown[0]][name] for name in names]
+    if not rows:
+        raise NothingLeftError(where, "no labelled image has votes at every level", "read the notes in samples.csv")
+    if not any(difficulties.knows(row) for row in rows):
+        raise RunError(where, "has no difficulties to sort the images by", "add difficulty: {target: label}: --extend computes it")
+    ease = np.array([difficulties.ease(row) for row in rows])
+    order = easiest_first(ease)
+    table = np.array([[_error(groups[key][names[i]]) for key in shown] for i in order])
+    wrong = [row for row in rows if not row.correct]
+    last = sum(not difficulties.knows(row) for row in wrong)
+    return EasiestErrors(first, tuple(at for _, at in shown), table, len(wrong) / len(rows), last, len(wanted) - len(shown))
+
+
+def _error(row: Row) -> float:
+    votes, label = row.votes or (), row.label if row.label is not None else -1
+    return 1.0 - (votes[label] if 0 <= label < len(votes) else 0) / row.draws

@@ -1,0 +1,525 @@
+"""Scores of a set of radii: mean and worst case, relative to the difficulty of the images, and on easy against hard ones.
+
+A misclassified image counts with radius 0, whatever its row says: rows are relative to the class predicted on the clean image.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robaudit.errors import NothingLeftError, RunError
+from robaudit.levels import LevelChoice
+from robaudit.names import Part, PartName, ResultName
+from robaudit.quantities import RADIUS, TOLERANCE, IntervalKind
+from robaudit.rows import Row
+from robaudit.stats.bootstrap import percentiles
+from robaudit.stats.difficulties import Difficulties
+from robaudit.stats.groups import GroupKey, json_number
+from robaudit.stats.intervals import ROW_CONFIDENCE, Bounds, Floats
+from robaudit.stats.summary import row_ends
+from robaudit.store.run import Run
+
+RADII = (RADIUS.name, TOLERANCE.name)
+"""The quantities that have scores."""
+_EXACT = (IntervalKind.EXACT, IntervalKind.UPPER_BOUND, IntervalKind.CENSORED)
+Mask = NDArray[np.bool_]
+
+
+class Score(StrEnum):
+    """A score of n radii r with difficulties g and margins m."""
+
+    R_M = "r_m"
+    R_W = "r_w"
+    R_W_CORRECT = "r_w_correct"
+    R_NU = "r_nu"
+    MEDIAN_RATIO = "median_ratio"
+    SLOPE = "slope"
+    R_SQUARED = "r_squared"
+    R_MARGIN = "r_margin"
+    R_M_EASY = "r_m_easy"
+    R_M_HARD = "r_m_hard"
+    R_NU_EASY = "r_nu_easy"
+    R_NU_HARD = "r_nu_hard"
+    VARIATION_R_M = "relative_variation_r_m"
+    VARIATION_R_NU = "relative_variation"
+
+
+MEANINGS: Mapping[Score, str] = {
+    Score.R_M: "mean radius, 0 where misclassified",
+    Score.R_W: "smallest radius, 0 where misclassified",
+    Score.R_W_CORRECT: "smallest radius of a correct image",
+    Score.R_NU: "mean of r/g, 0 where misclassified",
+    Score.MEDIAN_RATIO: "median of r/g, correct images with g > 0",
+    Score.SLOPE: "sum(r g)/sum(g^2), correct images with g > 0",
+    Score.R_SQUARED: "of the line r = slope g",
+    Score.R_MARGIN: "mean of r/margin, 0 where misclassified",
+    Score.R_M_EASY: "r_m of the easier half",
+    Score.R_M_HARD: "r_m of the harder half",
+    Score.R_NU_EASY: "r_nu of the easier half",
+    Score.R_NU_HARD: "r_nu of the harder half",
+    Score.VARIATION_R_M: "|easy - hard|/(easy + hard) of r_m",
+    Score.VARIATION_R_NU: "|easy - hard|/(easy + hard) of r_nu",
+}
+_SMALLEST = (Score.R_W, Score.R_W_CORRECT)
+_VARIATIONS = {Score.VARIATION_R_M: (Score.R_M_EASY, Score.R_M_HARD), Score.VARIATION_R_NU: (Score.R_NU_EASY, Score.R_NU_HARD)}
+_OF_DIFFICULTY = frozenset(Score) - {Score.R_M, *_SMALLEST}
+
+
+@dataclass(frozen=True, slots=True)
+class Radii:
+    """The radii of one result.
+
+    Attributes:
+        key: what it is.
+        ids: of the images (n,).
+        values, lowers, uppers: radii (n,), and what is known of each: an upper bound and an exact radius are taken as they are, a censored
+            one has no upper end.
+        g: difficulties of the clean images (n,), NaN where unknown; ``margins``: z_y - max of the others.
+        order: by which images are sorted (n,), the easiest highest.
+        correct: whether the clean image is classified correctly (n,).
+        unlabelled, not_finite: images left out.
+        upper_bounds: whether some values are those of a search, which the true radius may be below.
+        measured: whether some have an interval of their own, from draws.
+    """
+
+    key: GroupKey
+    ids: tuple[str, ...]
+    values: Floats
+    lowers: Floats
+    uppers: Floats
+    g: Floats
+    margins: Floats
+    order: Floats
+    correct: Mask
+    unlabelled: int = 0
+    not_finite: int = 0
+    upper_bounds: bool = False
+    measured: bool = False
+
+    @property
+    def censored(self) -> Mask:
+        """Whether the radius of a correct image is only known to be larger (n,)."""
+        return self.correct & np.isinf(self.uppers)
+
+    @property
+    def usable(self) -> Mask:
+        """Correct images with g > 0 (n,): those whose ratio r/g means something."""
+        return self.correct & (self.g > 0)
+
+    @property
+    def part(self) -> Part | None:
+        """The norm that the radii are measured in; None where it has no name."""
+        return ResultName.parse(self.key.estimator).part
+
+    @property
+    def norm(self) -> str:
+        """Its name; empty where it has none."""
+        part = self.part
+        return part.value if part is not None and part.name is PartName.NORM else ""
+
+    @property
+    def left_out(self) -> int:
+        """Correct images with g <= 0, which the scores with r/g leave out."""
+        return int((self.correct & (self.g <= 0)).sum())
+
+    @property
+    def without_difficulty(self) -> int:
+        """Images whose difficulty is not known; any leaves the scores that need it undefined."""
+        return int(np.isnan(self.g).sum())
+
+    def chosen(self, places: Sequence[int]) -> Radii:
+        """A selection of the images."""
+        at = np.asarray(places, dtype=np.int64)
+        arrays = {name: getattr(self, name)[at] for name in ("values", "lowers", "uppers", "g", "margins", "order", "correct")}
+        return replace(self, ids=tuple(self.ids[i] for i in places), **arrays)
+
+    def only_correct(self) -> Radii:
+        """The images that are classified correctly."""
+        return self.chosen(np.flatnonzero(self.correct).tolist())
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreValue:
+    """A score.
+
+    Attributes:
+        value: the number; None where it is not defined, ``why`` says the reason.
+        lower, upper: percentile bootstrap interval for images of this kind; None where there is none. It reaches as far as what is
+            known about these images.
+        measured_lower, measured_upper: what is known for these images: the value itself for radii as they were found, infinite above
+            where a censored image has a part in it; None where it is not defined.
+    """
+
+    value: float | None
+    lower: float | None = None
+    upper: float | None = None
+    measured_lower: float | None = None
+    measured_upper: float | None = None
+    why: str = ""
+
+    @property
+    def at_least(self) -> bool:
+        """Whether the value is only a lower end."""
+        return self.measured_upper == math.inf
+
+    def document(self) -> dict[str, Any]:
+        """The score as JSON values; an infinite end is null."""
+        numbers = {name: json_number(getattr(self, name)) for name in ("value", "lower", "upper", "measured_lower", "measured_upper")}
+        return {**numbers, "at_least": self.at_least, "undefined": self.why}
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """The scores of one result."""
+
+    radii: Radii
+    values: Mapping[Score, ScoreValue]
+    confidence: float
+
+    def document(self) -> dict[str, Any]:
+        """One entry of the JSON output."""
+        radii = self.radii
+        counts = {
+            "images": len(radii.ids),
+            "correct": int(radii.correct.sum()),
+            "censored": int(radii.censored.sum()),
+            "left_out": radii.left_out,
+            "unlabelled": radii.unlabelled,
+            "not_finite": radii.not_finite,
+            "upper_bounds": radii.upper_bounds,
+        }
+        scores = {score.value: one.document() for score, one in self.values.items()}
+        return {**radii.key.document(), "norm": radii.norm or None, "confidence": self.confidence, **counts, "scores": scores}
+
+
+# --- reading
+
+
+def is_radius(key: GroupKey) -> bool:
+    """Whether a result has scores."""
+    return key.quantity in RADII
+
+
+def radii_of(run: Run, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> list[Radii]:
+    """The radii of each result of a run that has some, in its order.
+
+    The difficulty is that of the row's details, else of any other result of the image. Images are sorted by it: correct ones by g of the
+    label, misclassified ones by that of a result of `difficulty` with target: label, where the run has one, else behind all others.
+
+    Raises:
+        RunError: the run has no radii among those named, or no labels.
+        NothingLeftError: no labelled image has a finite radius.
+    """
+    groups: dict[GroupKey, list[Row]] = {}
+    difficulties = Difficulties(run)
+    names: list[tuple[str, Any]] = []
+    for row in run.rows:
+        key = GroupKey(row.estimator, row.at, row.quantity)
+        if key not in groups:
+            groups[key] = []
+            names.append((key.estimator, key.at))
+        if is_radius(key):
+            groups[key].append(row)
+        difficulties.add(row)
+    wanted = set(run.chosen(names, estimators, levels))
+    kept = {key: rows for key, rows in groups.items() if is_radius(key) and (key.estimator, key.at) in wanted}
+    if not kept:
+        raise RunError(str(run.path), "has no radii to score", "add radius_attack, radius_exact or noise_tolerance to its estimators")
+    return [_radii(key, rows, difficulties, str(run.path)) for key, rows in kept.items()]
+
+
+def _radii(key: GroupKey, rows: Iterable[Row], difficulties: Difficulties, where: str) -> Radii:
+    kept: list[tuple[Any, ...]] = []
+    ids: list[str] = []
+    unlabelled = not_finite = total = 0
+    bounds = measured = False
+    for row in rows:
+        total += 1
+        if row.correct is None:
+            unlabelled += 1
+            continue
+        if not math.isfinite(row.value):
+            not_finite += 1
+            continue
+        g, margin = difficulties.of(row)
+        kind = row.interval.kind
+        lower, upper = row_ends(row)
+        if math.isnan(lower) or kind in _EXACT:
+            lower, upper = row.value, math.inf if row.censored else row.value
+        kept.append((row.value, lower, upper, g, margin, difficulties.ease(row), row.correct))
+        ids.append(row.sample_id)
+        bounds |= kind is IntervalKind.UPPER_BOUND
+        measured |= kind not in _EXACT
+    if unlabelled == total:
+        raise RunError(where, "has no labels, and scores count misclassified images as 0", "audit labelled images")
+    if not kept:
+        raise NothingLeftError(where, f"{key}: no labelled image has a finite value", "read the notes in samples.csv")
+    values, lowers, uppers, g_, margins, order_, correct = (np.array(column, dtype=np.float64) for column in zip(*kept, strict=True))
+    arrays = (values, lowers, uppers, g_, margins, order_, correct.astype(np.bool_))
+    return Radii(key, tuple(ids), *arrays, unlabelled, not_finite, bounds, measured)
+
+
+# --- the scores
+
+
+def scores_of(radii: Radii, confidence: float = ROW_CONFIDENCE) -> Scores:
+    """All scores of one result.
+
+    R_m = mean r, R_w = min r, R_nu = (1/|D|) sum r/g over the images D that are not correct with g <= 0, the median of r/g, the slope
+    sum(r g)/sum(g^2) of the line through the origin with R^2 = 1 - sum (r - slope g)^2 / sum (r - mean r)^2, R_margin = mean r/margin.
+    The halves are those of the images sorted by g; of an odd number the middle one is in neither.
+
+    Intervals: percentiles of 2,000 bootstrap replicates over images, the same ones for every result of as many images. That of a relative
+    variation is that of the signed one, folded at 0. A smallest value has none: no sample tells how small others are.
+
+    Args:
+        radii: at least one image.
+        confidence: of the intervals.
+
+    Source: Giraudon, Gripon, Loewe and Vermet, Towards an intrinsic definition of robustness for a classifier.
+    """
+    one = np.ones((1, len(radii.ids)))
+    value, least, most = (_signed(radii, one, r) for r in (radii.values, radii.lowers, radii.uppers))
+    boot = percentiles(len(radii.ids), lambda drawn: _signed(radii, drawn, radii.values), confidence)
+    found = {}
+    for score in Score:
+        exact = float(value[score][0]) if score in value else math.nan
+        if math.isnan(exact):
+            found[score] = ScoreValue(None, why=_why(radii, score))
+            continue
+        if score is Score.R_SQUARED and (radii.usable & radii.censored).any():
+            found[score] = ScoreValue(None, why="censored images leave it open")
+            continue
+        ends, known = boot.get(score), (float(least[score][0]), float(most[score][0]))
+        if score is Score.R_SQUARED and radii.measured:
+            found[score] = ScoreValue(exact, None, None) if ends is None else ScoreValue(exact, ends[0], ends[1])
+            continue
+        if score in _VARIATIONS:
+            known = _variation_ends(least, most, score)
+        if score in _VARIATIONS:
+            exact, known, ends = abs(exact), _folded(known), None if ends is None else _folded(ends)
+        if score in _SMALLEST:
+            ends = None
+        wide = (None, None) if ends is None else (min(ends[0], known[0]), max(ends[1], known[1]))
+        found[score] = ScoreValue(exact, wide[0], wide[1], known[0], known[1])
+    return Scores(radii, found, confidence)
+
+
+def _why(radii: Radii, score: Score) -> str:
+    """Why a score is not defined."""
+    if score in _OF_DIFFICULTY and radii.without_difficulty:
+        return f"the difficulty of {radii.without_difficulty} images is unknown: add difficulty to the estimators"
+    if not radii.correct.any():
+        return "every image is misclassified"
+    if score in (Score.MEDIAN_RATIO, Score.SLOPE, Score.R_SQUARED) and not radii.usable.any():
+        return "no correct image has g > 0"
+    return "its denominator is 0 for these images"
+
+
+def _statistics(radii: Radii, drawn: Floats, r: Floats) -> dict[Score, Floats]:
+    """The scores of weighted images; NaN where one is not defined.
+
+    Args:
+        radii: the images (n,).
+        drawn: how often each counts (replicates, n).
+        r: their radii, possibly infinite.
+
+    Returns:
+        (replicates,) each.
+    """
+    total, zero = drawn.sum(1), np.zeros_like(r)
+    correct, usable = radii.correct, radii.usable
+    counted = np.where(correct, r, 0.0)
+    drawn_correct = (drawn > 0) & correct
+    smallest = np.where(drawn_correct, r, np.inf).min(1)
+    found = {
+        Score.R_M: _dot(drawn, counted) / total,
+        Score.R_W: np.where((drawn > 0) & ~correct, 0.0, np.where(drawn_correct, r, np.inf)).min(1),
+        Score.R_W_CORRECT: np.where(drawn_correct.any(1), smallest, np.nan),
+    }
+    if radii.without_difficulty:
+        return found
+    ratio = np.divide(r, radii.g, out=zero.copy(), where=usable)
+    kept = (~correct | usable).astype(np.float64)
+    rg, gg = np.where(usable, r * np.where(usable, radii.g, 1.0), 0.0), np.where(usable, radii.g**2, 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found[Score.R_NU] = _dot(drawn, ratio) / (drawn @ kept)
+        found[Score.SLOPE] = slope = _dot(drawn, rg) / (drawn @ gg)
+        found[Score.R_SQUARED] = _determination(drawn, r, usable, rg, slope)
+        if not np.isnan(radii.margins).any():
+            apart = correct & (radii.margins > 0)
+            per_margin = np.divide(r, radii.margins, out=zero.copy(), where=apart)
+            found[Score.R_MARGIN] = _dot(drawn, per_margin) / (drawn @ (~correct | apart).astype(np.float64))
+    found[Score.MEDIAN_RATIO] = _median(drawn * usable, ratio)
+    easiest = np.argsort(-radii.order, kind="stable")
+    ordered = drawn[:, easiest]
+    half = np.floor(total / 2)[:, None]
+    before = ordered.cumsum(1) - ordered
+    easy = np.clip(half - before, 0.0, ordered)
+    hard = np.clip(before + ordered - (total[:, None] - half), 0.0, ordered)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        for part, mean, aware in ((easy, Score.R_M_EASY, Score.R_NU_EASY), (hard, Score.R_M_HARD, Score.R_NU_HARD)):
+            found[mean] = _dot(part, counted[easiest]) / half[:, 0]
+            found[aware] = _dot(part, ratio[easiest]) / (part @ kept[easiest])
+    return found
+
+
+def _signed(radii: Radii, drawn: Floats, r: Floats) -> dict[Score, Floats]:
+    """The scores with the relative variations as (easy - hard)/(easy + hard), whose sign the score drops."""
+    found = _statistics(radii, drawn, r)
+    for score, (easy, hard) in _VARIATIONS.items():
+        if easy in found:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                found[score] = (found[easy] - found[hard]) / (found[easy] + found[hard])
+    return found
+
+
+def _variation_ends(least: Mapping[Score, Floats], most: Mapping[Score, Floats], score: Score) -> Bounds:
+    """Between which numbers (easy - hard)/(easy + hard) is, from the ends of both."""
+
+    def share(up: float, down: float) -> float:
+        if math.isinf(up) or math.isinf(down):
+            return float(math.isinf(up)) - float(math.isinf(down))
+        return (up - down) / (up + down) if up + down else 0.0
+
+    easy, hard = _VARIATIONS[score]
+    low, high = (tuple(float(ends[half][0]) for ends in (least, most)) for half in (easy, hard))
+    return share(low[0], high[1]), share(low[1], high[0])
+
+
+def _folded(ends: Bounds) -> Bounds:
+    """The interval of an absolute value from that of the signed one."""
+    sizes = sorted(map(abs, ends))
+    return (0.0 if ends[0] <= 0.0 <= ends[1] else sizes[0]), sizes[1]
+
+
+def _dot(drawn: Floats, values: Floats) -> Floats:
+    """Weighted sums; infinite where an infinite value has a weight."""
+    if np.isfinite(values).all():
+        return drawn @ values
+    finite = drawn @ np.where(np.isfinite(values), values, 0.0)
+    return np.where((drawn[:, np.isinf(values)] > 0).any(1), np.inf, finite)
+
+
+def _determination(drawn: Floats, r: Floats, usable: Mask, rg: Floats, slope: Floats) -> Floats:
+    """1 - sum (r - slope g)^2 / sum (r - mean r)^2 of the usable images."""
+    if not np.isfinite(r[usable]).all():
+        return np.zeros(len(drawn))
+    mine = np.where(usable, r, 0.0)
+    count = drawn @ usable.astype(np.float64)
+    centre = float(mine[usable].mean()) if usable.any() else 0.0  # so that little is lost to rounding
+    away = np.where(usable, r - centre, 0.0)
+    squares = drawn @ away**2 - (drawn @ away) ** 2 / count
+    total = drawn @ mine**2
+    rest = np.maximum(total - slope * (drawn @ rg), 0.0)
+    return np.where(squares > 1e-12 * total, 1.0 - rest / np.where(squares > 0, squares, 1.0), np.nan)
+
+
+def _median(drawn: Floats, values: Floats) -> Floats:
+    """Weighted medians, the mean of the two middle values where their number is even; NaN without weights."""
+    at = np.argsort(values, kind="stable")
+    reached = drawn[:, at].cumsum(1)
+    half = reached[:, -1:] / 2
+    low, high = values[at][(reached >= half).argmax(1)], values[at][(reached > half).argmax(1)]
+    middle = np.where(low == high, low, (low + high) / 2)
+    return np.where(reached[:, -1] > 0, middle, np.nan)
+
+
+# --- two runs
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A score of two runs on the same images: both, and the difference with its paired bootstrap interval.
+
+    Attributes:
+        base, new: in either run, on the common images.
+        value: new - base; None where one is not defined.
+        lower, upper: its interval for images of this kind; infinite on the side where a censored image leaves it open; None without one.
+    """
+
+    base: ScoreValue
+    new: ScoreValue
+    value: float | None
+    lower: float | None
+    upper: float | None
+
+    def document(self) -> dict[str, Any]:
+        """The change as JSON values; an infinite end is null."""
+        return {
+            "base": self.base.document(),
+            "new": self.new.document(),
+            "difference": {name: json_number(getattr(self, name)) for name in ("value", "lower", "upper")},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreChanges:
+    """The scores of one result in two runs.
+
+    Attributes:
+        base, new: of the common images.
+        changes: by score.
+        only_base, only_new: how many images the other run does not have.
+    """
+
+    base: Scores
+    new: Scores
+    changes: Mapping[Score, Change]
+    only_base: int
+    only_new: int
+
+    def document(self) -> dict[str, Any]:
+        """One entry of the JSON output."""
+        return {
+            **self.base.radii.key.document(),
+            "images": len(self.base.radii.ids),
+            "only_base": self.only_base,
+            "only_new": self.only_new,
+            "scores": {score.value: one.document() for score, one in self.changes.items()},
+        }
+
+
+def score_changes(base: Radii, new: Radii, where: str, confidence: float = ROW_CONFIDENCE) -> ScoreChanges:
+    """Compare the scores of a result of two runs on the images that both have; replicates draw the same images for both.
+
+    Raises:
+        NothingLeftError: they have no image in common.
+    """
+    places = {name: i for i, name in enumerate(new.ids)}
+    pairs = [(i, places[name]) for i, name in enumerate(base.ids) if name in places]
+    if not pairs:
+        raise NothingLeftError(where, f"{base.key}: no labelled image is in both runs", "compare runs on the same images")
+    both = base.chosen([i for i, _ in pairs]), new.chosen([j for _, j in pairs])
+    first, second = (scores_of(one, confidence) for one in both)
+
+    def differences(drawn: Floats) -> dict[Score, Floats]:
+        left, right = (_unsigned(one, drawn) for one in both)
+        return {score: right[score] - left[score] for score in left if score in right}
+
+    boot = percentiles(len(pairs), differences, confidence)
+    changes = {score: _change(score, first.values[score], second.values[score], boot.get(score)) for score in Score}
+    return ScoreChanges(first, second, changes, len(base.ids) - len(pairs), len(new.ids) - len(pairs))
+
+
+def _unsigned(radii: Radii, drawn: Floats) -> dict[Score, Floats]:
+    found = _signed(radii, drawn, radii.values)
+    return found | {score: np.abs(found[score]) for score in _VARIATIONS if score in found}
+
+
+def _change(score: Score, base: ScoreValue, new: ScoreValue, ends: Bounds | None) -> Change:
+    if base.value is None or new.value is None:
+        return Change(base, new, None, None, None)
+    if ends is None or score in _SMALLEST:
+        return Change(base, new, new.value - base.value, None, None)
+    lower, upper = ends
+    if not (base.measured_lower is None or base.measured_upper is None or new.measured_lower is None or new.measured_upper is None):
+        lower, upper = min(lower, new.measured_lower - base.measured_upper), max(upper, new.measured_upper - base.measured_lower)
+    return Change(base, new, new.value - base.value, lower, upper)

@@ -1,0 +1,65 @@
+"""Runs of radii made by hand: rows of known values, without a model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from robaudit.levels import NO_NOISE, NoiseLevel
+from robaudit.quantities import DIFFICULTY, P_ROBUST, RADIUS, TOLERANCE, Interval
+from robaudit.rows import Row
+from robaudit.store.run import Run
+
+
+def row(index: int | str, value: float, at: NoiseLevel = NO_NOISE, **others: Any) -> Row:
+    """One exact result; what is not given is that of an image of class 0, predicted right, without noise."""
+    values: dict[str, Any] = {
+        "sample_id": str(index),
+        "label": 0,
+        "predicted": 0,
+        "correct": True,
+        **at.document(),
+        "estimator": "radius_exact:norm=l2",
+        "quantity": RADIUS.name,
+        "lower": value,
+        "upper": value,
+        "std_error": None,
+        "flips_to": None,
+        "forwards": 1,
+        "backwards": 0,
+        "note": "",
+        "interval": Interval.parse("exact"),
+    }
+    return Row(value=value, **{**values, **others})
+
+
+def radius(index: int, value: float, g: float | None = None, margin: float | None = None, *, correct: bool = True, **others: Any) -> Row:
+    """An exact radius with its difficulty, whose margin is g unless it is given."""
+    details = None if g is None else {"difficulty": g, "margin": g if margin is None else margin}
+    return row(index, value, label=0 if correct else 1, correct=correct, details=details, **others)
+
+
+def found(index: int, value: float, g: float | None = None, *, correct: bool = True, **others: Any) -> Row:
+    """A radius that a search found: an upper bound."""
+    about: dict[str, Any] = {"lower": 0.0, "upper": value, "interval": Interval.parse("upper bound"), "estimator": "radius_attack:norm=l2"}
+    return radius(index, value, g, correct=correct, **{**about, **others})
+
+
+def beyond(index: int, cap: float, g: float | None = None, *, correct: bool = True, **others: Any) -> Row:
+    """A search that found nothing up to the cap."""
+    about: dict[str, Any] = {"lower": 0.0, "upper": None, "interval": Interval.parse("censored"), "estimator": "radius_attack:norm=l2"}
+    return radius(index, cap, g, correct=correct, **{**about, **others})
+
+
+def run_of(rows: Iterable[Row], estimators: Sequence[dict[str, Any]] = ()) -> Run:
+    """The rows as a finished run; ``estimators``: as the spec's document has them."""
+    given = tuple(rows)
+    info = {
+        "name": "made",
+        "data": {"labelled": sum(one.label is not None for one in given), "class_names": None},
+        "quantities": [quantity.document() for quantity in (P_ROBUST, RADIUS, TOLERANCE, DIFFICULTY)],
+        "spec": {"estimators": list(estimators)},
+        "totals": {"skipped": 0},
+    }
+    return Run(Path("run"), info, given)
