@@ -306,17 +306,19 @@ class _Search:
             self.best, self.value = _Ends(look, plan.cap, math.inf), plan.cap
             return True
         fine = 1.0 + plan.tolerance / _FINE if look.main else _COARSE
+        lower, middle = 0.0, plan.cap
+        if look.main:  # from below: a draw that flips there is known further up
+            lower, _ = yield from self._bracket(look.few + 1, fine)
+            middle = _middle(*(yield from self._bracket(math.ceil(look.draws * plan.flips), fine)))
         _, upper = yield from self._bracket(look.many, fine)
         if upper <= plan.floor:
             self.best, self.value = _Ends(look, 0.0, upper), 0.0
             return True
         if look.main:
-            self.value = _middle(*(yield from self._bracket(math.ceil(look.draws * plan.flips), fine)))
-            lower, _ = yield from self._bracket(look.few + 1, fine)
-            self.best = yield from self._checked(_Ends(look, lower, upper))
+            self.value, self.best = middle, (yield from self._checked(_Ends(look, lower, upper)))
         else:
-            self.value = min(upper, plan.cap)
-            self.best = _Ends(look, max((level for level, flips in self.seen.items() if flips <= look.few), default=0.0), upper)
+            lower = max((level for level, flips in self.seen.items() if flips <= look.few), default=0.0)
+            self.value, self.best = min(upper, plan.cap), _Ends(look, lower, upper)
         return self._reached
 
     @property
