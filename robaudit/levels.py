@@ -31,6 +31,12 @@ class LevelName(StrEnum):
     """A step on a scale of 1 to 5."""
     LEVEL = "level"
     """Anything else; the kind's documentation says what."""
+    NONE = "none"
+    """Nothing: a result that belongs to no level. No key of a spec."""
+
+
+LEVEL_KEYS = tuple(name for name in LevelName if name is not LevelName.NONE)
+"""The keys that levels stand under in a spec."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -40,7 +46,7 @@ class NoiseLevel:
     Attributes:
         noise: label of the noise; the spec's ``name``, or its kind.
         level: the number.
-        name: what the level is.
+        name: what the level is; :attr:`LevelName.NONE` where a result belongs to no level: to the noise as a whole, or to no noise.
         text: all of it, for people: "sigma 0.05" for the noise labelled "gaussian", "rain severity 3" for others.
     """
 
@@ -56,10 +62,17 @@ class NoiseLevel:
     @property
     def usual(self) -> bool:
         """Whether it is a level of isotropic Gaussian noise, which goes without its label."""
-        return self.noise == GAUSSIAN
+        return self.noise == GAUSSIAN and not self.levelless
+
+    @property
+    def levelless(self) -> bool:
+        """Whether it stands for a noise as a whole, or for none."""
+        return self.name is LevelName.NONE
 
     def worded(self, number: str) -> str:
         """:attr:`text` with the number as it is written elsewhere."""
+        if self.levelless:
+            return "no noise" if self == NO_NOISE else self.noise
         return f"{self.name} {number}" if self.usual else f"{self.noise} {self.name} {number}"
 
     @property
@@ -101,6 +114,15 @@ class NoiseLevel:
         return self.text
 
 
+def whole_noise(label: str) -> NoiseLevel:
+    """Where results stand that belong to a noise, whatever its levels."""
+    return NoiseLevel(label, 0.0, LevelName.NONE)
+
+
+NO_NOISE = whole_noise("none")
+"""Where results stand that belong to no noise at all."""
+
+
 @lru_cache(maxsize=4096)
 def noise_level(noise: str, level: float, name: str) -> NoiseLevel:
     """The noise level with these values; rows share one object.
@@ -117,7 +139,7 @@ def level_name_in(entry: Mapping[str, Any]) -> LevelName:
     Raises:
         ValueError: it has none.
     """
-    for name in LevelName:
+    for name in LEVEL_KEYS:
         if name in entry:
             return name
     raise ValueError("the noise has no levels")
@@ -134,7 +156,7 @@ def levels_in(entries: Iterable[Mapping[str, Any]]) -> list[NoiseLevel]:
 
 def without_levels(entry: Mapping[str, Any]) -> dict[str, Any]:
     """A noise of a spec's document without its levels: what must be the same for results to be of the same noise."""
-    return {key: value for key, value in entry.items() if key not in list(LevelName)}
+    return {key: value for key, value in entry.items() if key not in LEVEL_KEYS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +216,7 @@ class LevelChoice:
         for what, wanted in (("sigma", self.sigmas), ("level", self.levels)):
             if not wanted:
                 continue
-            able = [at for at in kept if what == "level" or at.name is LevelName.SIGMA]
+            able = [at for at in kept if (what == "level" and not at.levelless) or at.name is LevelName.SIGMA]
             numbers = list(dict.fromkeys(at.level for at in able))
             meant = [_nearest(number, numbers) for number in wanted]
             for number in meant:

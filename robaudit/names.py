@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -11,18 +12,50 @@ class PartName(StrEnum):
     """What tells the values of one estimator apart, as a key of gates."""
 
     Q = "q"
-    """The order of a norm: 1 is the mean, infinity the maximum."""
+    """The order of a norm of losses: 1 is the mean, infinity the maximum."""
+    NORM = "norm"
+    """The norm that perturbations are measured in: l2 or linf."""
+
+
+_NORMS = {"l2": 2.0, "linf": math.inf}
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One of several values of an estimator: ``q=100``."""
+    """One of several values of an estimator: ``q=100``, ``norm=linf``."""
 
     name: PartName
     number: float
 
+    @property
+    def value(self) -> str:
+        """The number as it is written: ``100``; of a norm ``l2`` or ``linf``."""
+        named = {number: name for name, number in _NORMS.items()} if self.name is PartName.NORM else {}
+        return named.get(self.number, f"{self.number:.15g}")
+
     def __str__(self) -> str:
-        return f"{self.name}={self.number:.15g}"
+        return f"{self.name}={self.value}"
+
+    @staticmethod
+    def norm(name: str) -> Part:
+        """The part of a norm, l2 or linf.
+
+        Raises:
+            ValueError: it is neither.
+        """
+        if name not in _NORMS:
+            raise ValueError(f"{name!r} is neither l2 nor linf")
+        return Part(PartName.NORM, _NORMS[name])
+
+    @staticmethod
+    def parse(name: str, value: str) -> Part:
+        """The inverse of ``str``, of both its sides.
+
+        Raises:
+            ValueError: there is no such name, or the value is none of its.
+        """
+        known = PartName(name)
+        return Part.norm(value) if known is PartName.NORM else Part(known, float(value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +79,7 @@ class ResultName:
         estimator, _, rest = text.rpartition(":")
         name, _, number = rest.partition("=")
         try:
-            return ResultName(estimator, Part(PartName(name), float(number))) if estimator else ResultName(text)
+            return ResultName(estimator, Part.parse(name, number)) if estimator else ResultName(text)
         except ValueError:
             return ResultName(text)
 

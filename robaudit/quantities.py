@@ -54,6 +54,16 @@ LOSS = Quantity("loss", "nats", 0.0, math.inf, higher_is_better=False)
 """(E[l^q])^(1/q) of the cross-entropy l under the noise, or its maximum (Rice et al., Robustness between the worst and average case)."""
 
 
+RADIUS = Quantity("radius", "input norm", 0.0, math.inf)
+"""The norm of the smallest perturbation that changes the class (Giraudon et al., Intrinsic robustness); the result's name has the norm."""
+
+TOLERANCE = Quantity("noise_tolerance", "noise level", 0.0, math.inf)
+"""The largest level of a noise that keeps the class with a given probability, in the level's own unit (Giraudon et al., section 4)."""
+
+DIFFICULTY = Quantity("difficulty", "logit of the score", -math.inf, math.inf)
+"""g = log(p / (1 - p)) of the score p of a class on the clean image: larger is easier (Giraudon et al., Intrinsic robustness)."""
+
+
 class IntervalKind(StrEnum):
     """The method that an interval is made with."""
 
@@ -65,6 +75,8 @@ class IntervalKind(StrEnum):
     WEIGHTED_SAMPLE = "weighted sample"
     UPPER_BOUND = "upper bound"
     LOWER_BOUND = "lower bound"
+    CENSORED = "censored"
+    """The true value is larger: nothing was found up to this one, where the search ends."""
     EXACT = "exact"
     """No uncertainty: the noise does the same to an image every time."""
     VARIES = "by the estimator used"

@@ -98,6 +98,11 @@ class Row:
         return noise_level(self.noise, self.level, self.level_name)
 
     @property
+    def censored(self) -> bool:
+        """Whether the true value is only known to be larger than this one."""
+        return self.interval.kind is IntervalKind.CENSORED
+
+    @property
     def draws(self) -> int:
         """Noisy copies behind a row with votes, including those that voted for no class."""
         return sum(self.votes or ()) + self.not_finite

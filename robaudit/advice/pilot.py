@@ -19,7 +19,7 @@ from robaudit.datasets.select import Selected, random_subset
 from robaudit.errors import RobauditError
 from robaudit.estimators import registry
 from robaudit.estimators.base import Estimator
-from robaudit.estimators.registry import Chosen, Task, tasks_of
+from robaudit.estimators.registry import Chosen, Task, tasks_at
 from robaudit.levels import NoiseLevel
 from robaudit.progress import Silent
 from robaudit.quantities import P_ROBUST
@@ -178,7 +178,7 @@ def pilot(ready: Ready, seconds: float, *, skip_bad: bool = False) -> Pilot:
 def run_on(ready: Ready, count: int, estimator: Estimator, stream: str, *, skip_bad: bool) -> tuple[Rows, float]:
     """Rows of a few images at all noise levels, with the noise of a named stream, and the seconds they took."""
     engine = on_stream(ready.engine, ready.noises, ready.spec.run.seed, f"pilot {stream}")
-    tasks = tasks_of(ready.spec.levels, [Chosen("trial", "trial", estimator)])
+    tasks = tasks_at(ready.spec.levels, [Chosen("trial", "trial", estimator)])
     started = time.perf_counter()
     computed = compute(ready, engine, _few(ready, count), tasks, Silent(), on_error="skip" if skip_bad else "stop")
     spent = time.perf_counter() - started

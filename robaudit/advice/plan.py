@@ -223,7 +223,7 @@ def propose(
     listener, device = listener or Silent(), pick_device(spec.run.device)
     with deterministic(spec.run.deterministic, device), rounded_products(spec.run.precision == "tf32"):
         started = time.perf_counter()
-        ready = prepare(spec, None, "", model, dataset, device, listener, trust=trust, skip_bad=skip_bad)
+        ready = prepare(spec, None, "", model, dataset, device, listener, trust=trust, skip_bad=skip_bad).at_levels(listener)
         start, count = already + time.perf_counter() - started, len(ready.samples)
         allowed = min(LONGEST, max(SHORTEST, SHARE * budget))
         listener.note(f"trying the estimators for about {duration_text(allowed)}")

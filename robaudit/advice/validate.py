@@ -25,7 +25,7 @@ from robaudit.datasets.load import open_dataset
 from robaudit.datasets.select import Selected, random_subset
 from robaudit.errors import NothingLeftError
 from robaudit.estimators.mc import MonteCarlo
-from robaudit.estimators.registry import Chosen, Task, tasks_of
+from robaudit.estimators.registry import Chosen, Task, tasks_at
 from robaudit.levels import NoiseLevel
 from robaudit.models.logits import rounded_products
 from robaudit.progress import Listener, Silent
@@ -161,7 +161,7 @@ def validate(
     whole = dataset if dataset is not None else open_dataset(spec.dataset, base_dir=spec.base_dir, trust=trust)
     subset = Selected(whole, random_subset(len(whole), samples, spec.run.seed))
     with deterministic(spec.run.deterministic, device), rounded_products(spec.run.precision == "tf32"):
-        ready = prepare(spec, None, "", model, subset, device, listener, trust=trust, skip_bad=on_error == "skip")
+        ready = prepare(spec, None, "", model, subset, device, listener, trust=trust, skip_bad=on_error == "skip").at_levels(listener)
         started, alone = time.perf_counter(), 0.0
         listener.note(f"the estimators on {len(subset)} of {len(whole)} images")
         computed = compute(ready, ready.engine, subset, ready.tasks, listener, on_error=on_error)
@@ -233,7 +233,7 @@ def draws_within(ready: Ready, samples: Dataset, seconds: float) -> int:
 
 
 def _votes(levels: Sequence[NoiseLevel], draws: int) -> tuple[Task, ...]:
-    return tasks_of(levels, [Chosen(STREAM, "mc", MonteCarlo(samples=draws))])
+    return tasks_at(levels, [Chosen(STREAM, "mc", MonteCarlo(samples=draws))])
 
 
 def converge(ready: Ready, samples: Dataset, truths: Truths, listener: Listener) -> list[Point]:

@@ -66,7 +66,7 @@ def _noise_description(spec: AuditSpec) -> str:
         if model.mean or model.std
         else "no mean/std applied after it"
     )
-    noises = "; ".join(_described(noise) for noise in spec.noise)
+    noises = "; ".join(_described(noise) for noise in spec.noise) or "none"
     return f"{noises}; {normal}"
 
 

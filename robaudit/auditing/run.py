@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from robaudit.auditing.setup import check_noises, make_engine, make_model
 from robaudit.datasets.ahead import default_workers
 from robaudit.datasets.base import Dataset, first_samples
 from robaudit.datasets.load import open_dataset
-from robaudit.errors import DataError, ModelError, NothingLeftError, RunError
+from robaudit.errors import DataError, ModelError, NothingLeftError, RunError, SpecError
 from robaudit.estimators import registry
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.registry import Task, refuse_unfit, tasks_of
@@ -131,6 +131,19 @@ class Ready:
     check: InputCheck
     effects: Mapping[str, Any]
 
+    def at_levels(self, listener: Listener) -> Ready:
+        """The same audit without the estimators that no noise level has to do with; a note says which.
+
+        Raises:
+            SpecError: nothing is left.
+        """
+        for label in dict.fromkeys(task.chosen.label for task in self.tasks if task.at.levelless):
+            listener.note(f"{label} is left out: it has no noise level")
+        kept = tuple(task for task in self.tasks if not task.at.levelless)
+        if not kept:
+            raise SpecError(self.spec.where, "none of its estimators has a noise level", "add one, such as mc, and noise: {sigma: 0.05}")
+        return replace(self, tasks=kept)
+
     def compute_missing(
         self,
         state: State,
@@ -186,7 +199,7 @@ def prepare(
     """
     estimators = registry.build(spec.estimators)
     noises = build_noises(spec.noise, spec.base_dir, spec.written)
-    tasks = tasks_of(spec.levels, estimators)
+    tasks = tasks_of(spec, estimators)
     refuse_unfit(tasks, {noise.label: noise.form for noise in noises})
     samples = dataset if dataset is not None else open_dataset(spec.dataset, base_dir=spec.base_dir, trust=trust)
     if len(samples) == 0:

@@ -153,7 +153,7 @@ def _recompute(
             raise RunError(str(run.path), f"the files of its noise {noise.label} have changed", "restore the files the run was made with")
     gradients = any("gradients" in chosen.estimator.needs for chosen in estimators)
     engine = make_engine(spec, noises, network, noisy, run.info["model"]["classes"], image, limit, gradients=gradients)
-    tasks = tasks_of(spec.levels, estimators)
+    tasks = tasks_of(spec, estimators)
     with State() as state:
         state.begin(dataset, task_names(tasks))
         batch_dependent = bool(run.info.get("batch_dependent"))

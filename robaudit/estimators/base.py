@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -20,6 +21,17 @@ if TYPE_CHECKING:
 
 Need = Literal["logits", "gradients", "labels"]
 NoiseNeed = Literal["random", "differentiable", "covariance", "bounded"]
+
+
+class Scope(Enum):
+    """What an estimator gives one result for, of each image."""
+
+    LEVEL = auto()
+    """Every level of every noise."""
+    NOISE = auto()
+    """Every noise, whatever its levels."""
+    IMAGE = auto()
+    """The image: no noise is involved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +90,7 @@ class Estimator(BaseModel, ABC):
         needs: logits (any model), gradients (a differentiable model), labels.
         needs_noise: what it asks of the noise: random draws, pixels that can be differentiated with respect to the normal variables,
             a known covariance (additive noise), or a limit to what it can do. Nothing, for estimators that only look at noisy copies.
+        scope: whether it gives a result for each noise level, for each noise, or one that no noise has to do with.
         linearises_clean: whether it reads :attr:`Work.clean` gradients, so that the clean pass records them once for all.
         summary: one line: what it computes.
         prefer: one line: when to prefer it.
@@ -90,6 +103,7 @@ class Estimator(BaseModel, ABC):
     quantity: ClassVar[Quantity]
     needs: ClassVar[frozenset[Need]]
     needs_noise: ClassVar[frozenset[NoiseNeed]] = frozenset()
+    scope: ClassVar[Scope] = Scope.LEVEL
     linearises_clean: ClassVar[bool] = False
     summary: ClassVar[str]
     prefer: ClassVar[str]

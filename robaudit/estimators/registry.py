@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from robaudit.errors import SpecError, did_you_mean
-from robaudit.estimators.base import Estimate, Estimator
+from robaudit.estimators.base import Estimate, Estimator, Scope
 from robaudit.estimators.contract import blaming, check_class, check_parts, check_passes, checked_estimates
-from robaudit.levels import NoiseLevel
+from robaudit.levels import NO_NOISE, NoiseLevel, whole_noise
 from robaudit.names import ResultName
 from robaudit.noise.base import AdditiveNoise, NoiseKind
 from robaudit.plugins import installed, load_class
 from robaudit.spec.errors import explain
-from robaudit.spec.model import EstimatorSpec
+from robaudit.spec.model import AuditSpec, EstimatorSpec
+from robaudit.spec.written import Written
 
 if TYPE_CHECKING:
     from robaudit.estimators.work import Work
@@ -65,20 +66,43 @@ class Task:
         return max(1, forwards + 2 * backwards)
 
 
-def tasks_of(levels: Sequence[NoiseLevel], estimators: Sequence[Chosen]) -> tuple[Task, ...]:
-    """Every estimator at every noise level, noise levels outermost: the order of a sample's rows; an estimator may name its noises.
+def tasks_at(levels: Sequence[NoiseLevel], estimators: Sequence[Chosen]) -> tuple[Task, ...]:
+    """Every estimator at each of these noise levels, noise levels outermost."""
+    return tuple(Task(at, chosen) for at in levels for chosen in estimators)
+
+
+def tasks_of(spec: AuditSpec, estimators: Sequence[Chosen]) -> tuple[Task, ...]:
+    """Every estimator at every noise level, noise levels outermost: the order of a sample's rows.
+
+    An estimator may name its noises. Those that need no level come behind: first for every noise, then without any.
 
     Raises:
-        SpecError: it names one that there is not.
+        SpecError: an estimator names a noise that there is not, or has none, or no level, to work with.
     """
-    labels = dict.fromkeys(at.noise for at in levels)
+    forms = {noise.label: noise for noise in spec.noise}
+    wanted: dict[Scope, list[Task]] = {scope: [] for scope in Scope}
     for chosen in estimators:
-        for label in chosen.estimator.noise:
-            if label not in labels:
-                raise SpecError(f"estimators: {chosen.label}", f"noise: the run has no noise {label!r}", did_you_mean(label, labels))
-    return tuple(
-        Task(at, chosen) for at in levels for chosen in estimators if not chosen.estimator.noise or at.noise in chosen.estimator.noise
-    )
+        scope, named = chosen.estimator.scope, chosen.estimator.noise
+        for label in named:
+            if scope is Scope.IMAGE:
+                raise SpecError(f"estimators: {chosen.label}", "noise: it has nothing to do with noise", "leave noise out")
+            if label not in forms:
+                raise SpecError(f"estimators: {chosen.label}", f"noise: the run has no noise {label!r}", did_you_mean(label, forms))
+        noises = [noise for label, noise in forms.items() if not named or label in named]
+        if scope is not Scope.IMAGE and not noises:
+            what = f"the key 'noise' is missing, and {chosen.label} needs it"
+            raise SpecError(spec.where, what, "what is done to the pixels, for example {sigma: [0.05, 8/255]}")
+        if scope is Scope.LEVEL and (bare := next((noise for noise in noises if not noise.levels), None)):
+            where = (spec.written or Written()).place(("noise", spec.noise.index(bare), bare.level_name.value))
+            raise SpecError(where, f"is empty, and {chosen.label} needs a level", "list one, or limit it to other noises (noise: [...])")
+        places = {
+            Scope.LEVEL: [at for noise in noises for at in noise.at],
+            Scope.NOISE: [whole_noise(noise.label) for noise in noises],
+            Scope.IMAGE: [NO_NOISE],
+        }
+        wanted[scope] += [Task(at, chosen) for at in places[scope]]
+    order = {at: place for place, at in enumerate(spec.levels)}
+    return (*sorted(wanted[Scope.LEVEL], key=lambda task: order[task.at]), *wanted[Scope.NOISE], *wanted[Scope.IMAGE])
 
 
 def refuse_unfit(tasks: Sequence[Task], noises: Mapping[str, NoiseKind], where: str = "estimators") -> None:
@@ -93,6 +117,8 @@ def refuse_unfit(tasks: Sequence[Task], noises: Mapping[str, NoiseKind], where: 
         SpecError: there is one.
     """
     for task in tasks:
+        if task.at == NO_NOISE:
+            continue
         form, needs = noises[task.at.noise], task.chosen.estimator.needs_noise
         lacks = (
             ("random", not form.random, "it does the same to an image every time", "use mc"),

@@ -126,7 +126,7 @@ def refuse_undecidable(spec: AuditSpec, gates: Sequence[Gate], *, point: bool) -
     built = registry.build(spec.estimators)
     estimators = {name: chosen.estimator for chosen in built for name in chosen.names}
     run = Run(Path(spec.name), {}, ())
-    keys = [(name, at) for task in tasks_of(spec.levels, built) for at, name in task.names]
+    keys = [(name, at) for task in tasks_of(spec, built) for at, name in task.names]
     for gate in gates:
         if gate.quantity == "accuracy":
             refuse_accuracy_of(gate)

@@ -83,7 +83,7 @@ def _table(bias: ClassBias, quantity: Quantity, narrow: bool) -> Table:
             Column(""),
         ),
         tuple(rows),
-        lines=(circumstances(bias.key.noise, bias.higher_is_better, str(bias.key), by),),
+        lines=(circumstances(bias.key, bias.higher_is_better, str(bias.key), by),),
         conclusions=(*_gap(bias), Cell(bias.explanation, tone=_TONES[bias.verdict])),
         notes=tuple(_notes(bias, share=bool(share))),
     )

@@ -37,7 +37,7 @@ def flags_table(flagged: Flagged, class_names: Names | None = None, quantity: Qu
     known = quantity or quantity_of(flagged.key.quantity, None)
 
     def build(narrow: bool) -> list[Table]:
-        about = circumstances(flagged.key.noise, flagged.higher_is_better, str(flagged.key))
+        about = circumstances(flagged.key, flagged.higher_is_better, str(flagged.key))
         tables = [Table(heading(flagged.key, flagged.unit), lines=(about, count_line(flagged)))]
         for order, samples in (("Least robust first", flagged.samples), ("Most robust first", flagged.robust)):
             if samples:

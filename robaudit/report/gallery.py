@@ -98,7 +98,7 @@ def write_gallery(run: Run, flagged: Sequence[Flagged], folder: Path, *, trust: 
             raise RobauditError(str(target), f"cannot be made: {error.strerror or error}", "choose another --images") from error
         for rank, sample in enumerate((*one.samples, *one.robust), start=1):
             clean = images.clean(sample.id)
-            picture = side_by_side(clean, images.noisy(sample.id, clean, one.key.at))
+            picture = side_by_side(clean, clean if one.key.at.levelless else images.noisy(sample.id, clean, one.key.at))
             write_atomically(target / _name(rank, sample, run.class_names), picture)
             written += 1
     return written
@@ -131,6 +131,8 @@ def _name(rank: int, sample: Flag, names: Sequence[str] | None) -> str:
 
 def _level(at: NoiseLevel) -> str:
     number = f"{at.level:.6g}"
+    if at.levelless:
+        return at.text
     return number if at.usual else f"{at.noise}-{at.name}-{number}"
 
 

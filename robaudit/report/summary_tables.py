@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from robaudit.levels import NoiseLevel, noise_level
+from robaudit.levels import NO_NOISE, NoiseLevel, noise_level
 from robaudit.names import ResultName
 from robaudit.quantities import Quantity
 from robaudit.report import numbers
@@ -68,9 +68,9 @@ def heading(key: GroupKey, unit: str) -> str:
     return f"{key.quantity}: {MEANINGS.get(key.quantity, unit)}"
 
 
-def circumstances(noise: str | None, higher_is_better: bool, *more: str) -> str:
-    """The line below the heading: noise (None: several), direction, and ``more``."""
-    under = () if noise is None else (f"{noise} noise",)
+def circumstances(key: GroupKey | None, higher_is_better: bool, *more: str) -> str:
+    """The line below the heading: noise (of a group; None: several), direction, and ``more``."""
+    under = () if key is None else ("no noise" if key.at == NO_NOISE else f"{key.noise} noise",)
     return ", ".join((*under, "higher is better" if higher_is_better else "lower is better", *more))
 
 
@@ -129,17 +129,25 @@ def _overall(groups: Sequence[GroupSummary], seconds: Mapping[tuple[str, NoiseLe
         time = numbers.duration(seconds.get((group.key.estimator, group.key.at)))
         name = (group.key.noise,) if several else ()
         rows.append(
-            cells((group.key.estimator, *name, texts[group.key.at], *_cells(group, quantity, not facts, bool(shares), narrow), time))
+            cells(
+                (
+                    group.key.estimator,
+                    *name,
+                    *([] if key.at.levelless else [texts[group.key.at]]),
+                    *_cells(group, quantity, not facts, bool(shares), narrow),
+                    time,
+                )
+            )
         )
     return Table(
         heading(key, quantity.unit),
         (
-            *map(Column, ("estimator", *(["noise"] if several else []), key.at.name.value)),
+            *map(Column, ("estimator", *(["noise"] if several else []), *([] if key.at.levelless else [key.at.name.value]))),
             Column("mean [95% interval]", number=True, wrap=True),
             *(Column(name, number=True) for name in (*(["images"] if not facts else []), "median", f"{tail} %ile", *shares, "seconds")),
         ),
         tuple(rows),
-        lines=(circumstances(None if several else key.noise, quantity.higher_is_better, *facts),),
+        lines=(circumstances(None if several else key, quantity.higher_is_better, *facts),),
         notes=(
             "[ ] 95 % interval of the mean over images of this kind." + (" < 0.5, < 0.9: share of images below." if shares else ""),
             f"{tail} %ile: 95 % of the images have at {'least' if quantity.higher_is_better else 'most'} this value.",

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from robaudit.errors import SpecError, did_you_mean
-from robaudit.levels import GAUSSIAN, LevelChoice, LevelName, NoiseLevel
+from robaudit.levels import GAUSSIAN, NO_NOISE, LevelChoice, LevelName, NoiseLevel
 from robaudit.names import Part, PartName, ResultName
 from robaudit.spec.fields import as_number
 
@@ -75,12 +75,14 @@ class Gate:
     def about(self, result: str, at: NoiseLevel) -> Gate:
         """The same gate on the result of this name, at this noise level."""
         name = ResultName.parse(result)
+        if at.levelless:
+            return replace(self, estimator=name.estimator, part=name.part, noise=None if at == NO_NOISE else at.noise)
         return replace(self, estimator=name.estimator, part=name.part, noise=at.noise, level=at.level, level_name=at.name)
 
     def __str__(self) -> str:
         noise = None if self.noise == GAUSSIAN and self.level_name is LevelName.SIGMA else self.noise
         level = "sigma" if self.level_name is LevelName.SIGMA else "level"
-        part = {} if self.part is None else {self.part.name.value: self.part.number}
+        part = {} if self.part is None else {self.part.name.value: self.part.value}
         given = {"estimator": self.estimator, **part, "noise": noise, level: self.level, "t": self.t}
         named = ", ".join(
             f"{name}={value if isinstance(value, str) else number_text(value)}" for name, value in given.items() if value is not None
@@ -141,11 +143,20 @@ def parse_gate(text: str, quantities: Mapping[str, frozenset[str]], where: str) 
 def _result(arguments: Mapping[str, str], where: str) -> tuple[str | None, Part | None]:
     """The estimator and the part of ``estimator=path, q=100`` or ``estimator=path:q=100``."""
     named = ResultName.parse(arguments["estimator"]) if "estimator" in arguments else None
-    parts = [Part(name, _number(arguments[name], name, where, infinite=True)) for name in PartName if name in arguments]
+    parts = [_part(name, arguments[name], where) for name in PartName if name in arguments]
     parts += [named.part] if named is not None and named.part is not None else []
     if len(parts) > 1:
         raise SpecError(where, f"says both {parts[0]} and {parts[1]}", "say one of them")
     return None if named is None else named.estimator, parts[0] if parts else None
+
+
+def _part(name: PartName, value: str, where: str) -> Part:
+    if name is not PartName.NORM:
+        return Part(name, _number(value, name, where, infinite=True))
+    try:
+        return Part.norm(value)
+    except ValueError as error:
+        raise SpecError(where, f"norm: {error}", "write norm=l2 or norm=linf") from None
 
 
 def _example(quantities: Mapping[str, frozenset[str]]) -> str:

@@ -12,7 +12,7 @@ import yaml
 from pydantic import ValidationError
 
 from robaudit.errors import SpecError, did_you_mean
-from robaudit.levels import GAUSSIAN, LevelName
+from robaudit.levels import GAUSSIAN, LEVEL_KEYS, LevelName
 from robaudit.spec.errors import explain
 from robaudit.spec.model import DEFAULT_ESTIMATOR, AuditSpec, noise_entries
 from robaudit.spec.written import Location, Written
@@ -327,7 +327,7 @@ def _noise_labels(entry: Mapping[str, Any]) -> list[str]:
 
 
 def _level_key(entry: Mapping[str, Any]) -> str | None:
-    return next((name.value for name in LevelName if name in entry), None)
+    return next((name.value for name in LEVEL_KEYS if name in entry), None)
 
 
 def choose_estimators(entries: object, names: Sequence[str]) -> list[Any]:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, PrivateAttr, field_validator, model_serializer, model_validator
 
 from robaudit.errors import SpecError
-from robaudit.levels import GAUSSIAN, LevelName, NoiseLevel
+from robaudit.levels import GAUSSIAN, LEVEL_KEYS, NO_NOISE, LevelName, NoiseLevel
 from robaudit.spec.fields import (
     MISSING_KEY,
     UNKNOWN_KEY,
@@ -179,7 +179,7 @@ def _each_name(value: object) -> object:
     return tuple(entry for _, entry in noise_entries(value))
 
 
-Levels = Annotated[tuple[Positive, ...], BeforeValidator(as_tuple), Field(min_length=1, max_length=MOST_LEVELS)]
+Levels = Annotated[tuple[Positive, ...], BeforeValidator(as_tuple), Field(max_length=MOST_LEVELS)]
 
 
 class NoiseSpec(Part):
@@ -200,16 +200,18 @@ class NoiseSpec(Part):
 
     @model_validator(mode="after")
     def _one_level_name(self) -> NoiseSpec:
-        given = [name for name in LevelName if getattr(self, name) is not None]
+        given = [name for name in LEVEL_KEYS if getattr(self, name) is not None]
         if not given:
             for key in self.options:
-                if difflib.get_close_matches(key, list(LevelName), n=1, cutoff=0.75):
+                if difflib.get_close_matches(key, LEVEL_KEYS, n=1, cutoff=0.75):
                     raise about_key(UNKNOWN_KEY, key)
             if self.kind == GAUSSIAN:
                 raise about_key(MISSING_KEY, LevelName.SIGMA.value)
-            raise ValueError(f"has no levels: the key {' or '.join(LevelName)} is missing")
+            raise ValueError(f"has no levels: the key {' or '.join(LEVEL_KEYS)} is missing")
         if len(given) > 1:
             raise ValueError(f"has two kinds of levels, {given[0]} and {given[1]}; keep the one that {self.kind} takes")
+        if self.label == NO_NOISE.noise:
+            raise ValueError(f"is called {self.label!r}, the word for results without noise; choose another name")
         if self.name == GAUSSIAN != self.kind:
             raise ValueError(f"is called {GAUSSIAN!r} and is of the kind {self.kind!r}; choose another name")
         if len(set(self.levels)) != len(self.levels):
@@ -224,7 +226,7 @@ class NoiseSpec(Part):
     @property
     def level_name(self) -> LevelName:
         """The key that its levels stand under."""
-        return next(name for name in LevelName if getattr(self, name) is not None)
+        return next(name for name in LEVEL_KEYS if getattr(self, name) is not None)
 
     @property
     def levels(self) -> tuple[float, ...]:
@@ -309,8 +311,10 @@ class AuditSpec(Part):
 
     model: ModelSpec = Field(description="the trained network, for example {path: model.torchscript.pt}")
     dataset: DatasetSpec = Field(description="the labelled images, for example {kind: npz, path: test.npz}")
-    noise: Annotated[tuple[NoiseSpec, ...], BeforeValidator(_each_name), Field(min_length=1, max_length=MOST_NOISES)] = Field(
-        description="what is done to the pixels, for example {sigma: [0.05, 8/255]}, or a list of noises"
+    noise: Annotated[tuple[NoiseSpec, ...], BeforeValidator(_each_name), Field(max_length=MOST_NOISES)] = Field(
+        (),
+        description="what is done to the pixels, for example {sigma: [0.05, 8/255]}, or a list of noises; "
+        "left out where no estimator needs any",
     )
     estimators: Annotated[tuple[EstimatorSpec, ...], Field(min_length=1)] = (EstimatorSpec(name=DEFAULT_ESTIMATOR),)
     run: RunSpec = RunSpec()
@@ -347,6 +351,11 @@ class AuditSpec(Part):
     def name(self) -> str:
         """The stem of the spec file."""
         return self._name
+
+    @property
+    def where(self) -> str:
+        """The spec's file, for messages."""
+        return (self._written.place(()) if self._written else "") or "spec"
 
     @property
     def written(self) -> Written | None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from robaudit.auditing.setup import MOST_IMAGES, Pace
-from robaudit.estimators.registry import build, tasks_of
+from robaudit.estimators.registry import build, tasks_at
 from robaudit.memory import CPU, Headroom, Limit
 from robaudit.spec.model import EstimatorSpec
 from tests.levels import sigma
 
-TASKS = tasks_of([sigma(0.1), sigma(0.2)], build([EstimatorSpec(name="mc", options={"samples": 999})]))
+TASKS = tasks_at([sigma(0.1), sigma(0.2)], build([EstimatorSpec(name="mc", options={"samples": 999})]))
 PLENTY = Limit(10**15, "plenty")
 
 

@@ -69,7 +69,10 @@ def renamed(section: str, key: str, wrong: str) -> dict[str, Any]:
 DOCUMENTS: dict[str, tuple[dict[str, Any], str]] = {
     "no model": (without("model"), "the key 'model' is missing; the trained network, for example"),
     "no dataset": (without("dataset"), "the key 'dataset' is missing; the labelled images, for example"),
-    "no noise": (without("noise"), "the key 'noise' is missing; what is done to the pixels, for example {sigma: [0.05, 8/255]}"),
+    "no noise": (
+        without("noise"),
+        "the key 'noise' is missing, and mc needs it; what is done to the pixels, for example {sigma: [0.05, 8/255]}",
+    ),
     "unknown section": ({**without("noise"), "nois": {"sigma": 1}}, "spec.yaml:10: unknown key 'nois'; did you mean 'noise'?"),
     "unknown model key": (renamed("model", "architecture", "architectur"), "unknown key 'model.architectur'; did you mean 'architecture'?"),
     "unknown dataset key": (renamed("dataset", "limit", "limt"), "unknown key 'dataset.limt'; did you mean 'limit'?"),
@@ -121,7 +124,7 @@ DOCUMENTS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "noise twice": (digits(noise=[{"sigma": 1}, {"sigma": 2}]), "spec.yaml:7: noise: two noises are called 'gaussian'; give one a name"),
     "noise is text": (digits(noise="gaussian"), "spec.yaml:7: noise: got 'gaussian'; must be a mapping (key: value)"),
-    "no noise in the list": (digits(noise=[]), "spec.yaml:7: noise: must have at least 1 in the list"),
+    "no noise in the list": (digits(noise=[]), "spec.yaml: the key 'noise' is missing, and mc needs it"),
     "noise is empty": ({**digits(), "noise": None}, "noise: is empty; must be a mapping"),
     "estimators is text": (digits(estimators="mc"), "estimators: got 'mc'; must be a list"),
     "no estimator": (digits(estimators=[]), "estimators: must have at least 1 in the list"),
@@ -161,7 +164,7 @@ SIGMAS = {
     "[0.1, 0]": "noise.sigma[1]: got 0; must be greater than 0",
     "[8/255, 0.1, 8/255]": "noise.sigma: the same sigma appears twice",
     "[0.1, 2e3]": "noise.sigma: 2000 is not a level of gaussian; give one from 1e-06 to 1000",
-    "[]": "noise.sigma: must have at least 1 in the list",
+    "[]": "noise.sigma: is empty, and mc needs a level",
 }
 
 

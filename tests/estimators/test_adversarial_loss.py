@@ -14,7 +14,7 @@ from robaudit.estimators import adversarial_loss, registry
 from robaudit.estimators.adversarial_loss import AdversarialLoss
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.loss_field import LossField
-from robaudit.estimators.registry import refuse_unfit, tasks_of
+from robaudit.estimators.registry import refuse_unfit, tasks_at
 from robaudit.estimators.work import CleanPass, Work
 from robaudit.levels import LevelName, NoiseLevel
 from robaudit.models import from_module
@@ -145,9 +145,9 @@ def test_noise_without_a_limit_is_refused() -> None:
     attack = replace(chosen[0], label="worst", name="adversarial_loss", estimator=AdversarialLoss())
     noises = {"gaussian": Gaussian(), "uniform": Uniform()}
     levels = (NoiseLevel("uniform", 0.1, LevelName.EPS), NoiseLevel("gaussian", 0.1))
-    refuse_unfit(tasks_of(levels[:1], [attack]), noises)
+    refuse_unfit(tasks_at(levels[:1], [attack]), noises)
     with pytest.raises(SpecError) as caught:
-        refuse_unfit(tasks_of(levels, [attack]), noises)
+        refuse_unfit(tasks_at(levels, [attack]), noises)
     assert str(caught.value) == (
         "estimators: worst: cannot work with the noise gaussian: it has no bounded support, so its largest loss is not defined; "
         "use uniform noise, or limit worst to other noises (noise: [...], of uniform)"

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from robaudit.errors import DataError, RunError
-from robaudit.estimators.registry import Task, build, tasks_of
+from robaudit.estimators.registry import Task, build, tasks_at
 from robaudit.rows import Row
 from robaudit.spec.model import EstimatorSpec
 from robaudit.store.state import Flush, Skip, State, TaskName
@@ -27,7 +27,7 @@ from tests.levels import sigma
 from tests.store.test_runs import ROWS, row
 
 LABELS = ("mc", "taylor")
-TASKS = tasks_of([sigma(0.1), sigma(0.2)], build([EstimatorSpec(name=name) for name in LABELS]))
+TASKS = tasks_at([sigma(0.1), sigma(0.2)], build([EstimatorSpec(name=name) for name in LABELS]))
 NAMES = [(task.at, task.chosen.label) for task in TASKS]
 OTHER = sigma(0.3), "mc"
 PLACES = st.integers(0, 7)

@@ -178,7 +178,7 @@ class _Album:
         except RobauditError as error:
             self.problems.append(str(error))
             return None
-        made = [thumbnail(clean), *(thumbnail(self._images.noisy(name, clean, at)) for at in levels)]
+        made = [thumbnail(clean), *(thumbnail(self._images.noisy(name, clean, at)) for at in levels if not at.levelless)]
         self.reduced = self.reduced or not made[0].whole
         return made
 
@@ -203,7 +203,7 @@ def _card(content: Content, one: Flagged, sample: Flag, rank: int, album: _Album
         certainty=certainty,
         badge=NOT_FLAGGED if certainty == "no" else certainty,
         clean=None if pair is None else pair[0],
-        noisy=None if pair is None else pair[1],
+        noisy=None if pair is None or len(pair) == 1 else pair[1],
     )
 
 

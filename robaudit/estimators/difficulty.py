@@ -1,0 +1,65 @@
+"""`difficulty`: how easily the network classifies the clean image."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from robaudit.estimators.base import Estimate, Estimator, Need, Scope
+from robaudit.estimators.work import Work
+from robaudit.quantities import DIFFICULTY, Interval, IntervalKind, Quantity
+
+
+class Difficulty(Estimator):
+    """g = log(p_y / (1 - p_y)) = z_y - log sum_{j != y} exp(z_j), p the softmax scores of the clean image: larger is easier.
+
+    It equals -log(exp(CE) - 1) of the cross-entropy CE, which rounds to infinity where the network is sure; this form does not.
+
+    Args:
+        target: the class y.
+
+    Source: Giraudon, Gripon, Loewe and Vermet, Intrinsic robustness, section 3.
+    """
+
+    quantity: ClassVar[Quantity] = DIFFICULTY
+    needs: ClassVar[frozenset[Need]] = frozenset({"logits"})
+    scope: ClassVar[Scope] = Scope.IMAGE
+    summary: ClassVar[str] = "the logit of the clean score: how easy the image is"
+    prefer: ClassVar[str] = "to sort images by how easy they are; the radius estimators record it by themselves"
+    source: ClassVar[str] = "Giraudon et al., Intrinsic robustness"
+    interval: ClassVar[Interval] = Interval(IntervalKind.EXACT)
+
+    target: Literal["predicted", "label"] = Field("predicted", description="the class: the one predicted, or the label")
+
+    @property
+    def needs_labels(self) -> bool:
+        """Whether every image must have a label."""
+        return self.target == "label"
+
+    def passes(self, classes: int) -> tuple[int, int]:
+        """The clean pass."""
+        return 1, 0
+
+    def estimate(self, work: Work) -> list[Estimate]:
+        """g of each image, without uncertainty; the margin is among the details."""
+        y = work.labels if self.target == "label" else work.clean.predicted
+        return [
+            Estimate(g, lower=g, upper=g, flips_to=None, forwards=1, backwards=0, interval=self.interval, details={"margin": margin})
+            for g, margin in ease(work.clean.logits, y)
+        ]
+
+
+def ease(logits: Tensor, y: Tensor) -> list[tuple[float, float]]:
+    """How easy images are: g of a class, and its margin to the largest other logit.
+
+    Args:
+        logits: (images, classes), float64.
+        y: a class of each image (images,), int64.
+    """
+    own = logits.gather(1, y[:, None])
+    others = logits.scatter(1, y[:, None], -torch.inf)
+    values = torch.cat([own - others.logsumexp(1, keepdim=True), own - others.amax(1, keepdim=True)], 1)
+    return [(g, margin) for g, margin in values.tolist()]
