@@ -31,7 +31,7 @@ from robaudit.datasets.load import open_dataset
 from robaudit.errors import DataError, ModelError, NothingLeftError, RunError, SpecError
 from robaudit.estimators import registry
 from robaudit.estimators.engine import Engine
-from robaudit.estimators.registry import Task, refuse_unfit, tasks_of
+from robaudit.estimators.registry import Task, check_model, refuse_unfit, tasks_of
 from robaudit.levels import NoiseLevel, without_levels
 from robaudit.memory import Limit, memory_limit
 from robaudit.models.logits import for_noisy_passes, rounded_products
@@ -222,6 +222,7 @@ def prepare(
     _report(check, listener)
     image = next(first_samples(samples, 1, skip_bad=skip_bad)).pixels
     check_noises(noises, image, samples)
+    check_model(estimators, network, image)
     engine = make_engine(spec, noises, network, noisy, check.classes, image, limit, gradients=bool(needs_gradients))
     return Ready(
         spec=spec,

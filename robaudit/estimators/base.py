@@ -15,7 +15,10 @@ from robaudit.quantities import NO_INTERVAL, Interval, Quantity
 from robaudit.spec.fields import as_tuple
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from robaudit.estimators.work import Work
+    from robaudit.models.logits import LogitModel
     from robaudit.noise.base import NoiseKind
     from robaudit.rows import Row
 
@@ -170,6 +173,17 @@ class Estimator(BaseModel, ABC):
     def unfit(self, form: NoiseKind) -> str:
         """Why it cannot work with a noise although its needs are met, in a few words; usually nothing."""
         return ""
+
+    def check_model(self, model: LogitModel, image: Tensor) -> None:
+        """Refuse a model that it cannot work with although its needs are met; usually none.
+
+        Args:
+            model: pixels to logits.
+            image: one image (channels, height, width) on the model's device.
+
+        Raises:
+            ModelError: it is refused.
+        """
 
     def review(self) -> Review | None:
         """What looks at all rows of this estimator at one noise level together, for warnings at the end of a run; usually nothing."""

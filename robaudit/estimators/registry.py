@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from robaudit.errors import SpecError, did_you_mean
+from robaudit.errors import ModelError, SpecError, did_you_mean
 from robaudit.estimators.base import Estimate, Estimator, Scope
 from robaudit.estimators.contract import blaming, check_class, check_parts, check_passes, checked_estimates
 from robaudit.levels import NO_NOISE, NoiseLevel, whole_noise
@@ -21,7 +21,10 @@ from robaudit.spec.model import AuditSpec, EstimatorSpec
 from robaudit.spec.written import Written
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from robaudit.estimators.work import Work
+    from robaudit.models.logits import LogitModel
 
 GROUP = "robaudit.estimators"
 
@@ -132,6 +135,23 @@ def refuse_unfit(tasks: Sequence[Task], noises: Mapping[str, NoiseKind], where: 
                 others = ", ".join(label for label in noises if label != task.at.noise)
                 limit = f", or limit {task.chosen.label} to other noises (noise: [...], of {others})" if others else ""
                 raise SpecError(f"{where}: {task.chosen.label}", f"cannot work with the noise {task.at.noise}: {why}", f"{instead}{limit}")
+
+
+def check_model(estimators: Sequence[Chosen], model: LogitModel, image: Tensor) -> None:
+    """Let every estimator refuse the model.
+
+    Args:
+        estimators: of the run.
+        model: pixels to logits.
+        image: one image (channels, height, width).
+
+    Raises:
+        ModelError: one does.
+    """
+    image = image.to(model.device, model.dtype)
+    for chosen in estimators:
+        with blaming(chosen.name, type(chosen.estimator), (ModelError,)):
+            chosen.estimator.check_model(model, image)
 
 
 def registered() -> dict[str, EntryPoint]:

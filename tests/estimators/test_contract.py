@@ -7,12 +7,13 @@ import math
 import pytest
 import torch
 from pydantic import ValidationError
+from torch import nn
 
 from robaudit.estimators.base import Estimate, Estimator
 from robaudit.estimators.contract import check_class, check_parts, check_passes, checked_estimates
 from robaudit.names import Part
-from robaudit.quantities import LOSS
-from tests.estimators.tools import Counter, built, curved, fitting, installed_estimators, linear, values, work_on
+from robaudit.quantities import DIFFICULTY, LOSS, RADIUS, IntervalKind
+from tests.estimators.tools import Counter, built, fitting, installed_estimators, linear, network_for, values, work_on
 from tests.plugin.norms import Norms
 
 ESTIMATORS: dict[str, type[Estimator]] = {**installed_estimators(), "norms": Norms}
@@ -21,6 +22,10 @@ pytestmark = pytest.mark.parametrize("name", sorted(ESTIMATORS))
 
 def build(name: str) -> Estimator:
     return built(ESTIMATORS[name])
+
+
+def network(name: str) -> nn.Sequential:
+    return network_for(build(name))
 
 
 def test_declares_what_reports_and_gates_need(name: str) -> None:
@@ -44,7 +49,7 @@ def test_options_are_frozen_and_checked(name: str) -> None:
 
 
 def test_estimates_are_sane(name: str) -> None:
-    work = work_on(curved())
+    work = work_on(network(name))
     quantity, parts = build(name).quantity, build(name).parts
     found = values(build(name), work)
     assert len(found) == len(work.x)
@@ -67,24 +72,25 @@ def test_estimates_are_sane(name: str) -> None:
 
 
 def test_counts_the_passes_it_makes(name: str) -> None:
-    network = Counter(curved())
+    counter = Counter(network(name))
     estimator = build(name)
-    work = work_on(network, images=8, gradients=estimator.linearises_clean)  # eight: no batch is padded
-    network.images -= 1  # work_on asks once for the number of classes
+    work = work_on(counter, images=8, gradients=estimator.linearises_clean)  # eight: no batch is padded
+    counter.images -= 1  # work_on asks once for the number of classes
     found = values(estimator, work)
     estimates = [of_image[0] for of_image in found]
-    assert network.images == sum(e.forwards for e in estimates), "the values of an image share one computation"
+    shared = work.classes if name == "radius_exact" else 0  # the gradients of a linear network are those of all its images
+    assert counter.images - shared == sum(e.forwards for e in estimates), "the values of an image share one computation"
     assert all((one.forwards, one.backwards) == (of_image[0].forwards, of_image[0].backwards) for of_image in found for one in of_image)
     if "p_min" not in type(estimator).model_fields:  # rare failures take as many passes as they are rare
         assert {(e.forwards, e.backwards) for e in estimates} == {estimator.passes(work.classes)}
 
 
 def test_the_same_again(name: str) -> None:
-    assert values(build(name), work_on(curved())) == values(build(name), work_on(curved()))
+    assert values(build(name), work_on(network(name))) == values(build(name), work_on(network(name)))
 
 
 def test_leaves_the_global_generator_alone(name: str) -> None:
-    work = work_on(curved())
+    work = work_on(network(name))
     before = torch.get_rng_state()
     values(build(name), work)
     assert torch.equal(before, torch.get_rng_state())
@@ -92,14 +98,14 @@ def test_leaves_the_global_generator_alone(name: str) -> None:
 
 @pytest.mark.parametrize("batch_size", [1, 7, 64])
 def test_batch_size_changes_rounding_only(name: str, batch_size: int) -> None:
-    reference = values(build(name), work_on(curved()))
-    other = values(build(name), work_on(curved(), batch_size=batch_size))
+    reference = values(build(name), work_on(network(name)))
+    other = values(build(name), work_on(network(name), batch_size=batch_size))
     _assert_close(reference, other)
 
 
 def test_a_chunk_equals_its_images_alone(name: str) -> None:
-    together = values(build(name), work_on(curved(), images=3))
-    alone = [values(build(name), work_on(curved(), images=1, first=i))[0] for i in range(3)]
+    together = values(build(name), work_on(network(name), images=3))
+    alone = [values(build(name), work_on(network(name), images=1, first=i))[0] for i in range(3)]
     _assert_close(together, alone)
 
 
@@ -119,6 +125,10 @@ def test_a_constant_classifier_never_flips(name: str) -> None:
     for estimate in (one for of_image in values(estimator, work_on(constant)) for one in of_image):
         if estimator.quantity.name == LOSS.name:  # no noise changes it: each norm is the loss itself
             assert min(abs(estimate.value - loss) for loss in (0.0, 30.0)) < 1e-6
+        elif estimator.quantity.name == RADIUS.name:
+            assert estimate.interval.kind is IntervalKind.CENSORED
+        elif estimator.quantity.name == DIFFICULTY.name:
+            assert estimate.value == pytest.approx(29.0, abs=0.5)
         elif estimator.quantity.higher_is_better:
             assert estimate.value == pytest.approx(1.0, abs=1e-9)
         else:  # no failure: a bound, from the draws there were
@@ -145,7 +155,7 @@ def test_a_number_of_draws_can_be_set_or_not(name: str) -> None:
         assert estimator.fixed_draws is None
         return
     assert (changed.fixed_draws, type(changed)) == (32, type(estimator))
-    assert {one.forwards for of_image in values(changed, work_on(curved())) for one in of_image} == {33}
+    assert {one.forwards for of_image in values(changed, work_on(network(name))) for one in of_image} == {33}
     assert changed.with_draws(estimator.fixed_draws or 0) == estimator
     assert estimator.with_draws(0) is None
 
@@ -156,7 +166,7 @@ def test_its_plugin_contract_holds(name: str) -> None:
     check_class(name, type(estimator))
     check_passes(name, estimator)
     check_parts(name, estimator)
-    work = fitting(estimator, work_on(curved()))
+    work = fitting(estimator, work_on(network(name)))
     one_each = [one if isinstance(one, tuple) else (one,) for one in estimator.estimate(work)]
     assert checked_estimates(name, estimator, work) == one_each
 

@@ -10,6 +10,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from robaudit.errors import ModelError
 from robaudit.estimators import registry
 from robaudit.estimators.base import Estimate, Estimator
 from robaudit.estimators.contract import checked_estimates
@@ -111,6 +112,15 @@ def sources(seed: int, dtype: torch.dtype) -> dict[str, NoiseSource]:
 def fitting(estimator: Estimator, work: Work) -> Work:
     """The chunk, under uniform noise of the same level if the estimator cannot do with Gaussian noise."""
     return work if "bounded" not in estimator.needs_noise else replace(work, at=NoiseLevel(UNIFORM, work.at.level, LevelName.EPS))
+
+
+def network_for(estimator: Estimator) -> nn.Sequential:
+    """A smooth network, or a linear one for an estimator that works with no other."""
+    try:
+        estimator.check_model(from_module(curved()), torch.rand(SHAPE))
+    except ModelError:
+        return linear(4)
+    return curved()
 
 
 def values(estimator: Estimator, work: Work) -> list[tuple[Estimate, ...]]:

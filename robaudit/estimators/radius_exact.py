@@ -1,0 +1,84 @@
+"""`radius_exact`: the distance of an image to the nearest boundary of a linear network."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from robaudit.errors import ModelError
+from robaudit.estimators.base import Estimate
+from robaudit.estimators.radius import RadiusEstimator, diameter, rows_of
+from robaudit.estimators.work import Work
+from robaudit.models.affine import matrix, other_operation
+from robaudit.models.logits import LogitModel
+from robaudit.noise.base import shape_of
+from robaudit.quantities import Interval, IntervalKind
+
+_ROWS = 64  # differences of weights held at once
+_FAR = 1e-3
+"""Logits may differ by so much of the largest one from the affine function, which rounding alone does not do."""
+
+
+class RadiusExact(RadiusEstimator):
+    """min_j (z_y - z_j) / |w_y - w_j| of a network with logits z = W x + b, y the predicted class; |.| is the dual norm.
+
+    The dual of l2 is l2, that of linf is l1. No perturbation that is shorter changes the class, and one that is longer by any amount does.
+    Networks are recognised by the operations that autograd records: products with fixed weights, sums, means, fixed normalisation,
+    changes of shape. Every clean pass is compared with W x + b.
+
+    Args:
+        linear: take the network for linear although its graph has other operations (a ReLU that never acts).
+
+    Source: Giraudon et al., Intrinsic robustness, proposition 3.2, in its exact form for linear networks (Moosavi-Dezfooli et al. 2016).
+    """
+
+    summary: ClassVar[str] = "the radius of a linear network, in closed form"
+    prefer: ClassVar[str] = "wherever the network is linear: it is exact, and takes no search"
+    interval: ClassVar[Interval] = Interval(IntervalKind.EXACT)
+
+    linear: bool = Field(False, description="take the network for linear although its graph has other operations")
+
+    def passes(self, classes: int) -> tuple[int, int]:
+        """The clean pass, and a gradient for each class, which the images of a chunk share."""
+        return 1, classes
+
+    def check_model(self, model: LogitModel, image: Tensor) -> None:
+        """Refuse a network that is not linear."""
+        if not self.linear and (operation := other_operation(model, image)):
+            what = f"is not linear, and radius_exact needs it to be: its graph has the operation {operation}"
+            raise ModelError(model.name, what, "use radius_attack, or declare it (radius_exact: {linear: true})")
+
+    def estimate(self, work: Work) -> list[tuple[Estimate, ...]]:
+        """The closed form.
+
+        Raises:
+            ModelError: the logits are not those of a linear network.
+        """
+        shape, model, y = shape_of(work.x), work.engine.model, work.clean.predicted
+        weights = matrix(model, work.x[0], work.classes, max(1, work.engine.gradient_rows(shape, 1)))  # (classes, pixels)
+        pixels, logits = work.x.flatten(1).double(), work.clean.logits
+        expected = logits[0] + (pixels - pixels[0]) @ weights.T
+        if ((expected - logits).abs().amax() > _FAR * logits.abs().amax().clamp_min(1e-30)).item():
+            raise ModelError(model.name, "is not linear: its logits are not W x + b", "use radius_attack")
+        margins = logits.gather(1, y[:, None]) - logits  # (images, classes), 0 at y
+        by_norm = []
+        for norm in self.norm:
+            slopes = torch.stack([_slopes(weights, int(label), norm) for label in y.unique().tolist()])
+            slope = slopes[torch.searchsorted(y.unique(), y)]  # (images, classes)
+            never = (slope == 0) | (torch.arange(work.classes, device=y.device) == y[:, None])
+            radius, reached = torch.where(never, torch.inf, margins / torch.where(never, 1.0, slope)).min(1)
+            found = radius.isfinite().tolist()
+            values = radius.clamp_max(diameter(norm, shape)) if not all(found) else radius
+            values = torch.where(radius.isfinite(), radius, values)
+            passes = [(1, work.classes)] * len(work.x)
+            by_norm.append(rows_of(work, values.tolist(), found, reached.tolist(), self.interval, passes))
+        return list(zip(*by_norm, strict=True))
+
+
+def _slopes(weights: Tensor, y: int, norm: str) -> Tensor:
+    """The dual norm of w_y - w_j for every class j (classes,)."""
+    dual = 2 if norm == "l2" else 1
+    return torch.cat([torch.linalg.vector_norm(weights[y] - part, dual, dim=1) for part in weights.split(_ROWS)])

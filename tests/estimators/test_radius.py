@@ -1,0 +1,146 @@
+"""The radius of linear networks, and how they are recognised."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from robaudit.errors import ModelError
+from robaudit.estimators.radius_exact import RadiusExact
+from robaudit.levels import NO_NOISE
+from robaudit.models import from_module
+from robaudit.models.affine import matrix, other_operation
+from robaudit.quantities import IntervalKind
+from tests.estimators.tools import SHAPE, curved, linear, values, weights, work_on
+
+IMAGE = torch.rand(SHAPE, generator=torch.Generator().manual_seed(1))
+
+
+def corner() -> nn.Sequential:
+    """Logits (2 a, b, 0) of the first two pixels a, b."""
+    layer = nn.Linear(24, 3)
+    with torch.no_grad():
+        layer.weight.zero_()
+        layer.bias.zero_()
+        layer.weight[0, 0], layer.weight[1, 1] = 2.0, 1.0
+    return nn.Sequential(nn.Flatten(), layer)
+
+
+def test_the_golden_corner() -> None:
+    work = work_on(corner(), images=1)
+    x = work.x.clone()
+    x.view(-1)[:2] = torch.tensor([1.0, 0.5])
+    work = type(work)(work.ids, x, work.labels, NO_NOISE, type(work.clean).of(work.engine, x), work.engine)
+    ((l2, linf),) = values(RadiusExact(), work)
+    assert l2.value == pytest.approx(0.67082039, abs=1e-7)
+    assert linf.value == pytest.approx(0.5, abs=1e-7)
+    assert (l2.lower, l2.upper, l2.interval.kind) == (l2.value, l2.value, IntervalKind.EXACT)
+    assert l2.flips_to == linf.flips_to == 1
+    assert l2.details is not None
+    assert l2.details["difficulty"] == pytest.approx(1.02592302, abs=1e-6)
+    assert l2.details["margin"] == pytest.approx(1.5, abs=1e-6)
+
+
+@pytest.mark.parametrize("classes", [2, 10])
+def test_a_step_of_the_radius_reaches_the_boundary_and_none_is_shorter(classes: int) -> None:
+    network = linear(classes, dtype=torch.float64)
+    work = work_on(network, dtype=torch.float64, images=20)
+    w = weights(network)
+    for x, y, estimates in zip(work.x.flatten(1), work.clean.predicted.tolist(), values(RadiusExact(), work), strict=True):
+        for one, norm in zip(estimates, (2.0, math.inf), strict=True):
+            assert one.flips_to is not None
+            across = w[one.flips_to] - w[y]
+            step = across / across.norm() if norm == 2 else across.sign()
+            logits = network(torch.stack([x + f * one.value * step for f in (1 - 1e-9, 1 + 1e-9)]))
+            assert logits.argmax(1).tolist() == [y, one.flips_to]
+            z = network(x[None])[0].detach()
+            radii = [float((z[y] - z[j]) / (w[y] - w[j]).norm(2 if norm == 2 else 1)) for j in range(classes) if j != y]
+            assert one.value == pytest.approx(min(radii), rel=1e-12)
+
+
+def affine(*layers: nn.Module) -> nn.Sequential:
+    return nn.Sequential(*layers).eval()
+
+
+class Doubled(nn.Module):
+    """Fixed weights beside the pixels, in the ways that networks are written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale, self.weight = nn.Parameter(torch.full((2, 1, 1), 3.0)), nn.Parameter(torch.rand(24, 4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = torch.einsum("nd,dk->nk", ((x - 0.5) / 0.25 * self.scale + x).permute(0, 2, 3, 1).reshape(len(x), -1), self.weight)
+        return out
+
+
+AFFINE: dict[str, nn.Module] = {
+    "linear": linear(4),
+    "two layers": affine(nn.Flatten(), nn.Linear(24, 7), nn.Identity(), nn.Dropout(), nn.Linear(7, 4)),
+    "convolution": affine(nn.Conv2d(2, 3, 3, padding=1), nn.BatchNorm2d(3), nn.AvgPool2d(2), nn.Flatten(), nn.Linear(6, 4)),
+    "global pooling": affine(nn.Conv2d(2, 4, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten()),
+    "products with fixed weights": Doubled(),
+}
+OTHERS: dict[str, nn.Module] = {
+    "Relu": affine(nn.Flatten(), nn.Linear(24, 5), nn.ReLU(), nn.Linear(5, 4)),
+    "Tanh": curved(),
+    "MaxPool2D": affine(nn.MaxPool2d(2), nn.Flatten(), nn.Linear(4, 4)),
+    "LogSoftmax": affine(nn.Flatten(), nn.Linear(24, 4), nn.LogSoftmax(1)),
+    "Hardtanh": affine(nn.Hardtanh(), nn.Flatten(), nn.Linear(24, 4)),
+}
+
+
+@pytest.mark.parametrize("name", AFFINE)
+def test_an_affine_network_is_recognised(name: str) -> None:
+    model = from_module(AFFINE[name])
+    assert other_operation(model, IMAGE) == ""
+    w = matrix(model, IMAGE, 4, 3)
+    other = torch.rand(SHAPE, generator=torch.Generator().manual_seed(2))
+    with torch.no_grad():
+        moved = (model(other[None]) - model(IMAGE[None]))[0].double()
+    torch.testing.assert_close(w @ (other - IMAGE).flatten().double(), moved, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_another_network_is_not(name: str) -> None:
+    assert other_operation(from_module(OTHERS[name]), IMAGE).startswith(name.removesuffix("2D"))
+    with pytest.raises(ModelError, match="is not linear, and radius_exact needs it to be"):
+        RadiusExact().check_model(from_module(OTHERS[name]), IMAGE)
+
+
+@pytest.mark.parametrize(
+    ("forward", "operation"),
+    [
+        (lambda x: (x * x).flatten(1)[:, :4], "Mul"),
+        (lambda x: x.flatten(1)[:, :4] / x.flatten(1)[:, 4:8], "Div"),
+        (lambda x: 1 / x.flatten(1)[:, :4], "Reciprocal"),
+        (lambda x: torch.bmm(x.flatten(1)[:, :4, None], x.flatten(1)[:, :1, None])[..., 0], "Bmm"),
+    ],
+)
+def test_pixels_times_pixels_are_not_affine(forward: Callable[[Tensor], Tensor], operation: str) -> None:
+    assert other_operation(forward, IMAGE) == operation
+
+
+def test_batch_statistics_are_not_affine() -> None:
+    network = nn.Sequential(nn.BatchNorm2d(2), nn.Flatten())
+    assert other_operation(network.train(), torch.rand(SHAPE)) == "NativeBatchNorm"
+    assert other_operation(network.eval(), torch.rand(SHAPE)) == ""
+
+
+def test_a_network_that_is_declared_linear_is_checked_on_every_image() -> None:
+    network = affine(nn.Flatten(), nn.Linear(24, 5), nn.ReLU(), nn.Linear(5, 4))
+    RadiusExact(linear=True).check_model(from_module(network), IMAGE)
+    with pytest.raises(ModelError, match="its logits are not W x"):
+        values(RadiusExact(linear=True), work_on(curved()))
+
+
+def test_a_relu_that_never_acts_may_be_declared() -> None:
+    inner = linear(4)
+    network = nn.Sequential(nn.ReLU(), *inner)
+    assert [one.value for one in values(RadiusExact(linear=True), work_on(network))[0]] == pytest.approx(
+        [one.value for one in values(RadiusExact(), work_on(inner))[0]], rel=1e-6
+    )
