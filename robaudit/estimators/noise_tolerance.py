@@ -35,7 +35,7 @@ class NoiseTolerance(Estimator):
     where draws flip back). Nearly all draws pass at one level only.
 
     p need not fall as the level rises: with much noise a network may see one class everywhere, a shift by a whole pixel jumps. The value is
-    *a crossing*: p is at least ``level`` just below it and less just above; the first one as far as eight draws at each octave can tell.
+    *a crossing*: p is at least ``level`` just below it and less just above; the first one as far as 16 draws at each octave can tell.
     Fewer copies than that would leave at a half or a quarter of the lower end are noted on the row.
 
     Where p is still above ``level`` at ``cap``, the row is censored: its value is the cap, and the tolerance is larger. Where it is
@@ -120,6 +120,7 @@ class NoiseTolerance(Estimator):
     def _estimate(self, plan: Plan, found: Tolerance, lost: int, classes: int, difficulty: float, margin: float) -> Estimate:
         remarks = (
             (found.censored, f"p is above {self.level:g} at the cap, {plan.cap:g}"),
+            (not found.censored and math.isinf(found.upper), f"undecided at the cap, {plan.cap:g}"),
             (found.upper <= plan.floor, f"p is below {self.level:g} at the smallest level searched, {plan.floor:.3g}"),
             (not found.reached, f"undecided: the tolerance was not reached in {self.most} passes"),
             (found.falls_at is not None, f"p is below {self.level:g} at {found.falls_at or 0.0:.3g}, too: there are several crossings"),

@@ -24,8 +24,8 @@ CONFIDENCE = 0.95
 _EARLY, _MAIN = 0.1, 0.8  # of the 5 %: of all looks before the first that may be narrow enough; of what is left, each look's share
 _GROWTH, _EARLY_GROWTH, _FIRST = 2, 4, 160
 _ROWS = 8  # draws are asked for in so many: what a pass would hold as padding checks what was inferred
-_SCAN, _LOCATE = 8, 32
-_MARGIN = 1.75  # draws of the first main look, in those whose mean width is as asked: nine in ten searches end there
+_SCAN, _LOCATE = 16, 32
+_MARGIN = 1.6  # draws of the first main look, in those whose mean width is as asked: nine in ten searches end there
 _OVERHEAD = 1.6  # passes of a search, in draws of its last look
 _FINE, _COARSE = 16, 1.1  # ends are found to a sixteenth of the tolerance; on the way to 10 %
 _LOWER, _LOWER_DRAWS, _LOWER_ALPHA = (0.5, 0.25), 32, 1e-3
@@ -96,16 +96,16 @@ class Plan:
     def looks(self) -> tuple[Look, ...]:
         """All looks, fixed before the first draw; their alphas sum to less than 5 %.
 
-        The first main look has 1.2 times the draws that make an interval of the asked width on a linear model with two classes, for
-        which ln level and p are linked by dp / d ln level = -z phi(z), z = Phi^-1(p); each later one twice as many. Those before only
-        prepare the next, and end searches of images that fail at the smallest level or hold at the largest.
+        The first main look has 1.6 times the draws that on average make an interval of the asked width on a linear model with two
+        classes, for which dp / d ln level = -z phi(z), z = Phi^-1(p); each later one twice as many. Those before prepare the next, and
+        end searches of images that fail at the smallest level or hold at the largest.
         """
         from scipy.special import ndtri
 
         alpha = 1.0 - CONFIDENCE
         main = alpha * (1.0 - _EARLY) * _MAIN
         deviations = float(-ndtri(main / 2))
-        draws = _MARGIN * self._per_square_deviation * (2 * deviations / self.tolerance) ** 2
+        draws = _MARGIN * self._per_square_deviation * (2 * deviations / math.log1p(self.tolerance)) ** 2
         first = _eights(max(_FIRST, min(draws, self.most / _OVERHEAD)))
         early = [n for n in (_FIRST * _EARLY_GROWTH**k for k in range(40)) if _GROWTH * n <= first]
         found = [self._look(n, alpha * _EARLY / len(early), False) for n in early]
@@ -160,7 +160,7 @@ class Tolerance:
         value: the level of the crossing; the cap if p is above the threshold there, 0 if it is below at the smallest level searched.
         lower, upper: 95 % interval; the upper end is infinite where p at the cap is above the threshold, or undecided.
         censored: whether p at the cap is above the threshold.
-        reached: whether the interval is as narrow as asked; false where ``most`` came first.
+        reached: whether the interval, as far as it lies between the smallest level and the cap, is as narrow as asked; false where ``most`` came first.
         std_error: of the value, None at an end of the range.
         samples: draws behind the interval.
         passes: results asked for.
@@ -200,7 +200,7 @@ def find_tolerance(plan: Plan) -> Steps[Tolerance]:
     crosses these bounds elsewhere. But results that were inferred may be wrong, so a share of them is checked at both ends, and if one
     is wrong, all: the ends then move until the number of flips seen there is at most few and at least many.
 
-    If p itself crosses the threshold more than once, the value is the first crossing from below as far as eight draws at octaves from
+    If p itself crosses the threshold more than once, the value is the first crossing from below as far as 16 draws at octaves from
     the smallest level on can tell. 32 draws at a half and at a quarter of the lower end are looked at again for p below the threshold.
 
     Args:
@@ -283,7 +283,7 @@ class _Search:
         return self._result(falls_at)
 
     def _scan(self) -> Steps[None]:
-        """Set the top to the first octave at which too many of 8 draws flip, or to the cap."""
+        """Set the top to the first octave at which too many of 16 draws flip, or to the cap."""
         self._more(_SCAN)
         enough = max(3, critical_counts(_SCAN, self.plan.flips, 0.01)[1])
         self.top = self.plan.floor
@@ -323,16 +323,14 @@ class _Search:
 
     @property
     def _reached(self) -> bool:
-        """Whether the interval is as narrow as asked, or begins at the cap, or ends at the smallest level."""
-        best = self.best
-        if best is None or best.lower >= self.plan.cap or best.upper <= self.plan.floor:
-            return best is not None
-        return best.upper <= best.lower * (1.0 + self.plan.tolerance)
+        """Whether the interval is as narrow as asked, or what lies between the smallest level and the cap is."""
+        best, floor, cap = self.best, self.plan.floor, self.plan.cap
+        return best is not None and min(best.upper, cap) <= max(best.lower, floor) * (1.0 + self.plan.tolerance)
 
     def _result(self, falls_at: float | None) -> Tolerance:
         look, lower, upper = self.best or _Ends(Look(0, 0.0, False, -1, 1), 0.0, math.inf)
         inside = lower > 0 and math.isfinite(upper)
-        flips = self.to[self.flipped <= upper]
+        flips = self.to[(self.flipped <= upper) & np.isfinite(self.flipped)]
         return Tolerance(
             value=min(max(self.value, lower), upper),
             lower=lower,
@@ -365,25 +363,26 @@ class _Search:
         return None
 
     def _checked(self, ends: _Ends) -> Steps[_Ends]:
-        """Check a share of what was inferred at both ends, and everything where one result was wrong."""
+        """Check a share of what was inferred at both ends, and everything at both where one result was wrong."""
         look, lower, upper = ends
-        step = 1.0 + self.plan.tolerance / _ROWS
-        if lower > 0 and (yield from self._contradicted(lower)):
-            while lower > 0 and (yield from self._direct(lower, np.arange(look.draws))).sum() > look.few:
+        step, every = 1.0 + self.plan.tolerance / _ROWS, np.arange(look.draws)
+        before = self.reversals
+        for end in (lower, upper):
+            if 0 < end < math.inf:
+                yield from self._check(end)
+        if self.reversals > before:
+            while lower > 0 and (yield from self._direct(lower, every)).sum() > look.few:
                 lower = lower / step if lower / step >= self.plan.floor else 0.0
-        if math.isfinite(upper) and (yield from self._contradicted(upper)):
-            while math.isfinite(upper) and (yield from self._direct(upper, np.arange(look.draws))).sum() < look.many:
+            while upper < math.inf and (yield from self._direct(upper, every)).sum() < look.many:
                 upper = upper * step if upper * step <= self.plan.cap else math.inf
         return _Ends(look, lower, upper)
 
-    def _contradicted(self, level: float) -> Steps[bool]:
-        """Whether one of the results that were inferred at the level, of which a share is looked at, was wrong."""
+    def _check(self, level: float) -> Steps[None]:
+        """Look at a share of the results that were inferred at the level."""
         inferred = np.flatnonzero((self.kept != level) & (self.flipped != level))
         wanted = min(len(inferred), _eights(self.plan.check * len(inferred)))
-        before = self.reversals
         if wanted:
             yield from self._ask(level, inferred[np.arange(wanted) * len(inferred) // wanted])
-        return self.reversals > before
 
     def _raise_top(self, many: int) -> Steps[None]:
         """Raise the top until so many draws flip there, or to the cap."""

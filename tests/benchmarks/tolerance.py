@@ -35,7 +35,6 @@ from tests.shared import SHARED
 KINDS: dict[str, NoiseKind] = {"gaussian": Gaussian(), "uniform, linf": Uniform(), "uniform, l2": Uniform(norm="l2")}
 GRID = 10
 _DRAWS = 2_000_000  # for the reference of models with ten classes: its standard error is a twentieth of an interval's
-_CHUNK = 25
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +77,9 @@ def work_under(form: NoiseKind, model: LogitModel, x: Tensor, classes: int, firs
 def found_in(estimator: NoiseTolerance, form: NoiseKind, model: LogitModel, x: Tensor, classes: int, say: bool = False) -> list[Estimate]:
     """The estimates of images, in chunks."""
     found: list[Estimate] = []
-    for first in range(0, len(x), _CHUNK):
-        found += estimator.estimate(work_under(form, model, x[first : first + _CHUNK], classes, first))
+    chunk = 10 if say else 50
+    for first in range(0, len(x), chunk):
+        found += estimator.estimate(work_under(form, model, x[first : first + chunk], classes, first))
         if say:
             print(f"  {len(found)} of {len(x)}", flush=True)
     return found
@@ -177,13 +177,13 @@ def replace_cap(estimator: NoiseTolerance, cap: float) -> NoiseTolerance:
     return estimator.model_copy(update={"cap": cap})
 
 
-def network(bench: Bench, name: str, images: int, estimator: NoiseTolerance) -> None:
+def network(bench: Bench, name: str, images: int, estimator: NoiseTolerance, kinds: Sequence[str]) -> None:
     """Passes on a real network."""
     case = load(bench, name, images)
     print("| noise | images | between 0 and the cap | median | median width | passes | grid of ten | share | checked | not as inferred |")
     print("|" + "---|" * 10)
-    for label, form in KINDS.items():
-        found = found_in(estimator, form, case.model, case.x, case.classes, say=True)
+    for label in kinds:
+        found = found_in(estimator, KINDS[label], case.model, case.x, case.classes, say=True)
         inside = [one for one in found if one.lower and math.isfinite(one.upper or math.inf)]
         mine = np.array([one.forwards for one in inside])
         grid = np.array([grid_passes(one, estimator) for one in inside])
@@ -207,6 +207,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--network-images", type=int, default=50, help="of the real network")
     parser.add_argument("--tolerance", type=float, default=0.1, help="relative width of the intervals")
     parser.add_argument("--models", type=Path, default=SHARED, help="the folder with models/ and data/; default: ../shared")
+    parser.add_argument("--kind", choices=list(KINDS), action="append", help="of noise, for the real network; default: all")
     given = parser.parse_args(arguments)
     estimator = NoiseTolerance(tolerance=given.tolerance)
     parts = given.part.split(",")
@@ -215,7 +216,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if "linear" in parts:
         linear(given.images, estimator)
     if "network" in parts:
-        network(Bench(torch.device("cpu"), shared=given.models), "cifar10_resnet20", given.network_images, estimator)
+        network(Bench(torch.device("cpu"), shared=given.models), "cifar10_resnet20", given.network_images, estimator, given.kind or list(KINDS))
 
 
 if __name__ == "__main__":
