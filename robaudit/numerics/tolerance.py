@@ -85,7 +85,7 @@ class Plan:
     @property
     def floor(self) -> float:
         """The smallest level searched."""
-        return min(self.cap, max(self.least, self.cap / 2**_OCTAVES))
+        return min(self.cap, max(self.least, self.cap / 2.0**_OCTAVES))
 
     @property
     def flips(self) -> float:
@@ -160,7 +160,8 @@ class Tolerance:
         value: the level of the crossing; the cap if p is above the threshold there, 0 if it is below at the smallest level searched.
         lower, upper: 95 % interval; the upper end is infinite where p at the cap is above the threshold, or undecided.
         censored: whether p at the cap is above the threshold.
-        reached: whether the interval, as far as it lies between the smallest level and the cap, is as narrow as asked; false where ``most`` came first.
+        reached: whether the interval, as far as it lies between the smallest level and the cap, is as narrow as asked; false where
+            ``most`` came first.
         std_error: of the value, None at an end of the range.
         samples: draws behind the interval.
         passes: results asked for.
@@ -444,7 +445,7 @@ class _Search:
     def _direct(self, level: float, draws: Ints) -> Steps[NDArray[np.bool_]]:
         """Whether these draws flip at the level, each seen there."""
         unseen = (self.kept[draws] != level) & (self.flipped[draws] != level)
-        flips = self.kept[draws] != level
+        flips: NDArray[np.bool_] = self.kept[draws] != level
         if unseen.any():
             asked, results = yield from self._ask(level, draws[unseen])
             flips[unseen] = (results != KEPT)[np.isin(asked, draws[unseen])]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -147,14 +147,21 @@ def linear(images: int, estimator: NoiseTolerance) -> None:
         widths = [(one.upper or 0.0) / one.lower - 1 for one in found if one.lower and not math.isinf(one.upper or 0.0)]
         passes = np.mean([one.forwards for one in found])
         print(
-            f"| {classes} classes | {name} | {len(found)} | {coverage(found, truth):.1%} | {np.mean(widths):.3f} | {passes:,.0f} |", flush=True
+            f"| {classes} classes | {name} | {len(found)} | {coverage(found, truth):.1%} | {np.mean(widths):.3f} | {passes:,.0f} |",
+            flush=True,
         )
 
 
 def table(estimator: NoiseTolerance) -> None:
     """The ratios eps*/r at alpha = .05 on one boundary, r its Euclidean distance."""
     print("| ball | d | eps*/r | found | interval | passes |\n|---|---|---|---|---|---|")
-    cases = (("linf", 1, 1.111111), ("linf", 2, 1.034126), ("linf", 784, math.sqrt(3) / ndtri(0.95)), ("l2", 100, 6.135884), ("l2", 784, 17.042906))
+    cases = (
+        ("linf", 1, 1.111111),
+        ("linf", 2, 1.034126),
+        ("linf", 784, math.sqrt(3) / ndtri(0.95)),
+        ("l2", 100, 6.135884),
+        ("l2", 784, 17.042906),
+    )
     for norm, d, ratio in cases:
         one = on_a_boundary(norm, d, estimator)
         print(f"| {norm} | {d} | {ratio:.6f} | {one.value:.4f} | {one.lower:.4f} to {one.upper:.4f} | {one.forwards:,} |", flush=True)
@@ -168,7 +175,7 @@ def on_a_boundary(norm: str, d: int, estimator: NoiseTolerance) -> Estimate:
         return torch.stack([offset, torch.zeros_like(offset)], 1)
 
     x = torch.full((1, 1, 1, d), 0.5)
-    (one,) = replace_cap(estimator, 64.0).estimate(work_under(Uniform(norm=norm), from_module(network), x, 2))  # type: ignore[arg-type]
+    (one,) = replace_cap(estimator, 64.0).estimate(work_under(Uniform(norm=norm), from_module(network), x, 2))
     return one
 
 
@@ -189,9 +196,10 @@ def network(bench: Bench, name: str, images: int, estimator: NoiseTolerance, kin
         grid = np.array([grid_passes(one, estimator) for one in inside])
         details = [one.details or {} for one in inside]
         checked, reversals = (sum(int(d[key]) for d in details) for key in ("checked", "reversals"))
+        median = np.median([one.value for one in inside])
         width = np.median([(one.upper or 0.0) / (one.lower or 1.0) - 1 for one in inside])
         print(
-            f"| {label} | {len(found)} | {len(inside)} | {np.median([one.value for one in inside]):.4f} | {width:.3f} | {mine.mean():,.0f} | "
+            f"| {label} | {len(found)} | {len(inside)} | {median:.4f} | {width:.3f} | {mine.mean():,.0f} | "
             f"{grid.mean():,.0f} | {mine.sum() / grid.sum():.3f} | {checked} | {reversals} |",
             flush=True,
         )
@@ -216,7 +224,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if "linear" in parts:
         linear(given.images, estimator)
     if "network" in parts:
-        network(Bench(torch.device("cpu"), shared=given.models), "cifar10_resnet20", given.network_images, estimator, given.kind or list(KINDS))
+        network(
+            Bench(torch.device("cpu"), shared=given.models), "cifar10_resnet20", given.network_images, estimator, given.kind or list(KINDS)
+        )
 
 
 if __name__ == "__main__":

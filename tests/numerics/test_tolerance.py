@@ -40,14 +40,18 @@ def search(plan: Plan, flips: Flips) -> tuple[Tolerance, list[Ask]]:
     return found, asked
 
 
-@pytest.mark.parametrize(("draws", "share", "tail"), [(160, 0.05, 0.001), (5000, 0.05, 0.018), (40, 0.4, 0.1), (10, 0.01, 0.01), (8, 0.5, 1e-9)])
+@pytest.mark.parametrize(
+    ("draws", "share", "tail"), [(160, 0.05, 0.001), (5000, 0.05, 0.018), (40, 0.4, 0.1), (10, 0.01, 0.01), (8, 0.5, 1e-9)]
+)
 def test_critical_counts(draws: int, share: float, tail: float) -> None:
     few, many = critical_counts(draws, share, tail)
     assert binom.cdf(few, draws, share) <= tail < binom.cdf(few + 1, draws, share)
     assert binom.sf(many - 1, draws, share) <= tail < binom.sf(many - 2, draws, share)
 
 
-@pytest.mark.parametrize("plan", [Plan(0.95, 0.1, 50_000, 1.0), Plan(0.6, 0.5, 10**6, 1.0), Plan(0.999, 0.3, 500, 1.0), Plan(0.95, 1.0, 500, 1.0)])
+@pytest.mark.parametrize(
+    "plan", [Plan(0.95, 0.1, 50_000, 1.0), Plan(0.6, 0.5, 10**6, 1.0), Plan(0.999, 0.3, 500, 1.0), Plan(0.95, 1.0, 500, 1.0)]
+)
 def test_the_looks_are_wrong_in_5_percent_together(plan: Plan) -> None:
     draws = [look.draws for look in plan.looks]
     assert sum(look.alpha for look in plan.looks) < 0.05
