@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from robaudit.auditing.run import audit
     from robaudit.errors import RobauditError
-    from robaudit.estimators.base import Estimate, Estimator
+    from robaudit.estimators.base import Estimate, Estimator, Scope
     from robaudit.estimators.work import Work
     from robaudit.levels import LevelChoice, LevelName, NoiseLevel
     from robaudit.names import Part, PartName
     from robaudit.noise.base import AdditiveNoise, NoiseKind
     from robaudit.numerics.intervals import clopper_pearson
     from robaudit.numerics.margins import margins
-    from robaudit.quantities import CONFIDENCE, LOSS, P_ROBUST, Interval, IntervalKind, Quantity
+    from robaudit.quantities import CONFIDENCE, LOSS, P_ROBUST, RADIUS, Interval, IntervalKind, Quantity
     from robaudit.rows import Row
     from robaudit.spec.load import load_spec
     from robaudit.spec.model import AuditSpec
@@ -24,6 +24,7 @@ __all__ = [
     "CONFIDENCE",
     "LOSS",
     "P_ROBUST",
+    "RADIUS",
     "AdditiveNoise",
     "AuditSpec",
     "Estimate",
@@ -40,6 +41,7 @@ __all__ = [
     "RobauditError",
     "Row",
     "Run",
+    "Scope",
     "Work",
     "audit",
     "clopper_pearson",
@@ -57,6 +59,8 @@ _HOMES = {
     "Estimator": "robaudit.estimators.base",
     "LOSS": "robaudit.quantities",
     "P_ROBUST": "robaudit.quantities",
+    "RADIUS": "robaudit.quantities",
+    "Scope": "robaudit.estimators.base",
     "Interval": "robaudit.quantities",
     "IntervalKind": "robaudit.quantities",
     "AdditiveNoise": "robaudit.noise.base",

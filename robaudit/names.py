@@ -1,4 +1,4 @@
-"""Names of results: an estimator's, and which of its values where one computation gives several of an image."""
+"""Names of results: an estimator's, which of its values where one computation gives several of an image, and details that others read."""
 
 from __future__ import annotations
 
@@ -6,6 +6,12 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+
+HIGHEST_LOSS = "highest_loss"
+"""The detail of a row that holds the largest loss its sampler met."""
+
+TARGET = "target"
+"""The detail of a row that holds the class its loss is against."""
 
 
 class PartName(StrEnum):

@@ -38,6 +38,7 @@ from robaudit.models.logits import for_noisy_passes, rounded_products
 from robaudit.noise.registry import Noise
 from robaudit.noise.registry import build as build_noises
 from robaudit.progress import Listener, Silent
+from robaudit.quantities import LOSS
 from robaudit.rows import Row
 from robaudit.spec.load import load_spec
 from robaudit.spec.model import AuditSpec
@@ -210,10 +211,12 @@ def prepare(
         refuse_another_machine(old, network, device, where, listener)
     for text in network.notes:
         listener.note(text)
-    needs_gradients = [chosen.label for chosen in estimators if "gradients" in chosen.estimator.needs]
+    needs_gradients = [chosen for chosen in estimators if "gradients" in chosen.estimator.needs]
     if needs_gradients and not network.differentiable:
         raise ModelError(
-            network.name, f"has no gradients, and {needs_gradients[0]} needs them", "use mc or softmax, or another format of the model"
+            network.name,
+            f"has no gradients, and {needs_gradients[0].label} needs them",
+            f"use {'qnorm_mc' if needs_gradients[0].estimator.quantity == LOSS else 'mc or softmax'}, or another format of the model",
         )
     noisy = for_noisy_passes(network, spec.run.precision)
     check = check_input(network, samples, gradients=bool(needs_gradients), skip_bad=skip_bad)

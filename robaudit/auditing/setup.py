@@ -14,12 +14,14 @@ from robaudit.errors import SpecError
 from robaudit.estimators.engine import Engine, fitting_passes
 from robaudit.estimators.registry import Task
 from robaudit.files import expanded
-from robaudit.levels import NoiseLevel
+from robaudit.levels import NO_NOISE, NoiseLevel
 from robaudit.memory import Headroom, Limit, free_bytes
 from robaudit.models.load import from_module, load_model
 from robaudit.models.logits import PIXELS, LogitModel
 from robaudit.noise.base import shape_of
-from robaudit.noise.registry import Noise
+from robaudit.noise.draws import NormalDraws
+from robaudit.noise.gaussian import Gaussian
+from robaudit.noise.registry import Noise, NoiseSource
 from robaudit.spec.model import AuditSpec
 
 MOST_IMAGES = 1024
@@ -180,7 +182,7 @@ def make_engine(
         limit: of the process's memory.
         gradients: whether an estimator needs them.
     """
-    sources = {noise.label: noise.source(spec.run.seed, model.device, model.dtype) for noise in noises}
+    sources = sources_of(noises, spec.run.seed, model)
     if spec.run.batch_size != "auto":
         return Engine(model, sources, classes, spec.run.batch_size, noisy=noisy)
     if model.device.type == "cuda":  # the free memory differs from run to run
@@ -201,8 +203,14 @@ def on_stream(engine: Engine, noises: Sequence[Noise], seed: int, stream: str) -
         stream: the name of the stream.
     """
     other = copy(engine)
-    other.noises = {noise.label: noise.source(seed, engine.model.device, engine.model.dtype, stream=stream) for noise in noises}
+    other.noises = sources_of(noises, seed, engine.model, stream)
     return other
+
+
+def sources_of(noises: Sequence[Noise], seed: int, model: LogitModel, stream: str = "") -> dict[str, NoiseSource]:
+    """The noises by label, and under the label for none the random numbers of estimators that no noise has to do with."""
+    found = {noise.label: noise.source(seed, model.device, model.dtype, stream=stream) for noise in noises}
+    return {**found, NO_NOISE.noise: NoiseSource(Gaussian(), NormalDraws(NO_NOISE.noise, seed, model.device, model.dtype, stream=stream))}
 
 
 def make_pace(spec: AuditSpec, engine: Engine, tasks: Sequence[Task], image: torch.Tensor, limit: Limit, *, batch_dependent: bool) -> Pace:

@@ -15,6 +15,7 @@ from robaudit.estimators.loss_field import LossField
 from robaudit.estimators.losses import LossEstimator
 from robaudit.estimators.streams import Streams
 from robaudit.estimators.work import Work
+from robaudit.names import TARGET
 from robaudit.noise.base import Ball
 from robaudit.numerics.attack import Attack, Domain, ascend, best_rows
 from robaudit.numerics.metropolis import Walk, metropolis
@@ -97,7 +98,7 @@ class AdversarialLoss(LossEstimator):
                 forwards=forwards,
                 backwards=backwards,
                 interval=self.interval,
-                details={"log_loss": highest, "target": aim, "steps": self.steps, "restarts": self.restarts},
+                details={"log_loss": highest, TARGET: aim, "steps": self.steps, "restarts": self.restarts},
             )
             for value, highest, reached, predicted, aim in rows
         ]
@@ -129,8 +130,8 @@ class AdversarialLoss(LossEstimator):
                 walk,
                 HOTTEST * (step / max(1, self.steps - 1)) ** 3,
                 self.moves,
-                lambda _: streams.normals(),
-                lambda _: streams.thresholds(),
+                streams.normals,
+                streams.thresholds,
                 first=step * self.moves,
             )
         highest, row = best_rows(walk.highest, chains)

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from robaudit.levels import GAUSSIAN, NO_NOISE, NoiseLevel
+from robaudit.levels import GAUSSIAN, NoiseLevel
 from robaudit.memory import extra_peak, give_back, is_out_of_memory
 from robaudit.models.logits import LogitModel
 from robaudit.noise.base import shape_of
@@ -136,7 +136,7 @@ class Engine:
 
     def model_under(self, noise: str) -> LogitModel:
         """The model that this noise's copies go through: it clips their pixels if the noise asks for it."""
-        return self.model if noise == NO_NOISE.noise else self.model.clipping(self.noises[noise].form.clip)
+        return self.model.clipping(self.noises[noise].form.clip)
 
     def logits(self, x: Tensor, under: str | None = None) -> Tensor:
         """Logits of images (n, channels, height, width), batched; float64 (n, classes). ``under``: the noise that they are copies of."""

@@ -3,14 +3,31 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from robaudit.estimators.engine import padded
-from robaudit.estimators.work import Work
+from robaudit.estimators.work import Copies, Work
 from robaudit.numerics.losses import log_cross_entropy
+
+
+class _Part(NamedTuple):
+    """The rows of one pass, a multiple of 8.
+
+    Attributes:
+        copies: their images.
+        target: the class of each (rows,), int64.
+    """
+
+    copies: Copies
+    target: Tensor
+
+
+_Slopes = Callable[[_Part, Tensor], tuple[Tensor, Tensor]]
+"""Rows and points -> log l and its gradient with respect to the points."""
 
 
 class LossField:
@@ -31,6 +48,8 @@ class LossField:
         shape = work.x.shape[1:]
         self._rows = work.engine.steady(work.engine.rows(shape))
         self._gradient_rows = work.engine.steady(work.engine.gradient_rows(shape, 1))
+        self._image: Tensor | None = None
+        self._parts: Sequence[_Part] = ()
         self.broken = torch.zeros(len(work.x), dtype=torch.bool, device=work.x.device)
 
     def values(self, image: Tensor, z: Tensor) -> Tensor:
@@ -53,27 +72,53 @@ class LossField:
         return self._checked(image, values)
 
     def slopes(self, image: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
-        """log l and its gradient with respect to z (rows, *latent_shape), of the type of z; see :meth:`values`."""
-        return self._differentiated(image, z, self._work.pixels)
+        """log l and its gradient with respect to z (rows, *latent_shape), of the type of z; see :meth:`values`.
+
+        Where the noise gives its derivative, the network alone is recorded. Chains ask again and again with the same tensor of images,
+        which must not change meanwhile: what belongs to it is looked up once.
+        """
+        if image is not self._image:
+            parts = image.split(self._gradient_rows)
+            self._image, self._parts = image, [self._part(padded(part, self._gradient_rows)) for part in parts]
+        return self._differentiated(self._parts, image, z, self._through)
 
     def pixel_slopes(self, image: Tensor, pixels: Tensor) -> tuple[Tensor, Tensor]:
         """log l and its gradient with respect to the pixels (rows, channels, height, width) of images that are given themselves."""
-        return self._differentiated(image, pixels, lambda _, points: points.clone())  # which begins a cache line
+        parts = [self._part(padded(part, self._gradient_rows)) for part in image.split(self._gradient_rows)]
+        copied = torch.clone  # to the beginning of a cache line
+        return self._differentiated(parts, image, pixels, lambda part, points: self._recorded(part, copied(points), _same))
 
-    def _differentiated(self, image: Tensor, points: Tensor, pixels: Callable[[Tensor, Tensor], Tensor]) -> tuple[Tensor, Tensor]:
-        work, rows = self._work, self._gradient_rows
-        values, slopes = torch.empty(len(points), dtype=torch.float64, device=points.device), torch.empty_like(points)
-        for start in range(0, len(points), rows):
-            part = slice(start, start + rows)
-            z, b = padded(points[part], rows).detach().requires_grad_(True), padded(image[part], rows)
-            with torch.enable_grad():
-                logits = work.model(pixels(b, z))
-            value, rate = log_cross_entropy(logits.detach(), self._target[b])
-            (slope,) = torch.autograd.grad(logits, z, rate.to(logits.dtype))
-            out = slopes[part]
-            values[part] = value[: len(out)]
-            torch.nan_to_num(slope[: len(out)], 0.0, 0.0, 0.0, out=out)
-        return self._checked(image, values), slopes
+    def _part(self, image: Tensor) -> _Part:
+        return _Part(self._work.copies(image), self._target[image])
+
+    def _differentiated(self, parts: Sequence[_Part], image: Tensor, points: Tensor, slopes: _Slopes) -> tuple[Tensor, Tensor]:
+        if len(parts) == 1:
+            value, slope = slopes(parts[0], padded(points, self._gradient_rows))
+            value, slope = value[: len(points)], slope[: len(points)]
+        else:
+            value, slope = torch.empty(len(points), dtype=torch.float64, device=points.device), torch.empty_like(points)
+            for part, some, v, s in zip(parts, *(x.split(self._gradient_rows) for x in (points, value, slope)), strict=True):
+                for out, found in zip((v, s), slopes(part, padded(some, self._gradient_rows)), strict=True):
+                    out.copy_(found[: len(out)])
+        return self._checked(image, value), torch.nan_to_num(slope, 0.0, 0.0, 0.0)
+
+    def _through(self, part: _Part, z: Tensor) -> tuple[Tensor, Tensor]:
+        """log l and its gradient with respect to z."""
+        derivative = self._work.derivative(z)
+        if derivative is None:
+            return self._recorded(part, z, lambda points: self._work.pixels_of(part.copies, points))
+        pixels = self._work.pixels_of(part.copies, z)
+        value, slope = self._recorded(part, pixels, _same)
+        return value, torch.mul(slope, derivative, out=pixels)
+
+    def _recorded(self, part: _Part, points: Tensor, pixels: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+        """log l at the pixels made of the points, and its gradient with respect to the points."""
+        points = points.detach().requires_grad_(True)
+        with torch.enable_grad():
+            logits = self._work.model(pixels(points))
+        value, rate = log_cross_entropy(logits.detach(), part.target)
+        (slope,) = torch.autograd.grad(logits, points, rate.to(logits.dtype))
+        return value, slope
 
     def _checked(self, image: Tensor, values: Tensor) -> Tensor:
         if math.isfinite(values.sum().item()):
@@ -81,3 +126,7 @@ class LossField:
         finite = values.isfinite()
         self.broken[image[~finite]] = True
         return torch.where(finite, values, -torch.inf)
+
+
+def _same(pixels: Tensor) -> Tensor:
+    return pixels

@@ -12,6 +12,7 @@ from pydantic import Field
 from robaudit.estimators.base import Estimate, Need, NoiseNeed
 from robaudit.estimators.losses import QNorm
 from robaudit.estimators.work import Work
+from robaudit.names import HIGHEST_LOSS, TARGET
 from robaudit.numerics.losses import log_cross_entropy, log_norm
 from robaudit.quantities import Interval, IntervalKind
 
@@ -78,7 +79,7 @@ class QNormMc(QNorm):
                     backwards=0,
                     interval=self.interval,
                     note=few_effective(ess, q),
-                    details={"log_value": log_z, "ess": ess, "highest_loss": math.exp(most), "target": against},
+                    details={"log_value": log_z, "ess": ess, HIGHEST_LOSS: math.exp(most), TARGET: against},
                 )
                 for q, (log_z, error, ess) in zip(self.q, of_image, strict=True)
             )

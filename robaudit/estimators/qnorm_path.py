@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import ClassVar, NamedTuple, Self
 
 import torch
@@ -17,6 +17,7 @@ from robaudit.estimators.losses import QNorm
 from robaudit.estimators.qnorm_mc import few_effective
 from robaudit.estimators.streams import FlatStreams, Streams
 from robaudit.estimators.work import Work
+from robaudit.names import HIGHEST_LOSS, TARGET
 from robaudit.noise.base import NoiseKind
 from robaudit.noise.uniform import Uniform
 from robaudit.numerics.annealing import anneal, gradients_of
@@ -107,7 +108,8 @@ class QNormPath(QNorm):
 
     def unfit(self, form: NoiseKind) -> str:
         """The published sampler knows the box alone."""
-        return "the published sampler (parity) knows the box alone" if self.parity and not (_is_box(form)) else ""
+        known = not self.parity or _is_box(form)
+        return "" if known else "the published sampler (parity: true) knows the box alone, uniform noise with norm: linf"
 
     @property
     def rows_at_once(self) -> int:
@@ -128,7 +130,7 @@ class QNormPath(QNorm):
             interval, (forwards, backwards) = NO_INTERVAL, self.passes(work.classes)
         else:
             found = self._by_gradients(work, field) if work.noise.differentiable else self._by_moves(work, field)
-            values, highest = self._values(found, blind=_blind(work)), found.highest
+            values, highest = self._values(found, ways=work.noise.differentiable, blind=_blind(work)), found.highest
             interval = _SAMPLING if _blind(work) else self.interval
             forwards, backwards = 1 + found.evaluations, found.evaluations if work.noise.differentiable else 0
         broken, most, against = field.broken.tolist(), highest.tolist(), target.tolist()
@@ -144,7 +146,7 @@ class QNormPath(QNorm):
                     backwards=backwards,
                     interval=interval,
                     note=one.note,
-                    details={**one.details, "highest_loss": math.exp(most[image]), "target": against[image]},
+                    details={**one.details, HIGHEST_LOSS: math.exp(most[image]), TARGET: against[image]},
                 )
                 for one in of_image
             )
@@ -179,8 +181,8 @@ class QNormPath(QNorm):
         estimates = population_estimates(found, temperatures, self.q)
         return _Found(estimates, found.acceptance[-1], found.acceptance.amin(0), found.highest, found.evaluations)
 
-    def _values(self, run: _Found, *, blind: bool) -> list[list[_Values]]:
-        """By image, then by q; ``blind``: see :func:`_blind`."""
+    def _values(self, run: _Found, *, ways: bool, blind: bool) -> list[list[_Values]]:
+        """By image, then by q; ``ways``: whether the chains go up and down, ``blind``: see :func:`_blind`."""
         last, least = run.last.tolist(), run.least.tolist()
         found: list[list[_Values]] = [[] for _ in last]
         for q, one in zip(self.q, run.estimates, strict=True):
@@ -194,7 +196,8 @@ class QNormPath(QNorm):
                     "last_acceptance": last[image],
                     "smallest_acceptance": least[image],
                 }
-                found[image].append(_Values(log_z, half_width, std_error, _remarks(std_error, gap, ess, q, blind=blind), details))
+                note = _remarks(std_error, gap, ess, q, ways=ways, blind=blind)
+                found[image].append(_Values(log_z, half_width, std_error, note, details))
         return found
 
     def _published(self, q: float) -> Published:
@@ -208,11 +211,7 @@ class QNormPath(QNorm):
         runs: list[PublishedRun] = []
         for q in self.q:
             streams = Streams(work, f"published path sampling {q!r}", 1, 1 + self.temperatures, self.temperatures)
-            runs.append(
-                published_path(
-                    field.pixel_slopes, low, high, q, self._published(q), _unnumbered(streams.normals), _unnumbered(streams.thresholds)
-                )
-            )
+            runs.append(published_path(field.pixel_slopes, low, high, q, self._published(q), streams.normals, streams.thresholds))
         highest = torch.stack([run.highest for run in runs]).amax(0)
         columns = [list(zip(run.log_z.tolist(), run.last.tolist(), run.smallest.tolist(), strict=True)) for run in runs]
         return [
@@ -228,11 +227,6 @@ def _is_box(form: NoiseKind) -> bool:
     return isinstance(form, Uniform) and form.norm == "linf"
 
 
-def _unnumbered(draw: Callable[[], Tensor]) -> Callable[[int], Tensor]:
-    """A function of the number of a move that does not need it: the numbers are asked for in order."""
-    return lambda _: draw()
-
-
 def _exp(x: float) -> float:
     """e^x, infinity where a float64 cannot hold it."""
     return math.exp(x) if x < _LARGEST_LOG else math.inf
@@ -243,11 +237,14 @@ def _blind(work: Work) -> bool:
     return not work.noise.differentiable and math.prod(work.latent_shape) > _MANY
 
 
-def _remarks(std_error: float, gap: float, ess: float, q: float, *, blind: bool = False) -> str:
-    """What a row says of chains that disagree or grope, of ways that differ, and of a small effective sample size."""
+def _remarks(std_error: float, gap: float, ess: float, q: float, *, ways: bool, blind: bool) -> str:
+    """What a row says of chains that disagree or grope, of a gap between the ways or below the populations' mean, and of a small
+    effective sample size."""
     said = ["likely low: no gradients in many variables"] if blind and q > _MODEST else []
     if std_error > _FAR:
         said.append(f"the chains disagree (standard error of log Z {std_error:.2g})")
     if abs(gap) / 2 > _FAR:
-        said.append(f"not settled: the ways up and down differ by a factor of {_exp(abs(gap)):.3g}, take more temperatures")
+        factor = _exp(abs(gap) if ways else abs(gap) / 2)
+        apart = "the ways up and down differ" if ways else "single populations lie below their mean"
+        said.append(f"not settled: {apart} by a factor of {factor:.3g}, take more {'' if ways else 'particles or '}temperatures")
     return "; ".join([*said, *filter(None, [few_effective(ess, q)])])

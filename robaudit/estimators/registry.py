@@ -127,10 +127,10 @@ def refuse_unfit(tasks: Sequence[Task], noises: Mapping[str, NoiseKind], where: 
             ("random", not form.random, "it does the same to an image every time", "use mc"),
             ("covariance", not isinstance(form, AdditiveNoise), "it is not additive noise of a known covariance", "use mc"),
             ("differentiable", not form.differentiable, "its pixels have no gradient with respect to what is random", "use mc"),
-            ("bounded", not form.bounded, "it has no bounded support, so its largest loss is not defined", "use uniform noise"),
+            ("bounded", not form.bounded, "it has no limit that a search could keep to", "use uniform or spatial noise"),
         )
         unfit = task.chosen.estimator.unfit(form)
-        for need, lacking, why, instead in (*lacks, ("", bool(unfit), unfit, "use uniform noise")):
+        for need, lacking, why, instead in (*lacks, ("", bool(unfit), unfit, "change the noise or the options")):
             if lacking and need in ("", *needs):
                 others = ", ".join(label for label in noises if label != task.at.noise)
                 limit = f", or limit {task.chosen.label} to other noises (noise: [...], of {others})" if others else ""

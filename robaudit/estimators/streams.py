@@ -10,6 +10,8 @@ from torch import Tensor
 from robaudit.estimators.work import Work
 from robaudit.numerics.normal import normal_cdf
 
+_AT_ONCE = 64
+
 
 class _Taken:
     """Draws that are taken a few at a time from blocks."""
@@ -51,7 +53,8 @@ class Streams:
         chosen = range(len(work.x)) if images is None else images
         self._chains = chains
         self._normals = [_Taken(work.normals(purpose, image, chains * draws)) for image in chosen]
-        self._decisions = [_Taken(work.scalars(f"{purpose} decisions", image, chains * decisions)) for image in chosen]
+        numbers = [_Taken(work.scalars(f"{purpose} decisions", image, chains * decisions)) for image in chosen]
+        self._decisions = _decisions(numbers, chains, decisions)
 
     def normals(self) -> Tensor:
         """Standard normal variables (rows, *latent_shape), of the type of the pixels."""
@@ -59,11 +62,20 @@ class Streams:
 
     def thresholds(self) -> Tensor:
         """Standard normal numbers (rows,), float64."""
-        return torch.cat([draws.take(self._chains) for draws in self._decisions]).double()
+        return next(self._decisions)[0]
 
     def uniforms(self) -> Tensor:
         """Uniform numbers on [0, 1] (rows,), float64."""
-        return normal_cdf(self.thresholds())
+        return next(self._decisions)[1]
+
+
+def _decisions(numbers: Sequence[_Taken], chains: int, decisions: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Standard normal numbers z and Phi(z) (rows,), float64, for one decision after the other; some are taken at once."""
+    for first in range(0, decisions, _AT_ONCE):
+        some = min(_AT_ONCE, decisions - first)
+        z = torch.stack([one.take(some * chains) for one in numbers]).double().unflatten(1, (some, chains))
+        z = z.transpose(0, 1).flatten(1)
+        yield from zip(z, normal_cdf(z), strict=True)
 
 
 class FlatStreams(Streams):

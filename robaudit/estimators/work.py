@@ -127,6 +127,21 @@ class CleanPass:
         return CleanPass(self.logits[keep], self.predicted[keep], self.margins[keep], grams)
 
 
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """The images of rows that are to be made noisy.
+
+    Attributes:
+        image: indices into the chunk (rows,), int64.
+        x: their pixels (rows, channels, height, width).
+        ids: their sample ids.
+    """
+
+    image: Tensor
+    x: Tensor
+    ids: Sequence[str]
+
+
 @dataclass(frozen=True)
 class Work:
     """A chunk of images at one noise level.
@@ -200,7 +215,19 @@ class Work:
         Returns:
             (rows, channels, height, width).
         """
-        return self._source.noisy(self.x[image], z, self.at.level, ids=[self.ids[b] for b in image.tolist()])
+        return self.pixels_of(self.copies(image), z)
+
+    def copies(self, image: Tensor) -> Copies:
+        """The images and ids behind rows, for :meth:`pixels_of`."""
+        return Copies(image, self.x[image], [self.ids[b] for b in image.tolist()])
+
+    def pixels_of(self, copies: Copies, z: Tensor) -> Tensor:
+        """Like :meth:`pixels`, for rows whose images were looked up before."""
+        return self._source.noisy(copies.x, z, self.at.level, ids=copies.ids)
+
+    def derivative(self, z: Tensor) -> Tensor | None:
+        """The derivative of each noisy value with respect to its own normal variable, where the noise knows it."""
+        return self._source.derivative(z, self.at.level)
 
     def gram(self, gradients: Tensor, x: Tensor) -> Tensor:
         """u_i^T S u_j of unit noise for gradients (n, margins, pixels) of the images ``x``; float64."""

@@ -12,7 +12,7 @@ import numpy as np
 from robaudit.errors import SpecError
 from robaudit.gates.evidence import Evidence
 from robaudit.numerics.intervals import clopper_pearson
-from robaudit.quantities import Quantity
+from robaudit.quantities import LOSS, Quantity
 from robaudit.spec.gates import Gate
 from robaudit.stats.intervals import (
     Bounds,
@@ -45,6 +45,8 @@ _METHODS = {
     MeanMethod.NONE: "none",
 }
 _STOPPED = "its images stop adaptively: give mc a fixed number of samples, or a smaller tolerance"
+
+_LONGER = "more copies, or more temperatures and steps, narrow its intervals"
 
 
 class Method(StrEnum):
@@ -162,7 +164,8 @@ def measure(
     if gate.quantity == "noisy_accuracy":
         return _noisy_accuracy(evidence, confidence, population=population)
     images = evidence.images(scale)
-    if images.adaptive and not population:
+    stuck = _LONGER if scale.name == LOSS.name else _STOPPED
+    if (images.adaptive or scale.name == LOSS.name) and not population:
         now = 0
     sign = 1.0 if scale.higher_is_better else -1.0
     better = images if sign > 0 else images.mirrored()
@@ -193,7 +196,7 @@ def measure(
     if evidence.columns.bounded < len(evidence.columns):
         classes = tuple(replace(one, lower=None, upper=None) for one in classes)
         return Measured(value, None, Method.NONE, 0, classes)
-    return Measured(value, bounds, method, now, classes, _STOPPED)
+    return Measured(value, bounds, method, now, classes, stuck)
 
 
 def _accuracy(gate: Gate, evidence: Evidence, confidence: float, *, population: bool) -> Measured:

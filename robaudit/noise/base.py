@@ -131,6 +131,20 @@ class NoiseKind(BaseModel, ABC):
         """The noisy images that are possible at a level, where they are a ball about the image; None where they are not."""
         return None
 
+    def derivative(self, z: Tensor, level: float) -> Tensor | None:
+        """The derivative of each noisy value with respect to its own normal variable, where it hangs on that one alone and not on x.
+
+        Chains of gradients are faster with it than with a recorded map.
+
+        Args:
+            z: normal variables (n, channels, height, width).
+            level: of the noise.
+
+        Returns:
+            (n, channels, height, width), or a number for all of them (); None where the map is to be differentiated as it is.
+        """
+        return None
+
     @abstractmethod
     def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str], out: Tensor | None = None) -> Tensor:
         """The noisy pixels, each row from its own image and z alone: the same bits in any batch.

@@ -32,6 +32,10 @@ class Gaussian(AdditiveNoise):
         """x + sigma z."""
         return torch.add(x, z, alpha=level, out=out)
 
+    def derivative(self, z: Tensor, level: float) -> Tensor:
+        """Sigma."""
+        return z.new_tensor(level)
+
     def amplitude(self, level: float, shape: Shape) -> float:
         """Sigma itself."""
         return level

@@ -117,6 +117,25 @@ class NoiseSource:
                 raise BrokenContractError(f"noisy() returned pixels that are not finite, for sample {ids[0]} at level {level:g}")
         return pixels
 
+    def derivative(self, z: Tensor, level: float) -> Tensor | None:
+        """:meth:`NoiseKind.derivative <robaudit.noise.base.NoiseKind.derivative>` of the kind, whose result is checked likewise.
+
+        Raises:
+            NoiseError: it raises an exception, or its result is of another shape or type, or not finite.
+        """
+        cls = type(self.form)
+        if is_ours(cls):
+            return self.form.derivative(z, level)
+        with blaming(f"noise {self.form.name}", cls, NoiseError):
+            found = self.form.derivative(z.clone(), level)
+            if found is None:
+                return None
+            if not isinstance(found, Tensor) or found.shape not in {z.shape, torch.Size()} or found.dtype != z.dtype:
+                raise BrokenContractError(f"derivative() returned {shown(found)}, not a {z.dtype} tensor of shape {tuple(z.shape)}")
+            if not found.isfinite().all():
+                raise BrokenContractError(f"derivative() returned numbers that are not finite at level {level:g}")
+        return found
+
     def amplitude(self, level: float, shape: Shape) -> float:
         """a(level) of additive noise.
 

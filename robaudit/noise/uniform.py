@@ -61,6 +61,10 @@ class Uniform(AdditiveNoise):
         inside: Tensor = (z[:, :-2] * (level / length).to(z.dtype)).unflatten(1, x.shape[1:])
         return inside + x
 
+    def derivative(self, z: Tensor, level: float) -> Tensor | None:
+        """2 eps phi(z) in the box."""
+        return _density(z, level) if self.norm == "linf" else None
+
     def amplitude(self, level: float, shape: Shape) -> float:
         """The standard deviation of a value: eps / sqrt(3), or eps / sqrt(d + 2)."""
         return level / math.sqrt(3.0 if self.norm == "linf" else math.prod(shape) + 2.0)
@@ -83,5 +87,9 @@ class _Box(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         (z,) = ctx.saved_tensors
-        log_slope = z.new_tensor(math.log(ctx.level * math.sqrt(2 / math.pi)))
-        return torch.addcmul(log_slope, z, z, value=-0.5).exp_().mul_(gradient), None
+        return _density(z, ctx.level).mul_(gradient), None
+
+
+def _density(z: Tensor, level: float) -> Tensor:
+    """2 eps phi(z)."""
+    return torch.addcmul(z.new_tensor(math.log(level * math.sqrt(2 / math.pi))), z, z, value=-0.5).exp_()

@@ -20,7 +20,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from robaudit.numerics.rowwise import lengths, total
+from robaudit.numerics.rowwise import lengths, sums
 
 Slopes = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 """Image of each row (rows,) and points (rows, d) -> log l (rows,), float64, minus infinity where it is not defined; gradients (rows, d)."""
@@ -52,7 +52,7 @@ class Records:
     Attributes:
         log_loss: log l after the moves at each temperature (temperatures, images, chains), float64.
         controls: functions of the same states whose mean under p_t is 0 (CONTROLS, temperatures, images, chains), float64: inner products
-            of the score s = t grad log l - z with the mean gradient and the mean state of the *other* chains at earlier temperatures
+            of the score s = t grad log l - z with the mean state and the mean gradient of the *other* chains at earlier temperatures
             (a mean that knew the present states would make what is fitted to one chain depend on another), and z . s + d.
         acceptance: mean acceptance probability over the chains (temperatures, images), float64.
     """
@@ -119,9 +119,11 @@ class _Chains:
 
     def __init__(self, slopes: Slopes, random: Randomness, image: Tensor, chains: int, z: Tensor) -> None:
         self._slopes, self._random, self._image, self._chains = slopes, random, image, chains
-        self._z = z
+        self._known = z.new_zeros(4, *z.shape)
+        """Running means of z and of grad log l over temperatures, z, grad log l: beside each other for products with all of them."""
+        self._means, self._state = self._known[:2], self._known[2:]
         self.highest = torch.full((len(image) // chains,), -torch.inf, dtype=torch.float64, device=z.device)
-        self._value, self._slope = self._evaluated(z)
+        self._value = self._move_to(z)
 
     def way(self, temperatures: Sequence[float], steps: int, angles: Sequence[Tensor], *, absolute: bool) -> tuple[Records, list[Tensor]]:
         """Move at each of these temperatures in turn and record the states.
@@ -136,64 +138,81 @@ class _Chains:
         Returns:
             The records in the order of the way, and log of the angles used.
         """
-        rows, n = len(self._image), len(temperatures)
-        log_loss = torch.empty((n, rows), dtype=torch.float64, device=self._z.device)
-        controls = torch.empty((CONTROLS, n, rows), dtype=torch.float64, device=self._z.device)
-        acceptance = torch.empty((n, rows // self._chains), dtype=torch.float64, device=self._z.device)
+        rows, n, others_of = len(self._image), len(temperatures), self._chains - 1
+        z, slope = self._state
+        log_loss = torch.empty((n, rows), dtype=torch.float64, device=z.device)
+        controls = torch.empty((CONTROLS, n, rows), dtype=torch.float64, device=z.device)
+        acceptance = torch.empty((n, rows // self._chains), dtype=torch.float64, device=z.device)
         used: list[Tensor] = []
         adapted = angles[0] if absolute else torch.zeros_like(angles[0])
-        others = self._others(self._slope)
-        mean_slope, mean_state = others, self._others(self._z)
+        others = self._others()
+        self._means.copy_(others)
         for k, t in enumerate(temperatures):
             angle = (adapted if absolute else angles[k] + adapted).clamp(math.log(_SMALLEST), math.log(_LARGEST))
             used.append(angle)
-            acceptance[k] = self._trajectory(t, angle.exp(), steps, t * others)
+            acceptance[k] = self._trajectory(t, angle.exp(), steps, others[1] * (t / others_of))
             adapted = adapted + _RATE * (acceptance[k] - _TARGET)
             adapted = adapted.clamp(math.log(_SMALLEST), math.log(_LARGEST)) if absolute else adapted.clamp(*_CORRECTED)
-            score = torch.sub(t * self._slope, self._z)
             log_loss[k] = self._value
-            controls[0, k] = total(score * mean_slope, dtype=torch.float64)
-            controls[1, k] = total(score * mean_state, dtype=torch.float64)
-            controls[2, k] = total(score * self._z, dtype=torch.float64) + self._z.shape[1]
-            others = self._others(self._slope)
-            mean_slope = torch.lerp(others, mean_slope, _MEMORY)
-            mean_state = torch.lerp(self._others(self._z), mean_state, _MEMORY)
+            score = torch.sub(z, slope, alpha=t)  # its negative
+            controls[:, k] = sums(self._known[:CONTROLS] * score)
+            others = self._others()
+            self._means.lerp_(others, 1 - _MEMORY)
+        controls[:2] /= -others_of
+        controls[2] = z.shape[1] - controls[2]
         shape = (-1, self._chains)
         return Records(log_loss.unflatten(1, shape), controls.unflatten(2, shape), acceptance), used
 
     def climb(self, steps: int) -> None:
         """Turn every state towards its gradient, step by step, whatever the loss does; its length stays."""
+        z, slope = self._state
         for _ in range(steps):
-            length, slope = lengths(self._z)[:, None], lengths(self._slope)[:, None]
-            towards = self._slope * torch.where(slope > 0, length / slope.clamp_min(1e-30), 0.0).to(self._z.dtype)
-            z = math.cos(_CLIMB) * self._z + math.sin(_CLIMB) * towards
-            turned = lengths(z)[:, None]
-            self._z = z * torch.where(turned > 0, length / turned.clamp_min(1e-30), 1.0).to(z.dtype)
-            self._value, self._slope = self._evaluated(self._z)
+            length, steepness = lengths(z)[:, None], lengths(slope)[:, None]
+            towards = slope * torch.where(steepness > 0, length / steepness.clamp_min(1e-30), 0.0).to(z.dtype)
+            there = math.cos(_CLIMB) * z + math.sin(_CLIMB) * towards
+            turned = lengths(there)[:, None]
+            self._value = self._move_to(there * torch.where(turned > 0, length / turned.clamp_min(1e-30), 1.0).to(z.dtype))
 
     def _trajectory(self, t: float, angle: Tensor, steps: int, centre: Tensor) -> Tensor:
-        """One trajectory of every chain about a centre (rows, d); returns the mean acceptance probability of each image."""
-        step = (angle / steps).repeat_interleave(self._chains)[:, None]
-        cos, sin, half = (f.to(self._z.dtype) for f in (step.cos(), step.sin(), step / 2))
+        """One trajectory of every chain about a centre (rows, d); returns the mean acceptance probability of each image.
+
+        Between the gradients, half a kick -c, the rotation about c and half a kick -c are one: z' = cos z + sin p + a c, p' = cos p -
+        sin z + b c, where h is half of the step, a = 1 - cos - h sin and b = sin - h cos - h.
+        """
+        start, start_slope = self._state
+        cos, sin, half, to_z, to_p = self._coefficients(angle / steps, start)
+        kick, drift, push = half * t, to_z * centre, to_p * centre
         first = self._random.normals()
-        z, value, slope = self._z - centre, self._value, self._slope
-        p = torch.addcmul(first, half * t, slope).addcmul_(-half, centre)
+        z, value, slope = start, self._value, start_slope
+        p = torch.addcmul(first, kick, slope)
         for i in range(steps):
-            turned = sin * p
-            p.mul_(cos).addcmul_(-sin, z)
+            turned = torch.addcmul(drift, sin, p)
+            p = torch.addcmul(push, cos, p).addcmul_(sin, z, value=-1)
             z = turned.addcmul_(cos, z)
-            value, slope = self._evaluated(z + centre)
-            whole = half if i == steps - 1 else 2 * half
-            p.addcmul_(whole * t, slope).addcmul_(-whole, centre)
-        z += centre
-        lost = torch.mul(z, z).addcmul_(p, p).addcmul_(self._z, self._z, value=-1).addcmul_(first, first, value=-1)
-        gained = total(lost, dtype=torch.float64) / -2 + (t * (value - self._value) if t else 0.0)
+            value, slope = self._evaluated(z)
+            p.addcmul_(kick, slope, value=1 if i == steps - 1 else 2)
+        lost = torch.mul(z, z).addcmul_(p, p).addcmul_(start, start, value=-1).addcmul_(first, first, value=-1)
+        gained = sums(lost, torch.float64) / -2 + (t * (value - self._value) if t else 0.0)
         probability = gained.clamp_max(0).exp().nan_to_num(0.0).where(value.isfinite(), 0.0)
         accepted = self._random.uniforms() < probability
-        self._z = torch.where(accepted[:, None], z, self._z)
-        self._slope = torch.where(accepted[:, None], slope, self._slope)
+        for old, new in ((start, z), (start_slope, slope)):
+            torch.where(accepted[:, None], new, old, out=old)
         self._value = torch.where(accepted, value, self._value)
         return self._over_chains(probability) / self._chains
+
+    def _coefficients(self, step: Tensor, like: Tensor) -> tuple[Tensor, ...]:
+        """cos, sin, h, a and b of :meth:`_trajectory` for the steps of the images (images,), each (rows, 1)."""
+        table = []
+        for angle in step.tolist():
+            cos, sin, half = math.cos(angle), math.sin(angle), angle / 2
+            table.append((cos, sin, half, 1 - cos - half * sin, sin - half * cos - half))
+        return torch.tensor(table, dtype=like.dtype, device=like.device).repeat_interleave(self._chains, 0).T.unsqueeze(2).unbind()
+
+    def _move_to(self, z: Tensor) -> Tensor:
+        """Make these the states; returns log l (rows,)."""
+        value, slope = self._evaluated(z)
+        self._state[0], self._state[1] = z, slope
+        return value
 
     def _evaluated(self, z: Tensor) -> tuple[Tensor, Tensor]:
         value, slope = self._slopes(self._image, z)
@@ -201,15 +220,15 @@ class _Chains:
         return value, slope
 
     def _over_chains(self, x: Tensor) -> Tensor:
-        """The sum over the chains of an image, one after the other."""
+        """The sum over the chains of an image (images x chains, ...), one after the other."""
         parts = x.unflatten(0, (-1, self._chains)).unbind(1)
-        result: Tensor = parts[0]
-        for part in parts[1:]:
-            result = result + part
+        result: Tensor = parts[0] + parts[1]
+        for part in parts[2:]:
+            result += part
         return result
 
-    def _others(self, x: Tensor) -> Tensor:
-        """The mean over the *other* chains of the image (rows, d)."""
-        others = self._over_chains(x)[:, None] - x.unflatten(0, (-1, self._chains))
-        mean: Tensor = others.div_(self._chains - 1).flatten(0, 1)
-        return mean
+    def _others(self) -> Tensor:
+        """The sums of z and of grad log l over the *other* chains of the image (2, rows, d)."""
+        rows = self._state.flatten(0, 1)
+        others: Tensor = self._over_chains(rows)[:, None] - rows.unflatten(0, (-1, self._chains))
+        return others.view_as(self._state)

@@ -7,8 +7,7 @@ from torch import Tensor
 
 from robaudit.numerics.rowwise import total
 
-_TINY = -700.0  # below, e^s underflows, and log CE = s
-_LARGE = 40.0  # above, CE = s
+_TINY, _LARGE = -700.0, 40.0  # below, e^s underflows and log CE = s; above, CE = s. Elsewhere s < CE and log CE < s
 
 
 def log_cross_entropy(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
@@ -30,16 +29,13 @@ def log_cross_entropy(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     f = f + (f - f)  # NaN where a logit is not finite, and so is all that is made of it
     column = target[:, None]
     others = f.scatter(1, column, -torch.inf)
-    highest = others.amax(1, keepdim=True)
-    weights = others.sub_(highest).exp_()
-    mass = total(weights)[:, None]
-    s = torch.log(mass).add_(highest).sub_(f.gather(1, column))
-    tiny, bounded = s < _TINY, s.clamp_max(_LARGE)
-    e = bounded.exp()
-    ce = e.log1p().add_(s - bounded)
-    value = torch.where(tiny, s, ce.log())
-    rate = torch.where(tiny, 1.0, (e / (1 + e)).div_(ce))
-    return value[:, 0], weights.div_(mass).scatter_(1, column, -1.0).mul_(rate)
+    shares = others.softmax(1)
+    s = others.amax(1, keepdim=True).sub_(shares.amax(1, keepdim=True).log_()).sub_(f.gather(1, column))
+    ce = torch.maximum(s.clamp(_TINY, _LARGE).exp_().log1p_(), s)
+    value = torch.minimum(ce.log(), s)
+    less = ce.neg_()
+    rate = less.expm1().div_(less)  # sigma(s) = 1 - e^-CE
+    return value[:, 0], shares.scatter_(1, column, -1.0).mul_(rate)
 
 
 def log_norm(log_loss: Tensor, q: float) -> tuple[Tensor, Tensor]:

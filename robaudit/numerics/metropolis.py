@@ -15,8 +15,8 @@ from robaudit.numerics.rowwise import mean_over
 Values = Callable[[Tensor, Tensor], Tensor]
 """Image of each row (rows,) and points z (rows, *shape) -> log l (rows,), float64, minus infinity where l = 0."""
 
-Normals = Callable[[int], Tensor]
-"""The number of a move -> independent standard normal variables, one set for each row."""
+Normals = Callable[[], Tensor]
+"""Independent standard normal variables, one set for each row, new ones at every call."""
 
 TARGET = 0.3
 GAIN = 0.5
@@ -97,14 +97,14 @@ def metropolis(
         rotates = number % 2 == 0 or coordinates > MOST_COORDINATES
         if rotates:
             cos, sin = (turn[image].to(walk.z.dtype).view(shape) for turn in (walk.angle.cos(), walk.angle.sin()))
-            proposal = cos * walk.z + sin * normals(number)
+            proposal = cos * walk.z + sin * normals()
         else:
             proposal, coordinate = walk.z.clone(), number // 2 % coordinates
-            proposal.flatten(1)[:, coordinate] = normals(number).flatten(1)[:, coordinate]
+            proposal.flatten(1)[:, coordinate] = normals().flatten(1)[:, coordinate]
         found = values(image, proposal)
         gained = temperature * (found - walk.log_l)
         probability = torch.where(temperature > 0, gained, 0.0).clamp_max(0.0).exp().nan_to_num(0.0)  # NaN: from nothing to nothing
-        better = normal_cdf(thresholds(number).double()) < probability
+        better = normal_cdf(thresholds().double()) < probability
         higher = found > walk.highest
         walk.z, walk.log_l = torch.where(better.view(shape), proposal, walk.z), torch.where(better, found, walk.log_l)
         walk.best, walk.highest = torch.where(higher.view(shape), proposal, walk.best), torch.where(higher, found, walk.highest)

@@ -83,7 +83,7 @@ def temper(
         drawn = torch.searchsorted(cumulated, (place + start) / particles * mass[..., None]).clamp_max(particles - 1)
         row = (first + drawn).flatten()
         walk.z, walk.log_l = walk.z[row], walk.log_l[row]
-        acceptance[k] = metropolis(values, walk, temperatures[k], moves, lambda _: normals(), lambda _: thresholds(), first=made)
+        acceptance[k] = metropolis(values, walk, temperatures[k], moves, normals, thresholds, first=made)
         made += moves
     best = walk.highest.view(images, runs * particles).amax(1)
     return Tempered(log_mass, ess, acceptance, best, evaluations_of(runs, particles, len(temperatures), moves))

@@ -14,8 +14,8 @@ from robaudit.numerics.rowwise import mean_over, total
 Slopes = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 """Image of each row (rows,) and pixels (rows, *shape) -> log l (rows,), float64, and its gradient (rows, *shape)."""
 
-Normals = Callable[[int], Tensor]
-"""The number of a move -> independent standard normal variables, one set for each image."""
+Normals = Callable[[], Tensor]
+"""Independent standard normal variables, one set for each image, new ones at every call."""
 
 MOMENTUM = 0.1
 """Standard deviation of the momentum."""
@@ -75,8 +75,8 @@ def published_path(
         low, high: the box (images, *shape), low <= high.
         q: the order.
         parameters: m, L and the length of the path.
-        momenta: standard normal variables (images, *shape); number 0 makes the first point, 1 ... m the momenta.
-        thresholds: standard normal variables (images,) for the decisions 1 ... m: accepted where Phi of it is below the probability.
+        momenta: standard normal variables (images, *shape): the first make the first point, the m others the momenta.
+        thresholds: standard normal variables (images,) for the m decisions: accepted where Phi of it is below the probability.
 
     Source: Rice et al. 2021, algorithm 1 and section 4.2.
     """
@@ -84,14 +84,14 @@ def published_path(
     across = (-1,) + (1,) * (low.ndim - 1)
     width = high - low
     step = parameters.path * MOMENTUM**2 / parameters.leapfrogs
-    x = low + width * normal_cdf(momenta(0).double()).to(low.dtype)
+    x = low + width * normal_cdf(momenta().double()).to(low.dtype)
     log_l, gradient = slopes(image, x)
     records, highest = [], log_l.clone()
     last, smallest = torch.ones_like(log_l), torch.ones_like(log_l)
     for number in range(parameters.temperatures):
         t = q * number / parameters.temperatures
         records.append(log_l)
-        p = momenta(number + 1) * MOMENTUM
+        p = momenta() * MOMENTUM
         before = _kinetic(p)
         there, log_there, slope = x, log_l, gradient
         for _ in range(parameters.leapfrogs):
@@ -104,7 +104,7 @@ def published_path(
         energy = (t * (log_there - log_l) if t else torch.zeros_like(log_l)) + before - _kinetic(p)
         last = energy.clamp_max(0.0).exp().nan_to_num(0.0)
         smallest = torch.minimum(smallest, last)
-        taken = normal_cdf(thresholds(number + 1).double()) < last
+        taken = normal_cdf(thresholds().double()) < last
         x, gradient = (torch.where(taken.view(across), new, old) for new, old in ((there, x), (slope, gradient)))
         log_l = torch.where(taken, log_there, log_l)
     return PublishedRun(mean_over(torch.stack(records, 1), 1), last, smallest, highest)

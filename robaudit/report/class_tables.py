@@ -67,7 +67,7 @@ def _flat(one: ClassStats) -> dict[str, Any]:
 
 def _table(bias: ClassBias, quantity: Quantity, narrow: bool) -> Table:
     by = "by label" if bias.by == "label" else "by predicted class"
-    share = (f"< {bias.threshold:g}",) if bias.threshold <= quantity.high else ()
+    share = (f"< {bias.threshold:g}",) if bias.threshold <= quantity.high and quantity.higher_is_better else ()
     heads = ("25%", "50%", "75%", *share, "p")
     rows = []
     for one in weakest_first(bias):

@@ -5,15 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from robaudit.names import ResultName
+from robaudit.names import HIGHEST_LOSS, TARGET, ResultName
 from robaudit.quantities import LOSS, IntervalKind
 from robaudit.rows import Row
-
-HIGHEST_LOSS = "highest_loss"
-"""The detail of a row that holds the largest loss its sampler met."""
-
-TARGET = "target"
-"""The detail of a row that holds the class its loss is against."""
 
 ROUNDING = 1e-4
 """Relative differences of losses that passes with and without gradients may make, and then some."""

@@ -149,6 +149,6 @@ def test_noise_without_a_limit_is_refused() -> None:
     with pytest.raises(SpecError) as caught:
         refuse_unfit(tasks_at(levels, [attack]), noises)
     assert str(caught.value) == (
-        "estimators: worst: cannot work with the noise gaussian: it has no bounded support, so its largest loss is not defined; "
-        "use uniform noise, or limit worst to other noises (noise: [...], of uniform)"
+        "estimators: worst: cannot work with the noise gaussian: it has no limit that a search could keep to; "
+        "use uniform or spatial noise, or limit worst to other noises (noise: [...], of uniform)"
     )

@@ -146,5 +146,5 @@ def built(cls: type[Estimator], **options: Any) -> Estimator:
     if cls.scope is Scope.NOISE:
         options = {"tolerance": 1.0, **options}
     if "restarts" in cls.model_fields:
-        options = {"steps": 5, "restarts": 2, "moves": 2, **options}
+        options = {"steps": 5, "restarts": 2, **({"moves": 2} if "moves" in cls.model_fields else {}), **options}
     return cls.model_validate(options)

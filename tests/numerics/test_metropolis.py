@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 import torch
@@ -13,20 +13,20 @@ from robaudit.numerics.metropolis import LEAST_ANGLE, TARGET, Walk, metropolis
 from robaudit.numerics.rowwise import total
 
 
-def stream(rows: int, shape: tuple[int, ...], seed: int, dtype: torch.dtype = torch.float64) -> Callable[[int], Tensor]:
-    """Normal variables of each row and move, the same whatever rows there are beside."""
+def stream(rows: Sequence[int], shape: tuple[int, ...], seed: int, dtype: torch.dtype) -> Callable[[], Tensor]:
+    """Normal variables of some rows, the same whatever rows there are beside."""
+    generators = [torch.Generator().manual_seed(seed * 997 + row) for row in rows]
 
-    def draw(number: int) -> Tensor:
-        generators = (torch.Generator().manual_seed((seed * 997 + row) * 2**16 + number) for row in range(rows))
+    def draw() -> Tensor:
         return torch.stack([torch.randn(shape, generator=generator) for generator in generators]).to(dtype)
 
     return draw
 
 
-def quick(rows: int, shape: tuple[int, ...], seed: int) -> Callable[[int], Tensor]:
-    """The same without a generator for each row: moves must be asked for in order."""
+def quick(rows: int, shape: tuple[int, ...], seed: int) -> Callable[[], Tensor]:
+    """The same without a generator for each row."""
     generator = torch.Generator().manual_seed(seed)
-    return lambda _: torch.randn(rows, *shape, generator=generator, dtype=torch.float64)
+    return lambda: torch.randn(rows, *shape, generator=generator, dtype=torch.float64)
 
 
 def tilted(slope: float) -> Callable[[Tensor, Tensor], Tensor]:
@@ -86,7 +86,7 @@ def test_climbs_to_the_maximum() -> None:
         return -(z - centre).square().sum(1)
 
     rows = 40
-    walk = Walk.at(values, quick(rows, (3,), 13)(0), 4)
+    walk = Walk.at(values, quick(rows, (3,), 13)(), 4)
     normals, thresholds = quick(rows, (3,), 14), quick(rows, (), 15)
     for i in range(40):
         metropolis(values, walk, 1e4 * (i / 39) ** 3, 10, normals, thresholds, first=10 * i)
@@ -108,18 +108,18 @@ def test_minus_infinity_is_left_and_never_entered() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_an_image_has_the_same_bits_whatever_is_beside_it(dtype: torch.dtype) -> None:
     images, chains, shape = 6, 3, (2, 3, 4)
-    normals, thresholds = stream(images * chains, shape, 18, dtype), stream(images * chains, (), 19, dtype)
     heights = torch.rand(images, *shape, generator=torch.Generator().manual_seed(20)).to(dtype)
 
     def run(chosen: list[int]) -> list[Tensor]:
-        rows = torch.cat([torch.arange(image * chains, (image + 1) * chains) for image in chosen])
+        rows = [row for image in chosen for row in range(image * chains, (image + 1) * chains)]
+        normals, thresholds = stream(rows, shape, 18, dtype), stream(rows, (), 10**4, dtype)
 
         def values(image: Tensor, z: Tensor) -> Tensor:
             return total((heights[chosen][image] * z).flatten(1).double())
 
-        walk = Walk.at(values, normals(10**4)[rows], chains)
+        walk = Walk.at(values, normals(), chains)
         temperatures = torch.tensor([float(image) for image in chosen], dtype=torch.float64)
-        share = metropolis(values, walk, temperatures, 12, lambda n: normals(n)[rows], lambda n: thresholds(n)[rows])
+        share = metropolis(values, walk, temperatures, 12, normals, thresholds)
         return [walk.z.view(len(chosen), chains, -1), walk.highest.view(len(chosen), chains), walk.angle, share]
 
     together = run(list(range(images)))

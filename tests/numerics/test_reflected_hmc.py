@@ -27,13 +27,10 @@ def quadratic(_: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
     return (1 - 20 * off.square().sum(1)).double(), -40 * off
 
 
-def draws(images: int, shape: tuple[int, ...], seed: int) -> Callable[[int], Tensor]:
-    """Normal variables of every image and move, the same in any order and batch."""
-
-    def draw(number: int) -> Tensor:
-        return torch.randn(images, *shape, generator=torch.Generator().manual_seed(seed * 2**20 + number), dtype=torch.float64)
-
-    return draw
+def draws(images: int, shape: tuple[int, ...], seed: int) -> Callable[[], Tensor]:
+    """Normal variables of every image, move by move."""
+    generator = torch.Generator().manual_seed(seed)
+    return lambda: torch.randn(images, *shape, generator=generator, dtype=torch.float64)
 
 
 def run(field: Field, q: float, parameters: Published, *, images: int = 200, half: float = WIDTH, seed: int = 1) -> PublishedRun:
@@ -111,11 +108,12 @@ def test_the_highest_is_of_all_points() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_an_image_has_the_same_bits_whatever_is_beside_it(dtype: torch.dtype) -> None:
     images, shape = 9, (2, 3, 5)
-    momenta, thresholds = draws(images, shape, 5), draws(images, (), 6)
     low = (torch.rand(images, *shape, generator=torch.Generator().manual_seed(7)) / 2).to(dtype)
     slopes = torch.randn(images, *shape, generator=torch.Generator().manual_seed(8)).to(dtype)
 
     def some(chosen: list[int]) -> PublishedRun:
+        momenta, thresholds = draws(images, shape, 5), draws(images, (), 6)
+
         def field(image: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
             mine = slopes[chosen][image]
             return (mine * x).flatten(1).double().cumsum(1)[:, -1], mine
@@ -126,8 +124,8 @@ def test_an_image_has_the_same_bits_whatever_is_beside_it(dtype: torch.dtype) ->
             low[chosen] + 0.3,
             20.0,
             Published(8, 3, 0.5),
-            lambda n: momenta(n)[chosen].to(dtype),
-            lambda n: thresholds(n)[chosen],
+            lambda: momenta()[chosen].to(dtype),
+            lambda: thresholds()[chosen],
         )
 
     together = some(list(range(images)))

@@ -60,6 +60,17 @@ def assert_each_row_alone(f: Callable[..., Tensor | tuple[Tensor, ...]], *inputs
 
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.float64])
+@pytest.mark.parametrize("length", [1, 2, 17, 784, 3073, 20_000])
+def test_sums_have_the_same_bits_in_any_batch(length: int, kind: torch.dtype) -> None:
+    x = normal(31, kind)(40, length)
+    for wanted in (None, torch.float64):
+        assert_each_row_alone(lambda some, wanted=wanted: rowwise.sums(some, wanted), x)
+        assert_each_row_alone(lambda some, wanted=wanted: rowwise.sums(torch.stack([some, some]), wanted)[1], x)
+    expected = rowwise.total(x, dtype=torch.float64)
+    assert ((rowwise.sums(x, torch.float64) - expected).abs() <= length * torch.finfo(torch.float64).eps * x.double().abs().sum(1)).all()
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64])
 @pytest.mark.parametrize("k", [1, 2, 5, 9, 16, 17, 33, 64, 99])
 def test_linear_algebra_row_by_row(k: int, kind: torch.dtype) -> None:
     draw = normal(k, kind)

@@ -217,8 +217,8 @@ def by_publication(m: int, leapfrogs: int, lengths: Sequence[float], orders: Seq
                 work.x + work.level,
                 q,
                 Published(m, leapfrogs, length),
-                lambda _, streams=streams: streams.normals(),  # type: ignore[misc]
-                lambda _, streams=streams: streams.thresholds(),  # type: ignore[misc]
+                streams.normals,
+                streams.thresholds,
             )
             by_order.append(list(zip(one.log_z.exp().tolist(), one.highest.exp().tolist(), strict=True)))
         most = [max(highest for _, highest in of_image) for of_image in zip(*by_order, strict=True)]

@@ -1,0 +1,112 @@
+"""`radius_attack`: the norm of the smallest perturbation that changes the class, as far as attacks find it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from robaudit.estimators.base import Estimate
+from robaudit.estimators.margin_field import MarginField
+from robaudit.estimators.radius import Norm, SearchedRadius, rows_of
+from robaudit.estimators.work import Work
+from robaudit.noise.base import shape_of
+from robaudit.numerics.minimal_norm import Search, nearest_flips
+from robaudit.numerics.normal import normal_cdf
+
+HELD_BYTES = 2**25
+"""Perturbations held at once, unless those of a single image take more; their gradients and steps take as much each."""
+
+PURPOSE = "radius"
+
+
+class RadiusAttack(SearchedRadius):
+    """The norm of the smallest perturbation with another class that a search finds: an upper bound of the radius.
+
+    Chains that follow the decision boundary towards the image, from the image itself for several classes and from noise
+    (:func:`robaudit.numerics.minimal_norm.nearest_flips`); then the best point is polished, and its ray bisected. Every value is that of
+    a perturbed image which the network, in its own precision, has classified otherwise in a plain pass.
+
+    Args:
+        candidates: classes whose linearised boundary is looked at, with a gradient each.
+        targets: chains from the image, for the nearest of them.
+        restarts: chains from noise.
+        steps: gradients of each chain.
+        polish: gradients of the last chain, from the best point.
+
+    Source: Giraudon et al., Intrinsic robustness, definition 2.1; for the search see :mod:`robaudit.numerics.minimal_norm`.
+    """
+
+    summary: ClassVar[str] = "the norm of the smallest perturbation that changes the class, as attacks find it"
+    prefer: ClassVar[str] = "the distance to the nearest flip, for any network with gradients"
+    source: ClassVar[str] = "Giraudon et al., Intrinsic robustness; DeepFool, DDN, FMN, FAB"
+
+    candidates: int = Field(9, ge=1, le=1000, description="classes whose linearised boundary is looked at, with a gradient each")
+    targets: int = Field(2, ge=1, le=1000, description="chains from the image itself, for the nearest of them")
+    restarts: int = Field(2, ge=0, le=1000, description="chains from noise")
+    steps: int = Field(40, ge=1, le=10**5, description="gradients of each chain")
+    polish: int = Field(30, ge=0, le=10**5, description="gradients of the last chain, from the best point")
+
+    @property
+    def rows_at_once(self) -> int:
+        """The chains from an image."""
+        return self.targets
+
+    def passes(self, classes: int) -> tuple[int, int]:
+        """The most that an image takes."""
+        searches = [self._search(norm, 1.0) for norm in self.norm]
+        gradients = sum(search.gradients for search in searches)
+        return 1 + gradients + sum(search.forwards for search in searches), gradients
+
+    def estimate(self, work: Work) -> list[tuple[Estimate, ...]]:
+        """Search, in groups of images that memory allows."""
+        field = MarginField(work, work.clean.predicted)
+        each = work.x[0].numel() * work.x.element_size() * max(self.candidates, self.targets)
+        groups = torch.arange(len(work.x), device=work.x.device).split(max(1, HELD_BYTES // each))
+        found = [[self._nearest(work, field, group, norm) for group in groups] for norm in self.norm]
+        radius, label, gradients, forwards = (
+            torch.stack([torch.cat([part[i] for part in parts]) for parts in found]) for i in range(4)
+        )  # (norms, images)
+        spent = gradients.sum(0)
+        passes = [(1 + f + g, g) for f, g in zip(forwards.sum(0).tolist(), spent.tolist(), strict=True)]
+        by_norm = []
+        for norm, values, reached in zip(self.norm, radius, label, strict=True):
+            hit = values.isfinite()
+            cap = self.limit(norm, shape_of(work.x))
+            by_norm.append(rows_of(work, values.clamp_max(cap).tolist(), hit.tolist(), reached.tolist(), self.interval, passes))
+        return list(zip(*by_norm, strict=True))
+
+    def _search(self, norm: Norm, cap: float) -> Search:
+        return Search(norm, self.clip, cap, self.candidates, self.targets, self.restarts, self.steps, self.polish)
+
+    def _nearest(self, work: Work, field: MarginField, group: Tensor, norm: Norm) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Radius, class, gradients and further passes of each image of a group."""
+        flips = nearest_flips(
+            lambda image, pixels: field.logits(group[image], pixels),
+            lambda image, pixels, to: field.slopes(group[image], pixels, to),
+            work.x[group],
+            work.clean.predicted[group],
+            self._search(norm, self.limit(norm, shape_of(work.x))),
+            _Noise(work, group.tolist(), norm),
+        )
+        return flips.radius, flips.label, flips.gradients, flips.forwards
+
+
+@dataclass(frozen=True, slots=True)
+class _Noise:
+    """Where restarts begin."""
+
+    work: Work
+    group: list[int]
+    norm: Norm
+
+    def uniforms(self, restart: int) -> Tensor:
+        """On [0, 1] (images, channels, height, width); a stream for each norm, so that no norm depends on which others are asked for."""
+        draws = []
+        for image in self.group:
+            (z,) = self.work.normals(f"{PURPOSE} {self.norm}", image, 1, restart)
+            draws.append(normal_cdf(z.double()))
+        return torch.cat(draws).to(self.work.x.dtype)

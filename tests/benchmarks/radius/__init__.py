@@ -1,0 +1,1 @@
+"""Smallest perturbations by robaudit and by two attack libraries, on real networks."""
