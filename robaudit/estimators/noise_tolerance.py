@@ -71,6 +71,11 @@ class NoiseTolerance(Estimator):
         """The clean pass, and what is usual where the first main look suffices."""
         return 1 + min(self.most, self._plan(1.0, 0.0).usual_passes), 0
 
+    @property
+    def rows_at_once(self) -> int:
+        """What a late step of a search asks for."""
+        return 8
+
     def unfit(self, form: NoiseKind) -> str:
         """Levels that are steps, and those that count downwards."""
         if form.whole:

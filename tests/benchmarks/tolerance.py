@@ -1,6 +1,6 @@
 """`noise_tolerance` against closed forms on linear models, and its passes on a real network beside a grid of ten levels.
 
-Run by hand: `python -m tests.benchmarks.tolerance [--part linear,table,network] [--models FOLDER]`. Prints tables; counts passes, no time.
+Run by hand: `python -m tests.benchmarks.tolerance [--part linear,table,digits,network] [--models FOLDER]`. Prints tables; counts passes, no time.
 """
 
 from __future__ import annotations
@@ -8,32 +8,39 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from safetensors.torch import load_file
 from scipy.special import betainc, ndtri
 from torch import Tensor, nn
 
+from robaudit.datasets import open_dataset
 from robaudit.estimators.base import Estimate
 from robaudit.estimators.engine import Engine
+from robaudit.estimators.mc import MonteCarlo
 from robaudit.estimators.noise_tolerance import NoiseTolerance
 from robaudit.estimators.work import CleanPass, Work
 from robaudit.levels import whole_noise
 from robaudit.models import LogitModel, from_module
+from robaudit.models.architectures import digits_cnn
 from robaudit.noise.base import NoiseKind
 from robaudit.noise.draws import NormalDraws
 from robaudit.noise.gaussian import Gaussian
 from robaudit.noise.registry import NoiseSource
 from robaudit.noise.uniform import Uniform
 from robaudit.numerics.tolerance import Plan, critical_counts
+from robaudit.spec.model import DigitsSpec
 from tests.benchmarks.networks import Bench, load
 from tests.shared import SHARED
+from tests.specs import WEIGHTS
 
 KINDS: dict[str, NoiseKind] = {"gaussian": Gaussian(), "uniform, linf": Uniform(), "uniform, l2": Uniform(norm="l2")}
 GRID = 10
+_FRESH = 10_000  # copies at each end
 _DRAWS = 2_000_000  # for the reference of models with ten classes: its standard error is a twentieth of an interval's
 
 
@@ -184,6 +191,30 @@ def replace_cap(estimator: NoiseTolerance, cap: float) -> NoiseTolerance:
     return estimator.model_copy(update={"cap": cap})
 
 
+def digits(images: int, estimator: NoiseTolerance) -> None:
+    """Coverage on the embedded network: the share of kept copies at both ends, from draws of another seed."""
+    module = digits_cnn()
+    module.load_state_dict(load_file(WEIGHTS))
+    data = open_dataset(DigitsSpec(kind="digits", split="test"), base_dir=Path(), trust=False)
+    model, x = from_module(module), torch.stack([data[i].pixels for i in range(images)])
+    print("| noise | images | between 0 and the cap | hold the crossing | passes | checked | not as inferred |\n|" + "---|" * 7)
+    for label, form in KINDS.items():
+        found = found_in(estimator, form, model, x, 10)
+        inside = [(i, one) for i, one in enumerate(found) if one.lower and math.isfinite(one.upper or math.inf)]
+        held = 0
+        for i, one in inside:
+            work = work_under(form, model, x[i : i + 1], 10, i, seed=1)
+            ends = [replace(work, at=replace(work.at, level=end or 0.0)) for end in (one.lower, one.upper)]
+            low, high = (MonteCarlo(samples=_FRESH).estimate(end)[0].value for end in ends)
+            held += high < estimator.level <= low
+        passes = np.mean([one.forwards for _, one in inside])
+        checked, reversals = (sum(int((one.details or {})[key]) for _, one in inside) for key in ("checked", "reversals"))
+        print(
+            f"| {label} | {images} | {len(inside)} | {held / len(inside):.1%} | {passes:,.0f} | {checked:,} | {reversals} |",
+            flush=True,
+        )
+
+
 def network(bench: Bench, name: str, images: int, estimator: NoiseTolerance, kinds: Sequence[str]) -> None:
     """Passes on a real network."""
     case = load(bench, name, images)
@@ -210,8 +241,9 @@ def network(bench: Bench, name: str, images: int, estimator: NoiseTolerance, kin
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the parts asked for."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.tolerance", description=__doc__)
-    parser.add_argument("--part", default="linear,table,network", help="linear, table, network; separated by commas")
+    parser.add_argument("--part", default="linear,table,digits,network", help="linear, table, digits, network; separated by commas")
     parser.add_argument("--images", type=int, default=400, help="of linear models")
+    parser.add_argument("--digits-images", type=int, default=100, help="of the embedded network")
     parser.add_argument("--network-images", type=int, default=50, help="of the real network")
     parser.add_argument("--tolerance", type=float, default=0.1, help="relative width of the intervals")
     parser.add_argument("--models", type=Path, default=SHARED, help="the folder with models/ and data/; default: ../shared")
@@ -223,6 +255,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         table(estimator)
     if "linear" in parts:
         linear(given.images, estimator)
+    if "digits" in parts:
+        digits(given.digits_images, estimator)
     if "network" in parts:
         network(
             Bench(torch.device("cpu"), shared=given.models), "cifar10_resnet20", given.network_images, estimator, given.kind or list(KINDS)
