@@ -68,8 +68,8 @@ class NoiseTolerance(Estimator):
     check: float = Field(0.1, ge=0, le=1, description="share of the inferred results at the ends that is looked at after all")
 
     def passes(self, classes: int) -> tuple[int, int]:
-        """The clean pass, and what is usual where the first main look suffices."""
-        return 1 + min(self.most, self._plan(1.0, 0.0).usual_passes), 0
+        """The clean pass, and about what the search takes."""
+        return 1 + self._plan(1.0, 0.0).usual_passes, 0
 
     @property
     def rows_at_once(self) -> int:
