@@ -175,7 +175,7 @@ def test_refuses_noises_whose_level_is_no_scale(form: NoiseKind, options: dict[s
     task = Task(whole_noise("noise"), Chosen("noise_tolerance", "noise_tolerance", NoiseTolerance.model_validate(options)))
     with pytest.raises(SpecError) as caught:
         refuse_unfit([task], {"noise": form})
-    assert str(caught.value) == f"estimators: noise_tolerance: cannot work with the noise noise: {why}; use uniform noise"
+    assert str(caught.value) == f"estimators: noise_tolerance: cannot work with the noise noise: {why}; change the noise or the options"
 
 
 def test_the_cap_is_what_the_kind_can_do_to_these_images() -> None:
