@@ -115,11 +115,12 @@ class Flips:
 
 _FIRST, _LAST = 1.0, 0.01  # eta of a chain
 _POLISH = 0.1  # eta of the last one, at first
-_BEYOND = 1e-3  # relative to the margin: a chain aims this far past the boundary
+_BEYOND = 2e-4  # a chain aims this far past the boundary, relatively
 _CHANGE = 0.5  # of a radius in one step, at most
 _SPREADS = (2.0, 10.0, 4.0)  # norms of the noise of restarts in turn, in radii found so far
 _BLIND = 0.1  # the noise of a restart where nothing was found: l_inf, or root mean square
-_SETTLED = 1e-4  # the linearised boundary is no nearer than this, relatively: a chain ends
+_SETTLED = 2e-5  # a chain ends where the nearest point of the linearised boundary is no nearer than this, relatively, than its own ray's
+_NEAR = 0.01  # and is on the boundary, relatively
 _GRID, _BISECTIONS = 16, 12  # of the ray: to 1 / 16 / 4096 of the radius
 _PUSHES = 12  # outwards, where a pass without gradients sees no flip
 
@@ -147,7 +148,9 @@ def nearest_flips(logits: Logits, slopes: Slopes, x: Tensor, y: Tensor, search: 
     for restart in range(search.restarts):
         image = torch.arange(len(x), device=x.device)
         target = nearest[:, restart % nearest.shape[1]]
-        hunt.chase(image, target, hunt.noise(random.uniforms(restart), _SPREADS[restart % len(_SPREADS)]), _FIRST, search.steps, Origin.RESTART)
+        hunt.chase(
+            image, target, hunt.noise(random.uniforms(restart), _SPREADS[restart % len(_SPREADS)]), _FIRST, search.steps, Origin.RESTART
+        )
     hunt.polish()
     hunt.bisect()
     return hunt.flips()
@@ -198,7 +201,7 @@ class _Hunt:
 
     def noise(self, uniforms: Tensor, spread: float) -> Tensor:
         """Starts of restarts (images, d): noise so many times as far out as the best flip."""
-        noise = 2 * uniforms.flatten(1) - 1
+        noise = 2 * uniforms.flatten(1).to(self._flat.dtype) - 1
         pixels = noise.shape[1]
         blind = _BLIND * (1.0 if self._search.norm == "linf" else math.sqrt(pixels))
         radius = torch.where(self._radius.isfinite(), self._radius * spread, blind).clamp_max(self._search.cap)
@@ -229,9 +232,11 @@ class _Hunt:
             rooms, radius = self._rooms.of(who), size(d, norm)
             reached[active] = torch.where(flipped, torch.minimum(reached[active], radius), reached[active])
             rate = rooms.rate(w, d)
-            change = (margin * (1 + _BEYOND) / rate.clamp_min(1e-30)).clamp(-_CHANGE * radius, _CHANGE * radius)
+            newton = margin / rate.clamp_min(1e-30)
+            change = (newton + _BEYOND * radius).clamp(-_CHANGE * radius, _CHANGE * radius)
             wanted = (radius + change).clamp_max(self._search.cap)
-            settled = flipped & (radius * (1 - _SETTLED - 2 * _BEYOND) <= (margin + dots(w, d)) / dual_size(w, norm).clamp_min(1e-30))
+            nearest = (margin + dots(w, d)) / dual_size(w, norm).clamp_min(1e-30)
+            settled = flipped & (newton.abs() <= _NEAR * radius) & ((radius + newton) * (1 - _SETTLED) <= nearest)
             length = _LAST * eta + (1 - _LAST) * eta * (1 + math.cos(math.pi * step / steps)) / 2
             d = rooms.onto_ball(d + rooms.steepest(w, d) * (length * wanted).to(d.dtype)[:, None], wanted)
             going = (~settled & d.isfinite().all(1)).nonzero()[:, 0]

@@ -62,6 +62,7 @@ class Counted(nn.Module):
         super().__init__()
         self.model = model
         self.forwards = self.gradients = 0
+        self.eval()
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits (n, classes)."""
