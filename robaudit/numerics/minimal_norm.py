@@ -6,17 +6,18 @@ A chain is a perturbation d with a radius R, and a class j that it is to reach. 
   difference of the logits rises with the norm),
 - d <- the point of the ball of the new radius (within [0, 1], if asked for) next to d + eta R s, s the steepest direction of norm 1.
 
-eta falls from 1 to .01 with a cosine. With eta -> infinity and l2 this is SuperDeepFool's iteration d <- c w / |w|^2, which jumps to and fro where
-the boundary is bent; with small eta it slides along the boundary. For l_inf it is projected gradient ascent in a ball that follows the boundary, as
-in FMN, whose radius changes by a fixed factor instead.
+eta falls from 1 to .01 with a cosine. With eta -> infinity and l2 this is SuperDeepFool's iteration d <- c w / |w|^2, which jumps to and
+fro where the boundary is bent; with small eta it slides along the boundary. For l_inf it is projected gradient ascent in a ball that
+follows the boundary, as in FMN, whose radius changes by a fixed factor instead.
 
-Boundaries of networks have many local minima, and the better half of the work is in the starts: several classes (nearest linearised boundaries
-first) from the image itself, and the classes that turned out nearest from noise, 2 to 10 times as far out.
-Then the best point is polished, its ray is
-searched for an earlier flip, and bisected. All chains of an image run in lock-step; whatever ended costs nothing further.
+Boundaries of networks have many local minima, and the better half of the work is in the starts: several classes (nearest linearised
+boundaries first) from the image itself, and the classes that turned out nearest from noise, 2 to 10 times as far out. Then the best point
+is polished, its ray is searched for an earlier flip, and bisected. All chains of an image run in lock-step; whatever ended costs nothing
+further.
 
-Sources: Moosavi-Dezfooli et al. 2016 (DeepFool); Abdollahpoorrostam et al. 2023 (SuperDeepFool); Rony et al. 2019 (DDN); Pintor et al. 2021 (FMN);
-Croce and Hein 2020 (FAB, whose starts for each class and from noise these are). The combination, and Newton's step for the radius, are robaudit's.
+Sources: Moosavi-Dezfooli et al. 2016 (DeepFool); Abdollahpoorrostam et al. 2023 (SuperDeepFool); Rony et al. 2019 (DDN); Pintor et al.
+2021 (FMN); Croce and Hein 2020 (FAB, whose starts for each class and from noise these are). The combination, and Newton's step for the
+radius, are robaudit's.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ Logits = Callable[[Tensor, Tensor], Tensor]
 """Image of each row (rows,) and pixels (rows, *shape) -> logits (rows, classes)."""
 
 Slopes = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
-"""Image of each row (rows,), pixels (rows, *shape) and class j of each (rows,) -> logits (rows, classes), gradient of z_j - z_y (rows, *shape)."""
+"""Image (rows,), pixels (rows, *shape) and class j of each row (rows,) -> logits (rows, classes), gradient of z_j - z_y (rows, *shape)."""
 
 
 class Randomness(Protocol):
@@ -128,8 +129,8 @@ _PUSHES = 12  # outwards, where a pass without gradients sees no flip
 def nearest_flips(logits: Logits, slopes: Slopes, x: Tensor, y: Tensor, search: Search, random: Randomness) -> Flips:
     """The nearest pixels to each image that the model classifies otherwise, as far as the search finds them.
 
-    Each is verified by a pass without gradients. An image's result is a function of itself and its randomness alone, whatever else is in the
-    batch, if those of ``logits`` and ``slopes`` are.
+    Each is verified by a pass without gradients. An image's result is a function of itself and its randomness alone, whatever else is in
+    the batch, if those of ``logits`` and ``slopes`` are.
 
     Args:
         logits, slopes: of the model; ``slopes`` counts as one gradient for each row.

@@ -95,8 +95,8 @@ class Rooms:
     def nearest(self, w: Tensor, needed: Tensor) -> Tensor:
         """The smallest allowed perturbation with w . d >= needed (rows, d), or as far towards it as is allowed.
 
-        It is w (l2) or sign w (l_inf) times a factor, brought into the box; w . d is a concave, piecewise linear function of the factor, and
-        Newton's method from 0 ends at its root from below.
+        It is w (l2) or sign w (l_inf) times a factor, brought into the box; w . d is a concave, piecewise linear function of the factor,
+        and Newton's method from 0 ends at its root from below.
 
         Args:
             w: (rows, d).

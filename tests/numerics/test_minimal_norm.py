@@ -137,7 +137,7 @@ def ball(radius: float, inside: bool) -> Logits:
 
 @pytest.mark.parametrize("inside", [True, False])
 def test_spheres(inside: bool) -> None:
-    """From a point off the centre, to the sphere: R - |x| from within, |x| - R from without; l_inf from within is |x|_i + t = R / sqrt(d)."""
+    """From a point off the centre, to the sphere: | |x| - R | in l2, and by bisection of the l_inf ball's nearest point or corner."""
     d, radius = 20, 2.0
     x = torch.randn(6, d, generator=generator(4), dtype=torch.float64)
     x *= (torch.linspace(0.3, 1.6, 6) if inside else torch.linspace(2.5, 6.0, 6))[:, None] / x.norm(dim=1, keepdim=True)
