@@ -298,7 +298,7 @@ class _Hunt:
 
     def _pixels(self, image: Tensor, d: Tensor) -> Tensor:
         """The perturbed images (rows, *shape), in [0, 1] to the last bit where they have to be."""
-        pixels = self._x[image] + d.unflatten(1, self._x.shape[1:])
+        pixels: Tensor = self._x[image] + d.view(-1, *self._x.shape[1:])
         return pixels.clamp(0.0, 1.0) if self._search.clipped else pixels
 
     def _passed(self, image: Tensor, pixels: Tensor) -> Tensor:

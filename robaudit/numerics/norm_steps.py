@@ -60,7 +60,9 @@ class Rooms:
 
     def boxed(self, d: Tensor) -> Tensor:
         """The nearest perturbation that is allowed (rows, d)."""
-        return d if self.lower is None else torch.minimum(torch.maximum(d, self.lower), self.upper)
+        if self.lower is None or self.upper is None:
+            return d
+        return torch.minimum(torch.maximum(d, self.lower), self.upper)
 
     def inside(self, d: Tensor) -> Tensor:
         """Pixels that are not at the border of what they may (rows, d), bool."""

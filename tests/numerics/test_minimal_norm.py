@@ -52,7 +52,7 @@ class Linear:
         wide = self.w.double()
         z = x.flatten(1).double() @ wide.T + self.b.double()
         apart = (wide[y][:, None] - wide).norm(p=2 if norm == "l2" else 1, dim=2)
-        away = (z.gather(1, y[:, None]) - z) / apart
+        away: Tensor = (z.gather(1, y[:, None]) - z) / apart
         return away.scatter(1, y[:, None], math.inf).amin(1)
 
 

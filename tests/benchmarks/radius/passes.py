@@ -68,7 +68,7 @@ class Counted(nn.Module):
         """Logits (n, classes)."""
         self.forwards += len(x)
         logits: Tensor = self.model(x)
-        return _Watched.apply(logits, self) if logits.requires_grad else logits  # type: ignore[no-any-return, no-untyped-call]
+        return _Watched.apply(logits, self) if logits.requires_grad else logits
 
 
 class _Watched(torch.autograd.Function):
