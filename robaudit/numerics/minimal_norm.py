@@ -144,7 +144,7 @@ def nearest_flips(logits: Logits, slopes: Slopes, x: Tensor, y: Tensor, search: 
     targets, linear = hunt.candidates()
     first = min(search.targets, targets.shape[1])
     image = torch.arange(len(x), device=x.device).repeat_interleave(first)
-    reached = hunt.chase(image, targets[:, :first].flatten(), linear[:, :first].flatten(0, 1), _FIRST, search.steps, Origin.CHAIN)
+    reached = hunt.chase(image, targets[:, :first].flatten(), linear.flatten(0, 1), _FIRST, search.steps, Origin.CHAIN)
     nearest = _ranked(reached.view(len(x), first), targets)
     for restart in range(search.restarts):
         image = torch.arange(len(x), device=x.device)
@@ -181,24 +181,31 @@ class _Hunt:
         """Judge the images themselves."""
         everything = torch.arange(len(self._x), device=self._x.device)
         self._clean = self._passed(everything, self._x)
-        label = self._clean.argmax(1)
+        label = self._labels(everything, self._clean)
         wrong = label != self._y
         self._radius[wrong], self._label[wrong], self._origin[wrong] = 0.0, label[wrong], int(Origin.MISCLASSIFIED)
 
     def candidates(self) -> tuple[Tensor, Tensor]:
-        """The classes with the nearest linearised boundaries (images, k), nearest first, and the nearest points there (images, k, d)."""
+        """The classes by their linearised boundaries (images, k), nearest first, and the points there of as many as have chains (images, n, d)."""
         others = self._clean.scatter(1, self._y[:, None], -torch.inf)
         count = min(self._search.candidates, others.shape[1] - 1)
         targets = others.argsort(dim=1, descending=True, stable=True)[:, :count]
         away = torch.full(targets.shape, torch.inf, dtype=torch.float64, device=targets.device)
-        points = self._flat.new_zeros(*targets.shape, self._flat.shape[1])
-        open_ = (self._radius > 0).nonzero()[:, 0]
+        points = self._flat.new_zeros(len(targets), 0, self._flat.shape[1])
+        before = targets[:, :0]
+        rows = (self._radius > 0).nonzero()[:, 0]
         for k in range(count):
-            margin, w = self._sloped(open_, torch.zeros_like(self._flat[open_]), targets[open_, k], Origin.NONE)[:2]
-            points[open_, k] = self._rooms.of(open_).nearest(w, margin * (1 + _BEYOND))
-            away[open_, k] = torch.where(dual_size(w, self._search.norm) > 0, size(points[open_, k], self._search.norm), torch.inf)
-        order = away.argsort(dim=1, stable=True)
-        return targets.gather(1, order), points.gather(1, order[:, :, None].expand_as(points))
+            margin, w = self._sloped(rows, torch.zeros_like(self._flat[rows]), targets[rows, k], Origin.NONE)[:2]
+            point = torch.zeros_like(self._flat)
+            point[rows] = self._rooms.of(rows).nearest(w, margin * (1 + _BEYOND))
+            away[rows, k] = torch.where(dual_size(w, self._search.norm) > 0, size(point[rows], self._search.norm), torch.inf)
+            order = away[:, : k + 1].argsort(dim=1, stable=True)
+            points = torch.cat([points, point[:, None]], dim=1)  # those of the nearest so far, in order, and this one
+            place = torch.cat([before, before.new_full((len(targets), 1), k)], dim=1)
+            before = order[:, : self._search.targets]
+            kept = (place[:, None] == before[:, :, None]).long().argmax(2)
+            points = points.gather(1, kept[:, :, None].expand(-1, -1, points.shape[2]))
+        return targets.gather(1, order), points
 
     def noise(self, uniforms: Tensor, spread: float) -> Tensor:
         """Starts of restarts (images, d): noise so many times as far out as the best flip."""
@@ -269,7 +276,7 @@ class _Hunt:
         for number in range(_PUSHES):
             if number:
                 self._best[image] *= 1 + 1e-6 * 2.0**number
-            label = self._passed(image, self._pixels(image, self._best[image])).argmax(1)
+            label = self._labels(image, self._passed(image, self._pixels(image, self._best[image])))
             self._label[image] = label
             image = image[label == self._y[image]]
             if not len(image):
@@ -293,13 +300,17 @@ class _Hunt:
 
     def _flips_at(self, image: Tensor, whole: Tensor, part: Tensor) -> Tensor:
         d = whole * part.to(whole.dtype)[:, None]
-        label = self._passed(image, self._pixels(image, d)).argmax(1)
+        label = self._labels(image, self._passed(image, self._pixels(image, d)))
         return self._record(image, d, label, None)
 
     def _pixels(self, image: Tensor, d: Tensor) -> Tensor:
         """The perturbed images (rows, *shape), in [0, 1] to the last bit where they have to be."""
         pixels: Tensor = self._x[image] + d.view(-1, *self._x.shape[1:])
         return pixels.clamp(0.0, 1.0) if self._search.clipped else pixels
+
+    def _labels(self, image: Tensor, logits: Tensor) -> Tensor:
+        """The classes (rows,); the given one where a logit is not finite, as that is no flip."""
+        return torch.where(logits.isfinite().all(1), logits.argmax(1), self._y[image])
 
     def _passed(self, image: Tensor, pixels: Tensor) -> Tensor:
         self._forwards.index_add_(0, image, torch.ones_like(image))
@@ -309,7 +320,7 @@ class _Hunt:
         """z_y - z_j (rows,), float64, the gradient of its negative (rows, d), and whether the class is another (rows,)."""
         self._gradients.index_add_(0, image, torch.ones_like(image))
         logits, w = self._slopes(image, self._pixels(image, d), target)
-        flipped = self._record(image, d, logits.argmax(1), origin)
+        flipped = self._record(image, d, self._labels(image, logits), origin)
         own = logits.gather(1, self._y[image][:, None])[:, 0].double()
         return own - logits.gather(1, target[:, None])[:, 0].double(), w.flatten(1).nan_to_num(0.0, 0.0, 0.0), flipped
 

@@ -175,7 +175,8 @@ class _Rays:
 
     def _passed(self, image: Tensor, pixels: Tensor) -> Tensor:
         self._forwards.index_add_(0, image, torch.ones_like(image))
-        return self._logits(image, pixels).argmax(1)
+        logits = self._logits(image, pixels)
+        return torch.where(logits.isfinite().all(1), logits.argmax(1), self._y[image])  # logits that are not finite are no flip
 
     def witness(self) -> Witness:
         """The result."""

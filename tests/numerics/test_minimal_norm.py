@@ -203,6 +203,17 @@ def test_images_that_are_already_wrong_cost_one_pass() -> None:
     assert torch.equal(found.label, label)
 
 
+def test_logits_that_are_not_finite_are_no_flip() -> None:
+    """Beyond .2 the model breaks, before the boundary at .5."""
+
+    def logits(_: Tensor, pixels: Tensor) -> Tensor:
+        far = pixels.flatten(1)[:, 0]
+        return torch.stack([torch.zeros_like(far), torch.where(far > 0.2, math.nan, far - 0.5)], dim=1)
+
+    x, y = torch.zeros(1, 1, 2, 2), torch.tensor([0])
+    assert not hunt(differentiated(logits, y), x, y, Search("l2")).found.any()
+
+
 def test_a_model_without_slopes_has_no_flip() -> None:
     model = Linear(torch.zeros(3, 10), torch.tensor([1.0, 0.0, 0.0]))
     x, y = torch.rand(2, 10, generator=generator(9)), torch.tensor([0, 0])
