@@ -186,7 +186,7 @@ class _Hunt:
         self._radius[wrong], self._label[wrong], self._origin[wrong] = 0.0, label[wrong], int(Origin.MISCLASSIFIED)
 
     def candidates(self) -> tuple[Tensor, Tensor]:
-        """The classes by their linearised boundaries (images, k), nearest first, and the points there of as many as have chains (images, n, d)."""
+        """The classes by their linearised boundaries (images, k), nearest first, and the points of those with chains (images, n, d)."""
         others = self._clean.scatter(1, self._y[:, None], -torch.inf)
         count = min(self._search.candidates, others.shape[1] - 1)
         targets = others.argsort(dim=1, descending=True, stable=True)[:, :count]

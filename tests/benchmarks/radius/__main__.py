@@ -69,7 +69,8 @@ def written(results: Results, versions: dict[str, str]) -> str:
     for network, images in NETWORKS.items():
         for norm in NORMS:
             found = {method.label: results.have(network, norm, method, images) for method in methods(network, norm)}
-            blocks.append(Block(network, norm, images, {label: one for label, one in found.items() if one is not None}))
+            missing = [label for label, one in found.items() if one is None]
+            blocks.append(Block(network, norm, images, {label: one for label, one in found.items() if one is not None}, missing))
     return page(blocks, Ours("l2").label, versions, machine(torch.device("cpu")))
 
 

@@ -33,12 +33,14 @@ class Block:
         network, norm: which.
         images: how many.
         found: by the label of the attack.
+        missing: labels of attacks that were not run.
     """
 
     network: str
     norm: Norm
     images: int
     found: Mapping[str, Found]
+    missing: Sequence[str] = ()
 
     def best(self) -> list[float]:
         """The nearest flip of each image by any attack."""
@@ -87,7 +89,10 @@ def page(blocks: Sequence[Block], ours: str, versions: Mapping[str, str], machin
     rows = [block.against_best(ours) for block in blocks if ours in block.found and len(block.found) > 1]
     summary = Table([*headers, "smaller for no more"], rows, "## The defaults beside the best attack of the libraries, whatever that costs")
     parts = [_HEAD, f"{in_words(machine, quick=False)} Libraries: {installed}.", summary.markdown()]
-    return "\n\n".join([part.rstrip("\n") for part in parts] + [block.table().markdown() for block in blocks if block.found]) + "\n"
+    for block in blocks:
+        parts += [block.table().markdown()] if block.found else []
+        parts += [f"Not run: {', '.join(block.missing)}."] if block.found and block.missing else []
+    return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
 
 
 def _row(label: str, one: Found, best: Sequence[float]) -> list[str]:
