@@ -22,7 +22,7 @@ KEPT = -1
 
 CONFIDENCE = 0.95
 _EARLY, _MAIN = 0.1, 0.8  # of the 5 %: of all looks before the first that may be narrow enough; of what is left, each look's share
-_GROWTH, _EARLY_GROWTH, _FIRST = 2, 4, 160
+_GROWTH, _EARLY_GROWTH, _FEWEST = 2, 4, 160
 _ROWS = 8  # draws are asked for in so many: what a pass would hold as padding checks what was inferred
 _SCAN, _LOCATE = 16, 32
 _MARGIN = 1.6  # draws of the first main look, in those whose mean width is as asked: nine in ten searches end there
@@ -50,7 +50,7 @@ class Look:
     Attributes:
         draws: n.
         alpha: the chance that it is wrong.
-        main: whether it may be narrow enough.
+        main: whether it is expected to be narrow enough; those before end searches only where it is easily seen.
         few, many: at a level where P[flip] is exactly 1 - p, at most ``few`` flips have a chance of alpha/2 at most, and so have
             ``many`` or more; -1 and n + 1 where no number has.
     """
@@ -98,7 +98,7 @@ class Plan:
 
         The first main look has 1.6 times the draws that on average make an interval of the asked width on a linear model with two
         classes, for which dp / d ln level = -z phi(z), z = Phi^-1(p); each later one twice as many. Those before prepare the next, and
-        end searches of images that fail at the smallest level or hold at the largest.
+        end searches where p falls steeply, or does not cross the threshold between the smallest level and the largest.
         """
         from scipy.special import ndtri
 
@@ -106,8 +106,8 @@ class Plan:
         main = alpha * (1.0 - _EARLY) * _MAIN
         deviations = float(-ndtri(main / 2))
         draws = _MARGIN * self._per_square_deviation * (2 * deviations / math.log1p(self.tolerance)) ** 2
-        first = _eights(max(_FIRST, min(draws, self.most / _OVERHEAD)))
-        early = [n for n in (_FIRST * _EARLY_GROWTH**k for k in range(40)) if _GROWTH * n <= first]
+        first = _eights(max(_FEWEST, min(draws, self.most / _OVERHEAD)))
+        early = [n for k in range(20, 0, -1) if (n := _eights(first / _EARLY_GROWTH**k)) >= _FEWEST]
         found = [self._look(n, alpha * _EARLY / len(early), False) for n in early]
         n = first
         while not found or not found[-1].main or _OVERHEAD * n <= self.most:
@@ -306,21 +306,26 @@ class _Search:
         if self.seen.get(plan.cap, look.draws) <= look.few:
             self.best, self.value = _Ends(look, plan.cap, math.inf), plan.cap
             return True
-        fine = 1.0 + plan.tolerance / _FINE if look.main else _COARSE
-        lower, middle = 0.0, plan.cap
-        if look.main:  # from below: a draw that flips there is known further up
-            lower, _ = yield from self._bracket(look.few + 1, fine)
-            middle = _middle(*(yield from self._bracket(math.ceil(look.draws * plan.flips), fine)))
-        _, upper = yield from self._bracket(look.many, fine)
-        if upper <= plan.floor:
-            self.best, self.value = _Ends(look, 0.0, upper), 0.0
-            return True
-        if look.main:
-            self.value, self.best = middle, (yield from self._checked(_Ends(look, lower, upper)))
-        else:
-            lower = max((level for level, flips in self.seen.items() if flips <= look.few), default=0.0)
+        if not look.main and not (yield from self._promising(look)):
+            upper = min((level for level, flips in self.seen.items() if flips >= look.many), default=math.inf)
+            lower = max((level for level, flips in self.seen.items() if flips <= look.few and level < upper), default=0.0)
             self.value, self.best = min(upper, plan.cap), _Ends(look, lower, upper)
+            return self._reached
+        fine = 1.0 + plan.tolerance / _FINE
+        lower, _ = yield from self._bracket(look.few + 1, fine)  # from below: a draw that flips there is known further up
+        self.value = _middle(*(yield from self._bracket(math.ceil(look.draws * plan.flips), fine)))
+        _, upper = yield from self._bracket(look.many, fine)
+        self.best = yield from self._checked(_Ends(look, lower, upper))
         return self._reached
+
+    def _promising(self, look: Look) -> Steps[bool]:
+        """Whether this look may be narrow enough, by coarse brackets of both ends."""
+        below, upper = yield from self._bracket(look.many, _COARSE)
+        if upper <= self.plan.floor or look.few < 0:
+            return False
+        _, above = yield from self._bracket(look.few + 1, _COARSE)
+        self.top = upper if math.isfinite(upper) else self.plan.cap
+        return below <= above * (1.0 + self.plan.tolerance)
 
     @property
     def _reached(self) -> bool:
@@ -333,7 +338,7 @@ class _Search:
         inside = lower > 0 and math.isfinite(upper)
         flips = self.to[(self.flipped <= upper) & np.isfinite(self.flipped)]
         return Tolerance(
-            value=min(max(self.value, lower), upper),
+            value=0.0 if upper <= self.plan.floor else min(max(self.value, lower), upper),
             lower=lower,
             upper=upper,
             censored=lower >= self.plan.cap,
@@ -373,9 +378,10 @@ class _Search:
                 yield from self._check(end)
         if self.reversals > before:
             while lower > 0 and (yield from self._direct(lower, every)).sum() > look.few:
-                lower = lower / step if lower / step >= self.plan.floor else 0.0
+                lower, step = (lower / step if lower / step >= self.plan.floor else 0.0), step * step
+            step = 1.0 + self.plan.tolerance / _ROWS
             while upper < math.inf and (yield from self._direct(upper, every)).sum() < look.many:
-                upper = upper * step if upper * step <= self.plan.cap else math.inf
+                upper, step = (upper * step if upper * step <= self.plan.cap else math.inf), step * step
         return _Ends(look, lower, upper)
 
     def _check(self, level: float) -> Steps[None]:
