@@ -26,8 +26,9 @@ _GROWTH, _EARLY_GROWTH, _FEWEST = 2, 4, 160
 _ROWS = 8  # draws are asked for in so many: what a pass would hold as padding checks what was inferred
 _SCAN, _LOCATE = 16, 32
 _MARGIN = 1.6  # draws of the first main look, in those whose mean width is as asked: nine in ten searches end there
-_OVERHEAD = 1.6  # passes of a search, in draws of its last look
+_FIXED, _EACH = 500, 1.8  # passes of a search: to begin with, and for each draw of its last look
 _FINE, _COARSE = 16, 1.1  # ends are found to a sixteenth of the tolerance; on the way to 10 %
+_STEEPEST = 0.3  # or of so much of the width on a linear model, where that is more: passes are short
 _LOWER, _LOWER_DRAWS, _LOWER_ALPHA = (0.5, 0.25), 32, 1e-3
 _OCTAVES = 13
 
@@ -106,14 +107,20 @@ class Plan:
         main = alpha * (1.0 - _EARLY) * _MAIN
         deviations = float(-ndtri(main / 2))
         draws = _MARGIN * self._per_square_deviation * (2 * deviations / math.log1p(self.tolerance)) ** 2
-        first = _eights(max(_FEWEST, min(draws, self.most / _OVERHEAD)))
+        first = _eights(max(_FEWEST, min(draws, (self.most - _FIXED) / _EACH)))
         early = [n for k in range(20, 0, -1) if (n := _eights(first / _EARLY_GROWTH**k)) >= _FEWEST]
         found = [self._look(n, alpha * _EARLY / len(early), False) for n in early]
         n = first
-        while not found or not found[-1].main or _OVERHEAD * n <= self.most:
+        while not found or not found[-1].main or _FIXED + _EACH * n <= self.most:
             found.append(self._look(n, main, True))
             n, main = n * _GROWTH, main * (1.0 - _MAIN)
         return tuple(found)
+
+    def usual_width(self, look: Look) -> float:
+        """The mean width of the interval of a look on a linear model, in ln level."""
+        from scipy.special import ndtri
+
+        return -2.0 * float(ndtri(look.alpha / 2)) * math.sqrt(self._per_square_deviation / look.draws)
 
     @property
     def usual_passes(self) -> int:
@@ -256,6 +263,11 @@ class _Ends(NamedTuple):
     lower: float
     upper: float
 
+    @property
+    def ratio(self) -> float:
+        """upper/lower; infinite where the lower end is 0."""
+        return self.upper / self.lower if self.lower > 0 else math.inf
+
 
 class _Search:
     """The state of one search: for each draw the highest level at which it was seen kept and the lowest at which it was seen flipped."""
@@ -271,7 +283,7 @@ class _Search:
 
     def run(self) -> Steps[Tolerance]:
         """Scan, locate, look."""
-        falls_at = None
+        falls_at = look = None
         try:
             yield from self._scan()
             yield from self._locate()
@@ -280,7 +292,8 @@ class _Search:
                     break
             falls_at = yield from self._falls()
         except _SpentError:
-            pass
+            if look is not None and (self.best is None or self.best.look != look):
+                self._settle_for(self._seen_at(look))
         return self._result(falls_at)
 
     def _scan(self) -> Steps[None]:
@@ -307,16 +320,26 @@ class _Search:
             self.best, self.value = _Ends(look, plan.cap, math.inf), plan.cap
             return True
         if not look.main and not (yield from self._promising(look)):
-            upper = min((level for level, flips in self.seen.items() if flips >= look.many), default=math.inf)
-            lower = max((level for level, flips in self.seen.items() if flips <= look.few and level < upper), default=0.0)
-            self.value, self.best = min(upper, plan.cap), _Ends(look, lower, upper)
+            self.best = self._seen_at(look)
+            self.value = min(self.best.upper, plan.cap)
             return self._reached
-        fine = 1.0 + plan.tolerance / _FINE
+        fine = 1.0 + max(plan.tolerance, _STEEPEST * plan.usual_width(look)) / _FINE
         lower, _ = yield from self._bracket(look.few + 1, fine)  # from below: a draw that flips there is known further up
         self.value = _middle(*(yield from self._bracket(math.ceil(look.draws * plan.flips), fine)))
         _, upper = yield from self._bracket(look.many, fine)
         self.best = yield from self._checked(_Ends(look, lower, upper))
         return self._reached
+
+    def _seen_at(self, look: Look) -> _Ends:
+        """The interval that the levels seen so far make."""
+        upper = min((level for level, flips in self.seen.items() if flips >= look.many), default=math.inf)
+        lower = max((level for level, flips in self.seen.items() if flips <= look.few and level < upper), default=0.0)
+        return _Ends(look, lower, upper)
+
+    def _settle_for(self, ends: _Ends) -> None:
+        """Take the interval of a look that was not completed, unchecked, where it is narrower than the last."""
+        if self.best is None or ends.ratio < self.best.ratio:
+            self.best = ends
 
     def _promising(self, look: Look) -> Steps[bool]:
         """Whether this look may be narrow enough, by coarse brackets of both ends."""
