@@ -337,8 +337,8 @@ class _Search:
         return _Ends(look, lower, upper)
 
     def _settle_for(self, ends: _Ends) -> None:
-        """Take the interval of a look that was not completed, unchecked, where it is narrower than the last."""
-        if self.best is None or ends.ratio < self.best.ratio:
+        """Take the interval of a look that was not completed where it is narrower than the last, and no inferred result was wrong so far."""
+        if self.best is None or (not self.reversals and ends.ratio < self.best.ratio):
             self.best = ends
 
     def _promising(self, look: Look) -> Steps[bool]:
