@@ -337,7 +337,7 @@ class _Search:
         return _Ends(look, lower, upper)
 
     def _settle_for(self, ends: _Ends) -> None:
-        """Take the interval of a look that was not completed where it is narrower than the last, and no inferred result was wrong so far."""
+        """Take the interval of a look that was not completed, where it is narrower than the last and no inferred result was wrong."""
         if self.best is None or (not self.reversals and ends.ratio < self.best.ratio):
             self.best = ends
 
