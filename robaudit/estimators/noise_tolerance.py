@@ -127,7 +127,8 @@ class NoiseTolerance(Estimator):
             (found.censored, f"p is above {self.level:g} at the cap, {plan.cap:g}"),
             (0 < found.lower < plan.cap and math.isinf(found.upper), f"undecided at the cap, {plan.cap:g}"),
             (found.upper <= plan.floor, f"p is below {self.level:g} at the smallest level searched, {plan.floor:.3g}"),
-            (not found.reached, f"undecided: the tolerance was not reached in {self.most} passes"),
+            (not found.reached and not found.restless, f"undecided: the tolerance was not reached in {self.most} passes"),
+            (not found.reached and found.restless, "undecided: many draws flip back as the level rises"),
             (found.falls_at is not None, f"p is below {self.level:g} at {found.falls_at or 0.0:.3g}, too: there are several crossings"),
             (lost > 0, f"{lost} noisy copies gave non-finite logits, counted as flips"),
         )
