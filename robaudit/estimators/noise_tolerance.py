@@ -63,7 +63,7 @@ class NoiseTolerance(Estimator):
 
     level: float = Field(0.95, gt=0.5, le=0.9999, description="probability to keep the class")
     tolerance: float = Field(0.1, ge=0.001, le=1, description="relative width of the interval at which an image is done")
-    most: int = Field(50_000, ge=500, le=10**7, description="the most passes for an image")
+    most: int = Field(50_000, ge=1000, le=10**7, description="the most passes for an image")
     cap: float | None = Field(None, gt=0, description="the largest level searched; default: a standard deviation of 1")
     check: float = Field(0.1, ge=0, le=1, description="share of the inferred results at the ends that is looked at after all")
 
@@ -125,9 +125,10 @@ class NoiseTolerance(Estimator):
     def _estimate(self, plan: Plan, found: Tolerance, lost: int, classes: int, difficulty: float, margin: float) -> Estimate:
         remarks = (
             (found.censored, f"p is above {self.level:g} at the cap, {plan.cap:g}"),
-            (not found.censored and math.isinf(found.upper), f"undecided at the cap, {plan.cap:g}"),
+            (0 < found.lower < plan.cap and math.isinf(found.upper), f"undecided at the cap, {plan.cap:g}"),
             (found.upper <= plan.floor, f"p is below {self.level:g} at the smallest level searched, {plan.floor:.3g}"),
-            (not found.reached, f"undecided: the tolerance was not reached in {self.most} passes"),
+            (not found.reached and not found.restless, f"undecided: the tolerance was not reached in {self.most} passes"),
+            (not found.reached and found.restless, "undecided: many draws flip back as the level rises"),
             (found.falls_at is not None, f"p is below {self.level:g} at {found.falls_at or 0.0:.3g}, too: there are several crossings"),
             (lost > 0, f"{lost} noisy copies gave non-finite logits, counted as flips"),
         )

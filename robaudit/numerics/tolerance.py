@@ -22,12 +22,14 @@ KEPT = -1
 
 CONFIDENCE = 0.95
 _EARLY, _MAIN = 0.1, 0.8  # of the 5 %: of all looks before the first that may be narrow enough; of what is left, each look's share
-_GROWTH, _EARLY_GROWTH, _FIRST = 2, 4, 160
+_GROWTH, _EARLY_GROWTH, _FEWEST = 2, 4, 160
 _ROWS = 8  # draws are asked for in so many: what a pass would hold as padding checks what was inferred
 _SCAN, _LOCATE = 16, 32
 _MARGIN = 1.6  # draws of the first main look, in those whose mean width is as asked: nine in ten searches end there
-_OVERHEAD = 1.6  # passes of a search, in draws of its last look
+_FIXED, _EACH = 500, 1.8  # passes of a search: to begin with, and for each draw of its last look
 _FINE, _COARSE = 16, 1.1  # ends are found to a sixteenth of the tolerance; on the way to 10 %
+_STEEPEST = 0.3  # or of so much of the width on a linear model, where that is more: passes are short
+_RESTLESS = 0.05
 _LOWER, _LOWER_DRAWS, _LOWER_ALPHA = (0.5, 0.25), 32, 1e-3
 _OCTAVES = 13
 
@@ -50,7 +52,7 @@ class Look:
     Attributes:
         draws: n.
         alpha: the chance that it is wrong.
-        main: whether it may be narrow enough.
+        main: whether it is expected to be narrow enough; those before end searches only where it is easily seen.
         few, many: at a level where P[flip] is exactly 1 - p, at most ``few`` flips have a chance of alpha/2 at most, and so have
             ``many`` or more; -1 and n + 1 where no number has.
     """
@@ -98,7 +100,7 @@ class Plan:
 
         The first main look has 1.6 times the draws that on average make an interval of the asked width on a linear model with two
         classes, for which dp / d ln level = -z phi(z), z = Phi^-1(p); each later one twice as many. Those before prepare the next, and
-        end searches of images that fail at the smallest level or hold at the largest.
+        end searches where p falls steeply, or does not cross the threshold between the smallest level and the largest.
         """
         from scipy.special import ndtri
 
@@ -106,14 +108,20 @@ class Plan:
         main = alpha * (1.0 - _EARLY) * _MAIN
         deviations = float(-ndtri(main / 2))
         draws = _MARGIN * self._per_square_deviation * (2 * deviations / math.log1p(self.tolerance)) ** 2
-        first = _eights(max(_FIRST, min(draws, self.most / _OVERHEAD)))
-        early = [n for n in (_FIRST * _EARLY_GROWTH**k for k in range(40)) if _GROWTH * n <= first]
+        first = _eights(max(_FEWEST, min(draws, (self.most - _FIXED) / _EACH)))
+        early = [n for k in range(20, 0, -1) if (n := _eights(first / _EARLY_GROWTH**k)) >= _FEWEST]
         found = [self._look(n, alpha * _EARLY / len(early), False) for n in early]
         n = first
-        while not found or not found[-1].main or _OVERHEAD * n <= self.most:
+        while not found or not found[-1].main or _FIXED + _EACH * n <= self.most:
             found.append(self._look(n, main, True))
             n, main = n * _GROWTH, main * (1.0 - _MAIN)
         return tuple(found)
+
+    def usual_width(self, look: Look) -> float:
+        """The mean width of the interval of a look on a linear model, in ln level."""
+        from scipy.special import ndtri
+
+        return -2.0 * float(ndtri(look.alpha / 2)) * math.sqrt(self._per_square_deviation / look.draws)
 
     @property
     def usual_passes(self) -> int:
@@ -161,7 +169,8 @@ class Tolerance:
         lower, upper: 95 % interval; the upper end is infinite where p at the cap is above the threshold, or undecided.
         censored: whether p at the cap is above the threshold.
         reached: whether the interval, as far as it lies between the smallest level and the cap, is as narrow as asked; false where
-            ``most`` came first.
+            ``most`` came first, or draws are restless.
+        restless: whether more than a twentieth of the inferred results that were checked was wrong: no narrower interval is tried then.
         std_error: of the value, None at an end of the range.
         samples: draws behind the interval.
         passes: results asked for.
@@ -176,6 +185,7 @@ class Tolerance:
     upper: float
     censored: bool
     reached: bool
+    restless: bool
     std_error: float | None
     samples: int
     passes: int
@@ -256,6 +266,11 @@ class _Ends(NamedTuple):
     lower: float
     upper: float
 
+    @property
+    def ratio(self) -> float:
+        """upper/lower; infinite where the lower end is 0."""
+        return self.upper / self.lower if self.lower > 0 else math.inf
+
 
 class _Search:
     """The state of one search: for each draw the highest level at which it was seen kept and the lowest at which it was seen flipped."""
@@ -271,7 +286,7 @@ class _Search:
 
     def run(self) -> Steps[Tolerance]:
         """Scan, locate, look."""
-        falls_at = None
+        falls_at = look = None
         try:
             yield from self._scan()
             yield from self._locate()
@@ -280,7 +295,8 @@ class _Search:
                     break
             falls_at = yield from self._falls()
         except _SpentError:
-            pass
+            if look is not None and (self.best is None or self.best.look != look):
+                self._settle_for(self._seen_at(look))
         return self._result(falls_at)
 
     def _scan(self) -> Steps[None]:
@@ -306,21 +322,36 @@ class _Search:
         if self.seen.get(plan.cap, look.draws) <= look.few:
             self.best, self.value = _Ends(look, plan.cap, math.inf), plan.cap
             return True
-        fine = 1.0 + plan.tolerance / _FINE if look.main else _COARSE
-        lower, middle = 0.0, plan.cap
-        if look.main:  # from below: a draw that flips there is known further up
-            lower, _ = yield from self._bracket(look.few + 1, fine)
-            middle = _middle(*(yield from self._bracket(math.ceil(look.draws * plan.flips), fine)))
+        if not look.main and not (yield from self._promising(look)):
+            self.best = self._seen_at(look)
+            self.value = min(self.best.upper, plan.cap)
+            return self._reached
+        fine = 1.0 + max(plan.tolerance, _STEEPEST * plan.usual_width(look)) / _FINE
+        lower, _ = yield from self._bracket(look.few + 1, fine)  # from below: a draw that flips there is known further up
+        self.value = _middle(*(yield from self._bracket(math.ceil(look.draws * plan.flips), fine)))
         _, upper = yield from self._bracket(look.many, fine)
-        if upper <= plan.floor:
-            self.best, self.value = _Ends(look, 0.0, upper), 0.0
-            return True
-        if look.main:
-            self.value, self.best = middle, (yield from self._checked(_Ends(look, lower, upper)))
-        else:
-            lower = max((level for level, flips in self.seen.items() if flips <= look.few), default=0.0)
-            self.value, self.best = min(upper, plan.cap), _Ends(look, lower, upper)
-        return self._reached
+        self.best = yield from self._checked(_Ends(look, lower, upper))
+        return self._reached or self._restless
+
+    def _seen_at(self, look: Look) -> _Ends:
+        """The interval that the levels seen so far make."""
+        upper = min((level for level, flips in self.seen.items() if flips >= look.many), default=math.inf)
+        lower = max((level for level, flips in self.seen.items() if flips <= look.few and level < upper), default=0.0)
+        return _Ends(look, lower, upper)
+
+    def _settle_for(self, ends: _Ends) -> None:
+        """Take the interval of a look that was not completed, where it is narrower than the last and no inferred result was wrong."""
+        if self.best is None or (not self.reversals and ends.ratio < self.best.ratio):
+            self.best = ends
+
+    def _promising(self, look: Look) -> Steps[bool]:
+        """Whether this look may be narrow enough, by coarse brackets of both ends."""
+        below, upper = yield from self._bracket(look.many, _COARSE)
+        if upper <= self.plan.floor or look.few < 0:
+            return False
+        _, above = yield from self._bracket(look.few + 1, _COARSE)
+        self.top = upper if math.isfinite(upper) else self.plan.cap
+        return below <= above * (1.0 + self.plan.tolerance)
 
     @property
     def _reached(self) -> bool:
@@ -328,16 +359,22 @@ class _Search:
         best, floor, cap = self.best, self.plan.floor, self.plan.cap
         return best is not None and min(best.upper, cap) <= max(best.lower, floor) * (1.0 + self.plan.tolerance)
 
+    @property
+    def _restless(self) -> bool:
+        """Whether so many draws flip back that more of them would not help."""
+        return self.reversals > _RESTLESS * self.checked
+
     def _result(self, falls_at: float | None) -> Tolerance:
         look, lower, upper = self.best or _Ends(Look(0, 0.0, False, -1, 1), 0.0, math.inf)
         inside = lower > 0 and math.isfinite(upper)
         flips = self.to[(self.flipped <= upper) & np.isfinite(self.flipped)]
         return Tolerance(
-            value=min(max(self.value, lower), upper),
+            value=0.0 if upper <= self.plan.floor else min(max(self.value, lower), upper),
             lower=lower,
             upper=upper,
             censored=lower >= self.plan.cap,
             reached=self._reached,
+            restless=self._restless,
             std_error=self._std_error(look) * (upper - lower) if inside else None,
             samples=look.draws,
             passes=self.passes,
@@ -373,9 +410,10 @@ class _Search:
                 yield from self._check(end)
         if self.reversals > before:
             while lower > 0 and (yield from self._direct(lower, every)).sum() > look.few:
-                lower = lower / step if lower / step >= self.plan.floor else 0.0
+                lower, step = (lower / step if lower / step >= self.plan.floor else 0.0), step * step
+            step = 1.0 + self.plan.tolerance / _ROWS
             while upper < math.inf and (yield from self._direct(upper, every)).sum() < look.many:
-                upper = upper * step if upper * step <= self.plan.cap else math.inf
+                upper, step = (upper * step if upper * step <= self.plan.cap else math.inf), step * step
         return _Ends(look, lower, upper)
 
     def _check(self, level: float) -> Steps[None]:

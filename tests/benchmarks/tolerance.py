@@ -1,6 +1,6 @@
 """`noise_tolerance` against closed forms on linear models, and its passes on a real network beside a grid of ten levels.
 
-Run by hand: `python -m tests.benchmarks.tolerance [--part linear,table,digits,network] [--models FOLDER]`. Prints tables; counts passes only.
+Run by hand: `python -m tests.benchmarks.tolerance [--part linear,table,digits,network] [--models FOLDER]`. Prints tables; counts passes.
 """
 
 from __future__ import annotations

@@ -155,12 +155,12 @@ def test_an_image_on_the_boundary_has_none() -> None:
 
 def test_too_few_passes_are_said() -> None:
     work = replace(work_on(curved(), images=2), at=whole_noise("gaussian"))
-    for one in NoiseTolerance(tolerance=0.01, most=600).estimate(work):
-        assert one.note.startswith("undecided: the tolerance was not reached in 600 passes")
-        assert one.forwards <= 601
+    for one in NoiseTolerance(tolerance=0.01, most=1000).estimate(work):
+        assert one.note.startswith("undecided: the tolerance was not reached in 1000 passes")
+        assert one.forwards <= 1001
         assert one.lower is not None
         assert one.upper is not None
-        assert one.lower < one.value <= one.upper
+        assert 0 < one.lower < one.value <= one.upper
 
 
 @pytest.mark.parametrize(
