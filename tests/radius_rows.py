@@ -37,7 +37,7 @@ def row(index: int | str, value: float, at: NoiseLevel = NO_NOISE, **others: Any
 def radius(index: int, value: float, g: float | None = None, margin: float | None = None, *, correct: bool = True, **others: Any) -> Row:
     """An exact radius with its difficulty, whose margin is g unless it is given."""
     details = None if g is None else {"difficulty": g, "margin": g if margin is None else margin}
-    return row(index, value, label=0 if correct else 1, correct=correct, details=details, **others)
+    return row(index, value, **{"label": 0 if correct else 1, "correct": correct, "details": details, **others})
 
 
 def found(index: int, value: float, g: float | None = None, *, correct: bool = True, **others: Any) -> Row:
