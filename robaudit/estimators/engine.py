@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from robaudit.levels import GAUSSIAN, NoiseLevel
@@ -41,6 +43,13 @@ class NoisyBatch:
     x: Tensor
     image: Tensor
     draw: Tensor
+    padded: Tensor
+
+
+class _Filled(NamedTuple):
+    """A batch, without and with its padding."""
+
+    x: Tensor
     padded: Tensor
 
 
@@ -168,29 +177,66 @@ class Engine:
         ``start`` leaves out the first draws (with pairs: an even number of them); :attr:`NoisyBatch.draw` counts from 0 all the same.
         With frames the z_i are coupled.
         """
+        standard = self.noises[at.noise].frames if frames else self.noises[at.noise].blocks
+        per_unit, shape = 2 if pairs else 1, shape_of(x)
+        parts = (
+            (b, at.level, torch.stack([block, -block], dim=1).flatten(0, 1) if pairs else block)
+            for b, sample_id in enumerate(ids)
+            for block in standard(sample_id, draws // per_unit, shape, start // per_unit)
+        )
+        for first, filled in self._filled(x, ids, at.noise, parts, rows, len(x) * draws):
+            index = torch.arange(first, first + len(filled.x), device=x.device)
+            yield NoisyBatch(filled.x, index // draws, index % draws, filled.padded)
+
+    def chosen_logits(
+        self, x: Tensor, ids: Sequence[str], noise: str, levels: Sequence[float], draws: Sequence[NDArray[np.int64]]
+    ) -> Iterator[Tensor]:
+        """Logits of chosen draws, each image at a level of its own, in inference mode.
+
+        Args:
+            x: images (n, channels, height, width).
+            ids: their sample ids.
+            noise: its label.
+            levels: one for each image.
+            draws: numbers of draws for each image, ascending; the same numbers are the same draws as those of :meth:`noisy_batches`.
+
+        Yields:
+            (rows, classes): image by image, in the order of its draws.
+        """
+        source, rows, shape = self.noises[noise], self.rows(x.shape[1:]), shape_of(x)
+        parts = (
+            (b, level, z)
+            for b, (sample_id, level, numbers) in enumerate(zip(ids, levels, draws, strict=True))
+            for z in source.chosen(sample_id, numbers, shape)
+        )
+        model = self._noisy.clipping(source.form.clip)
+        for _, filled in self._filled(x, ids, noise, parts, rows, sum(map(len, draws))):
+            with torch.inference_mode():
+                logits = model(filled.padded)[: len(filled.x)]
+            yield logits
+
+    def _filled(
+        self, x: Tensor, ids: Sequence[str], noise: str, parts: Iterable[tuple[int, float, Tensor]], rows: int, total: int
+    ) -> Iterator[tuple[int, _Filled]]:
+        """Full batches of noisy copies made of (image, level, z (n, *latent_shape)), with the number of their first row; ``total`` rows."""
         self._tidy()
-        source = self.noises[at.noise]
-        standard = source.frames if frames else source.blocks
-        per_unit = 2 if pairs else 1
-        shape = shape_of(x)
-        buffer = torch.empty((rows, *shape), dtype=x.dtype, device=x.device).contiguous(memory_format=self.model.memory_format)
-        total, done, filled = len(x) * draws, 0, 0
-        for b, sample_id in enumerate(ids):
-            for block in standard(sample_id, draws // per_unit, shape, start // per_unit):
-                z = torch.stack([block, -block], dim=1).flatten(0, 1) if pairs else block
-                while len(z):
-                    take = min(len(z), rows - filled)
-                    part = buffer[filled : filled + take]
-                    made = source.noisy(x[b : b + 1], z[:take], at.level, ids=[sample_id], out=part)
-                    if made is not part:
-                        part.copy_(made)
-                    z, filled = z[take:], filled + take
-                    if filled == rows or done + filled == total:
-                        index = torch.arange(done, done + filled, device=x.device)
-                        full = _full(filled, rows)
-                        buffer[filled:full] = buffer[filled - 1]
-                        yield NoisyBatch(buffer[:filled], index // draws, index % draws, buffer[:full])
-                        done, filled = done + filled, 0
+        source = self.noises[noise]
+        buffer = torch.empty((rows, *shape_of(x)), dtype=x.dtype, device=x.device).contiguous(memory_format=self.model.memory_format)
+        done = filled = 0
+        for b, level, normals in parts:
+            z = normals
+            while len(z):
+                take = min(len(z), rows - filled)
+                part = buffer[filled : filled + take]
+                made = source.noisy(x[b : b + 1], z[:take], level, ids=[ids[b]], out=part)
+                if made is not part:
+                    part.copy_(made)
+                z, filled = z[take:], filled + take
+                if filled == rows or done + filled == total:
+                    full = _full(filled, rows)
+                    buffer[filled:full] = buffer[filled - 1]
+                    yield done, _Filled(buffer[:filled], buffer[:full])
+                    done, filled = done + filled, 0
 
     def _tidy(self) -> None:
         """Where memory is short, give back what was freed: the C library keeps it, and its gaps add up (about 10 ms, twice a second)."""

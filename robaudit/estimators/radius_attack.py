@@ -21,6 +21,7 @@ HELD_BYTES = 2**25
 """Perturbations held at once, unless those of a single image take more; their gradients and steps take as much each."""
 
 PURPOSE = "radius"
+_USUAL = Search("l2")
 
 
 class RadiusAttack(SearchedRadius):
@@ -44,11 +45,13 @@ class RadiusAttack(SearchedRadius):
     prefer: ClassVar[str] = "the distance to the nearest flip, for any network with gradients"
     source: ClassVar[str] = "Giraudon et al., Intrinsic robustness; DeepFool, DDN, FMN, FAB"
 
-    candidates: int = Field(9, ge=1, le=1000, description="classes whose linearised boundary is looked at, with a gradient each")
-    targets: int = Field(2, ge=1, le=1000, description="chains from the image itself, for the nearest of them")
-    restarts: int = Field(2, ge=0, le=1000, description="chains from noise")
-    steps: int = Field(40, ge=1, le=10**5, description="gradients of each chain")
-    polish: int = Field(30, ge=0, le=10**5, description="gradients of the last chain, from the best point")
+    candidates: int = Field(
+        _USUAL.candidates, ge=1, le=1000, description="classes whose linearised boundary is looked at, with a gradient each"
+    )
+    targets: int = Field(_USUAL.targets, ge=1, le=1000, description="chains from the image itself, for the nearest of them")
+    restarts: int = Field(_USUAL.restarts, ge=0, le=1000, description="chains from noise")
+    steps: int = Field(_USUAL.steps, ge=1, le=10**5, description="gradients of each chain")
+    polish: int = Field(_USUAL.polish, ge=0, le=10**5, description="gradients of the last chain, from the best point")
 
     @property
     def rows_at_once(self) -> int:

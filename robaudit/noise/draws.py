@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from robaudit.noise.frames import FRAME, orthogonal_frame, patch_of
@@ -44,6 +46,15 @@ class NormalDraws:
             self._generator.manual_seed(block_seed(key, block))
             z = torch.randn((size, *shape), generator=self._generator, device=self._device, dtype=torch.float32)
             yield z[max(0, start - block * size) : start + draws - block * size].to(self._dtype)
+
+    def chosen(self, sample_id: str, numbers: NDArray[np.int64], shape: tuple[int, ...]) -> Iterator[Tensor]:
+        """Yield the draws of a sample with these numbers, ascending, those of a block together, as (n, *shape) tensors."""
+        size = block_size(torch.Size(shape).numel())
+        for group in np.split(numbers, np.flatnonzero(np.diff(numbers // size)) + 1):
+            if len(group):
+                first, last = int(group[0]), int(group[-1])
+                for z in self.blocks(sample_id, last - first + 1, shape, first):  # one block
+                    yield z if len(group) == len(z) else z[torch.from_numpy(group - first).to(z.device)]
 
     def frames(self, sample_id: str, draws: int, shape: tuple[int, ...], start: int = 0) -> Iterator[Tensor]:
         """Like :meth:`blocks`, with draws that are coupled in frames of 48 (:func:`~robaudit.noise.frames.orthogonal_frame`).

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from pydantic import ValidationError
 from torch import Tensor
 
@@ -88,6 +90,10 @@ class NoiseSource:
     def blocks(self, sample_id: str, draws: int, shape: Shape, start: int = 0) -> Iterator[Tensor]:
         """Draws z of a sample from number ``start`` on, as blocks (n, *latent_shape); ``shape`` is that of the image."""
         return self.draws.blocks(sample_id, draws, self.form.latent_shape(shape), start)
+
+    def chosen(self, sample_id: str, numbers: NDArray[np.int64], shape: Shape) -> Iterator[Tensor]:
+        """The draws of :meth:`blocks` with these numbers, ascending, as tensors (n, *latent_shape)."""
+        return self.draws.chosen(sample_id, numbers, self.form.latent_shape(shape))
 
     def frames(self, sample_id: str, draws: int, shape: Shape, start: int = 0) -> Iterator[Tensor]:
         """The same, with draws coupled so that their mean varies less."""

@@ -11,7 +11,8 @@ the boundary is bent; with small eta it slides along the boundary. For l_inf it 
 in FMN, whose radius changes by a fixed factor instead.
 
 Boundaries of networks have many local minima, and the better half of the work is in the starts: several classes (nearest linearised boundaries
-first) from the image itself, and the classes that turned out nearest from noise twice as far out. Then the best point is polished, its ray is
+first) from the image itself, and the classes that turned out nearest from noise, 2 to 10 times as far out.
+Then the best point is polished, its ray is
 searched for an earlier flip, and bisected. All chains of an image run in lock-step; whatever ended costs nothing further.
 
 Sources: Moosavi-Dezfooli et al. 2016 (DeepFool); Abdollahpoorrostam et al. 2023 (SuperDeepFool); Rony et al. 2019 (DDN); Pintor et al. 2021 (FMN);
@@ -77,9 +78,9 @@ class Search:
     cap: float = math.inf
     candidates: int = 9
     targets: int = 2
-    restarts: int = 2
-    steps: int = 40
-    polish: int = 30
+    restarts: int = 6
+    steps: int = 18
+    polish: int = 45
 
     @property
     def gradients(self) -> int:
@@ -120,8 +121,8 @@ class Flips:
 _FIRST, _LAST = 1.0, 0.01  # eta of a chain
 _POLISH = 0.1  # eta of the last one, at first
 _BEYOND = 1e-3  # relative to the margin: a chain aims this far past the boundary
-_CHANGE = 0.3  # of a radius in one step, at most
-_SPREAD = 2.0  # the norm of the noise of a restart, in radii found so far
+_CHANGE = 0.5  # of a radius in one step, at most
+_SPREADS = (2.0, 10.0, 4.0)  # norms of the noise of restarts in turn, in radii found so far
 _BLIND = 0.1  # the noise of a restart where nothing was found: l_inf, or root mean square
 _SETTLED = 1e-4  # the linearised boundary is no nearer than this, relatively: a chain ends
 _GRID, _BISECTIONS = 16, 12  # of the ray: to 1 / 16 / 4096 of the radius
@@ -151,7 +152,7 @@ def nearest_flips(logits: Logits, slopes: Slopes, x: Tensor, y: Tensor, search: 
     for restart in range(search.restarts):
         image = torch.arange(len(x), device=x.device)
         target = nearest[:, restart % nearest.shape[1]]
-        hunt.chase(image, target, hunt.noise(random.uniforms(restart)), _FIRST, search.steps, Origin.RESTART)
+        hunt.chase(image, target, hunt.noise(random.uniforms(restart), _SPREADS[restart % len(_SPREADS)]), _FIRST, search.steps, Origin.RESTART)
     hunt.polish()
     hunt.bisect()
     return hunt.flips()
@@ -200,12 +201,12 @@ class _Hunt:
         order = away.argsort(dim=1, stable=True)
         return targets.gather(1, order), points.gather(1, order[:, :, None].expand_as(points))
 
-    def noise(self, uniforms: Tensor) -> Tensor:
-        """Starts of restarts (images, d): noise of twice the norm of the best flip."""
+    def noise(self, uniforms: Tensor, spread: float) -> Tensor:
+        """Starts of restarts (images, d): noise so many times as far out as the best flip."""
         noise = 2 * uniforms.flatten(1) - 1
         pixels = noise.shape[1]
         blind = _BLIND * (1.0 if self._search.norm == "linf" else math.sqrt(pixels))
-        radius = torch.where(self._radius.isfinite(), self._radius * _SPREAD, blind).clamp_max(self._search.cap)
+        radius = torch.where(self._radius.isfinite(), self._radius * spread, blind).clamp_max(self._search.cap)
         scale = (radius / size(noise, self._search.norm).clamp_min(1e-30)).to(noise.dtype)
         return self._rooms.boxed(noise * scale[:, None])
 

@@ -9,7 +9,7 @@ import torch
 from pydantic import ValidationError
 from torch import nn
 
-from robaudit.estimators.base import Estimate, Estimator
+from robaudit.estimators.base import Estimate, Estimator, Scope
 from robaudit.estimators.contract import check_class, check_parts, check_passes, checked_estimates
 from robaudit.estimators.radius import SearchedRadius
 from robaudit.names import Part
@@ -84,10 +84,12 @@ def test_counts_the_passes_it_makes(name: str) -> None:
     padding = isinstance(estimator, SearchedRadius)  # its batches shrink as images end
     assert counted >= stated if padding else counted == stated, "the values of an image share one computation"
     assert all((one.forwards, one.backwards) == (of_image[0].forwards, of_image[0].backwards) for of_image in found for one in of_image)
-    if isinstance(estimator, SearchedRadius):  # a search ends early where it is sure
+    if name == "radius_random":  # as many as directions turn out to need
+        assert all(e.forwards > 40 for e in estimates)
+    elif isinstance(estimator, SearchedRadius):  # a search ends early where it is sure
         most = estimator.passes(work.classes)
         assert all(e.forwards <= most[0] and e.backwards <= most[1] for e in estimates)
-    elif "p_min" not in type(estimator).model_fields:  # rare failures take as many passes as they are rare
+    elif "p_min" not in type(estimator).model_fields and estimator.scope is not Scope.NOISE:  # those go on until they know enough
         assert {(e.forwards, e.backwards) for e in estimates} == {estimator.passes(work.classes)}
 
 

@@ -12,11 +12,11 @@ from torch import Tensor, nn
 
 from robaudit.errors import ModelError
 from robaudit.estimators import registry
-from robaudit.estimators.base import Estimate, Estimator
+from robaudit.estimators.base import Estimate, Estimator, Scope
 from robaudit.estimators.contract import checked_estimates
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.work import CleanPass, Work
-from robaudit.levels import GAUSSIAN, LevelName, NoiseLevel
+from robaudit.levels import GAUSSIAN, LevelName, NoiseLevel, whole_noise
 from robaudit.models import LogitModel, from_module
 from robaudit.noise.draws import NormalDraws
 from robaudit.noise.registry import NoiseSource, gaussian_source
@@ -110,7 +110,9 @@ def sources(seed: int, dtype: torch.dtype) -> dict[str, NoiseSource]:
 
 
 def fitting(estimator: Estimator, work: Work) -> Work:
-    """The chunk, under uniform noise of the same level if the estimator cannot do with Gaussian noise."""
+    """The chunk, under uniform noise of the same level if the estimator cannot do with Gaussian noise; without a level if it needs none."""
+    if estimator.scope is Scope.NOISE:
+        return replace(work, at=whole_noise(work.at.noise))
     return work if "bounded" not in estimator.needs_noise else replace(work, at=NoiseLevel(UNIFORM, work.at.level, LevelName.EPS))
 
 
@@ -141,6 +143,10 @@ def built(cls: type[Estimator], **options: Any) -> Estimator:
         options = {"particles": 80, **options}
     if "temperatures" in cls.model_fields:
         options = {"temperatures": 16, "steps": 1, **options}
+    if cls.scope is Scope.NOISE:
+        options = {"tolerance": 1.0, **options}
     if "restarts" in cls.model_fields:
         options = {"steps": 5, "restarts": 2, **({"moves": 2} if "moves" in cls.model_fields else {}), **options}
+    if "directions" in cls.model_fields:
+        options = {"directions": 40, **options}
     return cls.model_validate(options)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.metadata import version
@@ -74,27 +74,33 @@ def _adv_lib(name: str, options: dict[str, Any], model: nn.Module, x: Tensor, y:
     return attack(model, x.clone(), y, **options)
 
 
-def attacks(norm: Norm) -> list[Foreign]:
-    """The libraries' attacks for a norm that go without a radius, with several numbers of steps."""
-    infinity = float("inf")
+def attacks(norm: Norm, budgets: Sequence[int]) -> list[Foreign]:
+    """The libraries' attacks for a norm that go without a radius.
+
+    Args:
+        norm: of the perturbation.
+        budgets: steps of those whose steps are one gradient each, ascending; beyond 300, others have more steps, too.
+    """
+    order = 2 if norm == "l2" else float("inf")
     found: list[Foreign] = []
-    for steps in (100, 300, 1000):
-        found.append(Foreign("adv_lib", "fmn", {"norm": 2 if norm == "l2" else infinity, "steps": steps}))
+    for steps in budgets:
+        found.append(Foreign("adv_lib", "fmn", {"norm": order, "steps": steps}))
         found.append(Foreign("foolbox", "L2FMNAttack" if norm == "l2" else "LInfFMNAttack", {"steps": steps}))
         if norm == "l2":
             found.append(Foreign("adv_lib", "ddn", {"steps": steps, "levels": None}))
             found.append(Foreign("foolbox", "DDNAttack", {"steps": steps}))
             found.append(Foreign("adv_lib", "alma", {"distance": "l2", "num_steps": steps}))
             found.append(Foreign("adv_lib", "pdgd", {"num_steps": steps}))
-    order = 2 if norm == "l2" else infinity
-    for steps in (300, 1000):
-        found.append(Foreign("adv_lib", "pdpgd", {"norm": order, "num_steps": steps}))
-    found.append(Foreign("adv_lib", "fab", {"norm": order, "n_iter": 30}))
+        if steps >= 300:
+            found.append(Foreign("adv_lib", "pdpgd", {"norm": order, "num_steps": steps}))
     found.append(Foreign("adv_lib", "fab", {"norm": order, "n_iter": 30, "targeted_restarts": True}))
-    found.append(Foreign("adv_lib", "fab", {"norm": order, "n_iter": 100, "targeted_restarts": True}))
     found.append(Foreign("adv_lib", "df", {"norm": order}))
-    found.append(Foreign("adv_lib", "tr", {"p": order, "iter": 100, "adaptive": True}))
     found.append(Foreign("foolbox", "L2DeepFoolAttack" if norm == "l2" else "LinfDeepFoolAttack"))
+    if budgets[-1] <= 300:
+        return found
+    found.append(Foreign("adv_lib", "fab", {"norm": order, "n_iter": 30}))
+    found.append(Foreign("adv_lib", "fab", {"norm": order, "n_iter": 100, "targeted_restarts": True}))
+    found.append(Foreign("adv_lib", "tr", {"p": order, "iter": 100, "adaptive": True}))
     if norm == "l2":
         found.append(Foreign("adv_lib", "sdf"))
         found.append(Foreign("foolbox", "L2CarliniWagnerAttack", {"binary_search_steps": 5, "steps": 200}))

@@ -1,0 +1,177 @@
+"""`noise_tolerance`: the largest level of a noise at which an image keeps its class with a given probability."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import Field
+
+from robaudit.errors import SpecError
+from robaudit.estimators.base import Estimate, Estimator, Need, NoiseNeed, Scope
+from robaudit.estimators.difficulty import ease
+from robaudit.estimators.work import Work
+from robaudit.levels import LevelName
+from robaudit.noise.base import AdditiveNoise, NoiseKind, Shape, shape_of
+from robaudit.numerics.tolerance import KEPT, Ask, Plan, Tolerance, find_tolerance, run_all
+from robaudit.quantities import TOLERANCE, Interval, IntervalKind, Quantity
+
+_ORDER_STATISTICS = Interval(IntervalKind.OTHER, remark="order-statistics")
+
+
+class NoiseTolerance(Estimator):
+    """t* = the level at which P[argmax f(noisy x) = argmax f(x)] falls below ``level``; it is in the unit of the noise's level.
+
+    With ``uniform`` noise it is the isotropic trade-off eps*(alpha) of Giraudon et al., alpha = 1 - level, in the ball of its norm.
+
+    Draw j is made of the same normal variables at every level, those that ``mc`` sees, so it flips at a level of its own, and t* is the
+    (1 - level)-quantile of these levels. The 95 % interval lies between two order statistics: it needs no model of how p depends on the
+    level, and holds at all looks together (:func:`robaudit.numerics.tolerance.find_tolerance` has the proof, and what becomes of it
+    where draws flip back). Nearly all draws pass at one level only.
+
+    p need not fall as the level rises: with much noise a network may see one class everywhere, a shift by a whole pixel jumps. The value is
+    *a crossing*: p is at least ``level`` just below it and less just above; the first one as far as 16 draws at each octave can tell.
+    Fewer copies than that would leave at a half or a quarter of the lower end are noted on the row.
+
+    Where p is still above ``level`` at ``cap``, the row is censored: its value is the cap, and the tolerance is larger. Where it is
+    below at the smallest level searched, cap / 8192, the value is 0.
+
+    Args:
+        level: the probability to keep the class.
+        tolerance: width of the interval, relative to its lower end, at which an image is done.
+        most: the most passes for an image; where they do not suffice, the interval is that of the last complete look, and a note says so.
+        cap: the largest level searched; default: where the noise has a standard deviation of 1, the range of the pixels (for noise that is
+            not added: the largest level, halved until the kind can do it).
+        check: share of the results that were inferred from other levels, at both ends of the interval, to look at after all.
+
+    Source: Giraudon, Gripon, Loewe and Vermet, Intrinsic robustness (isotropic trade-off); intervals of quantiles: Thompson 1936.
+    """
+
+    quantity: ClassVar[Quantity] = TOLERANCE
+    needs: ClassVar[frozenset[Need]] = frozenset({"logits"})
+    needs_noise: ClassVar[frozenset[NoiseNeed]] = frozenset({"random"})
+    scope: ClassVar[Scope] = Scope.NOISE
+    summary: ClassVar[str] = "the largest noise level that keeps the class with probability `level`"
+    prefer: ClassVar[str] = "how much noise an image can take, in the noise's own unit, rather than what a chosen level does to it"
+    source: ClassVar[str] = "Giraudon et al., isotropic trade-off"
+    interval: ClassVar[Interval] = _ORDER_STATISTICS
+
+    level: float = Field(0.95, gt=0.5, le=0.9999, description="probability to keep the class")
+    tolerance: float = Field(0.1, ge=0.001, le=1, description="relative width of the interval at which an image is done")
+    most: int = Field(50_000, ge=500, le=10**7, description="the most passes for an image")
+    cap: float | None = Field(None, gt=0, description="the largest level searched; default: a standard deviation of 1")
+    check: float = Field(0.1, ge=0, le=1, description="share of the inferred results at the ends that is looked at after all")
+
+    def passes(self, classes: int) -> tuple[int, int]:
+        """The clean pass, and about what the search takes."""
+        return 1 + self._plan(1.0, 0.0).usual_passes, 0
+
+    @property
+    def rows_at_once(self) -> int:
+        """What a late step of a search asks for."""
+        return 8
+
+    def unfit(self, form: NoiseKind) -> str:
+        """Levels that are steps, and those that count downwards."""
+        if form.whole:
+            return "its levels are whole numbers, and a tolerance lies between them"
+        if form.level_name is LevelName.PHOTONS:
+            return "fewer photons are more noise, and the search goes upwards"
+        if self.cap is not None and not form.least < self.cap <= form.most:
+            return f"cap {self.cap:g} is none of its levels, {form.least:g} to {form.most:g}"
+        return ""
+
+    def estimate(self, work: Work) -> Sequence[Estimate]:
+        """Search all images side by side."""
+        plan = self._plan(self.largest(work), work.noise.least)
+        lost: Counter[int] = Counter()
+
+        def answer(images: Sequence[int], asks: Sequence[Ask]) -> list[NDArray[np.int64]]:
+            found = _results(work, images, asks)
+            for image, results in zip(images, found, strict=True):
+                lost[image] += int((results == work.classes).sum())
+            return found
+
+        found = run_all([find_tolerance(plan) for _ in work.ids], answer)
+        eases = ease(work.clean.logits, work.clean.predicted)
+        return [
+            self._estimate(plan, one, lost[image], work.classes, *eased)
+            for image, (one, eased) in enumerate(zip(found, eases, strict=True))
+        ]
+
+    def largest(self, work: Work) -> float:
+        """The cap for these images.
+
+        Raises:
+            SpecError: the noise cannot do that to images of this size.
+        """
+        shape, form = shape_of(work.x), work.noise
+        if self.cap is not None:
+            form.check(shape, [self.cap])
+            return self.cap
+        if isinstance(form, AdditiveNoise):
+            deviation = work.engine.noises[work.at.noise].amplitude(1.0, shape)
+            return min(form.most, form.shrunk(1.0, 1.0 / deviation))
+        return _largest_possible(form, shape)
+
+    def _plan(self, cap: float, least: float) -> Plan:
+        return Plan(self.level, self.tolerance, self.most, cap, self.check, least)
+
+    def _estimate(self, plan: Plan, found: Tolerance, lost: int, classes: int, difficulty: float, margin: float) -> Estimate:
+        remarks = (
+            (found.censored, f"p is above {self.level:g} at the cap, {plan.cap:g}"),
+            (not found.censored and math.isinf(found.upper), f"undecided at the cap, {plan.cap:g}"),
+            (found.upper <= plan.floor, f"p is below {self.level:g} at the smallest level searched, {plan.floor:.3g}"),
+            (not found.reached, f"undecided: the tolerance was not reached in {self.most} passes"),
+            (found.falls_at is not None, f"p is below {self.level:g} at {found.falls_at or 0.0:.3g}, too: there are several crossings"),
+            (lost > 0, f"{lost} noisy copies gave non-finite logits, counted as flips"),
+        )
+        details = {
+            "samples": found.samples,
+            "checked": found.checked,
+            "reversals": found.reversals,
+            "difficulty": difficulty,
+            "margin": margin,
+        }
+        return Estimate(
+            value=found.value,
+            lower=found.lower,
+            upper=found.upper,
+            std_error=found.std_error,
+            flips_to=None if found.flips_to == classes else found.flips_to,
+            forwards=1 + found.passes,
+            backwards=0,
+            interval=Interval(IntervalKind.CENSORED) if found.censored else self.interval,
+            note="; ".join(text for holds, text in remarks if holds),
+            details=details,
+            not_finite=lost,
+        )
+
+
+def _results(work: Work, images: Sequence[int], asks: Sequence[Ask]) -> list[NDArray[np.int64]]:
+    """The class that each draw flips to, ``KEPT`` where it does not, and the number of classes where its logits are not finite."""
+    x, ids = work.x[list(images)], [work.ids[b] for b in images]
+    batches = work.engine.chosen_logits(x, ids, work.at.noise, [ask.level for ask in asks], [ask.draws for ask in asks])
+    winners = torch.cat([torch.where(logits.isfinite().all(1), logits.argmax(1), work.classes) for logits in batches])
+    sizes = [len(ask.draws) for ask in asks]
+    predicted = work.clean.predicted[list(images)].repeat_interleave(torch.tensor(sizes, device=work.x.device))
+    results: NDArray[np.int64] = torch.where(winners == predicted, KEPT, winners).cpu().numpy()
+    return np.split(results, np.cumsum(sizes)[:-1])
+
+
+def _largest_possible(form: NoiseKind, shape: Shape) -> float:
+    """The largest level, halved until the kind can do it to images of this shape."""
+    cap = float(form.most)
+    while math.isfinite(cap) and cap / 2 > form.least:
+        try:
+            form.check(shape, [cap])
+        except SpecError:
+            cap /= 2
+        else:
+            break
+    return cap

@@ -1,0 +1,483 @@
+"""The largest noise level at which a probability stays above a threshold, by draws that every level shares.
+
+Only NumPy and scipy.special are used, and nothing is drawn here: a search asks for results by the numbers of its draws.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+T = TypeVar("T")
+
+KEPT = -1
+"""The result of a draw that keeps the class; any other is the number of the class that it flips to."""
+
+CONFIDENCE = 0.95
+_EARLY, _MAIN = 0.1, 0.8  # of the 5 %: of all looks before the first that may be narrow enough; of what is left, each look's share
+_GROWTH, _EARLY_GROWTH, _FIRST = 2, 4, 160
+_ROWS = 8  # draws are asked for in so many: what a pass would hold as padding checks what was inferred
+_SCAN, _LOCATE = 16, 32
+_MARGIN = 1.6  # draws of the first main look, in those whose mean width is as asked: nine in ten searches end there
+_OVERHEAD = 1.6  # passes of a search, in draws of its last look
+_FINE, _COARSE = 16, 1.1  # ends are found to a sixteenth of the tolerance; on the way to 10 %
+_LOWER, _LOWER_DRAWS, _LOWER_ALPHA = (0.5, 0.25), 32, 1e-3
+_OCTAVES = 13
+
+
+class Ask(NamedTuple):
+    """Draws whose results are wanted at a level: their numbers (n,), ascending."""
+
+    level: float
+    draws: Ints
+
+
+Steps = Generator[Ask, Ints, T]
+"""A computation that yields what it asks for, is sent the results in the same order, and returns a T."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A number of draws after which the search may end.
+
+    Attributes:
+        draws: n.
+        alpha: the chance that it is wrong.
+        main: whether it may be narrow enough.
+        few, many: at a level where P[flip] is exactly 1 - p, at most ``few`` flips have a chance of alpha/2 at most, and so have
+            ``many`` or more; -1 and n + 1 where no number has.
+    """
+
+    draws: int
+    alpha: float
+    main: bool
+    few: int
+    many: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is searched, and how far.
+
+    Attributes:
+        level: p, in (.5, 1).
+        tolerance: upper/lower - 1 at which the search ends.
+        most: the most passes.
+        cap: the largest level; the smallest is cap / 2^13.
+        check: share of the inferred results at both ends that are looked at after all.
+        least: the smallest level allowed.
+    """
+
+    level: float
+    tolerance: float
+    most: int
+    cap: float
+    check: float = 0.1
+    least: float = 0.0
+
+    @property
+    def floor(self) -> float:
+        """The smallest level searched."""
+        return min(self.cap, max(self.least, self.cap / 2.0**_OCTAVES))
+
+    @property
+    def flips(self) -> float:
+        """P[flip] at the level sought."""
+        return 1.0 - self.level
+
+    @cached_property
+    def looks(self) -> tuple[Look, ...]:
+        """All looks, fixed before the first draw; their alphas sum to less than 5 %.
+
+        The first main look has 1.6 times the draws that on average make an interval of the asked width on a linear model with two
+        classes, for which dp / d ln level = -z phi(z), z = Phi^-1(p); each later one twice as many. Those before prepare the next, and
+        end searches of images that fail at the smallest level or hold at the largest.
+        """
+        from scipy.special import ndtri
+
+        alpha = 1.0 - CONFIDENCE
+        main = alpha * (1.0 - _EARLY) * _MAIN
+        deviations = float(-ndtri(main / 2))
+        draws = _MARGIN * self._per_square_deviation * (2 * deviations / math.log1p(self.tolerance)) ** 2
+        first = _eights(max(_FIRST, min(draws, self.most / _OVERHEAD)))
+        early = [n for n in (_FIRST * _EARLY_GROWTH**k for k in range(40)) if _GROWTH * n <= first]
+        found = [self._look(n, alpha * _EARLY / len(early), False) for n in early]
+        n = first
+        while not found or not found[-1].main or _OVERHEAD * n <= self.most:
+            found.append(self._look(n, main, True))
+            n, main = n * _GROWTH, main * (1.0 - _MAIN)
+        return tuple(found)
+
+    @property
+    def usual_passes(self) -> int:
+        """About what a search takes: the mean on a linear model."""
+        return min(self.most, int(1.55 * next(look for look in self.looks if look.main).draws) + 600)
+
+    @property
+    def _per_square_deviation(self) -> float:
+        """p (1 - p) / (z phi(z))^2: the variance of ln T from one draw on a linear model."""
+        from scipy.special import ndtri
+
+        z = float(ndtri(self.level))
+        return self.level * self.flips * 2 * math.pi * math.exp(z * z) / (z * z)
+
+    def _look(self, draws: int, alpha: float, main: bool) -> Look:
+        few, many = critical_counts(draws, self.flips, alpha / 2)
+        return Look(draws, alpha, main, few, many)
+
+
+def critical_counts(draws: int, share: float, tail: float) -> tuple[int, int]:
+    """The most flips that are too few for this share, and the fewest that are too many.
+
+    Args:
+        draws: n.
+        share: P[flip] under the hypothesis.
+        tail: the largest chance of each.
+
+    Returns:
+        (largest k with P[B <= k] <= tail, or -1; smallest k with P[B >= k] <= tail, n + 1 if there is none), B ~ Binomial(n, share).
+    """
+    from scipy.special import bdtr, bdtrc
+
+    k = np.arange(draws + 1)
+    few = np.flatnonzero(bdtr(k, draws, share) <= tail)
+    beyond = np.flatnonzero(bdtrc(k, draws, share) <= tail)  # P[B > k]: 0 at k = n
+    return int(few[-1]) if len(few) else -1, int(beyond[0]) + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """Where p crosses the threshold.
+
+    Attributes:
+        value: the level of the crossing; the cap if p is above the threshold there, 0 if it is below at the smallest level searched.
+        lower, upper: 95 % interval; the upper end is infinite where p at the cap is above the threshold, or undecided.
+        censored: whether p at the cap is above the threshold.
+        reached: whether the interval, as far as it lies between the smallest level and the cap, is as narrow as asked; false where
+            ``most`` came first.
+        std_error: of the value, None at an end of the range.
+        samples: draws behind the interval.
+        passes: results asked for.
+        checked: results that had been inferred and were looked at after all.
+        reversals: how many of them were otherwise.
+        falls_at: a level at most half the lower end at which p is below the threshold, too; None: none was seen.
+        flips_to: the class of most flips up to the upper end, None without any.
+    """
+
+    value: float
+    lower: float
+    upper: float
+    censored: bool
+    reached: bool
+    std_error: float | None
+    samples: int
+    passes: int
+    checked: int
+    reversals: int
+    falls_at: float | None
+    flips_to: int | None
+
+
+def find_tolerance(plan: Plan) -> Steps[Tolerance]:
+    """The level at which P[draw j keeps the class at this level] falls below ``plan.level``, as a computation that asks for results.
+
+    Draw j stands for the same random variables at every level. Write T_j for the level at which it flips: where each draw flips once,
+    P[keep at t] = P[T > t], the tolerance t* is the (1 - p)-quantile of T, and of n draws the order statistics T_(few + 1) and T_(many)
+    hold it: B = #{j: T_j <= t*} is Binomial(n, 1 - p), and t* lies outside only if B <= few or B >= many, whose chance is alpha. No
+    choice of levels enters. The looks are at numbers of draws fixed beforehand, and their alphas sum to 5 %: it may end at any.
+
+    An order statistic takes few results: what was kept at a level is inferred to be kept at all lower ones. All n draws are made only at
+    a level a little above t*; further down, those alone that flipped there, about 1 - p of them.
+
+    Where a draw may flip back, the chance that few or many draws flip at t* is alpha all the same, so the interval still holds if the
+    *number* of flips passes the two bounds once each as the level rises. But results that were inferred may be wrong then: a share of
+    them is checked at both ends, and if one is wrong, all are, and the ends move outwards until the flips seen there are at most ``few``
+    and at least ``many``. (A tenth of the results misses 30 wrong ones in 4 % of the cases.)
+
+    If p itself crosses the threshold more than once, the value is the first crossing from below as far as 16 draws at octaves from
+    the smallest level on can tell. 32 draws at a half and at a quarter of the lower end are looked at again for p below the threshold.
+
+    Args:
+        plan: what is searched.
+
+    Returns:
+        A generator: see :data:`Steps`, and :func:`run_all`.
+
+    Source: order statistics as confidence limits of quantiles: Thompson, Annals of Mathematical Statistics 7 (1936); common random
+        numbers; looks at fixed times: Bonferroni.
+    """
+    return _Search(plan).run()
+
+
+def run_all(searches: Sequence[Steps[T]], answer: Callable[[Sequence[int], Sequence[Ask]], Sequence[Ints]]) -> list[T]:
+    """Run searches side by side, so that their draws share passes.
+
+    Args:
+        searches: computations that ask.
+        answer: (indices of the searches that ask, what they ask for) -> results of each.
+
+    Returns:
+        What they return, in order.
+    """
+    found: dict[int, T] = {}
+    asks: dict[int, Ask] = {}
+
+    def advance(index: int, results: Ints | None) -> None:
+        try:
+            asks[index] = next(searches[index]) if results is None else searches[index].send(results)
+        except StopIteration as end:
+            found[index] = end.value
+
+    for index in range(len(searches)):
+        advance(index, None)
+    while asks:
+        open_ones, asks_now = list(asks), list(asks.values())
+        asks.clear()
+        for index, results in zip(open_ones, answer(open_ones, asks_now), strict=True):
+            advance(index, results)
+    return [found[index] for index in range(len(searches))]
+
+
+class _SpentError(Exception):
+    """The passes do not suffice for what is asked next."""
+
+
+class _Ends(NamedTuple):
+    """An interval that a look has found."""
+
+    look: Look
+    lower: float
+    upper: float
+
+
+class _Search:
+    """The state of one search: for each draw the highest level at which it was seen kept and the lowest at which it was seen flipped."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.kept, self.flipped = np.zeros(0), np.zeros(0)
+        self.to = np.zeros(0, dtype=np.int64)
+        self.passes = self.checked = self.reversals = 0
+        self.seen: dict[float, int] = {}  # flips among the draws of this look, by level
+        self.top, self.value = plan.cap, plan.cap
+        self.best: _Ends | None = None
+
+    def run(self) -> Steps[Tolerance]:
+        """Scan, locate, look."""
+        falls_at = None
+        try:
+            yield from self._scan()
+            yield from self._locate()
+            for look in self.plan.looks:
+                if (yield from self._look(look)):
+                    break
+            falls_at = yield from self._falls()
+        except _SpentError:
+            pass
+        return self._result(falls_at)
+
+    def _scan(self) -> Steps[None]:
+        """Set the top to the first octave at which too many of 16 draws flip, or to the cap."""
+        self._more(_SCAN)
+        enough = max(3, critical_counts(_SCAN, self.plan.flips, 0.01)[1])
+        self.top = self.plan.floor
+        while (yield from self._count(self.top)) < enough and self.top < self.plan.cap:
+            self.top = min(2 * self.top, self.plan.cap)
+
+    def _locate(self) -> Steps[None]:
+        """Bring the top down to where the first look will find many flips."""
+        many = critical_counts(_LOCATE, self.plan.flips, 0.02)[1]
+        self._more(_LOCATE)
+        yield from self._raise_top(many)
+        yield from self._bracket(many, _COARSE)
+
+    def _look(self, look: Look) -> Steps[bool]:
+        """Whether the search ends with this look."""
+        plan = self.plan
+        self._more(look.draws)
+        yield from self._raise_top(look.many)
+        if self.seen.get(plan.cap, look.draws) <= look.few:
+            self.best, self.value = _Ends(look, plan.cap, math.inf), plan.cap
+            return True
+        fine = 1.0 + plan.tolerance / _FINE if look.main else _COARSE
+        lower, middle = 0.0, plan.cap
+        if look.main:  # from below: a draw that flips there is known further up
+            lower, _ = yield from self._bracket(look.few + 1, fine)
+            middle = _middle(*(yield from self._bracket(math.ceil(look.draws * plan.flips), fine)))
+        _, upper = yield from self._bracket(look.many, fine)
+        if upper <= plan.floor:
+            self.best, self.value = _Ends(look, 0.0, upper), 0.0
+            return True
+        if look.main:
+            self.value, self.best = middle, (yield from self._checked(_Ends(look, lower, upper)))
+        else:
+            lower = max((level for level, flips in self.seen.items() if flips <= look.few), default=0.0)
+            self.value, self.best = min(upper, plan.cap), _Ends(look, lower, upper)
+        return self._reached
+
+    @property
+    def _reached(self) -> bool:
+        """Whether the interval is as narrow as asked, or what lies between the smallest level and the cap is."""
+        best, floor, cap = self.best, self.plan.floor, self.plan.cap
+        return best is not None and min(best.upper, cap) <= max(best.lower, floor) * (1.0 + self.plan.tolerance)
+
+    def _result(self, falls_at: float | None) -> Tolerance:
+        look, lower, upper = self.best or _Ends(Look(0, 0.0, False, -1, 1), 0.0, math.inf)
+        inside = lower > 0 and math.isfinite(upper)
+        flips = self.to[(self.flipped <= upper) & np.isfinite(self.flipped)]
+        return Tolerance(
+            value=min(max(self.value, lower), upper),
+            lower=lower,
+            upper=upper,
+            censored=lower >= self.plan.cap,
+            reached=self._reached,
+            std_error=self._std_error(look) * (upper - lower) if inside else None,
+            samples=look.draws,
+            passes=self.passes,
+            checked=self.checked,
+            reversals=self.reversals,
+            falls_at=falls_at,
+            flips_to=int(np.bincount(flips).argmax()) if len(flips) else None,
+        )
+
+    def _std_error(self, look: Look) -> float:
+        """That of the number of flips, in widths of the interval."""
+        return math.sqrt(look.draws * self.plan.level * self.plan.flips) / max(1, look.many - look.few)
+
+    def _falls(self) -> Steps[float | None]:
+        """The first of some lower levels at which so many draws flip that p is below the threshold there."""
+        from scipy.special import bdtrc
+
+        lower = self.best.lower if self.best else 0.0
+        for level in (lower * factor for factor in _LOWER):
+            if level >= self.plan.floor:
+                flips = yield from self._direct(level, np.arange(_LOWER_DRAWS))
+                if flips.sum() and bdtrc(int(flips.sum()) - 1, _LOWER_DRAWS, self.plan.flips) <= _LOWER_ALPHA:
+                    return level
+        return None
+
+    def _checked(self, ends: _Ends) -> Steps[_Ends]:
+        """Check a share of what was inferred at both ends, and everything at both where one result was wrong."""
+        look, lower, upper = ends
+        step, every = 1.0 + self.plan.tolerance / _ROWS, np.arange(look.draws)
+        before = self.reversals
+        for end in (lower, upper):
+            if 0 < end < math.inf:
+                yield from self._check(end)
+        if self.reversals > before:
+            while lower > 0 and (yield from self._direct(lower, every)).sum() > look.few:
+                lower = lower / step if lower / step >= self.plan.floor else 0.0
+            while upper < math.inf and (yield from self._direct(upper, every)).sum() < look.many:
+                upper = upper * step if upper * step <= self.plan.cap else math.inf
+        return _Ends(look, lower, upper)
+
+    def _check(self, level: float) -> Steps[None]:
+        """Look at a share of the results that were inferred at the level."""
+        inferred = np.flatnonzero((self.kept != level) & (self.flipped != level))
+        wanted = min(len(inferred), _eights(self.plan.check * len(inferred)))
+        if wanted:
+            yield from self._ask(level, inferred[np.arange(wanted) * len(inferred) // wanted])
+
+    def _raise_top(self, many: int) -> Steps[None]:
+        """Raise the top until so many draws flip there, or to the cap."""
+        while (flips := (yield from self._count(self.top))) < many and self.top < self.plan.cap:
+            further = math.exp(self._place(many) - self._place(flips))
+            self.top = min(self.top * min(2.0, 1.05 * max(1.0, further)), self.plan.cap)
+
+    def _bracket(self, rank: int, ratio: float) -> Steps[tuple[float, float]]:
+        """Levels (a, b] around the flip of this rank, b <= a * ratio: fewer draws flip at a, and so many at b.
+
+        Returns:
+            (a, b); (0, floor) if so many flip at the smallest level, (cap, inf) if fewer do at the cap. The top is the b found.
+        """
+        floor, cap = self.plan.floor, self.plan.cap
+        for turn in range(200):
+            above = min((level for level, flips in self.seen.items() if flips >= rank), default=math.inf)
+            below = max((level for level, flips in self.seen.items() if flips < rank and level < above), default=0.0)
+            if not math.isfinite(above):
+                return cap, above
+            if above <= floor:
+                break
+            if below > 0 and above <= below * ratio:
+                break
+            yield from self._count(max(floor, self._guess(rank, below, above, math.sqrt(ratio), turn)))
+        self.top = above
+        return below, above
+
+    def _guess(self, rank: int, below: float, above: float, margin: float, turn: int) -> float:
+        """A level inside (below, above), by the line through both in the coordinates where a linear model's is straight."""
+        place, high = self._place(rank), self._place(self.seen[above])
+        if below == 0:
+            return above * min(1 / margin, max(0.25, math.exp(place - high) / margin))
+        low, width = self._place(self.seen[below]), math.log(above / below)
+        share = 0.5 if turn % 4 == 3 or high <= low else (place - low) / (high - low)
+        at = share * width + math.log(margin) * (1 if turn % 2 else -1)
+        return below * math.exp(min(0.9 * width, max(0.1 * width, at)))
+
+    def _place(self, flips: int) -> float:
+        """-ln z, z = Phi^-1(1 - share of flips): ln level plus a constant for a linear model with two classes."""
+        from scipy.special import ndtri
+
+        return -math.log(max(0.05, float(ndtri(1 - (flips + 0.5) / (len(self.kept) + 1)))))
+
+    def _more(self, draws: int) -> None:
+        """Count so many draws from now on; the first ones are known."""
+        new = draws - len(self.kept)
+        self.kept, self.flipped = np.append(self.kept, np.zeros(new)), np.append(self.flipped, np.full(new, np.inf))
+        self.to = np.append(self.to, np.zeros(new, dtype=np.int64))
+        self.seen = {}
+
+    def _count(self, level: float) -> Steps[int]:
+        """Flips at the level, inferred where other levels tell."""
+        unknown = np.flatnonzero((self.kept < level) & (self.flipped > level))
+        if len(unknown):
+            yield from self._ask(level, unknown)
+        self.seen[level] = int((self.flipped <= level).sum())
+        return self.seen[level]
+
+    def _direct(self, level: float, draws: Ints) -> Steps[NDArray[np.bool_]]:
+        """Whether these draws flip at the level, each seen there."""
+        unseen = (self.kept[draws] != level) & (self.flipped[draws] != level)
+        flips: NDArray[np.bool_] = self.kept[draws] != level
+        if unseen.any():
+            asked, results = yield from self._ask(level, draws[unseen])
+            flips[unseen] = (results != KEPT)[np.isin(asked, draws[unseen])]
+        return flips
+
+    def _ask(self, level: float, draws: Ints) -> Steps[tuple[Ints, Ints]]:
+        """The results of these draws, and of a few whose results are inferred, to make whole eights."""
+        others = np.setdiff1d(np.arange(len(self.kept)), draws, assume_unique=True)
+        fill = min(len(others), -len(draws) % _ROWS)
+        if fill:
+            draws = np.sort(np.append(draws, others[np.arange(fill) * len(others) // fill]))
+        if self.passes + len(draws) > self.plan.most:
+            raise _SpentError
+        results = yield Ask(level, draws)
+        self.passes += len(draws)
+        flips, kept, flipped = results != KEPT, self.kept[draws], self.flipped[draws]
+        told = (kept > level) | (flipped < level)
+        self.checked += int(told.sum())
+        self.reversals += int((told & (flips != (flipped < level))).sum())
+        lowest = flips & (level < flipped)
+        self.to[draws[lowest]] = results[lowest]
+        self.flipped[draws[lowest]] = level
+        self.kept[draws[~flips]] = np.maximum(kept[~flips], level)
+        return draws, results
+
+
+def _middle(below: float, above: float) -> float:
+    """The geometric mean; the end that is a level where the other is none."""
+    if below == 0:
+        return above
+    return math.sqrt(below * above) if math.isfinite(above) else below
+
+
+def _eights(number: float) -> int:
+    return _ROWS * math.ceil(number / _ROWS)

@@ -1,0 +1,197 @@
+"""`noise_tolerance`: closed forms on linear models, what it refuses, and rows at the ends of the range."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import binom
+from torch import Tensor
+
+import robaudit
+from robaudit.errors import SpecError
+from robaudit.estimators.engine import Engine
+from robaudit.estimators.noise_tolerance import NoiseTolerance
+from robaudit.estimators.registry import Chosen, Task, refuse_unfit
+from robaudit.estimators.work import CleanPass, Work
+from robaudit.levels import NoiseLevel, whole_noise
+from robaudit.models import from_module
+from robaudit.noise.base import NoiseKind
+from robaudit.noise.corruption import Corruption
+from robaudit.noise.draws import NormalDraws
+from robaudit.noise.gaussian import Gaussian
+from robaudit.noise.impulse import Impulse
+from robaudit.noise.poisson import Poisson
+from robaudit.noise.registry import NoiseSource
+from robaudit.noise.spatial import Spatial
+from robaudit.noise.uniform import Uniform
+from robaudit.quantities import IntervalKind
+from tests.benchmarks.tolerance import KINDS, Linear, ball_ratio, coverage, found_in, many_classes, on_a_boundary, two_classes, work_under
+from tests.estimators.tools import Counter, curved, linear, work_on
+from tests.specs import digits, read_rows, write
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize(
+    ("norm", "d", "ratio"),
+    [("linf", 1, 1.111111), ("linf", 2, 1.034126), ("linf", 784, 1.053012), ("l2", 100, 6.135884), ("l2", 784, 17.042906)],
+)
+def test_the_isotropic_trade_off(norm: str, d: int, ratio: float) -> None:
+    """eps*/r at alpha = .05, r the Euclidean distance of a boundary with equal weights."""
+    one = on_a_boundary(norm, d, NoiseTolerance(tolerance=0.2))
+    assert one.lower is not None
+    assert one.upper is not None
+    assert one.lower <= ratio <= one.upper <= 1.2 * one.lower
+    assert one.std_error is not None
+    assert abs(one.value - ratio) < 4 * one.std_error
+
+
+def test_the_ratio_of_the_ball() -> None:
+    assert [ball_ratio(d, 0.95) for d in (100, 784)] == pytest.approx([6.135884, 17.042906], abs=1e-6)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_two_classes_hold_the_closed_form(name: str) -> None:
+    case, estimator, form = Linear.random(2, 40, side=10), NoiseTolerance(tolerance=0.5), KINDS[name]
+    truth = two_classes(form, 0.95, *(t[:, 0] for t in case.margins()))
+    missed = 40 * (1 - coverage(found_in(estimator, form, case.model, case.x, 2), truth))
+    assert missed <= binom.ppf(0.999, 40, 0.05)
+
+
+def test_ten_classes_hold_the_reference() -> None:
+    case, estimator = Linear.random(10, 40, side=10, seed=3), NoiseTolerance(tolerance=0.5, level=0.9)
+    truth = many_classes(0.9, *case.margins(), draws=100_000)
+    missed = 40 * (1 - coverage(found_in(estimator, Gaussian(), case.model, case.x, 10), truth))
+    assert missed <= binom.ppf(0.999, 40, 0.05)
+
+
+def test_every_pass_is_counted_and_rows_say_how_easy_the_image_is() -> None:
+    network = Counter(curved())
+    work = replace(work_on(network, images=8), at=whole_noise("gaussian"))
+    network.images = 0
+    found = NoiseTolerance(tolerance=0.5).estimate(work)
+    assert network.images == sum(one.forwards - 1 for one in found)
+    for one, logits in zip(found, work.clean.logits, strict=True):
+        ranked = logits.sort(descending=True).values
+        assert one.details is not None
+        assert one.details["margin"] == pytest.approx(float(ranked[0] - ranked[1]))
+        assert one.details["difficulty"] == pytest.approx(float(torch.logit(logits.softmax(0).max())), abs=1e-6)
+        assert one.forwards <= NoiseTolerance(tolerance=0.5).most
+
+
+def test_it_is_where_mc_finds_the_level() -> None:
+    """The draws are those of mc: at the ends, its share of kept draws lies above and below the level."""
+    from robaudit.estimators.mc import MonteCarlo
+
+    work = work_on(curved(), images=4)
+    found = NoiseTolerance(tolerance=0.5, check=1.0).estimate(replace(work, at=whole_noise("gaussian")))
+    for image, one in enumerate(found):
+        samples = int((one.details or {})["samples"])
+        assert one.lower is not None
+        assert one.upper is not None
+        low, high = (
+            MonteCarlo(samples=samples).estimate(replace(work, at=NoiseLevel("gaussian", end)))[image].value
+            for end in (one.lower, one.upper)
+        )
+        assert high < 0.95 < low
+
+
+def test_draws_chosen_are_those_of_full_batches() -> None:
+    work = work_on(linear(3), images=2, batch_size=8)
+    engine, at = work.engine, NoiseLevel("gaussian", 0.3)
+    everything = torch.cat([logits.clone() for _, logits in engine.noisy_logits(work.x, work.ids, at, 1500)]).view(2, 1500, 3)
+    numbers = [np.array([0, 3, 255, 256, 700, 1499]), np.array([5, 1023, 1024])]
+    chosen = torch.cat([logits.clone() for logits in engine.chosen_logits(work.x, work.ids, "gaussian", [0.3, 0.3], numbers)])
+    assert torch.equal(chosen, torch.cat([everything[b, torch.from_numpy(some)] for b, some in enumerate(numbers)]))
+
+
+def test_logits_that_are_not_finite_are_flips() -> None:
+    def broken(x: Tensor) -> Tensor:
+        first = x.flatten(1)[:, :1]
+        return torch.cat([torch.where(first > 0.9, torch.nan, 1.0), torch.zeros_like(first)], 1)
+
+    x = torch.full((1, 1, 2, 2), 0.5)
+    (one,) = NoiseTolerance(tolerance=0.3).estimate(work_under(Gaussian(), from_module(broken), x, 2))
+    assert one.lower is not None
+    assert one.upper is not None
+    assert one.lower <= 0.4 / 1.6448536 <= one.upper
+    assert one.flips_to is None
+    assert one.not_finite > 0
+    assert f"{one.not_finite} noisy copies gave non-finite logits" in one.note
+
+
+def test_beyond_the_cap_the_row_is_censored() -> None:
+    def constant(x: Tensor) -> Tensor:
+        return x.flatten(1)[:, :2] * 0 + torch.tensor([1.0, 0.0])
+
+    x = torch.full((1, 1, 2, 2), 0.5)
+    for form, cap in ((Gaussian(), 1.0), (Uniform(), math.sqrt(3)), (Uniform(norm="l2"), math.sqrt(6)), (Impulse(), 1.0)):
+        (one,) = NoiseTolerance().estimate(_under(form, constant, x))
+        assert one.interval.kind is IntervalKind.CENSORED
+        assert one.value == pytest.approx(cap)
+        assert (one.lower, one.upper) == (one.value, math.inf)
+        assert one.forwards < 600
+    (one,) = NoiseTolerance(cap=0.3).estimate(_under(Gaussian(), constant, x))
+    assert (one.value, one.note) == (0.3, "p is above 0.95 at the cap, 0.3")
+
+
+def _under(form: NoiseKind, network: object, x: Tensor) -> Work:
+    model = from_module(network)  # type: ignore[arg-type]
+    engine = Engine(model, {"it": NoiseSource(form, NormalDraws("it", 0, CPU))}, 2)
+    return Work(["0"], x, torch.zeros(1, dtype=torch.int64), whole_noise("it"), CleanPass.of(engine, x), engine)
+
+
+def test_an_image_on_the_boundary_has_none() -> None:
+    x = torch.full((1, 1, 2, 2), 0.5)
+    (one,) = NoiseTolerance().estimate(_under(Gaussian(), lambda x: torch.cat([x.flatten(1)[:, :1] - 0.5, x.flatten(1)[:, :1] * 0], 1), x))
+    assert (one.value, one.lower, one.upper) == (0.0, 0.0, 2**-13)
+    assert one.note == "p is below 0.95 at the smallest level searched, 0.000122"
+
+
+def test_too_few_passes_are_said() -> None:
+    work = replace(work_on(curved(), images=2), at=whole_noise("gaussian"))
+    for one in NoiseTolerance(tolerance=0.01, most=600).estimate(work):
+        assert one.note.startswith("undecided: the tolerance was not reached in 600 passes")
+        assert one.forwards <= 601
+        assert one.lower is not None
+        assert one.upper is not None
+        assert one.lower < one.value <= one.upper
+
+
+@pytest.mark.parametrize(
+    ("form", "options", "why"),
+    [
+        (Poisson(), {}, "fewer photons are more noise, and the search goes upwards"),
+        (Corruption(name="fog"), {}, "its levels are whole numbers, and a tolerance lies between them"),
+        (Impulse(), {"cap": 2.0}, "cap 2 is none of its levels, 1e-06 to 1"),
+    ],
+)
+def test_refuses_noises_whose_level_is_no_scale(form: NoiseKind, options: dict[str, float], why: str) -> None:
+    task = Task(whole_noise("noise"), Chosen("noise_tolerance", "noise_tolerance", NoiseTolerance.model_validate(options)))
+    with pytest.raises(SpecError) as caught:
+        refuse_unfit([task], {"noise": form})
+    assert str(caught.value) == f"estimators: noise_tolerance: cannot work with the noise noise: {why}; change the noise or the options"
+
+
+def test_the_cap_is_what_the_kind_can_do_to_these_images() -> None:
+    """Spatial transforms of 32 x 32 images end where the crop leaves the image; a size that is asked for is checked."""
+    x = torch.rand(1, 1, 32, 32, generator=torch.Generator().manual_seed(0))
+    work = _under(Spatial(), lambda x: torch.cat([x.mean((1, 2, 3))[:, None], x[:, 0, :1, 0] * 0], 1), x)
+    assert NoiseTolerance().largest(work) == 1000 / 2**7
+    with pytest.raises(SpecError, match="at size 9"):
+        NoiseTolerance(cap=9.0).estimate(work)
+
+
+def test_an_audit_without_levels(tmp_path: Path) -> None:
+    spec = digits(limit=3, noise=[{"kind": "uniform", "eps": []}], estimators=[{"noise_tolerance": {"tolerance": 0.5}}])
+    robaudit.audit(write(tmp_path, spec), out=tmp_path / "run")
+    rows = read_rows(tmp_path / "run")
+    assert [(row["noise"], row["level_name"], row["quantity"], row["interval"]) for row in rows] == [
+        ("uniform", "none", "noise_tolerance", "order-statistics")
+    ] * 3
+    assert all(0 < float(row["lower"]) <= float(row["value"]) <= float(row["upper"]) < math.sqrt(3) for row in rows)
