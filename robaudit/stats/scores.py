@@ -109,6 +109,11 @@ class Radii:
         return self.correct & np.isinf(self.uppers)
 
     @property
+    def cap(self) -> float:
+        """The smallest number that a censored image is known to be beyond; infinite without any."""
+        return float(self.lowers[self.censored].min(initial=math.inf))
+
+    @property
     def usable(self) -> Mask:
         """Correct images with g > 0 (n,): those whose ratio r/g means something."""
         return self.correct & (self.g > 0)
@@ -287,7 +292,7 @@ def scores_of(radii: Radii, confidence: float = ROW_CONFIDENCE) -> Scores:
     """
     one = np.ones((1, len(radii.ids)))
     value, least, most = (_signed(radii, one, r) for r in (radii.values, radii.lowers, radii.uppers))
-    boot = percentiles(len(radii.ids), lambda drawn: _signed(radii, drawn, radii.values), confidence)
+    boot = percentiles(len(radii.ids), lambda drawn: _signed(radii, drawn, radii.values, smallest=False), confidence)
     found = {}
     for score in Score:
         exact = float(value[score][0]) if score in value else math.nan
@@ -323,13 +328,14 @@ def _why(radii: Radii, score: Score) -> str:
     return "its denominator is 0 for these images"
 
 
-def _statistics(radii: Radii, drawn: Floats, r: Floats) -> dict[Score, Floats]:
+def _statistics(radii: Radii, drawn: Floats, r: Floats, *, smallest: bool) -> dict[Score, Floats]:
     """The scores of weighted images; NaN where one is not defined.
 
     Args:
         radii: the images (n,).
         drawn: how often each counts (replicates, n).
         r: their radii, possibly infinite.
+        smallest: whether the smallest are wanted.
 
     Returns:
         (replicates,) each.
@@ -337,13 +343,11 @@ def _statistics(radii: Radii, drawn: Floats, r: Floats) -> dict[Score, Floats]:
     total, zero = drawn.sum(1), np.zeros_like(r)
     correct, usable = radii.correct, radii.usable
     counted = np.where(correct, r, 0.0)
-    drawn_correct = (drawn > 0) & correct
-    smallest = np.where(drawn_correct, r, np.inf).min(1)
-    found = {
-        Score.R_M: _dot(drawn, counted) / total,
-        Score.R_W: np.where((drawn > 0) & ~correct, 0.0, np.where(drawn_correct, r, np.inf)).min(1),
-        Score.R_W_CORRECT: np.where(drawn_correct.any(1), smallest, np.nan),
-    }
+    found = {Score.R_M: _dot(drawn, counted) / total}
+    if smallest:
+        there = (drawn > 0) & correct
+        found[Score.R_W] = np.where(drawn > 0, counted, np.inf).min(1)
+        found[Score.R_W_CORRECT] = np.where(there.any(1), np.where(there, r, np.inf).min(1), np.nan)
     if radii.without_difficulty:
         return found
     ratio = np.divide(r, radii.g, out=zero.copy(), where=usable)
@@ -371,9 +375,9 @@ def _statistics(radii: Radii, drawn: Floats, r: Floats) -> dict[Score, Floats]:
     return found
 
 
-def _signed(radii: Radii, drawn: Floats, r: Floats) -> dict[Score, Floats]:
+def _signed(radii: Radii, drawn: Floats, r: Floats, *, smallest: bool = True) -> dict[Score, Floats]:
     """The scores with the relative variations as (easy - hard)/(easy + hard), whose sign the score drops."""
-    found = _statistics(radii, drawn, r)
+    found = _statistics(radii, drawn, r, smallest=smallest)
     for score, (easy, hard) in _VARIATIONS.items():
         if easy in found:
             with np.errstate(divide="ignore", invalid="ignore"):
@@ -510,7 +514,7 @@ def score_changes(base: Radii, new: Radii, where: str, confidence: float = ROW_C
 
 
 def _unsigned(radii: Radii, drawn: Floats) -> dict[Score, Floats]:
-    found = _signed(radii, drawn, radii.values)
+    found = _signed(radii, drawn, radii.values, smallest=False)
     return found | {score: np.abs(found[score]) for score in _VARIATIONS if score in found}
 
 
