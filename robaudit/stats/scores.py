@@ -19,15 +19,17 @@ from robaudit.levels import LevelChoice
 from robaudit.names import Part, PartName, ResultName
 from robaudit.quantities import RADIUS, TOLERANCE, IntervalKind
 from robaudit.rows import Row
+from robaudit.stats.agreement import Results
 from robaudit.stats.bootstrap import percentiles
 from robaudit.stats.difficulties import Difficulties
 from robaudit.stats.groups import GroupKey, json_number
 from robaudit.stats.intervals import ROW_CONFIDENCE, Bounds, Floats
 from robaudit.stats.summary import row_ends
-from robaudit.store.run import Run
 
 RADII = (RADIUS.name, TOLERANCE.name)
 """The quantities that have scores."""
+_LEAST = 1e-9
+"""Differences of logits up to it are rounding: such an image is on the boundary, and nothing is divided by them."""
 _EXACT = (IntervalKind.EXACT, IntervalKind.UPPER_BOUND, IntervalKind.CENSORED)
 Mask = NDArray[np.bool_]
 
@@ -115,8 +117,8 @@ class Radii:
 
     @property
     def usable(self) -> Mask:
-        """Correct images with g > 0 (n,): those whose ratio r/g means something."""
-        return self.correct & (self.g > 0)
+        """Correct images with g > 0, beyond rounding (n,): those whose ratio r/g means something."""
+        return self.correct & (self.g > _LEAST)
 
     @property
     def part(self) -> Part | None:
@@ -132,7 +134,7 @@ class Radii:
     @property
     def left_out(self) -> int:
         """Correct images with g <= 0, which the scores with r/g leave out."""
-        return int((self.correct & (self.g <= 0)).sum())
+        return int((self.correct & (self.g <= _LEAST)).sum())
 
     @property
     def without_difficulty(self) -> int:
@@ -212,7 +214,7 @@ def is_radius(key: GroupKey) -> bool:
     return key.quantity in RADII
 
 
-def radii_of(run: Run, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> list[Radii]:
+def radii_of(run: Results, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> list[Radii]:
     """The radii of each result of a run that has some, in its order.
 
     The difficulty is that of the row's details, else of any other result of the image. Images are sorted by it: correct ones by g of the
@@ -358,7 +360,7 @@ def _statistics(radii: Radii, drawn: Floats, r: Floats, *, smallest: bool) -> di
         found[Score.SLOPE] = slope = _dot(drawn, rg) / (drawn @ gg)
         found[Score.R_SQUARED] = _determination(drawn, r, usable, rg, slope)
         if not np.isnan(radii.margins).any():
-            apart = correct & (radii.margins > 0)
+            apart = correct & (radii.margins > _LEAST)
             per_margin = np.divide(r, radii.margins, out=zero.copy(), where=apart)
             found[Score.R_MARGIN] = _dot(drawn, per_margin) / (drawn @ (~correct | apart).astype(np.float64))
     found[Score.MEDIAN_RATIO] = _median(drawn * usable, ratio)
