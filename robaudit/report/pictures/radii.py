@@ -22,7 +22,7 @@ _PANEL, _HEIGHT, _ALONE = 3.0, 2.1, 2.8  # inches: of a panel, at least; of the 
 _HEAD, _BETWEEN, _GAP = 0.32, 0.3, 0.25
 _LEGEND = (
     ("o", BLUE, "correct"),
-    ("^", ORANGE, "at least this far (censored)"),
+    ("^", ORANGE, "beyond the cap"),
     ("x", RED, "misclassified"),
 )
 
