@@ -163,6 +163,19 @@ def test_flag_samples_asks_for_a_threshold(run: Path, run_cli: RunCli) -> None:
     assert "> 1.500" in run_cli("flag-samples", "run", "--estimator", "radii:norm=l2", "--below", "1.2", "--top", "1").out
 
 
+def test_csv_of_results_with_and_without_a_threshold(tmp_path: Path, run_cli: RunCli) -> None:
+    """They share one header."""
+    write(tmp_path, digits(limit=10, estimators=["radii", {"mc": {"samples": 10}}]))
+    assert run_cli("estimate", "spec.yaml", "--out", "run", "-q").code == 0
+    for command in ("bias-report", "flag-samples"):
+        more = ["--bottom", "2"] if command == "flag-samples" else []
+        lines = list(csv.reader(io.StringIO(run_cli(command, "run", "--format", "csv", *more).out)))
+        assert {len(line) for line in lines} == {len(lines[0])}
+        named = [dict(zip(lines[0], line, strict=True)) for line in lines[1:]]
+        assert {line["threshold"] for line in named if line["estimator"].startswith("radii")} == {""}
+        assert {line["threshold"] for line in named if line["estimator"] == "mc"} == {"0.9" if command == "bias-report" else "0.5"}
+
+
 def test_pictures(run: Path, run_cli: RunCli) -> None:
     for kind in ("radius", "distribution", "bias", "flagged"):
         assert run_cli("plot", "run", "--kind", kind, "-o", f"{kind}.svg").code == 0, kind
