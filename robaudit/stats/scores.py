@@ -283,8 +283,9 @@ def scores_of(radii: Radii, confidence: float = ROW_CONFIDENCE) -> Scores:
     sum(r g)/sum(g^2) of the line through the origin with R^2 = 1 - sum (r - slope g)^2 / sum (r - mean r)^2, R_margin = mean r/margin.
     The halves are those of the images sorted by g; of an odd number the middle one is in neither.
 
-    Intervals: percentiles of 2,000 bootstrap replicates over images, the same ones for every result of as many images. That of a relative
-    variation is that of the signed one, folded at 0. A smallest value has none: no sample tells how small others are.
+    Intervals: percentiles of 2,000 bootstrap replicates over images, the same ones for every result of as many images; lower ends with
+    censored radii at their cap, upper ends with infinite ones. That of a relative variation is that of the signed one, folded at 0. A
+    smallest value has none: no sample tells how small others are.
 
     Args:
         radii: at least one image.
@@ -294,7 +295,7 @@ def scores_of(radii: Radii, confidence: float = ROW_CONFIDENCE) -> Scores:
     """
     one = np.ones((1, len(radii.ids)))
     value, least, most = (_signed(radii, one, r) for r in (radii.values, radii.lowers, radii.uppers))
-    boot = percentiles(len(radii.ids), lambda drawn: _signed(radii, drawn, radii.values, smallest=False), confidence)
+    boot = _joined(percentiles(len(radii.ids), lambda drawn: _by_end(_replicates(radii, drawn)), confidence))
     found = {}
     for score in Score:
         exact = float(value[score][0]) if score in value else math.nan
@@ -385,6 +386,43 @@ def _signed(radii: Radii, drawn: Floats, r: Floats, *, smallest: bool = True) ->
             with np.errstate(divide="ignore", invalid="ignore"):
                 found[score] = (found[easy] - found[hard]) / (found[easy] + found[hard])
     return found
+
+
+Ends = tuple[Floats, Floats]
+
+
+def _replicates(radii: Radii, drawn: Floats) -> dict[Score, Ends]:
+    """The scores of replicates but the smallest radii, from below and from above: apart where censored images have a part in them."""
+    least = _signed(radii, drawn, radii.values, smallest=False)
+    if not radii.censored.any():
+        return {score: (values, values) for score, values in least.items()}
+    most = _statistics(radii, drawn, np.where(radii.censored, np.inf, radii.values), smallest=False)
+    found = {score: (values, most.get(score, values)) for score, values in least.items()}
+    for score, (easy, hard) in _VARIATIONS.items():
+        if easy in least:
+            found[score] = _shares(least[easy], most[hard]), _shares(most[easy], least[hard])
+    return found
+
+
+def _shares(up: Floats, down: Floats) -> Floats:
+    """(up - down)/(up + down), with the limit where one is infinite, or both, for which it is 0; NaN where both are 0."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        finite = (up - down) / (up + down)
+    return np.where(np.isinf(up) | np.isinf(down), np.isinf(up).astype(np.float64) - np.isinf(down), finite)
+
+
+def _by_end(replicates: Mapping[Score, Ends]) -> dict[tuple[Score, int], Floats]:
+    return {(score, end): values for score, ends in replicates.items() for end, values in enumerate(ends)}
+
+
+def _joined(boot: Mapping[tuple[Score, int], Bounds | None]) -> dict[Score, Bounds | None]:
+    """The lower end of the intervals from below, and the upper end of those from above."""
+    joined: dict[Score, Bounds | None] = {}
+    for score, end in boot:
+        if end == 0:
+            below, above = boot[score, 0], boot[score, 1]
+            joined[score] = None if below is None or above is None else (below[0], above[1])
+    return joined
 
 
 def _variation_ends(least: Mapping[Score, Floats], most: Mapping[Score, Floats], score: Score) -> Bounds:
@@ -506,18 +544,31 @@ def score_changes(base: Radii, new: Radii, where: str, confidence: float = ROW_C
     both = base.chosen([i for i, _ in pairs]), new.chosen([j for _, j in pairs])
     first, second = (scores_of(one, confidence) for one in both)
 
-    def differences(drawn: Floats) -> dict[Score, Floats]:
+    def differences(drawn: Floats) -> dict[tuple[Score, int], Floats]:
         left, right = (_unsigned(one, drawn) for one in both)
-        return {score: right[score] - left[score] for score in left if score in right}
+        return _by_end({score: _difference(left[score], right[score]) for score in left if score in right})
 
-    boot = percentiles(len(pairs), differences, confidence)
+    boot = _joined(percentiles(len(pairs), differences, confidence))
     changes = {score: _change(score, first.values[score], second.values[score], boot.get(score)) for score in Score}
     return ScoreChanges(first, second, changes, len(base.ids) - len(pairs), len(new.ids) - len(pairs))
 
 
-def _unsigned(radii: Radii, drawn: Floats) -> dict[Score, Floats]:
-    found = _signed(radii, drawn, radii.values, smallest=False)
-    return found | {score: np.abs(found[score]) for score in _VARIATIONS if score in found}
+def _unsigned(radii: Radii, drawn: Floats) -> dict[Score, Ends]:
+    """The replicates with the relative variations folded at 0."""
+    found = _replicates(radii, drawn)
+    for score in _VARIATIONS:
+        if score in found:
+            low, high = found[score]
+            least, most = np.minimum(np.abs(low), np.abs(high)), np.maximum(np.abs(low), np.abs(high))
+            found[score] = np.where((low < 0) & (high > 0), 0.0, least), most
+    return found
+
+
+def _difference(base: Ends, new: Ends) -> Ends:
+    """new - base from below and from above; infinite where an end is."""
+    with np.errstate(invalid="ignore"):
+        low, high = new[0] - base[1], new[1] - base[0]
+    return np.where(np.isinf(base[1]), -np.inf, low), np.where(np.isinf(new[1]), np.inf, high)
 
 
 def _change(score: Score, base: ScoreValue, new: ScoreValue, ends: Bounds | None) -> Change:

@@ -210,6 +210,16 @@ def test_larger_radii_behind_the_cap_stay_within_what_is_known(images: list[tupl
         assert ends.measured_lower - 1e-9 <= real <= ends.measured_upper + 1e-9, score
 
 
+def test_replicates_with_censored_images_open_the_interval() -> None:
+    """The median of ten ratios is known, but with six in ten of them below the cap, many replicates have a censored one in the middle."""
+    rows = [found(i, 1.0 + i / 10, 2.0) for i in range(6)] + [beyond(9 + i, 3.0, 2.0) for i in range(4)]
+    median = scores(rows).values[Score.MEDIAN_RATIO]
+    assert median.measured_upper == median.value == pytest.approx(0.725)
+    assert median.upper == math.inf
+    assert median.lower is not None
+    assert median.lower < 0.7
+
+
 def test_measured_radii_give_measured_scores() -> None:
     about: dict[str, Any] = {"quantity": TOLERANCE.name, "interval": Interval.parse("bisection"), "estimator": "noise_tolerance"}
     rows = [radius(i, r, 2.0, lower=r - 0.1, upper=r + 0.2, **about) for i, r in enumerate((1.0, 2.0, 3.0))]
