@@ -6,17 +6,18 @@ A chain is a perturbation d with a radius R, and a class j that it is to reach. 
   difference of the logits rises with the norm),
 - d <- the point of the ball of the new radius (within [0, 1], if asked for) next to d + eta R s, s the steepest direction of norm 1.
 
-eta falls from 1 to .01 with a cosine. With eta -> infinity and l2 this is SuperDeepFool's iteration d <- c w / |w|^2, which jumps to and fro where
-the boundary is bent; with small eta it slides along the boundary. For l_inf it is projected gradient ascent in a ball that follows the boundary, as
-in FMN, whose radius changes by a fixed factor instead.
+eta falls from 1 to .01 with a cosine. With eta -> infinity and l2 this is SuperDeepFool's iteration d <- c w / |w|^2, which jumps to and
+fro where the boundary is bent; with small eta it slides along the boundary. For l_inf it is projected gradient ascent in a ball that
+follows the boundary, as in FMN, whose radius changes by a fixed factor instead.
 
-Boundaries of networks have many local minima, and the better half of the work is in the starts: several classes (nearest linearised boundaries
-first) from the image itself, and the classes that turned out nearest from noise, 2 to 10 times as far out.
-Then the best point is polished, its ray is
-searched for an earlier flip, and bisected. All chains of an image run in lock-step; whatever ended costs nothing further.
+Boundaries of networks have many local minima, and the better half of the work is in the starts: several classes (nearest linearised
+boundaries first) from the image itself, and the classes that turned out nearest from noise, 2 to 10 times as far out. Then the best point
+is polished, its ray is searched for an earlier flip, and bisected. All chains of an image run in lock-step; whatever ended costs nothing
+further.
 
-Sources: Moosavi-Dezfooli et al. 2016 (DeepFool); Abdollahpoorrostam et al. 2023 (SuperDeepFool); Rony et al. 2019 (DDN); Pintor et al. 2021 (FMN);
-Croce and Hein 2020 (FAB, whose starts for each class and from noise these are). The combination, and Newton's step for the radius, are robaudit's.
+Sources: Moosavi-Dezfooli et al. 2016 (DeepFool); Abdollahpoorrostam et al. 2023 (SuperDeepFool); Rony et al. 2019 (DDN); Pintor et al.
+2021 (FMN); Croce and Hein 2020 (FAB, whose starts for each class and from noise these are). The combination, and Newton's step for the
+radius, are robaudit's.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ Logits = Callable[[Tensor, Tensor], Tensor]
 """Image of each row (rows,) and pixels (rows, *shape) -> logits (rows, classes)."""
 
 Slopes = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
-"""Image of each row (rows,), pixels (rows, *shape) and class j of each (rows,) -> logits (rows, classes), gradient of z_j - z_y (rows, *shape)."""
+"""Image (rows,), pixels (rows, *shape) and class j of each row (rows,) -> logits (rows, classes), gradient of z_j - z_y (rows, *shape)."""
 
 
 class Randomness(Protocol):
@@ -120,11 +121,12 @@ class Flips:
 
 _FIRST, _LAST = 1.0, 0.01  # eta of a chain
 _POLISH = 0.1  # eta of the last one, at first
-_BEYOND = 1e-3  # relative to the margin: a chain aims this far past the boundary
+_BEYOND = 2e-4  # a chain aims this far past the boundary, relatively
 _CHANGE = 0.5  # of a radius in one step, at most
 _SPREADS = (2.0, 10.0, 4.0)  # norms of the noise of restarts in turn, in radii found so far
 _BLIND = 0.1  # the noise of a restart where nothing was found: l_inf, or root mean square
-_SETTLED = 1e-4  # the linearised boundary is no nearer than this, relatively: a chain ends
+_SETTLED = 2e-5  # a chain ends where the nearest point of the linearised boundary is no nearer than this, relatively, than its own ray's
+_NEAR = 0.01  # and is on the boundary, relatively
 _GRID, _BISECTIONS = 16, 12  # of the ray: to 1 / 16 / 4096 of the radius
 _PUSHES = 12  # outwards, where a pass without gradients sees no flip
 
@@ -132,8 +134,8 @@ _PUSHES = 12  # outwards, where a pass without gradients sees no flip
 def nearest_flips(logits: Logits, slopes: Slopes, x: Tensor, y: Tensor, search: Search, random: Randomness) -> Flips:
     """The nearest pixels to each image that the model classifies otherwise, as far as the search finds them.
 
-    Each is verified by a pass without gradients. An image's result is a function of itself and its randomness alone, whatever else is in the
-    batch, if those of ``logits`` and ``slopes`` are.
+    Each is verified by a pass without gradients. An image's result is a function of itself and its randomness alone, whatever else is in
+    the batch, if those of ``logits`` and ``slopes`` are.
 
     Args:
         logits, slopes: of the model; ``slopes`` counts as one gradient for each row.
@@ -147,12 +149,14 @@ def nearest_flips(logits: Logits, slopes: Slopes, x: Tensor, y: Tensor, search: 
     targets, linear = hunt.candidates()
     first = min(search.targets, targets.shape[1])
     image = torch.arange(len(x), device=x.device).repeat_interleave(first)
-    reached = hunt.chase(image, targets[:, :first].flatten(), linear[:, :first].flatten(0, 1), _FIRST, search.steps, Origin.CHAIN)
+    reached = hunt.chase(image, targets[:, :first].flatten(), linear.flatten(0, 1), _FIRST, search.steps, Origin.CHAIN)
     nearest = _ranked(reached.view(len(x), first), targets)
     for restart in range(search.restarts):
         image = torch.arange(len(x), device=x.device)
         target = nearest[:, restart % nearest.shape[1]]
-        hunt.chase(image, target, hunt.noise(random.uniforms(restart), _SPREADS[restart % len(_SPREADS)]), _FIRST, search.steps, Origin.RESTART)
+        hunt.chase(
+            image, target, hunt.noise(random.uniforms(restart), _SPREADS[restart % len(_SPREADS)]), _FIRST, search.steps, Origin.RESTART
+        )
     hunt.polish()
     hunt.bisect()
     return hunt.flips()
@@ -182,28 +186,35 @@ class _Hunt:
         """Judge the images themselves."""
         everything = torch.arange(len(self._x), device=self._x.device)
         self._clean = self._passed(everything, self._x)
-        label = self._clean.argmax(1)
+        label = self._labels(everything, self._clean)
         wrong = label != self._y
         self._radius[wrong], self._label[wrong], self._origin[wrong] = 0.0, label[wrong], int(Origin.MISCLASSIFIED)
 
     def candidates(self) -> tuple[Tensor, Tensor]:
-        """The classes with the nearest linearised boundaries (images, k), nearest first, and the nearest points there (images, k, d)."""
+        """The classes by their linearised boundaries (images, k), nearest first, and the points of those with chains (images, n, d)."""
         others = self._clean.scatter(1, self._y[:, None], -torch.inf)
         count = min(self._search.candidates, others.shape[1] - 1)
         targets = others.argsort(dim=1, descending=True, stable=True)[:, :count]
         away = torch.full(targets.shape, torch.inf, dtype=torch.float64, device=targets.device)
-        points = self._flat.new_zeros(*targets.shape, self._flat.shape[1])
-        open_ = (self._radius > 0).nonzero()[:, 0]
+        points = self._flat.new_zeros(len(targets), 0, self._flat.shape[1])
+        before = targets[:, :0]
+        rows = (self._radius > 0).nonzero()[:, 0]
         for k in range(count):
-            margin, w = self._sloped(open_, torch.zeros_like(self._flat[open_]), targets[open_, k], Origin.NONE)[:2]
-            points[open_, k] = self._rooms.of(open_).nearest(w, margin * (1 + _BEYOND))
-            away[open_, k] = torch.where(dual_size(w, self._search.norm) > 0, size(points[open_, k], self._search.norm), torch.inf)
-        order = away.argsort(dim=1, stable=True)
-        return targets.gather(1, order), points.gather(1, order[:, :, None].expand_as(points))
+            margin, w = self._sloped(rows, torch.zeros_like(self._flat[rows]), targets[rows, k], Origin.NONE)[:2]
+            point = torch.zeros_like(self._flat)
+            point[rows] = self._rooms.of(rows).nearest(w, margin * (1 + _BEYOND))
+            away[rows, k] = torch.where(dual_size(w, self._search.norm) > 0, size(point[rows], self._search.norm), torch.inf)
+            order = away[:, : k + 1].argsort(dim=1, stable=True)
+            points = torch.cat([points, point[:, None]], dim=1)  # those of the nearest so far, in order, and this one
+            place = torch.cat([before, before.new_full((len(targets), 1), k)], dim=1)
+            before = order[:, : self._search.targets]
+            kept = (place[:, None] == before[:, :, None]).long().argmax(2)
+            points = points.gather(1, kept[:, :, None].expand(-1, -1, points.shape[2]))
+        return targets.gather(1, order), points
 
     def noise(self, uniforms: Tensor, spread: float) -> Tensor:
         """Starts of restarts (images, d): noise so many times as far out as the best flip."""
-        noise = 2 * uniforms.flatten(1) - 1
+        noise = 2 * uniforms.flatten(1).to(self._flat.dtype) - 1
         pixels = noise.shape[1]
         blind = _BLIND * (1.0 if self._search.norm == "linf" else math.sqrt(pixels))
         radius = torch.where(self._radius.isfinite(), self._radius * spread, blind).clamp_max(self._search.cap)
@@ -234,9 +245,11 @@ class _Hunt:
             rooms, radius = self._rooms.of(who), size(d, norm)
             reached[active] = torch.where(flipped, torch.minimum(reached[active], radius), reached[active])
             rate = rooms.rate(w, d)
-            change = (margin * (1 + _BEYOND) / rate.clamp_min(1e-30)).clamp(-_CHANGE * radius, _CHANGE * radius)
+            newton = margin / rate.clamp_min(1e-30)
+            change = (newton + _BEYOND * radius).clamp(-_CHANGE * radius, _CHANGE * radius)
             wanted = (radius + change).clamp_max(self._search.cap)
-            settled = flipped & (radius * (1 - _SETTLED - 2 * _BEYOND) <= (margin + dots(w, d)) / dual_size(w, norm).clamp_min(1e-30))
+            nearest = (margin + dots(w, d)) / dual_size(w, norm).clamp_min(1e-30)
+            settled = flipped & (newton.abs() <= _NEAR * radius) & ((radius + newton) * (1 - _SETTLED) <= nearest)
             length = _LAST * eta + (1 - _LAST) * eta * (1 + math.cos(math.pi * step / steps)) / 2
             d = rooms.onto_ball(d + rooms.steepest(w, d) * (length * wanted).to(d.dtype)[:, None], wanted)
             going = (~settled & d.isfinite().all(1)).nonzero()[:, 0]
@@ -268,7 +281,7 @@ class _Hunt:
         for number in range(_PUSHES):
             if number:
                 self._best[image] *= 1 + 1e-6 * 2.0**number
-            label = self._passed(image, self._pixels(image, self._best[image])).argmax(1)
+            label = self._labels(image, self._passed(image, self._pixels(image, self._best[image])))
             self._label[image] = label
             image = image[label == self._y[image]]
             if not len(image):
@@ -292,13 +305,17 @@ class _Hunt:
 
     def _flips_at(self, image: Tensor, whole: Tensor, part: Tensor) -> Tensor:
         d = whole * part.to(whole.dtype)[:, None]
-        label = self._passed(image, self._pixels(image, d)).argmax(1)
+        label = self._labels(image, self._passed(image, self._pixels(image, d)))
         return self._record(image, d, label, None)
 
     def _pixels(self, image: Tensor, d: Tensor) -> Tensor:
         """The perturbed images (rows, *shape), in [0, 1] to the last bit where they have to be."""
-        pixels = self._x[image] + d.unflatten(1, self._x.shape[1:])
+        pixels: Tensor = self._x[image] + d.view(-1, *self._x.shape[1:])
         return pixels.clamp(0.0, 1.0) if self._search.clipped else pixels
+
+    def _labels(self, image: Tensor, logits: Tensor) -> Tensor:
+        """The classes (rows,); the given one where a logit is not finite, as that is no flip."""
+        return torch.where(logits.isfinite().all(1), logits.argmax(1), self._y[image])
 
     def _passed(self, image: Tensor, pixels: Tensor) -> Tensor:
         self._forwards.index_add_(0, image, torch.ones_like(image))
@@ -308,7 +325,7 @@ class _Hunt:
         """z_y - z_j (rows,), float64, the gradient of its negative (rows, d), and whether the class is another (rows,)."""
         self._gradients.index_add_(0, image, torch.ones_like(image))
         logits, w = self._slopes(image, self._pixels(image, d), target)
-        flipped = self._record(image, d, logits.argmax(1), origin)
+        flipped = self._record(image, d, self._labels(image, logits), origin)
         own = logits.gather(1, self._y[image][:, None])[:, 0].double()
         return own - logits.gather(1, target[:, None])[:, 0].double(), w.flatten(1).nan_to_num(0.0, 0.0, 0.0), flipped
 

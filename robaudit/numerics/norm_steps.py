@@ -60,7 +60,9 @@ class Rooms:
 
     def boxed(self, d: Tensor) -> Tensor:
         """The nearest perturbation that is allowed (rows, d)."""
-        return d if self.lower is None else torch.minimum(torch.maximum(d, self.lower), self.upper)
+        if self.lower is None or self.upper is None:
+            return d
+        return torch.minimum(torch.maximum(d, self.lower), self.upper)
 
     def inside(self, d: Tensor) -> Tensor:
         """Pixels that are not at the border of what they may (rows, d), bool."""
@@ -95,8 +97,8 @@ class Rooms:
     def nearest(self, w: Tensor, needed: Tensor) -> Tensor:
         """The smallest allowed perturbation with w . d >= needed (rows, d), or as far towards it as is allowed.
 
-        It is w (l2) or sign w (l_inf) times a factor, brought into the box; w . d is a concave, piecewise linear function of the factor, and
-        Newton's method from 0 ends at its root from below.
+        It is w (l2) or sign w (l_inf) times a factor, brought into the box; w . d is a concave, piecewise linear function of the factor,
+        and Newton's method from 0 ends at its root from below.
 
         Args:
             w: (rows, d).

@@ -1,9 +1,10 @@
 """The nearest flip on random rays: far from the decision boundary's distance, but witnessed.
 
-The radius of a direction is where its ray first flips. Only the least over thousands of directions is wanted, so no direction needs a radius
-of its own: the first block doubles its radius until one of its rays flips; every later ray is only looked at up to the best radius so far, and
-needs nothing more unless it flips there. Those that do are bisected together, and whichever does not flip at the middle while another does is
-dropped. With monotone rays this is the least of all their radii, for little more than one pass each instead of about fifteen.
+The radius of a direction is where its ray first flips. Only the least over thousands of directions is wanted, so no direction needs a
+radius of its own: the first block doubles its radius until one of its rays flips; every later ray is only looked at up to the best radius
+so far, and needs nothing more unless it flips there. Those that do are bisected together, and whichever does not flip at the middle while
+another does is dropped. With monotone rays this is the least of all their radii, for little more than one pass each instead of about
+fifteen.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from robaudit.numerics.minimal_norm import Logits
 from robaudit.numerics.norm_steps import Norm, size
 
 Draws = Callable[[int], Tensor]
-"""Number of a block -> for each image and direction of the block (images, directions, *shape): normal variables (l2), or uniform on [-1, 1]."""
+"""Number of a block -> its draws for each image (images, directions, *shape): normal variables (l2), or uniform on [-1, 1] (l_inf)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +175,8 @@ class _Rays:
 
     def _passed(self, image: Tensor, pixels: Tensor) -> Tensor:
         self._forwards.index_add_(0, image, torch.ones_like(image))
-        return self._logits(image, pixels).argmax(1)
+        logits = self._logits(image, pixels)
+        return torch.where(logits.isfinite().all(1), logits.argmax(1), self._y[image])  # logits that are not finite are no flip
 
     def witness(self) -> Witness:
         """The result."""

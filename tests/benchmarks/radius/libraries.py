@@ -14,6 +14,7 @@ from typing import Any, Literal
 from torch import Tensor, nn
 
 Norm = Literal["l2", "linf"]
+NORMS: tuple[Norm, ...] = ("l2", "linf")
 
 
 @dataclass(frozen=True, slots=True)

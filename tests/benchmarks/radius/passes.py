@@ -62,12 +62,13 @@ class Counted(nn.Module):
         super().__init__()
         self.model = model
         self.forwards = self.gradients = 0
+        self.eval()
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits (n, classes)."""
         self.forwards += len(x)
         logits: Tensor = self.model(x)
-        return _Watched.apply(logits, self) if logits.requires_grad else logits  # type: ignore[no-any-return, no-untyped-call]
+        return _Watched.apply(logits, self) if logits.requires_grad else logits
 
 
 class _Watched(torch.autograd.Function):
