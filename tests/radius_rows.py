@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from robaudit.levels import NO_NOISE, NoiseLevel
+from robaudit.levels import NO_NOISE, LevelName, NoiseLevel
 from robaudit.quantities import DIFFICULTY, P_ROBUST, RADIUS, TOLERANCE, Interval
 from robaudit.rows import Row
 from robaudit.store.run import Run
@@ -37,7 +37,7 @@ def row(index: int | str, value: float, at: NoiseLevel = NO_NOISE, **others: Any
 def radius(index: int, value: float, g: float | None = None, margin: float | None = None, *, correct: bool = True, **others: Any) -> Row:
     """An exact radius with its difficulty, whose margin is g unless it is given."""
     details = None if g is None else {"difficulty": g, "margin": g if margin is None else margin}
-    return row(index, value, label=0 if correct else 1, correct=correct, details=details, **others)
+    return row(index, value, **{"label": 0 if correct else 1, "correct": correct, "details": details, **others})
 
 
 def found(index: int, value: float, g: float | None = None, *, correct: bool = True, **others: Any) -> Row:
@@ -63,3 +63,29 @@ def run_of(rows: Iterable[Row], estimators: Sequence[dict[str, Any]] = ()) -> Ru
         "totals": {"skipped": 0},
     }
     return Run(Path("run"), info, given)
+
+
+RAIN = NoiseLevel("rain", 1.0, LevelName.SEVERITY), NoiseLevel("rain", 3.0, LevelName.SEVERITY)
+
+
+def pictured(images: int = 8) -> Run:
+    """Radii, some censored and some of misclassified images, with votes under two severities, for every picture of these."""
+    rows = []
+    for i in range(images):
+        g, correct = i - 1.5, i != 2
+        rows.append((beyond if i == images - 1 else found)(i, 0.2 * abs(g), g, correct=correct))
+        rows += [
+            row(
+                i,
+                0.5,
+                at,
+                estimator="mc",
+                quantity=P_ROBUST.name,
+                label=0 if correct else 1,
+                correct=correct,
+                votes=(max(0, i - k), images - max(0, i - k)),
+                interval=Interval.parse("clopper-pearson"),
+            )
+            for k, at in enumerate(RAIN)
+        ]
+    return run_of(rows)

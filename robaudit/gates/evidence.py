@@ -144,7 +144,7 @@ def radius_group(gate: Gate, run: Run, radii: Sequence[Group]) -> Group:
     if not radii:
         what = "there are no radii, and so no scores"
         raise SpecError(f"gate {str(gate)!r}", what, "add radius_attack, radius_exact or noise_tolerance to the estimators")
-    return matching_groups(gate, run, radii, one=True, subject="the results with radii")[0]
+    return matching_groups(gate, run, radii, one=True, subject="the set of radii")[0]
 
 
 def matching_groups(gate: Gate, run: Run, keys: Iterable[Group], *, one: bool, subject: str = "the run") -> list[Group]:

@@ -58,9 +58,9 @@ def _flat(one: ClassStats) -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for field in fields(one):
         value = getattr(one, field.name)
-        if isinstance(value, Mean | Quantile | Share):
-            for part in fields(value):
-                flat[field.name if part.name == "value" else f"{field.name}_{part.name}"] = getattr(value, part.name)
+        if isinstance(value, Mean | Quantile | Share) or field.name == "below":
+            for part in fields(Share if value is None else value):
+                flat[field.name if part.name == "value" else f"{field.name}_{part.name}"] = getattr(value, part.name, None)
         else:
             flat[field.name] = value
     return flat

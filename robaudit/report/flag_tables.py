@@ -54,7 +54,7 @@ def flags_table(flagged: Flagged, class_names: Names | None = None, quantity: Qu
 def flags_csv(flagged: Flagged) -> str:
     """A line per sample: the group, the list it is on ("flagged" or "robust"), then the fields of :class:`Flag`."""
     names = [field.name for field in fields(Flag)]
-    group = [flagged.key.estimator, *flagged.key.at.document().values(), flagged.threshold]
+    group = [flagged.key.estimator, *flagged.key.at.document().values(), flagged.threshold if flagged.has_threshold else None]
     lists = (("flagged", flagged.samples), ("robust", flagged.robust))
     lines = ([*group, name, *(getattr(sample, field) for field in names)] for name, samples in lists for sample in samples)
     return table_csv(["estimator", "noise", "level_name", "level", "threshold", "list", *names], lines)

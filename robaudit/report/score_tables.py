@@ -126,7 +126,7 @@ def notes(scores: Scores) -> Iterator[str]:
     if radii.upper_bounds:
         yield "Upper bounds: scores of the radii that were found; the true ones may be smaller."
     if censored := int(radii.censored.sum()):
-        yield f">= {censored:,} of {count(len(radii.ids), 'image')} only known to be beyond {radii.values[radii.censored].min():.4g}."
+        yield f">= {censored:,} of {count(len(radii.ids), 'image')} only known to be beyond {radii.cap:.4g}."
     if radii.measured:
         yield "The interval of each image is no part of [ ]; the spread of the values is. --format json has the scores of its ends."
     if radii.left_out:

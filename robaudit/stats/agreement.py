@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -62,6 +62,11 @@ class Results(Protocol):
     @property
     def path(self) -> Path:
         """Where it is, for messages."""
+        ...
+
+    @property
+    def info(self) -> Mapping[str, Any]:
+        """Its run.json."""
         ...
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
@@ -51,6 +52,7 @@ def percentiles(
         if images < 2 or len(values) <= REPLICATES / 2:
             intervals[name] = None
         else:
-            lower, upper = np.quantile(values, ends, method="inverted_cdf")
+            ranked = np.sort(values)  # with infinite ones at the ends
+            lower, upper = (ranked[max(math.ceil(end * len(ranked) - 1e-9) - 1, 0)] for end in ends)
             intervals[name] = float(lower), float(upper)
     return intervals

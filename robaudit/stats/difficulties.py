@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from robaudit.quantities import DIFFICULTY
 from robaudit.rows import Row
+from robaudit.stats.agreement import Results
 from robaudit.stats.intervals import Floats
-from robaudit.store.run import Run
 
 Difficulty = tuple[float, float]
 """g and the margin of the predicted class; NaN where unknown."""
@@ -25,7 +25,7 @@ class Difficulties:
         run: whose spec says which results are relative to the label.
     """
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Results) -> None:
         entries = run.info["spec"].get("estimators", ())
         relative = [one for one in entries if one["name"] == DIFFICULTY.name and one.get("options", {}).get("target") == "label"]
         self._of_label = frozenset(str(one.get("label") or one["name"]) for one in relative)

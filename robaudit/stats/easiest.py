@@ -10,10 +10,10 @@ import numpy as np
 from robaudit.errors import NothingLeftError, RunError
 from robaudit.levels import LevelChoice, LevelName, NoiseLevel
 from robaudit.rows import Row
+from robaudit.stats.agreement import Results
 from robaudit.stats.bootstrap import percentiles
 from robaudit.stats.difficulties import Difficulties, easiest_first
 from robaudit.stats.intervals import Bounds, Floats
-from robaudit.store.run import Run
 
 _SHARES = tuple(i / 20 for i in range(1, 21))
 
@@ -70,7 +70,7 @@ class KeptCurve:
     band: tuple[tuple[float, Bounds], ...]
 
 
-def easiest_errors(run: Run, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> EasiestErrors:
+def easiest_errors(run: Results, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> EasiestErrors:
     """The errors under one noise, by its levels: those of the first estimator that counts votes, under its first noise.
 
     Raises:
@@ -80,7 +80,7 @@ def easiest_errors(run: Run, estimators: Sequence[str] = (), levels: LevelChoice
     return _errors(run, estimators, levels, one_noise=True)
 
 
-def kept_curve(run: Run, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> KeptCurve:
+def kept_curve(run: Results, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> KeptCurve:
     """Mean corruption error, without normalisation, of the easiest images: the mean over the noises whose level is a severity, each the
     mean over its severities.
 
@@ -106,7 +106,7 @@ def kept_curve(run: Run, estimators: Sequence[str] = (), levels: LevelChoice | S
     return KeptCurve(errors, labels, counts / errors.images, whole.cumsum() / counts, each.cumsum(1) / counts, known)
 
 
-def _errors(run: Run, estimators: Sequence[str], levels: LevelChoice | Sequence[float], *, one_noise: bool) -> EasiestErrors:
+def _errors(run: Results, estimators: Sequence[str], levels: LevelChoice | Sequence[float], *, one_noise: bool) -> EasiestErrors:
     where, difficulties = str(run.path), Difficulties(run)
     groups: dict[tuple[str, NoiseLevel], dict[str, Row]] = {}
     for row in run.rows:

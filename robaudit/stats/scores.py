@@ -19,15 +19,17 @@ from robaudit.levels import LevelChoice
 from robaudit.names import Part, PartName, ResultName
 from robaudit.quantities import RADIUS, TOLERANCE, IntervalKind
 from robaudit.rows import Row
+from robaudit.stats.agreement import Results
 from robaudit.stats.bootstrap import percentiles
 from robaudit.stats.difficulties import Difficulties
 from robaudit.stats.groups import GroupKey, json_number
 from robaudit.stats.intervals import ROW_CONFIDENCE, Bounds, Floats
 from robaudit.stats.summary import row_ends
-from robaudit.store.run import Run
 
 RADII = (RADIUS.name, TOLERANCE.name)
 """The quantities that have scores."""
+_LEAST = 1e-9
+"""Differences of logits up to it are rounding: such an image is on the boundary, and nothing is divided by them."""
 _EXACT = (IntervalKind.EXACT, IntervalKind.UPPER_BOUND, IntervalKind.CENSORED)
 Mask = NDArray[np.bool_]
 
@@ -109,9 +111,14 @@ class Radii:
         return self.correct & np.isinf(self.uppers)
 
     @property
+    def cap(self) -> float:
+        """The smallest number that a censored image is known to be beyond; infinite without any."""
+        return float(self.lowers[self.censored].min(initial=math.inf))
+
+    @property
     def usable(self) -> Mask:
-        """Correct images with g > 0 (n,): those whose ratio r/g means something."""
-        return self.correct & (self.g > 0)
+        """Correct images with g > 0, beyond rounding (n,): those whose ratio r/g means something."""
+        return self.correct & (self.g > _LEAST)
 
     @property
     def part(self) -> Part | None:
@@ -127,7 +134,7 @@ class Radii:
     @property
     def left_out(self) -> int:
         """Correct images with g <= 0, which the scores with r/g leave out."""
-        return int((self.correct & (self.g <= 0)).sum())
+        return int((self.correct & (self.g <= _LEAST)).sum())
 
     @property
     def without_difficulty(self) -> int:
@@ -207,7 +214,7 @@ def is_radius(key: GroupKey) -> bool:
     return key.quantity in RADII
 
 
-def radii_of(run: Run, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> list[Radii]:
+def radii_of(run: Results, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> list[Radii]:
     """The radii of each result of a run that has some, in its order.
 
     The difficulty is that of the row's details, else of any other result of the image. Images are sorted by it: correct ones by g of the
@@ -276,8 +283,9 @@ def scores_of(radii: Radii, confidence: float = ROW_CONFIDENCE) -> Scores:
     sum(r g)/sum(g^2) of the line through the origin with R^2 = 1 - sum (r - slope g)^2 / sum (r - mean r)^2, R_margin = mean r/margin.
     The halves are those of the images sorted by g; of an odd number the middle one is in neither.
 
-    Intervals: percentiles of 2,000 bootstrap replicates over images, the same ones for every result of as many images. That of a relative
-    variation is that of the signed one, folded at 0. A smallest value has none: no sample tells how small others are.
+    Intervals: percentiles of 2,000 bootstrap replicates over images, the same ones for every result of as many images; lower ends with
+    censored radii at their cap, upper ends with infinite ones. That of a relative variation is that of the signed one, folded at 0. A
+    smallest value has none: no sample tells how small others are.
 
     Args:
         radii: at least one image.
@@ -287,7 +295,7 @@ def scores_of(radii: Radii, confidence: float = ROW_CONFIDENCE) -> Scores:
     """
     one = np.ones((1, len(radii.ids)))
     value, least, most = (_signed(radii, one, r) for r in (radii.values, radii.lowers, radii.uppers))
-    boot = percentiles(len(radii.ids), lambda drawn: _signed(radii, drawn, radii.values), confidence)
+    boot = _joined(percentiles(len(radii.ids), lambda drawn: _by_end(_replicates(radii, drawn)), confidence))
     found = {}
     for score in Score:
         exact = float(value[score][0]) if score in value else math.nan
@@ -323,13 +331,14 @@ def _why(radii: Radii, score: Score) -> str:
     return "its denominator is 0 for these images"
 
 
-def _statistics(radii: Radii, drawn: Floats, r: Floats) -> dict[Score, Floats]:
+def _statistics(radii: Radii, drawn: Floats, r: Floats, *, smallest: bool) -> dict[Score, Floats]:
     """The scores of weighted images; NaN where one is not defined.
 
     Args:
         radii: the images (n,).
         drawn: how often each counts (replicates, n).
         r: their radii, possibly infinite.
+        smallest: whether the smallest are wanted.
 
     Returns:
         (replicates,) each.
@@ -337,13 +346,11 @@ def _statistics(radii: Radii, drawn: Floats, r: Floats) -> dict[Score, Floats]:
     total, zero = drawn.sum(1), np.zeros_like(r)
     correct, usable = radii.correct, radii.usable
     counted = np.where(correct, r, 0.0)
-    drawn_correct = (drawn > 0) & correct
-    smallest = np.where(drawn_correct, r, np.inf).min(1)
-    found = {
-        Score.R_M: _dot(drawn, counted) / total,
-        Score.R_W: np.where((drawn > 0) & ~correct, 0.0, np.where(drawn_correct, r, np.inf)).min(1),
-        Score.R_W_CORRECT: np.where(drawn_correct.any(1), smallest, np.nan),
-    }
+    found = {Score.R_M: _dot(drawn, counted) / total}
+    if smallest:
+        there = (drawn > 0) & correct
+        found[Score.R_W] = np.where(drawn > 0, counted, np.inf).min(1)
+        found[Score.R_W_CORRECT] = np.where(there.any(1), np.where(there, r, np.inf).min(1), np.nan)
     if radii.without_difficulty:
         return found
     ratio = np.divide(r, radii.g, out=zero.copy(), where=usable)
@@ -354,7 +361,7 @@ def _statistics(radii: Radii, drawn: Floats, r: Floats) -> dict[Score, Floats]:
         found[Score.SLOPE] = slope = _dot(drawn, rg) / (drawn @ gg)
         found[Score.R_SQUARED] = _determination(drawn, r, usable, rg, slope)
         if not np.isnan(radii.margins).any():
-            apart = correct & (radii.margins > 0)
+            apart = correct & (radii.margins > _LEAST)
             per_margin = np.divide(r, radii.margins, out=zero.copy(), where=apart)
             found[Score.R_MARGIN] = _dot(drawn, per_margin) / (drawn @ (~correct | apart).astype(np.float64))
     found[Score.MEDIAN_RATIO] = _median(drawn * usable, ratio)
@@ -371,14 +378,51 @@ def _statistics(radii: Radii, drawn: Floats, r: Floats) -> dict[Score, Floats]:
     return found
 
 
-def _signed(radii: Radii, drawn: Floats, r: Floats) -> dict[Score, Floats]:
+def _signed(radii: Radii, drawn: Floats, r: Floats, *, smallest: bool = True) -> dict[Score, Floats]:
     """The scores with the relative variations as (easy - hard)/(easy + hard), whose sign the score drops."""
-    found = _statistics(radii, drawn, r)
+    found = _statistics(radii, drawn, r, smallest=smallest)
     for score, (easy, hard) in _VARIATIONS.items():
         if easy in found:
             with np.errstate(divide="ignore", invalid="ignore"):
                 found[score] = (found[easy] - found[hard]) / (found[easy] + found[hard])
     return found
+
+
+Ends = tuple[Floats, Floats]
+
+
+def _replicates(radii: Radii, drawn: Floats) -> dict[Score, Ends]:
+    """The scores of replicates but the smallest radii, from below and from above: apart where censored images have a part in them."""
+    least = _signed(radii, drawn, radii.values, smallest=False)
+    if not radii.censored.any():
+        return {score: (values, values) for score, values in least.items()}
+    most = _statistics(radii, drawn, np.where(radii.censored, np.inf, radii.values), smallest=False)
+    found = {score: (values, most.get(score, values)) for score, values in least.items()}
+    for score, (easy, hard) in _VARIATIONS.items():
+        if easy in least:
+            found[score] = _shares(least[easy], most[hard]), _shares(most[easy], least[hard])
+    return found
+
+
+def _shares(up: Floats, down: Floats) -> Floats:
+    """(up - down)/(up + down), with the limit where one is infinite, or both, for which it is 0; NaN where both are 0."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        finite = (up - down) / (up + down)
+    return np.where(np.isinf(up) | np.isinf(down), np.isinf(up).astype(np.float64) - np.isinf(down), finite)
+
+
+def _by_end(replicates: Mapping[Score, Ends]) -> dict[tuple[Score, int], Floats]:
+    return {(score, end): values for score, ends in replicates.items() for end, values in enumerate(ends)}
+
+
+def _joined(boot: Mapping[tuple[Score, int], Bounds | None]) -> dict[Score, Bounds | None]:
+    """The lower end of the intervals from below, and the upper end of those from above."""
+    joined: dict[Score, Bounds | None] = {}
+    for score, end in boot:
+        if end == 0:
+            below, above = boot[score, 0], boot[score, 1]
+            joined[score] = None if below is None or above is None else (below[0], above[1])
+    return joined
 
 
 def _variation_ends(least: Mapping[Score, Floats], most: Mapping[Score, Floats], score: Score) -> Bounds:
@@ -500,18 +544,31 @@ def score_changes(base: Radii, new: Radii, where: str, confidence: float = ROW_C
     both = base.chosen([i for i, _ in pairs]), new.chosen([j for _, j in pairs])
     first, second = (scores_of(one, confidence) for one in both)
 
-    def differences(drawn: Floats) -> dict[Score, Floats]:
+    def differences(drawn: Floats) -> dict[tuple[Score, int], Floats]:
         left, right = (_unsigned(one, drawn) for one in both)
-        return {score: right[score] - left[score] for score in left if score in right}
+        return _by_end({score: _difference(left[score], right[score]) for score in left if score in right})
 
-    boot = percentiles(len(pairs), differences, confidence)
+    boot = _joined(percentiles(len(pairs), differences, confidence))
     changes = {score: _change(score, first.values[score], second.values[score], boot.get(score)) for score in Score}
     return ScoreChanges(first, second, changes, len(base.ids) - len(pairs), len(new.ids) - len(pairs))
 
 
-def _unsigned(radii: Radii, drawn: Floats) -> dict[Score, Floats]:
-    found = _signed(radii, drawn, radii.values)
-    return found | {score: np.abs(found[score]) for score in _VARIATIONS if score in found}
+def _unsigned(radii: Radii, drawn: Floats) -> dict[Score, Ends]:
+    """The replicates with the relative variations folded at 0."""
+    found = _replicates(radii, drawn)
+    for score in _VARIATIONS:
+        if score in found:
+            low, high = found[score]
+            least, most = np.minimum(np.abs(low), np.abs(high)), np.maximum(np.abs(low), np.abs(high))
+            found[score] = np.where((low < 0) & (high > 0), 0.0, least), most
+    return found
+
+
+def _difference(base: Ends, new: Ends) -> Ends:
+    """new - base from below and from above; infinite where an end is."""
+    with np.errstate(invalid="ignore"):
+        low, high = new[0] - base[1], new[1] - base[0]
+    return np.where(np.isinf(base[1]), -np.inf, low), np.where(np.isinf(new[1]), np.inf, high)
 
 
 def _change(score: Score, base: ScoreValue, new: ScoreValue, ends: Bounds | None) -> Change:

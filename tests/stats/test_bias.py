@@ -38,6 +38,8 @@ def test_golden_values() -> None:
     assert (cat.simultaneous_lower, cat.simultaneous_upper) == mean_interval([0.5, 0.7, 0.9, 1.0], 0.0, 1.0, 0.975)
     assert cat.mean.measurement_error == pytest.approx(0.05 / 2)
     assert [q.value for q in (cat.q25, cat.median, cat.q75)] == pytest.approx([0.65, 0.8, 0.925])
+    assert cat.below is not None
+    assert cow.below is not None
     assert (cat.below.count, cow.below.count) == (2, 2)
     assert nameless.p_value is None
     assert nameless.differs is None

@@ -78,6 +78,8 @@ def test_golden_values() -> None:
     assert group.median.value == pytest.approx(0.75)
     assert group.p05.value == pytest.approx(np.quantile(values, 0.05))
     assert group.minimum == 0.4
+    assert group.below_half is not None
+    assert group.below_ninety is not None
     assert (group.below_half.count, group.below_ninety.count, group.below_half.total) == (1, 3, 4)
 
 

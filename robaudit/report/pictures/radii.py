@@ -22,7 +22,7 @@ _PANEL, _HEIGHT, _ALONE = 3.0, 2.1, 2.8  # inches: of a panel, at least; of the 
 _HEAD, _BETWEEN, _GAP = 0.32, 0.3, 0.25
 _LEGEND = (
     ("o", BLUE, "correct"),
-    ("^", ORANGE, "at least this far (censored)"),
+    ("^", ORANGE, "beyond the cap"),
     ("x", RED, "misclassified"),
 )
 
@@ -47,7 +47,7 @@ def _caption(shown: Sequence[Scores], left: Sequence[Scores]) -> Iterator[str]:
             about = " ".join(filter(None, (text(slope), interval(slope))))
             words.append(f"slope {about}" + ("" if fit.value is None else f", R\N{SUPERSCRIPT TWO} {fit.value:.3f}"))
         if censored := int(radii.censored.sum()):
-            words.append(f"{censored:,} only known to be beyond {radii.values[radii.censored].min():.3g}")
+            words.append(f"{censored:,} only known to be beyond {radii.cap:.3g}")
         if left_out := radii.left_out:
             words.append(f"{left_out:,} correct with g <= 0 not in the fit")
         bound = "; upper bounds" if radii.upper_bounds else ""

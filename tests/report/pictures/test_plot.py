@@ -19,10 +19,13 @@ from robaudit.report import pictures as pictures_module
 from robaudit.report.pictures.kinds import KINDS, Choice, inline_svg, picture, sketch_of
 from robaudit.store.run import Run
 from tests.conftest import RunCli
+from tests.radius_rows import pictured
 from tests.report.pictures.made import HOSTILE, losses, row, run, usual
 from tests.specs import digits, tree, write
 
 pytest.importorskip("matplotlib")
+OWN_RUNS = {"loss-q": lambda: losses(8), "radius": pictured, "heat-map": pictured, "corruption-kept": pictured}
+"""The kinds that need other results than the usual run has."""
 LOSSES = {"qnorm_mc": {"samples": 20, "q": [1, 10]}}
 
 
@@ -55,8 +58,8 @@ def _valid(data: bytes, ending: str) -> None:
 def test_each_kind_is_written(
     run_cli: RunCli, folder: Path, tmp_path: Path, kind: str, ending: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if kind == "loss-q":
-        monkeypatch.setattr("robaudit.store.run.read_run", lambda _: losses(8))
+    if kind in OWN_RUNS:
+        monkeypatch.setattr("robaudit.store.run.read_run", lambda _: OWN_RUNS[kind]())
     outcome = run_cli(
         "plot", folder, "--kind", kind, "-o", f"it.{ending}", *(["--max-images", "4"] if kind in ("flagged", "loss-q") else [])
     )
@@ -67,19 +70,19 @@ def test_each_kind_is_written(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in OWN_RUNS])
 def test_each_kind_is_written_as_every_file(run_cli: RunCli, folder: Path, tmp_path: Path, kind: str, ending: str) -> None:
     assert run_cli("plot", folder, "--kind", kind, "-o", f"it.{ending}").code == 0
     _valid((tmp_path / f"it.{ending}").read_bytes(), ending)
 
 
-@pytest.mark.parametrize(("kind", "ending"), [("bias", "png"), ("bias", "svg"), ("bias", "pdf"), ("loss-q", "svg")])
+@pytest.mark.parametrize(("kind", "ending"), [("bias", "png"), ("bias", "svg"), ("bias", "pdf"), *((kind, "svg") for kind in OWN_RUNS)])
 def test_the_same_run_gives_the_same_bytes_whatever_the_settings_of_the_user(
     kind: str, ending: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import matplotlib as mpl
 
-    made = losses(8) if kind == "loss-q" else usual(8)
+    made = OWN_RUNS[kind]() if kind in OWN_RUNS else usual(8)
     first = picture(kind, made, ending)
     with mpl.rc_context({"font.size": 30, "axes.facecolor": "red", "svg.fonttype": "none", "pdf.fonttype": 3, "text.parse_math": True}):
         monkeypatch.setenv("SOURCE_DATE_EPOCH", "1")
@@ -90,7 +93,7 @@ def test_the_same_run_gives_the_same_bytes_whatever_the_settings_of_the_user(
 
 @pytest.mark.slow
 def test_another_process_gives_the_same_bytes(folder: Path, tmp_path: Path) -> None:
-    for kind in KINDS:
+    for kind in (kind for kind in KINDS if kind not in OWN_RUNS):
         for ending in ("png", "svg", "pdf"):
             found = set()
             for seed in ("1", "2"):

@@ -1,0 +1,180 @@
+"""Censored values and upper bounds: what summaries, tables, flags, classes and gates make of them."""
+
+from __future__ import annotations
+
+import io
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from robaudit.gates.decide import Decision, decide
+from robaudit.quantities import LOG10_P_FAIL, LOSS, P_ROBUST, RADIUS, TOLERANCE
+from robaudit.report import numbers
+from robaudit.report.class_tables import bias_table
+from robaudit.report.flag_tables import flags_table
+from robaudit.report.summary_tables import overall_tables
+from robaudit.rows import Row
+from robaudit.spec.gates import QUANTITIES, parse_gate
+from robaudit.stats.classes import class_bias
+from robaudit.stats.flags import flag, usual_threshold
+from robaudit.stats.summary import GroupSummary, summarise
+from tests.radius_rows import beyond, found, radius, run_of
+
+LENGTHS = {"radius": RADIUS}
+
+
+def summary(rows: list[Row]) -> GroupSummary:
+    (one,) = summarise(rows, LENGTHS)
+    return one
+
+
+def exact_beyond(index: int, cap: float, **others: Any) -> Row:
+    """A radius that is known to be larger: no search that failed."""
+    return beyond(index, cap, lower=None, estimator="radius_exact:norm=l2", **others)
+
+
+def printed(table: object) -> str:
+    console = Console(file=io.StringIO(), width=120, highlight=False, color_system=None)
+    with console.capture() as captured:
+        console.print(table)
+    return captured.get()
+
+
+def decided(rows: list[Row], text: str, *, population: bool = False) -> Decision:
+    (one,) = decide(run_of(rows), [parse_gate(text, QUANTITIES, "--gate")], population=population)
+    return one
+
+
+THREE = [radius(0, 1.0), radius(1, 2.0), exact_beyond(2, 4.2), exact_beyond(3, 4.2), exact_beyond(4, 4.2)]
+
+
+def test_they_are_counted_and_the_mean_is_a_lower_end() -> None:
+    one = summary(THREE)
+    assert (one.censored, one.cap, one.upper_bounds) == (3, 4.2, 0)
+    assert one.document()["censored"] == 3
+    assert (one.mean.value, one.mean.measured_lower, one.mean.measured_upper, one.mean.upper) == pytest.approx(
+        (3.12, 3.12, math.inf, math.inf)
+    )
+    assert one.median.censored
+    assert not one.p05.censored
+    text = printed(overall_tables([one], quantities=LENGTHS))
+    assert ">= 3.120 [" in text
+    assert "> 4.200" in text
+    assert "radius_exact:norm=l2: 3 of 5 images beyond 4.2; its mean counts them as that and is a lower end." in text
+    assert "< 0.5" not in text
+    assert "inf" not in text
+
+
+def test_upper_bounds_give_a_mean_of_at_most() -> None:
+    one = summary([found(i, 1.0 + i) for i in range(4)])
+    assert (one.upper_bounds, one.censored, one.cap) == (4, 0, None)
+    assert (one.mean.lower, one.mean.measured_upper) == (-math.inf, 2.5)
+    text = printed(overall_tables([one], quantities=LENGTHS))
+    assert "<= 2.500 [..., " in text
+    assert "<= radius_attack: upper bounds; the true value of an image may be smaller." in text
+
+
+def test_a_search_that_failed_leaves_the_mean_of_what_was_found() -> None:
+    """Its rows have 0 below and no end above; the lower end is that of the radii as they were found."""
+    one = summary([found(0, 1.0), found(1, 2.0), beyond(2, 3.0)])
+    assert (one.mean.measured_lower, one.mean.measured_upper) == (2.0, math.inf)
+    assert numbers.mean_estimate(one.mean, 0.0, math.inf).startswith(">= 2.000 [")
+    assert one.p95.measured_upper == math.inf
+    assert one.p95.measured_lower == one.p95.value
+
+
+@given(st.lists(st.tuples(st.floats(0.01, 9), st.booleans()), min_size=1, max_size=15), st.sampled_from([0.05, 0.5, 0.95]))
+def test_quantiles_hold_whatever_the_censored_values_are(images: list[tuple[float, bool]], q: float) -> None:
+    """With a common cap, as a run has it; the true values behind it are larger."""
+    cap = 5.0
+    rows = [radius(i, value) if value < cap else exact_beyond(i, cap) for i, (value, _) in enumerate(images)]
+    true = [radius(i, value if value < cap else value + 10 * later) for i, (value, later) in enumerate(images)]
+    name = {0.05: "p05", 0.5: "median", 0.95: "p95"}[q]
+    known, real = getattr(summary(rows), name), getattr(summary(true), name).value
+    assert known.measured_lower - 1e-9 <= real <= known.measured_upper + 1e-9
+    if known.censored:
+        assert (known.value, known.measured_upper) == (cap, math.inf)
+        assert numbers.quantile_estimate(known, 0.0, math.inf) == "> 5.000"
+
+
+def test_flags() -> None:
+    rows = [found(0, 1.0), found(1, 3.0), beyond(2, 4.0), beyond(3, 4.0, lower=4.0)]
+    flagged = flag(rows, below=2.0, top=4, quantity=RADIUS)
+    certainty = {one.id: one.certainty for one in flagged.robust}
+    assert certainty == {"0": "surely", "1": "maybe", "2": "maybe", "3": "no"}  # a failed search proves nothing
+    assert [one.censored for one in flagged.robust] == [True, True, False, False]
+    text = printed(flags_table(flagged, quantity=RADIUS))
+    assert "> 4.000" in text
+    assert "<= 1.000" in text
+    assert "> 2 of 4 values are only known to be larger." in text
+
+
+def test_only_probabilities_have_a_usual_threshold() -> None:
+    assert usual_threshold(P_ROBUST) == 0.5
+    assert usual_threshold(LOG10_P_FAIL) == math.log10(0.5)
+    assert usual_threshold(LOSS) == math.log(2)
+    for quantity in (RADIUS, TOLERANCE):
+        assert usual_threshold(quantity) == -math.inf
+    flagged = flag(THREE, below=-math.inf, bottom=2, quantity=RADIUS)
+    assert (flagged.beyond, flagged.surely, flagged.maybe, flagged.has_threshold) == (0, 0, 0, False)
+    assert flagged.document()["threshold"] is None
+    text = printed(flags_table(flagged, quantity=RADIUS))
+    assert "5 samples; radius has no usual threshold, so none is flagged: --below gives one." in text
+    assert "?" not in text
+
+
+def test_classes() -> None:
+    rows = [radius(0, 1.0, label=1), radius(1, 2.0, label=1), exact_beyond(2, 4.2), exact_beyond(3, 4.2)]
+    bias = class_bias(rows, quantity=RADIUS)
+    assert bias.threshold is None
+    assert all(one.below is None for one in bias.classes)
+    assert bias.gap is not None
+    assert bias.gap.upper == math.inf
+    text = printed(bias_table(bias, RADIUS))
+    assert ">4.20" in text
+    assert "Gap 2.700 of the values; they are bounds, so the true gap may be smaller or larger." in text
+    assert "radius has no usual threshold: --threshold adds the share of images below one." in text
+    with_share = class_bias(rows, quantity=RADIUS, threshold=1.5)
+    assert [one.below.count for one in with_share.classes if one.below is not None] == [0, 1]
+
+
+# --- gates
+
+
+@pytest.mark.parametrize("population", [False, True])
+def test_a_mean_with_censored_images_passes_from_below_only(population: bool) -> None:
+    many = [radius(i, 2.0 + i / 100) for i in range(40)] + [exact_beyond(100 + i, 4.2) for i in range(20)]
+    assert decided(many, "mean >= 1.5", population=population).verdict == "pass"
+    assert decided(many, "mean <= 4", population=population).verdict == "inconclusive"
+    assert decided(many, "mean <= 1", population=population).verdict == "fail"
+    assert "20 of 60 images are only known to be beyond 4.2" in decided(many, "mean <= 4", population=population).evidence
+
+
+@pytest.mark.parametrize("population", [False, True])
+def test_a_mean_of_upper_bounds_passes_from_above_only(population: bool) -> None:
+    many = [found(i, 2.0 + i / 100) for i in range(60)]
+    wide = "inconclusive" if population else None  # a rare image that was not drawn may carry the mean of an unbounded quantity
+    assert decided(many, "mean <= 4", population=population).verdict == (wide or "pass")
+    assert decided(many, "mean >= 1", population=population).verdict == "inconclusive"
+    assert decided(many, "mean >= 4", population=population).verdict == (wide or "fail")
+    assert "upper bounds" in decided(many, "mean >= 1", population=population).evidence
+
+
+def test_scores_compare_the_radii_that_were_found() -> None:
+    many = [found(i, 2.0 + i / 100, 1.0 + i / 50) for i in range(60)]
+    one = decided(many, "r_m(norm=l2) >= 2")
+    assert (one.verdict, one.exact) == ("pass", True)
+    assert one.value == pytest.approx(2.295)
+    assert one.evidence == "of the radii that radius_attack:norm=l2 found (upper bounds)"
+    over = decided(many, "r_m(estimator=radius_attack, norm=l2) >= 2.295", population=True)
+    assert (over.verdict, over.method) == ("inconclusive", "bootstrap over images")
+    censored = [*many, beyond(99, 5.0, 4.0)]
+    assert decided(censored, "r_m >= 2").verdict == "pass"
+    assert decided(censored, "r_m <= 4").verdict == "inconclusive"
+    assert decided(censored, "r_m <= 1").verdict == "fail"
+    assert decided(censored, "relative_variation <= 0.9").verdict == "inconclusive"
+    assert decided(many, "r_nu >= 0.1").verdict == "pass"
