@@ -29,7 +29,7 @@ from robaudit.text import count
 OnError = Literal["stop", "skip"]
 _CLEAN = "clean"  # the name of the clean pass among the steps
 _MOST_SKIPS = 1024  # in one flush, roughly
-NEEDS_LABELS = "label it, or measure the loss against the class predicted without noise (target: predicted)"
+NEEDS_LABELS = "label it, or go by the class predicted without noise (target: predicted)"
 
 
 @dataclass(slots=True)
