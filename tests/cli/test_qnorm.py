@@ -98,6 +98,6 @@ def test_images_without_labels(tmp_path: Path, run_cli: RunCli, name: str) -> No
     write(tmp_path, boxed({name: cost}, **sections))
     code, _, err = run_cli("estimate", "spec.yaml", "--out", "run")
     assert code == 2
-    assert f"has no labels, and {name} needs them; label it, or measure the loss against the class predicted" in err
+    assert f"has no labels, and {name} needs them; label it, or go by the class predicted" in err
     write(tmp_path, boxed({name: {**cost, "target": "predicted"}}, **sections))
     assert run_cli("estimate", "spec.yaml", "--out", "run").code == 0
