@@ -79,7 +79,7 @@ def test_fewer_rows_are_differentiated_where_memory_is_short() -> None:
         fits = fitting_passes(model, model, image, free * MB)
         return Engine(model, gaussian_source(0, CPU), 2, fitting=fits).gradient_rows(image.shape, 1)
 
-    assert [rows(free) for free in (40_000, 1200, 560)] == [16, 4, 2]
+    assert [rows(free) for free in (40_000, 1200, 560, 300)] == [64, 9, 8, 2]
 
 
 def test_gradients_of_a_pass_are_bounded() -> None:
