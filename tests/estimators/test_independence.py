@@ -25,7 +25,7 @@ from robaudit.models.logits import for_noisy_passes
 from robaudit.spec.model import DigitsSpec, ModelSpec, NpzSpec
 from tests import levels
 from tests.estimators.test_selection import spread
-from tests.estimators.tools import SHAPE, build, curved, installed_estimators, sources, values
+from tests.estimators.tools import SHAPE, build, curved, installed_estimators, linear, sources, values
 from tests.shared import MODELS, SHARED, card, needs_shared
 
 CPU = torch.device("cpu")
@@ -43,6 +43,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "splitting": [{"particles": 40, "moves": 3}],
     "importance": [{"particles": 20, "moves": 3, "samples": 40, "steps": 4}],
     "adversarial_loss": [{"steps": 5, "restarts": 3}],
+    "radius_attack": [{"steps": 3, "restarts": 1, "polish": 3, "candidates": 3}],
     "auto": [{"samples": 32, "decide": 0.8, "max_samples": 200}, {"samples": 16, "rare": True, "rare_below": 0.1, "p_min": 0.01}],
 }
 CASES = {
@@ -50,7 +51,10 @@ CASES = {
     for name in sorted(installed_estimators())
     for options in VARIANTS.get(name, [{}])
 }
-FIRST = [next(case for case in CASES if case.partition(" ")[0] == name) for name in sorted(installed_estimators())]
+LINEAR = ("radius_exact",)
+"""Cases for linear networks alone."""
+ANY = {case: estimator for case, estimator in CASES.items() if case not in LINEAR}
+FIRST = [next(case for case in CASES if case.partition(" ")[0] == name) for name in sorted(installed_estimators()) if name not in LINEAR]
 
 
 class Setting:
@@ -90,6 +94,12 @@ def many_classes() -> Setting:
     return Setting(from_module(spread(curved(80), 3.0)), x, 80, 0.3)
 
 
+@cache
+def straight() -> Setting:
+    """A linear network."""
+    return Setting(from_module(linear(5)), torch.rand(IMAGES, *SHAPE, generator=torch.Generator().manual_seed(7)), 5, 0.3)
+
+
 SETTINGS = {"demo": demo, "many classes": many_classes}
 
 
@@ -104,10 +114,11 @@ def cuts(images: int, sizes: Sequence[int]) -> list[list[int]]:
     return found
 
 
-@pytest.mark.parametrize("setting", SETTINGS)
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    ("case", "setting"), [*((case, setting) for case in ANY for setting in SETTINGS), *((case, "linear") for case in LINEAR)]
+)
 def test_in_any_chunk(case: str, setting: str) -> None:
-    here, estimator = SETTINGS[setting](), CASES[case]
+    here, estimator = {**SETTINGS, "linear": straight}[setting](), CASES[case]
     together = here.all(estimator)
     for sizes in ((1,), (6, 3)):
         for index in cuts(len(together), sizes):
@@ -154,14 +165,14 @@ def crowd() -> tuple[Setting, dict[str, list[tuple[Estimate, ...]]]]:
     here = Setting(from_module(RoundsOtherwise(plain.model.network)), plain.x, 10, plain.sigma)
     work, other = here.work(range(IMAGES)), here.work(range(3), sigma=0.1)
     found = {}
-    for case, estimator in reversed(CASES.items()):
+    for case, estimator in reversed(ANY.items()):
         values(estimator, other)
         found[case] = values(estimator, work)
     return here, found
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", ANY)
 def test_whatever_other_estimators_and_noise_levels_there_are(case: str) -> None:
     here, together = crowd()
     estimator = CASES[case]
@@ -180,7 +191,7 @@ def test_real_networks(name: str) -> None:
         NpzSpec(kind="npz", path=str(SHARED / "data" / f"{about['dataset']}.npz"), limit=IMAGES), base_dir=SHARED, trust=False
     )
     here = Setting(model, torch.stack([data[i].pixels for i in range(IMAGES)]), int(about["num_classes"]), 0.15)
-    for case, estimator in CASES.items():
+    for case, estimator in ANY.items():
         together = here.all(estimator)
         for batch_size, sizes in ((None, (1,)), (None, (5, 2)), (8, (7, 3)), (16, (10,))):
             for index in cuts(IMAGES, sizes):
