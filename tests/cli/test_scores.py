@@ -113,6 +113,17 @@ def test_two_runs(run: Path, run_cli: RunCli) -> None:
     assert {line["difference"] for line in lines if line["estimator"] == "whole:norm=l2"} == {"0.0"}
 
 
+def test_two_runs_on_different_images_are_refused(run: Path, run_cli: RunCli) -> None:
+    """The ids alone do not tell: those of .npz and of the digits count from 0."""
+    save_npz(run.parent / "other.npz", labels=[0, 1, 2, 3])
+    write(run.parent, digits(dataset={"kind": "npz", "path": "other.npz"}, noise=None, estimators=ESTIMATORS), "other.yaml")
+    assert run_cli("estimate", "other.yaml", "--out", "other", "-q").code == 0
+    done = run_cli("scores", "run", "other")
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("error: run and other: have different images under the same ids (the first: '")
+    assert done.err.endswith("'); compare runs on the same data, prepared alike\n")
+
+
 def test_what_has_no_scores(tmp_path: Path, run_cli: RunCli) -> None:
     write(tmp_path, digits(limit=4))
     run_cli("estimate", "spec.yaml", "--out", "mc", "-q")
