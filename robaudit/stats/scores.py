@@ -574,7 +574,9 @@ def _difference(base: Ends, new: Ends) -> Ends:
 def _change(score: Score, base: ScoreValue, new: ScoreValue, ends: Bounds | None) -> Change:
     if base.value is None or new.value is None:
         return Change(base, new, None, None, None)
-    if ends is None or score in _SMALLEST:
+    if score in _SMALLEST:  # no interval, but that which censored images leave
+        ends = (math.inf, -math.inf) if base.at_least or new.at_least else None
+    if ends is None:
         return Change(base, new, new.value - base.value, None, None)
     lower, upper = ends
     if not (base.measured_lower is None or base.measured_upper is None or new.measured_lower is None or new.measured_upper is None):

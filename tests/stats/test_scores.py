@@ -325,3 +325,13 @@ def test_a_censored_image_opens_the_difference_on_its_side() -> None:
     assert change.lower > -math.inf
     other = score_changes(new, base, "runs").changes[Score.R_M]
     assert other.lower == -math.inf
+
+
+def test_the_smallest_radius_differs_by_an_unknown_amount_where_it_is_censored() -> None:
+    base, new = one([found(i, 1.0 + i, 2.0) for i in range(3)]), one([beyond(i, 4.0, 2.0) for i in range(3)])
+    change = score_changes(base, new, "runs").changes[Score.R_W_CORRECT]
+    assert (change.value, change.lower, change.upper) == (3.0, 3.0, math.inf)
+    change = score_changes(new, base, "runs").changes[Score.R_W_CORRECT]
+    assert (change.lower, change.upper) == (-math.inf, -3.0)
+    change = score_changes(base, base, "runs").changes[Score.R_W_CORRECT]
+    assert (change.value, change.lower, change.upper) == (0.0, None, None)
