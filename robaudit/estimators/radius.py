@@ -107,7 +107,7 @@ def rows_of(
         estimates.append(
             Estimate(
                 value=value,
-                lower=value if found[i] and exact else 0.0,
+                lower=value if exact else 0.0,
                 upper=value if found[i] else math.inf,
                 flips_to=reached[i] if found[i] else None,
                 forwards=passes[i][0],

@@ -230,6 +230,17 @@ def test_a_network_that_is_declared_linear_is_checked_on_every_image() -> None:
         values(RadiusExact(linear=True), work_on(curved()))
 
 
+def test_a_network_that_never_changes_its_mind_is_beyond_the_diameter() -> None:
+    """Every class has the same weights: infinity is exact, and so is the lower end of the censored row."""
+    network = linear(3)
+    with torch.no_grad():
+        network[1].weight[:] = network[1].weight[0].clone()
+        network[1].bias.copy_(torch.tensor([0.0, 1.0, 2.0]))
+    for l2, linf in values(RadiusExact(), work_on(network)):
+        assert (l2.interval.kind, l2.value, l2.lower, l2.upper) == (IntervalKind.CENSORED, l2.lower, pytest.approx(math.sqrt(24)), math.inf)
+        assert (linf.interval.kind, linf.value, linf.lower, linf.flips_to) == (IntervalKind.CENSORED, 1.0, 1.0, None)
+
+
 def test_a_relu_that_never_acts_may_be_declared() -> None:
     inner = linear(4)
     network = nn.Sequential(nn.ReLU(), *inner)
