@@ -262,7 +262,7 @@ def _radii(key: GroupKey, rows: Iterable[Row], difficulties: Difficulties, where
             lower, upper = row.value, math.inf if row.censored else row.value
         kept.append((row.value, lower, upper, g, margin, difficulties.ease(row), row.correct))
         ids.append(row.sample_id)
-        bounds |= kind is IntervalKind.UPPER_BOUND
+        bounds |= kind is IntervalKind.UPPER_BOUND or (row.censored and math.isinf(row_ends(row)[0]))
         measured |= kind not in _EXACT
     if unlabelled == total:
         raise RunError(where, "has no labels, and scores count misclassified images as 0", "audit labelled images")
