@@ -38,7 +38,7 @@ from robaudit.models.logits import for_noisy_passes, rounded_products
 from robaudit.noise.registry import Noise
 from robaudit.noise.registry import build as build_noises
 from robaudit.progress import Listener, Silent
-from robaudit.quantities import LOSS
+from robaudit.quantities import LOSS, RADIUS
 from robaudit.rows import Row
 from robaudit.spec.load import load_spec
 from robaudit.spec.model import AuditSpec
@@ -46,6 +46,9 @@ from robaudit.store.folder import RunFolder, label_of, locked, refuse_other_gate
 from robaudit.store.log import Logged
 from robaudit.store.run import Run, read_run
 from robaudit.store.state import Skip, State
+
+_WITHOUT_GRADIENTS = {LOSS: "qnorm_mc", RADIUS: "radius_random"}
+"""What to use instead for a quantity; mc or softmax for others."""
 
 
 def audit(
@@ -216,7 +219,7 @@ def prepare(
         raise ModelError(
             network.name,
             f"has no gradients, and {needs_gradients[0].label} needs them",
-            f"use {'qnorm_mc' if needs_gradients[0].estimator.quantity == LOSS else 'mc or softmax'}, or another format of the model",
+            f"use {_WITHOUT_GRADIENTS.get(needs_gradients[0].estimator.quantity, 'mc or softmax')}, or another format of the model",
         )
     noisy = for_noisy_passes(network, spec.run.precision)
     check = check_input(network, samples, gradients=bool(needs_gradients), skip_bad=skip_bad)

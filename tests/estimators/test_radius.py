@@ -232,13 +232,14 @@ def test_a_network_that_is_declared_linear_is_checked_on_every_image() -> None:
 
 def test_a_network_that_never_changes_its_mind_is_beyond_the_diameter() -> None:
     """Every class has the same weights: infinity is exact, and so is the lower end of the censored row."""
-    network = linear(3)
+    layer = nn.Linear(24, 3)
     with torch.no_grad():
-        network[1].weight[:] = network[1].weight[0].clone()
-        network[1].bias.copy_(torch.tensor([0.0, 1.0, 2.0]))
-    for l2, linf in values(RadiusExact(), work_on(network)):
-        assert (l2.interval.kind, l2.value, l2.lower, l2.upper) == (IntervalKind.CENSORED, l2.lower, pytest.approx(math.sqrt(24)), math.inf)
-        assert (linf.interval.kind, linf.value, linf.lower, linf.flips_to) == (IntervalKind.CENSORED, 1.0, 1.0, None)
+        layer.weight.fill_(0.5)
+        layer.bias.copy_(torch.tensor([0.0, 1.0, 2.0]))
+    for l2, linf in values(RadiusExact(), work_on(nn.Sequential(nn.Flatten(), layer))):
+        assert l2.value == pytest.approx(math.sqrt(24))
+        assert (l2.lower, l2.upper, l2.interval.kind) == (l2.value, math.inf, IntervalKind.CENSORED)
+        assert (linf.value, linf.lower, linf.flips_to, linf.interval.kind) == (1.0, 1.0, None, IntervalKind.CENSORED)
 
 
 def test_a_relu_that_never_acts_may_be_declared() -> None:
