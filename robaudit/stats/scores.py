@@ -71,6 +71,7 @@ MEANINGS: Mapping[Score, str] = {
 }
 _SMALLEST = (Score.R_W, Score.R_W_CORRECT)
 _VARIATIONS = {Score.VARIATION_R_M: (Score.R_M_EASY, Score.R_M_HARD), Score.VARIATION_R_NU: (Score.R_NU_EASY, Score.R_NU_HARD)}
+_OF_USABLE = (Score.MEDIAN_RATIO, Score.SLOPE, Score.R_SQUARED)
 _OF_DIFFICULTY = frozenset(Score) - {Score.R_M, *_SMALLEST}
 
 
@@ -285,7 +286,7 @@ def scores_of(radii: Radii, confidence: float = ROW_CONFIDENCE) -> Scores:
 
     Intervals: percentiles of 2,000 bootstrap replicates over images, the same ones for every result of as many images; lower ends with
     censored radii at their cap, upper ends with infinite ones. That of a relative variation is that of the signed one, folded at 0. A
-    smallest value has none: no sample tells how small others are.
+    smallest value has none: no sample tells how small others are. Nor has a score of a single image.
 
     Args:
         radii: at least one image.
@@ -313,11 +314,16 @@ def scores_of(radii: Radii, confidence: float = ROW_CONFIDENCE) -> Scores:
             known = _variation_ends(least, most, score)
         if score in _VARIATIONS:
             exact, known, ends = abs(exact), _folded(known), None if ends is None else _folded(ends)
-        if score in _SMALLEST:
+        if score in _SMALLEST or _carriers(radii, score) < 2:
             ends = None
         wide = (None, None) if ends is None else (min(ends[0], known[0]), max(ends[1], known[1]))
         found[score] = ScoreValue(exact, wide[0], wide[1], known[0], known[1])
     return Scores(radii, found, confidence)
+
+
+def _carriers(radii: Radii, score: Score) -> int:
+    """How many images a score is made of; of one alone, nobody knows how it varies."""
+    return int(radii.usable.sum()) if score in _OF_USABLE else len(radii.ids)
 
 
 def _why(radii: Radii, score: Score) -> str:
@@ -326,7 +332,7 @@ def _why(radii: Radii, score: Score) -> str:
         return f"the difficulty of {radii.without_difficulty} images is unknown: add difficulty to the estimators"
     if not radii.correct.any():
         return "every image is misclassified"
-    if score in (Score.MEDIAN_RATIO, Score.SLOPE, Score.R_SQUARED) and not radii.usable.any():
+    if score in _OF_USABLE and not radii.usable.any():
         return "no correct image has g > 0"
     return "its denominator is 0 for these images"
 
