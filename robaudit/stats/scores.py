@@ -238,6 +238,8 @@ def radii_of(run: Results, estimators: Sequence[str] = (), levels: LevelChoice |
         difficulties.add(row)
     wanted = set(run.chosen(names, estimators, levels))
     kept = {key: rows for key, rows in groups.items() if is_radius(key) and (key.estimator, key.at) in wanted}
+    if not kept and (known := list(dict.fromkeys(key.estimator for key in groups if is_radius(key)))):
+        raise RunError(str(run.path), "has no radii among the results asked for", f"its radii: {', '.join(known)}")
     if not kept:
         raise RunError(str(run.path), "has no radii to score", "add radius_attack, radius_exact or noise_tolerance to its estimators")
     return [_radii(key, rows, difficulties, str(run.path)) for key, rows in kept.items()]

@@ -100,6 +100,12 @@ def test_gates_of_the_spec(tmp_path: Path, run_cli: RunCli) -> None:
     assert run_cli("gate", "run").code == 0
 
 
+def test_another_result_has_no_scores(run: Path, run_cli: RunCli) -> None:
+    done = run_cli("scores", "run", "--estimator", "difficulty")
+    radii_ = ", ".join(f"{name}:norm={norm}" for name in ("radii", "whole") for norm in ("l2", "linf"))
+    assert (done.code, done.err) == (2, f"error: run: has no radii among the results asked for; its radii: {radii_}\n")
+
+
 def test_two_runs(run: Path, run_cli: RunCli) -> None:
     write(run.parent, digits(limit=20, noise=None, estimators=[{"radii": {"cap": 1.2}}, ESTIMATORS[1]]), "other.yaml")
     assert run_cli("estimate", "other.yaml", "--out", "other", "-q").code == 0
