@@ -71,6 +71,21 @@ def test_every_estimator_and_option() -> None:
             assert {name, *cls.model_fields} - table == set()
 
 
+def test_the_defaults_of_the_estimators() -> None:
+    """Numbers that follow an option's name in its row, such as `samples` (10000)."""
+    rows = re.findall(r"^\| `(\w+)` \| (.*) \|$", (DOCS / "spec.md").read_text(encoding="utf-8"), re.MULTILINE)
+    installed = installed_estimators()
+    stated = [
+        (f"{name}.{option}", float(number), default)
+        for name, text in rows
+        if name in installed
+        for option, number in re.findall(r"`(\w+)` \((\d[\de.-]*)\b", text)
+        if isinstance(default := installed[name].model_fields[option].default, int | float)
+    ]
+    assert len(stated) > 20
+    assert [one for one in stated if one[1] != one[2]] == []
+
+
 def test_every_quantity_of_a_gate() -> None:
     assert set(QUANTITIES) - words("docs/gates.md") == set()
 

@@ -236,10 +236,12 @@ def _gradient_warnings(model: LogitModel, x: Tensor) -> Iterator[str]:
     try:
         u = _in_passes(gradients, max(1, min(len(x), rows_by_rule(x.shape[1:], model.device) // 4)), model.name)
     except (ValueError, RuntimeError) as error:
-        raise ModelError(model.name, f"has no gradients ({str(error).strip().splitlines()[0][:200]})", "use mc or softmax") from error
+        what = f"has no gradients ({str(error).strip().splitlines()[0][:200]})"
+        raise ModelError(model.name, what, "use mc, softmax or radius_random") from error
     dead = int((u.square().sum((1, 2)) == 0).sum())
     if dead:
-        yield f"{model.name}: gradients vanish on {dead} of {len(x)} images; taylor and mmse report 1 or 0 there: use mc"
+        without = "taylor and mmse report 1 or 0 there, and attacks find nothing: use mc or radius_random"
+        yield f"{model.name}: gradients vanish on {dead} of {len(x)} images; {without}"
 
 
 @dataclass(frozen=True, slots=True)

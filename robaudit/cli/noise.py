@@ -46,7 +46,9 @@ def noise_preview(
     from robaudit.report.pictures.kinds import drawn
     from robaudit.report.pictures.noise import previews, sketch
 
-    found = build(asked.noise, asked.base_dir, asked.written)
+    found = tuple(one for one in build(asked.noise, asked.base_dir, asked.written) if one.levels)
+    if not found:
+        raise SpecError(str(spec), "has no noise at any level to draw", "add one, such as noise: {sigma: 0.05}, or --set noise.sigma=0.05")
     dataset = open_dataset(asked.dataset, base_dir=asked.base_dir, trust=trust)
     skip_bad = on_error is OnError.SKIP
     check_noises(found, next(first_samples(dataset, 1, skip_bad=skip_bad)).pixels, dataset)

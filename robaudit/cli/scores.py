@@ -93,10 +93,13 @@ def _paired(runs: Sequence[Run], found: Sequence[Sequence[Radii]], confidence: f
     """The results that both runs have, compared.
 
     Raises:
-        RunError: there is none.
+        RunError: there is none, or the runs have different images under the same ids, or different noise under the same name.
     """
+    from robaudit.compare.matching import check_same_images, check_same_noise
     from robaudit.stats.scores import score_changes
 
+    check_same_images(*runs)
+    check_same_noise(*runs)
     new = {one.key: one for one in found[1]}
     pairs = [(one, new[one.key]) for one in found[0] if one.key in new]
     if not pairs:

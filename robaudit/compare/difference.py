@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from robaudit.compare.matching import Common, Matching, Pair, common, match, pairs, why_unpaired
+from robaudit.compare.matching import Common, Matching, Pair, common, match, other_images, pairs, why_unpaired
 from robaudit.compare.result import (
     ClassChange,
     Comparison,
@@ -199,10 +199,9 @@ def compare(
             groups[row.estimator, row.at].lose(row)
     where = f"{base.path} and {new.path}"
     if not samples:
-        what = "have no sample in common"
         if matching.other_images:
-            what = f"have different images under the same ids (the first: {matching.other_images[0]!r})"
-        raise RunError(where, what, "compare runs on the same data, prepared alike")
+            raise other_images(base, new, matching.other_images[0])
+        raise RunError(where, "have no sample in common", "compare runs on the same data, prepared alike")
     if not groups:
         raise RunError(where, "have no estimator at a noise level in common", "compare runs with the same estimators and levels")
     for key, group in groups.items():

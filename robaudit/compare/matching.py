@@ -104,15 +104,43 @@ def differing_noise(base: Mapping[str, Mapping[str, Any]], new: Mapping[str, Map
     return None
 
 
+def check_same_noise(base: Run, new: Run) -> tuple[Described, Described]:
+    """The descriptions of two runs whose noises of the same name are the same.
+
+    Raises:
+        RunError: a noise that both have is not the same.
+    """
+    before, now = described(base), described(new)
+    if differing := differing_noise(before.noises, now.noises):
+        raise RunError(f"{base.path} and {new.path}", f"differ in {differing}", "compare runs with the same noise")
+    return before, now
+
+
+def check_same_images(base: Run, new: Run) -> None:
+    """Refuse two runs in which an id stands for two images, as far as both recorded digests of their pixels.
+
+    Raises:
+        RunError: it does.
+    """
+    before, now = image_digests(base), image_digests(new)
+    for sample_id, digest in before.items():
+        if now.get(sample_id, digest) != digest:
+            raise other_images(base, new, sample_id)
+
+
+def other_images(base: Run, new: Run, sample_id: str) -> RunError:
+    """The refusal of two runs in which an id stands for two images."""
+    what = f"have different images under the same ids (the first: {sample_id!r})"
+    return RunError(f"{base.path} and {new.path}", what, "compare runs on the same data, prepared alike")
+
+
 def match(base: Run, new: Run) -> Matching:
     """Check that the runs may be compared, and find what can be paired.
 
     Raises:
         RunError: they differ in a noise that both have.
     """
-    specs = [described(run) for run in (base, new)]
-    if differing := differing_noise(specs[0].noises, specs[1].noises):
-        raise RunError(f"{base.path} and {new.path}", f"differ in {differing}", "compare runs with the same noise")
+    specs = check_same_noise(base, new)
     reasons = []
     seeds = [run.info["seed"] for run in (base, new)]
     devices = [_device(run) for run in (base, new)]

@@ -88,6 +88,7 @@ def rows_of(
     interval: Interval,
     passes: Sequence[tuple[int, int]],
     details: Sequence[dict[str, float]] | None = None,
+    lost: Sequence[int] | None = None,
 ) -> list[Estimate]:
     """The estimates of a chunk's images in one norm.
 
@@ -99,6 +100,7 @@ def rows_of(
         interval: how the values are to be read where there was one.
         passes: forwards and backwards of each image.
         details: further numbers.
+        lost: how many points of each image had logits that are not finite; a flip may be hidden behind them.
     """
     censored = Interval(IntervalKind.CENSORED)
     estimates = []
@@ -107,12 +109,14 @@ def rows_of(
         estimates.append(
             Estimate(
                 value=value,
-                lower=value if found[i] and exact else 0.0,
+                lower=value if exact else 0.0,
                 upper=value if found[i] else math.inf,
                 flips_to=reached[i] if found[i] else None,
                 forwards=passes[i][0],
                 backwards=passes[i][1],
                 interval=interval if found[i] else censored,
+                note=f"{lost[i]} points gave non-finite logits, counted as no flips" if lost and lost[i] else "",
+                not_finite=lost[i] if lost else 0,
                 details={"difficulty": g, "margin": margin, **(details[i] if details else {})},
             )
         )

@@ -56,26 +56,24 @@ class RadiusRandom(SearchedRadius):
         field, shape = MarginField(work, work.clean.predicted), shape_of(work.x)
         directions = self._block(shape)
         groups = torch.arange(len(work.x), device=work.x.device).split(max(1, _HELD_VALUES // (directions * math.prod(shape))))
-        radius, label, forwards = (
+        radius, label, forwards, lost = (
             torch.stack([torch.cat(parts) for parts in norms])
             for norms in zip(*(self._of_norm(work, field, groups, norm, directions) for norm in self.norm), strict=True)
         )  # (norms, images)
         passes = [(1 + spent, 0) for spent in forwards.sum(0).tolist()]
         by_norm = []
-        for norm, values, reached in zip(self.norm, radius, label, strict=True):
+        for norm, values, reached, without in zip(self.norm, radius, label, lost.tolist(), strict=True):
             found = values.isfinite()
             kept = torch.where(found, values, self.limit(norm, shape))
-            by_norm.append(rows_of(work, kept.tolist(), found.tolist(), reached.tolist(), self.interval, passes))
+            by_norm.append(rows_of(work, kept.tolist(), found.tolist(), reached.tolist(), self.interval, passes, lost=without))
         return list(zip(*by_norm, strict=True))
 
     def _block(self, shape: Shape) -> int:
         """Directions looked at together: it depends on the shape of the images alone, as the bisections do on it."""
         return min(self.directions, max(_FEWEST, min(_BLOCK, _BLOCK_VALUES // math.prod(shape))))
 
-    def _of_norm(
-        self, work: Work, field: MarginField, groups: tuple[Tensor, ...], norm: Norm, directions: int
-    ) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
-        """Radius, class and passes of the images, group by group."""
+    def _of_norm(self, work: Work, field: MarginField, groups: tuple[Tensor, ...], norm: Norm, directions: int) -> tuple[list[Tensor], ...]:
+        """Radius, class, passes and passes without finite logits of the images, group by group."""
         cap = self.limit(norm, shape_of(work.x))
         rays = Rays(norm, cap, cap / 2**_DOUBLINGS, -(-self.directions // directions), clipped=self.clip, tolerance=self.tolerance)
         found = []
@@ -91,4 +89,4 @@ class RadiusRandom(SearchedRadius):
                 return field.logits(group[image], pixels)
 
             found.append(least_flip(logits, work.x[group], work.clean.predicted[group], draws, rays))
-        return [one.radius for one in found], [one.label for one in found], [one.forwards for one in found]
+        return tuple([getattr(one, name) for one in found] for name in ("radius", "label", "forwards", "lost"))

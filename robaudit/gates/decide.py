@@ -310,8 +310,9 @@ def _caveats(gate: Gate, evidence: Evidence, scale: Quantity, *, population: boo
     if gate.quantity in OF_CLASSES and (unclassified := evidence.without_class):
         caveats.append(f"{unclassified} of {evidence.size} images have no label and are in no class")
     if rows.censored:
-        caveats.append(f"{rows.censored} of {evidence.size} images are only known to be beyond {rows.cap:.4g}")
-    if rows.upper_bounds and gate.quantity != "noisy_accuracy":
+        beyond = "without a find up to" if rows.not_found else "are only known to be beyond"
+        caveats.append(f"{rows.censored} of {evidence.size} images {beyond} {rows.cap:.4g}")
+    if rows.upper_bounds + rows.not_found and gate.quantity != "noisy_accuracy":
         caveats.append("upper bounds: the true values may be as small as the range allows")
     if rows.not_finite:
         caveats.append(f"{rows.not_finite} of {evidence.size} images have no finite value: the interval holds whatever those values are")

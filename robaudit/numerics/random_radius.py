@@ -54,13 +54,14 @@ class Witness:
         pixels: where it is (images, *shape); the image itself where there is none.
         radius: the norm of the difference of these pixels and the image's (images,), float64; infinite where there is none up to the cap.
         label: the class there (images,); the given one where there is none.
-        forwards: passes that each image took (images,), int64.
+        forwards: passes that each image took (images,), int64; ``lost``: those of them without finite logits, which are no flips.
     """
 
     pixels: Tensor
     radius: Tensor
     label: Tensor
     forwards: Tensor
+    lost: Tensor
 
 
 def least_flip(logits: Logits, x: Tensor, y: Tensor, draws: Draws, rays: Rays) -> Witness:
@@ -103,6 +104,7 @@ class _Rays:
         self._pixels, self._label = x.clone(), y.clone()
         self._done = torch.zeros(images, dtype=torch.bool, device=x.device)
         self._forwards = torch.zeros(images, dtype=torch.int64, device=x.device)
+        self._lost = torch.zeros_like(self._forwards)
 
     def look(self) -> None:
         """Judge the images themselves."""
@@ -176,9 +178,11 @@ class _Rays:
     def _passed(self, image: Tensor, pixels: Tensor) -> Tensor:
         self._forwards.index_add_(0, image, torch.ones_like(image))
         logits = self._logits(image, pixels)
-        return torch.where(logits.isfinite().all(1), logits.argmax(1), self._y[image])  # logits that are not finite are no flip
+        finite = logits.isfinite().all(1)
+        self._lost.index_add_(0, image, (~finite).long())
+        return torch.where(finite, logits.argmax(1), self._y[image])  # logits that are not finite are no flip
 
     def witness(self) -> Witness:
         """The result."""
         radius = size((self._pixels.double() - self._x.double()).flatten(1), self._rays.norm)
-        return Witness(self._pixels, torch.where(self._label != self._y, radius, torch.inf), self._label, self._forwards)
+        return Witness(self._pixels, torch.where(self._label != self._y, radius, torch.inf), self._label, self._forwards, self._lost)

@@ -36,7 +36,7 @@ def estimate(value: float, lower: float | None, upper: float | None, low: float 
         at_end = {high: f">{high - 0.001:.3f}", low: f"<{low + 0.001:.3f}"}.get(value) if math.isfinite(value) else None
         return NO_INTERVAL + (at_end or plain(value, low, high))
     lower, upper = -math.inf if lower is None else lower, math.inf if upper is None else upper
-    digits = _digits(upper - lower)
+    digits = _digits(upper - lower) if math.isfinite(upper - lower) else _digits_of(upper if math.isinf(lower) else lower)
     below, above = _outwards(lower, upper, digits)
     if math.isinf(upper - lower):
         return f"<= {above}" if math.isinf(lower) else f">= {below}"
@@ -58,7 +58,7 @@ def with_interval(
     """
     text = estimate(value, lower, upper, low, high)
     if lower is not None and math.isfinite(lower) and lower < value < high and (upper is None or math.isinf(upper)):
-        return f">= {_rounded(value, 3, ROUND_FLOOR)} [{text.removeprefix('>= ')},{'' if tight else ' '}...]"
+        return f">= {_rounded(value, _digits_of(value), ROUND_FLOOR)} [{text.removeprefix('>= ')},{'' if tight else ' '}...]"
     if lower is None or upper is None or text.startswith(("<=", ">=")) or (value == lower == upper and value in (low, high)):
         return text
     below, above = _outwards(lower, upper, _digits(upper - lower))
@@ -68,7 +68,8 @@ def with_interval(
 def mean_estimate(one: Mean, low: float = 0.0, high: float = 1.0, *, tight: bool = False) -> str:
     """A mean with its interval over images, for a terminal; that of upper bounds keeps its upper end: "<= 0.520 [..., 0.581]"."""
     if one.lower == -math.inf and one.measured_upper == one.value < one.upper < math.inf:
-        return f"<= {_rounded(one.value, 3, ROUND_CEILING)} [...,{'' if tight else ' '}{_rounded(one.upper, 3, ROUND_CEILING)}]"
+        value, upper = (_rounded(end, _digits_of(one.value), ROUND_CEILING) for end in (one.value, one.upper))
+        return f"<= {value} [...,{'' if tight else ' '}{upper}]"
     return with_interval(one.value, one.lower, one.upper, low, high, tight=tight)
 
 
@@ -307,6 +308,11 @@ def _inside(text: str, inside: bool, end: float, step: float) -> str:
 def _digits(width: float) -> int:
     """Three digits, or as many as the width of the interval needs to show."""
     return 3 if not 0.0 < width < 1.0 else min(MOST_DIGITS, max(3, math.ceil(-math.log10(width))))
+
+
+def _digits_of(bound: float) -> int:
+    """Three digits, or as many as a bound below .01 needs to show two that are not 0: no width tells how many."""
+    return 3 if not 0.0 < abs(bound) < 1.0 else min(MOST_DIGITS, max(3, math.ceil(-math.log10(abs(bound))) + 1))
 
 
 def _change_digits(ends: tuple[float, float]) -> int:

@@ -94,7 +94,7 @@ def caveats(groups: Sequence[GroupSummary], interval: str = "the interval") -> I
             f"{interval} allows for it."
         )
     yield from censoring(groups)
-    if bounds := list(dict.fromkeys(ResultName.parse(group.key.estimator).estimator for group in groups if group.upper_bounds)):
+    if bounds := list(dict.fromkeys(ResultName.parse(group.key.estimator).estimator for group in groups if group.of_search)):
         yield f"<= {', '.join(bounds)}: upper bounds; the true value of an image may be smaller."
     if dropped := sum(group.not_finite for group in groups):
         yield f"{count(dropped, 'result')} left out: not a finite number."
@@ -103,12 +103,14 @@ def caveats(groups: Sequence[GroupSummary], interval: str = "the interval") -> I
 
 
 def censoring(groups: Sequence[GroupSummary]) -> Iterator[str]:
-    """How many values of which results are only known to be larger, one line each."""
+    """How many values of which results are only known to be larger, or were not found, one line each."""
     for group in groups:
         if group.censored and group.cap is not None:
             where = "" if group.key.at == NO_NOISE else f" at {group.key.at}"
-            how = "its mean counts them as that and is a lower end."
-            yield f"{group.key.estimator}{where}: {group.censored:,} of {count(group.images, 'image')} beyond {group.cap:.4g}; {how}"
+            beyond, how = f"beyond {group.cap:.4g}", "its mean counts them as that and is a lower end"
+            if group.not_found:
+                beyond, how = f"without a find up to {group.cap:.4g}", f"{how} of what the search finds, not of the true mean"
+            yield f"{group.key.estimator}{where}: {group.censored:,} of {count(group.images, 'image')} {beyond}; {how}."
 
 
 def approximate(interval: str = "the interval") -> str:

@@ -231,12 +231,13 @@ def repeated_mean(images: MeasuredImages, known: Bounds, factor: float) -> Bound
     Args:
         images: the present ones.
         known: from :func:`known_population_mean`.
-        factor: the distances shrink by its square root.
+        factor: the distances shrink by its square root; an end that an image leaves open stays.
     """
     if not len(images.values):
         return known
     mean, near = float(images.values.mean()), factor**-0.5
-    return widened(images, (scaled(mean, known[0], near), scaled(mean, known[1], near)))
+    lower = known[0] if np.isneginf(images.lowers).any() else scaled(mean, known[0], near)
+    return widened(images, (lower, known[1] if np.isposinf(images.uppers).any() else scaled(mean, known[1], near)))
 
 
 def population_mean_method(images: MeasuredImages, confidence: float) -> str:

@@ -71,6 +71,7 @@ MEANINGS: Mapping[Score, str] = {
 }
 _SMALLEST = (Score.R_W, Score.R_W_CORRECT)
 _VARIATIONS = {Score.VARIATION_R_M: (Score.R_M_EASY, Score.R_M_HARD), Score.VARIATION_R_NU: (Score.R_NU_EASY, Score.R_NU_HARD)}
+_OF_USABLE = (Score.MEDIAN_RATIO, Score.SLOPE, Score.R_SQUARED)
 _OF_DIFFICULTY = frozenset(Score) - {Score.R_M, *_SMALLEST}
 
 
@@ -237,6 +238,8 @@ def radii_of(run: Results, estimators: Sequence[str] = (), levels: LevelChoice |
         difficulties.add(row)
     wanted = set(run.chosen(names, estimators, levels))
     kept = {key: rows for key, rows in groups.items() if is_radius(key) and (key.estimator, key.at) in wanted}
+    if not kept and (known := list(dict.fromkeys(key.estimator for key in groups if is_radius(key)))):
+        raise RunError(str(run.path), "has no radii among the results asked for", f"its radii: {', '.join(known)}")
     if not kept:
         raise RunError(str(run.path), "has no radii to score", "add radius_attack, radius_exact or noise_tolerance to its estimators")
     return [_radii(key, rows, difficulties, str(run.path)) for key, rows in kept.items()]
@@ -262,7 +265,7 @@ def _radii(key: GroupKey, rows: Iterable[Row], difficulties: Difficulties, where
             lower, upper = row.value, math.inf if row.censored else row.value
         kept.append((row.value, lower, upper, g, margin, difficulties.ease(row), row.correct))
         ids.append(row.sample_id)
-        bounds |= kind is IntervalKind.UPPER_BOUND
+        bounds |= kind is IntervalKind.UPPER_BOUND or (row.censored and math.isinf(row_ends(row)[0]))
         measured |= kind not in _EXACT
     if unlabelled == total:
         raise RunError(where, "has no labels, and scores count misclassified images as 0", "audit labelled images")
@@ -285,7 +288,7 @@ def scores_of(radii: Radii, confidence: float = ROW_CONFIDENCE) -> Scores:
 
     Intervals: percentiles of 2,000 bootstrap replicates over images, the same ones for every result of as many images; lower ends with
     censored radii at their cap, upper ends with infinite ones. That of a relative variation is that of the signed one, folded at 0. A
-    smallest value has none: no sample tells how small others are.
+    smallest value has none: no sample tells how small others are. Nor has a score of a single image.
 
     Args:
         radii: at least one image.
@@ -313,11 +316,16 @@ def scores_of(radii: Radii, confidence: float = ROW_CONFIDENCE) -> Scores:
             known = _variation_ends(least, most, score)
         if score in _VARIATIONS:
             exact, known, ends = abs(exact), _folded(known), None if ends is None else _folded(ends)
-        if score in _SMALLEST:
+        if score in _SMALLEST or _carriers(radii, score) < 2:
             ends = None
         wide = (None, None) if ends is None else (min(ends[0], known[0]), max(ends[1], known[1]))
         found[score] = ScoreValue(exact, wide[0], wide[1], known[0], known[1])
     return Scores(radii, found, confidence)
+
+
+def _carriers(radii: Radii, score: Score) -> int:
+    """How many images a score is made of; of one alone, nobody knows how it varies."""
+    return int(radii.usable.sum()) if score in _OF_USABLE else len(radii.ids)
 
 
 def _why(radii: Radii, score: Score) -> str:
@@ -326,7 +334,7 @@ def _why(radii: Radii, score: Score) -> str:
         return f"the difficulty of {radii.without_difficulty} images is unknown: add difficulty to the estimators"
     if not radii.correct.any():
         return "every image is misclassified"
-    if score in (Score.MEDIAN_RATIO, Score.SLOPE, Score.R_SQUARED) and not radii.usable.any():
+    if score in _OF_USABLE and not radii.usable.any():
         return "no correct image has g > 0"
     return "its denominator is 0 for these images"
 
@@ -574,7 +582,9 @@ def _difference(base: Ends, new: Ends) -> Ends:
 def _change(score: Score, base: ScoreValue, new: ScoreValue, ends: Bounds | None) -> Change:
     if base.value is None or new.value is None:
         return Change(base, new, None, None, None)
-    if ends is None or score in _SMALLEST:
+    if score in _SMALLEST:  # no interval, but that which censored images leave
+        ends = (math.inf, -math.inf) if base.at_least or new.at_least else None
+    if ends is None:
         return Change(base, new, new.value - base.value, None, None)
     lower, upper = ends
     if not (base.measured_lower is None or base.measured_upper is None or new.measured_lower is None or new.measured_upper is None):

@@ -83,12 +83,14 @@ class Columns:
         hits: votes for the labels, of all rows with both.
         exact: rows without any uncertainty.
         censored: rows whose true value is only known to be larger; ``cap``: the smallest value of theirs.
+        not_found: of those, rows of a search that found nothing up to there, which something nearer may have escaped.
         upper_bounds: rows whose true value is at most their value.
     """
 
     def __init__(self) -> None:
         self.not_finite = self.bounded = self.sampling_only = self.noted = self.judged = self.correct = 0
-        self.labelled = self.voted = self.counted = self.adaptive = self.hits = self.exact = self.censored = self.upper_bounds = 0
+        self.labelled = self.voted = self.counted = self.adaptive = self.hits = self.exact = 0
+        self.censored = self.not_found = self.upper_bounds = 0
         self.cap = math.inf
         self._values, self._lowers, self._uppers, self._errors = Column(), Column(), Column(), Column()
         self._draws, self.label_shares, self.label_draws, self.label_effective_draws = Column(), Column(), Column(), Column()
@@ -122,6 +124,7 @@ class Columns:
         self.upper_bounds += row.interval.kind is IntervalKind.UPPER_BOUND
         if row.censored:
             self.censored, self.cap = self.censored + 1, min(self.cap, row.value)
+            self.not_found += math.isinf(lower)
         self.judged += row.correct is not None
         self.correct += bool(row.correct)
         self.labelled += row.label is not None
@@ -184,10 +187,11 @@ class Columns:
 def row_ends(row: Row) -> tuple[float, float]:
     """The ends of a row's interval: infinite where it is open on that side, NaN where there is no interval.
 
-    A censored value is open above; it is its own lower end, unless the row has another. An upper bound has none but that of the range.
+    A censored value is open above; it is its own lower end, unless the row says less: then a search found nothing, and something nearer
+    may have escaped it. Such a row has no lower end but that of the range, and no more has an upper bound.
     """
     if row.censored:
-        return row.value if row.lower is None else row.lower, math.inf
+        return row.value if row.lower is None or row.lower >= row.value else -math.inf, math.inf
     if row.interval.kind is IntervalKind.UPPER_BOUND:
         return -math.inf, row.value if row.upper is None else row.upper
     unbounded = row.lower is None and row.upper is None
@@ -365,6 +369,7 @@ class GroupSummary:
         clean_accuracy: share of labelled images predicted correctly without noise; None without labels.
         noisy_accuracy: see :class:`robaudit.stats.summary.NoisyAccuracy`; None without labels or votes.
         censored: images whose true value is only known to be larger; ``cap``: the smallest value of theirs, None without any.
+        not_found: of those, images for which a search found nothing up to there: their true value may be smaller all the same.
         upper_bounds: images whose true value is at most their value.
         confidence: of every interval here.
     """
@@ -389,8 +394,14 @@ class GroupSummary:
     noisy_accuracy: NoisyAccuracy | None
     censored: int = 0
     cap: float | None = None
+    not_found: int = 0
     upper_bounds: int = 0
     confidence: float = ROW_CONFIDENCE
+
+    @property
+    def of_search(self) -> bool:
+        """Whether the values are those of a search: the true ones may be smaller."""
+        return self.upper_bounds + self.not_found > 0
 
     @property
     def bad_end(self) -> Quantile:
@@ -413,6 +424,7 @@ class GroupSummary:
             "adaptive": self.adaptive,
             "censored": self.censored,
             "cap": self.cap,
+            "not_found": self.not_found,
             "upper_bounds": self.upper_bounds,
             "noted": self.noted,
             "mean": self.mean.document(),
@@ -492,6 +504,7 @@ def _summary(key: GroupKey, rows: Columns, quantity: Quantity, confidence: float
         noisy_accuracy=noisy_accuracy(rows, confidence),
         censored=rows.censored,
         cap=rows.cap if rows.censored else None,
+        not_found=rows.not_found,
         upper_bounds=rows.upper_bounds,
         confidence=confidence,
     )

@@ -206,9 +206,10 @@ def test_onnx_has_no_gradients(tmp_path: Path, refuse_model: RefuseModel) -> Non
     ends = [helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, s) for n, s in (("x", shape), ("y", ["n", 64]))]
     graph = helper.make_graph(nodes, "flat", ends[:1], ends[1:])
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), tmp_path / "flat.onnx")
-    refuse_model(
-        {"path": "flat.onnx"},
-        dataset={"kind": "digits", "limit": 4, "class_names": None},
-        estimators=["mc", "taylor"],
-        says="has no gradients, and taylor needs them; use mc or softmax, or another format of the model",
-    )
+    for estimators, others in ((["mc", "taylor"], "mc or softmax"), (["mc", "radius_attack"], "radius_random")):
+        refuse_model(
+            {"path": "flat.onnx"},
+            dataset={"kind": "digits", "limit": 4, "class_names": None},
+            estimators=estimators,
+            says=f"has no gradients, and {estimators[1]} needs them; use {others}, or another format of the model",
+        )

@@ -149,6 +149,15 @@ def test_pictures_and_page(run: Path, tmp_path: Path, run_cli: RunCli) -> None:
     assert "fog severity 5" in page
 
 
+@pytest.mark.parametrize(("noise", "estimator"), [(None, "difficulty"), ({"sigma": []}, "noise_tolerance")])
+def test_preview_of_no_noise_or_no_level_is_refused(tmp_path: Path, run_cli: RunCli, noise: object, estimator: str) -> None:
+    write(tmp_path, digits(limit=2, noise=noise, estimators=[estimator]))
+    refused = run_cli("noise-preview", "spec.yaml", "-o", "grid.svg")
+    assert (refused.code, refused.out) == (2, "")
+    assert refused.err.startswith("error: spec.yaml: has no noise at any level to draw; ")
+    assert run_cli("noise-preview", "spec.yaml", "-o", "grid.svg", "--set", "noise.sigma=0.1", "--images", "1").code == 0
+
+
 def test_preview(run: Path, tmp_path: Path, run_cli: RunCli) -> None:
     outcome = run_cli("noise-preview", run.parent / "spec.yaml", "-o", "all.svg", "--images", "1")
     assert outcome.code == 0, outcome.err

@@ -100,6 +100,12 @@ def test_gates_of_the_spec(tmp_path: Path, run_cli: RunCli) -> None:
     assert run_cli("gate", "run").code == 0
 
 
+def test_another_result_has_no_scores(run: Path, run_cli: RunCli) -> None:
+    done = run_cli("scores", "run", "--estimator", "difficulty")
+    radii_ = ", ".join(f"{name}:norm={norm}" for name in ("radii", "whole") for norm in ("l2", "linf"))
+    assert (done.code, done.err) == (2, f"error: run: has no radii among the results asked for; its radii: {radii_}\n")
+
+
 def test_two_runs(run: Path, run_cli: RunCli) -> None:
     write(run.parent, digits(limit=20, noise=None, estimators=[{"radii": {"cap": 1.2}}, ESTIMATORS[1]]), "other.yaml")
     assert run_cli("estimate", "other.yaml", "--out", "other", "-q").code == 0
@@ -111,6 +117,17 @@ def test_two_runs(run: Path, run_cli: RunCli) -> None:
     assert [one["images"] for one in document["results"]] == [20] * 4
     lines = list(csv.DictReader(io.StringIO(run_cli("scores", "run", "other", "--format", "csv").out)))
     assert {line["difference"] for line in lines if line["estimator"] == "whole:norm=l2"} == {"0.0"}
+
+
+def test_two_runs_on_different_images_are_refused(run: Path, run_cli: RunCli) -> None:
+    """The ids alone do not tell: those of .npz and of the digits count from 0."""
+    save_npz(run.parent / "other.npz", labels=[0, 1, 2, 3])
+    write(run.parent, digits(dataset={"kind": "npz", "path": "other.npz"}, noise=None, estimators=ESTIMATORS), "other.yaml")
+    assert run_cli("estimate", "other.yaml", "--out", "other", "-q").code == 0
+    done = run_cli("scores", "run", "other")
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("error: run and other: have different images under the same ids (the first: '")
+    assert done.err.endswith("'); compare runs on the same data, prepared alike\n")
 
 
 def test_what_has_no_scores(tmp_path: Path, run_cli: RunCli) -> None:

@@ -230,6 +230,31 @@ def test_a_network_that_is_declared_linear_is_checked_on_every_image() -> None:
         values(RadiusExact(linear=True), work_on(curved()))
 
 
+def test_random_directions_say_where_the_network_gives_no_numbers() -> None:
+    """Logits are NaN as soon as a pixel leaves [-.1, 1.1], so most rays end before they flip."""
+    inner = linear(3)
+
+    def network(x: Tensor) -> Tensor:
+        away = ((x - 0.5).abs() > 0.6).flatten(1).any(1)
+        return torch.where(away[:, None], torch.nan, inner(x))
+
+    rows = values(RadiusRandom(directions=50), work_on(network))
+    assert all(one.not_finite > 0 and "points gave non-finite logits, counted as no flips" in one.note for one, _ in rows)
+    assert not any(one.note for row in values(RadiusRandom(directions=50), work_on(inner)) for one in row)
+
+
+def test_a_network_that_never_changes_its_mind_is_beyond_the_diameter() -> None:
+    """Every class has the same weights: infinity is exact, and so is the lower end of the censored row."""
+    layer = nn.Linear(24, 3)
+    with torch.no_grad():
+        layer.weight.fill_(0.5)
+        layer.bias.copy_(torch.tensor([0.0, 1.0, 2.0]))
+    for l2, linf in values(RadiusExact(), work_on(nn.Sequential(nn.Flatten(), layer))):
+        assert l2.value == pytest.approx(math.sqrt(24))
+        assert (l2.lower, l2.upper, l2.interval.kind) == (l2.value, math.inf, IntervalKind.CENSORED)
+        assert (linf.value, linf.lower, linf.flips_to, linf.interval.kind) == (1.0, 1.0, None, IntervalKind.CENSORED)
+
+
 def test_a_relu_that_never_acts_may_be_declared() -> None:
     inner = linear(4)
     network = nn.Sequential(nn.ReLU(), *inner)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.report import numbers
+from robaudit.stats.summary import Mean
 from robaudit.text import class_name, printable, shortened
 from tests.levels import sigma
 
@@ -32,10 +33,18 @@ def test_all_and_none_print_as_bounds() -> None:
         ((12.5, 11.0, 14.2, 0.0, math.inf), "12.500 [11.000, 14.200]"),
         ((1.0, 1.0, 1.0), "1.000"),
         ((0.0, 0.0, 0.0), "0.000"),
+        ((0.00152, -math.inf, 0.00152, 0.0, math.inf), "<= 0.0016"),
+        ((0.00152, 0.00071, math.inf, 0.0, math.inf), ">= 0.0015 [0.00071, ...]"),
+        ((1.52, -math.inf, 1.52, 0.0, math.inf), "<= 1.520"),
     ],
 )
 def test_values_with_intervals(arguments: tuple[float, ...], expected: str) -> None:
     assert numbers.with_interval(*arguments) == expected
+
+
+def test_the_mean_of_small_upper_bounds_keeps_two_digits() -> None:
+    mean = Mean(0.00152, -math.inf, 0.00234, None, 0.0, 0.00152, "mover")
+    assert numbers.mean_estimate(mean, 0.0, math.inf) == "<= 0.0016 [..., 0.0024]"
 
 
 def test_tight_intervals_have_no_blank_to_break_at() -> None:

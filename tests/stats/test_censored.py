@@ -85,6 +85,18 @@ def test_a_search_that_failed_leaves_the_mean_of_what_was_found() -> None:
     assert numbers.mean_estimate(one.mean, 0.0, math.inf).startswith(">= 2.000 [")
     assert one.p95.measured_upper == math.inf
     assert one.p95.measured_lower == one.p95.value
+    assert (one.censored, one.not_found, one.upper_bounds, one.of_search) == (1, 1, 2, True)
+    text = " ".join(printed(overall_tables([one], quantities=LENGTHS)).split())
+    assert "1 of 3 images without a find up to 3; its mean counts them as that and is a lower end of what the search finds," in text
+    assert "<= radius_attack: upper bounds" in text
+
+
+def test_a_search_that_found_nothing_at_all_is_one_of_upper_bounds() -> None:
+    one = summary([beyond(i, 3.0) for i in range(3)])
+    assert (one.censored, one.not_found, one.upper_bounds, one.of_search) == (3, 3, 0, True)
+    assert "upper bounds" in printed(overall_tables([one], quantities=LENGTHS))
+    assert not summary([exact_beyond(i, 3.0) for i in range(3)]).of_search
+    assert not summary([beyond(i, 3.0, lower=3.0) for i in range(3)]).of_search
 
 
 @given(st.lists(st.tuples(st.floats(0.01, 9), st.booleans()), min_size=1, max_size=15), st.sampled_from([0.05, 0.5, 0.95]))
@@ -143,6 +155,18 @@ def test_classes() -> None:
 
 
 # --- gates
+
+
+@pytest.mark.parametrize("population", [False, True])
+@pytest.mark.parametrize("quantity", ["mean", "median", "p05"])
+@pytest.mark.parametrize("first", [found(0, 3.0), beyond(0, 4.0)], ids=["found", "beyond"])
+def test_a_search_never_passes_from_below(first: Row, quantity: str, population: bool) -> None:
+    """Neither what was found nor what was not is a lower end, however many images there are."""
+    decision = decided([first, *(beyond(i, 4.0) for i in range(1, 40))], f"{quantity} >= 0.1", population=population)
+    assert (decision.verdict, decision.more) == ("inconclusive", None)
+    assert "without a find up to 4; upper bounds" in decision.evidence
+    found_ = decided([found(i, 3.0 + i / 40) for i in range(40)], f"{quantity} >= 0.1", population=population)
+    assert (found_.verdict, found_.more) == ("inconclusive", None)
 
 
 @pytest.mark.parametrize("population", [False, True])

@@ -325,3 +325,21 @@ def test_a_censored_image_opens_the_difference_on_its_side() -> None:
     assert change.lower > -math.inf
     other = score_changes(new, base, "runs").changes[Score.R_M]
     assert other.lower == -math.inf
+
+
+def test_a_score_of_one_image_has_no_interval() -> None:
+    alone = scores_of(one([radius(0, 1.0, 2.0)])).values
+    assert all(score.lower is None for score in alone.values())
+    ratios = scores_of(one([radius(0, 1.0, 2.0), *(radius(i, 1.0, 2.0, correct=False) for i in range(1, 5))])).values
+    assert (ratios[Score.MEDIAN_RATIO].value, ratios[Score.MEDIAN_RATIO].lower, ratios[Score.SLOPE].lower) == (0.5, None, None)
+    assert ratios[Score.R_M].lower == 0.0
+
+
+def test_the_smallest_radius_differs_by_an_unknown_amount_where_it_is_censored() -> None:
+    base, new = one([found(i, 1.0 + i, 2.0) for i in range(3)]), one([beyond(i, 4.0, 2.0) for i in range(3)])
+    change = score_changes(base, new, "runs").changes[Score.R_W_CORRECT]
+    assert (change.value, change.lower, change.upper) == (3.0, 3.0, math.inf)
+    change = score_changes(new, base, "runs").changes[Score.R_W_CORRECT]
+    assert (change.lower, change.upper) == (-math.inf, -3.0)
+    change = score_changes(base, base, "runs").changes[Score.R_W_CORRECT]
+    assert (change.value, change.lower, change.upper) == (0.0, None, None)

@@ -175,7 +175,8 @@ def _mean_note(group: GroupSummary) -> str:
     if group.key.quantity == LOG10_P_FAIL.name:
         return f"of noisy copies, geometric mean over the images ({group.key.estimator}); {_KIND}"
     direction = "higher is better" if group.higher_is_better else "lower is better"
-    return f"mean {group.key.quantity} ({group.unit}, {direction}), {group.key.estimator}"
+    found = "; of what the search found: the true mean may be smaller" if group.not_found else ""
+    return f"mean {group.key.quantity} ({group.unit}, {direction}), {group.key.estimator}{found}"
 
 
 def _mean_line(content: Content, group: GroupSummary) -> Line:
@@ -223,7 +224,8 @@ def _answer(content: Content, group: GroupSummary) -> str:
         copies = f"{value} noisy copies{_within(line)}, by the geometric mean over the images"
         return f"With {_named(group.key.at, line.where)} the model changes its answer in {copies}"
     if group.key.at == NO_NOISE:
-        return f"The mean {group.key.quantity} of {group.key.estimator} is {line.value}{_within(line)}"
+        found = ", as far as its search found one, " if group.not_found else " "
+        return f"The mean {group.key.quantity} of {group.key.estimator}{found}is {line.value}{_within(line)}"
     return f"With {_named(group.key.at, line.where)} the mean {group.key.quantity} is {line.value}{_within(line)}"
 
 
