@@ -17,6 +17,8 @@ from robaudit.quantities import RADIUS, Interval, IntervalKind, Quantity
 from robaudit.spec.fields import as_tuple
 
 Norm = Literal["l2", "linf"]
+LEAST_CAP = 1e-6
+"""Below it, perturbations are hardly more than the rounding of float32 pixels."""
 
 
 def _each_once(norms: tuple[Norm, ...]) -> tuple[Norm, ...]:
@@ -64,7 +66,7 @@ class SearchedRadius(RadiusEstimator):
 
     cap: float | None = Field(
         None,
-        gt=0,
+        ge=LEAST_CAP,
         allow_inf_nan=False,
         description="where the search ends, in the norm's unit; default: the largest distance of two images within [0, 1]",
     )

@@ -247,7 +247,8 @@ def settle(gate: Gate, measured: Measured, basis: Basis, *remarks: str) -> Decis
 def without_interval(gate: Gate, source: str) -> SpecError:
     """The refusal of a gate on values without an interval."""
     what = f"{source} gives no interval, so the error of its values is unknown"
-    return SpecError(f"gate {str(gate)!r}", what, "use another estimator such as mc, or add --point to decide by the value alone")
+    instead = "leave --population out" if gate.quantity in SCORES else "use another estimator such as mc"
+    return SpecError(f"gate {str(gate)!r}", what, f"{instead}, or add --point to decide by the value alone")
 
 
 def smallest_factor(decided: Callable[[float], bool]) -> float | None:
