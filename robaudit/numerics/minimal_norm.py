@@ -53,10 +53,9 @@ class Origin(IntEnum):
 
     NONE = 0
     MISCLASSIFIED = 1
-    LINEARISED = 2
-    CHAIN = 3
-    RESTART = 4
-    POLISH = 5
+    CHAIN = 2
+    RESTART = 3
+    POLISH = 4
 
 
 @dataclass(frozen=True, slots=True)
