@@ -101,8 +101,8 @@ _NOTES = (
     " the whole box about the image. `parity: true` keeps to the published box, the part within [0, 1]: another, smaller noise, and its"
     " values are no estimates of the others'. For transforms there is no published program that takes these; `qnorm_path` and"
     " `adversarial_loss` do without gradients there, and the cost counts forward passes.",
-    "A long run has its own bars; where they are wide it is no truth. It has fewer images, and so have other rows and tables of ResNet20,"
-    " where a core would have taken too long.",
+    "A long run has its own bars; where they are wide it is no truth. Those of ResNet20 have fewer images: one takes a core half a minute"
+    " and more. Values were computed before the arithmetic of the chains was made faster, which changes their rounding alone.",
     f"Picture: the first {PICTURED_IMAGES} images of MNIST ConvSmall; bars are the means of the ends of the intervals. What leaves a"
     " panel is cut: with 15 temperatures of one step (128 gradients), the values of two images at q = 1000 are above every loss that their"
     " chains met, one far so. Their rows say that the chains disagree.",
