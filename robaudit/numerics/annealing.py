@@ -143,6 +143,7 @@ class _Chains:
         log_loss = torch.empty((n, rows), dtype=torch.float64, device=z.device)
         controls = torch.empty((CONTROLS, n, rows), dtype=torch.float64, device=z.device)
         acceptance = torch.empty((n, rows // self._chains), dtype=torch.float64, device=z.device)
+        products = torch.empty_like(self._known[:CONTROLS])
         used: list[Tensor] = []
         adapted = angles[0] if absolute else torch.zeros_like(angles[0])
         others = self._others()
@@ -155,7 +156,7 @@ class _Chains:
             adapted = adapted.clamp(math.log(_SMALLEST), math.log(_LARGEST)) if absolute else adapted.clamp(*_CORRECTED)
             log_loss[k] = self._value
             score = torch.sub(z, slope, alpha=t)  # its negative
-            controls[:, k] = sums(self._known[:CONTROLS] * score)
+            controls[:, k] = sums(torch.mul(self._known[:CONTROLS], score, out=products))
             others = self._others()
             self._means.lerp_(others, 1 - _MEMORY)
         controls[:2] /= -others_of

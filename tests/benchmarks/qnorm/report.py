@@ -126,7 +126,8 @@ def _table(case: Case, found: dict[str, list[Found]]) -> Table:
         rows.append([_named("parity", within, len(found[OURS])), *(str(Mean.of(within, k)) for k in range(len(ORDERS))), _highest(within)])
     if long := found["long"]:
         same = found[OURS][: len(long)]
-        rows.append([f"{OURS}, first {len(same)} images", *(str(Mean.of(same, k)) for k in range(len(ORDERS))), _highest(same)])
+        if len(same) < len(found[OURS]):
+            rows.append([f"{OURS}, first {len(same)} images", *(str(Mean.of(same, k)) for k in range(len(ORDERS))), _highest(same)])
         rows.append([_named("long run", long, len(long)), *(str(Mean.of(long, k)) for k in range(len(ORDERS))), _highest(long)])
         rows.append(
             [
