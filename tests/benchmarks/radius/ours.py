@@ -42,7 +42,7 @@ class Ours:
 
 def budgets(norm: Norm) -> list[Ours]:
     """About 60, 100, 200, 300 and 500 gradients."""
-    return [Ours(norm, 2, 0, 15, 20), Ours(norm, 1, 3, 15, 30), Ours(norm), Ours(norm, 2, 11, 18, 45), Ours(norm, 3, 18, 20, 70)]
+    return [Ours(norm, 2, 0, 15, 20), Ours(norm, 1, 3, 15, 30), Ours(norm), Ours(norm, 2, 6, 18, 134), Ours(norm, 3, 18, 20, 70)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,14 +47,14 @@ class Block:
         return Table(headers, rows, f"## {self.network}, {self.norm}, {self.images} images")
 
     def against_best(self, ours: str) -> list[str]:
-        """One row of the summary: the search with its defaults beside the libraries' smallest median, whatever it cost, and where that cost
-        less than the defaults, the largest budget that costs no more than it.
+        """One row of the summary: the libraries' smallest median, whatever it cost, and the search's smallest that costs no more (or its
+        defaults, where all cost more).
         """
         others = {label: one for label, one in self.found.items() if not label.startswith(OURS)}
         label = min(others, key=lambda name: median(others[name].radius))
         theirs = others[label]
         fair = {name: one for name, one in self.found.items() if name.startswith(OURS) and one.gradients <= theirs.gradients}
-        name = ours if ours in fair or not fair else max(fair, key=lambda one: fair[one].gradients)
+        name = min(fair, key=lambda one: median(fair[one].radius)) if fair else ours
         mine = self.found[name]
         a, b = median(mine.radius), median(theirs.radius)
         nearer = fmean(x <= y * (1 + _TIED) for x, y in zip(mine.radius, theirs.radius, strict=True))
@@ -87,7 +87,7 @@ def page(blocks: Sequence[Block], ours: str, versions: Mapping[str, str], machin
     summary = Table(
         [*headers, "smaller for no more"],
         rows,
-        "## The defaults, or the largest budget that costs no more, beside the best attack of the libraries",
+        "## The best attack of the libraries, and the best budget of ours that costs no more",
     )
     parts = [_HEAD, f"{in_words(machine, quick=False)} Libraries: {installed}.", summary.markdown()]
     for block in blocks:
