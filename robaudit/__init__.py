@@ -14,13 +14,14 @@ if TYPE_CHECKING:
     from robaudit.noise.base import AdditiveNoise, NoiseKind
     from robaudit.numerics.intervals import clopper_pearson
     from robaudit.numerics.margins import margins
-    from robaudit.quantities import CONFIDENCE, LOSS, P_ROBUST, RADIUS, Interval, IntervalKind, Quantity
+    from robaudit.quantities import CERTIFIED, CONFIDENCE, LOSS, P_ROBUST, RADIUS, Interval, IntervalKind, Quantity
     from robaudit.rows import Row
     from robaudit.spec.load import load_spec
     from robaudit.spec.model import AuditSpec
     from robaudit.store.run import Run, read_run
 
 __all__ = [
+    "CERTIFIED",
     "CONFIDENCE",
     "LOSS",
     "P_ROBUST",
@@ -54,6 +55,7 @@ _HOMES = {
     "audit": "robaudit.auditing.run",
     "AuditSpec": "robaudit.spec.model",
     "load_spec": "robaudit.spec.load",
+    "CERTIFIED": "robaudit.quantities",
     "CONFIDENCE": "robaudit.quantities",
     "Estimate": "robaudit.estimators.base",
     "Estimator": "robaudit.estimators.base",

@@ -10,6 +10,12 @@ from enum import StrEnum
 HIGHEST_LOSS = "highest_loss"
 """The detail of a row that holds the largest loss its sampler met."""
 
+CERTIFIED_CLASS = "certified_class"
+"""The detail of a row that holds the class its certificate is for; missing where nothing is certified."""
+
+P_LOWER = "p_lower"
+"""The detail of a row that holds the lower bound of the probability of the certified class: a certificate of the majority vote has it."""
+
 TARGET = "target"
 """The detail of a row that holds the class its loss is against."""
 
@@ -20,10 +26,10 @@ class PartName(StrEnum):
     Q = "q"
     """The order of a norm of losses: 1 is the mean, infinity the maximum."""
     NORM = "norm"
-    """The norm that perturbations are measured in: l2 or linf."""
+    """The norm that perturbations are measured in: l1, l2 or linf."""
 
 
-_NORMS = {"l2": 2.0, "linf": math.inf}
+_NORMS = {"l1": 1.0, "l2": 2.0, "linf": math.inf}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +41,7 @@ class Part:
 
     @property
     def value(self) -> str:
-        """The number as it is written: ``100``; of a norm ``l2`` or ``linf``."""
+        """The number as it is written: ``100``; of a norm ``l1``, ``l2`` or ``linf``."""
         named = {number: name for name, number in _NORMS.items()} if self.name is PartName.NORM else {}
         return named.get(self.number, f"{self.number:.15g}")
 
@@ -44,13 +50,13 @@ class Part:
 
     @staticmethod
     def norm(name: str) -> Part:
-        """The part of a norm, l2 or linf.
+        """The part of a norm: l1, l2 or linf.
 
         Raises:
-            ValueError: it is neither.
+            ValueError: it is none of them.
         """
         if name not in _NORMS:
-            raise ValueError(f"{name!r} is neither l2 nor linf")
+            raise ValueError(f"{name!r} is none of l1, l2, linf")
         return Part(PartName.NORM, _NORMS[name])
 
     @staticmethod

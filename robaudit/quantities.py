@@ -62,6 +62,10 @@ LOSS = Quantity("loss", "nats", 0.0, math.inf, higher_is_better=False)
 RADIUS = Quantity("radius", "input norm", 0.0, math.inf)
 """The norm of the smallest perturbation that changes the class (Giraudon et al., Intrinsic robustness); the result's name has the norm."""
 
+CERTIFIED = Quantity("certified_radius", "input norm", 0.0, math.inf)
+"""A radius within which the class provably stays the same, 0 where nothing is certified (Cohen et al. 2019; Smoothed robustness
+analysis): of the network itself, or, in a result of a noise level, of the network smoothed by that noise."""
+
 TOLERANCE = Quantity("noise_tolerance", "noise level", 0.0, math.inf)
 """The largest level of a noise that keeps the class with a given probability, in the level's own unit (Giraudon et al., section 4)."""
 

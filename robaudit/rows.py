@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robaudit.levels import NoiseLevel, noise_level
+from robaudit.names import CERTIFIED_CLASS
 from robaudit.quantities import Interval, IntervalKind
 
 if TYPE_CHECKING:
@@ -101,6 +102,12 @@ class Row:
     def censored(self) -> bool:
         """Whether the true value is only known to be larger than this one."""
         return self.interval.kind is IntervalKind.CENSORED
+
+    @property
+    def certified_class(self) -> int | None:
+        """The class that a certificate is for; None where it abstains, and for results of other quantities."""
+        found = (self.details or {}).get(CERTIFIED_CLASS)
+        return None if found is None else int(found)
 
     @property
     def draws(self) -> int:

@@ -20,6 +20,7 @@ MEANINGS = {
     "loss": "cross-entropy under noise: for q = 1 its mean, towards its maximum as q grows",
     "confidence": "softmax score of the clean image (no noise enters it)",
     "radius": "norm of the smallest change of the image that changes the prediction",
+    "certified_radius": "norm up to which the class provably stays the same; 0 where nothing is certified",
     "noise_tolerance": "largest noise level that leaves the prediction unchanged often enough",
     "difficulty": "logit of the clean score of the class: larger is easier (no noise enters it)",
 }

@@ -174,7 +174,7 @@ def _part(name: PartName, value: str, where: str) -> Part:
     try:
         return Part.norm(value)
     except ValueError as error:
-        raise SpecError(where, f"norm: {error}", "write norm=l2 or norm=linf") from None
+        raise SpecError(where, f"norm: {error}", "write norm=l2, norm=linf or norm=l1") from None
 
 
 def _example(quantities: Mapping[str, frozenset[str]]) -> str:
