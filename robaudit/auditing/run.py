@@ -270,6 +270,7 @@ def _carry_out(ready: Ready, folder: RunFolder, old: Mapping[str, Any] | None, o
         info = {
             **first_info(spec, ready.engine.model, ready.samples, device, ready.check),
             "batch_rows": ready.engine.rows(ready.image.shape),
+            "image_shape": list(ready.image.shape),
             **ready.effects,
             "noise_files": digests,
             "plugins": plugins([task.chosen for task in ready.tasks]),

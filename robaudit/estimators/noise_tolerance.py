@@ -17,6 +17,7 @@ from robaudit.estimators.base import Estimate, Estimator, Need, NoiseNeed, Scope
 from robaudit.estimators.difficulty import ease
 from robaudit.estimators.work import Work
 from robaudit.levels import LevelName
+from robaudit.names import KEPT_LEVEL
 from robaudit.noise.base import AdditiveNoise, NoiseKind, Shape, shape_of
 from robaudit.numerics.tolerance import KEPT, Ask, Plan, Tolerance, find_tolerance, run_all
 from robaudit.quantities import TOLERANCE, Interval, IntervalKind, Quantity
@@ -133,6 +134,7 @@ class NoiseTolerance(Estimator):
             (lost > 0, f"{lost} noisy copies gave non-finite logits, counted as flips"),
         )
         details = {
+            KEPT_LEVEL: self.level,
             "samples": found.samples,
             "checked": found.checked,
             "reversals": found.reversals,

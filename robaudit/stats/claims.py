@@ -1,0 +1,207 @@
+"""What results say of a number: that it is at least so much, or at most, at any confidence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from robaudit.names import P_LOWER, Part, PartName, ResultName
+from robaudit.numerics.intervals import clopper_pearson
+from robaudit.quantities import CERTIFIED, LOG10_P_FAIL, LOSS, P_ROBUST, RADIUS, IntervalKind
+from robaudit.rows import Row
+from robaudit.stats.intervals import TAIL
+
+LEAST_DECADES = 1.0
+"""How far above a bound that no repeat of a rare-failure estimator has reached the failure probability may be."""
+_COUNTED = (IntervalKind.CLOPPER_PEARSON, IntervalKind.CONFIDENCE_SEQUENCE)
+_FEWEST_REPEATS = 4  # of the estimators that measure their error by repeats
+_PLAIN = ("fp32", "fp64")
+
+End = Callable[[float], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A bound of a number that a result states.
+
+    Attributes:
+        row: the result.
+        end: the bound as a function of the chance of missing it.
+        random: whether that chance matters; otherwise the bound is a proof, or a flip that was seen.
+        approximate: whether the result has an error of its own that no interval covers.
+    """
+
+    row: Row
+    end: End
+    random: bool = False
+    approximate: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NoiseFacts:
+    """A noise of a run, as its spec states it."""
+
+    kind: str
+    clip: bool
+    options: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What the comparison of a run's results needs to know besides them.
+
+    Attributes:
+        noises: by label.
+        estimators: names by label.
+        pixels: values in an image; None: unknown.
+        plain: whether noisy passes are in the network's own precision.
+    """
+
+    noises: Mapping[str, NoiseFacts]
+    estimators: Mapping[str, str]
+    pixels: int | None
+    plain: bool = True
+
+    @staticmethod
+    def of(info: Mapping[str, Any]) -> Setting:
+        """That of a run, from its run.json."""
+        spec, shape = info["spec"], info.get("image_shape")
+        known = ("kind", "name", "clip")
+        noises = {
+            entry["name"]: NoiseFacts(entry["kind"], entry["clip"], {key: one for key, one in entry.items() if key not in known})
+            for entry in spec.get("noise", ())
+        }
+        names = {str(one.get("options", {}).get("label") or one["name"]): str(one["name"]) for one in spec.get("estimators", ())}
+        plain = spec.get("run", {}).get("precision", _PLAIN[0]) in _PLAIN
+        return Setting(noises, names, None if shape is None else math.prod(shape), plain)
+
+    def name_of(self, row: Row) -> str:
+        """The name of the estimator behind a result."""
+        label = ResultName.parse(row.estimator).estimator
+        return self.estimators.get(label, label)
+
+
+def norm_of(row: Row) -> float | None:
+    """The order of the norm that a radius is measured in; None where its name does not say."""
+    part: Part | None = ResultName.parse(row.estimator).part
+    return part.number if part is not None and part.name is PartName.NORM else None
+
+
+def fixed(row: Row, bound: float, *, approximate: bool = False) -> Claim:
+    """A bound without a chance of missing it."""
+    return Claim(row, lambda _: bound, approximate=approximate)
+
+
+def approximate(row: Row) -> bool:
+    """Whether its error is more than its interval covers."""
+    return row.interval.kind is IntervalKind.NONE or not row.interval.covers_bias
+
+
+# --- radii
+
+
+def certified_radius(row: Row) -> Claim | None:
+    """At least the radius of a certificate, or of a closed form; None for other results."""
+    exact = row.quantity == RADIUS.name and row.interval.kind is IntervalKind.EXACT
+    return fixed(row, row.value) if exact or (row.quantity == CERTIFIED.name and row.value > 0.0) else None
+
+
+def witnessed_radius(row: Row) -> Claim | None:
+    """At most the norm of a flip that was seen, or that a closed form places; None for other results."""
+    seen = row.interval.kind in (IntervalKind.UPPER_BOUND, IntervalKind.EXACT)
+    return fixed(row, row.value) if row.quantity == RADIUS.name and seen else None
+
+
+def is_vote(row: Row) -> bool:
+    """Whether it is a certificate of the majority vote under noise."""
+    return row.quantity == CERTIFIED.name and P_LOWER in (row.details or {})
+
+
+# --- failure probabilities
+
+
+def least_p_fail(row: Row, setting: Setting) -> Claim | None:
+    """The failure probability that a measurement leaves at least; None for other results."""
+    ends = _p_fail(row)
+    return None if ends is None else _measured(row, ends[0], setting)
+
+
+def most_p_fail(row: Row, setting: Setting) -> Claim | None:
+    """The failure probability that a measurement leaves at most; None for other results."""
+    ends = _p_fail(row)
+    return None if ends is None else _measured(row, ends[1], setting)
+
+
+def _measured(row: Row, end: End, setting: Setting) -> Claim:
+    return Claim(row, end, row.interval.kind is not IntervalKind.EXACT, approximate(row) or not setting.plain)
+
+
+def _p_fail(row: Row) -> tuple[End, End] | None:
+    """The ends of 1 - p_robust, from below and from above."""
+    if row.quantity == LOG10_P_FAIL.name:
+        if row.interval.kind is IntervalKind.UPPER_BOUND:
+            return lambda _: 0.0, lambda _: min(1.0, 10.0 ** (row.value + LEAST_DECADES))
+        ends = interval_ends(row)
+        return lambda tail: 10.0 ** ends[0](tail), lambda tail: min(1.0, 10.0 ** ends[1](tail))
+    if row.quantity != P_ROBUST.name:
+        return None
+    if row.interval.kind is IntervalKind.CLOPPER_PEARSON and row.votes is not None and row.draws:
+        return _of_votes(row, 0), _of_votes(row, 1)
+    ends = interval_ends(row)
+    return lambda tail: max(0.0, 1.0 - ends[1](tail)), lambda tail: min(1.0, 1.0 - ends[0](tail))
+
+
+def _of_votes(row: Row, side: int) -> End:
+    """The exact interval of the share of copies that fail."""
+    draws = row.effective_draws
+    failed = (1.0 - row.value) * draws
+    failed = float(round(failed)) if row.worth is None else min(max(failed, 0.0), draws)
+    return lambda tail: float(clopper_pearson(failed, draws, 1.0 - 2.0 * tail)[side])
+
+
+# --- any measured value
+
+
+def interval_ends(row: Row) -> tuple[End, End]:
+    """The ends of a row's 95 % interval for smaller tails; infinite where it is open, the value where there is none.
+
+    Distances from the value grow as fast as those of any interval of the kind: with the logarithm of the tail where copies were counted
+    (a normal error's grow more slowly, a rare failure's just so), else as the quantiles of Student's t with three degrees of freedom, the
+    fewest repeats that estimators make being four. A loss is restated on the scale of its logarithm, as it is measured.
+    """
+    on_logs = row.quantity == LOSS.name and row.value > 0.0 and (row.lower is None or row.lower > 0.0)
+    number = math.log if on_logs else float
+    value, none = number(row.value), approximate_value(row)
+
+    def end(given: float | None, sign: float) -> End:
+        if none or row.interval.kind is IntervalKind.EXACT:
+            return lambda _: row.value
+        if given is None or math.isinf(given):
+            return lambda _: sign * math.inf
+        distance = number(given) - value
+
+        def at(tail: float) -> float:
+            moved = value + distance * widening(row.interval.kind, tail)
+            return math.exp(min(moved, 700.0)) if on_logs else moved
+
+        return at
+
+    return end(row.lower, -1.0), end(row.upper, 1.0)
+
+
+def approximate_value(row: Row) -> bool:
+    """Whether there is a value and nothing else."""
+    return row.lower is None and row.upper is None
+
+
+def widening(kind: IntervalKind, tail: float) -> float:
+    """The width of an interval that misses on a given side with a chance of at most ``tail``, relative to the 95 % interval's."""
+    from scipy.special import stdtrit
+
+    if tail >= TAIL:
+        return 1.0
+    if kind in _COUNTED:
+        return math.log(tail) / math.log(2.0 * TAIL)
+    return float(stdtrit(_FEWEST_REPEATS - 1, 1.0 - tail) / stdtrit(_FEWEST_REPEATS - 1, 1.0 - TAIL))

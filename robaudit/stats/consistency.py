@@ -1,0 +1,191 @@
+"""The results of a run against each other: what must hold between them, and where it does not."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
+
+from robaudit.rows import Row
+from robaudit.stats.agreement import Results
+from robaudit.stats.claims import Setting
+from robaudit.stats.groups import GroupKey, json_number
+from robaudit.stats.intervals import TAIL
+from robaudit.stats.relations import RELATIONS, Pair, Relation, Verdict
+
+CONFIDENCE = 0.999
+"""That no run without a bug is accused of one by chance, all its comparisons together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contradiction:
+    """Two results of an image that exclude each other.
+
+    Attributes:
+        relation: what does not hold.
+        verdict: what that means.
+        sample_id: of the image.
+        number: what both bound.
+        low, high: the results; ``least``, ``most``: that the number is at least and at most, beyond their intervals.
+        wrong: the results that may be at fault: one where that is clear, else both.
+    """
+
+    relation: Relation
+    verdict: Verdict
+    sample_id: str
+    number: str
+    low: GroupKey
+    least: float
+    high: GroupKey
+    most: float
+    wrong: tuple[GroupKey, ...]
+
+    @property
+    def text(self) -> str:
+        """All of it in a line."""
+        return f"{self.sample_id}: {self.number} is at least {self.least:.6g} by {self.low}, at most {self.most:.6g} by {self.high}"
+
+    def document(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "sample_id": self.sample_id,
+            "relation": self.relation.name,
+            "verdict": self.verdict.value,
+            "number": self.number,
+            "at_least": {**self.low.document(), "bound": json_number(self.least)},
+            "at_most": {**self.high.document(), "bound": json_number(self.most)},
+            "wrong": [key.document() for key in self.wrong],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A relation, and how often it was looked at and did not hold."""
+
+    relation: Relation
+    comparisons: int
+    images: int
+    contradictions: int
+
+    def document(self) -> dict[str, Any]:
+        """As JSON values."""
+        one = self.relation
+        about = {"relation": one.name, "says": one.says, "source": one.source, "allowance": one.allowance, "kind": one.verdict.value}
+        return {**about, "comparisons": self.comparisons, "images": self.images, "contradictions": self.contradictions}
+
+
+@dataclass(frozen=True, slots=True)
+class Consistency:
+    """What the comparison of a run's results has found.
+
+    Attributes:
+        checked: every relation, in order.
+        found: the contradictions, in the order of relations and of the run.
+        images: how many were looked at.
+        tail: the chance with which each end of an interval may miss.
+    """
+
+    checked: tuple[Checked, ...]
+    found: tuple[Contradiction, ...]
+    images: int
+    tail: float
+
+    def of(self, verdict: Verdict) -> tuple[Contradiction, ...]:
+        """The contradictions of a kind."""
+        return tuple(one for one in self.found if one.verdict is verdict)
+
+    @property
+    def violations(self) -> tuple[Contradiction, ...]:
+        """Those that only a bug explains."""
+        return self.of(Verdict.VIOLATION)
+
+    def blamed(self, verdict: Verdict) -> list[tuple[str, int, int]]:
+        """How many contradictions of a kind each result is accused of, the most first, with the number of images.
+
+        The name of a result; of two, "one or other", where either may be at fault.
+        """
+        counts: Counter[str] = Counter()
+        images: dict[str, set[str]] = {}
+        for one in self.of(verdict):
+            name = " or ".join(dict.fromkeys(key.estimator for key in one.wrong))
+            counts[name] += 1
+            images.setdefault(name, set()).add(one.sample_id)
+        return [(name, number, len(images[name])) for name, number in counts.most_common()]
+
+    def document(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "images": self.images,
+            "confidence": CONFIDENCE,
+            "tail": self.tail,
+            "comparisons": sum(one.comparisons for one in self.checked),
+            "violations": len(self.violations),
+            "relations": [one.document() for one in self.checked],
+            "contradictions": [one.document() for one in self.found],
+        }
+
+
+def by_sample(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    """The rows of each image; a run has them together."""
+    for _, group in itertools.groupby(rows, key=attrgetter("sample_id")):
+        yield list(group)
+
+
+def check(run: Results, relations: Sequence[Relation] = RELATIONS) -> Consistency:
+    """Compare the results of every image with each other.
+
+    Intervals that hold with 95 % miss in one of twenty images by chance. Two results contradict each other only where their bounds still
+    do with intervals so wide that all comparisons of the run together are free of such chance with a probability of :data:`CONFIDENCE`
+    (Bonferroni). Rows are read once; what is kept are the pairs that contradict each other at 95 %.
+
+    Args:
+        run: a finished run.
+        relations: what must hold.
+    """
+    setting = Setting.of(run.info)
+    pairs, seen, random, images = Counter[str](), Counter[str](), 0, 0
+    suspects: dict[str, list[Pair]] = {relation.name: [] for relation in relations}
+    for rows in by_sample(run.rows):
+        images += 1
+        for relation in relations:
+            before = pairs[relation.name]
+            for pair in relation.pairs(rows, setting):
+                pairs[relation.name] += 1
+                random += pair.least.random or pair.most.random
+                if excluded(relation, pair, TAIL):
+                    suspects[relation.name].append(pair)
+            seen[relation.name] += pairs[relation.name] > before
+    tail = min(TAIL, (1.0 - CONFIDENCE) / (2 * random)) if random else TAIL
+    found = [_contradiction(one, pair, tail) for one in relations for pair in suspects[one.name] if excluded(one, pair, tail)]
+    counts = Counter(one.relation.name for one in found)
+    checked = (Checked(one, pairs[one.name], seen[one.name], counts[one.name]) for one in relations)
+    return Consistency(tuple(checked), tuple(found), images, tail)
+
+
+def excluded(relation: Relation, pair: Pair, tail: float) -> bool:
+    """Whether the bounds of a pair exclude each other, at a chance ``tail`` that each misses."""
+    return pair.least.end(tail) > pair.most.end(tail) * (1.0 + relation.relative) + relation.absolute
+
+
+def _contradiction(relation: Relation, pair: Pair, tail: float) -> Contradiction:
+    loose = [claim.row for claim in (pair.least, pair.most) if claim.approximate]
+    wrong = loose or ([pair.least.row, pair.most.row] if pair.wrong is None else [pair.wrong])
+    verdict = Verdict.APPROXIMATION if loose and relation.verdict is Verdict.VIOLATION else relation.verdict
+    return Contradiction(
+        relation=relation,
+        verdict=verdict,
+        sample_id=pair.least.row.sample_id,
+        number=pair.number,
+        low=_key(pair.least.row),
+        least=pair.least.end(tail),
+        high=_key(pair.most.row),
+        most=pair.most.end(tail),
+        wrong=tuple(dict.fromkeys(map(_key, wrong))),
+    )
+
+
+def _key(row: Row) -> GroupKey:
+    return GroupKey(row.estimator, row.at, row.quantity)

@@ -1,0 +1,247 @@
+"""Everything that a run says of each image, from the average over noise to what is proven, and whether it fits together."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+from robaudit.errors import NothingLeftError, RunError, did_you_mean
+from robaudit.names import PartName, ResultName
+from robaudit.quantities import CERTIFIED, CONFIDENCE, DIFFICULTY, LOG10_P_FAIL, LOSS, P_ROBUST, RADIUS, TOLERANCE, IntervalKind, Quantity
+from robaudit.rows import Row
+from robaudit.stats.agreement import Results
+from robaudit.stats.claims import is_vote
+from robaudit.stats.consistency import Consistency, by_sample, check
+from robaudit.stats.groups import GroupKey, json_number, quantity_of
+
+
+class Band(IntEnum):
+    """Where a result stands between the clean image and what is proven; the order of the lines."""
+
+    CLEAN = 0
+    AVERAGE = 1
+    BETWEEN = 2
+    TOLERANCE = 3
+    OTHER = 4
+    FOUND = 5
+    EXACT = 6
+    CERTIFIED = 7
+    VOTE = 8
+
+
+HEADS = {
+    Band.CLEAN: "the clean image",
+    Band.AVERAGE: "on average under noise",
+    Band.BETWEEN: "losses between average and worst case",
+    Band.TOLERANCE: "noise that is tolerated",
+    Band.OTHER: "other results",
+    Band.FOUND: "flips that were found: the radius is at most",
+    Band.EXACT: "exact",
+    Band.CERTIFIED: "certified: the radius is at least",
+    Band.VOTE: "the majority vote under noise, another classifier",
+}
+_BANDS = {
+    P_ROBUST.name: Band.AVERAGE,
+    LOG10_P_FAIL.name: Band.AVERAGE,
+    LOSS.name: Band.BETWEEN,
+    TOLERANCE.name: Band.TOLERANCE,
+    RADIUS.name: Band.FOUND,
+    CERTIFIED.name: Band.CERTIFIED,
+    DIFFICULTY.name: Band.CLEAN,
+    CONFIDENCE.name: Band.CLEAN,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A result of a run.
+
+    Attributes:
+        key: its name, noise level and quantity.
+        band: where it stands.
+        quantity: what it means.
+    """
+
+    key: GroupKey
+    band: Band
+    quantity: Quantity
+
+    @property
+    def norm(self) -> float | None:
+        """The order of the norm of a radius; None where its name does not say."""
+        part = ResultName.parse(self.key.estimator).part
+        return part.number if part is not None and part.name is PartName.NORM else None
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """An image and all of its results.
+
+    Attributes:
+        id, label, predicted, correct: of the image.
+        margin, difficulty: of the clean logits; None where no result tells.
+        rows: by line.
+    """
+
+    id: str
+    label: int | None
+    predicted: int
+    correct: bool | None
+    margin: float | None
+    difficulty: float | None
+    rows: Mapping[GroupKey, Row]
+
+    @staticmethod
+    def of(rows: Sequence[Row]) -> Sample:
+        """The image whose rows these are, one at least."""
+        first, details = rows[0], [row.details or {} for row in rows]
+        margin, difficulty = (next((one[name] for one in details if name in one), None) for name in ("margin", "difficulty"))
+        if difficulty is None:
+            own = (row.value for row in rows if row.quantity == DIFFICULTY.name and math.isfinite(row.value))
+            difficulty = next(own, None)
+        found = {GroupKey(row.estimator, row.at, row.quantity): row for row in rows}
+        return Sample(first.sample_id, first.label, first.predicted, first.correct, margin, difficulty, found)
+
+    def document(self) -> dict[str, Any]:
+        """As JSON values."""
+        about = {name: getattr(self, name) for name in ("id", "label", "predicted", "correct", "margin", "difficulty")}
+        return {**about, "results": [{**key.document(), **_result(row)} for key, row in self.rows.items()]}
+
+
+def _result(row: Row) -> dict[str, Any]:
+    numbers = {name: json_number(getattr(row, name)) for name in ("value", "lower", "upper")}
+    return {**numbers, "interval": row.interval.text, "flips_to": row.flips_to, "certified_class": row.certified_class, "note": row.note}
+
+
+@dataclass(frozen=True, slots=True)
+class Spectrum:
+    """The results of a run side by side.
+
+    Attributes:
+        lines: the results, from the clean image to what is proven.
+        samples: the images that are shown, those with violations first, then the least robust.
+        images: how many there are.
+        ranked_by: the result that ranks them.
+        consistency: whether the results fit together.
+    """
+
+    lines: tuple[Line, ...]
+    samples: tuple[Sample, ...]
+    images: int
+    ranked_by: Line
+    consistency: Consistency
+
+    @property
+    def shown(self) -> tuple[Line, ...]:
+        """The lines that an image of those shown has a result for."""
+        return tuple(line for line in self.lines if any(line.key in sample.rows for sample in self.samples))
+
+    def document(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "images": self.images,
+            "ranked_by": self.ranked_by.key.document(),
+            "samples": [sample.document() for sample in self.samples],
+            "checks": self.consistency.document(),
+        }
+
+
+def spectrum(run: Results, most: int | None = None, ids: Sequence[str] = ()) -> Spectrum:
+    """The results of a run by image, and the comparison of all results with each other.
+
+    Rows are read three times; what is kept are the rows of the images shown and a number of every image.
+
+    Args:
+        run: a finished run.
+        most: how many images are shown; None: all.
+        ids: these images instead, in this order.
+
+    Raises:
+        RunError: the run has no such image.
+        NothingLeftError: it has no results.
+    """
+    keys = dict.fromkeys((GroupKey(row.estimator, row.at, row.quantity), _band(row)) for row in run.rows)
+    if not keys:
+        raise NothingLeftError(str(run.path), "has no results", "audit at least one sample")
+    lines = lines_of(keys, run.quantities)
+    consistency = check(run)
+    ranking = ranking_line(lines)
+    accused = {one.sample_id for one in consistency.violations}
+    order = _ranked(run, ranking, accused)
+    chosen = _known(run, ids, order) if ids else order if most is None else order[:most]
+    return Spectrum(lines, samples_of(run, chosen), len(order), ranking, consistency)
+
+
+def samples_of(run: Results, ids: Sequence[str]) -> tuple[Sample, ...]:
+    """These images of a run, in this order."""
+    wanted = frozenset(ids)
+    found = {rows[0].sample_id: Sample.of(rows) for rows in by_sample(run.rows) if rows[0].sample_id in wanted}
+    return tuple(found[one] for one in ids)
+
+
+def lines_of(keys: Iterable[tuple[GroupKey, Band]], quantities: Mapping[str, Quantity]) -> tuple[Line, ...]:
+    """The lines in order: by band, then as the run has them, the levels of a noise from weak to strong."""
+    bands: dict[GroupKey, Band] = {}
+    for key, band in keys:
+        bands[key] = max(band, bands.get(key, Band.CLEAN))  # an exact radius that is infinite counts with the finite ones
+    places = {key: place for place, key in enumerate(bands)}
+    noises = list(dict.fromkeys(key.noise for key in bands))
+    estimators = list(dict.fromkeys(key.estimator for key in bands))
+
+    def order(key: GroupKey) -> tuple[float, ...]:
+        return bands[key], noises.index(key.noise), estimators.index(key.estimator), key.at.strength, places[key]
+
+    return tuple(Line(key, bands[key], quantity_of(key.quantity, quantities)) for key in sorted(bands, key=order))
+
+
+def _band(row: Row) -> Band:
+    if row.quantity == RADIUS.name and row.interval.kind is IntervalKind.EXACT:
+        return Band.EXACT
+    if is_vote(row) or (row.quantity == RADIUS.name and not row.at.levelless):
+        return Band.VOTE
+    return _BANDS.get(row.quantity, Band.OTHER)
+
+
+def ranking_line(lines: Sequence[Line]) -> Line:
+    """The result that orders the images: the nearest thing to the distance of the nearest flip that the run has.
+
+    An exact l2 radius, else one that was found, else the probability at the strongest level, a tolerance, a certificate, anything.
+    """
+
+    def worth(line: Line) -> tuple[int, bool, float]:
+        preference = (Band.EXACT, Band.FOUND, Band.AVERAGE, Band.TOLERANCE, Band.CERTIFIED, Band.BETWEEN, Band.VOTE, Band.CLEAN, Band.OTHER)
+        random = ResultName.parse(line.key.estimator).estimator == "radius_random"
+        return preference.index(line.band) + random, line.norm != 2.0, -line.key.at.strength
+
+    return min(lines, key=worth)
+
+
+def _ranked(run: Results, ranking: Line, accused: set[str]) -> list[str]:
+    """All ids: those accused first, then by the value of the ranking result, then those without one."""
+    sign = 1.0 if ranking.quantity.higher_is_better else -1.0
+    values: dict[str, float] = {}
+    for row in run.rows:
+        values.setdefault(row.sample_id, math.inf)
+        if (row.estimator, row.at) == (ranking.key.estimator, ranking.key.at) and math.isfinite(row.value):
+            values[row.sample_id] = sign * row.value
+    places = {one: place for place, one in enumerate(values)}
+    return sorted(values, key=lambda one: (one not in accused, values[one], places[one]))
+
+
+def _known(run: Results, ids: Sequence[str], order: Sequence[str]) -> list[str]:
+    known = set(order)
+    for one in ids:
+        if one not in known:
+            raise RunError(str(run.path), f"has no sample {one!r}", did_you_mean(one, heapq.nsmallest(1000, known)))
+    return list(dict.fromkeys(ids))
+
+
+def every_sample(run: Results) -> Iterator[Sample]:
+    """All images of a run, in its order, one at a time."""
+    return (Sample.of(rows) for rows in by_sample(run.rows))
+
+
