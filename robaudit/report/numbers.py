@@ -112,6 +112,18 @@ def plain(value: float, low: float = 0.0, high: float = 1.0, digits: int = 3) ->
     return text
 
 
+def compact(value: float, away: int = 0) -> str:
+    """Two or three significant digits, four places just below 1; ``away``: rounded up (1), down (-1) or to the nearest (0)."""
+    way = {1: ROUND_CEILING, -1: ROUND_FLOOR}.get(away, ROUND_HALF_EVEN)
+    size = abs(value)
+    if not math.isfinite(value) or not 1e-4 <= size < 1e4:
+        return f"{value:.2g}"
+    near_one = min(4, math.ceil(-math.log10(1.0 - size)) + 1) if 0.9 <= size < 1.0 else 0
+    digits = max(0, (2 if size >= 0.01 else 1) - math.floor(math.log10(size)), near_one)
+    text = _rounded(value, digits, way)
+    return f"<{text}" if value < 1.0 and float(text) == 1.0 else text
+
+
 def percent(count: int, total: int, lower: float, upper: float, *, tight: bool = False) -> str:
     """A share in percent: "12.5%"; none or all of them print as a bound, "<= 0.1%" or ">= 99.9%" (``tight``: "<=1%")."""
     step, gap = (1, "") if tight else (10, " ")

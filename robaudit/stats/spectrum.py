@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -34,15 +34,15 @@ class Band(IntEnum):
 
 
 HEADS = {
-    Band.CLEAN: "the clean image",
-    Band.AVERAGE: "on average under noise",
-    Band.BETWEEN: "losses between average and worst case",
-    Band.TOLERANCE: "noise that is tolerated",
+    Band.CLEAN: "clean image",
+    Band.AVERAGE: "average under noise",
+    Band.BETWEEN: "losses, average to worst",
+    Band.TOLERANCE: "noise tolerated",
     Band.OTHER: "other results",
-    Band.FOUND: "flips that were found: the radius is at most",
+    Band.FOUND: "flips found: radius at most",
     Band.EXACT: "exact",
-    Band.CERTIFIED: "certified: the radius is at least",
-    Band.VOTE: "the majority vote under noise, another classifier",
+    Band.CERTIFIED: "certified: radius at least",
+    Band.VOTE: "majority vote under noise",
 }
 _BANDS = {
     P_ROBUST.name: Band.AVERAGE,
@@ -238,10 +238,4 @@ def _known(run: Results, ids: Sequence[str], order: Sequence[str]) -> list[str]:
         if one not in known:
             raise RunError(str(run.path), f"has no sample {one!r}", did_you_mean(one, heapq.nsmallest(1000, known)))
     return list(dict.fromkeys(ids))
-
-
-def every_sample(run: Results) -> Iterator[Sample]:
-    """All images of a run, in its order, one at a time."""
-    return (Sample.of(rows) for rows in by_sample(run.rows))
-
 

@@ -1,0 +1,158 @@
+"""The audit behind a spectrum: a spec with every estimator that its model, noise and labels allow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from robaudit.auditing.environment import pick_device
+from robaudit.auditing.setup import make_model
+from robaudit.datasets.base import Dataset, first_samples
+from robaudit.datasets.load import open_dataset
+from robaudit.errors import NothingLeftError, RobauditError, SpecError
+from robaudit.estimators import registry
+from robaudit.estimators.base import Scope
+from robaudit.estimators.registry import Chosen, check_model, refuse_unfit, tasks_of
+from robaudit.models.logits import LogitModel
+from robaudit.noise.base import NoiseKind
+from robaudit.noise.registry import build as build_noises
+from robaudit.spec.model import AuditSpec, EstimatorSpec, identity
+
+BUDGETS: Mapping[str, Mapping[str, Any]] = {
+    "difficulty": {},
+    "mc": {"samples": 1000},
+    "logit_gaussian": {},
+    "moments": {},
+    "splitting": {"particles": 100, "p_min": 1e-6},
+    "qnorm_path": {},
+    "adversarial_loss": {},
+    "noise_tolerance": {},
+    "radius_random": {"directions": 200},
+    "radius_attack": {},
+    "radius_exact": {},
+    "margin_radius": {},
+    "smoothed_margin": {},
+    "certified_radius": {"n": 10_000},
+    "smoothed_attack": {},
+}
+"""The estimators of a spectrum, with the options that differ from their own defaults: an image takes seconds on two cores, not minutes."""
+_LOOK_AT = 64  # images, for a label
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """An estimator that cannot be part of the audit, or is not of some of its noises, and why."""
+
+    label: str
+    why: str
+    noise: str = ""
+
+    @property
+    def text(self) -> str:
+        """In a line."""
+        return f"{self.label} is left out{f' under {self.noise}' if self.noise else ''}: {self.why}"
+
+
+def whole_spec(spec: AuditSpec, installed: Sequence[str]) -> AuditSpec:
+    """The spec with every estimator of :data:`BUDGETS` that it does not name; what it names keeps its options.
+
+    Args:
+        spec: what is asked for.
+        installed: names of estimators; others are not added.
+    """
+    own = {entry.name for entry in spec.estimators} if "estimators" in spec.model_fields_set else set()
+    entries = [entry for entry in spec.estimators if entry.name in own]
+    entries += [EstimatorSpec(name=name, options=dict(options)) for name, options in BUDGETS.items() if name in installed and name not in own]
+    return _with(spec, entries)
+
+
+def fitted_spec(spec: AuditSpec, *, trust: bool, skip_bad: bool) -> tuple[AuditSpec, tuple[LeftOut, ...]]:
+    """The spec with every estimator that applies, and what does not.
+
+    An estimator that the spec itself names stays, and is refused by the audit where it cannot work; the others are limited to the
+    noises that they can work with, or left out.
+
+    Raises:
+        RobauditError: the model or the data cannot be opened.
+        SpecError: no estimator is left.
+    """
+    whole = whole_spec(spec, tuple(registry.registered()))
+    own = {entry.name for entry in spec.estimators} if "estimators" in spec.model_fields_set else set()
+    samples = open_dataset(spec.dataset, base_dir=spec.base_dir, trust=trust)
+    if len(samples) == 0:
+        raise NothingLeftError(samples.where, "the data set is empty", "give it samples")
+    model = make_model(spec, None, pick_device(spec.run.device), trust=trust)
+    image = next(first_samples(samples, 1, skip_bad=skip_bad)).pixels
+    labelled = _labelled(samples, skip_bad=skip_bad)
+    forms = {noise.label: noise.form for noise in build_noises(spec.noise, spec.base_dir, spec.written)}
+    kept: list[EstimatorSpec] = []
+    left: list[LeftOut] = []
+    for entry in whole.estimators:
+        if entry.name in own:
+            kept.append(entry)
+            continue
+        (chosen,) = registry.build([entry])
+        if chosen.estimator.needs_labels and not labelled:
+            found = chosen.estimator.having(target="predicted")
+            if found is None or found.needs_labels:
+                left.append(LeftOut(entry.name, "it needs labels"))
+                continue
+            entry = EstimatorSpec(name=entry.name, options={**entry.options, "target": "predicted"})  # noqa: PLW2901
+            (chosen,) = registry.build([entry])
+        if why := _refused(chosen, model, image):
+            left.append(LeftOut(entry.name, why))
+            continue
+        if chosen.estimator.scope is Scope.IMAGE:
+            kept.append(entry)
+            continue
+        unfit = dict(_unfit(spec, entry, chosen, forms))
+        fitting = [label for label in forms if label not in unfit]
+        if not fitting:
+            left.append(LeftOut(entry.name, next(iter(unfit.values()), "the spec has no noise")))
+        else:
+            left += [LeftOut(entry.name, why, label) for label, why in unfit.items()]
+            kept.append(EstimatorSpec(name=entry.name, options={**entry.options, "noise": fitting}) if unfit else entry)
+    if not kept:
+        raise SpecError(spec.where, "no estimator can work with this model", "see robaudit estimators")
+    return _with(spec, kept), tuple(left)
+
+
+def spectrum_folder(spec: AuditSpec) -> Path:
+    """The run folder of the audit of a fitted spec: runs/<spec name>-spectrum-<hash8>."""
+    return Path("runs") / f"{spec.name}-spectrum-{identity(spec.document())[:8]}"
+
+
+def _with(spec: AuditSpec, entries: Sequence[EstimatorSpec]) -> AuditSpec:
+    document = {**spec.document(), "estimators": [entry.model_dump(mode="json") for entry in entries], "gates": []}
+    return AuditSpec.model_validate(document).located(spec.base_dir, spec.name, spec.written)
+
+
+def _labelled(samples: Dataset, *, skip_bad: bool) -> bool:
+    """Whether all of the first images have a label."""
+    return all(sample.label is not None for sample in first_samples(samples, _LOOK_AT, skip_bad=skip_bad))
+
+
+def _refused(chosen: Chosen, model: LogitModel, image: Tensor) -> str:
+    """Why it cannot work with the model; "" where it can."""
+    if "gradients" in chosen.estimator.needs and not model.differentiable:
+        return "the model has no gradients"
+    try:
+        check_model([chosen], model, image)
+    except RobauditError as error:
+        return f"the model {error.what}"
+    return ""
+
+
+def _unfit(spec: AuditSpec, entry: EstimatorSpec, chosen: Chosen, forms: Mapping[str, NoiseKind]) -> Iterator[tuple[str, str]]:
+    """The noises that it cannot work with, and why."""
+    for label in forms:
+        options = {**entry.options, "noise": [label]}
+        try:
+            (limited,) = registry.build([EstimatorSpec(name=entry.name, options=options)])
+            refuse_unfit(tasks_of(spec, [limited]), forms)
+        except RobauditError as error:
+            yield label, error.what

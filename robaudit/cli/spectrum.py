@@ -1,0 +1,122 @@
+"""`robaudit spectrum`: everything that can be said of each image side by side, and whether it fits together."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from robaudit.cli.options import FormatOption, OnError, OnErrorOption, OutputOption, QuietOption, SetOption, TextFormat, TrustOption
+from robaudit.errors import RobauditError, SpecError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from robaudit.stats.spectrum import Spectrum
+    from robaudit.store.run import Run
+
+CONTRADICTED = 3
+"""Exit code where results contradict each other: a bug, as for any internal error."""
+_PICTURES = 12
+
+
+def spectrum(
+    source: Annotated[Path, typer.Argument(metavar="RUN|SPEC.yaml", help="A run folder, or a spec to audit with everything that applies.")],
+    bottom: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Show the N least robust images. Default: as many as fit; all as CSV and JSON."),
+    ] = None,
+    sample: Annotated[
+        list[str] | None, typer.Option(metavar="ID", help="Show this image instead, with its intervals (repeatable).")
+    ] = None,
+    pictures: Annotated[Path | None, typer.Option(metavar="DIR", help="Also write a PNG of each image shown, 12 at most.")] = None,
+    format_: FormatOption = TextFormat.TABLE,
+    output: OutputOption = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="With a spec: the run folder. Default: runs/<spec name>-<hash8>.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="With a spec: audit only the first N samples.")] = None,
+    set_: SetOption = None,
+    on_error: OnErrorOption = OnError.STOP,
+    trust: TrustOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Show all that a run says of each image, from the average over noise to what is proven, and check that it fits together.
+
+    Results that exclude each other are reported as a bug of an estimator, with the sample: exit code 3. Of a spec, the audit is made
+    first, with every estimator that its model, noise and labels allow; the same command continues it after an interruption.
+
+    Example: robaudit spectrum runs/spec-1a2b3c4d --bottom 6 --pictures spectra/
+    """
+    from robaudit.report.spectrum_tables import blame_lines
+    from robaudit.stats.spectrum import spectrum as spectrum_of
+    from robaudit.store.run import read_run
+
+    if source.is_dir():
+        for option, given in (("--out", out), ("--limit", limit), ("--set", set_)):
+            if given:
+                raise SpecError(option, f"needs a spec, and {source} is a run", "leave it out, or name the spec")
+    if pictures is not None:
+        _check_folder(pictures)
+    run = read_run(source) if source.is_dir() else _audited(source, out, limit, set_ or (), on_error, trust=trust, quiet=quiet)
+    found = spectrum_of(run, bottom, tuple(sample or ()))
+    _print(found, run, format_, output, single=bool(sample))
+    if pictures is not None:
+        _draw(found, run, pictures, trust=trust)
+    for line in blame_lines(found.consistency):
+        typer.echo(line, err=True)
+    raise typer.Exit(CONTRADICTED if found.consistency.violations else 0)
+
+
+def _audited(path: Path, out: Path | None, limit: int | None, settings: Sequence[str], on_error: OnError, *, trust: bool, quiet: bool) -> Run:
+    """Audit a spec with every estimator that applies, or continue that."""
+    from robaudit.auditing.environment import command_line
+    from robaudit.auditing.run import audit
+    from robaudit.auditing.spectrum import fitted_spec, spectrum_folder
+    from robaudit.cli.console import Reporter
+    from robaudit.cli.process import keep_freed_memory
+    from robaudit.spec.load import load_spec
+
+    asked = load_spec(path, settings=settings, overrides={} if limit is None else {("dataset", "limit"): limit})
+    keep_freed_memory()
+    with Reporter(quiet=quiet) as reporter:
+        spec, left_out = fitted_spec(asked, trust=trust, skip_bad=on_error is OnError.SKIP)
+        for one in left_out:
+            reporter.note(one.text)
+        return audit(
+            spec,
+            out=spectrum_folder(spec) if out is None else out,
+            trust=trust,
+            on_error=on_error.value,
+            listener=reporter,
+            command=command_line(sys.argv[1:]),
+        )
+
+
+def _print(found: Spectrum, run: Run, format_: TextFormat, to: Path | None, *, single: bool) -> None:
+    from robaudit.cli.console import output, plain_text
+    from robaudit.cli.streams import emit, reader_may_leave
+    from robaudit.report.spectrum_tables import sample_table, spectrum_csv, spectrum_table
+    from robaudit.store.serialise import document_json
+
+    if format_ is TextFormat.JSON:
+        emit(document_json(found.document()), to)
+    elif format_ is TextFormat.CSV:
+        emit(spectrum_csv(found), to)
+    else:
+        table = (sample_table if single else spectrum_table)(found, run.class_names)
+        if to is not None:
+            emit(plain_text(table), to)
+        else:
+            with reader_may_leave():
+                output().print(table)
+
+
+def _check_folder(folder: Path) -> None:
+    raise NotImplementedError
+
+
+def _draw(found: Spectrum, run: Run, folder: Path, *, trust: bool) -> None:
+    raise NotImplementedError

@@ -1,0 +1,194 @@
+"""Everything that a run says of its images side by side, and whether it fits together, for terminals and as CSV."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from robaudit.quantities import CERTIFIED
+from robaudit.report import numbers
+from robaudit.report.tables import Cell, Column, Table, Terminal, cells
+from robaudit.rows import Row
+from robaudit.stats.consistency import CONFIDENCE, Consistency
+from robaudit.stats.relations import Verdict
+from robaudit.stats.spectrum import HEADS, Band, Line, Sample, Spectrum
+from robaudit.store.serialise import table_csv
+from robaudit.text import Names, class_name, count, printable, shortened
+
+ACROSS = {True: 4, False: 8}
+"""How many images stand side by side, in a narrow terminal and in a wide one."""
+MOST_CONTRADICTIONS = 10
+_ID, _CLASS = 10, 10
+_NOTHING = "abstains"
+_MEANINGS = {
+    Verdict.VIOLATION: "one of them is wrong: a bug of an estimator",
+    Verdict.MISSED: "a search missed what another result found; no theorem says that it must find it",
+    Verdict.APPROXIMATION: "an approximation is off by more than its interval says",
+}
+
+
+def spectrum_table(found: Spectrum, names: Names | None = None) -> Terminal:
+    """The images in columns, their results in lines from the average to what is proven; then the checks."""
+
+    def build(narrow: bool) -> Iterator[Table]:
+        few = found.samples[: ACROSS[narrow]]
+        if few:
+            yield _side_by_side(found, few, names)
+        yield from checks(found.consistency)
+
+    return Terminal(build)
+
+
+def sample_table(found: Spectrum, names: Names | None = None) -> Terminal:
+    """A table for each image, with intervals; then the checks."""
+    every = [_of_one(found, sample, names) for sample in found.samples]
+    return Terminal(lambda _: [*every, *checks(found.consistency)])
+
+
+def _side_by_side(found: Spectrum, samples: Sequence[Sample], names: Names | None) -> Table:
+    lines = [line for line in found.lines if any(line.key in sample.rows for sample in samples)]
+    rows: list[tuple[Cell, ...]] = [
+        cells(("label", *(class_name(sample.label, names, _CLASS) for sample in samples))),
+        cells(("predicted", *(class_name(sample.predicted, names, _CLASS) for sample in samples))),
+    ]
+    if any(sample.margin is not None for sample in samples):
+        rows.append(cells(("margin of the logits", *(numbers.NONE if one.margin is None else f"{one.margin:.3f}" for one in samples))))
+    band: Band | None = None
+    for line in lines:
+        if line.band != band and line.band is not Band.CLEAN:
+            rows.append(cells((HEADS[line.band], *("" for _ in samples)), "strong"))
+        band = line.band
+        rows.append(cells((f" {line.key}", *(short_text(sample.rows.get(line.key), line) for sample in samples))))
+    heads = (Column("sample"), *(Column(shortened(printable(sample.id), _ID), number=True) for sample in samples))
+    ranked = found.ranked_by
+    order = "lowest" if ranked.quantity.higher_is_better else "highest"
+    return Table(
+        "Everything that the run says of each image",
+        heads,
+        tuple(rows),
+        lines=(f"{count(found.images, 'image')}; shown: {len(samples)}, the {order} {ranked.key} first, and any with violations before them",),
+        notes=(
+            "~ no interval; <= an upper bound; >= a lower bound; > only known to be larger; abstains: nothing is certified.",
+            "--sample ID has one image with its intervals, --format csv all images.",
+        ),
+    )
+
+
+def _of_one(found: Spectrum, sample: Sample, names: Names | None) -> Table:
+    rows, band = [], Band.CLEAN
+    for line in found.lines:
+        row = sample.rows.get(line.key)
+        if row is None:
+            continue
+        if line.band != band:
+            rows.append(cells((HEADS[line.band], "", "", ""), "strong"))
+        band = line.band
+        texts = (f" {line.key}", value_text(row, line, interval=True), class_name(row.flips_to, names, _CLASS), row.note)
+        rows.append(cells(texts))
+    about = [f"label {class_name(sample.label, names)}", f"predicted {class_name(sample.predicted, names)}"]
+    about += [] if sample.margin is None else [f"margin of the logits {sample.margin:.4g}"]
+    about += [] if sample.difficulty is None else [f"difficulty {sample.difficulty:.4g}"]
+    heads = (Column("result"), Column("value [95% interval]", number=True), Column("flips to"), Column("note", wrap=True))
+    return Table(f"Sample {printable(sample.id)}", heads, tuple(rows), lines=(", ".join(about),))
+
+
+def value_text(row: Row | None, line: Line, *, interval: bool = False) -> str:
+    """A value as a cell says it: a bound where it is one."""
+    if row is None or not math.isfinite(row.value):
+        return numbers.NONE
+    low, high = line.quantity.low, line.quantity.high
+    if row.censored:
+        return f"> {numbers.plain(row.value, low, high)}"
+    if row.quantity == CERTIFIED.name and row.value <= 0.0:
+        return _NOTHING
+    if interval:
+        return numbers.with_interval(row.value, row.lower, row.upper, low, high)
+    return numbers.estimate(row.value, row.lower, row.upper, low, high)
+
+
+def short_text(row: Row | None, line: Line) -> str:
+    """The same in eight letters: three digits, or as many as a probability near 1 needs."""
+    text = value_text(row, line)
+    if row is None or text in (numbers.NONE, _NOTHING):
+        return text
+    mark = next((mark for mark in ("<=", ">=", "~", "> ") if text.startswith(mark)), "")
+    if not mark and not text.lstrip("-").startswith(tuple("0123456789")):
+        return text  # "<1"
+    bound = {"<=": row.upper, ">=": row.lower}.get(mark)
+    number = numbers.compact(row.value if bound is None else bound, {"<=": 1, ">=": -1}.get(mark, 0))
+    said = {Band.FOUND: "<=", Band.CERTIFIED: ">="}.get(line.band)  # by the head of the band
+    return number if mark == said else mark.strip() + number
+
+
+def checks(consistency: Consistency) -> Iterator[Table]:
+    """What was compared, and what does not fit together."""
+    compared = [one for one in consistency.checked if one.comparisons]
+    rows = [
+        (
+            *cells((one.relation.name, f"{one.comparisons:,}", f"{one.images:,}")),
+            Cell(f"{one.contradictions:,}", tone="bad" if one.contradictions and one.relation.verdict is Verdict.VIOLATION else ""),
+            *cells((one.relation.says,)),
+        )
+        for one in compared
+    ]
+    heads = (
+        Column("what must hold"),
+        *(Column(head, number=True) for head in ("compared", "images", "contradicted")),
+        Column("meaning", wrap=True),
+    )
+    total = sum(one.comparisons for one in compared)
+    none = [one.relation.name for one in consistency.checked if not one.comparisons]
+    notes = [
+        f"Intervals so wide that all comparisons together are free of chance with {100 * CONFIDENCE:g} %: "
+        f"each end misses with at most {consistency.tail:.2g}."
+    ]
+    if none:
+        notes.append(f"Nothing to compare: {', '.join(none)}.")
+    verdict = f"{count(total, 'comparison')} on {count(consistency.images, 'image')}, {count(len(consistency.violations), 'violation')}."
+    tone = "bad" if consistency.violations else "strong"
+    yield Table("Do the results fit together?", heads, tuple(rows), conclusions=(Cell(verdict, tone="bad" if tone == "bad" else "strong"),), notes=tuple(notes))
+    for kind in Verdict:
+        if some := consistency.of(kind):
+            summary = [f"{name}: {count(number, kind.value)} on {count(images, 'image')}" for name, number, images in consistency.blamed(kind)]
+            listed = [f"  {one.text} ({one.relation.name})" for one in some[:MOST_CONTRADICTIONS]]
+            rest = len(some) - len(listed)
+            more = (f"... and {rest:,} more: --format json has all.",) if rest else ()
+            heading = f"{kind.value.capitalize()}: {_MEANINGS[kind]}"
+            yield Table(heading, lines=(*summary, *listed), notes=more)
+
+
+def blame_lines(consistency: Consistency) -> list[str]:
+    """A line for each result that is accused of violations, with the first of them."""
+    lines = []
+    for name, number, images in consistency.blamed(Verdict.VIOLATION):
+        first = next(one for one in consistency.violations if " or ".join(dict.fromkeys(key.estimator for key in one.wrong)) == name)
+        lines.append(f"bug in an estimator: {name}: {count(number, 'violation')} on {count(images, 'image')}; first: sample {first.text}")
+    return lines
+
+
+def spectrum_csv(found: Spectrum) -> str:
+    """A line for each image, three columns for each result, and how many violations the image is part of."""
+    violations: dict[str, int] = {}
+    for one in found.consistency.violations:
+        violations[one.sample_id] = violations.get(one.sample_id, 0) + 1
+    heads = [f"{line.key}{part}" for line in found.lines for part in ("", " lower", " upper")]
+    return table_csv(
+        ["sample_id", "label", "predicted", "correct", "margin", "difficulty", "violations", *heads],
+        (
+            [
+                one.id,
+                one.label,
+                one.predicted,
+                one.correct,
+                one.margin,
+                one.difficulty,
+                violations.get(one.id, 0),
+                *(part for line in found.lines for part in _numbers(one.rows.get(line.key))),
+            ]
+            for one in found.samples
+        ),
+    )
+
+
+def _numbers(row: Row | None) -> tuple[float | None, float | None, float | None]:
+    return (None, None, None) if row is None else (row.value, row.lower, row.upper)
