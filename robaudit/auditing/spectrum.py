@@ -66,7 +66,9 @@ def whole_spec(spec: AuditSpec, installed: Sequence[str]) -> AuditSpec:
     """
     own = {entry.name for entry in spec.estimators} if "estimators" in spec.model_fields_set else set()
     entries = [entry for entry in spec.estimators if entry.name in own]
-    entries += [EstimatorSpec(name=name, options=dict(options)) for name, options in BUDGETS.items() if name in installed and name not in own]
+    entries += [
+        EstimatorSpec(name=name, options=dict(options)) for name, options in BUDGETS.items() if name in installed and name not in own
+    ]
     return _with(spec, entries)
 
 

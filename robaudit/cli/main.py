@@ -40,7 +40,23 @@ def make_app() -> typer.Typer:
     """The app with all commands; a function, so that an installation that cannot be imported is reported as an internal error."""
     import typer
 
-    from robaudit.cli import catalogue, compare, demo, estimate, gate, init, noise, plan, plot, reading, report, scores, spectrum, validate, verify
+    from robaudit.cli import (
+        catalogue,
+        compare,
+        demo,
+        estimate,
+        gate,
+        init,
+        noise,
+        plan,
+        plot,
+        reading,
+        report,
+        scores,
+        spectrum,
+        validate,
+        verify,
+    )
 
     app = typer.Typer(
         name="robaudit",

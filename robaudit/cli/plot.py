@@ -25,6 +25,7 @@ class Kind(StrEnum):
     RADIUS = "radius"
     HEAT_MAP = "heat-map"
     CORRUPTION_KEPT = "corruption-kept"
+    SPECTRUM = "spectrum"
 
 
 _THRESHOLDS, _IMAGES = (Kind.DISTRIBUTION, Kind.FLAGGED), (Kind.FLAGGED, Kind.LOSS_Q)
@@ -43,12 +44,13 @@ def plot(
     max_images: Annotated[
         int | None, typer.Option(min=1, max=60, metavar="N", help="How many images. Default: 12 for flagged, 6 for loss-q.")
     ] = None,
+    sample: Annotated[str | None, typer.Option(metavar="ID", help="The image of the kind spectrum. Default: the least robust.")] = None,
     width: Annotated[float, typer.Option(metavar="INCHES", help="Width of the figure.")] = 7.0,
     trust: TrustOption = False,
 ) -> None:
     """Draw a figure of a run for a paper: PNG (300 dpi), SVG or PDF with embedded fonts, and the same bytes every time.
 
-    --threshold applies to the kinds distribution and flagged, --max-images to flagged and loss-q.
+    --threshold applies to the kinds distribution and flagged, --max-images to flagged and loss-q, --sample to spectrum.
 
     Example: robaudit plot runs/spec-1a2b3c4d --kind bias --estimator mc --sigma 0.05 -o bias.pdf
     """
@@ -61,6 +63,8 @@ def plot(
         raise SpecError("--threshold", f"does not apply to --kind {kind.value}", "use it with distribution or flagged")
     if max_images is not None and kind not in _IMAGES:
         raise SpecError("--max-images", f"does not apply to --kind {kind.value}", "use it with flagged or loss-q")
+    if sample is not None and kind is not Kind.SPECTRUM:
+        raise SpecError("--sample", f"does not apply to --kind {kind.value}", "use it with spectrum")
     if threshold is not None and not math.isfinite(threshold):
         raise SpecError(f"--threshold {threshold}", "is not a finite number", "give a number such as 0.5")
     from robaudit.cli.streams import check_output, write_output
@@ -72,5 +76,5 @@ def plot(
     from robaudit.report.pictures.kinds import Choice, picture
     from robaudit.store.run import read_run
 
-    choice = Choice(tuple(estimator or ()), levels(noise, level, sigma), threshold, max_images, trust)
+    choice = Choice(tuple(estimator or ()), levels(noise, level, sigma), threshold, max_images, trust, sample)
     write_output(output, [picture(kind.value, read_run(run), ending[1:], choice, width=width)])

@@ -34,9 +34,7 @@ def spectrum(
     pictures: Annotated[Path | None, typer.Option(metavar="DIR", help="Also write a PNG of each image shown, 12 at most.")] = None,
     format_: FormatOption = TextFormat.TABLE,
     output: OutputOption = None,
-    out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="With a spec: the run folder. Default: runs/<spec name>-<hash8>.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="With a spec: the run folder. Default: runs/<spec name>-<hash8>.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="With a spec: audit only the first N samples.")] = None,
     set_: SetOption = None,
     on_error: OnErrorOption = OnError.STOP,
@@ -70,7 +68,9 @@ def spectrum(
     raise typer.Exit(CONTRADICTED if found.consistency.violations else 0)
 
 
-def _audited(path: Path, out: Path | None, limit: int | None, settings: Sequence[str], on_error: OnError, *, trust: bool, quiet: bool) -> Run:
+def _audited(
+    path: Path, out: Path | None, limit: int | None, settings: Sequence[str], on_error: OnError, *, trust: bool, quiet: bool
+) -> Run:
     """Audit a spec with every estimator that applies, or continue that."""
     from robaudit.auditing.environment import command_line
     from robaudit.auditing.run import audit
@@ -115,8 +115,38 @@ def _print(found: Spectrum, run: Run, format_: TextFormat, to: Path | None, *, s
 
 
 def _check_folder(folder: Path) -> None:
-    raise NotImplementedError
+    """Refuse a folder of pictures that cannot be made, before any work is done.
+
+    Raises:
+        RobauditError: it is a file, or matplotlib is missing.
+    """
+    from robaudit.report.pictures import can_draw
+
+    can_draw(required=True, where="--pictures")
+    if folder.exists() and not folder.is_dir():
+        raise RobauditError(str(folder), "is a file", "name a folder for --pictures")
 
 
 def _draw(found: Spectrum, run: Run, folder: Path, *, trust: bool) -> None:
-    raise NotImplementedError
+    """Write a PNG of each image shown, at most a dozen; an image without anything to draw is passed over."""
+    from robaudit.cli.console import say
+    from robaudit.errors import NothingLeftError
+    from robaudit.files import write_atomically
+    from robaudit.report.gallery import plain_name
+    from robaudit.report.pictures.kinds import drawn
+    from robaudit.report.pictures.spectrum import portrait_of, sketch
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RobauditError(str(folder), f"cannot be made: {error.strerror or error}", "choose another --pictures") from error
+    written = 0
+    for rank, sample in enumerate(found.samples[:_PICTURES], start=1):
+        try:
+            made = sketch(portrait_of(run, sample, trust=trust))
+        except NothingLeftError as error:
+            say(f"note: {error}")
+            continue
+        write_atomically(folder / f"{plain_name(f'{rank:03d}-{sample.id}')[:120]}.png", drawn(made, "png"))
+        written += 1
+    say(f"{written} pictures in {folder}")

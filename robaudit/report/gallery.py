@@ -91,7 +91,7 @@ def write_gallery(run: Run, flagged: Sequence[Flagged], folder: Path, *, trust: 
     images = RunImages(run, (sample.id for one in flagged for sample in (*one.samples, *one.robust)), trust=trust)
     written = 0
     for one in flagged:
-        target = folder / _plain(f"{one.key.estimator}-{_level(one.key.at)}")
+        target = folder / plain_name(f"{one.key.estimator}-{_level(one.key.at)}")
         try:
             target.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -126,7 +126,7 @@ def as_array(image: Tensor) -> NDArray[np.uint8]:
 def _name(rank: int, sample: Flag, names: Sequence[str] | None) -> str:
     flip = f"-to-{class_name(sample.flips_to, names)}" if sample.flips_to is not None else ""
     text = f"{rank:03d}-{sample.id}-{class_name(sample.predicted, names)}{flip}"
-    return _plain(text)[:120] + ".png"
+    return plain_name(text)[:120] + ".png"
 
 
 def _level(at: NoiseLevel) -> str:
@@ -136,6 +136,6 @@ def _level(at: NoiseLevel) -> str:
     return number if at.usual else f"{at.noise}-{at.name}-{number}"
 
 
-def _plain(text: str) -> str:
+def plain_name(text: str) -> str:
     """Letters, digits, dots, dashes and underscores only, so that no name leads out of the folder."""
     return re.sub(r"[^\w.-]+", "_", text).lstrip(".")

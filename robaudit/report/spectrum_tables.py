@@ -66,7 +66,9 @@ def _side_by_side(found: Spectrum, samples: Sequence[Sample], names: Names | Non
         "Everything that the run says of each image",
         heads,
         tuple(rows),
-        lines=(f"{count(found.images, 'image')}; shown: {len(samples)}, the {order} {ranked.key} first, and any with violations before them",),
+        lines=(
+            f"{count(found.images, 'image')}; shown: {len(samples)}, the {order} {ranked.key} first, and any with violations before them",
+        ),
         notes=(
             "~ no interval; <= an upper bound; >= a lower bound; > only known to be larger; abstains: nothing is certified.",
             "--sample ID has one image with its intervals, --format csv all images.",
@@ -146,10 +148,18 @@ def checks(consistency: Consistency) -> Iterator[Table]:
         notes.append(f"Nothing to compare: {', '.join(none)}.")
     verdict = f"{count(total, 'comparison')} on {count(consistency.images, 'image')}, {count(len(consistency.violations), 'violation')}."
     tone = "bad" if consistency.violations else "strong"
-    yield Table("Do the results fit together?", heads, tuple(rows), conclusions=(Cell(verdict, tone="bad" if tone == "bad" else "strong"),), notes=tuple(notes))
+    yield Table(
+        "Do the results fit together?",
+        heads,
+        tuple(rows),
+        conclusions=(Cell(verdict, tone="bad" if tone == "bad" else "strong"),),
+        notes=tuple(notes),
+    )
     for kind in Verdict:
         if some := consistency.of(kind):
-            summary = [f"{name}: {count(number, kind.value)} on {count(images, 'image')}" for name, number, images in consistency.blamed(kind)]
+            summary = [
+                f"{name}: {count(number, kind.value)} on {count(images, 'image')}" for name, number, images in consistency.blamed(kind)
+            ]
             listed = [f"  {one.text} ({one.relation.name})" for one in some[:MOST_CONTRADICTIONS]]
             rest = len(some) - len(listed)
             more = (f"... and {rest:,} more: --format json has all.",) if rest else ()

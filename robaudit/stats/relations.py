@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import NamedTuple
 
 from robaudit.levels import GAUSSIAN, NO_NOISE, NoiseLevel
@@ -16,6 +17,7 @@ from robaudit.rows import Row
 from robaudit.stats.attacks import ROUNDING, is_attack, not_missed
 from robaudit.stats.claims import (
     Claim,
+    End,
     NoiseFacts,
     Setting,
     approximate,
@@ -125,6 +127,19 @@ def leaving(noise: NoiseFacts, level: float, pixels: int, order: float, radius: 
     return 1.0
 
 
+def usual_length(noise: NoiseFacts, level: float, pixels: int) -> float | None:
+    """The root mean square of the l2 norm of the noise, before clipping; None for kinds whose pixels it depends on."""
+    if noise.kind in (GAUSSIAN, _LAPLACE):
+        return level * math.sqrt(pixels)
+    if noise.kind != _UNIFORM:
+        return None
+    if noise.options.get("support") == "sphere":
+        return level
+    if noise.options.get("norm", "linf") == "linf":
+        return level * math.sqrt(pixels / 3.0)
+    return level * math.sqrt(pixels / (pixels + 2.0))
+
+
 # --- radii of the network itself
 
 
@@ -160,7 +175,9 @@ def _searches(rows: Sequence[Row], setting: Setting) -> Iterator[Pair]:
     for attack in (row for row in rows if row.at == NO_NOISE and row.quantity == RADIUS.name and setting.name_of(row) == _ATTACK):
         for other in flips:
             if setting.name_of(other) != _ATTACK and norm_of(other) == norm_of(attack):
-                yield Pair(f"radius ({ResultName.parse(attack.estimator).part})", fixed(attack, attack.value), fixed(other, other.value), attack)
+                yield Pair(
+                    f"radius ({ResultName.parse(attack.estimator).part})", fixed(attack, attack.value), fixed(other, other.value), attack
+                )
 
 
 # --- failure probabilities
@@ -172,7 +189,10 @@ def _ball(rows: Sequence[Row], setting: Setting) -> Iterator[Pair]:
     certified = [
         (norm, row)
         for row in rows
-        if row.at == NO_NOISE and certified_radius(row) and row.certified_class in (None, row.predicted) and (norm := norm_of(row)) is not None
+        if row.at == NO_NOISE
+        and certified_radius(row)
+        and row.certified_class in (None, row.predicted)
+        and (norm := norm_of(row)) is not None
     ]
     for row in rows:
         noise = setting.noises.get(row.at.noise)
@@ -261,18 +281,20 @@ def _tolerance(rows: Sequence[Row], setting: Setting) -> Iterator[Pair]:
             if least is None or most is None:
                 continue
             number = f"p_fail at {row.at}"
-            if level < tolerance.value:  # p >= kept up to the tolerance
-
-                def above(tail: float, level: float = level, kept: float = kept) -> float:
-                    return 1.0 - kept if level <= low(tail) else 1.0
-
-                yield Pair(number, least, Claim(tolerance, above, random=True))
+            if level < tolerance.value:
+                yield Pair(number, least, Claim(tolerance, partial(_below_tolerance, low, level, kept), random=True))
             elif not tolerance.censored:
+                yield Pair(number, Claim(tolerance, partial(_above_tolerance, high, level, kept), random=True), most)
 
-                def below(tail: float, level: float = level, kept: float = kept) -> float:
-                    return 1.0 - kept if level >= high(tail) else 0.0
 
-                yield Pair(number, Claim(tolerance, below, random=True), most)
+def _below_tolerance(lower: End, level: float, kept: float, tail: float) -> float:
+    """The failure probability is at most this where the tolerance is surely above the level."""
+    return 1.0 - kept if level <= lower(tail) else 1.0
+
+
+def _above_tolerance(upper: End, level: float, kept: float, tail: float) -> float:
+    """The failure probability is at least this where the tolerance is surely below the level."""
+    return 1.0 - kept if level >= upper(tail) else 0.0
 
 
 def _linear(rows: Sequence[Row], setting: Setting) -> list[Row]:
@@ -292,9 +314,11 @@ def _levels(rows: Sequence[Row]) -> list[NoiseLevel]:
 # --- losses
 
 
-def _orders(rows: Sequence[Row], setting: Setting) -> Iterator[Pair]:
+def _orders(rows: Sequence[Row], _: Setting) -> Iterator[Pair]:
     norms = [
-        (part.number, row) for row in rows if row.quantity == LOSS.name and (part := ResultName.parse(row.estimator).part) and part.name is PartName.Q
+        (part.number, row)
+        for row in rows
+        if row.quantity == LOSS.name and (part := ResultName.parse(row.estimator).part) and part.name is PartName.Q
     ]
     for (q, low), (larger, high) in itertools.permutations(norms, 2):
         same = _label(low) == _label(high) and low.at == high.at and _target(low) == _target(high)
@@ -303,18 +327,19 @@ def _orders(rows: Sequence[Row], setting: Setting) -> Iterator[Pair]:
             yield Pair(f"loss at {low.at}", Claim(low, first, random=True), Claim(high, second, random=True))
 
 
-def _worst_losses(rows: Sequence[Row], setting: Setting) -> Iterator[Pair]:
+def _worst_losses(rows: Sequence[Row], _: Setting) -> Iterator[Pair]:
     attacks = [row for row in rows if is_attack(row)]
     for row in rows:
         for attack in attacks:
             if row.quantity == LOSS.name and not is_attack(row) and row.at == attack.at and _target(row) == _target(attack):
-                met = (row.details or {}).get(HIGHEST_LOSS, -math.inf)
-                low = interval_ends(row)[0]
+                met, low = (row.details or {}).get(HIGHEST_LOSS, -math.inf), interval_ends(row)[0]
+                claim = Claim(row, partial(_met, low, met), random=not_missed(row) > met)
+                yield Pair(f"largest loss at {row.at}", claim, fixed(attack, attack.value), attack)
 
-                def least(tail: float, low: Callable[[float], float] = low, met: float = met) -> float:
-                    return max(met, low(tail))
 
-                yield Pair(f"largest loss at {row.at}", Claim(row, least, random=not_missed(row) > met), fixed(attack, attack.value), attack)
+def _met(lower: End, highest: float, tail: float) -> float:
+    """The largest loss is at least this."""
+    return max(highest, lower(tail))
 
 
 def _label(row: Row) -> str:

@@ -153,7 +153,7 @@ class Spectrum:
 def spectrum(run: Results, most: int | None = None, ids: Sequence[str] = ()) -> Spectrum:
     """The results of a run by image, and the comparison of all results with each other.
 
-    Rows are read three times; what is kept are the rows of the images shown and a number of every image.
+    Rows are read four times; what is kept are the rows of the images shown and a number of every image.
 
     Args:
         run: a finished run.
@@ -164,16 +164,32 @@ def spectrum(run: Results, most: int | None = None, ids: Sequence[str] = ()) -> 
         RunError: the run has no such image.
         NothingLeftError: it has no results.
     """
-    keys = dict.fromkeys((GroupKey(row.estimator, row.at, row.quantity), _band(row)) for row in run.rows)
-    if not keys:
-        raise NothingLeftError(str(run.path), "has no results", "audit at least one sample")
-    lines = lines_of(keys, run.quantities)
+    lines = _lines(run)
     consistency = check(run)
     ranking = ranking_line(lines)
-    accused = {one.sample_id for one in consistency.violations}
-    order = _ranked(run, ranking, accused)
-    chosen = _known(run, ids, order) if ids else order if most is None else order[:most]
-    return Spectrum(lines, samples_of(run, chosen), len(order), ranking, consistency)
+    order = _ranked(run, ranking, {one.sample_id for one in consistency.violations})
+    return Spectrum(lines, samples_of(run, _chosen(run, order, most, ids)), len(order), ranking, consistency)
+
+
+def images_of(run: Results, most: int | None = None, ids: Sequence[str] = ()) -> tuple[Sample, ...]:
+    """The images of :func:`spectrum`, the least robust first, without comparing their results.
+
+    Raises:
+        RunError: the run has no such image.
+        NothingLeftError: it has no results.
+    """
+    return samples_of(run, _chosen(run, _ranked(run, ranking_line(_lines(run)), set()), most, ids))
+
+
+def _lines(run: Results) -> tuple[Line, ...]:
+    keys = dict.fromkeys((GroupKey(row.estimator, row.at, row.quantity), band_of(row)) for row in run.rows)
+    if not keys:
+        raise NothingLeftError(str(run.path), "has no results", "audit at least one sample")
+    return lines_of(keys, run.quantities)
+
+
+def _chosen(run: Results, order: Sequence[str], most: int | None, ids: Sequence[str]) -> Sequence[str]:
+    return _known(run, ids, order) if ids else order if most is None else order[:most]
 
 
 def samples_of(run: Results, ids: Sequence[str]) -> tuple[Sample, ...]:
@@ -198,7 +214,8 @@ def lines_of(keys: Iterable[tuple[GroupKey, Band]], quantities: Mapping[str, Qua
     return tuple(Line(key, bands[key], quantity_of(key.quantity, quantities)) for key in sorted(bands, key=order))
 
 
-def _band(row: Row) -> Band:
+def band_of(row: Row) -> Band:
+    """Where a result stands."""
     if row.quantity == RADIUS.name and row.interval.kind is IntervalKind.EXACT:
         return Band.EXACT
     if is_vote(row) or (row.quantity == RADIUS.name and not row.at.levelless):
@@ -238,4 +255,3 @@ def _known(run: Results, ids: Sequence[str], order: Sequence[str]) -> list[str]:
         if one not in known:
             raise RunError(str(run.path), f"has no sample {one!r}", did_you_mean(one, heapq.nsmallest(1000, known)))
     return list(dict.fromkeys(ids))
-

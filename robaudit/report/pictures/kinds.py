@@ -24,7 +24,8 @@ class Choice:
         estimators, levels: only these; if empty, all of them, or the one that represents the run.
         threshold: beyond it a sample counts as not robust; None: the quantity's usual one.
         max_images: the most images, for the kinds flagged (None: 12) and loss-q (None: 6).
-        trust: whether the Python data set that the spec names may run, for the kind flagged.
+        trust: whether the Python data set that the spec names may run, for the kinds flagged and spectrum.
+        sample: the image, for the kind spectrum; None: the least robust one.
     """
 
     estimators: Sequence[str] = ()
@@ -32,6 +33,7 @@ class Choice:
     threshold: float | None = None
     max_images: int | None = None
     trust: bool = False
+    sample: str | None = None
 
 
 def _distribution(run: Run, choice: Choice) -> Sketch:
@@ -99,6 +101,14 @@ def _kept(run: Run, choice: Choice) -> Sketch:
     return kept_picture(kept_curve(run, choice.estimators, choice.levels))
 
 
+def _spectrum(run: Run, choice: Choice) -> Sketch:
+    from robaudit.report.pictures.spectrum import portrait_of, sketch
+    from robaudit.stats.spectrum import images_of
+
+    (sample,) = images_of(run, 1, () if choice.sample is None else (choice.sample,))
+    return sketch(portrait_of(run, sample, trust=choice.trust))
+
+
 _SKETCHES: dict[str, Callable[[Run, Choice], Sketch]] = {
     "distribution": _distribution,
     "bias": _bias,
@@ -109,6 +119,7 @@ _SKETCHES: dict[str, Callable[[Run, Choice], Sketch]] = {
     "radius": _radius,
     "heat-map": _heat_map,
     "corruption-kept": _kept,
+    "spectrum": _spectrum,
 }
 KINDS = tuple(_SKETCHES)
 FORMATS = ("png", "svg", "pdf")
