@@ -111,7 +111,7 @@ def fitted_spec(spec: AuditSpec, *, trust: bool, skip_bad: bool) -> tuple[AuditS
         if chosen.estimator.scope is Scope.IMAGE:
             kept.append(entry)
             continue
-        unfit = dict(_unfit(spec, entry, chosen, forms))
+        unfit = dict(_unfit(spec, entry, forms))
         fitting = [label for label in forms if label not in unfit]
         if not fitting:
             left.append(LeftOut(entry.name, next(iter(unfit.values()), "the spec has no noise")))
@@ -149,7 +149,7 @@ def _refused(chosen: Chosen, model: LogitModel, image: Tensor) -> str:
     return ""
 
 
-def _unfit(spec: AuditSpec, entry: EstimatorSpec, chosen: Chosen, forms: Mapping[str, NoiseKind]) -> Iterator[tuple[str, str]]:
+def _unfit(spec: AuditSpec, entry: EstimatorSpec, forms: Mapping[str, NoiseKind]) -> Iterator[tuple[str, str]]:
     """The noises that it cannot work with, and why."""
     for label in forms:
         options = {**entry.options, "noise": [label]}

@@ -88,7 +88,7 @@ class Relation:
 
 
 def norm_factor(first: float, second: float, pixels: int | None) -> float | None:
-    """The smallest F with \\|v\\|_first <= F \\|v\\|_second for all v; None where it depends on an unknown number of pixels.
+    """The smallest F with |v|_first <= F |v|_second for all v; None where it depends on an unknown number of pixels.
 
     1 for a norm of larger order, d^(1/first - 1/second) for one of smaller order (Hoelder's inequality).
     """
@@ -98,11 +98,11 @@ def norm_factor(first: float, second: float, pixels: int | None) -> float | None
 
 
 def leaving(noise: NoiseFacts, level: float, pixels: int, order: float, radius: float) -> float:
-    """At most this is P[\\|e\\| > radius] of the noise e in a norm; 1 where nothing is known.
+    """An upper bound of P[|e| > radius] of the noise e in a norm; 1 where nothing is known.
 
     Gaussian: |e|^2 / sigma^2 is chi-squared with d degrees of freedom, and the d values are independent. Laplace of standard deviation
-    sigma: |e|_1 is gamma of shape d and scale sigma / sqrt 2. Uniform: shares of volumes. Other norms contain a ball of one of these. Clipping
-    moves no pixel away from the image, so it only helps.
+    sigma: |e|_1 is gamma of shape d and scale sigma / sqrt 2. Uniform: shares of volumes. Balls of other norms contain one of these.
+    Clipping moves no pixel away from the image, so it only helps.
     """
     from scipy.special import chdtrc, erfc, gammaincc
 
@@ -167,7 +167,9 @@ def _across(rows: Sequence[Row], number: str, setting: Setting) -> Iterator[Pair
 def _votes(rows: Sequence[Row], setting: Setting) -> Iterator[Pair]:
     for at in _levels(rows):
         here = [row for row in rows if row.at == at and (is_vote(row) or row.quantity == RADIUS.name)]
-        yield from _across(here, "radius of the majority vote", setting)
+        for pair in _across(here, "radius of the majority vote", setting):
+            if pair.least.row.certified_class == pair.most.row.certified_class:  # else the flip is of another class
+                yield pair
 
 
 def _searches(rows: Sequence[Row], setting: Setting) -> Iterator[Pair]:

@@ -1,0 +1,51 @@
+"""An estimator with a bug: its certificate is half as large again as the nearest flip that an attack finds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import EntryPoint, entry_points
+from typing import ClassVar
+
+import pytest
+
+from robaudit import Estimate, Estimator, Interval, Part, Work, plugins
+from robaudit.estimators import registry
+from robaudit.estimators.base import Scope
+from robaudit.estimators.certificate import CERTIFICATE, certificate
+from robaudit.estimators.radius_attack import RadiusAttack
+from robaudit.quantities import CERTIFIED
+
+
+class Planted(Estimator):
+    """1.5 times the attacked radius, which nothing can certify.
+
+    Source: a test.
+    """
+
+    quantity, needs, scope = CERTIFIED, frozenset({"logits", "gradients"}), Scope.IMAGE
+    summary, prefer, source = "a wrong certificate", "a test", "a test"
+    interval: ClassVar[Interval] = CERTIFICATE
+
+    factor: float = 1.5
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        return (Part.norm("l2"),)
+
+    def passes(self, classes: int) -> tuple[int, int]:
+        return 1, 1
+
+    def estimate(self, work: Work) -> list[tuple[Estimate, ...]]:
+        attacked = RadiusAttack(norm=("l2",), steps=5, restarts=0, polish=5).estimate(work)
+        predicted = work.clean.predicted.tolist()
+        return [(certificate(self.factor * one[0].value, c, c, (1, 1)),) for one, c in zip(attacked, predicted, strict=True)]
+
+
+@contextmanager
+def installed() -> Iterator[None]:
+    """As if it were installed, beside ours."""
+    found = [*entry_points(group=registry.GROUP), EntryPoint("planted", "tests.plugin.planted:Planted", registry.GROUP)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plugins, "entry_points", lambda group: found if group == registry.GROUP else entry_points(group=group))
+        yield

@@ -1,0 +1,344 @@
+"""What must hold between results: each relation finds what breaks it, and nothing where nothing is wrong."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.special import ndtr
+
+from robaudit.levels import NO_NOISE, LevelName, NoiseLevel, whole_noise
+from robaudit.names import CERTIFIED_CLASS, HIGHEST_LOSS, KEPT_LEVEL, P_ERROR, P_LOWER, TARGET
+from robaudit.numerics.intervals import clopper_pearson
+from robaudit.quantities import CERTIFIED, LOG10_P_FAIL, LOSS, P_ROBUST, RADIUS, TOLERANCE, Interval, IntervalKind
+from robaudit.rows import Row
+from robaudit.stats.claims import NoiseFacts, Setting, widening
+from robaudit.stats.consistency import CONFIDENCE, Consistency, check, excluded
+from robaudit.stats.intervals import TAIL, Floats
+from robaudit.stats.relations import RELATIONS, Verdict, leaving, norm_factor, usual_length
+from robaudit.store.run import Run
+from tests.radius_rows import row
+
+SIGMA, STRONG = NoiseLevel("gaussian", 0.1), NoiseLevel("gaussian", 0.3)
+BOX = NoiseLevel("box", 0.1, LevelName.EPS)
+SHAPE = (1, 2, 2)
+NOISE = [
+    {"kind": "gaussian", "name": "gaussian", "clip": False, "sigma": [0.1, 0.3]},
+    {"kind": "uniform", "name": "box", "clip": False, "eps": [0.1]},
+]
+Finding = tuple[str, Verdict, tuple[str, ...]]
+
+
+def made(rows: Sequence[Row], *, shape: Sequence[int] | None = SHAPE, precision: str = "fp32", **labels: str) -> Run:
+    """The rows as a finished run; ``labels``: estimators by label where they differ."""
+    entries = [{"name": name, "options": {"label": label}} for label, name in labels.items()]
+    info: dict[str, Any] = {
+        "spec": {"noise": NOISE, "estimators": entries, "run": {"precision": precision}},
+        "quantities": [one.document() for one in (P_ROBUST, LOG10_P_FAIL, LOSS, RADIUS, TOLERANCE, CERTIFIED)],
+        **({} if shape is None else {"image_shape": list(shape)}),
+    }
+    return Run(Path("run"), info, tuple(rows))
+
+
+def exact(value: float, norm: str = "l2", name: str = "radius_exact", **others: Any) -> Row:
+    return row("7", value, estimator=f"{name}:norm={norm}", **others)
+
+
+def flip(value: float, norm: str = "l2", name: str = "radius_attack", **others: Any) -> Row:
+    about = {"interval": Interval(IntervalKind.UPPER_BOUND), "lower": 0.0, "upper": value, "estimator": f"{name}:norm={norm}"}
+    return row("7", value, **{**about, **others})
+
+
+def proof(value: float, norm: str = "l2", of: int = 0, name: str = "margin_radius", details: Any = (), **others: Any) -> Row:
+    """A certificate."""
+    about = {"interval": Interval(IntervalKind.LOWER_BOUND), "lower": value, "upper": None, "quantity": CERTIFIED.name}
+    return row("7", value, **{**about, "estimator": f"{name}:norm={norm}", "details": {CERTIFIED_CLASS: of, **dict(details)}, **others})
+
+
+def votes(kept: int, draws: int, at: NoiseLevel = SIGMA, name: str = "mc", sample: str = "7") -> Row:
+    lower, upper = (float(end) for end in clopper_pearson(kept, draws))
+    interval = Interval(IntervalKind.CLOPPER_PEARSON)
+    counts = (kept, draws - kept)
+    about = {"lower": lower, "upper": upper, "quantity": P_ROBUST.name, "interval": interval, "votes": counts, "estimator": name}
+    return row(sample, kept / draws, at, **about)
+
+
+def rare(value: float, at: NoiseLevel = SIGMA, half: float = 0.1, kind: IntervalKind = IntervalKind.LOGNORMAL) -> Row:
+    bound = kind is IntervalKind.UPPER_BOUND
+    about = {"lower": None if bound else value - half, "upper": value if bound else value + half, "estimator": "splitting"}
+    return row("7", value, at, quantity=LOG10_P_FAIL.name, interval=Interval(kind), **about)
+
+
+def loss(value: float, q: float | None, half: float = 0.01, name: str = "qnorm_path", met: float = 0.0) -> Row:
+    if q is None:
+        about: dict[str, Any] = {
+            "interval": Interval(IntervalKind.LOWER_BOUND),
+            "lower": value,
+            "upper": None,
+            "estimator": "adversarial_loss",
+        }
+    else:
+        kind = Interval(IntervalKind.LOGNORMAL, remark="chains")
+        about = {"interval": kind, "lower": value * math.exp(-half), "upper": value * math.exp(half), "estimator": f"{name}:q={q:g}"}
+    return row("7", value, BOX, quantity=LOSS.name, details={TARGET: 0, HIGHEST_LOSS: met}, **about)
+
+
+def tolerance(value: float, kept: float = 0.95, at: str = "gaussian") -> Row:
+    about = {"lower": 0.99 * value, "upper": 1.01 * value, "interval": Interval(IntervalKind.OTHER, remark="order-statistics")}
+    return row("7", value, whole_noise(at), quantity=TOLERANCE.name, estimator="noise_tolerance", details={KEPT_LEVEL: kept}, **about)
+
+
+def findings(found: Consistency) -> list[Finding]:
+    return [(one.relation.name, one.verdict, tuple(key.estimator for key in one.wrong)) for one in found.found]
+
+
+VIOLATION, MISSED, LOOSE = Verdict.VIOLATION, Verdict.MISSED, Verdict.APPROXIMATION
+VOTE = {P_LOWER: 0.9}
+
+
+@pytest.mark.parametrize(
+    ("rows", "relation", "verdict", "wrong"),
+    [
+        ([proof(1.0), flip(0.9)], "certified <= witnessed", VIOLATION, ("margin_radius:norm=l2",)),
+        ([exact(1.0), flip(0.9)], "certified <= witnessed", VIOLATION, ("radius_exact:norm=l2",)),
+        ([proof(1.0), exact(0.9)], "certified <= witnessed", VIOLATION, ("margin_radius:norm=l2", "radius_exact:norm=l2")),
+        ([proof(1.0, "linf"), flip(0.9)], "certified <= witnessed", VIOLATION, ("margin_radius:norm=linf",)),
+        ([proof(1.0), flip(0.4, "linf")], "certified <= witnessed", VIOLATION, ("margin_radius:norm=l2",)),
+        ([proof(1.0, "l1"), flip(0.2, "linf")], "certified <= witnessed", VIOLATION, ("margin_radius:norm=l1",)),
+        ([proof(1.0, of=1)], "certified <= witnessed", VIOLATION, ("margin_radius:norm=l2",)),
+        (
+            [proof(0.3, at=SIGMA, details=VOTE), flip(0.2, at=SIGMA, name="smoothed_attack", details={CERTIFIED_CLASS: 0})],
+            "certified <= witnessed (majority vote)",
+            VIOLATION,
+            ("margin_radius:norm=l2",),
+        ),
+        ([flip(1.0), flip(0.9, name="radius_random")], "attacked <= other flips", MISSED, ("radius_attack:norm=l2",)),
+        ([proof(0.5), votes(900, 1000)], "noise within the certified ball", VIOLATION, ("mc", "margin_radius:norm=l2")),
+        ([proof(0.2, "linf"), votes(999, 1000, BOX)], "noise within the certified ball", VIOLATION, ("margin_radius:norm=linf",)),
+        ([exact(0.1), rare(-4.0)], "half-space beyond the boundary", VIOLATION, ("radius_exact:norm=l2", "splitting")),
+        ([proof(0.1, at=SIGMA, details=VOTE), votes(700, 1000)], "p_lower <= p_robust", VIOLATION, ("mc", "margin_radius:norm=l2")),
+        ([proof(0.1, of=1, at=SIGMA, details=VOTE), votes(700, 1000)], "p_lower <= p_robust", VIOLATION, ("margin_radius:norm=l2", "mc")),
+        (
+            [proof(0.1, at=SIGMA, details={P_ERROR: 0.01}), votes(900, 1000)],
+            "p_fail <= p_error",
+            VIOLATION,
+            ("mc", "margin_radius:norm=l2"),
+        ),
+        ([votes(900, 1000), rare(-3.0)], "p_robust = 1 - p_fail", VIOLATION, ("mc", "splitting")),
+        ([exact(0.2), votes(700, 1000), votes(900, 1000, STRONG)], "p_robust falls with the level", VIOLATION, ("mc", "mc")),
+        ([exact(0.25), tolerance(0.2), votes(800, 1000)], "noise_tolerance and p_robust", VIOLATION, ("mc", "noise_tolerance")),
+        ([exact(0.05), tolerance(0.2), votes(999, 1000, STRONG)], "noise_tolerance and p_robust", VIOLATION, ("noise_tolerance", "mc")),
+        ([loss(2.0, 10), loss(1.5, 100)], "Z_q rises with q", VIOLATION, ("qnorm_path:q=10", "qnorm_path:q=100")),
+        ([loss(2.0, 10), loss(1.5, None)], "Z_q <= adversarial loss", MISSED, ("adversarial_loss",)),
+        ([loss(1.0, 10, met=3.0), loss(1.5, None)], "Z_q <= adversarial loss", MISSED, ("adversarial_loss",)),
+    ],
+)
+def test_what_breaks_a_relation_is_found_and_named(rows: list[Row], relation: str, verdict: Verdict, wrong: tuple[str, ...]) -> None:
+    found = check(made(rows))
+    assert (relation, verdict, wrong) in findings(found)
+    assert {one.sample_id for one in found.found} == {"7"}
+    assert {one[0] for one in findings(found)} <= {relation, "certified <= witnessed", "half-space beyond the boundary"}
+    assert all("7: " in one.text and one.least > one.most for one in found.found)
+    assert bool(found.violations) == (verdict is VIOLATION)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [proof(0.9), flip(0.9)],
+        [exact(0.9), flip(0.9 * (1 - 1e-4))],  # rounding
+        [proof(1.0, "linf"), flip(1.0), flip(0.5, "linf", name="radius_random", at=SIGMA)],  # a flip of another classifier
+        [proof(1.0), flip(0.5, "linf")],  # sqrt(4) * 0.5
+        [proof(0.0), flip(0.1)],  # abstains
+        [proof(1.0, at=SIGMA, details=VOTE), flip(0.5)],  # the vote is another classifier
+        [proof(0.3, at=SIGMA, details=VOTE), flip(0.2, at=STRONG, details={CERTIFIED_CLASS: 0})],  # of another level
+        [proof(0.3, of=1, at=SIGMA, details=VOTE), flip(0.2, at=SIGMA, details={CERTIFIED_CLASS: 0})],  # of another class
+        [flip(0.9), flip(1.0, name="radius_random")],
+        [proof(0.2, "linf"), votes(1000, 1000, BOX)],
+        [proof(0.5), votes(1000, 1000)],
+        [exact(0.3), rare(-2.87)],
+        [proof(0.1, at=SIGMA, details=VOTE), votes(890, 1000)],
+        [proof(0.1, at=SIGMA, details={P_ERROR: 0.2}), votes(900, 1000)],
+        [votes(999, 1000), rare(-3.1)],
+        [votes(1000, 1000), rare(-6.0, kind=IntervalKind.UPPER_BOUND)],
+        [votes(700, 1000), votes(900, 1000, STRONG)],  # not known to be linear
+        [tolerance(0.2), votes(800, 1000)],
+        [loss(1.5, 10), loss(2.0, 100), loss(2.0, None)],
+        [loss(1.5, 100, half=1.0), loss(1.3, 1000, half=1.0)],
+        [loss(2.0, 10), loss(1.5, 100, name="qnorm_mc")],
+        [exact(math.inf, interval=Interval(IntervalKind.CENSORED)), flip(1.0)],
+    ],
+)
+def test_what_fits_together_is_not_accused(rows: list[Row]) -> None:
+    assert findings(check(made(rows))) == []
+
+
+def test_an_approximation_is_no_bug() -> None:
+    """Results without an interval, those whose interval covers sampling only, and passes in a lower precision."""
+    bare = row("7", 0.9, SIGMA, quantity=P_ROBUST.name, estimator="taylor", lower=None, upper=None, interval=Interval(IntervalKind.NONE))
+    found = check(made([proof(0.6), bare]))
+    assert findings(found) == [("noise within the certified ball", LOOSE, ("taylor",))]
+    assert not found.violations
+    assert findings(check(made([proof(0.2, "linf"), votes(999, 1000, BOX)], precision="bf16")))[0][1] is LOOSE
+    assert findings(check(made([bare, votes(100, 1000)]))) == []  # known to differ from measurements
+
+
+def test_comparisons_that_need_the_number_of_pixels() -> None:
+    rows = [proof(1.0), flip(0.4, "linf"), votes(999, 1000)]
+    assert findings(check(made(rows, shape=None))) == []
+    assert len(findings(check(made(rows)))) == 2
+
+
+def test_estimators_are_known_by_their_labels() -> None:
+    rows = [flip(1.0, name="mine"), flip(0.9, name="radius_random")]
+    assert findings(check(made(rows))) == []
+    assert findings(check(made(rows, mine="radius_attack"))) == [("attacked <= other flips", MISSED, ("mine:norm=l2",))]
+    linear = [exact(0.1, name="closed"), votes(700, 1000), votes(950, 1000, STRONG)]
+    assert "p_robust falls with the level" not in {one[0] for one in findings(check(made(linear)))}
+    assert "p_robust falls with the level" in {one[0] for one in findings(check(made(linear, closed="radius_exact")))}
+
+
+def test_clipped_noise_is_no_ray() -> None:
+    rows = [exact(0.01), votes(700, 1000), votes(950, 1000, STRONG)]
+    run = made(rows)
+    run.info["spec"]["noise"] = [{**one, "clip": True} for one in NOISE]
+    assert findings(check(run)) == []
+
+
+def test_counts_and_blame() -> None:
+    planted = [proof(1.0, sample_id=str(i), name="planted") for i in range(5)]
+    flips = [flip(0.9 if i else 2.0, sample_id=str(i)) for i in range(5)]
+    found = check(made([one for pair in zip(planted, flips, strict=True) for one in pair]))
+    assert (found.images, len(found.violations)) == (5, 4)
+    assert found.blamed(VIOLATION) == [("planted:norm=l2", 4, 4)]
+    (radii,) = [one for one in found.checked if one.comparisons]
+    assert (radii.comparisons, radii.images, radii.contradictions) == (5, 5, 4)
+    document = found.document()
+    assert (document["violations"], len(document["contradictions"]), document["comparisons"]) == (4, 4, 5)
+
+
+# --- no accusation by chance
+
+
+def _simulated(generator: np.random.Generator, images: int) -> list[Row]:
+    """Two classes and a linear boundary: every result is drawn from its exact distribution."""
+    rows = []
+    for i in range(images):
+        radius = float(generator.exponential(0.2)) + 1e-3
+        mine = [exact(radius, sample_id=str(i)), flip(radius, sample_id=str(i))]
+        for at in (SIGMA, STRONG):
+            p_fail = float(ndtr(-radius / at.level))
+            for name, draws in (("mc", 1000), ("other", 200)):
+                mine.append(votes(draws - int(generator.binomial(draws, p_fail)), draws, at, name, str(i)))
+            p_lower = float(clopper_pearson(generator.binomial(1000, 1 - p_fail), 1000, 0.998)[0])
+            if p_lower > 0.5:
+                mine.append(proof(0.0 + radius / 2, at=at, details={P_LOWER: p_lower}, sample_id=str(i)))
+        rows += mine
+    return rows
+
+
+def test_no_accusation_by_chance() -> None:
+    """95 % intervals alone would accuse a run of some hundred images; the simultaneous ones do not."""
+    generator = np.random.default_rng(5)
+    suspects = 0
+    for _ in range(10):
+        run = made(_simulated(generator, 150))
+        found = check(run)
+        assert found.found == ()
+        assert sum(one.comparisons for one in found.checked) > 1500
+        for rows in (run.rows[i : i + 8] for i in range(0, 800, 8)):
+            suspects += sum(excluded(one, pair, TAIL) for one in RELATIONS for pair in one.pairs(rows, Setting.of(run.info)))
+    assert suspects > 0
+    assert found.tail < (1 - CONFIDENCE) / 1000
+
+
+@given(st.integers(1, 10_000), st.floats(0, 1), st.floats(1e-12, TAIL))
+def test_counted_intervals_widen_at_least_as_much_as_the_exact_ones(draws: int, share: float, tail: float) -> None:
+    """Confidence sequences have no closed form at another confidence; Clopper-Pearson's shows that the rule is wide enough."""
+    kept = round(share * draws)
+    value, scale = kept / draws, widening(IntervalKind.CONFIDENCE_SEQUENCE, tail)
+    given_, wanted = (clopper_pearson(kept, draws, 1 - 2 * one) for one in (TAIL, tail))
+    assert value - (value - given_[0]) * scale <= wanted[0] + 1e-9
+    assert value + (given_[1] - value) * scale >= wanted[1] - 1e-9
+
+
+@given(st.floats(1e-12, TAIL), st.floats(1e-12, TAIL), st.sampled_from(IntervalKind))
+def test_intervals_widen_with_the_confidence(first: float, second: float, kind: IntervalKind) -> None:
+    small, large = sorted((first, second))
+    assert widening(kind, small) >= widening(kind, large) >= 1.0
+    assert widening(kind, TAIL) == 1.0
+
+
+# --- numbers
+
+
+@given(st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=8), st.sampled_from([1.0, 2.0, math.inf]), st.sampled_from([1.0, 2.0, math.inf]))
+def test_norms_differ_by_at_most_the_factor(values: list[float], first: float, second: float) -> None:
+    factor = norm_factor(first, second, len(values))
+    assert factor is not None
+    assert np.linalg.norm(values, first) <= factor * np.linalg.norm(values, second) * (1 + 1e-12)
+    ones = np.ones(len(values))
+    if first < second:
+        assert np.linalg.norm(ones, first) == pytest.approx(factor * np.linalg.norm(ones, second))
+
+
+_KINDS = {
+    "gaussian": NoiseFacts("gaussian", False, {}),
+    "laplace": NoiseFacts("laplace", False, {}),
+    "box": NoiseFacts("uniform", False, {}),
+    "ball": NoiseFacts("uniform", False, {"norm": "l2"}),
+    "sphere": NoiseFacts("uniform", False, {"norm": "l2", "support": "sphere"}),
+}
+
+
+def _draws(name: str, level: float, pixels: int) -> Floats:
+    generator = np.random.default_rng(3)
+    size = (40_000, pixels)
+    if name == "laplace":
+        return generator.laplace(scale=level / math.sqrt(2), size=size)
+    if name == "box":
+        return generator.uniform(-level, level, size)
+    z = generator.standard_normal(size)
+    if name == "gaussian":
+        return level * z
+    length = np.linalg.norm(z, axis=1, keepdims=True)
+    on_sphere: Floats = level * z / length
+    return on_sphere * generator.uniform(size=(len(z), 1)) ** (1 / pixels) if name == "ball" else on_sphere
+
+
+@pytest.mark.parametrize("name", _KINDS)
+@pytest.mark.parametrize("order", [1.0, 2.0, math.inf])
+def test_how_often_noise_leaves_a_ball(name: str, order: float) -> None:
+    """Never more often than the bound; just as often in the norms that the noise is of."""
+    exact_in = {"gaussian": (2.0, math.inf), "laplace": (1.0, math.inf), "box": (math.inf,), "ball": (2.0,), "sphere": (2.0,)}[name]
+    draws = _draws(name, 0.3, 5)
+    sizes = np.linalg.norm(draws, order, axis=1)
+    for radius in np.quantile(sizes, [0.05, 0.5, 0.95, 0.999]) * 1.0001:
+        left, bound = float((sizes > radius).mean()), leaving(_KINDS[name], 0.3, 5, order, float(radius))
+        error = math.sqrt(max(left * (1 - left), 1e-4) / len(draws))
+        assert left <= bound + 5 * error
+        if order in exact_in and name != "sphere":
+            assert left == pytest.approx(bound, abs=5 * error)
+    assert leaving(_KINDS[name], 1e-6, 5, order, 0.3) < 1e-9
+    assert leaving(_KINDS[name], 1e6, 5, order, 0.3) > 0.999
+
+
+@pytest.mark.parametrize("name", _KINDS)
+def test_the_usual_length_of_noise(name: str) -> None:
+    squares = np.square(_draws(name, 0.3, 5)).sum(1)
+    length = usual_length(_KINDS[name], 0.3, 5)
+    assert length is not None
+    assert length**2 == pytest.approx(squares.mean(), abs=5 * squares.std() / math.sqrt(len(squares)) + 1e-12)
+
+
+def test_noise_of_unknown_size() -> None:
+    rain = NoiseFacts("corruption", False, {})
+    assert leaving(rain, 3.0, 5, 2.0, 1.0) == 1.0
+    assert usual_length(rain, 3.0, 5) is None
+    assert NO_NOISE.noise not in Setting.of(made([]).info).noises
