@@ -35,6 +35,7 @@ def spectrum(
     format_: FormatOption = TextFormat.TABLE,
     output: OutputOption = None,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="With a spec: the run folder. Default: runs/<spec name>-<hash8>.")] = None,
+    extend: Annotated[bool, typer.Option("--extend", help="With a spec: add what is missing to the existing run of --out.")] = False,
     limit: Annotated[int | None, typer.Option(min=1, help="With a spec: audit only the first N samples.")] = None,
     set_: SetOption = None,
     on_error: OnErrorOption = OnError.STOP,
@@ -53,12 +54,14 @@ def spectrum(
     from robaudit.store.run import read_run
 
     if source.is_dir():
-        for option, given in (("--out", out), ("--limit", limit), ("--set", set_)):
+        for option, given in (("--out", out), ("--extend", extend), ("--limit", limit), ("--set", set_)):
             if given:
                 raise SpecError(option, f"needs a spec, and {source} is a run", "leave it out, or name the spec")
+    if extend and out is None:
+        raise SpecError("--extend", "needs the run to extend", "name it with --out")
     if pictures is not None:
         _check_folder(pictures)
-    run = read_run(source) if source.is_dir() else _audited(source, out, limit, set_ or (), on_error, trust=trust, quiet=quiet)
+    run = read_run(source) if source.is_dir() else _audited(source, out, limit, set_ or (), on_error, extend=extend, trust=trust, quiet=quiet)
     found = spectrum_of(run, bottom, tuple(sample or ()))
     _print(found, run, format_, output, single=bool(sample))
     if pictures is not None:
@@ -90,6 +93,7 @@ def _audited(
             out=spectrum_folder(spec) if out is None else out,
             trust=trust,
             on_error=on_error.value,
+            extend=extend,
             listener=reporter,
             command=command_line(sys.argv[1:]),
         )

@@ -14,7 +14,6 @@ from robaudit.names import PartName, ResultName
 from robaudit.quantities import CERTIFIED, CONFIDENCE, DIFFICULTY, LOG10_P_FAIL, LOSS, P_ROBUST, RADIUS, TOLERANCE, IntervalKind, Quantity
 from robaudit.rows import Row
 from robaudit.stats.agreement import Results
-from robaudit.stats.claims import is_vote
 from robaudit.stats.consistency import Consistency, by_sample, check
 from robaudit.stats.groups import GroupKey, json_number, quantity_of
 
@@ -30,7 +29,7 @@ class Band(IntEnum):
     FOUND = 5
     EXACT = 6
     CERTIFIED = 7
-    VOTE = 8
+    SMOOTHED = 8
 
 
 HEADS = {
@@ -42,7 +41,7 @@ HEADS = {
     Band.FOUND: "flips found: radius at most",
     Band.EXACT: "exact",
     Band.CERTIFIED: "certified: radius at least",
-    Band.VOTE: "majority vote under noise",
+    Band.SMOOTHED: "of the smoothed classifiers",
 }
 _BANDS = {
     P_ROBUST.name: Band.AVERAGE,
@@ -218,8 +217,8 @@ def band_of(row: Row) -> Band:
     """Where a result stands."""
     if row.quantity == RADIUS.name and row.interval.kind is IntervalKind.EXACT:
         return Band.EXACT
-    if is_vote(row) or (row.quantity == RADIUS.name and not row.at.levelless):
-        return Band.VOTE
+    if row.quantity in (CERTIFIED.name, RADIUS.name) and not row.at.levelless:
+        return Band.SMOOTHED
     return _BANDS.get(row.quantity, Band.OTHER)
 
 
@@ -230,7 +229,7 @@ def ranking_line(lines: Sequence[Line]) -> Line:
     """
 
     def worth(line: Line) -> tuple[int, bool, float]:
-        preference = (Band.EXACT, Band.FOUND, Band.AVERAGE, Band.TOLERANCE, Band.CERTIFIED, Band.BETWEEN, Band.VOTE, Band.CLEAN, Band.OTHER)
+        preference = (Band.EXACT, Band.FOUND, Band.AVERAGE, Band.TOLERANCE, Band.CERTIFIED, Band.BETWEEN, Band.SMOOTHED, Band.CLEAN, Band.OTHER)
         random = ResultName.parse(line.key.estimator).estimator == "radius_random"
         return preference.index(line.band) + random, line.norm != 2.0, -line.key.at.strength
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from robaudit.errors import NothingLeftError, RobauditError
 from robaudit.levels import NoiseLevel
 from robaudit.names import KEPT_LEVEL, PartName, ResultName
-from robaudit.quantities import CERTIFIED, LOG10_P_FAIL, P_ROBUST, RADIUS, TOLERANCE
+from robaudit.quantities import LOG10_P_FAIL, P_ROBUST, RADIUS, TOLERANCE
 from robaudit.report import numbers
 from robaudit.report.pictures.flagged import Pixels, image_in, sized
 from robaudit.report.pictures.page import Box, Look, Sketch, axes, fitted, measured, put, put_level
@@ -30,7 +30,7 @@ from robaudit.report.pictures.style import (
     number_ticks,
 )
 from robaudit.rows import Row
-from robaudit.stats.claims import Setting, approximate
+from robaudit.stats.claims import Setting, approximate, is_vote
 from robaudit.stats.relations import norm_factor, usual_length
 from robaudit.stats.spectrum import Band, Sample, band_of
 from robaudit.store.run import Run
@@ -213,12 +213,13 @@ def _votes(rows: Sequence[Row]) -> Iterator[Vote]:
     """Certificates of a vote in l2, and flips of it."""
     by_level: dict[NoiseLevel, list[Row]] = {}
     for row in rows:
-        if band_of(row) is Band.VOTE and _norm(row) == 2.0:
+        if band_of(row) is Band.SMOOTHED and _norm(row) == 2.0:
             by_level.setdefault(row.at, []).append(row)
     for at, some in by_level.items():
-        certified = [row.value for row in some if row.quantity == CERTIFIED.name]
+        certified = [row.value for row in some if is_vote(row)]
         found = [row.value for row in some if row.quantity == RADIUS.name and not row.censored]
-        yield Vote(at, max(certified, default=None), min(found, default=None))
+        if certified or found:
+            yield Vote(at, max(certified, default=None), min(found, default=None))
 
 
 def _words(rows: Sequence[Row], setting: Setting) -> Iterator[str]:
@@ -442,15 +443,15 @@ def _vote(figure: Figure, box: Box, look: Look, vote: Vote, reach: tuple[float, 
     number_ticks(ax.xaxis, [])
     number_ticks(ax.yaxis, [])
     ax.plot(reach, [0.5, 0.5], color=GRID, linewidth=4.0, solid_capstyle="butt", zorder=1)
-    words = [f"vote at {vote.at}:"]
+    words: list[str] = []
     if vote.certified is not None:
         words.append(f"certified {numbers.compact(vote.certified, -1)}" if vote.certified > 0 else "abstains")
         if vote.certified > 0:
             ax.plot([reach[0], vote.certified], [0.5, 0.5], color=GREEN, linewidth=4.0, solid_capstyle="butt", alpha=0.55, zorder=2)
     if vote.found is not None:
-        words.append(f"{'and a' if vote.certified is not None else 'a'} flip found at {numbers.compact(vote.found, 1)}")
+        words.append(f"flip found {numbers.compact(vote.found, 1)}")
         ax.plot([vote.found], [0.5], zorder=3, clip_on=False, **_cross(RED))
-    put_level(figure, box.x, box.y + box.height - look.line / 2, fitted(" ".join(words), box.width, look.size), size=look.size, color=FAINT)
+    put_level(figure, box.x, box.y + box.height - look.line / 2, fitted(f"vote at {vote.at}: {', '.join(words)}", look.body - _LEFT, look.size), size=look.size, color=FAINT)
 
 
 def _thumbnails(figure: Figure, box: Box, look: Look, made: Portrait) -> None:

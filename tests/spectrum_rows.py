@@ -1,0 +1,84 @@
+"""Results of every kind of one image, made by hand, and runs of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from robaudit.levels import LevelName, NoiseLevel, whole_noise
+from robaudit.names import CERTIFIED_CLASS, HIGHEST_LOSS, KEPT_LEVEL, TARGET
+from robaudit.numerics.intervals import clopper_pearson
+from robaudit.quantities import CERTIFIED, LOG10_P_FAIL, LOSS, P_ROBUST, RADIUS, TOLERANCE, Interval, IntervalKind
+from robaudit.rows import Row
+from robaudit.store.run import Run
+from tests.radius_rows import row
+
+SIGMA, STRONG = NoiseLevel("gaussian", 0.1), NoiseLevel("gaussian", 0.3)
+BOX = NoiseLevel("box", 0.1, LevelName.EPS)
+SHAPE = (1, 2, 2)
+NOISE = [
+    {"kind": "gaussian", "name": "gaussian", "clip": False, "sigma": [0.1, 0.3]},
+    {"kind": "uniform", "name": "box", "clip": False, "eps": [0.1]},
+]
+
+
+def made(rows: Sequence[Row], *, shape: Sequence[int] | None = SHAPE, precision: str = "fp32", **labels: str) -> Run:
+    """The rows as a finished run; ``labels``: estimators by label where they differ."""
+    entries = [{"name": name, "options": {"label": label}} for label, name in labels.items()]
+    info: dict[str, Any] = {
+        "data": {"class_names": None},
+        "spec": {"noise": NOISE, "estimators": entries, "run": {"precision": precision}},
+        "quantities": [one.document() for one in (P_ROBUST, LOG10_P_FAIL, LOSS, RADIUS, TOLERANCE, CERTIFIED)],
+        **({} if shape is None else {"image_shape": list(shape)}),
+    }
+    return Run(Path("run"), info, tuple(rows))
+
+
+def exact(value: float, norm: str = "l2", name: str = "radius_exact", **others: Any) -> Row:
+    return row("7", value, estimator=f"{name}:norm={norm}", **others)
+
+
+def flip(value: float, norm: str = "l2", name: str = "radius_attack", **others: Any) -> Row:
+    about = {"interval": Interval(IntervalKind.UPPER_BOUND), "lower": 0.0, "upper": value, "estimator": f"{name}:norm={norm}"}
+    return row("7", value, **{**about, **others})
+
+
+def proof(value: float, norm: str = "l2", of: int = 0, name: str = "margin_radius", details: Any = (), **others: Any) -> Row:
+    """A certificate."""
+    about = {"interval": Interval(IntervalKind.LOWER_BOUND), "lower": value, "upper": None, "quantity": CERTIFIED.name}
+    return row("7", value, **{**about, "estimator": f"{name}:norm={norm}", "details": {CERTIFIED_CLASS: of, **dict(details)}, **others})
+
+
+def votes(kept: int, draws: int, at: NoiseLevel = SIGMA, name: str = "mc", sample: str = "7") -> Row:
+    lower, upper = (float(end) for end in clopper_pearson(kept, draws))
+    interval = Interval(IntervalKind.CLOPPER_PEARSON)
+    counts = (kept, draws - kept)
+    about = {"lower": lower, "upper": upper, "quantity": P_ROBUST.name, "interval": interval, "votes": counts, "estimator": name}
+    return row(sample, kept / draws, at, **about)
+
+
+def rare(value: float, at: NoiseLevel = SIGMA, half: float = 0.1, kind: IntervalKind = IntervalKind.LOGNORMAL) -> Row:
+    bound = kind is IntervalKind.UPPER_BOUND
+    about = {"lower": None if bound else value - half, "upper": value if bound else value + half, "estimator": "splitting"}
+    return row("7", value, at, quantity=LOG10_P_FAIL.name, interval=Interval(kind), **about)
+
+
+def loss(value: float, q: float | None, half: float = 0.01, name: str = "qnorm_path", met: float = 0.0) -> Row:
+    if q is None:
+        about: dict[str, Any] = {
+            "interval": Interval(IntervalKind.LOWER_BOUND),
+            "lower": value,
+            "upper": None,
+            "estimator": "adversarial_loss",
+        }
+    else:
+        kind = Interval(IntervalKind.LOGNORMAL, remark="chains")
+        about = {"interval": kind, "lower": value * math.exp(-half), "upper": value * math.exp(half), "estimator": f"{name}:q={q:g}"}
+    return row("7", value, BOX, quantity=LOSS.name, details={TARGET: 0, HIGHEST_LOSS: met}, **about)
+
+
+def tolerance(value: float, kept: float = 0.95, at: str = "gaussian") -> Row:
+    about = {"lower": 0.99 * value, "upper": 1.01 * value, "interval": Interval(IntervalKind.OTHER, remark="order-statistics")}
+    return row("7", value, whole_noise(at), quantity=TOLERANCE.name, estimator="noise_tolerance", details={KEPT_LEVEL: kept}, **about)
