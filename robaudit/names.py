@@ -17,13 +17,13 @@ P_LOWER = "p_lower"
 """The detail of a row that holds the lower bound of the probability of the certified class: a certificate of the majority vote has it."""
 
 P_ERROR = "p_error"
-"""The detail of a row that holds a proven upper bound of the probability that noise changes its class."""
-
-KEPT_LEVEL = "kept_level"
-"""The detail of a row that holds the probability to keep the class which its noise level is for."""
+"""The detail of a row that holds an upper bound of the probability that the noise of its level changes the certified class."""
 
 TARGET = "target"
 """The detail of a row that holds the class its loss is against."""
+
+KEPT_LEVEL = "kept_level"
+"""The detail of a row that holds the probability to keep the class which its noise level is for."""
 
 
 class PartName(StrEnum):

@@ -61,7 +61,9 @@ def spectrum(
         raise SpecError("--extend", "needs the run to extend", "name it with --out")
     if pictures is not None:
         _check_folder(pictures)
-    run = read_run(source) if source.is_dir() else _audited(source, out, limit, set_ or (), on_error, extend=extend, trust=trust, quiet=quiet)
+    run = (
+        read_run(source) if source.is_dir() else _audited(source, out, limit, set_ or (), on_error, extend=extend, trust=trust, quiet=quiet)
+    )
     found = spectrum_of(run, bottom, tuple(sample or ()))
     _print(found, run, format_, output, single=bool(sample))
     if pictures is not None:
@@ -72,7 +74,7 @@ def spectrum(
 
 
 def _audited(
-    path: Path, out: Path | None, limit: int | None, settings: Sequence[str], on_error: OnError, *, trust: bool, quiet: bool
+    path: Path, out: Path | None, limit: int | None, settings: Sequence[str], on_error: OnError, *, extend: bool, trust: bool, quiet: bool
 ) -> Run:
     """Audit a spec with every estimator that applies, or continue that."""
     from robaudit.auditing.environment import command_line

@@ -97,11 +97,11 @@ class Sample:
     @staticmethod
     def of(rows: Sequence[Row]) -> Sample:
         """The image whose rows these are, one at least."""
-        first, details = rows[0], [row.details or {} for row in rows]
-        margin, difficulty = (next((one[name] for one in details if name in one), None) for name in ("margin", "difficulty"))
-        if difficulty is None:
-            own = (row.value for row in rows if row.quantity == DIFFICULTY.name and math.isfinite(row.value))
-            difficulty = next(own, None)
+        first = rows[0]
+        own = next((row for row in rows if row.quantity == DIFFICULTY.name and math.isfinite(row.value)), None)
+        about = [details for row in rows if (details := row.details or {}) and (row is own or "difficulty" in details)]
+        margin = next((one["margin"] for one in about if "margin" in one), None)
+        difficulty = next((one["difficulty"] for one in about if "difficulty" in one), None if own is None else own.value)
         found = {GroupKey(row.estimator, row.at, row.quantity): row for row in rows}
         return Sample(first.sample_id, first.label, first.predicted, first.correct, margin, difficulty, found)
 
@@ -229,7 +229,17 @@ def ranking_line(lines: Sequence[Line]) -> Line:
     """
 
     def worth(line: Line) -> tuple[int, bool, float]:
-        preference = (Band.EXACT, Band.FOUND, Band.AVERAGE, Band.TOLERANCE, Band.CERTIFIED, Band.BETWEEN, Band.SMOOTHED, Band.CLEAN, Band.OTHER)
+        preference = (
+            Band.EXACT,
+            Band.FOUND,
+            Band.AVERAGE,
+            Band.TOLERANCE,
+            Band.CERTIFIED,
+            Band.BETWEEN,
+            Band.SMOOTHED,
+            Band.CLEAN,
+            Band.OTHER,
+        )
         random = ResultName.parse(line.key.estimator).estimator == "radius_random"
         return preference.index(line.band) + random, line.norm != 2.0, -line.key.at.strength
 

@@ -451,7 +451,14 @@ def _vote(figure: Figure, box: Box, look: Look, vote: Vote, reach: tuple[float, 
     if vote.found is not None:
         words.append(f"flip found {numbers.compact(vote.found, 1)}")
         ax.plot([vote.found], [0.5], zorder=3, clip_on=False, **_cross(RED))
-    put_level(figure, box.x, box.y + box.height - look.line / 2, fitted(f"vote at {vote.at}: {', '.join(words)}", look.body - _LEFT, look.size), size=look.size, color=FAINT)
+    put_level(
+        figure,
+        box.x,
+        box.y + box.height - look.line / 2,
+        fitted(f"vote at {vote.at}: {', '.join(words)}", look.body - _LEFT, look.size),
+        size=look.size,
+        color=FAINT,
+    )
 
 
 def _thumbnails(figure: Figure, box: Box, look: Look, made: Portrait) -> None:
