@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from torch import Tensor
 
@@ -22,24 +21,31 @@ from robaudit.noise.base import NoiseKind
 from robaudit.noise.registry import build as build_noises
 from robaudit.spec.model import AuditSpec, EstimatorSpec, identity
 
-BUDGETS: Mapping[str, Mapping[str, Any]] = {
-    "difficulty": {},
-    "mc": {"samples": 1000},
-    "logit_gaussian": {},
-    "moments": {},
-    "splitting": {"particles": 100, "p_min": 1e-6},
-    "qnorm_path": {},
-    "adversarial_loss": {},
-    "noise_tolerance": {},
-    "radius_random": {"directions": 200},
-    "radius_attack": {},
-    "radius_exact": {},
-    "margin_radius": {},
-    "smoothed_margin": {},
-    "certified_radius": {"n": 10_000},
-    "smoothed_attack": {},
-}
-"""The estimators of a spectrum, with the options that differ from their own defaults: an image takes seconds on two cores, not minutes."""
+BUDGETS: tuple[EstimatorSpec, ...] = tuple(
+    EstimatorSpec(name=name, options=options)
+    for name, options in (
+        ("difficulty", {}),
+        ("mc", {"samples": 1000}),
+        ("logit_gaussian", {}),
+        ("moments", {}),
+        ("splitting", {"particles": 100, "p_min": 1e-6}),
+        ("qnorm_path", {}),
+        ("adversarial_loss", {}),
+        ("noise_tolerance", {}),
+        ("radius_random", {"directions": 200}),
+        ("radius_attack", {}),
+        ("radius_exact", {}),
+        ("margin_radius", {}),
+        ("smoothed_margin", {}),
+        ("certified_radius", {"n": 10_000}),
+        ("certified_radius", {"n": 10_000, "norm": "l1", "label": "certified_radius_l1"}),
+        ("smoothed_attack", {}),
+    )
+)
+"""The estimators of a spectrum, with the options that differ from their own defaults: an image takes seconds on two cores, not minutes.
+
+One that is listed twice is for different noises; each works with the ones that the other does not.
+"""
 _LOOK_AT = 64  # images, for a label
 
 
@@ -47,14 +53,14 @@ _LOOK_AT = 64  # images, for a label
 class LeftOut:
     """An estimator that cannot be part of the audit, or is not of some of its noises, and why."""
 
-    label: str
+    name: str
     why: str
     noise: str = ""
 
     @property
     def text(self) -> str:
         """In a line."""
-        return f"{self.label} is left out{f' under {self.noise}' if self.noise else ''}: {self.why}"
+        return f"{self.name} is left out{f' under {self.noise}' if self.noise else ''}: {self.why}"
 
 
 def whole_spec(spec: AuditSpec, installed: Sequence[str]) -> AuditSpec:
@@ -66,9 +72,7 @@ def whole_spec(spec: AuditSpec, installed: Sequence[str]) -> AuditSpec:
     """
     own = {entry.name for entry in spec.estimators} if "estimators" in spec.model_fields_set else set()
     entries = [entry for entry in spec.estimators if entry.name in own]
-    entries += [
-        EstimatorSpec(name=name, options=dict(options)) for name, options in BUDGETS.items() if name in installed and name not in own
-    ]
+    entries += [entry for entry in BUDGETS if entry.name in installed and entry.name not in own]
     return _with(spec, entries)
 
 
@@ -94,33 +98,42 @@ def fitted_spec(spec: AuditSpec, *, trust: bool, skip_bad: bool) -> tuple[AuditS
     kept: list[EstimatorSpec] = []
     left: list[LeftOut] = []
     for entry in whole.estimators:
-        if entry.name in own:
-            kept.append(entry)
-            continue
-        (chosen,) = registry.build([entry])
-        if chosen.estimator.needs_labels and not labelled:
-            found = chosen.estimator.having(target="predicted")
-            if found is None or found.needs_labels:
-                left.append(LeftOut(entry.name, "it needs labels"))
-                continue
-            entry = EstimatorSpec(name=entry.name, options={**entry.options, "target": "predicted"})  # noqa: PLW2901
-            (chosen,) = registry.build([entry])
-        if why := _refused(chosen, model, image):
-            left.append(LeftOut(entry.name, why))
-            continue
-        if chosen.estimator.scope is Scope.IMAGE:
-            kept.append(entry)
-            continue
-        unfit = dict(_unfit(spec, entry, forms))
-        fitting = [label for label in forms if label not in unfit]
-        if not fitting:
-            left.append(LeftOut(entry.name, next(iter(unfit.values()), "the spec has no noise")))
-        else:
-            left += [LeftOut(entry.name, why, label) for label, why in unfit.items()]
-            kept.append(EstimatorSpec(name=entry.name, options={**entry.options, "noise": fitting}) if unfit else entry)
+        found, why = ([entry], []) if entry.name in own else _fitted(spec, entry, forms, model, image, labelled=labelled)
+        kept += found
+        left += why
     if not kept:
         raise SpecError(spec.where, "no estimator can work with this model", "see robaudit estimators")
-    return _with(spec, kept), tuple(left)
+    return _with(spec, kept), tuple(_unless_another_does(left, kept, tuple(forms)))
+
+
+def _fitted(
+    spec: AuditSpec, entry: EstimatorSpec, forms: Mapping[str, NoiseKind], model: LogitModel, image: Tensor, *, labelled: bool
+) -> tuple[list[EstimatorSpec], list[LeftOut]]:
+    """The estimator, limited to what it can work with; empty where that is nothing."""
+    (chosen,) = registry.build([entry])
+    if chosen.estimator.needs_labels and not labelled:
+        entry = EstimatorSpec(name=entry.name, options={**entry.options, "target": "predicted"})
+        if "target" not in type(chosen.estimator).model_fields:
+            return [], [LeftOut(entry.name, "it needs labels")]
+        (chosen,) = registry.build([entry])
+    if why := _refused(chosen, model, image):
+        return [], [LeftOut(entry.name, why)]
+    if chosen.estimator.scope is Scope.IMAGE:
+        return [entry], []
+    unfit = dict(_unfit(spec, entry, forms))
+    fitting = [label for label in forms if label not in unfit]
+    left = [LeftOut(entry.name, why, label) for label, why in unfit.items()]
+    if not forms:
+        return [], [LeftOut(entry.name, "the spec has no noise")]
+    if not fitting:
+        return [], left
+    return [EstimatorSpec(name=entry.name, options={**entry.options, "noise": fitting}) if unfit else entry], left
+
+
+def _unless_another_does(left: Sequence[LeftOut], kept: Sequence[EstimatorSpec], labels: Sequence[str]) -> Iterator[LeftOut]:
+    """What is left out, each once, but for the noises that another entry of the same estimator works with."""
+    covered = {(entry.name, label) for entry in kept for label in entry.options.get("noise", labels)}
+    yield from dict.fromkeys(one for one in left if (one.name, one.noise) not in covered)
 
 
 def spectrum_folder(spec: AuditSpec) -> Path:

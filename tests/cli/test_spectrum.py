@@ -16,6 +16,7 @@ from torch import nn
 from robaudit import audit
 from robaudit.auditing.spectrum import BUDGETS, fitted_spec, whole_spec
 from robaudit.spec.load import load_spec
+from robaudit.spec.model import EstimatorSpec
 from tests.cli.conftest import Refuse
 from tests.conftest import RunCli
 from tests.plugin import planted
@@ -49,7 +50,8 @@ SMALL: dict[str, dict[str, Any]] = {
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """The estimators of a spectrum with these options."""
-    monkeypatch.setattr("robaudit.auditing.spectrum.BUDGETS", {name: SMALL.get(name, {}) for name in BUDGETS})
+    small = tuple(EstimatorSpec(name=one.name, options={**one.options, **SMALL.get(one.name, {})}) for one in BUDGETS)
+    monkeypatch.setattr("robaudit.auditing.spectrum.BUDGETS", small)
 
 
 @pytest.fixture(scope="module")
@@ -227,7 +229,7 @@ def test_what_does_not_apply_is_left_out(tmp_path: Path) -> None:
     fog = {"kind": "corruption", "name": "fog", "severity": [1]}
     spec = load_spec(write(tmp_path, digits(noise=[{"sigma": [0.2]}, fog], estimators=[{"mc": {"samples": 7}}])))
     fitted, left_out = fitted_spec(spec, trust=False, skip_bad=False)
-    reasons = {(one.label, one.noise): one.why for one in left_out}
+    reasons = {(one.name, one.noise): one.why for one in left_out}
     options = {one.name: one.options for one in fitted.estimators}
     assert "is not linear" in reasons["radius_exact", ""]
     assert "radius_exact" not in options
@@ -244,7 +246,7 @@ def test_without_noise_and_without_labels(tmp_path: Path) -> None:
     spec = load_spec(write(tmp_path, digits(dataset=data, noise=None, estimators=None)))
     fitted, left_out = fitted_spec(spec, trust=False, skip_bad=False)
     assert {one.name for one in fitted.estimators} >= {"difficulty", "radius_random", "radius_attack"}
-    assert {one.why for one in left_out if one.label == "mc"} == {"the spec has no noise"}
+    assert {one.why for one in left_out if one.name == "mc"} == {"the spec has no noise"}
     spec = load_spec(write(tmp_path, digits(dataset=data, noise={"kind": "uniform", "eps": [0.3]}, estimators=None)))
     options = {one.name: one.options for one in fitted_spec(spec, trust=False, skip_bad=False)[0].estimators}
     assert options["adversarial_loss"] == {"target": "predicted"}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from robaudit.errors import NothingLeftError, RobauditError
 from robaudit.levels import NoiseLevel
 from robaudit.names import KEPT_LEVEL, PartName, ResultName
-from robaudit.quantities import LOG10_P_FAIL, P_ROBUST, RADIUS, TOLERANCE
+from robaudit.quantities import LOG10_P_FAIL, P_ROBUST, RADIUS, TOLERANCE, IntervalKind
 from robaudit.report import numbers
 from robaudit.report.pictures.flagged import Pixels, image_in, sized
 from robaudit.report.pictures.page import Box, Look, Sketch, axes, fitted, measured, put, put_level
@@ -44,6 +44,8 @@ _HEIGHT, _THUMB, _GAP, _LEFT = 2.6, 1.15, 0.2, 0.5  # inches: of the axes, a thu
 _NOISES = (BLUE, TEAL, "#a55cc4", OLIVE, "#6f8794")
 _MOST_THUMBS, _REACH = 2, 1.6  # noisy thumbnails; factor of room at both ends
 _RANDOM = "radius_random"
+_SIGNS = {Band.FOUND: "<= ", Band.CERTIFIED: ">= ", Band.EXACT: ""}
+_AWAY = {Band.FOUND: 1, Band.CERTIFIED: -1}  # how bounds are rounded
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,18 +226,19 @@ def _votes(rows: Sequence[Row]) -> Iterator[Vote]:
 
 def _words(rows: Sequence[Row], setting: Setting) -> Iterator[str]:
     """What has no place in the picture."""
-    signs = {Band.FOUND: "<= ", Band.CERTIFIED: ">= ", Band.EXACT: ""}
     linf = [row for row in rows if _norm(row) == math.inf and row.at.levelless and not row.censored and row.value > 0]
     said = [
-        f"{ResultName.parse(row.estimator).estimator} {signs[band]}{numbers.compact(row.value)}"
+        f"{ResultName.parse(row.estimator).estimator} {_SIGNS[band]}{numbers.compact(row.value)}"
         for row in linf
-        if (band := band_of(row)) in signs
+        if (band := band_of(row)) in _SIGNS
     ]
     if said:
         yield f"Radii in linf: {', '.join(said)}."
     rare = [row for row in rows if row.quantity == LOG10_P_FAIL.name]
     if rare:
-        yield f"log10 p_fail: {', '.join(f'{numbers.compact(row.value)} at {row.at}' for row in rare)}."
+        bounds = ("<= " if row.interval.kind is IntervalKind.UPPER_BOUND else "" for row in rare)
+        said = [f"{sign}{numbers.compact(row.value)} at {row.at}" for sign, row in zip(bounds, rare, strict=True)]
+        yield f"log10 p_fail: {', '.join(said)}."
     unsized = [
         row
         for row in rows
