@@ -121,7 +121,7 @@ def compact(value: float, away: int = 0) -> str:
     near_one = min(4, math.ceil(-math.log10(1.0 - size)) + 1) if 0.9 <= size < 1.0 else 0
     digits = max(0, (2 if size >= 0.01 else 1) - math.floor(math.log10(size)), near_one)
     text = _rounded(value, digits, way)
-    return f"<{text}" if value < 1.0 and float(text) == 1.0 else text
+    return "<1" if value < 1.0 and float(text) == 1.0 else text
 
 
 def percent(count: int, total: int, lower: float, upper: float, *, tight: bool = False) -> str:

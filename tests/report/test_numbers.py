@@ -129,3 +129,29 @@ def test_names() -> None:
 )
 def test_an_end_that_was_not_reached_is_not_printed(text: str, expected: str) -> None:
     assert text == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "away", "text"),
+    [
+        (0.12345, 0, "0.123"),
+        (0.12345, 1, "0.124"),
+        (0.12399, -1, "0.123"),
+        (0.0064159, 1, "0.0065"),
+        (0.0009, 0, "0.00090"),
+        (12.345, 0, "12.3"),
+        (1234.5, 0, "1234"),
+        (0.99632, -1, "0.9963"),
+        (0.9999999, 0, "<1"),
+        (0.9999999, -1, "0.9999"),
+        (1.0, 0, "1.00"),
+        (-2.1849, 0, "-2.18"),
+        (-2.1849, 1, "-2.18"),
+        (3e-7, 0, "3e-07"),
+        (123456.0, 0, "1.2e+05"),
+        (0.0, 0, "0"),
+        (math.inf, 0, "inf"),
+    ],
+)
+def test_compact_numbers(value: float, away: int, text: str) -> None:
+    assert numbers.compact(value, away) == text
