@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
-from robaudit.names import P_LOWER, Part, PartName, ResultName
+from robaudit.names import P_LOWER, PartName, ResultName
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import CERTIFIED, LOG10_P_FAIL, LOSS, P_ROBUST, RADIUS, IntervalKind
 from robaudit.rows import Row
@@ -79,13 +80,23 @@ class Setting:
 
     def name_of(self, row: Row) -> str:
         """The name of the estimator behind a result."""
-        label = ResultName.parse(row.estimator).estimator
+        label = named(row).estimator
         return self.estimators.get(label, label)
+
+
+def named(row: Row) -> ResultName:
+    """The estimator's label and the part of a result."""
+    return _parsed(row.estimator)
+
+
+@lru_cache(maxsize=1024)
+def _parsed(name: str) -> ResultName:
+    return ResultName.parse(name)
 
 
 def norm_of(row: Row) -> float | None:
     """The order of the norm that a radius is measured in; None where its name does not say."""
-    part: Part | None = ResultName.parse(row.estimator).part
+    part = named(row).part
     return part.number if part is not None and part.name is PartName.NORM else None
 
 

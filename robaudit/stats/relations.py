@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
+from operator import itemgetter
 from typing import NamedTuple
 
 from robaudit.levels import GAUSSIAN, NO_NOISE, NoiseLevel
-from robaudit.names import HIGHEST_LOSS, KEPT_LEVEL, P_ERROR, P_LOWER, TARGET, PartName, ResultName
+from robaudit.names import HIGHEST_LOSS, KEPT_LEVEL, P_ERROR, P_LOWER, TARGET, PartName
 from robaudit.quantities import CERTIFIED, LOSS, RADIUS, TOLERANCE, IntervalKind
 from robaudit.rows import Row
 from robaudit.stats.attacks import ROUNDING, is_attack, not_missed
@@ -27,6 +28,7 @@ from robaudit.stats.claims import (
     is_vote,
     least_p_fail,
     most_p_fail,
+    named,
     norm_of,
     witnessed_radius,
 )
@@ -159,9 +161,9 @@ def _across(rows: Sequence[Row], number: str, setting: Setting) -> Iterator[Pair
         factor = norm_factor(first, second, setting.pixels)
         if low.row is high.row or factor is None or factor == math.inf:
             continue
-        named = f"{number} ({ResultName.parse(low.row.estimator).part})"
+        about = f"{number} ({named(low.row).part})"
         wrong = low.row if high.row.interval.kind is IntervalKind.UPPER_BOUND else None
-        yield Pair(named, low, fixed(high.row, factor * high.row.value), wrong)
+        yield Pair(about, low, fixed(high.row, factor * high.row.value), wrong)
 
 
 def _votes(rows: Sequence[Row], setting: Setting) -> Iterator[Pair]:
@@ -177,9 +179,7 @@ def _searches(rows: Sequence[Row], setting: Setting) -> Iterator[Pair]:
     for attack in (row for row in rows if row.at == NO_NOISE and row.quantity == RADIUS.name and setting.name_of(row) == _ATTACK):
         for other in flips:
             if setting.name_of(other) != _ATTACK and norm_of(other) == norm_of(attack):
-                yield Pair(
-                    f"radius ({ResultName.parse(attack.estimator).part})", fixed(attack, attack.value), fixed(other, other.value), attack
-                )
+                yield Pair(f"radius ({named(attack).part})", fixed(attack, attack.value), fixed(other, other.value), attack)
 
 
 # --- failure probabilities
@@ -317,14 +317,13 @@ def _levels(rows: Sequence[Row]) -> list[NoiseLevel]:
 
 
 def _orders(rows: Sequence[Row], _: Setting) -> Iterator[Pair]:
-    norms = [
-        (part.number, row)
-        for row in rows
-        if row.quantity == LOSS.name and (part := ResultName.parse(row.estimator).part) and part.name is PartName.Q
-    ]
-    for (q, low), (larger, high) in itertools.permutations(norms, 2):
-        same = _label(low) == _label(high) and low.at == high.at and _target(low) == _target(high)
-        if same and q < larger:
+    series: dict[object, list[tuple[float, Row]]] = {}
+    for row in rows:
+        name = named(row)
+        if row.quantity == LOSS.name and name.part is not None and name.part.name is PartName.Q:
+            series.setdefault((name.estimator, row.at, _target(row)), []).append((name.part.number, row))
+    for norms in series.values():
+        for (_, low), (_, high) in itertools.combinations(sorted(norms, key=itemgetter(0)), 2):
             first, second = interval_ends(low)[0], interval_ends(high)[1]
             yield Pair(f"loss at {low.at}", Claim(low, first, random=True), Claim(high, second, random=True))
 
@@ -342,10 +341,6 @@ def _worst_losses(rows: Sequence[Row], _: Setting) -> Iterator[Pair]:
 def _met(lower: End, highest: float, tail: float) -> float:
     """The largest loss is at least this."""
     return max(highest, lower(tail))
-
-
-def _label(row: Row) -> str:
-    return ResultName.parse(row.estimator).estimator
 
 
 def _target(row: Row) -> float | None:
