@@ -1,0 +1,119 @@
+"""The results of a run side by side: bands, order, and what is known of the clean image."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from robaudit.auditing.spectrum import BUDGETS
+from robaudit.errors import NothingLeftError, RunError
+from robaudit.levels import NO_NOISE
+from robaudit.names import P_LOWER
+from robaudit.quantities import DIFFICULTY, Interval
+from robaudit.rows import Row
+from robaudit.stats.relations import RELATIONS
+from robaudit.stats.spectrum import Band, Sample, band_of, images_of, spectrum
+from tests.radius_rows import row
+from tests.spectrum_rows import BOX, SIGMA, STRONG, exact, flip, loss, made, proof, rare, tolerance, votes
+
+PAGE = Path(__file__).parents[2] / "docs" / "spectrum.md"
+
+
+@pytest.mark.parametrize(
+    ("one", "band"),
+    [
+        (votes(9, 10), Band.AVERAGE),
+        (rare(-3.0), Band.AVERAGE),
+        (loss(1.0, 10), Band.BETWEEN),
+        (tolerance(0.1), Band.TOLERANCE),
+        (flip(1.0), Band.FOUND),
+        (exact(1.0), Band.EXACT),
+        (proof(1.0), Band.CERTIFIED),
+        (proof(1.0, at=SIGMA, details={P_LOWER: 0.9}), Band.SMOOTHED),
+        (proof(1.0, at=SIGMA), Band.SMOOTHED),
+        (flip(1.0, at=SIGMA), Band.SMOOTHED),
+        (row("7", 1.0, estimator="mine", quantity="brightness"), Band.OTHER),
+    ],
+)
+def test_bands(one: Row, band: Band) -> None:
+    assert band_of(one) is band
+
+
+def test_lines_go_from_the_average_to_what_is_proven() -> None:
+    rows = [proof(0.1), flip(0.3), votes(9, 10, STRONG), votes(10, 10, BOX), votes(10, 10), loss(1.0, 10), proof(0.0, at=SIGMA)]
+    found = spectrum(made(rows))
+    assert [line.key.estimator for line in found.lines] == [
+        "mc",
+        "mc",
+        "mc",
+        "qnorm_path:q=10",
+        "radius_attack:norm=l2",
+        "margin_radius:norm=l2",
+        "margin_radius:norm=l2",
+    ]
+    assert [line.key.at for line in found.lines[:3]] == [SIGMA, STRONG, BOX]
+    assert [line.band for line in found.lines] == sorted(line.band for line in found.lines)
+
+
+@pytest.mark.parametrize(
+    ("rows", "name"),
+    [
+        ([votes(9, 10), flip(0.3), exact(0.2)], "radius_exact:norm=l2"),
+        ([votes(9, 10), flip(0.1, "linf"), flip(0.3)], "radius_attack:norm=l2"),
+        ([flip(0.3, name="radius_random"), flip(0.3)], "radius_attack:norm=l2"),
+        ([votes(9, 10), flip(0.3, name="radius_random")], "radius_random:norm=l2"),
+        ([tolerance(0.1), votes(9, 10)], "mc"),
+        ([loss(1.0, 10), proof(0.1)], "margin_radius:norm=l2"),
+    ],
+)
+def test_what_orders_the_images(rows: list[Row], name: str) -> None:
+    assert spectrum(made(rows)).ranked_by.key.estimator == name
+
+
+def test_the_least_robust_first_and_the_accused_before_them() -> None:
+    rows = [flip(radius, sample_id=name) for name, radius in (("b", 0.2), ("a", 0.2), ("c", 0.1), ("lost", math.nan), ("d", 0.9))]
+    assert [one.id for one in spectrum(made(rows)).samples] == ["c", "b", "a", "d", "lost"], "equal ones as the run has them"
+    accused = [*rows, proof(1.0, sample_id="d")]
+    assert next(one.id for one in spectrum(made(accused)).samples) == "d"
+    assert next(one.id for one in images_of(made(accused))) == "c", "without a comparison nobody is accused"
+    assert [one.id for one in spectrum(made(rows), 2).samples] == ["c", "b"]
+    assert [one.id for one in spectrum(made(rows), ids=("d", "a", "d")).samples] == ["d", "a"]
+
+
+def test_losses_are_ordered_from_the_highest() -> None:
+    rows = [Sample.of([loss(value, 10)]).rows for value in (0.1, 2.0)]
+    by_hand = [next(iter(one.values())) for one in rows]
+    run = made([replace(one, sample_id=name) for one, name in zip(by_hand, "ab", strict=True)])
+    assert [one.id for one in spectrum(run).samples] == ["b", "a"]
+
+
+def test_margin_and_difficulty_are_those_of_the_clean_logits() -> None:
+    easy = row(
+        "7", 3.0, NO_NOISE, estimator="difficulty", quantity=DIFFICULTY.name, interval=Interval.parse("exact"), details={"margin": 2.0}
+    )
+    certificate = proof(0.1, details={"margin": 9.0})
+    one = Sample.of([certificate, easy])
+    assert (one.margin, one.difficulty) == (2.0, 3.0)
+    other = Sample.of([certificate, flip(0.2, details={"margin": 4.0, "difficulty": 5.0})])
+    assert (other.margin, other.difficulty) == (4.0, 5.0)
+    assert Sample.of([certificate]).margin is None
+
+
+def test_refusals() -> None:
+    with pytest.raises(NothingLeftError, match="has no results"):
+        spectrum(made([]))
+    with pytest.raises(RunError, match="has no sample 'x'"):
+        spectrum(made([flip(0.1)]), ids=("x",))
+
+
+def test_the_page_has_every_relation_and_every_budget() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    for one in RELATIONS:
+        assert f"| {one.name} | {one.says} | {one.source} | {one.allowance} |" in text
+    for entry in BUDGETS:
+        options = ", ".join(f"{key} {value:g}" if isinstance(value, float) else f"{key} {value}" for key, value in entry.options.items())
+        assert re.search(re.escape(f"`{entry.name}`" + (f" ({options})" if options else "")), text), entry.name
