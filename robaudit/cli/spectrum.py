@@ -104,7 +104,7 @@ def _audited(
 def _print(found: Spectrum, run: Run, format_: TextFormat, to: Path | None, *, single: bool) -> None:
     from robaudit.cli.console import output, plain_text
     from robaudit.cli.streams import emit, reader_may_leave
-    from robaudit.report.spectrum_tables import sample_table, spectrum_csv, spectrum_table
+    from robaudit.report.spectrum_tables import SpectrumTable, sample_table, spectrum_csv
     from robaudit.store.serialise import document_json
 
     if format_ is TextFormat.JSON:
@@ -112,7 +112,7 @@ def _print(found: Spectrum, run: Run, format_: TextFormat, to: Path | None, *, s
     elif format_ is TextFormat.CSV:
         emit(spectrum_csv(found), to)
     else:
-        table = (sample_table if single else spectrum_table)(found, run.class_names)
+        table = (sample_table if single else SpectrumTable)(found, run.class_names)
         if to is not None:
             emit(plain_text(table), to)
         else:

@@ -116,8 +116,11 @@ def compact(value: float, away: int = 0) -> str:
     """Two or three significant digits, four places just below 1; ``away``: rounded up (1), down (-1) or to the nearest (0)."""
     way = {1: ROUND_CEILING, -1: ROUND_FLOOR}.get(away, ROUND_HALF_EVEN)
     size = abs(value)
-    if not math.isfinite(value) or not 1e-4 <= size < 1e4:
+    if not math.isfinite(value) or size == 0.0 or size >= 1e4:
         return f"{value:.2g}"
+    if size < 1e-3:
+        power = math.floor(math.log10(size))
+        return f"{_rounded(value / 10.0**power, 1, way)}e{power}"
     near_one = min(4, math.ceil(-math.log10(1.0 - size)) + 1) if 0.9 <= size < 1.0 else 0
     digits = max(0, (2 if size >= 0.01 else 1) - math.floor(math.log10(size)), near_one)
     text = _rounded(value, digits, way)

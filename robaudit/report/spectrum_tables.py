@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from rich.console import Console, ConsoleOptions, RenderResult
 
 from robaudit.quantities import CERTIFIED
 from robaudit.report import numbers
-from robaudit.report.tables import Cell, Column, Table, Terminal, cells
+from robaudit.report.tables import WIDE, Cell, Column, Table, Terminal, cells, rendered
 from robaudit.rows import Row
 from robaudit.stats.consistency import CONFIDENCE, Consistency
 from robaudit.stats.relations import Verdict
@@ -15,10 +18,10 @@ from robaudit.stats.spectrum import HEADS, Band, Line, Sample, Spectrum
 from robaudit.store.serialise import table_csv
 from robaudit.text import Names, class_name, count, printable, shortened
 
-ACROSS = {True: 4, False: 8}
-"""How many images stand side by side, in a narrow terminal and in a wide one."""
+ACROSS = 12
+"""The most images that stand side by side."""
 MOST_CONTRADICTIONS = 10
-_ID, _CLASS = 10, 10
+_ID, _CLASS, _CELL = 8, 8, 9
 _NOTHING = "abstains"
 _MEANINGS = {
     Verdict.VIOLATION: "one of them is wrong: a bug of an estimator",
@@ -27,16 +30,19 @@ _MEANINGS = {
 }
 
 
-def spectrum_table(found: Spectrum, names: Names | None = None) -> Terminal:
-    """The images in columns, their results in lines from the average to what is proven; then the checks."""
+@dataclass(frozen=True, slots=True)
+class SpectrumTable:
+    """The images in columns, as many as fit, their results in lines from the average to what is proven; then the checks."""
 
-    def build(narrow: bool) -> Iterator[Table]:
-        few = found.samples[: ACROSS[narrow]]
-        if few:
-            yield _side_by_side(found, few, names)
-        yield from checks(found.consistency)
+    found: Spectrum
+    names: Names | None = None
 
-    return Terminal(build)
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        narrow = options.max_width < WIDE
+        left = max((len(str(line.key)) for line in self.found.lines), default=0) + 2
+        few = self.found.samples[: max(1, min(ACROSS, (options.max_width - left) // _CELL))]
+        for table in (*([_side_by_side(self.found, few, self.names)] if few else []), *checks(self.found.consistency)):
+            yield from rendered(table, narrow=narrow)
 
 
 def sample_table(found: Spectrum, names: Names | None = None) -> Terminal:

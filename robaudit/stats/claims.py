@@ -16,6 +16,8 @@ from robaudit.stats.intervals import TAIL
 
 LEAST_DECADES = 1.0
 """How far above a bound that no repeat of a rare-failure estimator has reached the failure probability may be."""
+_CDF = 1e-8
+"""Accuracy of a probability that is computed rather than counted, near 1."""
 _COUNTED = (IntervalKind.CLOPPER_PEARSON, IntervalKind.CONFIDENCE_SEQUENCE)
 _FEWEST_REPEATS = 4  # of the estimators that measure their error by repeats
 _PLAIN = ("fp32", "fp64")
@@ -161,7 +163,8 @@ def _p_fail(row: Row) -> tuple[End, End] | None:
     if row.interval.kind is IntervalKind.CLOPPER_PEARSON and row.votes is not None and row.draws:
         return _of_votes(row, 0), _of_votes(row, 1)
     ends = interval_ends(row)
-    return lambda tail: max(0.0, 1.0 - ends[1](tail)), lambda tail: min(1.0, 1.0 - ends[0](tail))
+    error = 0.0 if row.interval.kind is IntervalKind.EXACT else _CDF
+    return lambda tail: max(0.0, 1.0 - ends[1](tail) - error), lambda tail: min(1.0, 1.0 - ends[0](tail) + error)
 
 
 def _of_votes(row: Row, side: int) -> End:

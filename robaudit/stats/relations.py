@@ -323,7 +323,8 @@ def _orders(rows: Sequence[Row], _: Setting) -> Iterator[Pair]:
         if row.quantity == LOSS.name and name.part is not None and name.part.name is PartName.Q:
             series.setdefault((name.estimator, row.at, _target(row)), []).append((name.part.number, row))
     for norms in series.values():
-        for (_, low), (_, high) in itertools.combinations(sorted(norms, key=itemgetter(0)), 2):
+        ascending = [row for _, row in sorted(norms, key=itemgetter(0))]
+        for low, high in itertools.combinations(ascending, 2):
             first, second = interval_ends(low)[0], interval_ends(high)[1]
             yield Pair(f"loss at {low.at}", Claim(low, first, random=True), Claim(high, second, random=True))
 
