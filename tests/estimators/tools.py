@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any, cast
 
 import torch
@@ -88,6 +89,7 @@ def work_on(
     return Work(ids, x, torch.zeros(images, dtype=torch.int64), levels.sigma(sigma), clean, engine)
 
 
+@cache
 def installed_estimators() -> dict[str, type[Estimator]]:
     """Every registered estimator, ours and others'."""
     return {name: registry.load(name) for name in registry.registered()}
