@@ -237,13 +237,13 @@ def _of_vote(rows: Sequence[Row], setting: Setting) -> Iterator[Pair]:
 
 
 def _concentration(rows: Sequence[Row], setting: Setting) -> Iterator[Pair]:
-    for proof in rows:
-        bound = (proof.details or {}).get(P_ERROR)
-        if bound is None or proof.value <= 0 or proof.certified_class not in (None, proof.predicted):
+    proofs = {(named(row).estimator, row.at): row for row in rows if P_ERROR in (row.details or {})}  # the same for every norm
+    for proof in proofs.values():
+        if proof.value <= 0 or proof.certified_class not in (None, proof.predicted):
             continue
         for row in rows:
             if row.at == proof.at and (failing := least_p_fail(row, setting)) is not None:
-                yield Pair(f"p_fail at {row.at}", failing, fixed(proof, bound))
+                yield Pair(f"p_fail at {row.at}", failing, fixed(proof, (proof.details or {})[P_ERROR]))
 
 
 def _agreement(rows: Sequence[Row], setting: Setting) -> Iterator[Pair]:
