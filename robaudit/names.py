@@ -16,6 +16,12 @@ CERTIFIED_CLASS = "certified_class"
 P_LOWER = "p_lower"
 """The detail of a row that holds the lower bound of the probability of the certified class: a certificate of the majority vote has it."""
 
+ALPHA = "alpha"
+"""The detail of a row that holds the chance that its certificate is false, where there is one."""
+
+LARGEST = "largest"
+"""The detail of a row that holds the largest radius that its estimator could have certified with these options."""
+
 TARGET = "target"
 """The detail of a row that holds the class its loss is against."""
 

@@ -123,6 +123,15 @@ def percent(count: int, total: int, lower: float, upper: float, *, tight: bool =
     return "<0.1%" if share < 0.05 else ">99.9%" if share >= 99.95 else f"{share:.1f}%"
 
 
+def share_estimate(one: Share, *, tight: bool = False) -> str:
+    """A share in percent with its interval: "61.0% [50.7%, 70.6%]" (``tight``: "61.0% [51,71]"); a bound stands alone."""
+    text = percent(one.count, one.total, one.lower, one.upper)
+    if one.count in (0, one.total):
+        return text
+    low, high = _outwards(100 * one.lower, 100 * one.upper, 0 if tight else 1)
+    return f"{text} [{low},{high}]" if tight else f"{text} [{low}%, {high}%]"
+
+
 def change(value: float, ends: tuple[float, float] | None) -> str:
     """A signed difference: ``-0.0415 [-0.0425, -0.0405]``, ends rounded outwards; ``~-0.0415`` without an interval."""
     if ends is None:

@@ -22,7 +22,7 @@ from robaudit.rows import Row
 from robaudit.stats.agreement import Results
 from robaudit.stats.bootstrap import percentiles
 from robaudit.stats.difficulties import Difficulties
-from robaudit.stats.groups import GroupKey, json_number
+from robaudit.stats.groups import GroupKey, json_number, rows_measuring
 from robaudit.stats.intervals import ROW_CONFIDENCE, Bounds, Floats
 from robaudit.stats.summary import row_ends
 
@@ -210,11 +210,6 @@ class Scores:
 # --- reading
 
 
-def is_radius(key: GroupKey) -> bool:
-    """Whether a result has scores."""
-    return key.quantity in RADII
-
-
 def radii_of(run: Results, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> list[Radii]:
     """The radii of each result of a run that has some, in its order.
 
@@ -225,23 +220,9 @@ def radii_of(run: Results, estimators: Sequence[str] = (), levels: LevelChoice |
         RunError: the run has no radii among those named, or no labels.
         NothingLeftError: no labelled image has a finite radius.
     """
-    groups: dict[GroupKey, list[Row]] = {}
     difficulties = Difficulties(run)
-    names: list[tuple[str, Any]] = []
-    for row in run.rows:
-        key = GroupKey(row.estimator, row.at, row.quantity)
-        if key not in groups:
-            groups[key] = []
-            names.append((key.estimator, key.at))
-        if is_radius(key):
-            groups[key].append(row)
-        difficulties.add(row)
-    wanted = set(run.chosen(names, estimators, levels))
-    kept = {key: rows for key, rows in groups.items() if is_radius(key) and (key.estimator, key.at) in wanted}
-    if not kept and (known := list(dict.fromkeys(key.estimator for key in groups if is_radius(key)))):
-        raise RunError(str(run.path), "has no radii among the results asked for", f"its radii: {', '.join(known)}")
-    if not kept:
-        raise RunError(str(run.path), "has no radii to score", "add radius_attack, radius_exact or noise_tolerance to its estimators")
+    lacking = "has no radii to score", "add radius_attack, radius_exact or noise_tolerance to its estimators"
+    kept = rows_measuring(run, RADII, estimators, levels, called="radii", lacking=lacking, each=difficulties.add)
     return [_radii(key, rows, difficulties, str(run.path)) for key, rows in kept.items()]
 
 

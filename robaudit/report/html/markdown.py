@@ -11,6 +11,7 @@ from robaudit.report.html.content import Content
 from robaudit.report.html.verdict import NO_THRESHOLD, certainties, flag_rule, sentence
 from robaudit.report.pictures.loss_q import failed_attacks
 from robaudit.report.score_tables import table_of
+from robaudit.report.summary_tables import run_names
 from robaudit.report.tables import Table, cells, columns, markdown, markdown_table, within
 from robaudit.stats.flags import Flagged
 from robaudit.text import class_name, clipped
@@ -39,7 +40,7 @@ def markdown_report(contents: Sequence[Content], *, title: str | None = None) ->
 
 
 def _lines(contents: Sequence[Content], title: str | None, samples: int) -> Iterator[str]:
-    names = [clipped(name, _LONGEST) for name in tables.run_names(contents)]
+    names = [clipped(name, _LONGEST) for name in run_names([content.run for content in contents])]
     yield f"# {markdown(clipped(title or 'Robustness of ' + ', '.join(names), 500))}"
     if len(contents) > 1:
         yield from ("", "## Comparison", "")

@@ -30,12 +30,11 @@ from robaudit.report.html.tables import (
     cost_table,
     loss_table,
     robustness_tables,
-    run_names,
     worst_losses_tables,
 )
 from robaudit.report.html.verdict import NO_THRESHOLD, certainties, flag_rule, sentence, tiles
 from robaudit.report.score_tables import table_of
-from robaudit.report.summary_tables import MEANINGS
+from robaudit.report.summary_tables import MEANINGS, run_names
 from robaudit.store.run import Run
 from robaudit.text import class_name, clipped, printable
 
@@ -84,7 +83,7 @@ def page(
         RobauditError: jinja2 or matplotlib is not installed.
     """
     templates = environment()
-    names = [clipped(printable(name), 100) for name in run_names(contents)]
+    names = [clipped(printable(name), 100) for name in run_names([content.run for content in contents])]
     shown = [show(content, images=images, trust=trust) for content in contents]
     runs = [_run(content, one, name, threshold) for content, one, name in zip(contents, shown, names, strict=True)]
     style, script = _resource("style.css"), _resource("script.js")

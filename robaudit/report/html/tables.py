@@ -287,12 +287,3 @@ def comparison_notes(contents: Sequence[Content]) -> list[str]:
     if len({content.run.info["data"].get("sha256") for content in contents}) > 1:
         return ["These runs used different data: a difference between two lines may come from the images."]
     return ["All runs used the same data. Intervals that overlap may still hide a difference, because the images are the same."]
-
-
-def run_names(contents: Sequence[Content]) -> list[str]:
-    """A different name for each run."""
-    names = [content.run.info["name"] for content in contents]
-    if len(set(names)) == len(names):
-        return names
-    named = [f"{name} ({content.run.path.name})" for name, content in zip(names, contents, strict=True)]
-    return named if len(set(named)) == len(named) else [f"{i}: {name}" for i, name in enumerate(named, start=1)]

@@ -1,0 +1,175 @@
+"""Certified accuracy at some radii, results side by side, for terminals, pages and as CSV."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from robaudit.names import ResultName
+from robaudit.report import numbers
+from robaudit.report.tables import Column, Table, Terminal, cells
+from robaudit.stats.certified import Certificates, CertifiedAccuracy
+from robaudit.stats.summary import Share
+from robaudit.store.serialise import table_csv
+from robaudit.text import count
+
+_STEPS = tuple(factor * 10.0**power for power in range(-4, 4) for factor in (1.0, 2.5, 5.0))
+_MOST_RADII, _SIDE_BY_SIDE = 8, 3
+_BEYOND = "out of reach"
+
+
+class OfRun(NamedTuple):
+    """The certified accuracy of one result, and the name of its run."""
+
+    run: str
+    accuracy: CertifiedAccuracy
+
+
+def usual_radii(every: Sequence[CertifiedAccuracy]) -> tuple[float, ...]:
+    """0, .25, .5, .75, ... up to the largest radius that counts, or other round steps of which at most eight are needed."""
+    largest = max((one.largest for one in every), default=0.0)
+    step = next((step for step in _STEPS if largest < step * (_MOST_RADII + 1)), _STEPS[-1])
+    usual = 0.25 if 0.25 <= largest < 0.25 * (_MOST_RADII + 1) else step
+    return tuple(float(f"{i * usual:.12g}") for i in range(min(math.floor(largest / usual), _MOST_RADII) + 1))
+
+
+def radii_beside(one: OfRun, every: Sequence[OfRun]) -> tuple[float, ...]:
+    """The usual radii of all results of its norm: those that it is shown at."""
+    return usual_radii([other.accuracy for other in every if other.accuracy.certificates.norm == one.accuracy.certificates.norm])
+
+
+def certified_tables(every: Sequence[OfRun], radii: Sequence[float] = ()) -> Terminal:
+    """Tables for a terminal: a column for each result, three side by side; results of different norms share no table.
+
+    Args:
+        every: at least one result.
+        radii: those of the lines; default: :func:`usual_radii` of the results of a norm.
+    """
+
+    def build(narrow: bool) -> Iterator[Table]:
+        for norm in dict.fromkeys(one.accuracy.certificates.norm for one in every):
+            alike = [one for one in every if one.accuracy.certificates.norm == norm]
+            blocks = [alike[i : i + _SIDE_BY_SIDE] for i in range(0, len(alike), _SIDE_BY_SIDE)]
+            shown = radii or radii_beside(alike[0], every)
+            for i, block in enumerate(blocks):
+                table = table_of(block, shown, several=len({one.run for one in every}) > 1, narrow=narrow)
+                yield table if i + 1 == len(blocks) else replace(table, notes=())
+
+    return Terminal(build)
+
+
+def table_of(every: Sequence[OfRun], radii: Sequence[float], *, several: bool, narrow: bool = False, page: bool = False) -> Table:
+    """A line for each radius and number, and a column for each of these results, all of one norm.
+
+    Args:
+        every: at least one.
+        radii: those of the lines.
+        several: whether they are of several runs, which are then named.
+        narrow: for a terminal of less than 100 columns.
+        page: with mathematical signs.
+    """
+    given = [one.accuracy.certificates for one in every]
+    accuracies = [one.accuracy for one in every]
+    lines = [
+        ("correct without noise", _shares(accuracies, lambda one: one.clean, narrow)),
+        *((_radius_text(radius), [_at(one, radius, narrow) for one in accuracies]) for radius in radii),
+        ("another class certified", _shares(accuracies, lambda one: one.wrong, narrow)),
+        ("nothing certified", _shares(accuracies, lambda one: one.abstains, narrow)),
+        ("mean radius", [_mean(one, narrow) for one in accuracies]),
+        ("median radius", [f"{one.median:.4g}" for one in accuracies]),
+        ("largest radius", [f"{one.largest:.4g}" for one in accuracies]),
+    ]
+    sizes = {one.images for one in given}
+    if len(sizes) > 1:
+        lines.insert(0, ("images", [f"{one.images:,}" for one in given]))
+    signed = numbers.signs if page else str
+    rows = [cells(map(signed, (name, *texts))) for name, texts in lines]
+    norm = given[0].norm
+    heads = [f"{one.run}: {head(one.accuracy.certificates)}" if several else head(one.accuracy.certificates) for one in every]
+    return Table(
+        f"Certified accuracy{f', radii in {norm}' if norm else ''}",
+        (Column("radius r"), *(Column(text, number=True, wrap=True) for text in heads)),
+        tuple(rows),
+        lines=(count(sizes.pop(), "image"),) if len(sizes) == 1 else (),
+        notes=tuple(notes(accuracies)),
+    )
+
+
+def head(certificates: Certificates) -> str:
+    """The result without the norm: "certified_radius at sigma 0.25"."""
+    return str(replace(certificates.key, estimator=ResultName.parse(certificates.key.estimator).estimator))
+
+
+def notes(every: Sequence[CertifiedAccuracy]) -> Iterator[str]:
+    """How to read the numbers, what they leave out, and how sure the certificates are."""
+    yield "At r: share of images whose class is certified within r, and is the label; r > 0: within any radius."
+    level = f"{100 * every[0].confidence:.4g} %"
+    yield f"[ ] {level} interval for images of this kind, each by itself. For these images the shares are exact: what was certified."
+    yield "Mean, median and largest radius: 0 where the certified class is not the label."
+    of_each = [one.certificates for one in every]
+    for alpha in dict.fromkeys(one.alpha for one in of_each if one.alpha):
+        most = max(one.false_at_most for one in of_each if one.alpha == alpha)
+        yield f"A certificate is false with a chance of at most {alpha:g}: of these images {most:.2g} at most, on average."
+    for one in of_each:
+        if one.unlabelled:
+            yield f"{head(one)}: {count(one.unlabelled, 'image')} without a label left out."
+        if one.not_finite:
+            yield f"{head(one)}: {count(one.not_finite, 'image')} without a finite radius, which counts as not certified."
+
+
+def certified_csv(every: Sequence[OfRun], radii: Sequence[float] = ()) -> str:
+    """A line for each result and number: the certified accuracy at the radii, and the others without a radius."""
+    return table_csv(_HEADS, (line for one in every for line in _summary_lines(one, radii or radii_beside(one, every))))
+
+
+def curve_csv(every: Sequence[OfRun]) -> str:
+    """A line for each result and radius at which its certified accuracy falls."""
+    return table_csv(_HEADS, (line for one in every for line in _curve_lines(one)))
+
+
+_KEY = ("run", "estimator", "noise", "level_name", "level", "quantity", "norm")
+_HEADS = (*_KEY, "statistic", "radius", "count", "images", "value", "lower", "upper")
+_CERTIFIED = "certified_accuracy"
+
+
+def _key(one: OfRun) -> list[object]:
+    given = one.accuracy.certificates
+    return [one.run, *given.key.document().values(), given.norm]
+
+
+def _summary_lines(one: OfRun, radii: Sequence[float]) -> Iterator[list[object]]:
+    made, key, n = one.accuracy, _key(one), one.accuracy.certificates.images
+    shares = [("clean_accuracy", None, made.clean), *((_CERTIFIED, radius, made.at(radius)) for radius in radii)]
+    for name, radius, share in [*shares, ("wrong_class", None, made.wrong), ("abstains", None, made.abstains)]:
+        yield [*key, name, radius, share.count, share.total, share.value, share.lower, share.upper]
+    yield [*key, "mean_radius", None, None, n, made.mean, *(made.interval or (None, None))]
+    for name, value in (("median_radius", made.median), ("largest_radius", made.largest)):
+        yield [*key, name, None, None, n, value, None, None]
+
+
+def _curve_lines(one: OfRun) -> Iterator[list[object]]:
+    key, curve = _key(one), one.accuracy.curve()
+    columns = (curve.radii, curve.counts, curve.values, curve.lowers, curve.uppers)
+    for radius, certified, value, lower, upper in zip(*(column.tolist() for column in columns), strict=True):
+        yield [*key, _CERTIFIED, radius, certified, one.accuracy.certificates.images, value, lower, upper]
+
+
+def _radius_text(radius: float) -> str:
+    return f"r >= {radius:g}" if radius else "r > 0"
+
+
+def _shares(every: Sequence[CertifiedAccuracy], of: Callable[[CertifiedAccuracy], Share], narrow: bool) -> list[str]:
+    return [numbers.share_estimate(of(one), tight=narrow) for one in every]
+
+
+def _at(one: CertifiedAccuracy, radius: float, narrow: bool) -> str:
+    return _BEYOND if radius > one.certificates.possible else numbers.share_estimate(one.at(radius), tight=narrow)
+
+
+def _mean(one: CertifiedAccuracy, narrow: bool) -> str:
+    if one.interval is None:
+        return f"{one.mean:.4g}"
+    lower, upper = one.interval
+    return f"{one.mean:.3g} [{lower:.3g},{'' if narrow else ' '}{upper:.3g}]"
