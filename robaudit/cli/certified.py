@@ -36,9 +36,7 @@ def certified(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Runs with certified radii; several are shown side by side.")],
     radius: Annotated[
         list[str] | None,
-        typer.Option(
-            "--radius", metavar="R", help="Certified accuracy at this radius (repeatable). Default: 0, 0.25, 0.5, ... as far as any."
-        ),
+        typer.Option("--radius", metavar="R", help="Certified accuracy at this radius (repeatable). Default: 0, 0.25, 0.5, ..."),
     ] = None,
     curve: Annotated[bool, typer.Option("--curve", help="With CSV or JSON: every radius at which it falls.")] = False,
     estimator: EstimatorFilter = None,

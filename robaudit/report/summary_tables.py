@@ -100,6 +100,8 @@ def caveats(groups: Sequence[GroupSummary], interval: str = "the interval") -> I
     yield from censoring(groups)
     if bounds := list(dict.fromkeys(ResultName.parse(group.key.estimator).estimator for group in groups if group.of_search)):
         yield f"<= {', '.join(bounds)}: upper bounds; the true value of an image may be smaller."
+    if bounds := list(dict.fromkeys(ResultName.parse(group.key.estimator).estimator for group in groups if group.lower_bounds)):
+        yield f">= {', '.join(bounds)}: lower bounds; the true value of an image may be larger."
     if dropped := sum(group.not_finite for group in groups):
         yield f"{count(dropped, 'result')} left out: not a finite number."
     if noted := sum(group.noted for group in groups):
