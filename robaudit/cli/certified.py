@@ -62,21 +62,12 @@ def certified(
         what = "has radii of its own" if radius else "is too long for a table"
         raise SpecError("--curve", what, "leave --radius out" if radius else "add --format csv or --format json")
     radii = tuple(_radii(radius or ()))
-    from robaudit.report.certified_tables import OfRun, certified_csv, certified_tables, curve_csv
-    from robaudit.report.summary_tables import run_names
-    from robaudit.stats.certified import certificates_of, certified_accuracy
+    from robaudit.report.certified_tables import certified_csv, certified_tables, curve_csv, of_runs
     from robaudit.store.run import read_run
 
     asked = AskedGates.of(gates, population, point, confidence, inconclusive)
     opened = [read_run(run) for run in runs]
-    chosen = levels(noise, level, sigma)
-    found = [
-        OfRun(name, certified_accuracy(one, asked.confidence))
-        for run, name in zip(opened, run_names(opened), strict=True)
-        for one in certificates_of(run, estimator or (), chosen)
-    ]
-    places = {key: i for i, key in enumerate(dict.fromkeys(one.accuracy.certificates.key for one in found))}
-    found.sort(key=lambda one: places[one.accuracy.certificates.key])  # what is to be compared stands side by side
+    found = of_runs(opened, estimator or (), levels(noise, level, sigma), asked.confidence)
     decisions = asked.decided(opened[-1])
     emit_gated(
         format_,

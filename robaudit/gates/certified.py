@@ -11,6 +11,7 @@ from robaudit.names import ResultName
 from robaudit.spec.gates import Gate, number_text
 from robaudit.stats.certified import CertifiedAccuracy, certificates_of, certified_accuracy
 from robaudit.store.run import Run
+from robaudit.text import count
 
 
 def certified_for(run: Run, evidence: Evidence, confidence: float) -> CertifiedAccuracy:
@@ -53,4 +54,4 @@ def _remarks(gate: Gate, made: CertifiedAccuracy) -> Iterator[str]:
     if given.alpha:
         yield f"a certificate is false with a chance of at most {given.alpha:g}"
     if given.unlabelled:
-        yield f"{given.unlabelled} images without a label left out"
+        yield f"{count(given.unlabelled, 'image')} without a label left out"

@@ -7,16 +7,20 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from robaudit.levels import LevelChoice
 from robaudit.names import ResultName
 from robaudit.report import numbers
+from robaudit.report.summary_tables import run_names
 from robaudit.report.tables import Column, Table, Terminal, cells
-from robaudit.stats.certified import Certificates, CertifiedAccuracy
+from robaudit.stats.certified import CertifiedAccuracy, certificates_of, certified_accuracy
+from robaudit.stats.intervals import ROW_CONFIDENCE
 from robaudit.stats.summary import Share
+from robaudit.store.run import Run
 from robaudit.store.serialise import table_csv
 from robaudit.text import count
 
 _STEPS = tuple(factor * 10.0**power for power in range(-4, 4) for factor in (1.0, 2.5, 5.0))
-_MOST_RADII, _SIDE_BY_SIDE = 8, 3
+_MOST_RADII, _SIDE_BY_SIDE, _ON_A_PAGE = 8, 3, 4
 _BEYOND = "out of reach"
 
 
@@ -25,6 +29,28 @@ class OfRun(NamedTuple):
 
     run: str
     accuracy: CertifiedAccuracy
+
+
+def of_runs(
+    runs: Sequence[Run], estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = (), confidence: float = ROW_CONFIDENCE
+) -> list[OfRun]:
+    """The certified accuracies of some runs: those of one result stand together, in the order of the runs.
+
+    Args:
+        runs: at least one.
+        estimators, levels: only these, which each run must have.
+        confidence: of the intervals.
+
+    Raises:
+        RunError: a run has no certified radii among those named, or no labels.
+    """
+    found = [
+        OfRun(name, certified_accuracy(one, confidence))
+        for run, name in zip(runs, run_names(runs), strict=True)
+        for one in certificates_of(run, estimators, levels)
+    ]
+    places = {key: i for i, key in enumerate(dict.fromkeys(one.accuracy.certificates.key for one in found))}
+    return sorted(found, key=lambda one: places[one.accuracy.certificates.key])
 
 
 def usual_radii(every: Sequence[CertifiedAccuracy]) -> tuple[float, ...]:
@@ -48,30 +74,40 @@ def certified_tables(every: Sequence[OfRun], radii: Sequence[float] = ()) -> Ter
         radii: those of the lines; default: :func:`usual_radii` of the results of a norm.
     """
 
-    def build(narrow: bool) -> Iterator[Table]:
-        for norm in dict.fromkeys(one.accuracy.certificates.norm for one in every):
-            alike = [one for one in every if one.accuracy.certificates.norm == norm]
-            blocks = [alike[i : i + _SIDE_BY_SIDE] for i in range(0, len(alike), _SIDE_BY_SIDE)]
-            shown = radii or radii_beside(alike[0], every)
-            for i, block in enumerate(blocks):
-                table = table_of(block, shown, several=len({one.run for one in every}) > 1, narrow=narrow)
-                yield table if i + 1 == len(blocks) else replace(table, notes=())
-
-    return Terminal(build)
+    return Terminal(lambda narrow: _tables(every, radii, _SIDE_BY_SIDE, narrow=narrow))
 
 
-def table_of(every: Sequence[OfRun], radii: Sequence[float], *, several: bool, narrow: bool = False, page: bool = False) -> Table:
-    """A line for each radius and number, and a column for each of these results, all of one norm.
+def page_tables(every: Sequence[OfRun]) -> Iterator[Table]:
+    """The same for a page, with mathematical signs."""
+    return _tables(every, (), _ON_A_PAGE, page=True)
 
-    Args:
-        every: at least one.
-        radii: those of the lines.
-        several: whether they are of several runs, which are then named.
-        narrow: for a terminal of less than 100 columns.
-        page: with mathematical signs.
-    """
-    given = [one.accuracy.certificates for one in every]
-    accuracies = [one.accuracy for one in every]
+
+def titles(every: Sequence[OfRun]) -> list[str]:
+    """The results without their norms: "certified_radius at sigma 0.25", with the names of the runs where there are several."""
+    several = len({one.run for one in every}) > 1
+    return [f"{one.run}: {_title(one)}" if several else _title(one) for one in every]
+
+
+def _title(one: OfRun) -> str:
+    key = one.accuracy.certificates.key
+    return str(replace(key, estimator=ResultName.parse(key.estimator).estimator))
+
+
+def _tables(every: Sequence[OfRun], radii: Sequence[float], abreast: int, *, narrow: bool = False, page: bool = False) -> Iterator[Table]:
+    """Tables of so many results abreast, the notes below the last one."""
+    blocks: list[list[tuple[str, OfRun]]] = []
+    named = list(zip(titles(every), every, strict=True))
+    for norm in dict.fromkeys(one.accuracy.certificates.norm for one in every):
+        alike = [(title, one) for title, one in named if one.accuracy.certificates.norm == norm]
+        blocks += [alike[i : i + abreast] for i in range(0, len(alike), abreast)]
+    for i, block in enumerate(blocks):
+        table = _table(block, radii or radii_beside(block[0][1], every), narrow=narrow, page=page)
+        yield replace(table, notes=tuple(notes(named))) if i + 1 == len(blocks) else table
+
+
+def _table(block: Sequence[tuple[str, OfRun]], radii: Sequence[float], *, narrow: bool, page: bool) -> Table:
+    """A line for each radius and number, and a column for each of these results, all of one norm."""
+    accuracies = [one.accuracy for _, one in block]
     lines = [
         ("correct without noise", _shares(accuracies, lambda one: one.clean, narrow)),
         *((_radius_text(radius), [_at(one, radius, narrow) for one in accuracies]) for radius in radii),
@@ -81,42 +117,41 @@ def table_of(every: Sequence[OfRun], radii: Sequence[float], *, several: bool, n
         ("median radius", [f"{one.median:.4g}" for one in accuracies]),
         ("largest radius", [f"{one.largest:.4g}" for one in accuracies]),
     ]
-    sizes = {one.images for one in given}
-    if len(sizes) > 1:
-        lines.insert(0, ("images", [f"{one.images:,}" for one in given]))
+    sizes = [one.certificates.images for one in accuracies]
+    if len(set(sizes)) > 1:
+        lines.insert(0, ("images", [f"{size:,}" for size in sizes]))
     signed = numbers.signs if page else str
-    rows = [cells(map(signed, (name, *texts))) for name, texts in lines]
-    norm = given[0].norm
-    heads = [f"{one.run}: {head(one.accuracy.certificates)}" if several else head(one.accuracy.certificates) for one in every]
+    norm = accuracies[0].certificates.norm
     return Table(
         f"Certified accuracy{f', radii in {norm}' if norm else ''}",
-        (Column("radius r"), *(Column(text, number=True, wrap=True) for text in heads)),
-        tuple(rows),
-        lines=(count(sizes.pop(), "image"),) if len(sizes) == 1 else (),
-        notes=tuple(notes(accuracies)),
+        (Column("radius r"), *(Column(title, number=True, wrap=True) for title, _ in block)),
+        tuple(cells(map(signed, (name, *texts))) for name, texts in lines),
+        lines=(count(sizes[0], "image"),) if len(set(sizes)) == 1 else (),
     )
 
 
-def head(certificates: Certificates) -> str:
-    """The result without the norm: "certified_radius at sigma 0.25"."""
-    return str(replace(certificates.key, estimator=ResultName.parse(certificates.key.estimator).estimator))
+def notes(named: Sequence[tuple[str, OfRun]]) -> Iterator[str]:
+    """How to read the numbers, what they leave out, and how sure the certificates are.
 
-
-def notes(every: Sequence[CertifiedAccuracy]) -> Iterator[str]:
-    """How to read the numbers, what they leave out, and how sure the certificates are."""
-    yield "At r: share of images whose class is certified within r, and is the label; r > 0: within any radius."
+    Args:
+        named: results with their titles, at least one.
+    """
+    every = [one.accuracy for _, one in named]
     level = f"{100 * every[0].confidence:.4g} %"
+    yield "At r: share of images whose class is certified within r, and is the label; r > 0: within any radius."
     yield f"[ ] {level} interval for images of this kind, each by itself. For these images the shares are exact: what was certified."
     yield "Mean, median and largest radius: 0 where the certified class is not the label."
-    of_each = [one.certificates for one in every]
-    for alpha in dict.fromkeys(one.alpha for one in of_each if one.alpha):
-        most = max(one.false_at_most for one in of_each if one.alpha == alpha)
-        yield f"A certificate is false with a chance of at most {alpha:g}: of these images {most:.2g} at most, on average."
-    for one in of_each:
-        if one.unlabelled:
-            yield f"{head(one)}: {count(one.unlabelled, 'image')} without a label left out."
-        if one.not_finite:
-            yield f"{head(one)}: {count(one.not_finite, 'image')} without a finite radius, which counts as not certified."
+    if any(math.isfinite(one.certificates.possible) for one in every):
+        yield "Out of reach: more than could have been certified with these options, of whatever image."
+    for alpha in dict.fromkeys(one.certificates.alpha for one in every if one.certificates.alpha):
+        most = max(one.certificates.false_at_most for one in every if one.certificates.alpha == alpha)
+        yield f"A certificate is false with a chance of at most {alpha:g}: of as many images {most:.2g} at most, on average."
+    for title, one in named:
+        given = one.accuracy.certificates
+        if given.unlabelled:
+            yield f"{title}: {count(given.unlabelled, 'image')} without a label left out."
+        if given.not_finite:
+            yield f"{title}: {count(given.not_finite, 'image')} without a finite radius, not certified."
 
 
 def certified_csv(every: Sequence[OfRun], radii: Sequence[float] = ()) -> str:

@@ -151,7 +151,7 @@ class CertifiedAccuracy:
             "unlabelled": given.unlabelled,
             "not_finite": given.not_finite,
             "alpha": given.alpha or None,
-            "false_certificates_at_most": given.false_at_most,
+            "false_certificates_at_most": given.false_at_most if given.alpha else None,
             "largest_possible": json_number(given.possible),
             "clean_accuracy": self.clean.document(),
             "certified_accuracy": [{"radius": radius, **self.at(radius).document()} for radius in radii],

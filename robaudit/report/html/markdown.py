@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from robaudit.report import numbers
+from robaudit.report.certified_tables import page_tables
 from robaudit.report.flag_tables import is_beyond
 from robaudit.report.html import facts, tables
 from robaudit.report.html.content import Content
@@ -67,16 +68,7 @@ def _run(content: Content, samples: int) -> Iterator[str]:
     for table in robustness:
         yield from ("", markdown(table.heading), *markdown_table(table))
     yield from (markdown(tables.COVER), "")
-    if content.losses:
-        loss = tables.loss_table(content)
-        yield from ("### Between the average and the worst case", "", markdown(loss.heading), *markdown_table(loss))
-        for words in filter(None, (*tables.LOSS_WORDS, failed_attacks(content.losses))):
-            yield from (markdown(words), "")
-    if content.scores:
-        yield from ("### Radius and difficulty", "", markdown(tables.SCORE_WORDS), "")
-        for one in content.scores:
-            table = table_of(one, page=True)
-            yield from ("", markdown(table.heading), "", *map(markdown, table.lines), *markdown_table(table))
+    yield from _of_quantities(content)
     yield "### Classes, weakest first"
     for bias in content.biases:
         view = tables.class_view(content, bias)
@@ -94,6 +86,24 @@ def _run(content: Content, samples: int) -> Iterator[str]:
         yield from ("### Agreement", *markdown_table(tables.agreement_table(content)))
     yield from ("### Cost", *markdown_table(tables.cost_table(content)), "### How it was made", "")
     yield from (f"- {markdown(name)}: {markdown(clipped(text, 500))}" for name, text in facts.provenance(content))
+
+
+def _of_quantities(content: Content) -> Iterator[str]:
+    """Sections about results of one quantity, where the run has some."""
+    if content.losses:
+        loss = tables.loss_table(content)
+        yield from ("### Between the average and the worst case", "", markdown(loss.heading), *markdown_table(loss))
+        for words in filter(None, (*tables.LOSS_WORDS, failed_attacks(content.losses))):
+            yield from (markdown(words), "")
+    if content.scores:
+        yield from ("### Radius and difficulty", "", markdown(tables.SCORE_WORDS), "")
+        for one in content.scores:
+            table = table_of(one, page=True)
+            yield from ("", markdown(table.heading), "", *map(markdown, table.lines), *markdown_table(table))
+    if content.certified:
+        yield from ("### Certified accuracy", "", markdown(tables.CERTIFIED_WORDS), "")
+        for table in page_tables(content.certified):
+            yield from ("", markdown(table.heading), "", *map(markdown, table.lines), *markdown_table(table))
 
 
 def _flagged(content: Content, flagged: Flagged, most: int) -> Iterator[str]:

@@ -13,11 +13,13 @@ from typing import Any
 
 from robaudit.errors import NothingLeftError, RobauditError, RunError
 from robaudit.levels import LevelChoice, NoiseLevel
+from robaudit.report.certified_tables import page_tables
 from robaudit.report.flag_tables import CERTAINTIES
 from robaudit.report.html import facts
 from robaudit.report.html.cards import NOT_FLAGGED, Gallery, Shown, show
 from robaudit.report.html.content import Content
 from robaudit.report.html.tables import (
+    CERTIFIED_WORDS,
     COVER,
     LOSS_WORDS,
     SCORE_WORDS,
@@ -44,6 +46,7 @@ SECTIONS = (
     ("robustness", "Robustness"),
     ("losses", "Worst case"),
     ("scores", "Radius"),
+    ("certified", "Certified"),
     ("easiest", "Easiest images"),
     ("classes", "Classes"),
     ("samples", "Flagged samples"),
@@ -147,6 +150,7 @@ def _run(content: Content, shown: Shown, name: str, threshold: float | None) -> 
         "robustness": beside.groups,
         "losses": content.losses,
         "scores": content.scores,
+        "certified": content.certified,
         "easiest": easiest,
         "agreement": content.agreements,
     }
@@ -168,6 +172,7 @@ def _run(content: Content, shown: Shown, name: str, threshold: float | None) -> 
         "pictures": {kind: _picture(kind, part, threshold) for kind, section, part in drawn if section in has},
         "losses": _losses(content, threshold) if content.losses else None,
         "scores": _scores(content, threshold) if content.scores else None,
+        "certified": _certified(content, threshold) if content.certified else None,
         "easiest": easiest,
         "classes": [_classes(content, i, threshold) for i in range(len(content.biases))],
         "problems": shown.problems,
@@ -220,6 +225,14 @@ def _scores(content: Content, threshold: float | None) -> dict[str, Any]:
         "picture": _picture("radius", content, threshold),
         "words": SCORE_WORDS,
         "tables": [table_of(one, page=True) for one in content.scores],
+    }
+
+
+def _certified(content: Content, threshold: float | None) -> dict[str, Any]:
+    return {
+        "picture": _picture("certified", content, threshold),
+        "words": CERTIFIED_WORDS,
+        "tables": list(page_tables(content.certified)),
     }
 
 

@@ -34,6 +34,10 @@ SCORE_WORDS = (
     "How far the nearest change of the answer is, and how that grows with g, the logit of the clean score: larger is easier. "
     "Misclassified images count as 0. Ratios to g compare networks with less dependence on which images were chosen."
 )
+CERTIFIED_WORDS = (
+    "The share of images whose class provably stays the same within a radius, and is the label: unlike the tables under Robustness, it is "
+    "relative to the label. A result of a noise level is about the network smoothed by that noise, any other about the network itself."
+)
 VERDICTS = {"real": "a real difference", "noise": "chance may explain it", "untested": "not tested"}
 _ALL, _WORST, _BEST = 30, 20, 5  # of the classes
 
