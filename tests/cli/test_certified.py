@@ -158,7 +158,7 @@ def test_the_report_has_a_section(run: Path, run_cli: RunCli) -> None:
     page = re.sub(r"<(style|script)\b.*?</\1>", "", Path("run.html").read_text(), flags=re.S)
     section = page[page.index('id="r1-certified"') :].partition("</section>")[0]
     assert "<svg " in section
-    assert section.count("<caption>Certified accuracy, radii in") == 2
+    assert section.count('<p class="caption">Certified accuracy, radii in') == 2
     assert "r ≥ 0.25" in section
     assert '<a href="#r1-certified">Certified</a>' in page
     assert run_cli("report", "run", "-o", "run.md").code == 0

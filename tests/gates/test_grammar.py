@@ -123,7 +123,9 @@ def test_a_printed_gate_reads_as_itself(
     needed = QUANTITIES[quantity]
     one = parse_gate(f"{quantity}({', '.join(f'{argument}=0' for argument in needed)}) {relation} 0", QUANTITIES, "")
     name = LevelName.SIGMA if is_sigma and level is not None else None
-    own = replace(Gate(one.quantity, one.relation, threshold, estimator, noise, level, name), **dict.fromkeys(needed, t))
+    plain = Gate(one.quantity, one.relation, threshold, estimator, noise, level, name)
+    own = replace(plain, t=t if "t" in needed else None, radius=t if "radius" in needed else None)
+    assert needed <= {"t", "radius"}
     assert gate(str(own)) == own
 
 

@@ -69,7 +69,8 @@ class Smoothed(Estimator):
         return 1, 0
 
     def estimate(self, work: Work) -> list[tuple[Estimate, ...]]:
-        sigma, made = work.at.level, []
+        made: list[tuple[Estimate, ...]] = []
+        sigma = work.at.level
         largest = sigma * 2.0
         for of, (_, margin) in zip(work.clean.predicted.tolist(), ease(work.clean.logits, work.clean.predicted), strict=True):
             radius, class_ = min(sigma * (margin - 2.0) / 5.0, largest), of

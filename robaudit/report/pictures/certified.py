@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -159,7 +159,7 @@ def _curve(ax: Axes, line: Line, end: float) -> None:
     values, lowers, uppers = (np.append(of, zero) for of, zero in ends)
     ax.fill_between(radii, lowers, uppers, step="pre", color=colour, alpha=0.13, linewidth=0, zorder=1.5)
     ax.step(radii, values, where="pre", color=colour, linestyle=_STYLES[line.place], linewidth=1.8, zorder=3)
-    ring = {"marker": "o", "markersize": 6.0, "markerfacecolor": CARD, "markeredgecolor": colour, "markeredgewidth": 1.6}
+    ring: dict[str, Any] = {"marker": "o", "markersize": 6.0, "markerfacecolor": CARD, "markeredgecolor": colour, "markeredgewidth": 1.6}
     ax.plot([0.0], [one.clean.value], linestyle="none", clip_on=False, zorder=4 - 0.1 * line.place, **ring)
 
 
