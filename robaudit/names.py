@@ -19,6 +19,9 @@ P_LOWER = "p_lower"
 ALPHA = "alpha"
 """The detail of a row that holds the chance that its certificate is false, where there is one."""
 
+DECIDE = "decide"
+"""The detail of a row that holds the radius its estimator was asked about: it stopped once it was clear whether that one is certified."""
+
 LARGEST = "largest"
 """The detail of a row that holds the largest radius that its estimator could have certified with these options."""
 

@@ -47,6 +47,8 @@ def _remarks(gate: Gate, made: CertifiedAccuracy) -> Iterator[str]:
     name = ResultName.parse(given.key.estimator).estimator
     if radius > given.possible:
         yield f"{name} could not have certified more than {number_text(given.possible)}: more draws or another noise level reach further"
+    if given.asked not in (None, gate.radius):
+        yield f"images stopped once it was clear whether {given.asked:g} is certified: at another radius more may be"
     if made.abstains.count:
         yield f"nothing certified of {made.abstains.count} of {given.images} images"
     if made.wrong.count:

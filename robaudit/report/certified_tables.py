@@ -54,11 +54,13 @@ def of_runs(
 
 
 def usual_radii(every: Sequence[CertifiedAccuracy]) -> tuple[float, ...]:
-    """0, .25, .5, .75, ... up to the largest radius that counts, or other round steps of which at most eight are needed."""
+    """0, .25, .5, .75, ... up to the largest radius that counts, or other round steps of which at most eight are needed; and those that an
+    estimator was asked about."""
     largest = max((one.largest for one in every), default=0.0)
     step = next((step for step in _STEPS if largest < step * (_MOST_RADII + 1)), _STEPS[-1])
     usual = 0.25 if 0.25 <= largest < 0.25 * (_MOST_RADII + 1) else step
-    return tuple(float(f"{i * usual:.12g}") for i in range(min(math.floor(largest / usual), _MOST_RADII) + 1))
+    steps = {float(f"{i * usual:.12g}") for i in range(min(math.floor(largest / usual), _MOST_RADII) + 1)}
+    return tuple(sorted(steps | {one.certificates.asked for one in every if one.certificates.asked is not None}))
 
 
 def radii_beside(one: OfRun, every: Sequence[OfRun]) -> tuple[float, ...]:
@@ -148,6 +150,8 @@ def notes(named: Sequence[tuple[str, OfRun]]) -> Iterator[str]:
         yield f"A certificate is false with a chance of at most {alpha:g}: of as many images {most:.2g} at most, on average."
     for title, one in named:
         given = one.accuracy.certificates
+        if given.asked is not None:
+            yield f"{title}: images stopped once it was clear whether r >= {given.asked:g}: at other radii it is a lower bound."
         if given.unlabelled:
             yield f"{title}: {count(given.unlabelled, 'image')} without a label left out."
         if given.not_finite:

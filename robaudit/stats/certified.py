@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from robaudit.errors import RunError
 from robaudit.levels import LevelChoice
-from robaudit.names import ALPHA, LARGEST, PartName, ResultName
+from robaudit.names import ALPHA, DECIDE, LARGEST, PartName, ResultName
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import CERTIFIED
 from robaudit.rows import Row
@@ -43,6 +43,8 @@ class Certificates:
         not_finite: images without a finite radius, of which nothing is certified.
         alpha: the largest chance of an image that its certificate is false; 0 where rows state none.
         possible: the largest radius that could have been certified; infinite where rows state none.
+        asked: the radius that the estimator was asked about, where it stopped once that was answered: at any other one it may have
+            certified less than it could. None where it was asked about none.
     """
 
     key: GroupKey
@@ -54,6 +56,7 @@ class Certificates:
     not_finite: int = 0
     alpha: float = 0.0
     possible: float = math.inf
+    asked: float | None = None
 
     @property
     def images(self) -> int:
@@ -153,6 +156,7 @@ class CertifiedAccuracy:
             "alpha": given.alpha or None,
             "false_certificates_at_most": given.false_at_most if given.alpha else None,
             "largest_possible": json_number(given.possible),
+            "asked": given.asked,
             "clean_accuracy": self.clean.document(),
             "certified_accuracy": [{"radius": radius, **self.at(radius).document()} for radius in radii],
             "wrong_class": self.wrong.document(),
@@ -178,9 +182,10 @@ def certificates_of(run: Results, estimators: Sequence[str] = (), levels: LevelC
 def _certificates(key: GroupKey, rows: Iterable[Row], where: str) -> Certificates:
     kept: list[tuple[float, bool, bool, bool]] = []
     unlabelled = not_finite = 0
-    alpha, possible = 0.0, 0.0
+    alpha, possible, asked = 0.0, 0.0, None
     for row in rows:
         details = row.details or {}
+        asked = details.get(DECIDE, asked)
         alpha, possible = max(alpha, details.get(ALPHA, 0.0)), max(possible, details.get(LARGEST, math.inf))
         if row.label is None:
             unlabelled += 1
@@ -193,7 +198,7 @@ def _certificates(key: GroupKey, rows: Iterable[Row], where: str) -> Certificate
     if not kept:
         raise RunError(where, "has no labels, and certified accuracy compares with them", "audit labelled images")
     radii, right_, wrong_, correct = (np.array(column) for column in zip(*kept, strict=True))
-    return Certificates(key, radii.astype(np.float64), right_, wrong_, correct, unlabelled, not_finite, alpha, possible)
+    return Certificates(key, radii.astype(np.float64), right_, wrong_, correct, unlabelled, not_finite, alpha, possible, asked)
 
 
 def certified_accuracy(certificates: Certificates, confidence: float = ROW_CONFIDENCE) -> CertifiedAccuracy:

@@ -54,6 +54,12 @@ def test_it_says_how_sure_the_certificates_are() -> None:
     )
 
 
+def test_images_that_stopped_once_another_question_was_answered() -> None:
+    rows = [certificate(i, 0.6, details=stating(0.001, 0.9, 0.5)) for i in range(3)]
+    assert "images stopped once it was clear whether 0.5 is certified" in decided("certified_accuracy(radius=0.6) >= 0.5", rows).evidence
+    assert "stopped" not in decided("certified_accuracy(radius=0.5) >= 0.5", rows).evidence
+
+
 @pytest.mark.parametrize("population", [False, True])
 def test_a_radius_that_nothing_could_have_reached(population: bool) -> None:
     rows = [certificate(i, 0.5, details=stating(0.01, 0.5)) for i in range(5)]

@@ -72,6 +72,8 @@ def test_what_the_rows_state_of_their_certainty_and_reach() -> None:
     assert (found.alpha, found.possible) == (0.003, 2.5)
     assert found.false_at_most == pytest.approx(0.009)
     assert one([*stated, certificate(3, 0.1)]).possible == math.inf
+    assert found.asked is None
+    assert one([certificate(0, 0.1, details=stating(0.001, 0.5, 0.4)), certificate(1, 0.0, None)]).asked == 0.4
 
 
 IMAGES = st.lists(

@@ -86,6 +86,8 @@ def _caption(lines: Sequence[Line], left: Sequence[str]) -> Iterator[str]:
             words += [f"another class {share_estimate(one.wrong)}"] if one.wrong.count else []
         if np.isfinite(one.certificates.possible):
             words.append(f"at most {one.certificates.possible:.3g} possible")
+        if one.certificates.asked is not None:
+            words.append(f"a lower bound but at {one.certificates.asked:g}, which its images were asked about")
         yield f"{named}: {', '.join(words)}."
     if left:
         yield f"Not shown: {', '.join(left)}."
