@@ -7,15 +7,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-HIGHEST_LOSS = "highest_loss"
-"""The detail of a row that holds the largest loss its sampler met."""
-
-CERTIFIED_CLASS = "certified_class"
-"""The detail of a row that holds the class its certificate is for; missing where nothing is certified."""
-
-P_LOWER = "p_lower"
-"""The detail of a row that holds the lower bound of the probability of the certified class: a certificate of the majority vote has it."""
-
 ALPHA = "alpha"
 """The detail of a row that holds the chance that its certificate is false, where there is one."""
 
@@ -24,6 +15,15 @@ DECIDE = "decide"
 
 LARGEST = "largest"
 """The detail of a row that holds the largest radius that its estimator could have certified with these options."""
+
+HIGHEST_LOSS = "highest_loss"
+"""The detail of a row that holds the largest loss its sampler met."""
+
+CERTIFIED_CLASS = "certified_class"
+"""The detail of a row that holds the class its certificate is for; missing where nothing is certified."""
+
+P_LOWER = "p_lower"
+"""The detail of a row that holds the lower bound of the probability of the certified class: a certificate of the majority vote has it."""
 
 TARGET = "target"
 """The detail of a row that holds the class its loss is against."""
