@@ -8,7 +8,7 @@ from robaudit.gates.evidence import Evidence
 from robaudit.gates.measure import Measured, Method, counted
 from robaudit.levels import LevelChoice
 from robaudit.names import ResultName
-from robaudit.spec.gates import Gate, number_text
+from robaudit.spec.gates import Gate
 from robaudit.stats.certified import CertifiedAccuracy, certificates_of, certified_accuracy
 from robaudit.store.run import Run
 from robaudit.text import count
@@ -46,7 +46,7 @@ def _remarks(gate: Gate, made: CertifiedAccuracy) -> Iterator[str]:
     given, radius = made.certificates, gate.radius or 0.0
     name = ResultName.parse(given.key.estimator).estimator
     if radius > given.possible:
-        yield f"{name} could not have certified more than {number_text(given.possible)}: more draws or another noise level reach further"
+        yield f"{name} could not have certified more than {given.possible:.4g}: more draws or another noise level reach further"
     if given.asked not in (None, gate.radius):
         yield f"images stopped once it was clear whether {given.asked:g} is certified: at another radius more may be"
     if made.abstains.count:

@@ -146,8 +146,10 @@ def notes(named: Sequence[tuple[str, OfRun]]) -> Iterator[str]:
     if any(math.isfinite(one.certificates.possible) for one in every):
         yield "Out of reach: more than could have been certified with these options, of whatever image."
     for alpha in dict.fromkeys(one.certificates.alpha for one in every if one.certificates.alpha):
-        most = max(one.certificates.false_at_most for one in every if one.certificates.alpha == alpha)
-        yield f"A certificate is false with a chance of at most {alpha:g}: of as many images {most:.2g} at most, on average."
+        mine = [one.certificates for one in every if one.certificates.alpha == alpha]
+        names = ", ".join(dict.fromkeys(ResultName.parse(one.key.estimator).estimator for one in mine))
+        most = max(one.false_at_most for one in mine)
+        yield f"{names}: a certificate is false with a chance of at most {alpha:g}; of as many images {most:.2g} at most, on average."
     for title, one in named:
         given = one.accuracy.certificates
         if given.asked is not None:

@@ -43,7 +43,7 @@ def test_a_terminal_has_three_results_abreast_and_one_norm_in_a_table() -> None:
     text = plain_text(tables)
     assert text.count("At r: share of images") == 1
     assert "out of reach" in text
-    assert "A certificate is false with a chance of at most 0.001: of as many images 0.012 at most, on average." in text
+    assert "certified_radius: a certificate is false with a chance of at most 0.001; of as many images 0.012 at most, on average." in text
 
 
 def test_the_numbers_of_a_table() -> None:
