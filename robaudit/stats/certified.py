@@ -198,6 +198,7 @@ def _certificates(key: GroupKey, rows: Iterable[Row], where: str) -> Certificate
     if not kept:
         raise RunError(where, "has no labels, and certified accuracy compares with them", "audit labelled images")
     radii, right_, wrong_, correct = (np.array(column) for column in zip(*kept, strict=True))
+    possible = max(possible, float(radii.max()))  # rounding
     return Certificates(key, radii.astype(np.float64), right_, wrong_, correct, unlabelled, not_finite, alpha, possible, asked)
 
 
