@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from robaudit.gates.evidence import Evidence
 from robaudit.gates.measure import Measured, Method, counted
 from robaudit.levels import LevelChoice
 from robaudit.names import ResultName
 from robaudit.spec.gates import Gate
 from robaudit.stats.certified import CertifiedAccuracy, certificates_of, certified_accuracy
+from robaudit.stats.groups import GroupKey
 from robaudit.store.run import Run
 from robaudit.text import count
 
 
-def certified_for(run: Run, evidence: Evidence, confidence: float) -> CertifiedAccuracy:
-    """The certified accuracy of the result that the evidence is of.
+def certified_for(run: Run, key: GroupKey, confidence: float) -> CertifiedAccuracy:
+    """The certified accuracy of a result.
 
     Raises:
         RunError: the run has no labels.
     """
-    key = evidence.key
     levels = LevelChoice() if key.at.levelless else key.at.choice
     (one,) = (one for one in certificates_of(run, [key.estimator], levels) if one.key == key)
     return certified_accuracy(one, confidence)

@@ -6,6 +6,7 @@ remarks, and how many more draws or images would decide it.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -158,7 +159,7 @@ def decide(
     """Decide gates on a finished run, each by its interval at the given confidence, without a correction for their number.
 
     Args:
-        run: the run; its rows are read once.
+        run: the run; its rows are read once, and once more for each result with gates on its radii or certificates together.
         gates: thresholds that it must meet.
         population: the interval also covers the choice of the images; else it covers the measurement of these images only.
         point: values without an interval decide by themselves.
@@ -175,6 +176,8 @@ def decide(
     check_confidence(confidence)
     basis = Basis(confidence, population, point)
     groups = gather(run, gates)
+    scores_of = functools.cache(lambda key: scores_for(run, key, confidence))  # several gates may be about one result
+    certified_of = functools.cache(lambda key: certified_for(run, key, confidence))
     decisions = []
     for gate in gates:
         if gate.quantity == "accuracy":
@@ -186,10 +189,10 @@ def decide(
         scale = evidence.scale(run.quantities)
         check_range(full, scale)
         if gate.quantity in SCORES:
-            scores = scores_for(run, evidence, confidence)
+            scores = scores_of(evidence.key)
             measured, remarks = measured_score(full, scores, population=population), remarks_on_scores(scores)
         elif gate.quantity == CERTIFIED_ACCURACY:
-            certified = certified_for(run, evidence, confidence)
+            certified = certified_of(evidence.key)
             measured, remarks = measured_certified(full, certified, population=population), remarks_on_certificates(full, certified)
         else:
             measured = measure(full, evidence, scale, confidence, population=population, names=run.class_names)

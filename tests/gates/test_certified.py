@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,9 +11,10 @@ from robaudit.errors import RobauditError, RunError
 from robaudit.gates.decide import Covers, Decision, decide
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.rows import Row
+from robaudit.store.run import Run
 from tests.certified_rows import MIXED, certificate, pictured, stating
 from tests.gates.tools import gate
-from tests.radius_rows import radius, run_of
+from tests.radius_rows import found, radius, run_of
 
 
 def decided(text: str, rows: list[Row] = MIXED, **options: Any) -> Decision:
@@ -95,6 +97,22 @@ def test_runs_without_certificates_labels_or_a_single_result() -> None:
         RobauditError, match=r"does not say which results it is about; say estimator=certified_radius:norm=l2 \| margin_rad"
     ):
         decide(pictured(), [gate("certified_accuracy(radius=1) >= 0.5")])
+
+
+def test_the_rows_are_read_once_more_for_all_gates_on_a_result() -> None:
+    class Counted(tuple[Row, ...]):
+        passes = 0
+
+        def __iter__(self) -> Iterator[Row]:
+            Counted.passes += 1
+            return super().__iter__()
+
+    rows = [one for i in range(4) for one in (certificate(i, 0.5), found(i, 1.0))]
+    run = run_of(rows)
+    texts = [f"certified_accuracy(radius={r}) >= 0.5" for r in (0.1, 0.2, 0.3)] + [f"r_m >= {x}" for x in (0.1, 0.2, 0.3)]
+    decisions = decide(Run(run.path, run.info, Counted(rows)), [gate(text) for text in texts])
+    assert [one.verdict for one in decisions] == ["pass"] * 6
+    assert Counted.passes == 3
 
 
 # --- other gates: a lower bound may pass from below, never from above
