@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from importlib.resources import files
@@ -35,6 +35,7 @@ from robaudit.report.html.tables import (
     worst_losses_tables,
 )
 from robaudit.report.html.verdict import NO_THRESHOLD, certainties, flag_rule, sentence, tiles
+from robaudit.report.pictures.page import Sketch
 from robaudit.report.score_tables import table_of
 from robaudit.report.summary_tables import MEANINGS, run_names
 from robaudit.store.run import Run
@@ -171,8 +172,8 @@ def _run(content: Content, shown: Shown, name: str, threshold: float | None) -> 
         "robustness": robustness_tables(content),
         "pictures": {kind: _picture(kind, part, threshold) for kind, section, part in drawn if section in has},
         "losses": _losses(content, threshold) if content.losses else None,
-        "scores": _scores(content, threshold) if content.scores else None,
-        "certified": _certified(content, threshold) if content.certified else None,
+        "scores": _scores(content) if content.scores else None,
+        "certified": _certified(content) if content.certified else None,
         "easiest": easiest,
         "classes": [_classes(content, i, threshold) for i in range(len(content.biases))],
         "problems": shown.problems,
@@ -220,17 +221,21 @@ def _losses(content: Content, threshold: float | None) -> dict[str, Any]:
     }
 
 
-def _scores(content: Content, threshold: float | None) -> dict[str, Any]:
+def _scores(content: Content) -> dict[str, Any]:
+    from robaudit.report.pictures import radii
+
     return {
-        "picture": _picture("radius", content, threshold),
+        "picture": _drawn("radius", lambda: radii.sketch(content.scores)),
         "words": SCORE_WORDS,
         "tables": [table_of(one, page=True) for one in content.scores],
     }
 
 
-def _certified(content: Content, threshold: float | None) -> dict[str, Any]:
+def _certified(content: Content) -> dict[str, Any]:
+    from robaudit.report.pictures import certified
+
     return {
-        "picture": _picture("certified", content, threshold),
+        "picture": _drawn("certified", lambda: certified.sketch(content.certified)),
         "words": CERTIFIED_WORDS,
         "tables": list(page_tables(content.certified)),
     }
@@ -277,6 +282,14 @@ def _picture(
         threshold,
     )
     svg, caption = kinds.inline_picture(kind, _narrowed(content), choice)
+    return {"svg": _safe(svg), "caption": caption}
+
+
+def _drawn(kind: str, make: Callable[[], Sketch]) -> dict[str, Any]:
+    """The same of statistics that the content has already."""
+    from robaudit.report.pictures import kinds
+
+    svg, caption = kinds.inline_sketch(kind, make)
     return {"svg": _safe(svg), "caption": caption}
 
 

@@ -193,7 +193,7 @@ def inline_svg(
         threshold,
         trust=trust,
     )
-    return _inline(kind, run, choice, salt=salt, caption=True)[0]
+    return inline_sketch(kind, lambda: sketch_of(kind, run, choice), salt=salt, caption=True)[0]
 
 
 def inline_picture(kind: str, run: Run, choice: Choice, *, salt: str = "") -> tuple[str, str]:
@@ -206,14 +206,19 @@ def inline_picture(kind: str, run: Run, choice: Choice, *, salt: str = "") -> tu
     Raises:
         RobauditError: as :func:`inline_svg`.
     """
-    return _inline(kind, run, choice, salt=salt, caption=False)
+    return inline_sketch(kind, lambda: sketch_of(kind, run, choice), salt=salt)
 
 
-def _inline(kind: str, run: Run, choice: Choice, *, salt: str, caption: bool) -> tuple[str, str]:
+def inline_sketch(kind: str, make: Callable[[], Sketch], *, salt: str = "", caption: bool = False) -> tuple[str, str]:
+    """A picture from statistics that are there already, as :func:`inline_picture` gives it; with ``caption``, as :func:`inline_svg`.
+
+    Raises:
+        RobauditError: matplotlib is not installed.
+    """
     can_draw(required=True, where=f"the picture {kind}")
     from robaudit.report.pictures.inline import inline
     from robaudit.report.pictures.style import saved
 
-    made = sketch_of(kind, run, choice)
+    made = make()
     size, draw = page(made, INLINE, caption=caption)
     return inline(saved("svg", size, draw, text=True), kind, made.title, made.whole_caption if caption else "", salt), made.caption
