@@ -283,25 +283,28 @@ def scores_of(radii: Radii, confidence: float = ROW_CONFIDENCE) -> Scores:
     found = {}
     for score in Score:
         exact = float(value[score][0]) if score in value else math.nan
-        if math.isnan(exact):
-            found[score] = ScoreValue(None, why=_why(radii, score))
-            continue
-        if score is Score.R_SQUARED and (radii.usable & radii.censored).any():
-            found[score] = ScoreValue(None, why="censored images leave it open")
-            continue
-        ends, known = boot.get(score), (float(least[score][0]), float(most[score][0]))
-        if score is Score.R_SQUARED and radii.measured:
-            found[score] = ScoreValue(exact, None, None) if ends is None else ScoreValue(exact, ends[0], ends[1])
-            continue
-        if score in _VARIATIONS:
-            known = _variation_ends(least, most, score)
-        if score in _VARIATIONS:
-            exact, known, ends = abs(exact), _folded(known), None if ends is None else _folded(ends)
-        if score in _SMALLEST or _carriers(radii, score) < 2:
-            ends = None
-        wide = (None, None) if ends is None else (min(ends[0], known[0]), max(ends[1], known[1]))
-        found[score] = ScoreValue(exact, wide[0], wide[1], known[0], known[1])
+        why = _why(radii, score, exact)
+        found[score] = ScoreValue(None, why=why) if why else _value(radii, score, exact, _known(score, least, most), boot.get(score))
     return Scores(radii, found, confidence)
+
+
+def _value(radii: Radii, score: Score, exact: float, known: Bounds, ends: Bounds | None) -> ScoreValue:
+    """A score that is defined.
+
+    Args:
+        radii: the images.
+        score: which it is.
+        exact: its value, that of a relative variation with its sign.
+        known: between which numbers it is for these images.
+        ends: the bootstrap interval; None where there is none.
+    """
+    if score is Score.R_SQUARED and radii.measured:  # which the ends of the radii do not bound
+        return ScoreValue(exact, *(ends or (None, None)))
+    if score in _VARIATIONS:
+        exact, known, ends = abs(exact), _folded(known), None if ends is None else _folded(ends)
+    if ends is None or score in _SMALLEST or _carriers(radii, score) < 2:
+        return ScoreValue(exact, None, None, *known)
+    return ScoreValue(exact, min(ends[0], known[0]), max(ends[1], known[1]), *known)
 
 
 def _carriers(radii: Radii, score: Score) -> int:
@@ -309,8 +312,11 @@ def _carriers(radii: Radii, score: Score) -> int:
     return int(radii.usable.sum()) if score in _OF_USABLE else len(radii.ids)
 
 
-def _why(radii: Radii, score: Score) -> str:
-    """Why a score is not defined."""
+def _why(radii: Radii, score: Score, exact: float) -> str:
+    """Why a score is not defined; empty where it is."""
+    if not math.isnan(exact):
+        open_ = score is Score.R_SQUARED and bool((radii.usable & radii.censored).any())
+        return "censored images leave it open" if open_ else ""
     if score in _OF_DIFFICULTY and radii.without_difficulty:
         return f"the difficulty of {radii.without_difficulty} images is unknown: add difficulty to the estimators"
     if not radii.correct.any():
@@ -372,8 +378,7 @@ def _signed(radii: Radii, drawn: Floats, r: Floats, *, smallest: bool = True) ->
     found = _statistics(radii, drawn, r, smallest=smallest)
     for score, (easy, hard) in _VARIATIONS.items():
         if easy in found:
-            with np.errstate(divide="ignore", invalid="ignore"):
-                found[score] = (found[easy] - found[hard]) / (found[easy] + found[hard])
+            found[score] = _shares(found[easy], found[hard])
     return found
 
 
@@ -387,10 +392,24 @@ def _replicates(radii: Radii, drawn: Floats) -> dict[Score, Ends]:
         return {score: (values, values) for score, values in least.items()}
     most = _statistics(radii, drawn, np.where(radii.censored, np.inf, radii.values), smallest=False)
     found = {score: (values, most.get(score, values)) for score, values in least.items()}
-    for score, (easy, hard) in _VARIATIONS.items():
+    for score, (easy, _) in _VARIATIONS.items():
         if easy in least:
-            found[score] = _shares(least[easy], most[hard]), _shares(most[easy], least[hard])
+            found[score] = _variation(score, least, most)
     return found
+
+
+def _variation(score: Score, least: Mapping[Score, Floats], most: Mapping[Score, Floats]) -> Ends:
+    """Between which numbers (easy - hard)/(easy + hard) is, from the ends of both."""
+    easy, hard = _VARIATIONS[score]
+    return _shares(least[easy], most[hard]), _shares(most[easy], least[hard])
+
+
+def _known(score: Score, least: Mapping[Score, Floats], most: Mapping[Score, Floats]) -> Bounds:
+    """Between which numbers a score of these images is; the relative variation of two radii that may be 0 may be 0."""
+    if score in _VARIATIONS:
+        lower, upper = (float(np.nan_to_num(end[0])) for end in _variation(score, least, most))
+        return lower, upper
+    return float(least[score][0]), float(most[score][0])
 
 
 def _shares(up: Floats, down: Floats) -> Floats:
@@ -412,19 +431,6 @@ def _joined(boot: Mapping[tuple[Score, int], Bounds | None]) -> dict[Score, Boun
             below, above = boot[score, 0], boot[score, 1]
             joined[score] = None if below is None or above is None else (below[0], above[1])
     return joined
-
-
-def _variation_ends(least: Mapping[Score, Floats], most: Mapping[Score, Floats], score: Score) -> Bounds:
-    """Between which numbers (easy - hard)/(easy + hard) is, from the ends of both."""
-
-    def share(up: float, down: float) -> float:
-        if math.isinf(up) or math.isinf(down):
-            return float(math.isinf(up)) - float(math.isinf(down))
-        return (up - down) / (up + down) if up + down else 0.0
-
-    easy, hard = _VARIATIONS[score]
-    low, high = (tuple(float(ends[half][0]) for ends in (least, most)) for half in (easy, hard))
-    return share(low[0], high[1]), share(low[1], high[0])
 
 
 def _folded(ends: Bounds) -> Bounds:
