@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -44,11 +44,16 @@ def of_runs(
     Raises:
         RunError: a run has no certified radii among those named, or no labels.
     """
-    found = [
+    return side_by_side(
         OfRun(name, certified_accuracy(one, confidence))
         for run, name in zip(runs, run_names(runs), strict=True)
         for one in certificates_of(run, estimators, levels)
-    ]
+    )
+
+
+def side_by_side(every: Iterable[OfRun]) -> list[OfRun]:
+    """Those of one result together, in the order in which they come."""
+    found = list(every)
     places = {key: i for i, key in enumerate(dict.fromkeys(one.accuracy.certificates.key for one in found))}
     return sorted(found, key=lambda one: places[one.accuracy.certificates.key])
 

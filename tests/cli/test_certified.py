@@ -96,6 +96,14 @@ def test_several_runs(run: Path, run_cli: RunCli) -> None:
     assert gated.code == 0  # of the last run
     same = run_cli("certified", "run", "run", "--estimator", "smoothed")
     assert "1: spec (run): smoothed" in " ".join(same.out.split())
+    assert run_cli("report", "run", "other", "-o", "both.html").code == 0
+    page = re.sub(r"<(style|script)\b.*?</\1>", "", Path("both.html").read_text(), flags=re.S)
+    comparison = page[page.index('id="comparison"') :].partition("</section>")[0]
+    assert "other: smoothed at sigma 0.5" in comparison
+    assert "<svg " in comparison
+    assert len(ids := re.findall(r' id="([^"]+)"', page)) == len(set(ids))
+    assert run_cli("report", "run", "other", "-o", "both.md").code == 0
+    assert "spec: smoothed at sigma 0.25" in Path("both.md").read_text().partition("## spec")[0]
     for kind in ("svg", "png"):
         assert run_cli("plot", "run", "other", "--kind", "certified", "-o", f"both.{kind}").code == 0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from robaudit.report import numbers
-from robaudit.report.certified_tables import page_tables
+from robaudit.report.certified_tables import OfRun, page_tables
 from robaudit.report.flag_tables import is_beyond
 from robaudit.report.html import facts, tables
 from robaudit.report.html.content import Content
@@ -48,6 +48,7 @@ def _lines(contents: Sequence[Content], title: str | None, samples: int) -> Iter
         yield from (markdown(note) for note in tables.comparison_notes(contents))
         for table in tables.comparison_tables(contents, names):
             yield from ("", markdown(table.heading), *markdown_table(table))
+        yield from _certified(tables.certified_together(contents, names))
     for content, name in zip(contents, names, strict=True):
         if len(contents) > 1:
             yield from ("", f"## {markdown(name)}")
@@ -100,9 +101,13 @@ def _of_quantities(content: Content) -> Iterator[str]:
         for one in content.scores:
             table = table_of(one, page=True)
             yield from ("", markdown(table.heading), "", *map(markdown, table.lines), *markdown_table(table))
-    if content.certified:
+    yield from _certified(content.certified)
+
+
+def _certified(every: Sequence[OfRun]) -> Iterator[str]:
+    if every:
         yield from ("### Certified accuracy", "", markdown(tables.CERTIFIED_WORDS), "")
-        for table in page_tables(content.certified):
+        for table in page_tables(every):
             yield from ("", markdown(table.heading), "", *map(markdown, table.lines), *markdown_table(table))
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from robaudit.errors import NothingLeftError, RobauditError, RunError
 from robaudit.levels import LevelChoice, NoiseLevel
-from robaudit.report.certified_tables import page_tables
+from robaudit.report.certified_tables import OfRun, page_tables
 from robaudit.report.flag_tables import CERTAINTIES
 from robaudit.report.html import facts
 from robaudit.report.html.cards import NOT_FLAGGED, Gallery, Shown, show
@@ -26,6 +26,7 @@ from robaudit.report.html.tables import (
     VERDICTS,
     accuracy_table,
     agreement_table,
+    certified_together,
     class_view,
     comparison_notes,
     comparison_tables,
@@ -101,6 +102,7 @@ def page(
         runs=runs,
         comparison=comparison_tables(contents, names) if several else (),
         comparison_notes=comparison_notes(contents) if several else (),
+        comparison_certified=_certified(together) if (together := certified_together(contents, names)) else None,
         cover=COVER,
         folded_from=_OPEN,
         sections=SECTIONS,
@@ -173,7 +175,7 @@ def _run(content: Content, shown: Shown, name: str, threshold: float | None) -> 
         "pictures": {kind: _picture(kind, part, threshold) for kind, section, part in drawn if section in has},
         "losses": _losses(content, threshold) if content.losses else None,
         "scores": _scores(content) if content.scores else None,
-        "certified": _certified(content) if content.certified else None,
+        "certified": _certified(content.certified) if content.certified else None,
         "easiest": easiest,
         "classes": [_classes(content, i, threshold) for i in range(len(content.biases))],
         "problems": shown.problems,
@@ -231,13 +233,13 @@ def _scores(content: Content) -> dict[str, Any]:
     }
 
 
-def _certified(content: Content) -> dict[str, Any]:
+def _certified(every: Sequence[OfRun]) -> dict[str, Any]:
     from robaudit.report.pictures import certified
 
     return {
-        "picture": _drawn("certified", lambda: certified.sketch(content.certified)),
+        "picture": _drawn("certified", lambda: certified.sketch(every)),
         "words": CERTIFIED_WORDS,
-        "tables": list(page_tables(content.certified)),
+        "tables": list(page_tables(every)),
     }
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from robaudit.names import series
 from robaudit.quantities import LOSS, Quantity
 from robaudit.report import numbers
+from robaudit.report.certified_tables import OfRun, side_by_side
 from robaudit.report.class_tables import SINGLE_IMAGE, label_of, weakest_first
 from robaudit.report.html.content import Content
 from robaudit.report.summary_tables import approximate, caveats, heading
@@ -284,6 +285,17 @@ def comparison_tables(contents: Sequence[Content], names: Sequence[str]) -> tupl
         heads = ("images", "correct, clean", "correct, noisy", "mean", KIND, _tail(mine[0][1].quantity(kind)))
         tables.append(Table(meaning(mine[0][0]), columns(("run", "noise", "estimator"), heads), tuple(rows)))
     return tuple(tables)
+
+
+def certified_together(contents: Sequence[Content], names: Sequence[str]) -> list[OfRun]:
+    """The certified accuracies of all runs, where several have some; else none.
+
+    Args:
+        contents: of the runs.
+        names: of the runs, all different.
+    """
+    every = [OfRun(name, one.accuracy) for content, name in zip(contents, names, strict=True) for one in content.certified]
+    return side_by_side(every) if len({one.run for one in every}) > 1 else []
 
 
 def comparison_notes(contents: Sequence[Content]) -> list[str]:
