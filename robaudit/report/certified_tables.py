@@ -124,6 +124,9 @@ def _table(block: Sequence[tuple[str, OfRun]], radii: Sequence[float], *, narrow
         ("median radius", [f"{one.median:.4g}" for one in accuracies]),
         ("largest radius", [f"{one.largest:.4g}" for one in accuracies]),
     ]
+    reach = [one.certificates.possible for one in accuracies]
+    if any(map(math.isfinite, reach)):
+        lines.append(("largest possible", [f"{most:.4g}" if math.isfinite(most) else numbers.NONE for most in reach]))
     sizes = [one.certificates.images for one in accuracies]
     if len(set(sizes)) > 1:
         lines.insert(0, ("images", [f"{size:,}" for size in sizes]))
@@ -149,7 +152,7 @@ def notes(named: Sequence[tuple[str, OfRun]]) -> Iterator[str]:
     yield f"[ ] {level} interval for images of this kind, each by itself. For these images the shares are exact: what was certified."
     yield "Mean, median and largest radius: 0 where the certified class is not the label."
     if any(math.isfinite(one.certificates.possible) for one in every):
-        yield "Out of reach: more than could have been certified with these options, of whatever image."
+        yield "Largest possible: with these options, of whatever image; what is beyond it is out of reach."
     for alpha in dict.fromkeys(one.certificates.alpha for one in every if one.certificates.alpha):
         mine = [one.certificates for one in every if one.certificates.alpha == alpha]
         names = ", ".join(dict.fromkeys(ResultName.parse(one.key.estimator).estimator for one in mine))
@@ -191,7 +194,12 @@ def _summary_lines(one: OfRun, radii: Sequence[float]) -> Iterator[list[object]]
     for name, radius, share in [*shares, ("wrong_class", None, made.wrong), ("abstains", None, made.abstains)]:
         yield [*key, name, radius, share.count, share.total, share.value, share.lower, share.upper]
     yield [*key, "mean_radius", None, None, n, made.mean, *(made.interval or (None, None))]
-    for name, value in (("median_radius", made.median), ("largest_radius", made.largest)):
+    possible = one.accuracy.certificates.possible
+    for name, value in (
+        ("median_radius", made.median),
+        ("largest_radius", made.largest),
+        ("largest_possible", possible if math.isfinite(possible) else None),
+    ):
         yield [*key, name, None, None, n, value, None, None]
 
 

@@ -43,6 +43,7 @@ def test_a_terminal_has_three_results_abreast_and_one_norm_in_a_table() -> None:
     text = plain_text(tables)
     assert text.count("At r: share of images") == 1
     assert "out of reach" in text
+    assert [line.split()[-1] for line in text.splitlines() if line.startswith("largest possible")] == ["–"]
     assert "certified_radius: a certificate is false with a chance of at most 0.001; of as many images 0.012 at most, on average." in text
 
 
@@ -84,6 +85,7 @@ def test_csv_has_every_number_once() -> None:
             "mean_radius",
             "median_radius",
             "largest_radius",
+            "largest_possible",
         ]
         assert float(mine[2]["value"]) == one.accuracy.at(0.3).value
         assert int(mine[2]["count"]) == one.accuracy.at(0.3).count
