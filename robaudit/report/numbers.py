@@ -84,8 +84,11 @@ def sample_value(one: Flag, low: float = 0.0, high: float = 1.0, *, tight: bool 
 
 
 def short_quantile(one: Quantile, low: float = 0.0, high: float = 1.0) -> str:
-    """A quantile as :func:`short` has it."""
-    return f">{short(one.value, one.value, low, high)}" if one.censored else short(one.value, one.measured_lower, low, high)
+    """A quantile as :func:`short` has it; ">.58" where it is only known to be as large, or larger."""
+    if one.censored:
+        return f">{short(one.value, one.value, low, high)}"
+    text = short(one.value, one.measured_lower, low, high)
+    return f">{text}" if one.measured_upper == math.inf and text[0] not in "<>" else text
 
 
 def short(value: float, lower: float | None, low: float = 0.0, high: float = 1.0) -> str:
