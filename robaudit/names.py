@@ -13,9 +13,6 @@ ALPHA = "alpha"
 DECIDE = "decide"
 """The detail of a row that holds the radius its estimator was asked about: it stopped once it was clear whether that one is certified."""
 
-LARGEST = "largest"
-"""The detail of a row that holds the largest radius that its estimator could have certified with these options."""
-
 HIGHEST_LOSS = "highest_loss"
 """The detail of a row that holds the largest loss its sampler met."""
 
@@ -24,6 +21,9 @@ CERTIFIED_CLASS = "certified_class"
 
 P_LOWER = "p_lower"
 """The detail of a row that holds the lower bound of the probability of the certified class: a certificate of the majority vote has it."""
+
+LARGEST_CERTIFIABLE = "largest"
+"""The detail of a row that holds the largest radius that its number of draws can certify, however safe the image is."""
 
 TARGET = "target"
 """The detail of a row that holds the class its loss is against."""

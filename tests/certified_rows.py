@@ -7,7 +7,7 @@ from typing import Any
 
 from robaudit.estimators.certificate import CERTIFICATE
 from robaudit.levels import GAUSSIAN, LevelName, NoiseLevel
-from robaudit.names import ALPHA, CERTIFIED_CLASS, DECIDE, LARGEST
+from robaudit.names import ALPHA, CERTIFIED_CLASS, DECIDE, LARGEST_CERTIFIABLE
 from robaudit.quantities import CERTIFIED
 from robaudit.rows import Row
 from robaudit.store.run import Run
@@ -27,7 +27,7 @@ def certificate(index: int, radius: float, of_class: int | None = 0, label: int 
 
 def stating(alpha: float, largest: float, decide: float | None = None) -> dict[str, float]:
     """The details of an estimator that can be wrong, reaches only so far, and may stop once it knows an answer."""
-    return {ALPHA: alpha, LARGEST: largest, **({} if decide is None else {DECIDE: decide})}
+    return {ALPHA: alpha, LARGEST_CERTIFIABLE: largest, **({} if decide is None else {DECIDE: decide})}
 
 
 MIXED = [

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from robaudit.errors import RunError
 from robaudit.levels import LevelChoice
-from robaudit.names import ALPHA, DECIDE, LARGEST, PartName, ResultName
+from robaudit.names import ALPHA, DECIDE, LARGEST_CERTIFIABLE, PartName, ResultName
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import CERTIFIED
 from robaudit.rows import Row
@@ -186,7 +186,7 @@ def _certificates(key: GroupKey, rows: Iterable[Row], where: str) -> Certificate
     for row in rows:
         details = row.details or {}
         asked = details.get(DECIDE, asked)
-        alpha, possible = max(alpha, details.get(ALPHA, 0.0)), max(possible, details.get(LARGEST, math.inf))
+        alpha, possible = max(alpha, details.get(ALPHA, 0.0)), max(possible, details.get(LARGEST_CERTIFIABLE, math.inf))
         if row.label is None:
             unlabelled += 1
             continue

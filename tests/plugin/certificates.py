@@ -12,7 +12,7 @@ from robaudit import CERTIFIED, Estimate, Estimator, Interval, Part, Work
 from robaudit.estimators.base import Scope
 from robaudit.estimators.certificate import CERTIFICATE, certificate
 from robaudit.estimators.difficulty import ease
-from robaudit.names import ALPHA, LARGEST
+from robaudit.names import ALPHA, LARGEST_CERTIFIABLE
 from tests.plugin import radii
 
 
@@ -76,7 +76,7 @@ class Smoothed(Estimator):
             radius, class_ = min(sigma * (margin - 2.0) / 5.0, largest), of
             if margin <= 1.0:
                 radius, class_ = 0.1 * sigma, (of + 1) % work.classes
-            details = {ALPHA: self.alpha, LARGEST: largest}
+            details = {ALPHA: self.alpha, LARGEST_CERTIFIABLE: largest}
             made.append((certificate(radius, class_, of, (1, 0), details=details),))
         return made
 
