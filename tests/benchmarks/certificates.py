@@ -1,0 +1,105 @@
+"""`certified_radius` on real networks: certified accuracy, passes of `decide`, coverage, and attacks within the certified balls.
+
+Run by hand: `python -m tests.benchmarks.certificates [--part table,decide,attacks,coverage] [--models FOLDER]`. Prints tables; counts passes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from robaudit.estimators.base import Estimate
+from robaudit.estimators.certified_radius import CertifiedRadius
+from robaudit.names import CERTIFIED_CLASS
+from tests.benchmarks.networks import Bench, Network, load
+from tests.shared import SHARED
+
+NETWORKS = ("mnist_conv_small_nat", "cifar10_cnn_a_adv")
+SIGMA, RADII = 0.25, (0.0, 0.25, 0.5, 0.75)
+DECIDE = 0.5
+
+
+def labels_of(bench: Bench, network: Network) -> list[int]:
+    """The labels of its images."""
+    from robaudit.datasets import open_dataset
+    from robaudit.spec.model import NpzSpec
+    from tests.benchmarks.networks import card
+
+    data = Path(bench.shared or "") / "data" / f"{card(bench, network.name)['dataset']}.npz"
+    samples = open_dataset(NpzSpec(kind="npz", path=str(data), limit=len(network.x)), base_dir=data.parent, trust=False)
+    return [int(samples[i].label) for i in range(len(samples))]
+
+
+def certify(network: Network, estimator: CertifiedRadius, images: Sequence[int], *, say: bool = False) -> list[Estimate]:
+    """The estimates of some of its images, one by one."""
+    whole = network.work(SIGMA)
+    found = []
+    for i in images:
+        work = replace(
+            whole, ids=[str(i)], x=whole.x[i : i + 1], labels=whole.labels[i : i + 1], clean=whole.clean.select(torch.tensor([i]))
+        )
+        ((one,),) = estimator.estimate(work)
+        found.append(one)
+        if say:
+            print("   ", i, f"{one.value:.6f}", one.forwards, dict(one.details or {}), one.note, flush=True)
+    return found
+
+
+def share(found: Sequence[Estimate], labels: Sequence[int], radius: float) -> float:
+    """Certified accuracy: the share of images whose certified class is the label and whose radius is at least this."""
+    right = [(one.details or {}).get(CERTIFIED_CLASS) == label and one.value >= radius for one, label in zip(found, labels, strict=True)]
+    return sum(right) / len(right)
+
+
+def table(bench: Bench, images: int, n: int) -> None:
+    """Certified accuracy."""
+    print("| network | images | n | abstains | " + " | ".join(f"R >= {r:g}" for r in RADII) + " | largest R of n |\n" + "|---" * 9 + "|")
+    for name in NETWORKS:
+        network = load(bench, name, images)
+        found, labels = certify(network, CertifiedRadius(n=n), range(images)), labels_of(bench, network)
+        shares = " | ".join(f"{share(found, labels, r):.2f}" for r in RADII)
+        abstains = sum(not one.value for one in found) / images
+        print(f"| `{name}` | {images} | {n:,} | {abstains:.2f} | {shares} | {max(one.value for one in found):.4f} |", flush=True)
+
+
+def decide(bench: Bench, images: int, n: int, names: Sequence[str]) -> None:
+    """Passes with and without `decide`, and whether the answers are the same."""
+    for name in names:
+        network = load(bench, name, images)
+        print(f"{name}: n = {n:,}", flush=True)
+        quick = certify(network, CertifiedRadius(n=n, decide=DECIDE), range(images), say=True)
+        print(f"  decide: {sum(one.forwards for one in quick) / images:,.0f} passes an image, fixed {n + 101:,}", flush=True)
+        same = fixed = 0
+        for i, one in enumerate(quick):
+            (whole,) = certify(network, CertifiedRadius(n=n), [i], say=True)
+            same += (whole.value >= DECIDE) == (one.value >= DECIDE)
+            fixed += whole.forwards
+            spent = sum(other.forwards for other in quick[: i + 1])
+            print(f"  {i + 1} images: {same} alike, {spent / (i + 1):,.0f} passes against {fixed / (i + 1):,.0f}", flush=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the parts asked for."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.certificates", description=__doc__)
+    parser.add_argument("--part", default="table,decide", help="table, decide; separated by commas")
+    parser.add_argument("--images", type=int, default=100)
+    parser.add_argument("--network", action="append", choices=NETWORKS, help="default: both")
+    parser.add_argument("--n", type=int, default=10_000, help="copies, for the table")
+    parser.add_argument("--most", type=int, default=100_000, help="copies, for decide")
+    parser.add_argument("--models", type=Path, default=SHARED, help="the folder with models/ and data/; default: ../shared")
+    given = parser.parse_args(arguments)
+    bench = Bench(torch.device("cpu"), shared=given.models)
+    parts = given.part.split(",")
+    if "table" in parts:
+        table(bench, given.images, given.n)
+    if "decide" in parts:
+        decide(bench, given.images, given.most, given.network or NETWORKS)
+
+
+if __name__ == "__main__":
+    main()
