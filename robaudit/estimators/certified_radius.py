@@ -18,7 +18,7 @@ from robaudit.noise.base import NoiseKind
 from robaudit.noise.gaussian import Gaussian
 from robaudit.noise.laplace import Laplace
 from robaudit.noise.uniform import Uniform
-from robaudit.numerics.smoothing import BOX, GAUSSIAN, LAPLACE, Question, Theorem, fewest_draws, largest_radius, p_lower
+from robaudit.numerics.smoothing import BOX, GAUSSIAN, LAPLACE, Question, Theorem, fewest_draws, p_lower
 from robaudit.quantities import CERTIFIED, Interval, Quantity
 from robaudit.spec.fields import WRONG_KEY, about_key
 

@@ -140,9 +140,9 @@ class Question:
     before because enough draws have kept the class. *No*, where it is nearly certain that the last draw would say so.
 
     The lower bound that is reported is above p with probability alpha at most, whatever n, r and the times of the looks. The sequence
-    is above p at *any* time with probability alpha / 10 at most (Ville), and the bound at the last draw with probability 9/10 alpha. What is
-    reported is one of these two, or the second with all draws that are missing counted as lost, which is smaller still. So the time at
-    which one stops may depend on everything, and stopping for *no* in particular needs no proof.
+    is above p at *any* time with probability alpha / 10 at most (Ville), and the bound at the last draw with probability 9/10 alpha. What
+    is reported is one of these two, or the second with all draws that are missing counted as lost, which is smaller still. So the time
+    at which one stops may depend on everything, and stopping for *no* in particular needs no proof.
 
     It costs answers, though. An image is given up once P[K >= k* - k] <= 1e-4 for K ~ Binomial(n - t, U), where U is the upper end of the
     sequence and k* the count that the last draw asks for. P[yes at the last draw | the first t draws] is a martingale, so the chance that
