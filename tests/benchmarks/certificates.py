@@ -9,14 +9,16 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from robaudit.estimators.base import Estimate
 from robaudit.estimators.certified_radius import CertifiedRadius
-from robaudit.estimators.mc import count_votes
+from robaudit.estimators.mc import Counts, count_votes, in_rounds
 from robaudit.estimators.vote_field import VoteField, offsets_of
 from robaudit.names import CERTIFIED_CLASS
+from robaudit.numerics.smoothing import GAUSSIAN, needed
 from tests.benchmarks.networks import Bench, Network, load
 from tests.shared import SHARED
 
@@ -73,16 +75,34 @@ def decide(bench: Bench, images: int, n: int, names: Sequence[str]) -> None:
     """Passes with and without `decide`, and whether the answers are the same."""
     for name in names:
         network = load(bench, name, images)
-        print(f"{name}: n = {n:,}", flush=True)
-        quick = certify(network, CertifiedRadius(n=n, decide=DECIDE), range(images), say=True)
-        print(f"  decide: {sum(one.forwards for one in quick) / images:,.0f} passes an image, fixed {n + 101:,}", flush=True)
-        same = fixed = 0
+        estimator = CertifiedRadius(n=n, decide=DECIDE)
+        quick = certify(network, estimator, range(images))
+        spent = sum(one.forwards for one in quick)
+        print(
+            f"{name}, n = {n:,}: {spent / images:,.0f} passes an image with decide, {spent / images / (n + 101):.4f} of fixed n", flush=True
+        )
+        same = yes = 0
         for i, one in enumerate(quick):
-            (whole,) = certify(network, CertifiedRadius(n=n), [i], say=True)
-            same += (whole.value >= DECIDE) == (one.value >= DECIDE)
-            fixed += whole.forwards
-            spent = sum(other.forwards for other in quick[: i + 1])
-            print(f"  {i + 1} images: {same} alike, {spent / (i + 1):,.0f} passes against {fixed / (i + 1):,.0f}", flush=True)
+            whole, seen = fixed_answer(network, i, n)
+            same += whole == (one.value >= DECIDE)
+            yes += whole
+            print(f"  {i + 1} images: {yes} certified, {same} alike; the last: {one.forwards:,} passes against {seen:,}", flush=True)
+
+
+def fixed_answer(network: Network, image: int, n: int) -> tuple[bool, int]:
+    """What all n copies say of an image, R >= .5 or not, and after how many that was settled: enough copies kept or lost."""
+    one = torch.tensor([image])
+    whole = network.work(SIGMA)
+    work = replace(whole, ids=[str(image)], x=whole.x[one], labels=whole.labels[one], clean=whole.clean.select(one))
+    label = int(count_votes(work, [0], 0, 100)[0, :-1].argmax())
+    enough = needed(GAUSSIAN, SIGMA, DECIDE, n, 0.001) or n + 1
+
+    def look(_: Any, votes: Counts, draws: int) -> list[tuple[bool, int] | None]:
+        kept = int(votes[0, label])
+        return [(kept >= enough, draws) if kept >= enough or draws - kept > n - enough or draws >= n else None]
+
+    (found,) = in_rounds(1, n, lambda images, start, draws: count_votes(work, images, 100 + start, draws).cpu().numpy(), look)
+    return found
 
 
 def attacks(bench: Bench, images: int, n: int, restarts: int, steps: int, names: Sequence[str]) -> None:
