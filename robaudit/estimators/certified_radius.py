@@ -77,12 +77,12 @@ class CertifiedRadius(Estimator):
 
     @property
     def fixed_draws(self) -> int | None:
-        """``n``, unless images stop early."""
-        return self.n if self.decide is None else None
+        """``selection`` and ``n``, unless images stop early."""
+        return self.selection + self.n if self.decide is None else None
 
     def with_draws(self, draws: int) -> Self | None:
-        """The same with so many copies behind the bound."""
-        return self.having("decide", n=draws)
+        """The same with so many copies, those of the selection among them."""
+        return self.having("decide", n=draws - self.selection)
 
     def passes(self, classes: int) -> tuple[int, int]:
         """The clean pass, the selection and n; with ``decide`` about what is usual."""

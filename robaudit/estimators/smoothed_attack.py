@@ -23,15 +23,17 @@ from robaudit.noise.base import NoiseKind, shape_of
 from robaudit.numerics.minimal_norm import Search, nearest_flips
 from robaudit.numerics.norm_steps import size
 from robaudit.numerics.normal import normal_cdf
+from robaudit.numerics.rowwise import lengths
 from robaudit.numerics.smoothing import p_lower
 from robaudit.spec.fields import as_tuple
 
 PURPOSE = "smoothed attack"
 _LEVEL = 0.001  # of the test that another class is ahead, over all tries
 _SCREEN, _STEPS = 1000, 5  # copies of a look along the ray, and bisections between two of its points
-_RAY = (0.8, 1.0, 1.1, 1.25, 1.5, 2.0)  # in units of the soft vote's flip
-_TRIES = (1.0, 1.02, 1.05, 1.1, 1.2)  # in units of the first flip of a look: they are verified in turn
+_RAY = (-0.2, 0.0, 0.1, 0.25, 0.5, 1.0)  # beyond the soft vote's flip, in units of its distance or of the noise, whichever is larger
+_TRIES = (0.0, 0.02, 0.05, 0.1, 0.2)  # beyond the first flip of a look, likewise: they are verified in turn
 _AHEAD = 2.0  # standard errors, at a look
+_TINY = 1e-12
 _HEAD_START = 0.1  # of the vote's class over the others, in log odds, where the soft vote is for another one at the image itself
 
 
@@ -71,10 +73,10 @@ class SmoothedAttack(SearchedRadius):
     polish: int = Field(15, ge=0, le=10**5, description="gradients of the last chain, from the best point")
 
     def passes(self, classes: int) -> tuple[int, int]:
-        """About what an image takes: one try is usual."""
+        """The most that an image takes; most are done after one of five tries."""
         search = self._search("l2", 1.0)
-        looks = _SCREEN * (_STEPS + 3)
-        forwards = self.copies * (1 + search.gradients + search.forwards) + looks + self.verify
+        votes = _SCREEN * (len(_RAY) + _STEPS) + self.verify * len(_TRIES)
+        forwards = self.copies * (1 + search.gradients + search.forwards) + votes
         return 1 + self.verify + len(self.norm) * forwards, len(self.norm) * self.copies * search.gradients
 
     def unfit(self, form: NoiseKind) -> str:
@@ -180,6 +182,7 @@ class _Rays:
         self._work, self._group, self._added, self._y = work, group, added, y
         self._verify, self._clipped = verify, clipped
         self.nearest = work.x[group].clone()
+        self._unit = (work.amplitude / lengths(added).clamp_min(_TINY)).clamp_min(1.0)  # of the ray; added is 1
         self.flipped = torch.zeros(len(group), dtype=torch.bool, device=group.device)
         self.label = y.clone()
         self.kept, self.other, self.spent, self.lost = (torch.zeros_like(y) for _ in range(4))
@@ -188,16 +191,17 @@ class _Rays:
         """Look for the vote's first flip on the rays of some images, and verify it there or somewhat farther out."""
         scale = self._first(rows)
         rows = rows[scale[rows].isfinite()]
-        for number, factor in enumerate(_TRIES):
+        for number, beyond in enumerate(_TRIES):
             if not len(rows):
                 return
-            kept, votes = self._votes(rows, scale[rows] * factor, self._verify + _SCREEN + number * self._verify, self._verify)
+            there = scale[rows] + beyond * torch.maximum(self._unit[rows], scale[rows])
+            kept, votes = self._votes(rows, there, self._verify + _SCREEN + number * self._verify, self._verify)
             other = votes.gather(1, self.label[rows, None])[:, 0]
             both = (kept + other).clamp_min(1)
             ahead = p_lower(other.cpu().numpy(), both.cpu().numpy(), _LEVEL / len(_TRIES)) > 0.5
             sure = torch.from_numpy(ahead).to(rows.device)
             done = rows[sure]
-            self.nearest[done] = self._points(done, scale[done] * factor)
+            self.nearest[done] = self._points(done, there[sure])
             self.flipped[done], self.kept[done], self.other[done] = True, kept[sure], other[sure]
             rows = rows[~sure]
 
@@ -206,11 +210,12 @@ class _Rays:
         lower = torch.zeros(len(self._y), dtype=torch.float64, device=rows.device)
         upper = torch.full_like(lower, torch.inf)
         still = rows
-        for scale in _RAY:
-            flips = self._flips(still, torch.full_like(lower[still], scale))
-            upper[still[flips]] = scale
+        for beyond in _RAY:
+            scale = (1 + beyond * self._unit[still]).clamp_min(0.0)
+            flips = self._flips(still, scale)
+            upper[still[flips]] = scale[flips]
+            lower[still[~flips]] = scale[~flips]
             still = still[~flips]
-            lower[still] = scale
         still = rows[upper[rows].isfinite()]
         for _ in range(_STEPS):
             middle = (lower[still] + upper[still]) / 2

@@ -231,10 +231,10 @@ def test_refuses(form: NoiseKind, options: dict[str, Any], why: str) -> None:
 
 def test_the_draws_of_a_plan() -> None:
     estimator = CertifiedRadius(decide=0.5, selection=20)
-    fewer = estimator.with_draws(64)
+    fewer = estimator.with_draws(84)
     assert fewer is not None
-    assert (fewer.n, fewer.decide, fewer.selection, fewer.fixed_draws) == (64, None, 20, 64)
-    assert estimator.with_draws(5) is estimator.fixed_draws is None
+    assert (fewer.n, fewer.decide, fewer.selection, fewer.fixed_draws) == (64, None, 20, 84)
+    assert estimator.with_draws(25) is estimator.fixed_draws is None
     assert fewer.passes(10) == (85, 0)
 
 
