@@ -72,13 +72,13 @@ BOX = Theorem("l1", lambda p: 2.0 * p - 1.0, lambda r: 0.5 + 0.5 * r)
 """Uniform on [-eps, eps]^d: R = 2 eps (p - 1/2) in l1.
 
 Source: Lee, Yuan, Chang and Jaakkola 2019, Tight certificates of adversarial robustness for randomly smoothed classifiers; Yang et al.
-2020, Randomized smoothing of all shapes and sizes, table 1.
+2020, Randomized smoothing of all shapes and sizes.
 """
 
 LAPLACE = Theorem("l1", lambda p: -math.log(2.0 * (1.0 - p)) if p < 1.0 else math.inf, lambda r: 1.0 - 0.5 * math.exp(-r), math.sqrt(0.5))
 """Independent Laplace variables of standard deviation sigma, of the scale b = sigma / sqrt 2: R = -b log(2 (1 - p)) in l1.
 
-Source: Teng, Lee and Yuan 2020, l1 adversarial robustness certificates: a randomized smoothing approach, theorem 3 with p_B = 1 - p_A.
+Source: Teng, Lee and Yuan 2020, l1 adversarial robustness certificates: a randomized smoothing approach, with p_B = 1 - p_A.
 """
 
 
@@ -213,4 +213,5 @@ class Question:
         if left <= 0:
             return np.ones(kept.shape, dtype=np.bool_)
         chance = betainc(np.maximum(lacking, 1.0), np.maximum(left - lacking + 1.0, 1.0), np.clip(upper, 0.0, 1.0))
-        return (lacking > left) | ((lacking > 0) & (chance <= _NO_HOPE))
+        hopeless: NDArray[np.bool_] = (lacking > left) | ((lacking > 0) & (chance <= _NO_HOPE))
+        return hopeless

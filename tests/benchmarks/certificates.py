@@ -36,7 +36,7 @@ def labels_of(bench: Bench, network: Network) -> list[int]:
 
     data = Path(bench.shared or "") / "data" / f"{card(bench, network.name)['dataset']}.npz"
     samples = open_dataset(NpzSpec(kind="npz", path=str(data), limit=len(network.x)), base_dir=data.parent, trust=False)
-    return [int(samples[i].label) for i in range(len(samples))]
+    return [-1 if (label := samples[i].label) is None else label for i in range(len(samples))]
 
 
 def certify(network: Network, estimator: CertifiedRadius, images: Sequence[int], *, say: bool = False) -> list[Estimate]:

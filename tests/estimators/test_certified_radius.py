@@ -212,7 +212,7 @@ TRADE = "certificates are known for gaussian (l2), laplace (l1) and uniform nois
     ("form", "options", "why"),
     [
         (CorrelatedGaussian(length=2.0), {}, TRADE),
-        (ScaledGaussian.model_construct(), {}, TRADE),
+        (ScaledGaussian(scale=(1.0,)), {}, TRADE),
         (Uniform(norm="l2"), {"norm": "l1"}, TRADE),
         (Impulse(), {}, TRADE),
         (Gaussian(), {"norm": "l1"}, "its certificates are in l2 (norm: l2)"),
@@ -234,7 +234,8 @@ def test_the_draws_of_a_plan() -> None:
     fewer = estimator.with_draws(84)
     assert fewer is not None
     assert (fewer.n, fewer.decide, fewer.selection, fewer.fixed_draws) == (64, None, 20, 84)
-    assert estimator.with_draws(25) is estimator.fixed_draws is None
+    assert estimator.with_draws(25) is None
+    assert estimator.fixed_draws is None
     assert fewer.passes(10) == (85, 0)
 
 
