@@ -1,6 +1,6 @@
 """`certified_radius` on real networks: certified accuracy, passes of `decide`, coverage, and attacks within the certified balls.
 
-Run by hand: `python -m tests.benchmarks.certificates [--part table,decide,attacks] [--models FOLDER]`. Prints tables; counts passes.
+Run by hand: `python -m tests.benchmarks.certificates [--part table,decide,attacks,coverage]`. Prints tables; counts passes.
 """
 
 from __future__ import annotations
@@ -11,14 +11,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from robaudit.estimators.base import Estimate
 from robaudit.estimators.certified_radius import CertifiedRadius
-from robaudit.estimators.mc import Counts, count_votes, in_rounds
+from robaudit.estimators.mc import Counts, count_votes, in_rounds, next_look
 from robaudit.estimators.vote_field import VoteField, offsets_of
 from robaudit.names import CERTIFIED_CLASS
-from robaudit.numerics.smoothing import GAUSSIAN, needed
+from robaudit.numerics.smoothing import GAUSSIAN, Question, needed, p_lower
 from tests.benchmarks.networks import Bench, Network, load
 from tests.shared import SHARED
 
@@ -112,18 +113,21 @@ def attacks(bench: Bench, images: int, n: int, restarts: int, steps: int, names:
         network = load(bench, name, images)
         found = certify(network, CertifiedRadius(n=n), range(images))
         balls = [i for i, one in enumerate(found) if one.value > 0]
-        shares = [
-            attacked(network, i, int((found[i].details or {})[CERTIFIED_CLASS]), INSIDE * found[i].value, steps, number)
-            for i in balls
-            for number in range(restarts)
-        ]
+        shares = []
+        for i in balls:
+            label = int((found[i].details or {})[CERTIFIED_CLASS])
+            shares += [attacked(network, i, label, INSIDE * found[i].value, steps, number) for number in range(restarts)]
+            print(f"    {i} {found[i].value:.4f} {[share for _, share in shares[-restarts:]]}", flush=True)
         flipped = sum(lost for lost, _ in shares)
         lowest = min(share for _, share in shares)
         print(f"| `{name}` | {len(balls)} | {len(shares)} | {flipped} | {lowest:.3f} | {steps} |", flush=True)
 
 
 def attacked(network: Network, image: int, label: int, radius: float, steps: int, number: int) -> tuple[bool, float]:
-    """Whether an attack in a ball wins the vote from its class among 10,000 fresh copies, and the share of the class there."""
+    """Whether an attack in a ball wins the vote from its class among 10,000 fresh copies, and the share of the class in them.
+
+    Votes are counted until more than half of all copies are for the class, or until the end.
+    """
     whole = network.work(SIGMA)
     one = torch.tensor([image])
     work = replace(whole, ids=[str(image)], x=whole.x[one], labels=whole.labels[one], clean=whole.clean.select(one))
@@ -140,14 +144,41 @@ def attacked(network: Network, image: int, label: int, radius: float, steps: int
         _, slope = field(step).slopes(first, work.x + d, target)
         d += slope * (4 * radius / steps / slope.norm().clamp_min(1e-30))
         d *= (radius / d.norm().clamp_min(1e-30)).clamp_max(1.0)
-    votes = count_votes(replace(work, x=work.x + d), [0], 1_000_000 + number * FRESH, FRESH)[0, :-1]
-    return int(votes.argmax()) != label, float(votes[label]) / FRESH
+    votes = torch.zeros(work.classes, dtype=torch.int64)
+    while votes.sum() < FRESH and votes[label] <= FRESH // 2:  # what more copies than half have voted for is settled
+        votes += count_votes(replace(work, x=work.x + d), [0], 1_000_000 + number * FRESH + int(votes.sum()), 1000)[0, :-1]
+    return int(votes.argmax()) != label, float(votes[label] / votes.sum())
+
+
+def coverage(cases: int, alpha: float) -> None:
+    """Simulated counts: how often p_lower, with and without a question, is above p, and how often the answers differ."""
+    generator = np.random.default_rng(0)
+    print("| sigma, radius in question | n | R | p_lower > p | with decide | yes of n | yes with decide | copies |\n" + "|---" * 8 + "|")
+    question = Question(GAUSSIAN, SIGMA, DECIDE, 10_000, alpha)
+    for radius in (0.1, 0.25, 0.4, 0.47, 0.499999, 0.53, 0.6, 0.8):
+        p = GAUSSIAN.probability(radius, SIGMA)
+        fixed = p_lower(generator.binomial(question.draws, p, cases), question.draws, alpha)
+        sure = sum(GAUSSIAN.radius(one, SIGMA) >= DECIDE for one in fixed.tolist())
+        kept, still, draws = np.zeros(cases), np.arange(cases), 0
+        bounds, yes, spent = np.zeros(cases), 0, 0
+        while len(still):
+            then = next_look(draws, question.draws)
+            kept[still] += generator.binomial(then - draws, p, len(still))
+            draws = then
+            stop, bound, certified = question.look(kept[still], draws)
+            bounds[still[stop]] = bound[stop]
+            yes, spent, still = yes + int((certified[stop] >= DECIDE).sum()), spent + draws * int(stop.sum()), still[~stop]
+        print(
+            f"| {SIGMA:g}, {DECIDE:g} | {question.draws:,} | {radius:.6g} | {(fixed > p).sum()} | {(bounds > p).sum()} "
+            f"| {sure} | {yes} | {spent / cases:,.0f} |",
+            flush=True,
+        )
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the parts asked for."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.certificates", description=__doc__)
-    parser.add_argument("--part", default="table,decide,attacks", help="table, decide, attacks; separated by commas")
+    parser.add_argument("--part", default="table,decide,attacks,coverage", help="table, decide, attacks, coverage; separated by commas")
     parser.add_argument("--images", type=int, default=100)
     parser.add_argument("--network", action="append", choices=NETWORKS, help="default: both")
     parser.add_argument("--restarts", type=int, default=5, help="attacks on each ball")
@@ -163,6 +194,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     names = given.network or NETWORKS
     if "decide" in parts:
         decide(bench, given.images, given.most, names)
+    if "coverage" in parts:
+        coverage(5000, 0.001)
     if "attacks" in parts:
         attacks(bench, given.images, given.n, given.restarts, given.steps, names)
 
