@@ -76,7 +76,8 @@ class VoteField:
         return found, slopes
 
     def _handicapped(self, image: Tensor, log_mean: Tensor) -> Tensor:
-        return log_mean.scatter_add(1, self._y[image][:, None], self._handicap[image][:, None])
+        own = torch.arange(self._classes, device=image.device) == self._y[image][:, None]
+        return log_mean + own * self._handicap[image][:, None]
 
     def _copies(self, image: Tensor, pixels: Tensor) -> Tensor:
         """(points * copies, channels, height, width), the copies of a point together."""
@@ -121,14 +122,15 @@ def _shares_of(logits: Tensor, points: int) -> _Shares:
 
 def _rates(shares: _Shares, to: Tensor, y: Tensor) -> Tensor:
     """d (log p_j - log p_y) / d logits of every copy (points, copies, classes)."""
-    copies = shares.log_softmax.shape[1]
-    softmax = shares.log_softmax.exp()
-    rates = torch.zeros_like(softmax)
-    for label, sign in ((to, 1.0), (y, -1.0)):
+    copies, classes = shares.log_softmax.shape[1:]
+    softmax, every = shares.log_softmax.exp(), torch.arange(classes, device=to.device)
+
+    def of(label: Tensor) -> Tensor:
         column = label[:, None, None].expand(-1, copies, 1)
-        weight = sign / copies * (shares.log_softmax.gather(2, column) - shares.log_mean.gather(1, label[:, None])[:, None]).exp()
-        rates.sub_(softmax * weight).scatter_add_(2, column, weight)
-    return rates
+        weight = (shares.log_softmax.gather(2, column) - shares.log_mean.gather(1, label[:, None])[:, None]).exp() / copies
+        return weight * ((every == label[:, None, None]).double() - softmax)
+
+    return of(to) - of(y)
 
 
 def offsets_of(work: Work, purpose: str, images: Tensor, copies: int, start: int = 0) -> Tensor:
