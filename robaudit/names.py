@@ -16,6 +16,9 @@ CERTIFIED_CLASS = "certified_class"
 P_LOWER = "p_lower"
 """The detail of a row that holds the lower bound of the probability of the certified class: a certificate of the majority vote has it."""
 
+LARGEST_CERTIFIABLE = "largest"
+"""The detail of a row that holds the largest radius that its number of draws can certify, however safe the image is."""
+
 TARGET = "target"
 """The detail of a row that holds the class its loss is against."""
 

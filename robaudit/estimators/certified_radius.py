@@ -13,12 +13,12 @@ from robaudit.estimators.base import Estimate, Estimator, Need
 from robaudit.estimators.certificate import CERTIFICATE, certificate
 from robaudit.estimators.mc import Counts, count_votes, in_rounds
 from robaudit.estimators.work import Work
-from robaudit.names import P_LOWER, Part
+from robaudit.names import LARGEST_CERTIFIABLE, P_LOWER, Part
 from robaudit.noise.base import NoiseKind
 from robaudit.noise.gaussian import Gaussian
 from robaudit.noise.laplace import Laplace
 from robaudit.noise.uniform import Uniform
-from robaudit.numerics.smoothing import BOX, GAUSSIAN, LAPLACE, Question, Theorem, fewest_draws, p_lower
+from robaudit.numerics.smoothing import BOX, GAUSSIAN, LAPLACE, Question, Theorem, fewest_draws, largest_radius, last_alpha, p_lower
 from robaudit.quantities import CERTIFIED, Interval, Quantity
 from robaudit.spec.fields import WRONG_KEY, about_key
 
@@ -115,7 +115,8 @@ class CertifiedRadius(Estimator):
             chosen = in_rounds(len(work.x), self.selection, lambda *part: count_votes(work, *part).cpu().numpy(), self._select)
             bounds = self._decide(work, theorem, self.decide, np.array([one.label for one in chosen]))
         rows = zip(chosen, bounds, work.clean.predicted.tolist(), strict=True)
-        return [(self._estimate(*row),) for row in rows]
+        largest = largest_radius(theorem, work.level, self.n, self.alpha if self.decide is None else last_alpha(self.alpha))
+        return [(self._estimate(*row, largest),) for row in rows]
 
     def _bound(self, theorem: Theorem, level: float, votes: list[int], label: int) -> _Bound:
         p = float(p_lower(votes[label], self.n, self.alpha))
@@ -143,7 +144,7 @@ class CertifiedRadius(Estimator):
 
         return in_rounds(len(label), self.n, count, look)
 
-    def _estimate(self, chosen: _Chosen, bound: _Bound, predicted: int) -> Estimate:
+    def _estimate(self, chosen: _Chosen, bound: _Bound, predicted: int, largest: float) -> Estimate:
         certified = bound.radius > 0.0
         open_ = self.decide is not None and bound.draws < self.n and bound.radius < self.decide
         lost = chosen.not_finite + bound.not_finite
@@ -159,6 +160,7 @@ class CertifiedRadius(Estimator):
             "draws": bound.draws,
             "selected": chosen.label,
             "selection": chosen.draws,
+            LARGEST_CERTIFIABLE: largest,
         }
         return certificate(
             bound.radius,

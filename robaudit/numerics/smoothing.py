@@ -119,6 +119,11 @@ def fewest_draws(alpha: float, p: float = 0.5) -> int | None:
     return n if alpha ** (1.0 / n) > p else n + 1
 
 
+def last_alpha(alpha: float) -> float:
+    """What a question leaves of alpha for the last draw."""
+    return (1.0 - EARLY) * alpha
+
+
 def needed(theorem: Theorem, level: float, radius: float, draws: int, alpha: float) -> int | None:
     """The smallest k of n draws that certifies a radius > 0; None where n of n do not."""
     if largest_radius(theorem, level, draws, alpha) < radius:
@@ -174,7 +179,7 @@ class Question:
     @staticmethod
     def beyond(theorem: Theorem, level: float, radius: float, draws: int, alpha: float) -> str:
         """Why such a question has no answer but no, in a few words; nothing where it has."""
-        last = (1.0 - EARLY) * alpha
+        last = last_alpha(alpha)
         if needed(theorem, level, radius, draws, last) is not None:
             return ""
         most = largest_radius(theorem, level, draws, last)
@@ -185,8 +190,7 @@ class Question:
 
     @property
     def _last(self) -> float:
-        """What is left of alpha for the last draw."""
-        return (1.0 - EARLY) * self.alpha
+        return last_alpha(self.alpha)
 
     def look(self, kept: Floats, draws: int) -> tuple[NDArray[np.bool_], Floats, Floats]:
         """What some images say after so many draws.

@@ -16,14 +16,14 @@ from torch import Tensor
 import robaudit
 from robaudit.errors import SpecError
 from robaudit.estimators.base import Estimate
-from robaudit.estimators.certified_radius import CertifiedRadius
+from robaudit.estimators.certified_radius import CertifiedRadius, theorem_of
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.mc import MonteCarlo
 from robaudit.estimators.registry import Chosen, Task, refuse_unfit
 from robaudit.estimators.work import CleanPass, Work
 from robaudit.levels import LevelName, NoiseLevel
 from robaudit.models import from_module
-from robaudit.names import CERTIFIED_CLASS, P_LOWER
+from robaudit.names import CERTIFIED_CLASS, LARGEST_CERTIFIABLE, P_LOWER
 from robaudit.noise.base import NoiseKind
 from robaudit.noise.correlated import CorrelatedGaussian
 from robaudit.noise.draws import NormalDraws
@@ -33,7 +33,7 @@ from robaudit.noise.laplace import Laplace
 from robaudit.noise.registry import NoiseSource
 from robaudit.noise.scaled import ScaledGaussian
 from robaudit.noise.uniform import Uniform
-from robaudit.numerics.smoothing import GAUSSIAN, p_lower
+from robaudit.numerics.smoothing import GAUSSIAN, largest_radius, p_lower
 from robaudit.quantities import IntervalKind
 from tests.conftest import RunCli
 from tests.estimators.tools import Counter, curved, work_on
@@ -89,6 +89,7 @@ def test_a_half_space(name: str) -> None:
         assert (details[CERTIFIED_CLASS], details["selected"], details["draws"]) == (0, 0, 20_000)
         assert (found.lower, found.upper, found.interval.kind, found.note) == (found.value, None, IntervalKind.LOWER_BOUND, "")
         assert (found.forwards, found.backwards, found.flips_to) == (20_101, 0, None)
+        assert details[LARGEST_CERTIFIABLE] == largest_radius(theorem_of(form) or GAUSSIAN, level, 20_000, 0.001)
 
 
 def test_coverage_end_to_end() -> None:

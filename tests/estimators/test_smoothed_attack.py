@@ -27,6 +27,7 @@ from robaudit.numerics.smoothing import p_lower
 from robaudit.quantities import IntervalKind
 from tests.estimators.test_certified_radius import EQUAL, GREY, half_space, under
 from tests.estimators.tools import Counter, curved, work_on
+from tests.shared import document, needs_shared
 from tests.specs import digits, read_rows, write
 
 SMALL = SmoothedAttack(copies=16, verify=2000, candidates=3, restarts=1, steps=6, polish=4)
@@ -167,3 +168,14 @@ def test_a_run(tmp_path: Path) -> None:
         if row["quantity"] == "radius":
             assert (row["estimator"], row["interval"], row["lower"]) == ("smoothed_attack:norm=l2", "upper bound", "0.0")
             assert float(found[row["sample_id"], "certified_radius"]["value"]) < float(row["value"]) == float(row["upper"])
+
+
+@needs_shared
+def test_a_real_network(tmp_path: Path) -> None:
+    """Certificates are below what attacks find, on an MNIST network."""
+    estimators = [{"smoothed_attack": {"copies": 16, "verify": 2000, "restarts": 0}}, {"certified_radius": {"n": 2000}}]
+    spec = document("mnist_conv_small_nat", limit=3, noise={"sigma": [0.25]}, estimators=estimators)
+    robaudit.audit(write(tmp_path, spec), out=tmp_path / "run")
+    found = {(row["sample_id"], row["quantity"]): float(row["value"]) for row in read_rows(tmp_path / "run")}
+    for sample in range(3):
+        assert 0 < found[str(sample), "certified_radius"] < found[str(sample), "radius"] < 3
