@@ -7,6 +7,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+ALPHA = "alpha"
+"""The detail of a row that holds the chance that its certificate is false, where there is one."""
+
+DECIDE = "decide"
+"""The detail of a row that holds the radius its estimator was asked about: it stopped once it was clear whether that one is certified."""
+
 HIGHEST_LOSS = "highest_loss"
 """The detail of a row that holds the largest loss its sampler met."""
 
@@ -16,8 +22,14 @@ CERTIFIED_CLASS = "certified_class"
 P_LOWER = "p_lower"
 """The detail of a row that holds the lower bound of the probability of the certified class: a certificate of the majority vote has it."""
 
+KEPT, DRAWS = "kept", "draws"
+"""The details of such a row that hold the noisy copies of the certified class, and all of them."""
+
 P_ERROR = "p_error"
 """The detail of a row that holds an upper bound of the probability that the noise of its level changes the certified class."""
+
+LARGEST_CERTIFIABLE = "largest"
+"""The detail of a row that holds the largest radius that its number of draws can certify, however safe the image is."""
 
 TARGET = "target"
 """The detail of a row that holds the class its loss is against."""

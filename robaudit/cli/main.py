@@ -42,6 +42,7 @@ def make_app() -> typer.Typer:
 
     from robaudit.cli import (
         catalogue,
+        certified,
         compare,
         demo,
         estimate,
@@ -77,6 +78,7 @@ def make_app() -> typer.Typer:
     app.command("corruption-report")(reading.corruption_report)
     app.command("scores")(scores.scores)
     app.command("spectrum")(spectrum.spectrum)
+    app.command("certified")(certified.certified)
     app.command("gate")(gate.gate)
     app.command("compare")(compare.compare)
     app.command("export")(reading.export)

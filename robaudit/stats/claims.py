@@ -8,14 +8,16 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from robaudit.names import P_LOWER, PartName, ResultName
+from robaudit.names import DRAWS, KEPT, P_LOWER, PartName, ResultName
 from robaudit.numerics.intervals import clopper_pearson
+from robaudit.numerics.smoothing import BOX, GAUSSIAN, LAPLACE, p_lower
 from robaudit.quantities import CERTIFIED, LOG10_P_FAIL, LOSS, P_ROBUST, RADIUS, IntervalKind
 from robaudit.rows import Row
 from robaudit.stats.intervals import TAIL
 
 LEAST_DECADES = 1.0
 """How far above a bound that no repeat of a rare-failure estimator has reached the failure probability may be."""
+_THEOREMS = {"gaussian": GAUSSIAN, "laplace": LAPLACE, "uniform": BOX}
 _CDF = 1e-8
 """Accuracy of a probability that is computed rather than counted, near 1."""
 _COUNTED = (IntervalKind.CLOPPER_PEARSON, IntervalKind.CONFIDENCE_SEQUENCE)
@@ -130,6 +132,31 @@ def witnessed_radius(row: Row) -> Claim | None:
 def is_vote(row: Row) -> bool:
     """Whether it is a certificate of the majority vote under noise."""
     return row.quantity == CERTIFIED.name and P_LOWER in (row.details or {})
+
+
+def share_of_vote(row: Row) -> End:
+    """At least this is the probability of the class of a majority vote's certificate; restated where the row has its counts."""
+    details = row.details or {}
+    bound, kept, draws = details[P_LOWER], details.get(KEPT), details.get(DRAWS)
+    if kept is None or draws is None:
+        return lambda _: bound
+    return lambda tail: min(bound, float(p_lower(kept, draws, tail)))
+
+
+def vote_radius(row: Row, setting: Setting) -> Claim:
+    """At least the radius of a majority vote's certificate, shortened as its probability is at another confidence."""
+    stated = theorem_radius(row, setting, (row.details or {})[P_LOWER])
+    if not stated:
+        return fixed(row, row.value)
+    share = share_of_vote(row)
+    return Claim(row, lambda tail: row.value * min(1.0, (theorem_radius(row, setting, share(tail)) or 0.0) / stated), random=True)
+
+
+def theorem_radius(row: Row, setting: Setting, p: float) -> float | None:
+    """What a probability of the class certifies under the noise of a row; None where no theorem is known."""
+    noise = setting.noises.get(row.at.noise)
+    theorem = None if noise is None else _THEOREMS.get(noise.kind)
+    return None if theorem is None else theorem.radius(p, row.at.level)
 
 
 # --- failure probabilities

@@ -30,6 +30,9 @@ from robaudit.stats.claims import (
     most_p_fail,
     named,
     norm_of,
+    share_of_vote,
+    theorem_radius,
+    vote_radius,
     witnessed_radius,
 )
 
@@ -171,7 +174,11 @@ def _votes(rows: Sequence[Row], setting: Setting) -> Iterator[Pair]:
         here = [row for row in rows if row.at == at and (is_vote(row) or row.quantity == RADIUS.name)]
         for pair in _across(here, "radius of the majority vote", setting):
             if pair.least.row.certified_class == pair.most.row.certified_class:  # else the flip is of another class
-                yield pair
+                yield pair._replace(least=vote_radius(pair.least.row, setting))
+    for vote in filter(is_vote, rows):
+        allowed = theorem_radius(vote, setting, (vote.details or {})[P_LOWER])
+        if allowed is not None and vote.value > 0.0:
+            yield Pair("radius that p_lower certifies", fixed(vote, vote.value), fixed(vote, allowed), vote)
 
 
 def _searches(rows: Sequence[Row], setting: Setting) -> Iterator[Pair]:
@@ -226,14 +233,19 @@ def _of_vote(rows: Sequence[Row], setting: Setting) -> Iterator[Pair]:
     for vote in rows:
         if not is_vote(vote) or vote.certified_class is None:
             continue
-        p_lower = (vote.details or {})[P_LOWER]
+        share = share_of_vote(vote)
         for row in rows:
             if row.at != vote.at:
                 continue
             if vote.certified_class == row.predicted and (least := least_p_fail(row, setting)) is not None:
-                yield Pair(f"p_fail at {row.at}", least, fixed(vote, 1.0 - p_lower))
+                yield Pair(f"p_fail at {row.at}", least, Claim(vote, partial(_others, share), random=True))
             elif vote.certified_class != row.predicted and (most := most_p_fail(row, setting)) is not None:
-                yield Pair(f"p_fail at {row.at}", fixed(vote, p_lower), most)
+                yield Pair(f"p_fail at {row.at}", Claim(vote, share, random=True), most)
+
+
+def _others(share: End, tail: float) -> float:
+    """What is left for the other classes."""
+    return 1.0 - share(tail)
 
 
 def _concentration(rows: Sequence[Row], setting: Setting) -> Iterator[Pair]:
@@ -364,7 +376,7 @@ VOTES = Relation(
     "certified <= witnessed (majority vote)",
     "no image nearer than the certificate of the majority vote under noise has another majority",
     "Cohen et al. 2019, theorem 1; Teng et al. 2020; Yang et al. 2020",
-    "rounding: 0.1 % and 1e-6; certificate and flip each hold with the confidence that their estimators state",
+    "rounding: 0.1 % and 1e-6; simultaneous intervals for the certificate; the flip holds with the confidence of its test",
     1e-3,
     1e-6,
     Verdict.VIOLATION,
@@ -404,7 +416,7 @@ VOTE_SHARE = Relation(
     "p_lower <= p_robust",
     "the share of noisy copies with the certified class is at least the bound of its certificate",
     "both are about the same probability",
-    "simultaneous intervals; the bound itself fails with the probability alpha of its estimator",
+    "simultaneous intervals, also for the bound",
     1e-9,
     1e-12,
     Verdict.VIOLATION,
