@@ -13,7 +13,7 @@ from robaudit.estimators.base import Estimate, Estimator, Need
 from robaudit.estimators.certificate import CERTIFICATE, certificate
 from robaudit.estimators.mc import Counts, count_votes, in_rounds
 from robaudit.estimators.work import Work
-from robaudit.names import DRAWS, KEPT, LARGEST_CERTIFIABLE, P_LOWER, Part
+from robaudit.names import ALPHA, DECIDE, DRAWS, KEPT, LARGEST_CERTIFIABLE, P_LOWER, Part
 from robaudit.noise.base import NoiseKind
 from robaudit.noise.gaussian import Gaussian
 from robaudit.noise.laplace import Laplace
@@ -161,6 +161,8 @@ class CertifiedRadius(Estimator):
             "selected": chosen.label,
             "selection": chosen.draws,
             LARGEST_CERTIFIABLE: largest,
+            ALPHA: self.alpha,
+            **({} if self.decide is None else {DECIDE: self.decide}),
         }
         return certificate(
             bound.radius,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -92,6 +92,7 @@ def rows_of(
     interval: Interval,
     passes: Sequence[tuple[int, int]],
     lost: Sequence[int] | None = None,
+    details: Sequence[Mapping[str, float]] | None = None,
 ) -> list[Estimate]:
     """The estimates of a chunk's images in one norm.
 
@@ -103,12 +104,13 @@ def rows_of(
         interval: how the values are to be read where there is one.
         passes: forwards and backwards of each image.
         lost: how many points of each image had logits that are not finite; a flip may be hidden behind them.
+        details: further numbers.
     """
-    exact, missing = interval.kind is IntervalKind.EXACT, lost or [0] * len(work.x)
+    exact, missing, further = interval.kind is IntervalKind.EXACT, lost or [0] * len(work.x), details or [{}] * len(work.x)
     eases = ease(work.clean.logits, work.clean.predicted)
     estimates = []
-    for found, to, (forwards, backwards), without, (g, margin) in zip(
-        radius.tolist(), reached.tolist(), passes, missing, eases, strict=True
+    for found, to, (forwards, backwards), without, more, (g, margin) in zip(
+        radius.tolist(), reached.tolist(), passes, missing, further, eases, strict=True
     ):
         hit = math.isfinite(found)
         value = found if hit else cap
@@ -123,7 +125,7 @@ def rows_of(
                 interval=interval if hit else Interval(IntervalKind.CENSORED),
                 note=f"{without} points gave non-finite logits, counted as no flips" if without else "",
                 not_finite=without,
-                details={"difficulty": g, "margin": margin},
+                details={"difficulty": g, "margin": margin, **more},
             )
         )
     return estimates

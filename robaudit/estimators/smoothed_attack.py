@@ -14,14 +14,14 @@ from torch import Tensor
 from robaudit.estimators.base import Estimate, Scope
 from robaudit.estimators.certified_radius import theorem_of
 from robaudit.estimators.mc import count_votes
-from robaudit.estimators.radius import Norm, SearchedRadius, each_once, rows_of
+from robaudit.estimators.radius import SearchedRadius, each_once, rows_of
 from robaudit.estimators.radius_attack import HELD_BYTES
 from robaudit.estimators.vote_field import VoteField, offsets_of
 from robaudit.estimators.work import Work
 from robaudit.names import CERTIFIED_CLASS
 from robaudit.noise.base import NoiseKind, shape_of
 from robaudit.numerics.minimal_norm import Search, nearest_flips
-from robaudit.numerics.norm_steps import size
+from robaudit.numerics.norm_steps import Norm, size
 from robaudit.numerics.normal import normal_cdf
 from robaudit.numerics.rowwise import lengths
 from robaudit.numerics.smoothing import p_lower
@@ -122,20 +122,13 @@ class SmoothedAttack(SearchedRadius):
     def _rows(self, work: Work, votes: Tensor, found: Sequence[_Found], passes: Sequence[tuple[int, int]], cap: float) -> list[Estimate]:
         first, second = votes[:, :-1].topk(2, dim=1).values.cpu().numpy().T
         sure = p_lower(first, np.maximum(first + second, 1), _LEVEL) > 0.5
+        radius = torch.tensor([one.radius if one.radius <= cap else torch.inf for one in found], dtype=torch.float64)
         details = [
             {CERTIFIED_CLASS: c, **({"kept": one.kept, "other": one.other} if one.radius <= cap else {})}
             for c, one in zip(votes[:, :-1].argmax(1).tolist(), found, strict=True)
         ]
-        rows = rows_of(
-            work,
-            [min(one.radius, cap) for one in found],
-            [one.radius <= cap for one in found],
-            [one.label for one in found],
-            self.interval,
-            passes,
-            details,
-            [one.lost + broken for one, broken in zip(found, votes[:, -1].tolist(), strict=True)],
-        )
+        lost = [one.lost + broken for one, broken in zip(found, votes[:, -1].tolist(), strict=True)]
+        rows = rows_of(work, radius, torch.tensor([one.label for one in found]), cap, self.interval, passes, lost, details)
         remark = "the class of the vote is uncertain at the image itself"
         notes = [row.note if clear else "; ".join(filter(None, [remark, row.note])) for row, clear in zip(rows, sure.tolist(), strict=True)]
         return [replace(row, note=note) for row, note in zip(rows, notes, strict=True)]

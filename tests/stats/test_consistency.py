@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.special import ndtr
+from scipy.special import ndtr, ndtri
 
 from robaudit.levels import NO_NOISE
-from robaudit.names import CERTIFIED_CLASS, P_ERROR, P_LOWER
+from robaudit.names import CERTIFIED_CLASS, DRAWS, KEPT, P_ERROR, P_LOWER
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import P_ROBUST, Interval, IntervalKind
 from robaudit.rows import Row
@@ -44,11 +44,12 @@ VOTE = {P_LOWER: 0.9}
         ([proof(1.0, "l1"), flip(0.2, "linf")], "certified <= witnessed", VIOLATION, ("margin_radius:norm=l1",)),
         ([proof(1.0, of=1)], "certified <= witnessed", VIOLATION, ("margin_radius:norm=l2",)),
         (
-            [proof(0.3, at=SIGMA, details=VOTE), flip(0.2, at=SIGMA, name="smoothed_attack", details={CERTIFIED_CLASS: 0})],
+            [proof(0.12, at=SIGMA, details=VOTE), flip(0.1, at=SIGMA, name="smoothed_attack", details={CERTIFIED_CLASS: 0})],
             "certified <= witnessed (majority vote)",
             VIOLATION,
             ("margin_radius:norm=l2",),
         ),
+        ([proof(0.2, at=SIGMA, details=VOTE)], "certified <= witnessed (majority vote)", VIOLATION, ("margin_radius:norm=l2",)),
         ([flip(1.0), flip(0.9, name="radius_random")], "attacked <= other flips", MISSED, ("radius_attack:norm=l2",)),
         ([proof(0.5), votes(900, 1000)], "noise within the certified ball", VIOLATION, ("mc", "margin_radius:norm=l2")),
         ([proof(0.2, "linf"), votes(999, 1000, BOX)], "noise within the certified ball", VIOLATION, ("margin_radius:norm=linf",)),
@@ -87,9 +88,13 @@ def test_what_breaks_a_relation_is_found_and_named(rows: list[Row], relation: st
         [proof(1.0, "linf"), flip(1.0), flip(0.5, "linf", name="radius_random", at=SIGMA)],  # a flip of another classifier
         [proof(1.0), flip(0.5, "linf")],  # sqrt(4) * 0.5
         [proof(0.0), flip(0.1)],  # abstains
-        [proof(1.0, at=SIGMA, details=VOTE), flip(0.5)],  # the vote is another classifier
-        [proof(0.3, at=SIGMA, details=VOTE), flip(0.2, at=STRONG, details={CERTIFIED_CLASS: 0})],  # of another level
-        [proof(0.3, of=1, at=SIGMA, details=VOTE), flip(0.2, at=SIGMA, details={CERTIFIED_CLASS: 0})],  # of another class
+        [proof(0.12, at=SIGMA, details=VOTE), flip(0.1)],  # the vote is another classifier
+        [proof(0.12, at=SIGMA, details=VOTE), flip(0.1, at=STRONG, details={CERTIFIED_CLASS: 0})],  # of another level
+        [proof(0.12, of=1, at=SIGMA, details=VOTE), flip(0.1, at=SIGMA, details={CERTIFIED_CLASS: 0})],  # of another class
+        [
+            proof(0.12, at=SIGMA, details={P_LOWER: 0.89, KEPT: 100, DRAWS: 100}),
+            flip(0.08, at=SIGMA, details={CERTIFIED_CLASS: 0}),
+        ],  # by chance
         [flip(0.9), flip(1.0, name="radius_random")],
         [proof(0.2, "linf"), votes(1000, 1000, BOX)],
         [proof(0.5), votes(1000, 1000)],
@@ -167,9 +172,12 @@ def _simulated(generator: np.random.Generator, images: int) -> list[Row]:
             p_fail = float(ndtr(-radius / at.level))
             for name, draws in (("mc", 1000), ("other", 200)):
                 mine.append(votes(draws - int(generator.binomial(draws, p_fail)), draws, at, name, str(i)))
-            p_lower = float(clopper_pearson(generator.binomial(1000, 1 - p_fail), 1000, 0.998)[0])
+            kept = int(generator.binomial(1000, 1 - p_fail))
+            p_lower = float(clopper_pearson(kept, 1000, 0.998)[0])
             if p_lower > 0.5:
-                mine.append(proof(0.0 + radius / 2, at=at, details={P_LOWER: p_lower}, sample_id=str(i)))
+                mine.append(
+                    proof(at.level * float(ndtri(p_lower)), at=at, details={P_LOWER: p_lower, KEPT: kept, DRAWS: 1000}, sample_id=str(i))
+                )
         rows += mine
     return rows
 
