@@ -15,7 +15,7 @@ from robaudit.datasets.load import open_dataset
 from robaudit.errors import NothingLeftError, RobauditError, SpecError
 from robaudit.estimators import registry
 from robaudit.estimators.base import Scope
-from robaudit.estimators.registry import Chosen, check_model, refuse_unfit, tasks_of
+from robaudit.estimators.registry import Chosen, check_model, tasks_of, unfit
 from robaudit.models.logits import LogitModel
 from robaudit.noise.base import NoiseKind
 from robaudit.noise.registry import build as build_noises
@@ -55,12 +55,13 @@ class LeftOut:
 
     name: str
     why: str
-    noise: str = ""
+    noises: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
         """In a line."""
-        return f"{self.name} is left out{f' under {self.noise}' if self.noise else ''}: {self.why}"
+        under = f" under {', '.join(self.noises)}" if self.noises else ""
+        return f"{self.name} is left out{under}: {self.why}"
 
 
 def whole_spec(spec: AuditSpec, installed: Sequence[str]) -> AuditSpec:
@@ -122,7 +123,7 @@ def _fitted(
         return [entry], []
     unfit = dict(_unfit(spec, entry, forms))
     fitting = [label for label in forms if label not in unfit]
-    left = [LeftOut(entry.name, why, label) for label, why in unfit.items()]
+    left = [LeftOut(entry.name, why, (label,)) for label, why in unfit.items()]
     if not forms:
         return [], [LeftOut(entry.name, "the spec has no noise")]
     if not fitting:
@@ -131,9 +132,14 @@ def _fitted(
 
 
 def _unless_another_does(left: Sequence[LeftOut], kept: Sequence[EstimatorSpec], labels: Sequence[str]) -> Iterator[LeftOut]:
-    """What is left out, each once, but for the noises that another entry of the same estimator works with."""
+    """What is left out, the noises of a reason together, but for those that another entry of the same estimator works with."""
     covered = {(entry.name, label) for entry in kept for label in entry.options.get("noise", labels)}
-    yield from dict.fromkeys(one for one in left if (one.name, one.noise) not in covered)
+    noises: dict[tuple[str, str], dict[str, None]] = {}
+    for one in left:
+        if not one.noises or any((one.name, label) not in covered for label in one.noises):
+            noises.setdefault((one.name, one.why), {}).update(dict.fromkeys(one.noises))
+    for (name, why), found in noises.items():
+        yield LeftOut(name, why, tuple(found))
 
 
 def spectrum_folder(spec: AuditSpec) -> Path:
@@ -164,10 +170,12 @@ def _refused(chosen: Chosen, model: LogitModel, image: Tensor) -> str:
 
 def _unfit(spec: AuditSpec, entry: EstimatorSpec, forms: Mapping[str, NoiseKind]) -> Iterator[tuple[str, str]]:
     """The noises that it cannot work with, and why."""
-    for label in forms:
-        options = {**entry.options, "noise": [label]}
+    for label, form in forms.items():
+        (limited,) = registry.build([EstimatorSpec(name=entry.name, options={**entry.options, "noise": [label]})])
         try:
-            (limited,) = registry.build([EstimatorSpec(name=entry.name, options=options)])
-            refuse_unfit(tasks_of(spec, [limited]), forms)
-        except RobauditError as error:
+            tasks = tasks_of(spec, [limited])
+        except RobauditError as error:  # the noise has no levels
             yield label, error.what
+            continue
+        if (why := next(filter(None, (unfit(task, form) for task in tasks)), None)) is not None:
+            yield label, why.what

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import ValidationError
 
@@ -122,22 +122,34 @@ def refuse_unfit(tasks: Sequence[Task], noises: Mapping[str, NoiseKind], where: 
     for task in tasks:
         if task.at == NO_NOISE:
             continue
-        form, needs = noises[task.at.noise], task.chosen.estimator.needs_noise
-        lacks = (
-            ("random", not form.random, "it does the same to an image every time", "use mc"),
-            ("covariance", not isinstance(form, AdditiveNoise), "it is not additive noise of a known covariance", "use mc"),
-            ("differentiable", not form.differentiable, "its pixels have no gradient with respect to what is random", "use mc"),
-            ("bounded", not form.bounded, "it has no limit that a search could keep to", "use uniform or spatial noise"),
-        )
-        estimator = task.chosen.estimator
-        unfit = estimator.unfit(form)
-        if not unfit and (beyond := estimator.unfit_at(form, task.at.level)):
-            unfit = f"at {task.at.name} {task.at.level:g}, {beyond}"
-        for need, lacking, why, instead in (*lacks, ("", bool(unfit), unfit, "change the noise or the options")):
-            if lacking and need in ("", *needs):
-                others = ", ".join(label for label in noises if label != task.at.noise)
-                limit = f", or limit {task.chosen.label} to other noises (noise: [...], of {others})" if others else ""
-                raise SpecError(f"{where}: {task.chosen.label}", f"cannot work with the noise {task.at.noise}: {why}", f"{instead}{limit}")
+        if (why := unfit(task, noises[task.at.noise])) is not None:
+            others = ", ".join(label for label in noises if label != task.at.noise)
+            limit = f", or limit {task.chosen.label} to other noises (noise: [...], of {others})" if others else ""
+            what = f"cannot work with the noise {task.at.noise}: {why.what}"
+            raise SpecError(f"{where}: {task.chosen.label}", what, f"{why.instead}{limit}")
+
+
+class Unfit(NamedTuple):
+    """Why an estimator cannot work with a noise, and what can."""
+
+    what: str
+    instead: str
+
+
+def unfit(task: Task, form: NoiseKind) -> Unfit | None:
+    """Why an estimator cannot work with a kind of noise; None where it can."""
+    estimator = task.chosen.estimator
+    lacks = (
+        ("random", not form.random, "it does the same to an image every time", "use mc"),
+        ("covariance", not isinstance(form, AdditiveNoise), "it is not additive noise of a known covariance", "use mc"),
+        ("differentiable", not form.differentiable, "its pixels have no gradient with respect to what is random", "use mc"),
+        ("bounded", not form.bounded, "it has no limit that a search could keep to", "use uniform or spatial noise"),
+    )
+    own = estimator.unfit(form)
+    if not own and (beyond := estimator.unfit_at(form, task.at.level)):
+        own = f"at {task.at.name} {task.at.level:g}, {beyond}"
+    found = (Unfit(what, instead) for need, lacking, what, instead in lacks if lacking and need in estimator.needs_noise)
+    return next(found, Unfit(own, "change the noise or the options") if own else None)
 
 
 def check_model(estimators: Sequence[Chosen], model: LogitModel, image: Tensor) -> None:
