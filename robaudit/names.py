@@ -16,6 +16,9 @@ CERTIFIED_CLASS = "certified_class"
 P_LOWER = "p_lower"
 """The detail of a row that holds the lower bound of the probability of the certified class: a certificate of the majority vote has it."""
 
+GRID_STEP = "grid_step"
+"""The detail of a row that holds the step of the grid of radii that its value is on."""
+
 TARGET = "target"
 """The detail of a row that holds the class its loss is against."""
 
