@@ -7,12 +7,13 @@ are left out.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from robaudit.errors import RunError
 from robaudit.levels import GAUSSIAN
@@ -22,7 +23,7 @@ from robaudit.rows import Row
 from robaudit.stats.agreement import Results
 from robaudit.stats.bootstrap import percentiles
 from robaudit.stats.groups import json_number
-from robaudit.stats.intervals import ROW_CONFIDENCE, Bounds, Floats
+from robaudit.stats.intervals import Bounds, Floats
 
 LINEAR = "linear"
 """The kind of noise that fades an image into grey noise; its level is 1 - gamma."""
@@ -32,6 +33,9 @@ HALF = 0.5
 HUMANS = 0.25
 """The gamma at which people name half of the images correctly (Jang et al. 2021)."""
 _ROUNDING = 1e-9
+
+
+Ints = NDArray[np.int64]
 
 
 class CurveKind(StrEnum):
@@ -162,7 +166,7 @@ def asr(errors: Floats | Sequence[float], step: float) -> float:
     return float(_half_steps(found, step))
 
 
-def ends_at(errors: Floats, classes: int) -> NDArrayInt:
+def ends_at(errors: Floats, classes: int) -> Ints:
     """The first point after the clean one with an error of at least (C - 1) / C - .03; -1 where there is none.
 
     Args:
@@ -172,7 +176,7 @@ def ends_at(errors: Floats, classes: int) -> NDArrayInt:
     Source: as for :func:`ams`; the paper prints the rule with the sign reversed.
     """
     there = errors[..., 1:] >= (classes - 1) / classes - CUTOFF - _ROUNDING
-    found: NDArrayInt = np.where(there.any(-1), there.argmax(-1) + 1, -1) if there.shape[-1] else np.full(errors.shape[:-1], -1)
+    found: Ints = np.where(there.any(-1), there.argmax(-1) + 1, -1) if there.shape[-1] else np.full(errors.shape[:-1], -1)
     return found
 
 
@@ -195,7 +199,7 @@ def ams(errors: Floats | Sequence[float], step: float) -> float:
     return float(_ams(found, np.asarray(len(found) - 1), step))
 
 
-def _ams(errors: Floats, last: NDArrayInt, step: float) -> Floats:
+def _ams(errors: Floats, last: Ints, step: float) -> Floats:
     """:func:`ams` of many curves (..., points), each up to its point ``last`` (...)."""
     points = np.arange(errors.shape[-1])
     inside = points <= last[..., None]
@@ -239,7 +243,7 @@ def gamma_at_half(gammas: Floats, accuracy: Floats) -> Floats:
 # --- reading
 
 
-def curves_of(run: Results, name: str | None = None) -> Curves:
+def curves_of(run: Results, name: str | None = None, only: Collection[CurveKind] = tuple(CurveKind)) -> Curves:
     """The curves that a run has rows for.
 
     Attacks: radii on a grid (`radius_pgd`), the first result of each norm. Noise and linear corruption: the first result with votes under
@@ -248,6 +252,7 @@ def curves_of(run: Results, name: str | None = None) -> Curves:
     Args:
         run: a finished run.
         name: of its model; None: the run's.
+        only: these curves.
 
     Raises:
         RunError: it has no labels, or nothing that a curve is made of.
@@ -268,9 +273,11 @@ def curves_of(run: Results, name: str | None = None) -> Curves:
                 levels.setdefault(row.level, []).append(row)
     if not labelled:
         raise RunError(str(run.path), "has no labels, and the errors of curves are relative to them", "audit labelled images")
-    found: dict[CurveKind, Curve] = {kind: _attack_curve(kind, *attacks[kind]) for kind in CurveKind if kind in attacks}
+    found: dict[CurveKind, Curve] = {}
     for kind in CurveKind:
-        if kind in noisy and _fits(kind, noisy[kind][1]):
+        if kind in attacks and kind in only:
+            found[kind] = _attack_curve(kind, *attacks[kind])
+        elif kind in noisy and kind in only and _fits(kind, noisy[kind][1]):
             (source, _), by_level = noisy[kind]
             found[kind] = _noisy_curve(kind, source, by_level)
     if not found:
@@ -342,9 +349,7 @@ def _noisy_curve(kind: CurveKind, source: str, by_level: Mapping[float, Sequence
     draws = max(row.draws for row in kept)
     if kind is CurveKind.LINEAR:
         gammas = np.round(1.0 - np.array([0.0, *levels]), 12)
-        ends = percentiles(
-            len(kept), lambda drawn: {**bands.replicates(drawn), "half": gamma_at_half(gammas, 1.0 - bands.means(drawn))}
-        )
+        ends = percentiles(len(kept), lambda drawn: {**bands.replicates(drawn), "half": gamma_at_half(gammas, 1.0 - bands.means(drawn))})
         summary = _half_summary(float(gamma_at_half(gammas, 1.0 - bands.errors)), ends["half"], float(gammas[-1]))
         return Curve(kind, source, gammas, bands.errors, *bands.ends(ends), summary, len(kept), unlabelled, draws, len(gammas))
     step, classes = levels[0], len(kept[0].votes or ())
