@@ -25,6 +25,7 @@ class Kind(StrEnum):
     RADIUS = "radius"
     HEAT_MAP = "heat-map"
     CORRUPTION_KEPT = "corruption-kept"
+    CURVES = "curves"
 
 
 _THRESHOLDS, _IMAGES = (Kind.DISTRIBUTION, Kind.FLAGGED), (Kind.FLAGGED, Kind.LOSS_Q)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robaudit.errors import RunError
-from robaudit.levels import GAUSSIAN
+from robaudit.levels import GAUSSIAN, LevelChoice, NoiseLevel
 from robaudit.names import GRID_STEP, PartName, ResultName
 from robaudit.quantities import RADIUS
 from robaudit.rows import Row
@@ -243,7 +243,14 @@ def gamma_at_half(gammas: Floats, accuracy: Floats) -> Floats:
 # --- reading
 
 
-def curves_of(run: Results, name: str | None = None, only: Collection[CurveKind] = tuple(CurveKind)) -> Curves:
+def curves_of(
+    run: Results,
+    name: str | None = None,
+    only: Collection[CurveKind] = tuple(CurveKind),
+    *,
+    estimators: Sequence[str] = (),
+    levels: LevelChoice | Sequence[float] = (),
+) -> Curves:
     """The curves that a run has rows for.
 
     Attacks: radii on a grid (`radius_pgd`), the first result of each norm. Noise and linear corruption: the first result with votes under
@@ -253,6 +260,7 @@ def curves_of(run: Results, name: str | None = None, only: Collection[CurveKind]
         run: a finished run.
         name: of its model; None: the run's.
         only: these curves.
+        estimators, levels: only these results.
 
     Raises:
         RunError: it has no labels, or nothing that a curve is made of.
@@ -260,9 +268,11 @@ def curves_of(run: Results, name: str | None = None, only: Collection[CurveKind]
     kinds = {entry["name"]: entry["kind"] for entry in run.info["spec"]["noise"]}
     attacks: dict[CurveKind, tuple[str, list[Row]]] = {}
     noisy: dict[CurveKind, tuple[tuple[str, str], dict[float, list[Row]]]] = {}
-    labelled = False
+    labelled, wanted = False, _wanted(run, estimators, levels)
     for row in run.rows:
         labelled |= row.label is not None
+        if wanted is not None and (row.estimator, row.at) not in wanted:
+            continue
         if (kind := _attacked(row)) is not None:
             source, rows = attacks.setdefault(kind, (row.estimator, []))
             if source == row.estimator:
@@ -284,6 +294,13 @@ def curves_of(run: Results, name: str | None = None, only: Collection[CurveKind]
         remedy = "robaudit curves SPEC computes it; or audit with radius_pgd, or with mc under gaussian noise at sigma D, 2D, ..."
         raise RunError(str(run.path), "has nothing that curves are made of", remedy)
     return Curves(name or str(run.info["name"]), str(run.path), found)
+
+
+def _wanted(run: Results, estimators: Sequence[str], levels: LevelChoice | Sequence[float]) -> set[tuple[str, NoiseLevel]] | None:
+    """The results that are chosen; None: all."""
+    if not estimators and not levels:
+        return None
+    return set(run.chosen(dict.fromkeys((row.estimator, row.at) for row in run.rows), estimators, levels))
 
 
 _NOISY = {GAUSSIAN: CurveKind.NOISE, LINEAR: CurveKind.LINEAR}

@@ -99,6 +99,13 @@ def _kept(run: Run, choice: Choice) -> Sketch:
     return kept_picture(kept_curve(run, choice.estimators, choice.levels))
 
 
+def _curves(run: Run, choice: Choice) -> Sketch:
+    from robaudit.report.pictures.curves import sketch
+    from robaudit.stats.curves import curves_of
+
+    return sketch([curves_of(run, estimators=choice.estimators, levels=choice.levels)])
+
+
 _SKETCHES: dict[str, Callable[[Run, Choice], Sketch]] = {
     "distribution": _distribution,
     "bias": _bias,
@@ -109,6 +116,7 @@ _SKETCHES: dict[str, Callable[[Run, Choice], Sketch]] = {
     "radius": _radius,
     "heat-map": _heat_map,
     "corruption-kept": _kept,
+    "curves": _curves,
 }
 KINDS = tuple(_SKETCHES)
 FORMATS = ("png", "svg", "pdf")
