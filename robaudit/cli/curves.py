@@ -183,9 +183,8 @@ def _spec(path: Path, plan: CurvePlan, given: Mapping[tuple[int | str, ...], Any
     if not how.quiet:
         noisy, gradients = asked.passes()
         attacks = f" and up to {gradients:,} gradients (fewer where attacks succeed early)" if gradients else ""
-        say(
-            f"{path}: model, images and run options count, not its noises, estimators and gates; an image takes {noisy:,} noisy passes{attacks}"
-        )
+        ignored = "its noises, estimators and gates are not used"
+        say(f"{path}: {ignored}; an image takes {noisy:,} noisy passes{attacks}")
     return curves_spec(spec, asked)
 
 

@@ -11,20 +11,20 @@ from torch import Tensor
 
 from robaudit.estimators.base import Estimate
 from robaudit.estimators.margin_field import MarginField
-from robaudit.estimators.radius import LEAST_CAP, Norm, RadiusEstimator, rows_of
+from robaudit.estimators.radius import LEAST_CAP, Norm, SearchedRadius, rows_of
 from robaudit.estimators.work import Work
 from robaudit.names import GRID_STEP
+from robaudit.noise.base import Shape
 from robaudit.numerics.growing_balls import Escapes, Grid, first_escapes
 from robaudit.numerics.normal import normal_cdf
 from robaudit.numerics.rowwise import lengths
-from robaudit.quantities import Interval, IntervalKind
 from robaudit.spec.fields import as_number
 
 HELD_BYTES = 2**25
 """Points of the starts held at once, unless those of a single image take more; their gradients and steps take as much each."""
 
 PURPOSE = "growing balls"
-STEPS: dict[Norm, float] = {"l2": 0.32, "linf": 0.025}
+STEPS: dict[str, float] = {"l2": 0.32, "linf": 0.025}
 """The grids of the paper."""
 BALLS = 20
 """Balls of a grid without a cap: twice as many as it takes to ruin the networks of the paper."""
@@ -32,10 +32,10 @@ _LENGTH = 0.08
 _ROUNDING = 1e-9
 _DIGITS = 12  # of 3 * 0.025
 
-Decimal = Annotated[float, BeforeValidator(as_number), Field(ge=LEAST_CAP, allow_inf_nan=False)]
+Decimal = Annotated[float, BeforeValidator(as_number), Field(ge=LEAST_CAP, le=1e9, allow_inf_nan=False)]
 
 
-class RadiusPgd(RadiusEstimator):
+class RadiusPgd(SearchedRadius):
     """The smallest radius on the grid D, 2D, ... at which projected gradient ascent changes the class: the paper's adversarial curve.
 
     In each ball: ascent on -ReLU(max_{i != t} z_i - z_t), with t the class that is second on the clean image, in ``steps`` steps of .08 of
@@ -55,7 +55,6 @@ class RadiusPgd(RadiusEstimator):
     Source: Smoothed robustness analysis, section 3.4; Madry et al. 2018; Carlini and Wagner 2017.
     """
 
-    interval: ClassVar[Interval] = Interval(IntervalKind.UPPER_BOUND)
     summary: ClassVar[str] = "the first radius on a grid at which projected gradient ascent changes the class"
     prefer: ClassVar[str] = "curves as published (robaudit curves); for radii themselves radius_attack is nearer, for less"
     source: ClassVar[str] = "Smoothed robustness analysis, section 3.4; Madry et al. 2018"
@@ -64,7 +63,6 @@ class RadiusPgd(RadiusEstimator):
     cap: Decimal | None = Field(None, description=f"where the grid ends, in the norm's unit; default: after {BALLS} steps")
     steps: int = Field(200, ge=1, le=10**5, description="gradient steps from each start, of 0.08 of the radius")
     restarts: int = Field(5, ge=1, le=10**4, description="starts in each ball, uniform in it")
-    clip: bool = Field(False, description="look at images within [0, 1] only")
 
     @model_validator(mode="after")
     def _some_balls(self) -> RadiusPgd:
@@ -75,13 +73,17 @@ class RadiusPgd(RadiusEstimator):
                 raise ValueError("the grid has more than 100,000 radii; raise step or lower cap")
         return self
 
-    def spacing(self, norm: Norm) -> float:
+    def spacing(self, norm: str) -> float:
         """D of a norm."""
         return STEPS[norm] if self.step is None else self.step
 
-    def balls(self, norm: Norm) -> int:
+    def balls(self, norm: str) -> int:
         """How many radii the grid of a norm has."""
         return BALLS if self.cap is None else math.floor(self.cap / self.spacing(norm) + _ROUNDING)
+
+    def limit(self, norm: str, shape: Shape) -> float:
+        """The last radius of the grid."""
+        return round(self.spacing(norm) * self.balls(norm), _DIGITS)
 
     @property
     def rows_at_once(self) -> int:

@@ -44,6 +44,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "importance": [{"particles": 20, "moves": 3, "samples": 40, "steps": 4}],
     "adversarial_loss": [{"steps": 5, "restarts": 3}],
     "radius_attack": [{"steps": 3, "restarts": 1, "polish": 3, "candidates": 3}],
+    "radius_pgd": [{"norm": "l2", "steps": 8, "restarts": 2}, {"norm": "linf", "steps": 8, "restarts": 3, "clip": True}],
     "auto": [{"samples": 32, "decide": 0.8, "max_samples": 200}, {"samples": 16, "rare": True, "rare_below": 0.1, "p_min": 0.01}],
 }
 CASES = {

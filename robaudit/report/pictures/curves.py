@@ -33,6 +33,7 @@ _AXES = {
 _PANEL, _ALONE, _HEIGHT = 2.9, 2.6, 1.8  # inches: of a panel, at least; of the axes of one, of several
 _HEAD, _BETWEEN, _GAP, _SWATCH = 0.32, 0.25, 0.25, 0.34
 _PEOPLE = "people"
+_NO_WIDTH = 1e-6  # of a panel in which all curves are single points
 
 
 def sketch(every: Sequence[Curves]) -> Sketch:
@@ -137,13 +138,14 @@ def _panel(figure: Figure, place: Box, look: Look, kind: CurveKind, curves: Sequ
     box = Box(place.x + left, place.y + below, place.width - left - 0.1, height)
     put(figure, place.x, box.y + height + 0.09, fitted(_TITLES[kind], place.width, look.size, bold=True), size=look.size, weight="bold")
     ax = axes(figure, box, look)
-    ends = [curve.places[_last(curve)] for _, curve in curves]
-    ax.set_xlim(*((1.0, min(ends)) if kind is CurveKind.LINEAR else (0.0, max(*ends, curves[0][1].places[-1] / 1e6))))
+    ends = [float(curve.places[_last(curve)]) for _, curve in curves]
+    end = min(ends) if kind is CurveKind.LINEAR else max(*ends, _NO_WIDTH)
+    ax.set_xlim(1.0 if kind is CurveKind.LINEAR else 0.0, end)
     ax.set_ylim(0.0, 1.02)
     if kind is CurveKind.LINEAR:
         _people(figure, ax, box, look)
     for number, curve in curves:
-        part = slice(_last(curve) + 1)
+        part = curve.places <= end if kind is CurveKind.NOISE else slice(None)
         at, accuracy = curve.places[part], 1.0 - curve.errors[part]
         ax.fill_between(at, 1.0 - curve.upper[part], 1.0 - curve.lower[part], color=_INKS[number], alpha=0.16, linewidth=0, zorder=1.5)
         ax.plot(at, accuracy, zorder=3, clip_on=False, **_style(number))
@@ -153,9 +155,8 @@ def _panel(figure: Figure, place: Box, look: Look, kind: CurveKind, curves: Sequ
 
 
 def _last(curve: Curve) -> int:
-    """The last point that is drawn: noise curves go on a little beyond the end of their summary."""
-    beyond = curve.used if curve.kind is CurveKind.NOISE else curve.used - 1
-    return max(1, min(beyond, len(curve.places) - 1)) if len(curve.places) > 1 else 0
+    """The last point that must be seen: noise curves go on a little beyond the end of their summary."""
+    return min(curve.used, len(curve.places) - 1)
 
 
 def _people(figure: Figure, ax: Axes, box: Box, look: Look) -> None:
