@@ -57,13 +57,6 @@ def test_beyond_the_cap() -> None:
     assert estimator.limit("l2", SHAPE) == 3e-5
 
 
-def test_a_larger_network_of_the_same_class_takes_as_many_steps_as_it_must() -> None:
-    """Twice the restarts never find less in the balls up to the first flip of half as many: the first starts are the same."""
-    work = work_on(curved(), images=8)
-    few, many = (values(RadiusPgd(steps=5, restarts=n, norm="l2", step=0.05, cap=3), work) for n in (1, 8))
-    assert sum(one[0].value for one in many) <= sum(one[0].value for one in few)
-
-
 def test_nothing_finite() -> None:
     class Broken(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
