@@ -278,9 +278,9 @@ def curves_of(
             if source == row.estimator:
                 rows.append(row)
         elif row.votes is not None and (what := _NOISY.get(kinds.get(row.noise, ""))) is not None:
-            key, levels = noisy.setdefault(what, ((row.estimator, row.noise), {}))
+            key, by_level = noisy.setdefault(what, ((row.estimator, row.noise), {}))
             if key == (row.estimator, row.noise):
-                levels.setdefault(row.level, []).append(row)
+                by_level.setdefault(row.level, []).append(row)
     if not labelled:
         raise RunError(str(run.path), "has no labels, and the errors of curves are relative to them", "audit labelled images")
     found: dict[CurveKind, Curve] = {}

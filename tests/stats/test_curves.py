@@ -210,7 +210,7 @@ def test_an_accuracy_that_does_not_cross_one_half(wrong: bool, right: int, value
     assert (summary.value, summary.relation) == (value, relation)
     assert summary.lower is not None
     assert summary.upper is not None
-    assert 0 <= summary.lower <= summary.value <= summary.upper <= 1
+    assert 0 <= summary.lower <= value <= summary.upper <= 1
 
 
 def test_the_intervals_are_those_of_the_bootstrap_by_brute_force() -> None:

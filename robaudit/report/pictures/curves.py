@@ -25,8 +25,8 @@ _TITLES = {
     CurveKind.LINEAR: "linear corruption",
 }
 _AXES = {
-    CurveKind.L2: "radius",
-    CurveKind.LINF: "radius",
+    CurveKind.L2: "l2 radius",
+    CurveKind.LINF: "linf radius",
     CurveKind.NOISE: "standard deviation",
     CurveKind.LINEAR: "gamma, the share of the image left",
 }

@@ -19,12 +19,13 @@ from robaudit.report import pictures as pictures_module
 from robaudit.report.pictures.kinds import KINDS, Choice, inline_svg, picture, sketch_of
 from robaudit.store.run import Run
 from tests.conftest import RunCli
+from tests.curve_rows import pictured as curves_pictured
 from tests.radius_rows import pictured
 from tests.report.pictures.made import HOSTILE, losses, row, run, usual
 from tests.specs import digits, tree, write
 
 pytest.importorskip("matplotlib")
-OWN_RUNS = {"loss-q": lambda: losses(8), "radius": pictured, "heat-map": pictured, "corruption-kept": pictured}
+OWN_RUNS = {"loss-q": lambda: losses(8), "radius": pictured, "heat-map": pictured, "corruption-kept": pictured, "curves": curves_pictured}
 """The kinds that need other results than the usual run has."""
 LOSSES = {"qnorm_mc": {"samples": 20, "q": [1, 10]}}
 
