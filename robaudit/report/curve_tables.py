@@ -12,6 +12,7 @@ from robaudit.store.serialise import table_csv
 from robaudit.text import count
 
 _SIDE_BY_SIDE = {False: 3, True: 2}
+_COARSE = 0.5  # of the images in one step: the grid is too coarse for this network
 MEANINGS = {
     CurveKind.L2: "mean l2 radius at which projected gradient ascent succeeds, 0 where misclassified",
     CurveKind.LINF: "the same in linf",
@@ -82,8 +83,19 @@ def remarks(one: Curves) -> Iterator[str]:
             yield f"the accuracy never {'falls to' if relation is Relation.AT_MOST else 'reaches'} 50 %."
         elif relation is Relation.AT_LEAST:
             yield f"{kind} attacks change nothing on {100 * left:.1f}% of the images up to {end:g}, and these count as {end:g}."
+        if kind is not CurveKind.LINEAR and (first := _first_step(curve)) > _COARSE:
+            what = "noise" if kind is CurveKind.NOISE else f"{kind} attacks"
+            flag = f"--step-{'sigma' if kind is CurveKind.NOISE else kind}"
+            step = f"the first step, {curve.places[1]:g}, takes {100 * first:.0f}% of what was right"
+            yield f"{what}: {step}; a smaller {flag} would tell more."
     if unlabelled := max(curve.unlabelled for curve in one.curves.values()):
         yield f"{count(unlabelled, 'image')} left out: no label."
+
+
+def _first_step(curve: Curve) -> float:
+    """The share of the correct images that the first step of a grid takes."""
+    errors = curve.errors
+    return float((errors[1] - errors[0]) / (1.0 - errors[0])) if len(errors) > 1 and errors[0] < 1 else 0.0
 
 
 def curves_csv(every: Iterable[Curves]) -> str:

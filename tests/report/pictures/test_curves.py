@@ -79,6 +79,14 @@ def test_curves_of_a_single_point_and_of_one_image() -> None:
     assert "Bands" not in sketch([alone]).caption
 
 
+def test_a_grid_that_is_too_coarse() -> None:
+    balls = [1, 1, 1, 2]
+    lost = curves_of(curves_run([attacked(i, ball) for i, ball in enumerate(balls)]))
+    assert "L2 attacks: the first step, 0.32, takes 75% of what was right; a smaller --step-l2 would tell more." in printed([lost])
+    kept = curves_of(curves_run([attacked(i, ball + 1) for i, ball in enumerate(balls)]))
+    assert "first step" not in printed([kept])
+
+
 def test_models_that_lack_a_curve() -> None:
     first, second = models(2)
     part = replace(second, curves={kind: curve for kind, curve in second.curves.items() if kind is not CurveKind.L2})
