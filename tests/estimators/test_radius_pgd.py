@@ -16,7 +16,9 @@ from robaudit.estimators.radius_exact import RadiusExact
 from robaudit.estimators.radius_pgd import RadiusPgd
 from robaudit.names import GRID_STEP
 from robaudit.quantities import IntervalKind
+from tests.estimators.test_radius import fashion, work_on_images
 from tests.estimators.tools import SHAPE, curved, linear, values, work_on
+from tests.shared import needs_shared
 
 
 def test_on_linear_networks_the_second_class_is_reached_in_the_first_ball_that_can() -> None:
@@ -32,6 +34,25 @@ def test_on_linear_networks_the_second_class_is_reached_in_the_first_ball_that_c
                 if classes == 2:
                     assert one.value - 0.05 < other.value + 1e-6
                     assert one.flips_to == other.flips_to
+
+
+@needs_shared
+def test_a_trained_linear_network_is_left_between_its_nearest_boundary_and_that_of_the_target() -> None:
+    """ceil(nearest / D) <= ball <= ceil(distance to the class that is second / D), of a logistic regression by others."""
+    network, x = fashion()
+    work = work_on_images(network, x[:12])
+    found, exact = values(RadiusPgd(restarts=1), work), values(RadiusExact(), work)
+    z = work.clean.logits
+    y, target = z.topk(2, dim=1).indices.T
+    field = MarginField(work, y)
+    _, slopes = field.slopes(torch.arange(len(y)), work.x, target)
+    margin = (z.gather(1, y[:, None]) - z.gather(1, target[:, None]))[:, 0]
+    steep = slopes.flatten(1).double()
+    reached = [margin / steep.norm(dim=1), margin / steep.abs().sum(1)]
+    for i, (image, truth) in enumerate(zip(found, exact, strict=True)):
+        for one, other, far, step in zip(image, truth, reached, (0.32, 0.025), strict=True):
+            assert one.value >= other.value * (1 - 1e-5)
+            assert one.value <= (float(far[i]) + step) * (1 + 1e-5)
 
 
 def test_rows() -> None:
