@@ -265,7 +265,7 @@ def curves_of(
     Raises:
         RunError: it has no labels, or nothing that a curve is made of.
     """
-    kinds = {entry["name"]: entry["kind"] for entry in run.info["spec"]["noise"]}
+    kinds = {entry["name"]: entry["kind"] for entry in run.info["spec"].get("noise", ())}
     attacks: dict[CurveKind, tuple[str, list[Row]]] = {}
     noisy: dict[CurveKind, tuple[tuple[str, str], dict[float, list[Row]]]] = {}
     labelled, wanted = False, _wanted(run, estimators, levels)
