@@ -16,8 +16,8 @@ from robaudit.models.load import guess_format
 from robaudit.spec.model import AuditSpec
 from robaudit.stats.curves import LINEAR, CurveKind
 
-BALLS = 20
-"""Steps of a grid without a cap."""
+POINTS: Mapping[CurveKind, int] = {CurveKind.L2: 20, CurveKind.LINF: 20, CurveKind.NOISE: 50}
+"""Steps of a grid without a cap. Curves under noise are long: some networks see a little through a sigma of 10."""
 STEPS: Mapping[CurveKind, float] = {CurveKind.L2: 0.32, CurveKind.LINF: 0.025, CurveKind.NOISE: 0.32, CurveKind.LINEAR: 0.05}
 """The grids of the paper."""
 ATTACKS = (CurveKind.L2, CurveKind.LINF)
@@ -30,8 +30,8 @@ class CurvePlan:
 
     Attributes:
         kinds: which.
-        step, cap: of each grid; a kind that is not there has the paper's step, and as many steps as :data:`BALLS`. Linear corruption goes
-            to noise alone, whatever the cap.
+        step, cap: of each grid; a kind that is not there has the paper's step, and as many steps as :data:`POINTS`. Linear corruption
+            goes to noise alone.
         steps, restarts: of the attacks.
         draws: noisy copies of each image at each level.
         clip: keep the pixels of everything within [0, 1].
@@ -52,7 +52,7 @@ class CurvePlan:
     def points(self, kind: CurveKind) -> int:
         """How many steps it has."""
         end = 1.0 if kind is CurveKind.LINEAR else self.cap.get(kind)
-        return BALLS if end is None else math.floor(end / self.spacing(kind) + _ROUNDING)
+        return POINTS[kind] if end is None else math.floor(end / self.spacing(kind) + _ROUNDING)
 
     def levels(self, kind: CurveKind) -> list[float]:
         """Its points but the clean one."""

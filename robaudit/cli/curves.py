@@ -33,7 +33,7 @@ class Only(StrEnum):
 
 MOST_POINTS, LEAST = 1000, 1e-6
 _STEP = "Step of the grid of {}. Default: {}."
-_CAP = "Where the grid of {} ends. Default: after 20 steps."
+_CAP = "Where the grid of {} ends. Default: after {} steps."
 
 
 def curves(
@@ -46,11 +46,11 @@ def curves(
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of noise and starts.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1 or auto.")] = None,
     step_l2: Annotated[str | None, typer.Option(metavar="X", help=_STEP.format("l2 radii", 0.32))] = None,
-    cap_l2: Annotated[str | None, typer.Option(metavar="X", help=_CAP.format("l2 radii"))] = None,
+    cap_l2: Annotated[str | None, typer.Option(metavar="X", help=_CAP.format("l2 radii", 20))] = None,
     step_linf: Annotated[str | None, typer.Option(metavar="X", help=_STEP.format("linf radii, for example 8/255", 0.025))] = None,
-    cap_linf: Annotated[str | None, typer.Option(metavar="X", help=_CAP.format("linf radii"))] = None,
+    cap_linf: Annotated[str | None, typer.Option(metavar="X", help=_CAP.format("linf radii", 20))] = None,
     step_sigma: Annotated[str | None, typer.Option(metavar="X", help=_STEP.format("standard deviations", 0.32))] = None,
-    cap_sigma: Annotated[str | None, typer.Option(metavar="X", help=_CAP.format("standard deviations"))] = None,
+    cap_sigma: Annotated[str | None, typer.Option(metavar="X", help=_CAP.format("standard deviations", 50))] = None,
     steps: Annotated[int, typer.Option(min=1, max=10**5, help="Gradient steps of an attack from each start.")] = 200,
     restarts: Annotated[int, typer.Option(min=1, max=10**4, help="Starts of an attack in each ball.")] = 5,
     draws: Annotated[int, typer.Option(min=1, max=10**6, help="Noisy copies of each image at each level.")] = 5,

@@ -78,7 +78,7 @@ def remarks(one: Curves) -> Iterator[str]:
         if curve.summary.why:
             yield f"{NAMES[kind]} is not defined: {curve.summary.why}."
         elif kind is CurveKind.NOISE and relation is Relation.AT_LEAST:
-            yield f"the noise curve ends at sigma {end:g} with {100 * (1 - left):.1f}% errors, not near chance yet: --cap-sigma."
+            yield f"the noise curve ends at sigma {end:g} with {100 * (1 - left):.1f}% errors, not as near chance as its rule asks."
         elif kind is CurveKind.LINEAR and relation is not Relation.IS:
             yield f"the accuracy never {'falls to' if relation is Relation.AT_MOST else 'reaches'} 50 %."
         elif relation is Relation.AT_LEAST:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,7 @@ _AXES = {
 _PANEL, _ALONE, _HEIGHT = 2.9, 2.6, 1.8  # inches: of a panel, at least; of the axes of one, of several
 _HEAD, _BETWEEN, _GAP, _SWATCH = 0.32, 0.25, 0.25, 0.34
 _PEOPLE = "people"
+_RISEN, _TAIL = 0.9, 1.25
 _NO_WIDTH = 1e-6  # of a panel in which all curves are single points
 
 
@@ -60,11 +62,20 @@ def _caption(shown: Sequence[Curves], left: Sequence[Curves]) -> Iterator[str]:
         yield f"{NAMES[kind]}: {words}."
     if CurveKind.LINEAR in _kinds(shown):
         yield f"Dashed: half of the images, which people name at gamma of about {HUMANS:g} (Jang et al. 2021, other images)."
+    if (beyond := _beyond(shown)) is not None:
+        yield f"Under noise the curves go on to a standard deviation of {beyond:g}."
     for one in shown:
         for remark in remarks(one):
             yield f"{one.name}: {remark}" if len(shown) > 1 else remark[0].upper() + remark[1:]
     if left:
         yield f"Not shown: {', '.join(one.name for one in left)}."
+
+
+def _beyond(shown: Sequence[Curves]) -> float | None:
+    """Where noise curves end, if that is beyond what is drawn."""
+    curves = [one.curves[CurveKind.NOISE] for one in shown if CurveKind.NOISE in one.curves]
+    end = max((float(curve.places[-1]) for curve in curves), default=0.0)
+    return end if curves and end > max(float(curve.places[_last(curve)]) for curve in curves) else None
 
 
 def _kinds(shown: Sequence[Curves]) -> list[CurveKind]:
@@ -155,8 +166,12 @@ def _panel(figure: Figure, place: Box, look: Look, kind: CurveKind, curves: Sequ
 
 
 def _last(curve: Curve) -> int:
-    """The last point that must be seen: noise curves go on a little beyond the end of their summary."""
-    return min(curve.used, len(curve.places) - 1)
+    """The last point that must be seen: noise curves have long tails, which begin at nine tenths of what they rise."""
+    last = len(curve.places) - 1
+    if curve.kind is not CurveKind.NOISE:
+        return last
+    risen = curve.errors - curve.errors[0] >= _RISEN * (curve.errors.max() - curve.errors[0])
+    return min(math.ceil(_TAIL * int(risen.argmax())) or last, last)
 
 
 def _people(figure: Figure, ax: Axes, box: Box, look: Look) -> None:

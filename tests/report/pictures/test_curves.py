@@ -17,7 +17,7 @@ from robaudit.report.pictures.curves import MOST_MODELS, sketch
 from robaudit.report.pictures.kinds import drawn
 from robaudit.report.pictures.page import Look, page
 from robaudit.stats.curves import HUMANS, CurveKind, Curves, curves_of
-from tests.curve_rows import attacked, curves_run, pictured
+from tests.curve_rows import attacked, curves_run, noise_rows, pictured
 from tests.report.pictures.made import HOSTILE
 
 pytest.importorskip("matplotlib")
@@ -46,13 +46,23 @@ def test_lines_and_bands_are_those_of_the_curves() -> None:
         for line, one in zip(lines, every, strict=True):
             curve = one.curves[kind]
             points = len(line.get_xdata())
-            assert points >= min(curve.used, len(curve.places))
+            assert points >= 4
             assert np.array_equal(line.get_xdata(), curve.places[:points])
             assert np.allclose(line.get_ydata(), 1 - curve.errors[:points])
         assert len(found[label].collections) == 2
     straight = [line for line in found["gamma, the share of the image left"].lines if len(line.get_xdata()) == 2]
     assert {tuple(map(float, line.get_xdata())) for line in straight} == {(HUMANS, HUMANS), (0.0, 1.0)}
     assert found["gamma, the share of the image left"].get_xlim() == (1.0, 0.0), "less of the image to the right"
+
+
+def test_the_tail_of_a_noise_curve_is_left_out_and_the_caption_says_so() -> None:
+    lost = [[k] * 2 for k in (1, 3, 5, 5, 5, 5, 5, 5)]
+    one = curves_of(curves_run(noise_rows(lost)))
+    assert "Under noise the curves go on to a standard deviation of 2.56." in sketch([one]).caption
+    assert axes_of([one])["standard deviation"].get_xlim() == pytest.approx((0.0, 0.32 * 4))
+    short = curves_of(curves_run(noise_rows(lost[:3])))
+    assert "go on" not in sketch([short]).caption
+    assert axes_of([short])["standard deviation"].get_xlim() == pytest.approx((0.0, 0.32 * 3))
 
 
 @pytest.mark.parametrize("width", [3.3, 5.0, 12.0])
