@@ -44,6 +44,7 @@ def make_app() -> typer.Typer:
         catalogue,
         certified,
         compare,
+        curves,
         demo,
         estimate,
         gate,
@@ -77,6 +78,7 @@ def make_app() -> typer.Typer:
     app.command("corruption-report")(reading.corruption_report)
     app.command("scores")(scores.scores)
     app.command("certified")(certified.certified)
+    app.command("curves")(curves.curves)
     app.command("gate")(gate.gate)
     app.command("compare")(compare.compare)
     app.command("export")(reading.export)
@@ -157,7 +159,7 @@ def _completing() -> bool:
 
 
 def _how_to_resume() -> str:
-    return _RESUMABLE if sys.argv[1:2] in (["estimate"], ["demo"]) else ""
+    return _RESUMABLE if sys.argv[1:2] in (["estimate"], ["demo"], ["curves"]) else ""
 
 
 def _usage(error: Any) -> str:
