@@ -30,6 +30,8 @@ P_ERROR = "p_error"
 
 LARGEST_CERTIFIABLE = "largest"
 """The detail of a row that holds the largest radius that its number of draws can certify, however safe the image is."""
+GRID_STEP = "grid_step"
+"""The detail of a row that holds the step of the grid of radii that its value is on."""
 
 TARGET = "target"
 """The detail of a row that holds the class its loss is against."""

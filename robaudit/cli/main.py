@@ -44,6 +44,7 @@ def make_app() -> typer.Typer:
         catalogue,
         certified,
         compare,
+        curves,
         demo,
         estimate,
         gate,
@@ -79,6 +80,7 @@ def make_app() -> typer.Typer:
     app.command("scores")(scores.scores)
     app.command("spectrum")(spectrum.spectrum)
     app.command("certified")(certified.certified)
+    app.command("curves")(curves.curves)
     app.command("gate")(gate.gate)
     app.command("compare")(compare.compare)
     app.command("export")(reading.export)
@@ -160,6 +162,7 @@ def _completing() -> bool:
 
 def _how_to_resume() -> str:
     return _RESUMABLE if sys.argv[1:2] in (["estimate"], ["demo"], ["spectrum"]) else ""
+    return _RESUMABLE if sys.argv[1:2] in (["estimate"], ["demo"], ["curves"]) else ""
 
 
 def _usage(error: Any) -> str:

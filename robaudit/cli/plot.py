@@ -26,16 +26,19 @@ class Kind(StrEnum):
     CERTIFIED = "certified"
     HEAT_MAP = "heat-map"
     CORRUPTION_KEPT = "corruption-kept"
+    CURVES = "curves"
     SPECTRUM = "spectrum"
 
 
-_THRESHOLDS, _IMAGES, _RUNS = (Kind.DISTRIBUTION, Kind.FLAGGED), (Kind.FLAGGED, Kind.LOSS_Q), (Kind.CERTIFIED,)
+_THRESHOLDS, _IMAGES, _RUNS = (Kind.DISTRIBUTION, Kind.FLAGGED), (Kind.FLAGGED, Kind.LOSS_Q), (Kind.CERTIFIED, Kind.CURVES)
+_SEVERAL = " or ".join(_RUNS)
 _NARROWEST, _WIDEST = 3.3, 20.0
 
 
 def plot(
     runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN...", help="A run folder written by robaudit estimate; for the kind certified, several.")
+        list[Path],
+        typer.Argument(metavar="RUN...", help="A run folder; for the kinds certified and curves, several."),
     ],
     kind: Annotated[Kind, typer.Option(help="What to draw.")],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The file to write: FILE.png, FILE.svg or FILE.pdf.")],
@@ -54,7 +57,7 @@ def plot(
     """Draw a figure of a run for a paper: PNG (300 dpi), SVG or PDF with embedded fonts, and the same bytes every time.
 
     --threshold applies to the kinds distribution and flagged, --max-images to flagged and loss-q, --sample to spectrum; several runs to
-    certified.
+    certified and curves.
 
     Example: robaudit plot runs/spec-1a2b3c4d --kind bias --estimator mc --sigma 0.05 -o bias.pdf
     """
@@ -64,7 +67,7 @@ def plot(
     if not _NARROWEST <= width <= _WIDEST:
         raise SpecError(f"--width {width:g}", "does not fit a page", f"give {_NARROWEST:g} to {_WIDEST:g} inches")
     if len(runs) > 1 and kind not in _RUNS:
-        raise SpecError(f"--kind {kind.value}", f"shows one run, not {len(runs)}", "name one, or draw several with --kind certified")
+        raise SpecError(f"--kind {kind.value}", f"shows one run, not {len(runs)}", f"name one, or draw several with --kind {_SEVERAL}")
     if threshold is not None and kind not in _THRESHOLDS:
         raise SpecError("--threshold", f"does not apply to --kind {kind.value}", "use it with distribution or flagged")
     if max_images is not None and kind not in _IMAGES:

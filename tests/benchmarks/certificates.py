@@ -1,6 +1,6 @@
 """`certified_radius` on real networks: certified accuracy, passes of `decide`, coverage, and attacks within the certified balls.
 
-Run by hand: `python -m tests.benchmarks.certificates [--part table,decide,attacks,coverage]`. Prints tables; counts passes.
+Run by hand: `python -m tests.benchmarks.certificates [--part table,decide,attacks,gap,coverage]`. Prints tables; counts passes.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ import torch
 from robaudit.estimators.base import Estimate
 from robaudit.estimators.certified_radius import CertifiedRadius
 from robaudit.estimators.mc import Counts, count_votes, in_rounds, next_look
+from robaudit.estimators.smoothed_attack import SmoothedAttack
 from robaudit.estimators.vote_field import VoteField, offsets_of
 from robaudit.names import CERTIFIED_CLASS
-from robaudit.numerics.smoothing import GAUSSIAN, Question, needed, p_lower
+from robaudit.numerics.smoothing import GAUSSIAN, Question, largest_radius, needed, p_lower
 from tests.benchmarks.networks import Bench, Network, load
 from tests.shared import SHARED
 
@@ -63,13 +64,13 @@ def share(found: Sequence[Estimate], labels: Sequence[int], radius: float) -> fl
 
 def table(bench: Bench, images: int, n: int) -> None:
     """Certified accuracy."""
-    print("| network | images | n | abstains | " + " | ".join(f"R >= {r:g}" for r in RADII) + " | largest R of n |\n" + "|---" * 9 + "|")
+    print("| network | images | n | abstains | " + " | ".join(f"R >= {r:g}" for r in RADII) + " | n allows |\n" + "|---" * 9 + "|")
     for name in NETWORKS:
         network = load(bench, name, images)
         found, labels = certify(network, CertifiedRadius(n=n), range(images)), labels_of(bench, network)
         shares = " | ".join(f"{share(found, labels, r):.2f}" for r in RADII)
         abstains = sum(not one.value for one in found) / images
-        print(f"| `{name}` | {images} | {n:,} | {abstains:.2f} | {shares} | {max(one.value for one in found):.4f} |", flush=True)
+        print(f"| `{name}` | {images} | {n:,} | {abstains:.2f} | {shares} | {largest_radius(GAUSSIAN, SIGMA, n, 0.001):.4f} |", flush=True)
 
 
 def decide(bench: Bench, images: int, n: int, names: Sequence[str]) -> None:
@@ -150,6 +151,30 @@ def attacked(network: Network, image: int, label: int, radius: float, steps: int
     return int(votes.argmax()) != label, float(votes[label] / votes.sum())
 
 
+def gap(bench: Bench, images: int, n: int, names: Sequence[str]) -> None:
+    """How far the nearest flips of the vote that `smoothed_attack` finds are beyond the certificates."""
+    print(
+        "| network | images with both | attack / certificate, median | least | at the limit of n | attack, median | passes |\n"
+        + "|---" * 7
+        + "|"
+    )
+    for name in names:
+        network = load(bench, name, images)
+        work = network.work(SIGMA)
+        proofs = [one for (one,) in CertifiedRadius(n=n).estimate(work)]
+        flips = [one for (one,) in SmoothedAttack().estimate(work)]
+        most = max(one.value for one in proofs)
+        both = [(p.value, a.value) for p, a in zip(proofs, flips, strict=True) if p.value and a.flips_to is not None]
+        ratios = [a / p for p, a in both if p < most]
+        passes = np.mean([one.forwards + 2 * one.backwards for one in flips])
+        median = np.median([a.value for a in flips])
+        print(
+            f"| `{name}` | {len(both)} | {np.median(ratios):.3f} | {min(a / p for p, a in both):.3f} | {len(both) - len(ratios)} "
+            f"| {median:.3f} | {passes:,.0f} |",
+            flush=True,
+        )
+
+
 def coverage(cases: int, alpha: float) -> None:
     """Simulated counts: how often p_lower, with and without a question, is above p, and how often the answers differ."""
     generator = np.random.default_rng(0)
@@ -178,7 +203,9 @@ def coverage(cases: int, alpha: float) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the parts asked for."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.certificates", description=__doc__)
-    parser.add_argument("--part", default="table,decide,attacks,coverage", help="table, decide, attacks, coverage; separated by commas")
+    parser.add_argument(
+        "--part", default="table,decide,attacks,gap,coverage", help="table, decide, attacks, gap, coverage; separated by commas"
+    )
     parser.add_argument("--images", type=int, default=100)
     parser.add_argument("--network", action="append", choices=NETWORKS, help="default: both")
     parser.add_argument("--restarts", type=int, default=5, help="attacks on each ball")
@@ -194,6 +221,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     names = given.network or NETWORKS
     if "decide" in parts:
         decide(bench, given.images, given.most, names)
+    if "gap" in parts:
+        gap(bench, given.images, given.n, names)
     if "coverage" in parts:
         coverage(5000, 0.001)
     if "attacks" in parts:

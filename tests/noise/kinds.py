@@ -29,6 +29,7 @@ OPTIONS: dict[str, tuple[dict[str, Any], ...]] = {
     "gaussian_covariance": ({"file": "factor.npz"}, {"file": "both.npz"}),
     "uniform": ({}, {"norm": "l2"}, {"norm": "l2", "support": "sphere"}),
     "sensor": ({}, {"read_noise": 0, "bits": 12}),
+    "linear": ({}, {"mean": 0.1, "std": 0.5}),
     "spatial": ({}, {"flip": False, "crop": 0}),
     "corruption": tuple({"name": name} for name in COLOURLESS),
     "corrupted_set": ({"name": "fog", "path": "set"},),

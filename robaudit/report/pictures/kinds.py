@@ -25,7 +25,7 @@ class Choice:
         threshold: beyond it a sample counts as not robust; None: the quantity's usual one.
         max_images: the most images, for the kinds flagged (None: 12) and loss-q (None: 6).
         trust: whether the Python data set that the spec names may run, for the kinds flagged and spectrum.
-        beside: further runs in the same picture, for the kind certified.
+        beside: further runs in the same picture, for the kinds certified and curves.
         sample: the image, for the kind spectrum; None: the least robust one.
     """
 
@@ -110,6 +110,16 @@ def _kept(run: Run, choice: Choice) -> Sketch:
     return kept_picture(kept_curve(run, choice.estimators, choice.levels))
 
 
+def _curves(run: Run, choice: Choice) -> Sketch:
+    from robaudit.report.pictures.curves import sketch
+    from robaudit.report.summary_tables import run_names
+    from robaudit.stats.curves import curves_of
+
+    runs = (run, *choice.beside)
+    named = zip(runs, run_names(runs), strict=True)
+    return sketch([curves_of(one, name, estimators=choice.estimators, levels=choice.levels) for one, name in named])
+
+
 def _spectrum(run: Run, choice: Choice) -> Sketch:
     from robaudit.report.pictures.spectrum import portrait_of, sketch
     from robaudit.stats.spectrum import images_of
@@ -129,6 +139,7 @@ _SKETCHES: dict[str, Callable[[Run, Choice], Sketch]] = {
     "certified": _certified,
     "heat-map": _heat_map,
     "corruption-kept": _kept,
+    "curves": _curves,
     "spectrum": _spectrum,
 }
 KINDS = tuple(_SKETCHES)

@@ -12,12 +12,13 @@ from robaudit.errors import RobauditError
 from robaudit.report import pictures as pictures_module
 from robaudit.report.pictures.kinds import Choice, inline_picture, inline_svg, sketch_of
 from robaudit.store.run import Run
+from tests.curve_rows import pictured as curves_pictured
 from tests.levels import sigma
 from tests.radius_rows import pictured
 from tests.report.pictures.made import HOSTILE, losses, row, run, usual
 
 pytest.importorskip("matplotlib")
-KINDS = ("distribution", "bias", "agreement", "cost", "loss-q", "radius", "heat-map", "corruption-kept")
+KINDS = ("distribution", "bias", "agreement", "cost", "loss-q", "radius", "heat-map", "corruption-kept", "curves")
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +34,8 @@ def pictures() -> dict[str, str]:
 def _made(kind: str) -> Run:
     if kind in ("radius", "heat-map", "corruption-kept"):
         return pictured(12)
+    if kind == "curves":
+        return curves_pictured(12)
     return losses(12) if kind == "loss-q" else usual(12)
 
 

@@ -20,6 +20,7 @@ from robaudit.report.pictures.kinds import KINDS, Choice, inline_svg, picture, s
 from robaudit.store.run import Run
 from tests.certified_rows import pictured as certificates
 from tests.conftest import RunCli
+from tests.curve_rows import pictured as curves_pictured
 from tests.radius_rows import pictured
 from tests.report.pictures.made import HOSTILE, losses, row, run, usual
 from tests.specs import digits, tree, write
@@ -31,6 +32,7 @@ OWN_RUNS = {
     "certified": certificates,
     "heat-map": pictured,
     "corruption-kept": pictured,
+    "curves": curves_pictured,
 }
 """The kinds that need other results than the usual run has."""
 LOSSES = {"qnorm_mc": {"samples": 20, "q": [1, 10]}}
@@ -122,7 +124,7 @@ def test_another_process_gives_the_same_bytes(folder: Path, tmp_path: Path) -> N
         (("-o", "it.png", "--width", "1"), "does not fit a page"),
         (("-o", "it.png", "--threshold", "0.5"), "does not apply to --kind bias"),
         (("-o", "it.png", "--max-images", "3"), "does not apply to --kind bias"),
-        (("another", "-o", "it.png"), "--kind bias: shows one run, not 2; name one, or draw several with --kind certified"),
+        (("another", "-o", "it.png"), "--kind bias: shows one run, not 2; name one, or draw several with --kind certified or curves"),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_a_line(run_cli: RunCli, folder: Path, tmp_path: Path, args: tuple[str, ...], says: str) -> None:

@@ -1,0 +1,150 @@
+"""`radius_pgd`: the first ball on a grid of radii in which projected gradient ascent changes the class."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, ClassVar
+
+import torch
+from pydantic import BeforeValidator, Field, model_validator
+from torch import Tensor
+
+from robaudit.estimators.base import Estimate
+from robaudit.estimators.margin_field import MarginField
+from robaudit.estimators.radius import LEAST_CAP, SearchedRadius, rows_of
+from robaudit.estimators.work import Work
+from robaudit.names import GRID_STEP
+from robaudit.noise.base import Shape, shape_of
+from robaudit.numerics.growing_balls import Escapes, Grid, first_escapes
+from robaudit.numerics.norm_steps import Norm
+from robaudit.numerics.normal import normal_cdf
+from robaudit.numerics.rowwise import lengths
+from robaudit.spec.fields import as_number
+
+HELD_BYTES = 2**25
+"""Points of the starts held at once, unless those of a single image take more; their gradients and steps take as much each."""
+
+PURPOSE = "growing balls"
+STEPS: dict[str, float] = {"l2": 0.32, "linf": 0.025}
+"""The grids of the paper."""
+BALLS = 20
+"""Balls of a grid without a cap: twice as many as it takes to ruin the networks of the paper."""
+_LENGTH = 0.08
+_ROUNDING = 1e-9
+_DIGITS = 12  # of 3 * 0.025
+
+Decimal = Annotated[float, BeforeValidator(as_number), Field(ge=LEAST_CAP, le=1e9, allow_inf_nan=False)]
+
+
+class RadiusPgd(SearchedRadius):
+    """The smallest radius on the grid D, 2D, ... at which projected gradient ascent changes the class: the paper's adversarial curve.
+
+    In each ball: ascent on -ReLU(max_{i != t} z_i - z_t), with t the class that is second on the clean image, in ``steps`` steps of .08 of
+    the radius, from ``restarts`` starts that are uniform in the ball. Any iterate of another class than the predicted one counts, the
+    starts included, once a plain pass has confirmed it; then the image is done (:func:`robaudit.numerics.growing_balls.first_escapes`).
+
+    The true radius is smaller than the value, and usually by more than a step: `radius_attack` is nearer for fewer gradients. Take this
+    one to compare curves with published ones. Each ball in which nothing is found costs restarts x steps gradients.
+
+    Args:
+        step: D, in the norm's unit.
+        cap: where the grid ends; an image that no ball up to it has changed is censored there.
+        steps: gradient steps from each start.
+        restarts: starts in each ball.
+        clip: look at images within [0, 1] only; the paper does not.
+
+    Source: Smoothed robustness analysis, section 3.4; Madry et al. 2018; Carlini and Wagner 2017.
+    """
+
+    summary: ClassVar[str] = "the first radius on a grid at which projected gradient ascent changes the class"
+    prefer: ClassVar[str] = "curves as published (robaudit curves); for radii themselves radius_attack is nearer, for less"
+    source: ClassVar[str] = "Smoothed robustness analysis, section 3.4; Madry et al. 2018"
+
+    step: Decimal | None = Field(None, description="D of the grid D, 2D, ..., in the norm's unit; default: 0.32 (l2), 0.025 (linf)")
+    cap: Decimal | None = Field(None, description=f"where the grid ends, in the norm's unit; default: after {BALLS} steps")
+    steps: int = Field(200, ge=1, le=10**5, description="gradient steps from each start, of 0.08 of the radius")
+    restarts: int = Field(5, ge=1, le=10**4, description="starts in each ball, uniform in it")
+
+    @model_validator(mode="after")
+    def _some_balls(self) -> RadiusPgd:
+        for norm in self.norm:
+            if self.cap is not None and self.balls(norm) < 1:
+                raise ValueError(f"cap {self.cap:g} is below the first radius of the grid ({norm}: {self.spacing(norm):g})")
+            if self.balls(norm) > 10**5:
+                raise ValueError("the grid has more than 100,000 radii; raise step or lower cap")
+        return self
+
+    def spacing(self, norm: str) -> float:
+        """D of a norm."""
+        return STEPS[norm] if self.step is None else self.step
+
+    def balls(self, norm: str) -> int:
+        """How many radii the grid of a norm has."""
+        return BALLS if self.cap is None else math.floor(self.cap / self.spacing(norm) + _ROUNDING)
+
+    def limit(self, norm: str, shape: Shape) -> float:
+        """The last radius of the grid."""
+        return round(self.spacing(norm) * self.balls(norm), _DIGITS)
+
+    @property
+    def rows_at_once(self) -> int:
+        """The starts of an image."""
+        return self.restarts
+
+    def passes(self, classes: int) -> tuple[int, int]:
+        """The most that an image takes: nothing is found in any ball."""
+        balls = sum(self.balls(norm) for norm in self.norm)
+        gradients = balls * self.restarts * self.steps
+        return 1 + gradients + (balls + len(self.norm)) * self.restarts, gradients
+
+    def estimate(self, work: Work) -> list[tuple[Estimate, ...]]:
+        """Attack, in groups of images that memory allows."""
+        field, target = MarginField(work, work.clean.predicted), _second(work)
+        each = work.x[0].numel() * work.x.element_size() * self.restarts
+        groups = torch.arange(len(work.x), device=work.x.device).split(max(1, HELD_BYTES // each))
+        found = [_joined([self._escapes(work, field, target, group, norm) for group in groups]) for norm in self.norm]
+        spent = torch.stack([torch.stack([one.gradients + one.forwards, one.gradients]) for one in found]).sum(0)  # (2, images)
+        passes = [(1 + forwards, gradients) for forwards, gradients in spent.T.tolist()]
+        by_norm = []
+        for norm, one in zip(self.norm, found, strict=True):
+            step, cap = self.spacing(norm), self.limit(norm, shape_of(work.x))
+            radii = torch.tensor([round(step * ball, _DIGITS) if ball else torch.inf for ball in one.ball.tolist()], dtype=torch.float64)
+            details = [{GRID_STEP: step}] * len(radii)
+            by_norm.append(rows_of(work, radii, one.label, cap, self.interval, passes, one.lost.tolist(), details))
+        return list(zip(*by_norm, strict=True))
+
+    def _escapes(self, work: Work, field: MarginField, target: Tensor, group: Tensor, norm: Norm) -> Escapes:
+        """The first balls of the images of a group."""
+        return first_escapes(
+            lambda image, pixels: field.logits(group[image], pixels),
+            lambda image, pixels, to: field.slopes(group[image], pixels, to),
+            work.x[group],
+            work.clean.predicted[group],
+            target[group],
+            lambda image, ball: self._starts(work, group[image].tolist(), ball, norm),
+            Grid(norm, self.spacing(norm), self.balls(norm), self.steps, _LENGTH, self.clip),
+        )
+
+    def _starts(self, work: Work, images: list[int], ball: int, norm: Norm) -> Tensor:
+        """Uniform in the unit ball of the norm (images, restarts, *shape); others for each ball, and a stream for each norm."""
+        purpose, first, found = f"{PURPOSE} {norm}", (ball - 1) * self.restarts, []
+        for image in images:
+            z = torch.cat([*work.normals(purpose, image, self.restarts, first)])
+            if norm == "linf":
+                found.append((2 * normal_cdf(z.double()) - 1).to(z.dtype))
+                continue
+            share = normal_cdf(torch.cat([*work.scalars(f"{purpose} share", image, first + self.restarts)])[first:].double())
+            scale = (share.log() / z[0].numel()).exp() / lengths(z).clamp_min(1e-30)
+            found.append(z * scale.to(z.dtype).view(-1, 1, 1, 1))
+        return torch.stack(found)
+
+
+def _second(work: Work) -> Tensor:
+    """The class of the largest logit but the predicted one (images,)."""
+    others = work.clean.logits.scatter(1, work.clean.predicted[:, None], -torch.inf)
+    return others.argmax(1)
+
+
+def _joined(parts: list[Escapes]) -> Escapes:
+    names = ("ball", "pixels", "label", "gradients", "forwards", "lost")
+    return Escapes(*(torch.cat([getattr(one, name) for one in parts]) for name in names))

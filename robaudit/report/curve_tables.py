@@ -1,0 +1,109 @@
+"""Error curves in one number each, models side by side, for terminals, and point by point as CSV."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+
+from robaudit.report import numbers
+from robaudit.report.tables import Column, Table, Terminal, cells
+from robaudit.stats.curves import HIGHER_IS_BETTER, HUMANS, NAMES, Curve, CurveKind, Curves, Relation, Summary
+from robaudit.store.serialise import table_csv
+from robaudit.text import count
+
+_SIDE_BY_SIDE = {False: 3, True: 2}
+_COARSE = 0.5  # of the images in one step: the grid is too coarse for this network
+MEANINGS = {
+    CurveKind.L2: "mean l2 radius at which projected gradient ascent succeeds, 0 where misclassified",
+    CurveKind.LINF: "the same in linf",
+    CurveKind.NOISE: "mean standard deviation of Gaussian noise at which an image is misclassified",
+    CurveKind.LINEAR: f"share of the image left when half are misclassified; people: about {HUMANS:g}",
+}
+
+
+def curve_table(every: Sequence[Curves]) -> Terminal:
+    """A column for each model, a line for each summary."""
+
+    def build(narrow: bool) -> Iterator[Table]:
+        at_once = _SIDE_BY_SIDE[narrow]
+        blocks = [every[i : i + at_once] for i in range(0, len(every), at_once)]
+        for block in blocks:
+            yield _table(block, notes=tuple(_notes(every)) if block is blocks[-1] else ())
+
+    return Terminal(build)
+
+
+def _table(block: Sequence[Curves], notes: tuple[str, ...]) -> Table:
+    kinds = [kind for kind in CurveKind if any(kind in one.curves for one in block)]
+    rows = [("images", *(f"{next(iter(one.curves.values())).images:,}" for one in block))]
+    rows.append(("clean accuracy", *(f"{100 * (1 - float(next(iter(one.curves.values())).errors[0])):.1f}%" for one in block)))
+    rows += [(NAMES[kind], *(_both(one.curves.get(kind)) for one in block)) for kind in kinds]
+    columns = (Column(""), *(Column(one.name, number=True, wrap=True) for one in block))
+    return Table("Error curves in one number", columns, tuple(map(cells, rows)), notes=notes)
+
+
+def _both(curve: Curve | None) -> str:
+    return numbers.NONE if curve is None else " ".join(filter(None, (text(curve.summary), interval(curve.summary))))
+
+
+def text(summary: Summary) -> str:
+    """The value, with its relation."""
+    return numbers.NONE if summary.value is None else f"{summary.relation} {summary.value:.3g}".lstrip()
+
+
+def interval(summary: Summary) -> str:
+    """The interval for images of this kind; open above where the curve leaves it open."""
+    if summary.lower is None or summary.upper is None or summary.value is None:
+        return ""
+    return f"[{summary.lower:.3g}, {'...' if math.isinf(summary.upper) else f'{summary.upper:.3g}'}]"
+
+
+def _notes(every: Sequence[Curves]) -> Iterator[str]:
+    kinds = [kind for kind in CurveKind if any(kind in one.curves for one in every)]
+    for kind in kinds:
+        better = "higher" if kind in HIGHER_IS_BETTER else "lower"
+        yield f"{NAMES[kind]}: {MEANINGS[kind]}; {better} is better."
+    yield "[ ] 95 % bootstrap interval (percentiles) for images of this kind. Errors are relative to the label."
+    several = len(every) > 1
+    for one in every:
+        for remark in remarks(one):
+            yield f"{one.name}: {remark}" if several else remark[0].upper() + remark[1:]
+
+
+def remarks(one: Curves) -> Iterator[str]:
+    """What the curves of a model leave open."""
+    for kind, curve in one.curves.items():
+        end, left = float(curve.places[-1]), 1.0 - float(curve.errors[-1])
+        relation = curve.summary.relation
+        if curve.summary.why:
+            yield f"{NAMES[kind]} is not defined: {curve.summary.why}."
+        elif kind is CurveKind.NOISE and relation is Relation.AT_LEAST:
+            yield f"the noise curve ends at sigma {end:g} with {100 * (1 - left):.1f}% errors, not as near chance as its rule asks."
+        elif kind is CurveKind.LINEAR and relation is not Relation.IS:
+            yield f"the accuracy never {'falls to' if relation is Relation.AT_MOST else 'reaches'} 50 %."
+        elif relation is Relation.AT_LEAST:
+            yield f"{kind} attacks change nothing on {100 * left:.1f}% of the images up to {end:g}, and these count as {end:g}."
+        if kind is not CurveKind.LINEAR and (first := _first_step(curve)) > _COARSE:
+            what = "noise" if kind is CurveKind.NOISE else f"{kind} attacks"
+            flag = f"--step-{'sigma' if kind is CurveKind.NOISE else kind}"
+            step = f"the first step, {curve.places[1]:g}, takes {100 * first:.0f}% of what was right"
+            yield f"{what}: {step}; a smaller {flag} would tell more."
+    if unlabelled := max(curve.unlabelled for curve in one.curves.values()):
+        yield f"{count(unlabelled, 'image')} left out: no label."
+
+
+def _first_step(curve: Curve) -> float:
+    """The share of the correct images that the first step of a grid takes."""
+    errors = curve.errors
+    return float((errors[1] - errors[0]) / (1.0 - errors[0])) if len(errors) > 1 and errors[0] < 1 else 0.0
+
+
+def curves_csv(every: Iterable[Curves]) -> str:
+    """A line for each point of each curve."""
+    lines = (
+        [one.name, one.path, kind.value, *point, curve.images]
+        for one in every
+        for kind, curve in one.curves.items()
+        for point in zip(curve.places.tolist(), curve.errors.tolist(), curve.lower.tolist(), curve.upper.tolist(), strict=True)
+    )
+    return table_csv(["model", "run", "curve", "at", "error", "lower", "upper", "images"], lines)

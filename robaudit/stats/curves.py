@@ -1,0 +1,437 @@
+"""Error curves against attacks, noise and linear corruption, and the one number that sums each up: ASR, AMS, gamma at 50 %.
+
+Errors are relative to the label, and those of all images: a misclassified image is an error at every strength. Images without a label
+are left out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robaudit.errors import RunError
+from robaudit.levels import GAUSSIAN, LevelChoice, NoiseLevel
+from robaudit.names import GRID_STEP, PartName, ResultName
+from robaudit.quantities import RADIUS
+from robaudit.rows import Row
+from robaudit.stats.agreement import Results
+from robaudit.stats.bootstrap import percentiles
+from robaudit.stats.groups import json_number
+from robaudit.stats.intervals import Bounds, Floats
+
+LINEAR = "linear"
+"""The kind of noise that fades an image into grey noise; its level is 1 - gamma."""
+CUTOFF = 0.03
+"""How far below chance the accuracy may still be when a noise curve ends: at an error of (C - 1) / C less this."""
+HALF = 0.5
+HUMANS = 0.25
+"""The gamma at which people name half of the images correctly (Jang et al. 2021)."""
+_ROUNDING = 1e-9
+
+
+Ints = NDArray[np.int64]
+
+
+class CurveKind(StrEnum):
+    """What is done to the images."""
+
+    L2 = "l2"
+    LINF = "linf"
+    NOISE = "noise"
+    LINEAR = "linear"
+
+
+class Relation(StrEnum):
+    """How the true number is related to the value."""
+
+    IS = ""
+    AT_LEAST = ">="
+    AT_MOST = "<="
+
+
+NAMES: Mapping[CurveKind, str] = {
+    CurveKind.L2: "ASR l2",
+    CurveKind.LINF: "ASR linf",
+    CurveKind.NOISE: "AMS",
+    CurveKind.LINEAR: "gamma at 50 %",
+}
+"""The names of the summaries."""
+HIGHER_IS_BETTER = (CurveKind.L2, CurveKind.LINF, CurveKind.NOISE)
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A curve in one number.
+
+    Attributes:
+        value: the number; None where it is not defined, ``why`` says the reason.
+        relation: whether the true one is at least or at most this, because the curve ends too early.
+        lower, upper: 95 % percentile bootstrap interval for images of this kind, infinite where the end of the curve leaves it open; None
+            where there is none.
+    """
+
+    value: float | None
+    relation: Relation = Relation.IS
+    lower: float | None = None
+    upper: float | None = None
+    why: str = ""
+
+    def document(self) -> dict[str, Any]:
+        """As JSON values; an infinite end is null."""
+        ends = {"lower": json_number(self.lower), "upper": json_number(self.upper)}
+        return {"value": self.value, "relation": self.relation.value or "=", **ends, "undefined": self.why}
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Errors by strength.
+
+    Attributes:
+        kind: what is done to the images.
+        source: the result behind it, such as ``radius_pgd:norm=l2``.
+        places: radius, sigma or gamma (points,); the first is that of the clean images.
+        errors: share of the images (of their noisy copies) that are classified wrongly (points,).
+        lower, upper: 95 % bootstrap interval of each error by itself (points,); the error itself where there is a single image.
+        summary: in one number.
+        images: with a label.
+        unlabelled: images left out.
+        draws: noisy copies of each image; 0 for attacks.
+        used: how many points the summary is made of: noise curves end by a rule.
+    """
+
+    kind: CurveKind
+    source: str
+    places: Floats
+    errors: Floats
+    lower: Floats
+    upper: Floats
+    summary: Summary
+    images: int
+    unlabelled: int
+    draws: int = 0
+    used: int = 0
+
+    def document(self) -> dict[str, Any]:
+        """As JSON values."""
+        points = zip(self.places.tolist(), self.errors.tolist(), self.lower.tolist(), self.upper.tolist(), strict=True)
+        return {
+            "source": self.source,
+            "images": self.images,
+            "unlabelled": self.unlabelled,
+            "draws": self.draws or None,
+            "summary": {"name": NAMES[self.kind], **self.summary.document()},
+            "points_used": self.used,
+            "points": [dict(zip(("at", "error", "lower", "upper"), point, strict=True)) for point in points],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Curves:
+    """The curves of a run, in the order of :class:`CurveKind`.
+
+    Attributes:
+        name: of the model, for people.
+        path: of the run.
+        curves: at least one.
+    """
+
+    name: str
+    path: str
+    curves: Mapping[CurveKind, Curve]
+
+    def document(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {"name": self.name, "run": self.path, "curves": {kind.value: curve.document() for kind, curve in self.curves.items()}}
+
+
+# --- summaries
+
+
+def asr(errors: Floats | Sequence[float], step: float) -> float:
+    """Average successful radius, of the images that an attack changed: sum_j (j + 1/2) D (A_{j+1} - A_j).
+
+    Args:
+        errors: A_0 (clean), A_1, ... at the radii 0, D, 2D, ...
+        step: D.
+
+    Source: Smoothed robustness analysis, section 3.4.
+    """
+    found = np.asarray(errors, dtype=np.float64)
+    return float(_half_steps(found, step))
+
+
+def ends_at(errors: Floats, classes: int) -> Ints:
+    """The first point after the clean one with an error of at least (C - 1) / C - .03; -1 where there is none.
+
+    Args:
+        errors: e_0 (clean), e_1, ... (..., points).
+        classes: C.
+
+    Source: as for :func:`ams`; the paper prints the rule with the sign reversed.
+    """
+    there = errors[..., 1:] >= (classes - 1) / classes - CUTOFF - _ROUNDING
+    found: Ints = np.where(there.any(-1), there.argmax(-1) + 1, -1) if there.shape[-1] else np.full(errors.shape[:-1], -1)
+    return found
+
+
+def ams(errors: Floats | Sequence[float], step: float) -> float:
+    """Average misclassification standard deviation: the same sum over normalised errors.
+
+    With a_j = (e_j - e_0) / (max e - e_0), e'_j = e_j / ((1 - a_j) + a_j e_j): the clean error stays, the largest becomes 1. If the curve
+    ends early, before its largest error, every e'_j is too large, and the sum at most what the whole curve gives.
+
+    Args:
+        errors: e_0 (clean), e_1, ... at the standard deviations 0, D, 2D, ..., up to the point where the curve ends.
+        step: D.
+
+    Returns:
+        NaN where no noise adds errors; 0 where all clean images are misclassified.
+
+    Source: Smoothed robustness analysis, section 3.4.
+    """
+    found = np.asarray(errors, dtype=np.float64)
+    return float(_ams(found, np.asarray(len(found) - 1), step))
+
+
+def _ams(errors: Floats, last: Ints, step: float) -> Floats:
+    """:func:`ams` of many curves (..., points), each up to its point ``last`` (...)."""
+    points = np.arange(errors.shape[-1])
+    inside = points <= last[..., None]
+    first = errors[..., :1]
+    rise = np.where(inside, errors, -np.inf).max(-1, keepdims=True) - first
+    with np.errstate(divide="ignore", invalid="ignore"):
+        a = (errors - first) / rise
+        normal = errors / ((1 - a) + a * errors)
+    normal = np.where(inside, normal, np.take_along_axis(normal, last[..., None], -1))
+    flat = rise[..., 0] <= 0
+    found: Floats = np.where(flat, np.where(first[..., 0] >= 1, 0.0, np.nan), _half_steps(normal, step))
+    return found
+
+
+def _half_steps(errors: Floats, step: float) -> Floats:
+    found: Floats = (np.diff(errors) * (np.arange(errors.shape[-1] - 1) + 0.5)).sum(-1) * step
+    return found
+
+
+def gamma_at_half(gammas: Floats, accuracy: Floats) -> Floats:
+    """Where the accuracy first falls below one half, by linear interpolation.
+
+    Args:
+        gammas: descending from 1 (points,).
+        accuracy: at each of them (..., points).
+
+    Returns:
+        (...); infinite where it is below one half at the first point, minus infinity where it never is.
+    """
+    below = accuracy < HALF
+    at = np.where(below.any(-1), below.argmax(-1), -1)
+    after = np.maximum(at, 1)[..., None]
+    high, low = (np.take_along_axis(accuracy, place, -1)[..., 0] for place in (after - 1, after))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = (high - HALF) / (high - low)
+    before, behind = gammas[after[..., 0] - 1], gammas[after[..., 0]]
+    found: Floats = np.where(at > 0, before + share * (behind - before), np.where(at == 0, np.inf, -np.inf))
+    return found
+
+
+# --- reading
+
+
+def curves_of(
+    run: Results,
+    name: str | None = None,
+    only: Collection[CurveKind] = tuple(CurveKind),
+    *,
+    estimators: Sequence[str] = (),
+    levels: LevelChoice | Sequence[float] = (),
+) -> Curves:
+    """The curves that a run has rows for.
+
+    Attacks: radii on a grid (`radius_pgd`), the first result of each norm. Noise and linear corruption: the first result with votes under
+    the first noise of its kind; the levels of Gaussian noise must be D, 2D, ...
+
+    Args:
+        run: a finished run.
+        name: of its model; None: the run's.
+        only: these curves.
+        estimators, levels: only these results.
+
+    Raises:
+        RunError: it has no labels, or nothing that a curve is made of.
+    """
+    kinds = {entry["name"]: entry["kind"] for entry in run.info["spec"].get("noise", ())}
+    attacks: dict[CurveKind, tuple[str, list[Row]]] = {}
+    noisy: dict[CurveKind, tuple[tuple[str, str], dict[float, list[Row]]]] = {}
+    labelled, wanted = False, _wanted(run, estimators, levels)
+    for row in run.rows:
+        labelled |= row.label is not None
+        if wanted is not None and (row.estimator, row.at) not in wanted:
+            continue
+        if (kind := _attacked(row)) is not None:
+            source, rows = attacks.setdefault(kind, (row.estimator, []))
+            if source == row.estimator:
+                rows.append(row)
+        elif row.votes is not None and (what := _NOISY.get(kinds.get(row.noise, ""))) is not None:
+            key, by_level = noisy.setdefault(what, ((row.estimator, row.noise), {}))
+            if key == (row.estimator, row.noise):
+                by_level.setdefault(row.level, []).append(row)
+    if not labelled:
+        raise RunError(str(run.path), "has no labels, and the errors of curves are relative to them", "audit labelled images")
+    found: dict[CurveKind, Curve] = {}
+    for kind in CurveKind:
+        if kind in attacks and kind in only:
+            found[kind] = _attack_curve(kind, *attacks[kind])
+        elif kind in noisy and kind in only and _fits(kind, noisy[kind][1]):
+            (source, _), by_level = noisy[kind]
+            found[kind] = _noisy_curve(kind, source, by_level)
+    if not found:
+        remedy = "robaudit curves SPEC computes it; or audit with radius_pgd, or with mc under gaussian noise at sigma D, 2D, ..."
+        raise RunError(str(run.path), "has nothing that curves are made of", remedy)
+    return Curves(name or str(run.info["name"]), str(run.path), found)
+
+
+def _wanted(run: Results, estimators: Sequence[str], levels: LevelChoice | Sequence[float]) -> set[tuple[str, NoiseLevel]] | None:
+    """The results that are chosen; None: all."""
+    if not estimators and not levels:
+        return None
+    return set(run.chosen(dict.fromkeys((row.estimator, row.at) for row in run.rows), estimators, levels))
+
+
+_NOISY = {GAUSSIAN: CurveKind.NOISE, LINEAR: CurveKind.LINEAR}
+
+
+def _attacked(row: Row) -> CurveKind | None:
+    """The curve that the row of an attack belongs to."""
+    if row.quantity != RADIUS.name or GRID_STEP not in (row.details or {}):
+        return None
+    part = ResultName.parse(row.estimator).part
+    named = part.value if part is not None and part.name is PartName.NORM else ""
+    return next((kind for kind in (CurveKind.L2, CurveKind.LINF) if kind.value == named), None)
+
+
+def _fits(kind: CurveKind, by_level: Mapping[float, Sequence[Row]]) -> bool:
+    """Whether the levels are those of a curve."""
+    levels = np.array(sorted(by_level))
+    return kind is CurveKind.LINEAR or bool(np.allclose(levels, levels[0] * np.arange(1, len(levels) + 1), rtol=1e-6, atol=0.0))
+
+
+def _labelled(rows: Iterable[Row]) -> tuple[list[Row], int]:
+    """The rows with a label, and how many have none."""
+    every = list(rows)
+    kept = [row for row in every if row.correct is not None]
+    return kept, len(every) - len(kept)
+
+
+def _attack_curve(kind: CurveKind, source: str, rows: Sequence[Row]) -> Curve:
+    """A_j: misclassified, or changed at a radius of at most j D."""
+    kept, unlabelled = _labelled(rows)
+    step = float((rows[0].details or {})[GRID_STEP])
+    ball = np.array([0 if not row.correct else round(row.value / step) for row in kept])
+    open_ = np.array([bool(row.correct) and row.censored for row in kept])
+    last = int(ball.max(initial=0))
+    places = np.round(step * np.arange(last + 1), 12)
+    wrong = (ball[:, None] <= np.arange(last + 1)) & ~open_[:, None]  # (images, points)
+    radius = np.where(open_, ball * step, np.maximum(ball - 0.5, 0.0) * step)
+    bands = _Bands(wrong.astype(np.float64))
+    beyond = np.where(open_, np.inf, radius)
+    ends = percentiles(len(kept), lambda drawn: {**bands.replicates(drawn), "low": _mean(drawn, radius), "high": _mean(drawn, beyond)})
+    errors = bands.errors
+    value = asr(errors, step) + (1.0 - float(errors[-1])) * last * step
+    relation = Relation.AT_LEAST if open_.any() else Relation.IS
+    summary = Summary(value, relation, *_ends(ends["low"], ends["high"]))
+    return Curve(kind, source, places, errors, *bands.ends(ends), summary, len(kept), unlabelled, used=last + 1)
+
+
+def _mean(drawn: Floats, values: Floats) -> Floats:
+    """Weighted means (replicates,); infinite where an infinite value has weight."""
+    finite = np.where(np.isinf(values), 0.0, values)
+    open_ = drawn @ np.isinf(values).astype(np.float64) > 0
+    found: Floats = np.where(open_, np.inf, drawn @ finite / drawn.sum(1))
+    return found
+
+
+def _noisy_curve(kind: CurveKind, source: str, by_level: Mapping[float, Sequence[Row]]) -> Curve:
+    """The errors of the noisy copies, and behind the clean ones."""
+    levels = sorted(by_level)
+    per_level = [_labelled(by_level[level]) for level in levels]
+    kept, unlabelled = per_level[0]
+    wrong = np.array([[float(not row.correct) for row in kept], *([_errors(row) for row in rows] for rows, _ in per_level)]).T
+    bands = _Bands(wrong)
+    draws = max(row.draws for row in kept)
+    if kind is CurveKind.LINEAR:
+        gammas = np.round(1.0 - np.array([0.0, *levels]), 12)
+        ends = percentiles(len(kept), lambda drawn: {**bands.replicates(drawn), "half": gamma_at_half(gammas, 1.0 - bands.means(drawn))})
+        summary = _half_summary(float(gamma_at_half(gammas, 1.0 - bands.errors)), ends["half"], float(gammas[-1]))
+        return Curve(kind, source, gammas, bands.errors, *bands.ends(ends), summary, len(kept), unlabelled, draws, len(gammas))
+    step, classes = levels[0], len(kept[0].votes or ())
+    places = np.array([0.0, *levels])
+
+    def statistics(drawn: Floats) -> dict[Any, Floats]:
+        curves = bands.means(drawn)
+        last = ends_at(curves, classes)
+        low = _ams(curves, np.where(last < 0, len(levels), last), step)
+        return {**bands.replicates(drawn), "low": low, "high": np.where((last < 0) & ~np.isnan(low), np.inf, low)}
+
+    ends = percentiles(len(kept), statistics)
+    last = int(ends_at(bands.errors, classes))
+    stop = len(levels) if last < 0 else last
+    value = float(_ams(bands.errors, np.asarray(stop), step))
+    if math.isnan(value):
+        summary = Summary(None, why=f"noise up to sigma {levels[-1]:g} adds no errors")
+    else:
+        summary = Summary(value, Relation.AT_LEAST if last < 0 and value else Relation.IS, *_ends(ends["low"], ends["high"]))
+    return Curve(kind, source, places, bands.errors, *bands.ends(ends), summary, len(kept), unlabelled, draws, stop + 1)
+
+
+def _errors(row: Row) -> float:
+    """The share of an image's noisy copies that are classified wrongly."""
+    votes = row.votes or ()
+    right = votes[row.label] if row.label is not None and 0 <= row.label < len(votes) else 0
+    return 1.0 - right / max(row.draws, 1)
+
+
+def _half_summary(value: float, ends: Bounds | None, least: float) -> Summary:
+    """Gamma at 50 %; from the least gamma measured to 1."""
+    lower, upper = (None, None) if ends is None else (0.0 if math.isinf(ends[0]) and ends[0] < 0 else min(ends[0], 1.0), min(ends[1], 1.0))
+    if upper is not None and math.isinf(upper):
+        upper = least
+    if not math.isinf(value):
+        return Summary(value, Relation.IS, lower, upper)
+    return Summary(1.0, Relation.AT_LEAST, lower, upper) if value > 0 else Summary(least, Relation.AT_MOST, lower, upper)
+
+
+def _ends(low: Bounds | None, high: Bounds | None) -> tuple[float | None, float | None]:
+    return (None, None) if low is None or high is None else (low[0], high[1])
+
+
+class _Bands:
+    """The mean error at each point, and its bootstrap replicates.
+
+    Args:
+        wrong: share of errors (images, points).
+    """
+
+    def __init__(self, wrong: Floats) -> None:
+        self._wrong = wrong
+        self.errors: Floats = wrong.mean(0)
+
+    def means(self, drawn: Floats) -> Floats:
+        """(replicates, points)."""
+        found: Floats = drawn @ self._wrong / drawn.sum(1, keepdims=True)
+        return found
+
+    def replicates(self, drawn: Floats) -> dict[Any, Floats]:
+        """By point."""
+        return dict(enumerate(self.means(drawn).T))
+
+    def ends(self, found: Mapping[Any, Bounds | None]) -> tuple[Floats, Floats]:
+        """Lower and upper ends at each point; the error itself where there are none."""
+        bounds = [found[i] or (float(error), float(error)) for i, error in enumerate(self.errors)]
+        lower, upper = zip(*bounds, strict=True)
+        return np.array(lower), np.array(upper)

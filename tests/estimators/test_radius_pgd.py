@@ -1,0 +1,150 @@
+"""The first radius on a grid at which projected gradient ascent succeeds."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from pydantic import ValidationError
+from scipy import stats
+from torch import nn
+
+from robaudit.estimators.margin_field import MarginField
+from robaudit.estimators.radius_exact import RadiusExact
+from robaudit.estimators.radius_pgd import RadiusPgd
+from robaudit.names import GRID_STEP
+from robaudit.quantities import IntervalKind
+from tests.estimators.test_radius import fashion, work_on_images
+from tests.estimators.tools import SHAPE, curved, linear, values, work_on
+from tests.shared import needs_shared
+
+
+def test_on_linear_networks_the_second_class_is_reached_in_the_first_ball_that_can() -> None:
+    """Two classes: the exact radius, rounded up to the grid. More: never less, as the target may not be the nearest."""
+    for classes in (2, 6):
+        work = work_on(linear(classes), images=8)
+        found, exact = values(RadiusPgd(step=0.05, cap=4, steps=60), work), values(RadiusExact(), work)
+        for image, truth in zip(found, exact, strict=True):
+            for one, other in zip(image, truth, strict=True):
+                assert one.interval.kind is IntervalKind.UPPER_BOUND
+                assert one.upper == one.value
+                assert one.value >= other.value - 1e-6
+                if classes == 2:
+                    assert one.value - 0.05 < other.value + 1e-6
+                    assert one.flips_to == other.flips_to
+
+
+@needs_shared
+def test_a_trained_linear_network_is_left_between_its_nearest_boundary_and_that_of_the_target() -> None:
+    """ceil(nearest / D) <= ball <= ceil(distance to the class that is second / D), of a logistic regression by others."""
+    network, x = fashion()
+    work = work_on_images(network, x[:12])
+    found, exact = values(RadiusPgd(restarts=1), work), values(RadiusExact(), work)
+    z = work.clean.logits
+    y, target = z.topk(2, dim=1).indices.T
+    field = MarginField(work, y)
+    _, slopes = field.slopes(torch.arange(len(y)), work.x, target)
+    margin = (z.gather(1, y[:, None]) - z.gather(1, target[:, None]))[:, 0]
+    steep = slopes.flatten(1).double()
+    reached = [margin / steep.norm(dim=1), margin / steep.abs().sum(1)]
+    for i, (image, truth) in enumerate(zip(found, exact, strict=True)):
+        for one, other, far, step in zip(image, truth, reached, (0.32, 0.025), strict=True):
+            assert one.value >= other.value * (1 - 1e-5)
+            assert one.value <= (float(far[i]) + step) * (1 + 1e-5)
+
+
+def test_rows() -> None:
+    work = work_on(curved(), images=6)
+    estimator = RadiusPgd(steps=20, restarts=2)
+    for image in values(estimator, work):
+        for one, (norm, step) in zip(image, (("l2", 0.32), ("linf", 0.025)), strict=True):
+            assert one.details is not None
+            assert one.details[GRID_STEP] == step == estimator.spacing(norm)
+            assert {"difficulty", "margin"} <= set(one.details)
+            assert math.isclose(one.value / step, round(one.value / step), rel_tol=1e-9)
+            assert one.value == round(one.value, 12), "0.075, not 0.07500000000000001"
+            assert one.lower == 0
+
+
+def test_beyond_the_cap() -> None:
+    work = work_on(linear(3), images=4)
+    for image in values(RadiusPgd(step=1e-5, cap=3.05e-5, steps=3, restarts=2), work):
+        for one in image:
+            assert (one.value, one.interval.kind, one.flips_to, one.upper) == (3e-5, IntervalKind.CENSORED, None, math.inf)
+            assert one.backwards == 2 * 3 * 2 * 3
+    estimator = RadiusPgd(step=1e-5, cap=3.05e-5, steps=3, restarts=2)
+    assert estimator.limit("l2", SHAPE) == 3e-5
+
+
+def test_nothing_finite() -> None:
+    class Broken(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            z = x.flatten(1)[:, :2] * torch.tensor([0.0, 0.0]) + torch.tensor([1.0, 0.0])
+            moved = (x - x.round(decimals=2)).abs().flatten(1).amax(1, keepdim=True) > 1e-4
+            return torch.where(moved, torch.nan, z)
+
+    work = work_on(curved(), images=2)
+    x = work.x.round(decimals=2)
+    work = type(work)(work.ids, x, work.labels, work.at, work.clean, work_on(Broken(), images=2).engine)
+    work = type(work)(work.ids, x, work.labels, work.at, type(work.clean).of(work.engine, x), work.engine)
+    for image in values(RadiusPgd(steps=2, restarts=1, cap=0.64, norm="l2"), work):
+        assert image[0].interval.kind is IntervalKind.CENSORED
+        assert image[0].not_finite == 2 * 3
+        assert image[0].note == "6 points gave non-finite logits, counted as no flips"
+
+
+@pytest.mark.parametrize("norm", ["l2", "linf"])
+def test_starts_are_uniform_in_the_ball_and_new_in_every_ball(norm: Any) -> None:
+    """|z|^d is uniform on [0, 1] in l2, each coordinate on [-1, 1] in linf."""
+    work, pixels = work_on(linear(2), images=2), math.prod(SHAPE)
+    estimator = RadiusPgd(restarts=400)
+    first, second = (estimator._starts(work, [0, 1], ball, norm).double() for ball in (1, 2))
+    assert first.shape == (2, 400, *SHAPE)
+    assert not torch.equal(first, second)
+    assert torch.equal(first[1:], estimator._starts(work, [1], 1, norm).double())
+    flat = torch.cat([first, second]).flatten(2).flatten(0, 1)
+    if norm == "l2":
+        assert (flat.norm(dim=1) <= 1 + 1e-6).all()
+        assert stats.kstest(flat.norm(dim=1).pow(pixels), "uniform").pvalue > 1e-4
+        assert (flat.mean(0).abs() < 5 / math.sqrt(len(flat) * (pixels + 2))).all()
+    else:
+        assert flat.abs().max() <= 1
+        assert stats.kstest(((flat + 1) / 2).flatten(), "uniform").pvalue > 1e-4
+
+
+def test_a_flip_is_one_of_the_network_itself() -> None:
+    """The class that a row names is reached within the radius: the exact radius to it is no larger."""
+    network = linear(5)
+    work = work_on(network, images=8)
+    layer = network[1]
+    assert isinstance(layer, nn.Linear)
+    w = layer.weight.detach().double()
+    for i, image in enumerate(values(RadiusPgd(norm="l2", step=0.1, cap=5, steps=40), work)):
+        one, y = image[0], int(work.clean.predicted[i])
+        assert one.flips_to is not None
+        gap = work.clean.logits[i, y] - work.clean.logits[i, one.flips_to]
+        assert gap / (w[y] - w[one.flips_to]).norm() <= one.value * (1 + 1e-6)
+    assert MarginField(work, work.clean.predicted).logits(torch.zeros(0, dtype=torch.int64), work.x[:0]).shape == (0, 5)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"cap": 0.1}, "cap 0.1 is below the first radius of the grid"),
+        ({"cap": 0.01, "norm": "linf"}, "below the first radius of the grid"),
+        ({"step": 1e-6, "cap": 1}, "more than 100,000 radii"),
+        ({"step": 0}, "greater than or equal"),
+        ({"step": 1e300}, "less than or equal"),
+        ({"restarts": 0}, "greater than or equal"),
+        ({"norm": "l1"}, "l2"),
+    ],
+)
+def test_refused(options: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValidationError, match=says):
+        RadiusPgd.model_validate(options)
+
+
+def test_fractions_are_numbers() -> None:
+    assert RadiusPgd.model_validate({"step": "8/255", "cap": "16/255", "norm": "linf"}).balls("linf") == 2

@@ -1,0 +1,193 @@
+"""Attacks in growing balls, where the first ball with a flip is known."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from robaudit.numerics.growing_balls import Escapes, Grid, first_escapes
+from robaudit.numerics.norm_steps import Norm
+
+SHAPE = (1, 4, 5)
+PIXELS = math.prod(SHAPE)
+NORMS: tuple[Norm, ...] = ("l2", "linf")
+
+
+def random(*shape: int, seed: int) -> Tensor:
+    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+class Network:
+    """Logits W f(x), with f the identity or a sine; row by row, so that no row sees the others."""
+
+    def __init__(self, weights: Tensor, *, bend: float = 0.0) -> None:
+        self.weights, self.bend = weights, bend
+
+    def logits(self, image: Tensor, pixels: Tensor) -> Tensor:
+        flat = pixels.flatten(1)
+        seen = flat + self.bend * torch.sin(7 * flat)
+        found: Tensor = (seen[:, None] * self.weights).cumsum(2)[..., -1]
+        return found
+
+    def slopes(self, image: Tensor, pixels: Tensor, to: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        flat = pixels.flatten(1)
+        slope = (self.weights[to] - self.weights[y[image]]) * (1 + 7 * self.bend * torch.cos(7 * flat))
+        return self.logits(image, pixels), slope.view(pixels.shape)
+
+
+def starts(image: Tensor, ball: int) -> Tensor:
+    """Three points of each image in the unit ball of either norm."""
+    return torch.stack([(random(3, *SHAPE, seed=100 * ball + i) - 0.5) / math.sqrt(PIXELS) for i in image.tolist()])
+
+
+def hunt(network: Network, x: Tensor, grid: Grid, *, images: Tensor | None = None) -> tuple[Escapes, Tensor]:
+    """The escapes of chosen images, each with its own starts, and the classes of these images."""
+    chosen = torch.arange(len(x)) if images is None else images
+    part = x[chosen]
+    z = network.logits(chosen, part)
+    y = z.argmax(1)
+    target = z.scatter(1, y[:, None], -math.inf).argmax(1)
+    found = first_escapes(
+        network.logits,
+        lambda image, pixels, to: network.slopes(image, pixels, to, y),
+        part,
+        y,
+        target,
+        lambda image, ball: starts(chosen[image], ball),
+        grid,
+    )
+    return found, y
+
+
+def two_classes() -> tuple[Network, Tensor]:
+    return Network(random(2, PIXELS, seed=1) - 0.5), random(12, *SHAPE, seed=2)
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("step", [0.05, 0.02])
+def test_two_linear_classes_are_left_in_the_first_ball_that_reaches_the_boundary(norm: Norm, step: float) -> None:
+    """ceil(|margin| / (dual norm of the difference of weights) / D)."""
+    network, x = two_classes()
+    found, y = hunt(network, x, Grid(norm, step, 200, steps=80))
+    across = network.weights[0] - network.weights[1]
+    margin = (x.flatten(1) @ across).abs()
+    exact = margin / (across.norm() if norm == "l2" else across.abs().sum())
+    expected = torch.ceil(exact / step).long()
+    assert ((exact / step).frac() > 1e-6).all(), "no image is on the edge of a ball"
+    assert torch.equal(found.ball, expected)
+    assert torch.equal(found.label, 1 - y)
+    assert len(set(expected.tolist())) > 4
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("clipped", [False, True])
+def test_the_point_is_in_the_ball_and_a_flip(norm: Norm, clipped: bool) -> None:
+    network, x = Network(random(5, PIXELS, seed=3) - 0.5, bend=0.1), random(10, *SHAPE, seed=4)
+    grid = Grid(norm, 0.04, 60, steps=30, clipped=clipped)
+    found, y = hunt(network, x, grid)
+    escaped = found.ball > 0
+    assert escaped.any()
+    moved = (found.pixels - x).flatten(1)
+    size = moved.norm(dim=1) if norm == "l2" else moved.abs().amax(1)
+    assert (size <= found.ball.double() * grid.step * (1 + 1e-12)).all()
+    label = network.logits(torch.arange(len(x)), found.pixels).argmax(1)
+    assert torch.equal(label, found.label)
+    assert torch.equal(label != y, escaped)
+    if clipped:
+        assert found.pixels.min() >= 0
+        assert found.pixels.max() <= 1
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_no_ball_reaches_the_boundary(norm: Norm) -> None:
+    network, x = two_classes()
+    across = network.weights[0] - network.weights[1]
+    least = float(((x.flatten(1) @ across).abs() / (across.norm() if norm == "l2" else across.abs().sum())).min())
+    grid = Grid(norm, least / 4, 3, steps=5)
+    found, y = hunt(network, x, grid)
+    assert (found.ball == 0).all()
+    assert torch.equal(found.pixels, x)
+    assert torch.equal(found.label, y)
+    assert (found.gradients == 3 * 3 * 5).all(), "balls x starts x steps"
+    assert (found.forwards == 3 * 3).all(), "the last point of each ascent"
+    assert (found.lost == 0).all()
+
+
+def test_a_start_beyond_the_boundary_is_a_flip_at_once() -> None:
+    network, x = two_classes()
+    found, _ = hunt(network, x, Grid("linf", 50.0, 1))
+    assert (found.ball == 1).all()
+    assert (found.gradients <= 3 * 200).all()
+    assert (found.gradients == 3).any(), "one look at each start"
+
+
+def test_only_a_plain_pass_counts() -> None:
+    """A network that flips only where gradients are recorded never leaves its class."""
+    network, x = two_classes()
+    y = network.logits(torch.arange(len(x)), x).argmax(1)
+    looked = []
+
+    def plain(image: Tensor, pixels: Tensor) -> Tensor:
+        looked.append(len(image))
+        return torch.nn.functional.one_hot(y[image], 2).double()
+
+    def flipped(image: Tensor, pixels: Tensor, to: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.nn.functional.one_hot(1 - y[image], 2).double(), torch.ones_like(pixels)
+
+    found = first_escapes(plain, flipped, x, y, 1 - y, starts, Grid("l2", 0.1, 2, steps=4))
+    assert (found.ball == 0).all()
+    assert int(found.forwards.sum()) == sum(looked)
+    assert (found.forwards == 2 * 3 * (4 + 1)).all()
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_what_is_not_finite_is_no_flip_and_no_step(bad: float) -> None:
+    x = random(3, *SHAPE, seed=5)
+    y = torch.zeros(3, dtype=torch.int64)
+
+    def broken(image: Tensor, pixels: Tensor) -> Tensor:
+        return torch.full((len(pixels), 2), bad, dtype=torch.float64)
+
+    found = first_escapes(
+        broken,
+        lambda image, pixels, to: (broken(image, pixels), torch.full_like(pixels, bad)),
+        x,
+        y,
+        1 - y,
+        starts,
+        Grid("linf", 0.1, 2, steps=4),
+    )
+    assert (found.ball == 0).all()
+    assert (found.lost == 2 * 3 * 5).all()
+    assert found.pixels.isfinite().all()
+
+
+def test_without_a_gradient_the_starts_are_all_there_is() -> None:
+    x, y = random(2, *SHAPE, seed=6), torch.zeros(2, dtype=torch.int64)
+    seen: list[Tensor] = []
+
+    def still(image: Tensor, pixels: Tensor) -> Tensor:
+        seen.append(pixels.clone())
+        return torch.tensor([[1.0, 0.0]], dtype=torch.float64).expand(len(pixels), 2)
+
+    grid = Grid("l2", 0.5, 1, steps=3)
+    first_escapes(still, lambda image, pixels, to: (still(image, pixels), torch.zeros_like(pixels)), x, y, 1 - y, starts, grid)
+    expected = (x[:, None] + 0.5 * starts(torch.arange(2), 1)).flatten(0, 1)
+    assert len(seen) == 4
+    assert all(torch.equal(pixels, seen[0]) for pixels in seen)
+    assert torch.allclose(seen[0], expected, atol=1e-15)
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_an_image_has_the_same_bits_whatever_is_beside_it(norm: Norm) -> None:
+    network, x = Network(random(4, PIXELS, seed=7) - 0.5, bend=0.1), random(7, *SHAPE, seed=8)
+    grid = Grid(norm, 0.03, 30, steps=12)
+    together, _ = hunt(network, x, grid)
+    assert len(set(together.ball.tolist())) > 2, "images end in different balls"
+    for chosen in ([2], [6, 0], [1, 3, 4, 5]):
+        some, _ = hunt(network, x, grid, images=torch.tensor(chosen))
+        for name in ("ball", "pixels", "label", "gradients", "forwards", "lost"):
+            assert torch.equal(getattr(some, name), getattr(together, name)[chosen]), name

@@ -1,0 +1,276 @@
+"""Error curves and their summaries: goldens, ends that leave them open, and what cannot be summed up."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from robaudit.errors import RunError
+from robaudit.stats.bootstrap import REPLICATES, weights
+from robaudit.stats.curves import CUTOFF, CurveKind, Relation, _ams, ams, asr, curves_of, ends_at, gamma_at_half
+from tests.curve_rows import attacked, curves_run, fading, noise_rows, noisy, pictured, sigma
+from tests.radius_rows import found as radius_found
+
+SHARES = st.floats(0, 1)
+
+
+# --- the sums
+
+
+@pytest.mark.parametrize(
+    ("errors", "step", "expected"),
+    [([0.02, 0.1, 0.4, 0.8, 1], 0.32, 0.7008), ([0, 0, 0, 1], 0.025, 0.0625), ([1.0], 0.32, 0.0), ([0.0, 1.0], 0.32, 0.16)],
+)
+def test_asr(errors: Sequence[float], step: float, expected: float) -> None:
+    assert asr(errors, step) == pytest.approx(expected, abs=1e-12)
+
+
+def test_ams_golden() -> None:
+    assert ams([0.02, 0.1, 0.4, 0.7, 0.88], 0.32) == pytest.approx(0.61404039, abs=5e-9)
+
+
+def test_ams_by_hand() -> None:
+    """e = (0, .5, .8): a = (0, .625, 1), e' = (0, .5/.6875, 1)."""
+    middle = 0.5 / 0.6875
+    assert ams([0, 0.5, 0.8], 0.32) == pytest.approx(0.32 * (0.5 * middle + 1.5 * (1 - middle)), abs=1e-12)
+
+
+def test_ams_where_nothing_rises() -> None:
+    assert math.isnan(ams([0.1, 0.1, 0.05], 0.32))
+    assert ams([1.0, 1.0], 0.32) == 0.0, "nothing is classified correctly without noise"
+    assert math.isnan(ams([0.0], 0.32))
+
+
+@given(st.lists(SHARES, min_size=3, max_size=12), st.integers(1, 11))
+def test_a_noise_curve_that_ends_early_sums_up_to_less(errors: list[float], cut: int) -> None:
+    """Where the whole curve ends at its largest error."""
+    whole = [*errors, max(errors)]
+    part = whole[: 1 + min(cut, len(whole) - 1)]
+    if max(part) > part[0] and part[0] < 1:
+        assert ams(part, 0.32) <= ams(whole, 0.32) + 1e-9
+
+
+@given(st.lists(SHARES, min_size=2, max_size=12))
+def test_asr_is_the_mean_of_the_middles(errors: list[float]) -> None:
+    rising = [*np.sort(errors), 1.0]
+    middles = [0.25 * (j + 0.5) * (b - a) for j, (a, b) in enumerate(pairwise(rising))]
+    assert asr(rising, 0.25) == pytest.approx(math.fsum(middles), abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("errors", "classes", "expected"),
+    [
+        ([0.02, 0.5, 0.87, 0.9], 10, 2),
+        ([0.02, 0.5, 0.8699], 10, -1),
+        ([0.95, 0.1, 0.9], 10, 2),
+        ([0.1, 0.47], 2, 1),
+        ([0.5], 10, -1),
+    ],
+)
+def test_the_rule_that_ends_a_noise_curve(errors: Sequence[float], classes: int, expected: int) -> None:
+    """The first error of at least (C - 1) / C - .03; the clean one does not count."""
+    assert ends_at(np.array(errors), classes) == expected
+    assert CUTOFF == 0.03
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "expected"),
+    [
+        ([1.0, 0.8, 0.2, 0.0], 0.75 - 0.25 * 0.5),
+        ([1.0, 0.5, 0.2, 0.0], 0.75),
+        ([0.9, 0.4, 0.9, 0.1], 1 - 0.25 * 0.8),
+        ([0.4, 0.9, 0.1, 0.0], math.inf),
+        ([0.9, 0.8, 0.7, 0.5], -math.inf),
+        ([0.6, 0.6, 0.6, 0.4], 0.5 - 0.25 * 0.5),
+    ],
+)
+def test_gamma(accuracy: Sequence[float], expected: float) -> None:
+    assert float(gamma_at_half(np.array([1.0, 0.75, 0.5, 0.25]), np.array(accuracy))) == pytest.approx(expected)
+
+
+def test_many_curves_at_once_are_each_by_itself() -> None:
+    generator = np.random.default_rng(1)
+    errors = generator.uniform(size=(20, 7))
+    last = generator.integers(1, 7, 20)
+    together = _ams(errors, last, 0.5)
+    for curve, end, found in zip(errors, last, together, strict=True):
+        assert found == pytest.approx(ams(curve[: end + 1], 0.5), nan_ok=True)
+
+
+# --- from rows
+
+
+def test_an_adversarial_curve() -> None:
+    """Four images: misclassified, changed in the first, the third and the third ball."""
+    run = curves_run([attacked(0, 5, correct=False), attacked(1, 1), attacked(2, 3), attacked(3, 3)])
+    curve = curves_of(run).curves[CurveKind.L2]
+    assert curve.places.tolist() == [0.0, 0.32, 0.64, 0.96]
+    assert curve.errors.tolist() == [0.25, 0.5, 0.5, 1.0]
+    assert curve.summary.value == pytest.approx(asr(curve.errors, 0.32))
+    assert curve.summary.value == pytest.approx(0.32 * (0 + 0.5 + 2.5 + 2.5) / 4)
+    assert curve.summary.relation is Relation.IS
+    assert (curve.images, curve.unlabelled, curve.draws) == (4, 0, 0)
+
+
+def test_images_that_nothing_changes_count_as_the_cap() -> None:
+    run = curves_run([attacked(0, 1), attacked(1, 2), attacked(2, 0, cap=4), attacked(3, 0, cap=4)])
+    curve = curves_of(run).curves[CurveKind.L2]
+    assert curve.errors.tolist() == [0, 0.25, 0.5, 0.5, 0.5]
+    summary = curve.summary
+    assert summary.relation is Relation.AT_LEAST
+    assert summary.value == pytest.approx(0.32 * (0.5 + 1.5 + 4 + 4) / 4)
+    assert summary.upper == math.inf
+    assert summary.lower is not None
+    assert summary.value is not None
+    assert summary.lower < summary.value
+
+
+def test_a_misclassified_image_is_an_error_from_the_start_whether_attacks_succeed_or_not() -> None:
+    for row in (attacked(0, 4, correct=False), attacked(0, 0, cap=9, correct=False)):
+        curve = curves_of(curves_run([row, attacked(1, 2)])).curves[CurveKind.L2]
+        assert curve.errors.tolist() == [0.5, 0.5, 1.0]
+        assert curve.summary.relation is Relation.IS
+
+
+def test_all_misclassified() -> None:
+    run = curves_run([attacked(i, 3, correct=False) for i in range(3)])
+    curve = curves_of(run).curves[CurveKind.L2]
+    assert curve.errors.tolist() == [1.0]
+    assert (curve.summary.value, curve.summary.relation) == (0.0, Relation.IS)
+    rows = noise_rows([[5, 5], [5, 5]], wrong=(0, 1))
+    summary = curves_of(curves_run(rows)).curves[CurveKind.NOISE].summary
+    assert (summary.value, summary.relation) == (0.0, Relation.IS)
+
+
+def test_one_image_has_no_intervals() -> None:
+    run = curves_run([attacked(0, 2), *noise_rows([[1], [5]]), noisy(0, fading(1.0), 0)])
+    for curve in curves_of(run).curves.values():
+        assert curve.summary.value is not None
+        assert (curve.summary.lower, curve.summary.upper) == (None, None)
+        assert np.array_equal(curve.lower, curve.errors)
+
+
+def test_images_without_a_label_are_left_out() -> None:
+    run = curves_run([attacked(0, 2), attacked(1, 4), attacked(2, 1, labelled=False)])
+    curve = curves_of(run).curves[CurveKind.L2]
+    assert (curve.images, curve.unlabelled) == (2, 1)
+    assert curve.errors[-1] == 1
+    with pytest.raises(RunError, match="has no labels, and the errors of curves are relative to them"):
+        curves_of(curves_run([attacked(0, 2, labelled=False)]))
+
+
+def test_a_noise_curve() -> None:
+    """It ends at the first error of 87 % or more."""
+    rows = noise_rows([[0, 1, 0, 1], [2, 3, 1, 2], [5, 5, 4, 4], [5, 5, 5, 5]])
+    curve = curves_of(curves_run(rows)).curves[CurveKind.NOISE]
+    expected = [0, 2 / 20, 8 / 20, 18 / 20, 1.0]
+    assert np.allclose(curve.errors, expected)
+    assert curve.used == 4, "the error of .9 ends it, and the clean point is one"
+    assert curve.summary.value == pytest.approx(ams(expected[:4], 0.32))
+    assert curve.summary.relation is Relation.IS
+    assert curve.draws == 5
+
+
+def test_errors_are_relative_to_the_label() -> None:
+    """A misclassified image whose copies all go to its label adds no error under noise."""
+    rows = [noisy(0, sigma(0.32), 5, correct=False), noisy(1, sigma(0.32), 0)]
+    curve = curves_of(curves_run(rows)).curves[CurveKind.NOISE]
+    assert curve.errors.tolist() == [0.5, 0.5]
+
+
+def test_a_noise_curve_that_never_comes_near_chance() -> None:
+    rows = noise_rows([[0, 1], [2, 3]])
+    curve = curves_of(curves_run(rows)).curves[CurveKind.NOISE]
+    assert curve.summary.relation is Relation.AT_LEAST
+    assert curve.summary.value == pytest.approx(ams([0, 0.1, 0.5], 0.32))
+    assert curve.used == 3
+    flat = curves_of(curves_run(noise_rows([[0, 0], [0, 0]]))).curves[CurveKind.NOISE].summary
+    assert flat.value is None
+    assert flat.why == "noise up to sigma 0.64 adds no errors"
+
+
+def test_a_linear_curve() -> None:
+    rows = [noisy(i, fading(share), right) for share, right in ((0.25, 5), (0.5, 4), (0.75, 1), (1.0, 0)) for i in range(3)]
+    curve = curves_of(curves_run(rows)).curves[CurveKind.LINEAR]
+    assert curve.places.tolist() == [1.0, 0.75, 0.5, 0.25, 0.0]
+    assert np.allclose(curve.errors, [0, 0, 0.2, 0.8, 1.0])
+    assert curve.summary.value == pytest.approx(0.375)
+
+
+@pytest.mark.parametrize(("wrong", "right", "value", "relation"), [(True, 0, 1.0, Relation.AT_LEAST), (False, 5, 0.5, Relation.AT_MOST)])
+def test_an_accuracy_that_does_not_cross_one_half(wrong: bool, right: int, value: float, relation: Relation) -> None:
+    rows = [noisy(i, fading(0.5), right, correct=not wrong) for i in range(3)]
+    summary = curves_of(curves_run(rows)).curves[CurveKind.LINEAR].summary
+    assert (summary.value, summary.relation) == (value, relation)
+    assert summary.lower is not None
+    assert summary.upper is not None
+    assert 0 <= summary.lower <= value <= summary.upper <= 1
+
+
+def test_the_intervals_are_those_of_the_bootstrap_by_brute_force() -> None:
+    """Each replicate: the images drawn, the whole curve made of them, and its sum."""
+    balls = [1, 1, 2, 3, 4, 6, 2, 2]
+    rows = [attacked(i, ball, correct=i != 3) for i, ball in enumerate(balls)]
+    lost = [[0, 1, 0, 1, 2, 0, 0, 3], [2, 3, 1, 2, 5, 4, 1, 5], [5, 5, 4, 4, 5, 5, 3, 5], [5] * 8]
+    found = curves_of(curves_run([*rows, *noise_rows(lost, wrong=(3,))])).curves
+    drawn = np.concatenate([*weights(8)]).astype(int)
+    assert len(drawn) == REPLICATES
+    attacks, noises = [], []
+    for one in drawn:
+        images = np.repeat(np.arange(8), one)
+        errors = [np.mean([i == 3 or balls[i] <= j for i in images]) for j in range(7)]
+        attacks.append(asr(errors, 0.32))
+        noise = [np.mean(images == 3), *(np.mean([of_level[i] / 5 for i in images]) for of_level in lost)]
+        end = next(j for j, error in enumerate(noise) if j and error >= 0.87 - 1e-9)
+        noises.append(ams(noise[: end + 1], 0.32))
+    for kind, values in ((CurveKind.L2, attacks), (CurveKind.NOISE, noises)):
+        ranked = np.sort(values)
+        summary = found[kind].summary
+        assert summary.lower == pytest.approx(ranked[math.ceil(0.025 * REPLICATES - 1e-9) - 1])
+        assert summary.upper == pytest.approx(ranked[math.ceil(0.975 * REPLICATES - 1e-9) - 1])
+
+
+def test_bands_hold_the_errors() -> None:
+    for curve in curves_of(pictured()).curves.values():
+        assert (curve.lower <= curve.errors + 1e-12).all()
+        assert (curve.errors <= curve.upper + 1e-12).all()
+        assert len(curve.places) == len(curve.errors) == len(curve.lower) == len(curve.upper)
+
+
+# --- which rows
+
+
+def test_all_curves_of_a_run_and_a_choice_of_them() -> None:
+    run = pictured()
+    assert list(curves_of(run).curves) == list(CurveKind)
+    assert list(curves_of(run, only=[CurveKind.LINEAR, CurveKind.L2]).curves) == [CurveKind.L2, CurveKind.LINEAR]
+    assert list(curves_of(run, estimators=["mc"]).curves) == [CurveKind.NOISE, CurveKind.LINEAR]
+    assert curves_of(run, "other").name == "other"
+    document = curves_of(run).document()
+    assert document["curves"]["l2"]["summary"]["relation"] == ">="
+    assert document["curves"]["l2"]["summary"]["upper"] is None
+
+
+def test_levels_that_are_no_grid_make_no_noise_curve() -> None:
+    rows = [noisy(0, sigma(level), 3) for level in (0.1, 0.25)]
+    with pytest.raises(RunError, match="has nothing that curves are made of"):
+        curves_of(curves_run(rows))
+    assert CurveKind.NOISE in curves_of(curves_run([noisy(0, sigma(level), 3) for level in (0.1, 0.2, 0.3)])).curves
+
+
+def test_other_noise_and_other_radii_are_no_curves() -> None:
+    with pytest.raises(RunError, match="has nothing that curves are made of"):
+        curves_of(curves_run([radius_found(0, 1.0), noisy(0, sigma(0.1), 5)], {"gaussian": "laplace"}))
+
+
+def test_the_kind_of_a_noise_counts_and_not_its_name() -> None:
+    rows = [noisy(0, fading(share), 5 if share < 0.5 else 0) for share in (0.25, 0.5)]
+    assert CurveKind.LINEAR in curves_of(curves_run(rows, {"linear": "linear"})).curves
+    with pytest.raises(RunError, match="nothing that curves are made of"):
+        curves_of(curves_run(rows, {"linear": "impulse"}))
