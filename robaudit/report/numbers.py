@@ -123,7 +123,8 @@ def compact(value: float, away: int = 0) -> str:
         return f"{value:.2g}"
     if size < 1e-3:
         power = math.floor(math.log10(size))
-        return f"{_rounded(value / 10.0**power, 1, way)}e{power}"
+        mantissa = _rounded(value / 10.0**power, 1, way)
+        return f"{mantissa}e{power}" if abs(float(mantissa)) < 10.0 else f"{float(mantissa) / 10.0:.1f}e{power + 1}"
     near_one = min(4, math.ceil(-math.log10(1.0 - size)) + 1) if 0.9 <= size < 1.0 else 0
     digits = max(0, (2 if size >= 0.01 else 1) - math.floor(math.log10(size)), near_one)
     text = _rounded(value, digits, way)

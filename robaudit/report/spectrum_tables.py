@@ -21,7 +21,7 @@ from robaudit.text import Names, class_name, count, printable, shortened
 ACROSS = 12
 """The most images that stand side by side."""
 MOST_CONTRADICTIONS = 10
-_ID, _CLASS, _CELL = 8, 8, 9
+_ID, _CLASS, _CELL = 9, 9, 10
 _NOTHING = "abstains"
 _MEANINGS = {
     Verdict.VIOLATION: "one of them is wrong: a bug of an estimator",

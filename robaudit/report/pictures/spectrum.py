@@ -228,7 +228,7 @@ def _words(rows: Sequence[Row], setting: Setting) -> Iterator[str]:
     """What has no place in the picture."""
     linf = [row for row in rows if _norm(row) == math.inf and row.at.levelless and not row.censored and row.value > 0]
     said = [
-        f"{ResultName.parse(row.estimator).estimator} {_SIGNS[band]}{numbers.compact(row.value)}"
+        f"{ResultName.parse(row.estimator).estimator} {_SIGNS[band]}{numbers.compact(row.value, _AWAY.get(band, 0))}"
         for row in linf
         if (band := band_of(row)) in _SIGNS
     ]
