@@ -182,9 +182,9 @@ def _p_fail(row: Row) -> tuple[End, End] | None:
     """The ends of 1 - p_robust, from below and from above."""
     if row.quantity == LOG10_P_FAIL.name:
         if row.interval.kind is IntervalKind.UPPER_BOUND:
-            return lambda _: 0.0, lambda _: min(1.0, 10.0 ** (row.value + LEAST_DECADES))
+            return lambda _: 0.0, lambda _: 10.0 ** min(0.0, row.value + LEAST_DECADES)
         ends = interval_ends(row)
-        return lambda tail: 10.0 ** ends[0](tail), lambda tail: min(1.0, 10.0 ** ends[1](tail))
+        return lambda tail: 10.0 ** min(0.0, ends[0](tail)), lambda tail: 10.0 ** min(0.0, ends[1](tail))
     if row.quantity != P_ROBUST.name:
         return None
     if row.interval.kind is IntervalKind.CLOPPER_PEARSON and row.votes is not None and row.draws:

@@ -99,6 +99,7 @@ def test_what_breaks_a_relation_is_found_and_named(rows: list[Row], relation: st
         [proof(0.1, at=SIGMA, details=VOTE), votes(890, 1000)],
         [proof(0.1, at=SIGMA, details={P_ERROR: 0.2}), votes(900, 1000)],
         [votes(999, 1000), rare(-3.1)],
+        [votes(100, 1000), rare(-0.04, half=30.0)],
         [votes(1000, 1000), rare(-6.0, kind=IntervalKind.UPPER_BOUND)],
         [votes(700, 1000), votes(900, 1000, STRONG)],  # not known to be linear
         [tolerance(0.2), votes(800, 1000)],
