@@ -160,11 +160,11 @@ def _labelled(samples: Dataset, *, skip_bad: bool) -> bool:
 def _refused(chosen: Chosen, model: LogitModel, image: Tensor) -> str:
     """Why it cannot work with the model; "" where it can."""
     if "gradients" in chosen.estimator.needs and not model.differentiable:
-        return "the model has no gradients"
+        return "model: has no gradients"
     try:
         check_model([chosen], model, image)
     except RobauditError as error:
-        return f"the model {error.what}"
+        return f"model: {error.what}"
     return ""
 
 
