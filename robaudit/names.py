@@ -16,6 +16,9 @@ CERTIFIED_CLASS = "certified_class"
 P_LOWER = "p_lower"
 """The detail of a row that holds the lower bound of the probability of the certified class: a certificate of the majority vote has it."""
 
+P_ERROR = "p_error"
+"""The detail of a row that holds an upper bound of the probability that the noise of its level changes the certified class."""
+
 TARGET = "target"
 """The detail of a row that holds the class its loss is against."""
 

@@ -21,7 +21,8 @@ LEAST_CAP = 1e-6
 """Below it, perturbations are hardly more than the rounding of float32 pixels."""
 
 
-def _each_once(norms: tuple[Norm, ...]) -> tuple[Norm, ...]:
+def each_once(norms: tuple[Norm, ...]) -> tuple[Norm, ...]:
+    """Refuse a norm that is given twice."""
     if len(set(norms)) != len(norms):
         raise ValueError("give each norm once")
     return norms
@@ -44,7 +45,7 @@ class RadiusEstimator(Estimator):
     scope: ClassVar[Scope] = Scope.IMAGE
     source: ClassVar[str] = "Giraudon et al., Intrinsic robustness"
 
-    norm: Annotated[tuple[Norm, ...], BeforeValidator(as_tuple), AfterValidator(_each_once), Field(min_length=1)] = Field(
+    norm: Annotated[tuple[Norm, ...], BeforeValidator(as_tuple), AfterValidator(each_once), Field(min_length=1)] = Field(
         ("l2", "linf"), description="of the perturbations, for pixels in [0, 1]; each is a result of its own"
     )
 

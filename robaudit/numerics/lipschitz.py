@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from itertools import product
 from typing import NamedTuple
 
 import torch
@@ -188,14 +187,17 @@ def largest_of_windows(kernel: Sequence[int], stride: Sequence[int], dilation: S
     Along a dimension these are the taps t < k with d t = i mod s: at most ceil(k / (s / gcd(s, d))), which is ceil(k / s) without
     dilation. A maximum moves by no more than the largest change in its window, which is at most the l2 norm of the changes there.
     """
-    windows = (-(-k // (s // math.gcd(s, d))) for k, s, d in zip(kernel, stride, dilation, strict=True))
-    return Norms(rounded_up(math.sqrt(math.prod(windows)), 1), 1.0, 1.0)
+    return _of_windows([-(-k // (s // math.gcd(s, d))) for k, s, d in zip(kernel, stride, dilation, strict=True)])
 
 
 def largest_of_adaptive_windows(size: Sequence[int], outputs: Sequence[int]) -> Norms:
     """The norms of adaptive max pooling, by how many windows a pixel is in."""
-    windows = (int((adaptive_windows(n, o) > 0).sum(0).max()) for n, o in zip(size, outputs, strict=True))
-    return Norms(rounded_up(math.sqrt(math.prod(windows)), 1), 1.0, 1.0)
+    return _of_windows([int((adaptive_windows(n, o) > 0).sum(0).max()) for n, o in zip(size, outputs, strict=True)])
+
+
+def _of_windows(along: Sequence[int]) -> Norms:
+    windows = math.prod(along)
+    return Norms(1.0 if windows == 1 else rounded_up(math.sqrt(windows), 1), 1.0, 1.0)
 
 
 def dense_convolution(
@@ -222,8 +224,3 @@ def differences(matrix: Tensor, order: float) -> Tensor:
     """
     found = torch.cdist(matrix, matrix, p=order, compute_mode="donot_use_mm_for_euclid_dist")
     return found * (1.0 + _CAUTION * matrix.shape[1] * _EPS)
-
-
-def pairs_of(classes: int) -> Iterator[tuple[int, int]]:
-    """All ordered pairs of different classes."""
-    return ((i, j) for i, j in product(range(classes), repeat=2) if i != j)
