@@ -6,7 +6,6 @@ from typing import ClassVar
 
 import torch
 
-
 from robaudit.estimators.base import Estimate, Scope
 from robaudit.estimators.certificate import certificate
 from robaudit.estimators.lipschitz import LipschitzCertificate, furthest, least_digits
@@ -61,5 +60,3 @@ class MarginRadius(LipschitzCertificate):
     def _row(self, network: float, radius: float, margin: float, constant: float, predicted: int) -> Estimate:
         details = {"margin": margin, "lipschitz": constant, "lipschitz_of_logits": network}
         return certificate(radius, predicted, predicted, (1, 0), note=self.remark(), details=details)
-
-

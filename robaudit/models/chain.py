@@ -145,7 +145,7 @@ class _Recorder(TorchDispatchMode):
     """Notes the operations on what was made of the pixels, each with its other arguments."""
 
     def __init__(self, x: Tensor) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.steps: list[_Step] = []
         self.obstacle = ""
         self._latest = x
@@ -200,7 +200,8 @@ def _again(name: str, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any],
     def run(x: Tensor) -> Tensor:
         with torch.no_grad():
             found = func(*fixed[:place], x.clone() if name.endswith("_") else x, *fixed[place + 1 :], **others)
-        return found[0] if isinstance(found, tuple | list) else found
+        first: Tensor = found[0] if isinstance(found, tuple | list) else found
+        return first
 
     return run
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
@@ -53,12 +54,14 @@ class Graph:
     Attributes:
         nodes: those that depend on the pixels, inputs before outputs; the first is the pixels themselves. Empty: the logits are constant.
         logits: shape of the logits.
+        device: where they are.
         modules: those that ran in Python.
         unseen: what the pixels decide without being differentiated: comparisons and positions that other operations use. Empty: nothing.
     """
 
     nodes: Sequence[Any]
     logits: tuple[int, ...]
+    device: torch.device
     modules: Sequence[Span]
     unseen: str
 
@@ -69,15 +72,11 @@ class Graph:
 
     def operands(self, node: Any) -> list[Operand]:
         """The operands of an operation that depend on the pixels."""
-        members = self._members
-        return [Operand(i, other, nr) for i, (other, nr) in enumerate(node.next_functions) if other is not None and other in members]
+        return [Operand(i, other, nr) for i, (other, nr) in enumerate(node.next_functions) if other is not None and other in self._members]
 
-    @property
+    @cached_property
     def _members(self) -> frozenset[Any]:
-        found = self.__dict__.get("_found")
-        if found is None:
-            found = self.__dict__["_found"] = frozenset(self.nodes)
-        return found  # type: ignore[no-any-return]
+        return frozenset(self.nodes)
 
     def consumers(self) -> dict[Any, list[Any]]:
         """The operations that use each one's result."""
@@ -121,8 +120,8 @@ def trace(model: Model, image: Tensor) -> Graph:
         with watch:
             logits = model(x)
     if logits.grad_fn is None:
-        return Graph((), tuple(logits.shape), (), watch.unseen)
-    return Graph(tuple(_dependent(logits.grad_fn, x)), tuple(logits.shape), modules, watch.unseen)
+        return Graph((), tuple(logits.shape), logits.device, (), watch.unseen)
+    return Graph(tuple(_dependent(logits.grad_fn, x)), tuple(logits.shape), logits.device, modules, watch.unseen)
 
 
 def _dependent(top: Any, x: Tensor) -> Iterator[Any]:
@@ -152,16 +151,21 @@ def _named_modules(model: Model) -> Iterator[list[Span]]:
             if not path or isinstance(module, torch.jit.ScriptModule):
                 continue
 
-            def begin(module: nn.Module, args: object, path: str = path) -> None:
-                begun[path] = torch.autograd._get_sequence_nr()
+            def begin(_module: nn.Module, _args: object, path: str = path) -> None:
+                begun[path] = _next_number()
 
-            def end(module: nn.Module, args: object, output: object, path: str = path) -> None:
+            def end(module: nn.Module, _args: object, _output: object, path: str = path) -> None:
                 leaf = next(module.children(), None) is None
-                found.append(Span(begun[path], torch.autograd._get_sequence_nr(), path, type(module).__name__, leaf))
+                found.append(Span(begun[path], _next_number(), path, type(module).__name__, leaf))
 
             hooks.callback(module.register_forward_pre_hook(begin).remove)
             hooks.callback(module.register_forward_hook(end).remove)
         yield found
+
+
+def _next_number() -> int:
+    """The number that autograd gives to the next operation."""
+    return int(torch.autograd._get_sequence_nr())  # type: ignore[attr-defined]
 
 
 class _Watch(TorchDispatchMode):
@@ -172,7 +176,7 @@ class _Watch(TorchDispatchMode):
     """
 
     def __init__(self, x: Tensor) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._held: dict[int, Tensor] = {id(x): x}  # holding them keeps their ids from being given again
         self._lost: set[int] = set()
         self.unseen = ""

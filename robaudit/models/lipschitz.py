@@ -113,11 +113,12 @@ def lipschitz_bound(model: LogitModel, image: Tensor) -> Lipschitz:
     """Constants of the map from pixels to logits, the model's own normalisation included; computed once for a model.
 
     Every operation between pixels and logits is bounded by itself, and the bounds are multiplied along the graph that autograd records
-    of one pass: products with fixed weights by their largest singular value (convolutions: :func:`robaudit.numerics.lipschitz.convolution`),
-    batch norms together with the convolution in front of them, sums by the sum of the branches, concatenations by the root of their
-    squares. Two bounds are carried along, of the l2 and of the linf norm, and the lesser of what follows from either is taken. Clipping of
-    pixels is 1-Lipschitz. A margin z_c - z_j takes |w_c - w_j| in place of the norm of the last linear layer, so that the bound of a
-    linear network is exact, and never more than sqrt(2) K in l2 and 2 K in linf; a log-softmax at the end leaves margins as they are.
+    of one pass: products with fixed weights by their largest singular value (convolutions:
+    :func:`robaudit.numerics.lipschitz.convolution`), batch norms together with the convolution in front of them, sums by the sum of the
+    branches, concatenations by the root of their squares. Two bounds are carried along, of the l2 and of the linf norm, and the lesser of
+    what follows from either is taken. Clipping of pixels is 1-Lipschitz. A margin z_c - z_j takes |w_c - w_j| in place of the norm of the
+    last linear layer, so that the bound of a linear network is exact, and never more than sqrt(2) K in l2 and 2 K in linf; a log-softmax
+    at the end leaves margins as they are.
 
     The bound holds for the network in exact arithmetic. A network that uses pixels in ways that autograd does not see, such as
     comparisons, or numbers taken out of tensors, is refused where torch's dispatcher shows them.
@@ -236,7 +237,7 @@ def _margins(walk: _Walk, graph: Graph) -> Lipschitz:
     """Pull the differences of logits back through the last linear operations, and take the least bound of all places on the way."""
     classes = graph.logits[-1]
     node = graph.nodes[-1]
-    device = getattr(node, "variable", node._input_metadata[0] if hasattr(node, "_input_metadata") else None).device  # type: ignore[union-attr]
+    device = graph.device
     rows = torch.eye(classes, dtype=torch.float64, device=device)  # (classes, values)
     constant = [walk.reach[node][0].l2, walk.reach[node][1].linf]
     best = [torch.full((classes, classes), math.inf, dtype=torch.float64, device=device) for _ in range(2)]
@@ -273,15 +274,17 @@ def _margins(walk: _Walk, graph: Graph) -> Lipschitz:
 def _pulled(rows: Tensor, part: Input, name: str, selects: bool) -> Tensor | None:
     """The rows in terms of an operation's operand; None where it is not linear, or this would not be exact."""
     same = part.inside == part.outside
+    factor: Tensor | float | None = None
     if name in IN_ORDER:
-        return rows
-    if name in SUMS and same:
-        return rows * SUMS[name](part.node)[part.place]
-    if name in ("Mul", "Div") and same:
-        return rows * fixed_factor(part).flatten()
-    if name in NORMALISATIONS:
-        scale = channel_scale(part).reshape(1, -1, *[1] * (len(part.outside) - 2)).expand(part.outside)
-        return rows * scale.flatten()
+        factor = 1.0
+    elif name in SUMS and same:
+        factor = SUMS[name](part.node)[part.place]
+    elif name in ("Mul", "Div") and same:
+        factor = fixed_factor(part).flatten()
+    elif name in NORMALISATIONS:
+        factor = channel_scale(part).reshape(1, -1, *[1] * (len(part.outside) - 2)).expand(part.outside).flatten()
+    if factor is not None:
+        return rows * factor
     if name == "ConstantPadNd" and len(rows) <= _FEW:  # one logit z as the two classes (0, z)
         metadata = part.node._input_metadata[0]
         with torch.no_grad():
@@ -295,6 +298,8 @@ def _pulled(rows: Tensor, part: Input, name: str, selects: bool) -> Tensor | Non
 
 def _apart(rows: Tensor, order: float) -> Tensor:
     """Bounds of |a_i - a_j| in l1 or l2 of rows whose numbers are rounded once or twice (rows, rows)."""
-    size = torch.linalg.vector_norm(rows, order, dim=1)
+    size: Tensor = torch.linalg.vector_norm(rows, order, dim=1)
     sums = size[:, None] + size
-    return differences(rows, order) + sums * (rounded_up(1.0, 4) - 1.0) if len(rows) <= _MOST_CLASSES else sums * rounded_up(1.0, rows.shape[1])
+    if len(rows) > _MOST_CLASSES:
+        return sums * rounded_up(1.0, rows.shape[1])
+    return differences(rows, order) + sums * (rounded_up(1.0, 4) - 1.0)

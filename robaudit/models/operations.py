@@ -246,11 +246,6 @@ def _sum(part: Input) -> Norms:
     return Norms(rounded_up(math.sqrt(each), 1), each, rounded_up(math.sqrt(each), 1))
 
 
-def _softmax(part: Input) -> Norms:
-    """J = diag(p) - p p^T: its eigenvalues and half of its row sums 2 p (1 - p) are at most 1/2 and 1/4."""
-    return _ONE.times(0.5)
-
-
 def _log_softmax(part: Input) -> Norms:
     """J = I - 1 p^T is a projection with |J|_2 = sqrt(n) |p|_2; its rows are (1 - p_i) and -p_j."""
     values = part.inside[int(part.node._saved_dim) % len(part.inside) if part.node._saved_dim < 2**31 else -1]
@@ -271,7 +266,7 @@ def _celu(part: Input) -> float:
 
 
 def _always(factor: float) -> Callable[[Input], float]:
-    return lambda part: factor
+    return lambda _: factor
 
 
 _FACTORS: dict[str, Callable[[Input], float]] = {
@@ -305,7 +300,7 @@ _RULES: dict[str, Callable[[Input], Norms]] = {
     **dict.fromkeys(("AdaptiveMaxPool2D", "AdaptiveMaxPool3D"), _adaptive_max_pool),
     "Mean": _mean,
     "Sum": _sum,
-    "Softmax": _softmax,
+    "Softmax": lambda _: _ONE.times(0.5),  # J = diag(p) - p p^T has eigenvalues and row sums 2 p (1 - p) of at most 1/2
     "LogSoftmax": _log_softmax,
 }
 

@@ -133,7 +133,8 @@ def _phases(weight: Tensor, stride: Sequence[int], dilation: Sequence[int]) -> T
     reach = [d * (k - 1) + 1 for d, k in zip(dilation, kernel, strict=True)]
     taps = [-(-r // s) for r, s in zip(reach, stride, strict=True)]
     wide = weight.new_zeros(*weight.shape[:2], *(t * s for t, s in zip(taps, stride, strict=True)))
-    wide[(..., *(slice(0, r, d) for r, d in zip(reach, dilation, strict=True)))] = weight
+    places: tuple[slice, ...] = (slice(None), slice(None), *(slice(0, r, d) for r, d in zip(reach, dilation, strict=True)))
+    wide[places] = weight
     split = wide.reshape(*weight.shape[:2], *(n for pair in zip(taps, stride, strict=True) for n in pair))
     dims = len(kernel)
     order = [0, 1, *(3 + 2 * j for j in range(dims)), *(2 + 2 * j for j in range(dims))]
@@ -164,7 +165,9 @@ def _frequencies(places: Sequence[int], at_once: int) -> Iterator[Tensor]:
     yield from torch.cartesian_prod(*axes).reshape(-1, len(places)).split(at_once)
 
 
-def average_windows(size: int, kernel: int, stride: int, padding: int, *, ceil_mode: bool = False, count_include_pad: bool = True) -> Tensor:
+def average_windows(
+    size: int, kernel: int, stride: int, padding: int, *, ceil_mode: bool = False, count_include_pad: bool = True
+) -> Tensor:
     """The matrix of average pooling along one dimension (outputs, size); in more dimensions it is the Kronecker product of these."""
     each = torch.eye(size, dtype=torch.float64).unsqueeze(1)
     return F.avg_pool1d(each, kernel, stride, padding, ceil_mode, count_include_pad)[:, 0].T
