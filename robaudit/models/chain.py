@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from robaudit.errors import ModelError
+from robaudit.models.graph import fewest_images
 from robaudit.models.logits import LogitModel
 
 Function = Callable[[Tensor], Tensor]
@@ -79,7 +80,8 @@ def chain_of(model: LogitModel, image: Tensor) -> Chain:
 def _recorded(model: LogitModel, image: Tensor) -> Chain:
     if not model.differentiable:
         raise _refusal(model, "its operations cannot be seen in this format")
-    x = image[None].detach().to(model.device, model.dtype).clone()
+    images = fewest_images(model)
+    x = image.to(model.device, model.dtype).expand(images, *image.shape).detach().clone()
     with torch.no_grad(), _Recorder(x) as recorder:
         logits = model(x)
     if recorder.obstacle or not recorder.is_latest(logits):
@@ -148,7 +150,7 @@ class _Recorder(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]
         self.steps: list[_Step] = []
         self.obstacle = ""
-        self._latest = x
+        self._latest, self._images = x, len(x)
         self._older: dict[int, Tensor] = {}
 
     def is_latest(self, value: Tensor) -> bool:
@@ -174,7 +176,7 @@ class _Recorder(TorchDispatchMode):
             self.obstacle = "it divides by something that depends on the pixels"
         else:
             self._older[id(self._latest)] = self._latest
-            apply = _again(name, func, args, kwargs, self._latest)
+            apply = _again(name, func, args, kwargs, self._latest, self._images)
             self._older.pop(id(made), None)  # an operation in place gives its argument back
             self._latest = made
             self.steps.append(_Step(name, apply, tuple(made.shape[1:])))
@@ -186,13 +188,13 @@ def _known_operation(name: str, args: Sequence[Any]) -> bool:
     return name in _AFFINE | _RELU | _RESHAPING | _UNCHANGED or name == "_log_softmax"
 
 
-def _again(name: str, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], value: Tensor) -> Function:
+def _again(name: str, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], value: Tensor, images: int) -> Function:
     """The operation as a function of one argument, in float64 and for any number of images."""
     if name in _UNCHANGED:
         return lambda x: x
     if name in _RESHAPING:
         shape = list(args[1])
-        return lambda x: x.reshape(len(x) if shape[0] == 1 else shape[0], *shape[1:])
+        return lambda x: x.reshape(len(x) if shape[0] == images else shape[0], *shape[1:])
     place = next(i for i, one in enumerate(args) if one is value)
     fixed = [one.double().clone(memory_format=torch.contiguous_format) if _is_constant(one, value) else one for one in args]
     others = {key: one.double() if _is_constant(one, value) else one for key, one in kwargs.items()}

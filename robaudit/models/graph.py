@@ -13,6 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from robaudit.models.base import LoadedNetwork
+
 Model = Callable[[Tensor], Tensor]
 
 
@@ -53,14 +55,16 @@ class Graph:
 
     Attributes:
         nodes: those that depend on the pixels, inputs before outputs; the first is the pixels themselves. Empty: the logits are constant.
-        logits: shape of the logits.
+        images: how many there were in the pass: the fewest that the network takes.
+        classes: how many logits each has.
         device: where they are.
         modules: those that ran in Python.
         unseen: what the pixels decide without being differentiated: comparisons and positions that other operations use. Empty: nothing.
     """
 
     nodes: Sequence[Any]
-    logits: tuple[int, ...]
+    images: int
+    classes: int
     device: torch.device
     modules: Sequence[Span]
     unseen: str
@@ -107,6 +111,12 @@ def shape_of_result(node: Any, output: int = 0) -> tuple[int, ...]:
     return tuple(variable.shape if variable is not None else node._input_metadata[output].shape)
 
 
+def fewest_images(model: Model) -> int:
+    """The fewest images that a network takes at once; of fewer, its model would make copies, and these would be operations, too."""
+    info = getattr(model, "info", None)
+    return (info.fixed_batch or info.least_batch) if isinstance(info, LoadedNetwork) else 1
+
+
 def trace(model: Model, image: Tensor) -> Graph:
     """The operations of one pass that depend on the pixels.
 
@@ -114,14 +124,15 @@ def trace(model: Model, image: Tensor) -> Graph:
         model: pixels (n, channels, height, width) to logits (n, classes).
         image: (channels, height, width).
     """
+    images = fewest_images(model)
     with torch.enable_grad(), _named_modules(model) as modules:
-        x = image[None].detach().clone().requires_grad_(True)
+        x = image.expand(images, *image.shape).detach().clone().requires_grad_(True)
         watch = _Watch(x)
         with watch:
             logits = model(x)
     if logits.grad_fn is None:
-        return Graph((), tuple(logits.shape), logits.device, (), watch.unseen)
-    return Graph(tuple(_dependent(logits.grad_fn, x)), tuple(logits.shape), logits.device, modules, watch.unseen)
+        return Graph((), images, logits.shape[-1], logits.device, (), watch.unseen)
+    return Graph(tuple(_dependent(logits.grad_fn, x)), images, logits.shape[-1], logits.device, modules, watch.unseen)
 
 
 def _dependent(top: Any, x: Tensor) -> Iterator[Any]:
@@ -188,9 +199,11 @@ class _Watch(TorchDispatchMode):
             return result
         name = func._schema.name.rpartition("::")[2]
         detaches = name == "detach"  # autograd itself does so with what it saves, which nothing uses further on
-        if not self.unseen and not detaches and (name == "_local_scalar_dense" or any(id(one) in self._lost for one in given)):
+        made = list(_tensors(result))
+        used = any(id(one) in self._lost for one in given) and any(one.is_floating_point() for one in made)
+        if not self.unseen and not detaches and (used or name == "_local_scalar_dense"):
             self.unseen = name.lstrip("_")
-        for one in _tensors(result):
+        for one in made:
             self._held[id(one)] = one
             if detaches or not one.is_floating_point():
                 self._lost.add(id(one))

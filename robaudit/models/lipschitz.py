@@ -176,7 +176,16 @@ class _Walk:
 
     def part(self, node: Any, operand: Any) -> Input:
         """An operation as a function of one of its operands."""
-        return Input(node, operand.place, shape_of_result(operand.node, operand.output), shape_of_result(node))
+        shapes = (shape_of_result(operand.node, operand.output), shape_of_result(node))
+        return Input(node, operand.place, *(self._of_one(shape) for shape in shapes))
+
+    def _of_one(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """A shape for a single image."""
+        return (1, *shape[1:]) if shape and shape[0] == self.graph.images else shape
+
+    def _values(self, node: Any) -> int:
+        """How many values a single image has there."""
+        return math.prod(shape_of_result(node)) // self.graph.images
 
     def visit(self, node: Any) -> None:
         """Bound an operation whose operands are bounded."""
@@ -184,7 +193,7 @@ class _Walk:
             return
         operands = self.graph.operands(node)
         parts = [self.part(node, operand) for operand in operands]
-        values, name = math.prod(shape_of_result(node)), operation(node)
+        values, name = self._values(node), operation(node)
         before = None if operands[0].node in self._folded else [self.reach[operand.node] for operand in operands]
         if before is None:
             self._visit_folded(node, operands[0].node, parts[0])
@@ -212,7 +221,7 @@ class _Walk:
         self._enter(node, convolution_norms(self.part(inner, operand), scale), self.reach[operand.node], inner)
 
     def _enter(self, node: Any, norms: Norms, before: _Both, inner: Any = None) -> None:
-        values = math.prod(shape_of_result(node))
+        values = self._values(node)
         self.reach[node] = (before[0].through(norms, values), before[1].through(norms, values))
         if norms != Norms(1.0, 1.0, 1.0):
             name = self.graph.place(node) if inner is None else f"{self.graph.place(inner)}, {self.graph.place(node)}"
@@ -235,7 +244,7 @@ def _joined(parts: Sequence[_Reach]) -> _Reach:
 
 def _margins(walk: _Walk, graph: Graph) -> Lipschitz:
     """Pull the differences of logits back through the last linear operations, and take the least bound of all places on the way."""
-    classes = graph.logits[-1]
+    classes = graph.classes
     node = graph.nodes[-1]
     device = graph.device
     rows = torch.eye(classes, dtype=torch.float64, device=device)  # (classes, values)
@@ -288,8 +297,8 @@ def _pulled(rows: Tensor, part: Input, name: str, selects: bool) -> Tensor | Non
     if name == "ConstantPadNd" and len(rows) <= _FEW:  # one logit z as the two classes (0, z)
         metadata = part.node._input_metadata[0]
         with torch.no_grad():
-            found = [part.node(row.reshape(part.outside).to(metadata.dtype)) for row in rows]
-        return torch.stack([(one if isinstance(one, Tensor) else one[0]).flatten().double() for one in found])
+            found = [part.node(row.reshape(part.outside).to(metadata.dtype).expand(tuple(metadata.shape))) for row in rows]
+        return torch.stack([(one if isinstance(one, Tensor) else one[0])[0].flatten().double() for one in found])
     matrix = fixed_matrix(part)
     if matrix is not None and matrix.dim() == 2 and selects and rows.shape[1] == matrix.shape[0]:
         return rows @ matrix
