@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import torch
 from pydantic import Field
@@ -59,6 +59,10 @@ class SmoothedMargin(LipschitzCertificate):
     def fixed_draws(self) -> int:
         """``samples``."""
         return self.samples
+
+    def with_draws(self, draws: int) -> Self | None:
+        """The same with so many draws of each image."""
+        return self.having(samples=draws)
 
     def passes(self, classes: int) -> tuple[int, int]:
         """The clean pass and the draws."""

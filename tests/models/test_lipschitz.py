@@ -426,7 +426,8 @@ def test_the_shared_networks(name: str) -> None:
     about = card(name)
     folder, image = SHARED / "models" / name, torch.full(tuple(about["input_shape"]), 0.5)
     script, exported = (
-        lipschitz_bound(loaded(folder / file, mean=about["mean"], std=about["std"]), image) for file in ("model.torchscript.pt", "model.pt2")
+        lipschitz_bound(loaded(folder / file, mean=about["mean"], std=about["std"]), image)
+        for file in ("model.torchscript.pt", "model.pt2")
     )
     assert script.constant == pytest.approx(exported.constant, rel=1e-12)
     if name == "mnist_spectral_mlp":

@@ -185,9 +185,7 @@ def test_average_pooling(size: tuple[int, int], kernel: tuple[int, int], stride:
     padding = min(padding, min(kernel) // 2)
     each = torch.eye(math.prod(size), dtype=torch.float64).reshape(-1, 1, *size)
     matrix = F.avg_pool2d(each, kernel, stride, padding, ceil, counted).flatten(1).T
-    factors = [
-        average_windows(n, k, stride, padding, ceil_mode=ceil, count_include_pad=counted) for n, k in zip(size, kernel, strict=True)
-    ]
+    factors = [average_windows(n, k, stride, padding, ceil_mode=ceil, count_include_pad=counted) for n, k in zip(size, kernel, strict=True)]
     truth, found = exact(matrix), separable(factors)
     assert at_least(found, truth)
     assert found == pytest.approx(truth, rel=1e-9)
@@ -216,7 +214,7 @@ def test_max_pooling_counts_the_windows_of_a_pixel(kernel: int, stride: int, dil
 @pytest.mark.parametrize(
     ("function", "constant"),
     [
-        (lambda x: F.gelu(x), lipschitz.GELU),
+        (F.gelu, lipschitz.GELU),
         (lambda x: F.gelu(x, approximate="tanh"), lipschitz.GELU_TANH),
         (F.silu, lipschitz.SILU),
         (F.mish, lipschitz.MISH),
