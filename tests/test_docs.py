@@ -66,7 +66,16 @@ def test_every_estimator_and_option() -> None:
             assert name in words("README.md")
             assert any(
                 name in (DOCS / f"{page}.md").read_text(encoding="utf-8")
-                for page in ("estimators", "rare_failures", "intermediate_q", "validate", "noise_tolerance", "radius", "scores")
+                for page in (
+                    "estimators",
+                    "rare_failures",
+                    "intermediate_q",
+                    "validate",
+                    "noise_tolerance",
+                    "radius",
+                    "scores",
+                    "lipschitz",
+                )
             )
             assert {name, *cls.model_fields} - table == set()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, ClassVar, Self
 
 import torch
@@ -21,7 +22,7 @@ from robaudit.spec.fields import as_tuple
 _FURTHEST = 1e9
 """In place of an infinite radius, of logits that do not depend on the pixels."""
 _ROUNDING = 8
-"""Logits are trusted to so many units in the last place of the largest."""
+"""Logits are rounded to so many units in the last place of the largest."""
 
 
 class Declared(BaseModel):
@@ -99,9 +100,23 @@ class LipschitzCertificate(Estimator):
         return "" if self.lipschitz is None else f"Lipschitz constant declared: {self.lipschitz.source}"
 
 
-def least_digits(work: Work, logits: Tensor) -> Tensor:
-    """What rounding may have added to a difference of logits (rows, classes) of the network's precision (rows,)."""
-    return _ROUNDING * torch.finfo(work.engine.model.dtype).eps * logits.abs().amax(1)
+def rounding(work: Work, logits: Tensor, constants: Tensor) -> Tensor:
+    """What the network's precision may add to margins: eps (8 max |z| + K sqrt(pixels)).
+
+    The rounding of a layer is as if its input were off by about eps of its size, which the layers behind it carry on no faster than the
+    constant says: the second term matters where the terms of a product nearly cancel, or the constant is huge. A network with a margin
+    below it cannot be told from one with another class nearby, and nothing is certified.
+
+    Args:
+        work: the chunk.
+        logits: (rows, classes).
+        constants: K of margins in l2 (rows, ...).
+
+    Returns:
+        (rows, ...).
+    """
+    largest = logits.abs().amax(1).reshape(-1, *[1] * (constants.dim() - 1))
+    return torch.finfo(work.engine.model.dtype).eps * (_ROUNDING * largest + constants * math.sqrt(work.x[0].numel()))
 
 
 def furthest(margin: Tensor, constant: Tensor) -> Tensor:
@@ -116,7 +131,8 @@ def _refuse_contradicted(bound: Lipschitz, work: Work) -> None:
     logits, x = work.clean.logits, work.x.double()
     for a, b in zip(range(len(x)), range(1, len(x)), strict=False):
         moved, apart = logits[a] - logits[b], (x[a] - x[b]).flatten()
-        change = (moved[:, None] - moved).abs() - 2 * (least_digits(work, logits[a : b + 1])).sum()
+        constants = bound.margins["l2"].to(logits.device)
+        change = (moved[:, None] - moved).abs() - rounding(work, logits[a : b + 1], constants.expand(2, -1, -1)).sum(0)
         for norm, distance in (("l2", apart.norm()), ("linf", apart.abs().amax())):
             if bool((change > bound.margins[norm].to(change.device) * distance * (1 + 1e-9)).any()):
                 what = f"its logits change faster from {work.ids[a]} to {work.ids[b]} than its Lipschitz constant allows"

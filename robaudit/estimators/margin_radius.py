@@ -8,7 +8,7 @@ import torch
 
 from robaudit.estimators.base import Estimate, Scope
 from robaudit.estimators.certificate import certificate
-from robaudit.estimators.lipschitz import LipschitzCertificate, furthest, least_digits
+from robaudit.estimators.lipschitz import LipschitzCertificate, furthest, rounding
 from robaudit.estimators.work import Work
 
 
@@ -19,8 +19,8 @@ class MarginRadius(LipschitzCertificate):
     so the radius is often far below that of any attack; how far depends on the network (1-Lipschitz layers: hardly; deep networks trained
     without a thought of it: useless). Exact for linear networks.
 
-    A computed constant includes the model's own normalisation. It is the network's in exact arithmetic; a margin counts as far as it is
-    larger than 8 units in the last place of the largest logit. A declared K of the logits makes K_cj = sqrt(2) K in l2 and 2 K in linf.
+    A computed constant includes the model's own normalisation. A margin counts as far as it is larger than what the network's precision can
+    add to it (:func:`robaudit.estimators.lipschitz.rounding`). A declared K of the logits makes K_cj = sqrt(2) K in l2 and 2 K in linf.
 
     Args:
         norm: of the perturbations, for pixels in [0, 1].
@@ -46,7 +46,7 @@ class MarginRadius(LipschitzCertificate):
         """
         bound, logits, predicted = self.bound(work), work.clean.logits, work.clean.predicted
         own = logits.gather(1, predicted[:, None])  # (images, 1)
-        margins = own - logits - least_digits(work, logits)[:, None]
+        margins = own - logits - rounding(work, logits, bound.of_margins("l2", predicted))
         itself = torch.arange(work.classes, device=logits.device) == predicted[:, None]
         by_norm = []
         for norm in self.norm:

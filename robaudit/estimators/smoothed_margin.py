@@ -11,7 +11,7 @@ from torch import Tensor
 
 from robaudit.estimators.base import Estimate, NoiseNeed, Scope
 from robaudit.estimators.certificate import certificate
-from robaudit.estimators.lipschitz import LipschitzCertificate, furthest, least_digits
+from robaudit.estimators.lipschitz import LipschitzCertificate, furthest, rounding
 from robaudit.estimators.work import Work
 from robaudit.names import P_ERROR
 from robaudit.noise.base import NoiseKind
@@ -79,10 +79,10 @@ class SmoothedMargin(LipschitzCertificate):
             ModelError: the network has no constant, or the images contradict the one declared.
         """
         bound, predicted, sigma = self.bound(work), work.clean.predicted, work.level
-        losses = self._losses(work)
+        k2 = bound.of_loss("l2", predicted)
+        losses = self._losses(work, k2)
         lost = (~losses.isfinite()).sum(1)
         mean = mean_over(torch.where(lost[:, None] > 0, 0.0, losses), 1)
-        k2 = bound.of_loss("l2", predicted)
         margin = -mean - k2 * sigma * math.sqrt(2 * math.log(1 / self.alpha) / self.samples)
         margin = torch.where(lost > 0, -1.0, margin)
         reach = furthest(margin, k2)
@@ -94,7 +94,7 @@ class SmoothedMargin(LipschitzCertificate):
             by_norm.append([self._row(*one) for one in zip(*(n.tolist() for n in numbers), strict=True)])
         return list(zip(*by_norm, strict=True))
 
-    def _losses(self, work: Work) -> Tensor:
+    def _losses(self, work: Work, constants: Tensor) -> Tensor:
         """L of every noisy copy (images, draws), as much larger as rounding may have made it smaller; not finite where a logit is not."""
         n, y, model = len(work.x), work.clean.predicted, work.model
         found = torch.empty(n * self.samples, dtype=torch.float64, device=work.x.device)
@@ -103,7 +103,8 @@ class SmoothedMargin(LipschitzCertificate):
                 logits = model(batch.padded)[: len(batch.x)].double()
             target = y[batch.image][:, None]
             own = logits.gather(1, target)[:, 0]
-            loss = logits.scatter(1, target, -torch.inf).amax(1) - own + least_digits(work, logits)
+            largest = (1 + work.level) * constants[batch.image]  # noise of sigma adds sigma sqrt(pixels) to the norm of the pixels
+            loss = logits.scatter(1, target, -torch.inf).amax(1) - own + rounding(work, logits, largest)
             found[batch.image * self.samples + batch.draw] = torch.where(logits.isfinite().all(1), loss, torch.nan)
         return found.view(n, self.samples)
 

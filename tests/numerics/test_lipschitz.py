@@ -42,11 +42,24 @@ def at_least(found: Norms, truth: Norms) -> bool:
     return all(a >= b * (1 - 1e-12) for a, b in zip(found, truth, strict=True))
 
 
-def test_the_published_convolution() -> None:
-    """Weights N(0, 1) / sqrt(27) of torch's generator, seed 0: exact 2.03208, by FFT on 10 x 10 places 2.13026."""
-    weight = drawn(4, 3, 3, 3) / math.sqrt(27)
-    assert exact(dense_convolution(weight, (8, 8), padding=1)).l2 == pytest.approx(2.03208, abs=5e-6)
-    assert convolution(weight, (8, 8), padding=1).l2 == pytest.approx(2.13026, abs=5e-6)
+GOLDENS = [
+    ((4, 3, 3), 8, 1, 1, 2.03208, 2.13026),
+    ((4, 3, 3), 8, 2, 1, 1.55450, 2.21334),
+    ((8, 4, 5), 10, 1, 2, 2.25021, 2.44467),
+]
+"""Channels out and in, and kernel; size, stride, padding; exact norm, and bound by FFT on (n + k - 1)^2 places."""
+
+
+def test_the_goldens() -> None:
+    """Weights N(0, 1 / inputs), one after another from one generator, with 768 other numbers in between."""
+    generator = torch.Generator().manual_seed(0)
+    for (out, inside, kernel), size, stride, padding, truth, bound in GOLDENS:
+        weight = torch.randn(out, inside, kernel, kernel, generator=generator).double() / math.sqrt(inside * kernel**2)
+        torch.rand(768, generator=generator)
+        assert exact(dense_convolution(weight, (size, size), stride=stride, padding=padding)).l2 == pytest.approx(truth, abs=6e-6)
+        options = {"stride": stride, "padding": padding}
+        assert convolution(weight, (size, size), polyphase=False, **options).l2 == pytest.approx(bound, abs=6e-6)  # type: ignore[arg-type]
+        assert truth <= convolution(weight, (size, size), **options).l2 <= bound + 6e-6  # type: ignore[arg-type]
 
 
 def test_a_mean_kernel_has_norm_one() -> None:
