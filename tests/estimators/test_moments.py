@@ -96,7 +96,8 @@ def _clark(m1: float, m2: float, s1: float, s2: float) -> Tensor:
     spread = torch.tensor((s1**2 + s2**2) ** 0.5, dtype=torch.float64)
     a = (m1 - m2) / spread
     standard = torch.distributions.Normal(torch.zeros((), dtype=torch.float64), torch.ones((), dtype=torch.float64))
-    return m1 * standard.cdf(a) + m2 * standard.cdf(-a) + spread * standard.log_prob(a).exp()
+    found: Tensor = m1 * standard.cdf(a) + m2 * standard.cdf(-a) + spread * standard.log_prob(a).exp()
+    return found
 
 
 @pytest.mark.parametrize("make", [dense, convolutions, lambda: seeded(lambda: nn.Sequential(nn.Flatten(), nn.Linear(24, 1)))])

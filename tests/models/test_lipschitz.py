@@ -79,7 +79,8 @@ def _steepest(model: LogitModel, x: Tensor) -> Tensor:
     x = x.clone().requires_grad_(True)
     logits = model(x)
     (found,) = torch.autograd.grad((logits[:, 0] - logits[:, 1]).sum(), x)
-    return found / found.flatten(1).norm(dim=1).clamp_min(1e-12)[:, None, None, None]
+    length: Tensor = found.flatten(1).norm(dim=1)
+    return found / length.clamp_min(1e-12)[:, None, None, None]
 
 
 def residual(x: Tensor) -> Tensor:
@@ -392,7 +393,7 @@ def files_of(network: nn.Module, folder: Path, shape: tuple[int, ...]) -> dict[s
     found = {"torchscript": folder / "model.pt", "pt2": folder / "model.pt2"}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        torch.jit.trace(network, torch.rand(2, *shape)).save(str(found["torchscript"]))  # type: ignore[no-untyped-call]
+        torch.jit.trace(network, torch.rand(2, *shape)).save(str(found["torchscript"]))
         batch = torch.export.Dim("batch", min=2)
         torch.export.save(torch.export.export(network, (torch.rand(4, *shape),), dynamic_shapes=({0: batch},)), found["pt2"])
     return found
