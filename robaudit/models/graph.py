@@ -111,6 +111,13 @@ def shape_of_result(node: Any, output: int = 0) -> tuple[int, ...]:
     return tuple(variable.shape if variable is not None else node._input_metadata[output].shape)
 
 
+def shapes_of_results(node: Any) -> list[tuple[int, ...]]:
+    """The shapes of all that an operation returned."""
+    if hasattr(node, "variable"):
+        return [shape_of_result(node)]
+    return [tuple(one.shape) for one in node._input_metadata]
+
+
 def fewest_images(model: Model) -> int:
     """The fewest images that a network takes at once; of fewer, its model would make copies, and these would be operations, too."""
     info = getattr(model, "info", None)
@@ -195,9 +202,9 @@ class _Watch(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         given = [one for one in _tensors((args, kwargs)) if id(one) in self._held]
-        if not given:
-            return result
         name = func._schema.name.rpartition("::")[2]
+        if not given or name.endswith("_like") or name.startswith("new_"):  # those take the shape alone
+            return result
         detaches = name == "detach"  # autograd itself does so with what it saves, which nothing uses further on
         made = list(_tensors(result))
         used = any(id(one) in self._lost for one in given) and any(one.is_floating_point() for one in made)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from robaudit.errors import ModelError
-from robaudit.models.graph import Graph, operation, shape_of_result, trace
+from robaudit.models.graph import Graph, operation, shape_of_result, shapes_of_results, trace
 from robaudit.models.logits import LogitModel
 from robaudit.models.operations import (
     IN_ORDER,
@@ -171,7 +171,9 @@ class _Walk:
         self._folded = {
             node
             for node in graph.nodes
-            if operation(node) == "Convolution" and len(users[node]) == 1 and operation(users[node][0]) in NORMALISATIONS
+            if operation(node) == "Convolution"
+            and [operation(user) in NORMALISATIONS and len(graph.operands(user)) == 1 for user in users[node]] == [True]
+            and len(graph.operands(node)) == 1
         }
 
     def part(self, node: Any, operand: Any) -> Input:
@@ -184,8 +186,8 @@ class _Walk:
         return (1, *shape[1:]) if shape and shape[0] == self.graph.images else shape
 
     def _values(self, node: Any) -> int:
-        """How many values a single image has there."""
-        return math.prod(shape_of_result(node)) // self.graph.images
+        """How many values a single image has there, of several results in the largest."""
+        return max(math.prod(shape) for shape in shapes_of_results(node)) // self.graph.images
 
     def visit(self, node: Any) -> None:
         """Bound an operation whose operands are bounded."""

@@ -144,6 +144,8 @@ def fixed_factor(part: Input) -> Tensor:
     if operation(part.node) == "Div":
         if part.place != 0:
             raise NoBoundError("it divides by something that depends on the pixels")
+        if getattr(part.node, "_saved_rounding_mode", None) is not None:
+            raise NoBoundError("it rounds")
         factor = 1.0 / part.saved("other").detach().double()
     else:
         factor = part.saved("other" if part.place == 0 else "self").detach().double()

@@ -21,6 +21,7 @@ from robaudit.models import LogitModel, from_module, load_model
 from robaudit.models.architectures import CifarResnet, ShallowCnn, digits_cnn, mlp, small_cnn
 from robaudit.models.lipschitz import Lipschitz, lipschitz_bound
 from robaudit.spec.model import ModelSpec
+from tests.models.conftest import ARCHITECTURES
 from tests.shared import MODELS, SHARED, card, needs_shared
 
 SHAPE = (2, 6, 6)
@@ -144,6 +145,9 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "joined": lambda x: torch.cat([x, F.relu(x), -x[:, :1]], 1),
     "stacked": lambda x: torch.stack([x, 2 * x], 1),
     "in pieces": lambda x: torch.cat([part * (i + 1) for i, part in enumerate(x.chunk(2, 1))], 1),
+    "in uneven pieces": lambda x: torch.split(x.flatten(1), [1, 71], 1)[1],
+    "unbound": lambda x: 2 * x.unbind(1)[1],
+    "with zeros of its shape": lambda x: torch.cat([x, torch.zeros_like(x), x.new_ones(x.shape)], 1),
     "padded": lambda x: F.pad(x, (1, 2, 0, 1)),
     "reflected": lambda x: F.pad(x, (2, 2, 1, 1), mode="reflect"),
     "replicated": lambda x: F.pad(x, (2, 2, 1, 1), mode="replicate"),
@@ -342,9 +346,28 @@ def test_pixels_that_are_used_behind_autograds_back(function: Callable[[Tensor],
     assert f"(the operation {operation}" in str(error.value)
 
 
-def test_steps_are_refused() -> None:
-    model = from_module(Then(lambda x: x + x.round()).eval())
-    with pytest.raises(ModelError, match="the operation Round has none"):
+def _written_into(x: Tensor) -> Tensor:
+    x[:, 0].mul_(2)
+    return x
+
+
+@pytest.mark.parametrize(
+    ("function", "says"),
+    [
+        (lambda x: x + x.round(), "Round has none"),
+        (lambda x: x + x.sign(), "Sign has none"),
+        (lambda x: torch.div(x, 0.1, rounding_mode="floor"), "Div has none: it rounds"),
+        (lambda x: x % 0.5, "Remainder has none"),
+        (lambda x: x**2, "Pow has none"),
+        (lambda x: 1 / (1 + x.abs()), "Reciprocal has none"),
+        (lambda x: torch.ones_like(x) / (1 + x.abs()), "Div has none: it divides by something that depends on the pixels"),
+        (torch.exp, "Exp has none"),
+        (lambda x: _written_into(x.clone()), "CopySlices has none"),
+    ],
+)
+def test_steps_and_what_grows_without_end(function: Callable[[Tensor], Tensor], says: str) -> None:
+    model = from_module(Then(function).eval())
+    with pytest.raises(ModelError, match=f"the operation {says}"):
         lipschitz_bound(model, IMAGE)
 
 
@@ -423,14 +446,15 @@ def test_all_formats_of_a_network_have_the_same_bound(make: Callable[[], nn.Modu
 @needs_shared
 @pytest.mark.parametrize("name", MODELS)
 def test_the_shared_networks(name: str) -> None:
-    """TorchScript and .pt2 agree, and the product of the exact norms of the layers bounds the network of dense layers."""
+    """All three files agree, and the product of the exact norms of the layers bounds the network of dense layers."""
     about = card(name)
     folder, image = SHARED / "models" / name, torch.full(tuple(about["input_shape"]), 0.5)
-    script, exported = (
-        lipschitz_bound(loaded(folder / file, mean=about["mean"], std=about["std"]), image)
-        for file in ("model.torchscript.pt", "model.pt2")
-    )
-    assert script.constant == pytest.approx(exported.constant, rel=1e-12)
+    architecture, options = ARCHITECTURES[name]
+    named = {"architecture": f"robaudit:{architecture}", "architecture_options": options}
+    files: dict[str, dict[str, object]] = {"model.torchscript.pt": {}, "model.pt2": {}, "model.safetensors": named}
+    models = [loaded(folder / file, mean=about["mean"], std=about["std"], **more) for file, more in files.items()]
+    script, *others = (lipschitz_bound(model, image) for model in models)
+    assert all(script.constant == pytest.approx(other.constant, rel=1e-12) for other in others)
     if name == "mnist_spectral_mlp":
         model = loaded(folder / "model.pt2", mean=about["mean"], std=about["std"])
         product = math.prod(float(torch.linalg.svdvals(w)[0]) for w in weights_of(model.network)) / about["std"][0]
