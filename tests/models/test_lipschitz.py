@@ -7,6 +7,7 @@ import math
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -451,7 +452,7 @@ def test_the_shared_networks(name: str) -> None:
     folder, image = SHARED / "models" / name, torch.full(tuple(about["input_shape"]), 0.5)
     architecture, options = ARCHITECTURES[name]
     named = {"architecture": f"robaudit:{architecture}", "architecture_options": options}
-    files: dict[str, dict[str, object]] = {"model.torchscript.pt": {}, "model.pt2": {}, "model.safetensors": named}
+    files: dict[str, dict[str, Any]] = {"model.torchscript.pt": {}, "model.pt2": {}, "model.safetensors": named}
     models = [loaded(folder / file, mean=about["mean"], std=about["std"], **more) for file, more in files.items()]
     script, *others = (lipschitz_bound(model, image) for model in models)
     assert all(script.constant == pytest.approx(other.constant, rel=1e-12) for other in others)
