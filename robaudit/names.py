@@ -7,6 +7,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+ALPHA = "alpha"
+"""The detail of a row that holds the chance that its certificate is false, where there is one."""
+
+DECIDE = "decide"
+"""The detail of a row that holds the radius its estimator was asked about: it stopped once it was clear whether that one is certified."""
+
 HIGHEST_LOSS = "highest_loss"
 """The detail of a row that holds the largest loss its sampler met."""
 
@@ -18,6 +24,9 @@ P_LOWER = "p_lower"
 
 P_ERROR = "p_error"
 """The detail of a row that holds an upper bound of the probability that the noise of its level changes the certified class."""
+
+LARGEST_CERTIFIABLE = "largest"
+"""The detail of a row that holds the largest radius that its number of draws can certify, however safe the image is."""
 
 TARGET = "target"
 """The detail of a row that holds the class its loss is against."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from robaudit.levels import NO_NOISE, LevelName, NoiseLevel
-from robaudit.quantities import DIFFICULTY, P_ROBUST, RADIUS, TOLERANCE, Interval
+from robaudit.quantities import CERTIFIED, DIFFICULTY, P_ROBUST, RADIUS, TOLERANCE, Interval
 from robaudit.rows import Row
 from robaudit.store.run import Run
 
@@ -58,7 +58,7 @@ def run_of(rows: Iterable[Row], estimators: Sequence[dict[str, Any]] = ()) -> Ru
     info = {
         "name": "made",
         "data": {"labelled": sum(one.label is not None for one in given), "class_names": None},
-        "quantities": [quantity.document() for quantity in (P_ROBUST, RADIUS, TOLERANCE, DIFFICULTY)],
+        "quantities": [quantity.document() for quantity in (P_ROBUST, RADIUS, CERTIFIED, TOLERANCE, DIFFICULTY)],
         "spec": {"estimators": list(estimators)},
         "totals": {"skipped": 0},
     }

@@ -75,6 +75,7 @@ def test_every_estimator_and_option() -> None:
                     "radius",
                     "scores",
                     "lipschitz",
+                    "certificates",
                 )
             )
             assert {name, *cls.model_fields} - table == set()

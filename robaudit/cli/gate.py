@@ -42,8 +42,9 @@ def gate(
 ) -> None:
     """Decide whether a run meets its gates: exit code 0 if all pass, 1 if one fails, 4 if one is inconclusive.
 
-    Quantities: mean, median, p05, worst_class, class_gap, share_below(t=...), accuracy, noisy_accuracy, and the scores of radii: r_m, r_w,
-    r_nu, median_ratio, slope, r_margin, relative_variation, ... (see robaudit scores).
+    Quantities: mean, median, p05, worst_class, class_gap, share_below(t=...), accuracy, noisy_accuracy, certified_accuracy(radius=...)
+    (see robaudit certified), and the scores of radii: r_m, r_w, r_nu, median_ratio, slope, r_margin, relative_variation, ... (see robaudit
+    scores).
 
     Example: robaudit gate runs/spec-1a2b3c4d --gate "mean(estimator=mc) >= 0.9" --gate "worst_class >= 0.7"
     """

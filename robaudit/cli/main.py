@@ -40,7 +40,23 @@ def make_app() -> typer.Typer:
     """The app with all commands; a function, so that an installation that cannot be imported is reported as an internal error."""
     import typer
 
-    from robaudit.cli import catalogue, compare, demo, estimate, gate, init, noise, plan, plot, reading, report, scores, validate, verify
+    from robaudit.cli import (
+        catalogue,
+        certified,
+        compare,
+        demo,
+        estimate,
+        gate,
+        init,
+        noise,
+        plan,
+        plot,
+        reading,
+        report,
+        scores,
+        validate,
+        verify,
+    )
 
     app = typer.Typer(
         name="robaudit",
@@ -60,6 +76,7 @@ def make_app() -> typer.Typer:
     app.command("flag-samples")(reading.flag_samples)
     app.command("corruption-report")(reading.corruption_report)
     app.command("scores")(scores.scores)
+    app.command("certified")(certified.certified)
     app.command("gate")(gate.gate)
     app.command("compare")(compare.compare)
     app.command("export")(reading.export)

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from robaudit.cli.options import EstimatorFilter, LevelFilter, NoiseFilter, RunArgument, SigmaFilter, ThresholdOption, TrustOption, levels
+from robaudit.cli.options import EstimatorFilter, LevelFilter, NoiseFilter, SigmaFilter, ThresholdOption, TrustOption, levels
 from robaudit.errors import SpecError
 
 
@@ -23,16 +23,19 @@ class Kind(StrEnum):
     COST = "cost"
     LOSS_Q = "loss-q"
     RADIUS = "radius"
+    CERTIFIED = "certified"
     HEAT_MAP = "heat-map"
     CORRUPTION_KEPT = "corruption-kept"
 
 
-_THRESHOLDS, _IMAGES = (Kind.DISTRIBUTION, Kind.FLAGGED), (Kind.FLAGGED, Kind.LOSS_Q)
+_THRESHOLDS, _IMAGES, _RUNS = (Kind.DISTRIBUTION, Kind.FLAGGED), (Kind.FLAGGED, Kind.LOSS_Q), (Kind.CERTIFIED,)
 _NARROWEST, _WIDEST = 3.3, 20.0
 
 
 def plot(
-    run: RunArgument,
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN...", help="A run folder written by robaudit estimate; for the kind certified, several.")
+    ],
     kind: Annotated[Kind, typer.Option(help="What to draw.")],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The file to write: FILE.png, FILE.svg or FILE.pdf.")],
     estimator: EstimatorFilter = None,
@@ -48,7 +51,7 @@ def plot(
 ) -> None:
     """Draw a figure of a run for a paper: PNG (300 dpi), SVG or PDF with embedded fonts, and the same bytes every time.
 
-    --threshold applies to the kinds distribution and flagged, --max-images to flagged and loss-q.
+    --threshold applies to the kinds distribution and flagged, --max-images to flagged and loss-q; several runs to certified.
 
     Example: robaudit plot runs/spec-1a2b3c4d --kind bias --estimator mc --sigma 0.05 -o bias.pdf
     """
@@ -57,6 +60,8 @@ def plot(
         raise SpecError(f"-o {output}", "is not a supported format", "use .png, .svg or .pdf")
     if not _NARROWEST <= width <= _WIDEST:
         raise SpecError(f"--width {width:g}", "does not fit a page", f"give {_NARROWEST:g} to {_WIDEST:g} inches")
+    if len(runs) > 1 and kind not in _RUNS:
+        raise SpecError(f"--kind {kind.value}", f"shows one run, not {len(runs)}", "name one, or draw several with --kind certified")
     if threshold is not None and kind not in _THRESHOLDS:
         raise SpecError("--threshold", f"does not apply to --kind {kind.value}", "use it with distribution or flagged")
     if max_images is not None and kind not in _IMAGES:
@@ -72,5 +77,6 @@ def plot(
     from robaudit.report.pictures.kinds import Choice, picture
     from robaudit.store.run import read_run
 
-    choice = Choice(tuple(estimator or ()), levels(noise, level, sigma), threshold, max_images, trust)
-    write_output(output, [picture(kind.value, read_run(run), ending[1:], choice, width=width)])
+    first, *others = [read_run(run) for run in runs]
+    choice = Choice(tuple(estimator or ()), levels(noise, level, sigma), threshold, max_images, trust, others)
+    write_output(output, [picture(kind.value, first, ending[1:], choice, width=width)])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from robaudit.cli.gated import AskedGates, emit_gated
 from robaudit.cli.options import (
     ConfidenceOption,
     EstimatorFilter,
@@ -23,11 +25,8 @@ from robaudit.errors import NothingLeftError, RunError, SpecError
 from robaudit.levels import LevelChoice
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from rich.console import RenderableType
 
-    from robaudit.gates.decide import Decision, Verdict
     from robaudit.stats.scores import Radii, ScoreChanges, Scores
     from robaudit.store.run import Run
 
@@ -56,24 +55,19 @@ def scores(
     """
     if len(runs) > 2:
         raise SpecError("robaudit scores", f"one run or two, not {len(runs)}", "write: robaudit scores RUN [NEW]")
-    from robaudit.gates.decide import EXIT_CODES, check_confidence, decide, overall
-    from robaudit.spec.gates import QUANTITIES, parse_gate
     from robaudit.stats.scores import radii_of, scores_of
     from robaudit.store.run import read_run
 
-    level = 0.95 if confidence is None else confidence
-    check_confidence(level)
-    asked = [parse_gate(one, QUANTITIES, "--gate") for one in gates or ()]
+    asked = AskedGates.of(gates, population, point, confidence, inconclusive)
     opened = [read_run(run) for run in runs]
     found = [[_kept(one, run, only_correct) for one in radii_of(run, estimator or (), LevelChoice(tuple(noise or ())))] for run in opened]
-    decisions = decide(opened[-1], asked, population=population, point=point, confidence=level) if asked else ()
-    counts: Verdict = "inconclusive" if inconclusive is None else inconclusive.value
+    decisions = asked.decided(opened[-1])
     if len(found) == 1:
-        one_run = [scores_of(one, level) for one in found[0]]
-        _emit(format_, *_of_one(one_run), decisions, counts, output)
+        shown = _of_one([scores_of(one, asked.confidence) for one in found[0]])
     else:
-        _emit(format_, *_of_two(_paired(opened, found, level), opened), decisions, counts, output)
-    raise typer.Exit(EXIT_CODES[overall(decisions, counts)] if decisions else 0)
+        shown = _of_two(_paired(opened, found, asked.confidence), opened)
+    emit_gated(format_, *shown, decisions, asked, output)
+    asked.leave(decisions)
 
 
 def _kept(radii: Radii, run: Run, only_correct: bool) -> Radii:
@@ -108,49 +102,18 @@ def _paired(runs: Sequence[Run], found: Sequence[Sequence[Radii]], confidence: f
     return [score_changes(*pair, f"{runs[0].path} and {runs[1].path}", confidence) for pair in pairs]
 
 
-def _of_one(every: Sequence[Scores]) -> tuple[list[RenderableType], str, list[dict[str, Any]]]:
+Shown = tuple[list["RenderableType"], Callable[[], str], Callable[[], list[dict[str, Any]]]]
+
+
+def _of_one(every: Sequence[Scores]) -> Shown:
     from robaudit.report.score_tables import score_table, scores_csv
 
-    return [score_table(one) for one in every], scores_csv(every), [one.document() for one in every]
+    return [score_table(one) for one in every], lambda: scores_csv(every), lambda: [one.document() for one in every]
 
 
-def _of_two(every: Sequence[ScoreChanges], runs: Sequence[Run]) -> tuple[list[RenderableType], str, list[dict[str, Any]]]:
+def _of_two(every: Sequence[ScoreChanges], runs: Sequence[Run]) -> Shown:
     from robaudit.report.score_tables import change_table, changes_csv
 
     names = [run.info["name"] for run in runs]
     shown = names if names[0] != names[1] else ["base", "new"]
-    return [change_table(one, shown) for one in every], changes_csv(every), [one.document() for one in every]
-
-
-def _emit(
-    format_: TextFormat,
-    tables: Sequence[RenderableType],
-    csv: str,
-    documents: Sequence[dict[str, Any]],
-    decisions: Sequence[Decision],
-    inconclusive: Verdict,
-    to: Path | None,
-) -> None:
-    """Print or write the scores; tables have the gates below them, JSON has them beside."""
-    from rich.text import Text
-
-    from robaudit.cli.console import output, plain_text, say
-    from robaudit.cli.streams import emit, reader_may_leave
-    from robaudit.gates.text import lines
-    from robaudit.store.serialise import document_json
-
-    verdicts = [line for _, line in lines(decisions, inconclusive)] if decisions else []
-    if format_ is TextFormat.JSON:
-        emit(document_json({"results": list(documents), "gates": [one.document() for one in decisions]}), to)
-    elif format_ is TextFormat.CSV:
-        emit(csv, to)
-        for line in verdicts:
-            say(line)
-    elif to is not None:
-        emit(plain_text(*tables) + "".join(f"{line}\n" for line in verdicts), to)
-    else:
-        with reader_may_leave():
-            for table in tables:
-                output().print(table)
-            for line in verdicts:
-                output().print(Text(line), soft_wrap=True)
+    return [change_table(one, shown) for one in every], lambda: changes_csv(every), lambda: [one.document() for one in every]

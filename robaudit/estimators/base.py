@@ -174,6 +174,10 @@ class Estimator(BaseModel, ABC):
         """Why it cannot work with a noise although its needs are met, in a few words; usually nothing."""
         return ""
 
+    def unfit_at(self, form: NoiseKind, level: float) -> str:
+        """Why it cannot work at a level of a noise that it can work with, in a few words; usually nothing."""
+        return ""
+
     def check_model(self, model: LogitModel, image: Tensor) -> None:
         """Refuse a model that it cannot work with although its needs are met; usually none.
 

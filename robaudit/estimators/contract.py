@@ -111,7 +111,7 @@ def checked_estimates(name: str, estimator: Estimator, work: Work) -> list[tuple
             if len({(one.forwards, one.backwards) for one in values}) > 1:
                 what = f"the values of {sample_id} state different passes"
                 raise BrokenContractError(f"{what}; they come from one computation, and each states all of its passes")
-    for image, lost in work.lost.items():
+    for image, lost in (+work.lost).items():
         remark = f"{lost} noisy copies gave non-finite logits, counted as flips"
         estimates[image] = tuple(replace(one, note="; ".join(filter(None, [one.note, remark]))) for one in estimates[image])
     return estimates

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from typing import ClassVar, Self, TypeVar
 
 import numpy as np
 import torch
@@ -32,6 +32,7 @@ _LEARN_MOST = 0.1  # of max_samples
 _USUAL_TO_DECIDE, _USUAL_FOR_TOLERANCE = 1000, 0.26
 
 Counts = NDArray[np.int64]
+T = TypeVar("T")
 
 
 class MonteCarlo(Estimator):
@@ -315,31 +316,56 @@ class Stopped:
 
 
 def sample(rule: Rule, predicted: Sequence[int], count: Callable[[Sequence[int], int, int], Counts]) -> list[Stopped]:
-    """Draw in rounds, each for the images that are still open.
+    """Draw until every image has met the rule.
 
     Args:
         rule: when an image stops.
         predicted: class of each clean image (n,).
-        count: (images, start, draws) -> copies by class (images, classes + 1), of so many draws from number ``start`` on.
+        count: as in :func:`in_rounds`.
 
     Returns:
         One for each image, in order.
     """
-    stopped: dict[int, Stopped] = {}
     sequences, target = Sequences(len(predicted), rule), np.asarray(predicted, dtype=np.int64)
-    images, draws, votes = np.arange(len(predicted)), 0, np.zeros((len(predicted), 1), dtype=np.int64)
-    while len(images):
-        look = next_look(draws, rule.most)
-        votes = votes + count(images.tolist(), draws, look - draws)
-        draws = look
+
+    def look(images: NDArray[np.int64], votes: Counts, draws: int) -> list[Stopped | None]:
         kept = votes[np.arange(len(images)), target[images]].astype(np.float64)
         lower, upper = sequences.look(images, kept, draws - kept)
         stop = rule.narrow(lower, upper) | rule.decided(lower, upper) | (draws >= rule.most)
-        for row in np.flatnonzero(stop).tolist():
-            ends = float(lower[row]), float(upper[row])
-            stopped[int(images[row])] = Stopped(votes[row].tolist(), *ends, rule.remark(*ends))
-        images, votes = images[~stop], votes[~stop]
-    return [stopped[b] for b in range(len(predicted))]
+        rows = zip(stop.tolist(), votes.tolist(), lower.tolist(), upper.tolist(), strict=True)
+        return [Stopped(counts, low, high, rule.remark(low, high)) if done else None for done, counts, low, high in rows]
+
+    return in_rounds(len(predicted), rule.most, count, look)
+
+
+def in_rounds(
+    images: int,
+    most: int,
+    count: Callable[[Sequence[int], int, int], Counts],
+    look: Callable[[NDArray[np.int64], Counts, int], Sequence[T | None]],
+) -> list[T]:
+    """Draw in rounds, each for the images that are still open, with a look at them after each.
+
+    Args:
+        images: how many.
+        most: draws of an image at the last look.
+        count: (images, start, draws) -> copies by class (images, classes + 1), of so many draws from number ``start`` on.
+        look: (images, copies by class so far, draws so far) -> what each ends with, None where it stays open; at the last look none does.
+
+    Returns:
+        One for each image, in order.
+    """
+    ended: dict[int, T] = {}
+    still, draws, votes = np.arange(images), 0, np.zeros((images, 1), dtype=np.int64)
+    while len(still):
+        then = next_look(draws, most)
+        votes = votes + count(still.tolist(), draws, then - draws)
+        draws = then
+        found = look(still, votes, draws)
+        ended.update((image, one) for image, one in zip(still.tolist(), found, strict=True) if one is not None)
+        open_ = np.array([one is None for one in found])
+        still, votes = still[open_], votes[open_]
+    return [ended[b] for b in range(images)]
 
 
 def usual_draws(rule: Rule) -> int:

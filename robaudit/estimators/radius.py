@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Mapping, Sequence
+from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, BeforeValidator, Field
+from torch import Tensor
 
 from robaudit.estimators.base import Estimate, Estimator, Need, Scope
 from robaudit.estimators.difficulty import ease
 from robaudit.estimators.work import Work
 from robaudit.names import Part
 from robaudit.noise.base import Shape
+from robaudit.numerics.norm_steps import Norm
 from robaudit.quantities import RADIUS, Interval, IntervalKind, Quantity
 from robaudit.spec.fields import as_tuple
 
-Norm = Literal["l2", "linf"]
 LEAST_CAP = 1e-6
 """Below it, perturbations are hardly more than the rounding of float32 pixels."""
 
@@ -85,42 +86,46 @@ def diameter(norm: str, shape: Shape) -> float:
 
 def rows_of(
     work: Work,
-    values: Sequence[float],
-    found: Sequence[bool],
-    reached: Sequence[int],
+    radius: Tensor,
+    reached: Tensor,
+    cap: float,
     interval: Interval,
     passes: Sequence[tuple[int, int]],
-    details: Sequence[dict[str, float]] | None = None,
     lost: Sequence[int] | None = None,
+    details: Sequence[Mapping[str, float]] | None = None,
 ) -> list[Estimate]:
     """The estimates of a chunk's images in one norm.
 
     Args:
         work: the chunk.
-        values: the radius, or where the search ended.
-        found: whether there was a flip.
-        reached: the class behind it.
-        interval: how the values are to be read where there was one.
+        radius: of each image, infinite where there is no flip (images,), float64.
+        reached: the class behind it (images,).
+        cap: where the search ended; the value where there is no flip.
+        interval: how the values are to be read where there is one.
         passes: forwards and backwards of each image.
-        details: further numbers.
         lost: how many points of each image had logits that are not finite; a flip may be hidden behind them.
+        details: further numbers.
     """
-    censored = Interval(IntervalKind.CENSORED)
+    exact, missing, further = interval.kind is IntervalKind.EXACT, lost or [0] * len(work.x), details or [{}] * len(work.x)
+    eases = ease(work.clean.logits, work.clean.predicted)
     estimates = []
-    for i, (g, margin) in enumerate(ease(work.clean.logits, work.clean.predicted)):
-        value, exact = values[i], interval.kind is IntervalKind.EXACT
+    for found, to, (forwards, backwards), without, more, (g, margin) in zip(
+        radius.tolist(), reached.tolist(), passes, missing, further, eases, strict=True
+    ):
+        hit = math.isfinite(found)
+        value = found if hit else cap
         estimates.append(
             Estimate(
                 value=value,
                 lower=value if exact else 0.0,
-                upper=value if found[i] else math.inf,
-                flips_to=reached[i] if found[i] else None,
-                forwards=passes[i][0],
-                backwards=passes[i][1],
-                interval=interval if found[i] else censored,
-                note=f"{lost[i]} points gave non-finite logits, counted as no flips" if lost and lost[i] else "",
-                not_finite=lost[i] if lost else 0,
-                details={"difficulty": g, "margin": margin, **(details[i] if details else {})},
+                upper=found,
+                flips_to=to if hit else None,
+                forwards=forwards,
+                backwards=backwards,
+                interval=interval if hit else Interval(IntervalKind.CENSORED),
+                note=f"{without} points gave non-finite logits, counted as no flips" if without else "",
+                not_finite=without,
+                details={"difficulty": g, "margin": margin, **more},
             )
         )
     return estimates

@@ -11,10 +11,11 @@ from torch import Tensor
 
 from robaudit.estimators.base import Estimate
 from robaudit.estimators.margin_field import MarginField
-from robaudit.estimators.radius import Norm, SearchedRadius, rows_of
+from robaudit.estimators.radius import SearchedRadius, rows_of
 from robaudit.estimators.work import Work
 from robaudit.noise.base import shape_of
 from robaudit.numerics.minimal_norm import Search, nearest_flips
+from robaudit.numerics.norm_steps import Norm
 from robaudit.numerics.normal import normal_cdf
 
 HELD_BYTES = 2**25
@@ -77,9 +78,7 @@ class RadiusAttack(SearchedRadius):
         passes = [(1 + f + g, g) for f, g in zip(forwards.sum(0).tolist(), spent.tolist(), strict=True)]
         by_norm = []
         for norm, values, reached in zip(self.norm, radius, label, strict=True):
-            hit = values.isfinite()
-            cap = self.limit(norm, shape_of(work.x))
-            by_norm.append(rows_of(work, values.clamp_max(cap).tolist(), hit.tolist(), reached.tolist(), self.interval, passes))
+            by_norm.append(rows_of(work, values, reached, self.limit(norm, shape_of(work.x)), self.interval, passes))
         return list(zip(*by_norm, strict=True))
 
     def _search(self, norm: Norm, cap: float) -> Search:

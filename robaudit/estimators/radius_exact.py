@@ -66,15 +66,12 @@ class RadiusExact(RadiusEstimator):
         margins = logits.gather(1, y[:, None]) - logits  # (images, classes), 0 at y
         by_norm = []
         for norm in self.norm:
-            slopes = torch.stack([_slopes(weights, int(label), norm) for label in y.unique().tolist()])
-            slope = slopes[torch.searchsorted(y.unique(), y)]  # (images, classes)
+            labels, place = y.unique(return_inverse=True)
+            slope = torch.stack([_slopes(weights, int(label), norm) for label in labels.tolist()])[place]  # (images, classes)
             never = (slope == 0) | (torch.arange(work.classes, device=y.device) == y[:, None])
             radius, reached = torch.where(never, torch.inf, margins / torch.where(never, 1.0, slope)).min(1)
-            found = radius.isfinite().tolist()
-            values = radius.clamp_max(diameter(norm, shape)) if not all(found) else radius
-            values = torch.where(radius.isfinite(), radius, values)
             passes = [(1, work.classes)] * len(work.x)
-            by_norm.append(rows_of(work, values.tolist(), found, reached.tolist(), self.interval, passes))
+            by_norm.append(rows_of(work, radius, reached, diameter(norm, shape), self.interval, passes))
         return list(zip(*by_norm, strict=True))
 
 

@@ -11,9 +11,10 @@ from torch import Tensor
 
 from robaudit.estimators.base import Estimate, Need
 from robaudit.estimators.margin_field import MarginField
-from robaudit.estimators.radius import Norm, SearchedRadius, rows_of
+from robaudit.estimators.radius import SearchedRadius, rows_of
 from robaudit.estimators.work import Work
 from robaudit.noise.base import Shape, shape_of
+from robaudit.numerics.norm_steps import Norm
 from robaudit.numerics.normal import normal_cdf
 from robaudit.numerics.random_radius import Rays, least_flip
 
@@ -63,9 +64,7 @@ class RadiusRandom(SearchedRadius):
         passes = [(1 + spent, 0) for spent in forwards.sum(0).tolist()]
         by_norm = []
         for norm, values, reached, without in zip(self.norm, radius, label, lost.tolist(), strict=True):
-            found = values.isfinite()
-            kept = torch.where(found, values, self.limit(norm, shape))
-            by_norm.append(rows_of(work, kept.tolist(), found.tolist(), reached.tolist(), self.interval, passes, lost=without))
+            by_norm.append(rows_of(work, values, reached, self.limit(norm, shape), self.interval, passes, without))
         return list(zip(*by_norm, strict=True))
 
     def _block(self, shape: Shape) -> int:

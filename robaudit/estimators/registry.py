@@ -129,7 +129,10 @@ def refuse_unfit(tasks: Sequence[Task], noises: Mapping[str, NoiseKind], where: 
             ("differentiable", not form.differentiable, "its pixels have no gradient with respect to what is random", "use mc"),
             ("bounded", not form.bounded, "it has no limit that a search could keep to", "use uniform or spatial noise"),
         )
-        unfit = task.chosen.estimator.unfit(form)
+        estimator = task.chosen.estimator
+        unfit = estimator.unfit(form)
+        if not unfit and (beyond := estimator.unfit_at(form, task.at.level)):
+            unfit = f"at {task.at.name} {task.at.level:g}, {beyond}"
         for need, lacking, why, instead in (*lacks, ("", bool(unfit), unfit, "change the noise or the options")):
             if lacking and need in ("", *needs):
                 others = ", ".join(label for label in noises if label != task.at.noise)

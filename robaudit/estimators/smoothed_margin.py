@@ -13,7 +13,7 @@ from robaudit.estimators.base import Estimate, NoiseNeed, Scope
 from robaudit.estimators.certificate import certificate
 from robaudit.estimators.lipschitz import LipschitzCertificate, furthest, rounding
 from robaudit.estimators.work import Work
-from robaudit.names import P_ERROR
+from robaudit.names import ALPHA, P_ERROR
 from robaudit.noise.base import NoiseKind
 from robaudit.noise.gaussian import Gaussian
 from robaudit.numerics.rowwise import mean_over
@@ -110,6 +110,6 @@ class SmoothedMargin(LipschitzCertificate):
 
     def _row(self, radius: float, mean: float, constant: float, p_error: float, predicted: int, lost: int) -> Estimate:
         remarks = [self.remark(), f"{lost} noisy copies gave non-finite logits: nothing is certified" if lost else ""]
-        details = {"smoothed_margin": mean, "lipschitz": constant, P_ERROR: p_error}
+        details = {"smoothed_margin": mean, "lipschitz": constant, P_ERROR: p_error, ALPHA: self.alpha}
         note, passes = "; ".join(filter(None, remarks)), self.passes(0)
         return certificate(radius, predicted, predicted, passes, note=note, details=details, not_finite=lost)

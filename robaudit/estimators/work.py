@@ -132,12 +132,10 @@ class Copies:
     """The images of rows that are to be made noisy.
 
     Attributes:
-        image: indices into the chunk (rows,), int64.
         x: their pixels (rows, channels, height, width).
         ids: their sample ids.
     """
 
-    image: Tensor
     x: Tensor
     ids: Sequence[str]
 
@@ -219,7 +217,7 @@ class Work:
 
     def copies(self, image: Tensor) -> Copies:
         """The images and ids behind rows, for :meth:`pixels_of`."""
-        return Copies(image, self.x[image], [self.ids[b] for b in image.tolist()])
+        return Copies(self.x[image], [self.ids[b] for b in image.tolist()])
 
     def pixels_of(self, copies: Copies, z: Tensor) -> Tensor:
         """Like :meth:`pixels`, for rows whose images were looked up before."""

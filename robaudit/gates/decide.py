@@ -6,6 +6,7 @@ remarks, and how many more draws or images would decide it.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -13,12 +14,14 @@ from enum import StrEnum
 from typing import Any, Literal
 
 from robaudit.errors import SpecError
+from robaudit.gates.certified import certified_for, measured_certified
+from robaudit.gates.certified import remarks as remarks_on_certificates
 from robaudit.gates.evidence import Evidence, gather, group_of, refuse_accuracy_of
 from robaudit.gates.measure import OF_CLASSES, ClassPart, Measured, Method, check_range, meaning, measure
 from robaudit.gates.scores import measured_score, scores_for
-from robaudit.gates.scores import remarks as remarks_on
+from robaudit.gates.scores import remarks as remarks_on_scores
 from robaudit.quantities import Quantity
-from robaudit.spec.gates import SCORES, Gate
+from robaudit.spec.gates import CERTIFIED_ACCURACY, SCORES, Gate
 from robaudit.stats.groups import json_values
 from robaudit.stats.intervals import Bounds
 from robaudit.store.run import Run
@@ -103,7 +106,7 @@ class Decision:
             "gate": str(self.gate),
             "quantity": self.gate.quantity,
             "estimator": self.gate.result,
-            **{name: getattr(self.gate, name) for name in ("noise", "level_name", "level", "t", "relation", "threshold")},
+            **{name: getattr(self.gate, name) for name in ("noise", "level_name", "level", "t", "radius", "relation", "threshold")},
             **values,
             "classes": [json_values(asdict(one)) for one in self.classes],
         }
@@ -156,7 +159,7 @@ def decide(
     """Decide gates on a finished run, each by its interval at the given confidence, without a correction for their number.
 
     Args:
-        run: the run; its rows are read once.
+        run: the run; its rows are read once, and once more for each result with gates on its radii or certificates together.
         gates: thresholds that it must meet.
         population: the interval also covers the choice of the images; else it covers the measurement of these images only.
         point: values without an interval decide by themselves.
@@ -173,6 +176,8 @@ def decide(
     check_confidence(confidence)
     basis = Basis(confidence, population, point)
     groups = gather(run, gates)
+    scores_of = functools.cache(lambda key: scores_for(run, key, confidence))  # several gates may be about one result
+    certified_of = functools.cache(lambda key: certified_for(run, key, confidence))
     decisions = []
     for gate in gates:
         if gate.quantity == "accuracy":
@@ -184,13 +189,16 @@ def decide(
         scale = evidence.scale(run.quantities)
         check_range(full, scale)
         if gate.quantity in SCORES:
-            scores = scores_for(run, evidence, confidence)
-            decisions.append(settle(full, measured_score(full, scores, population=population), basis, *remarks_on(scores)))
-            continue
-        measured = measure(full, evidence, scale, confidence, population=population, names=run.class_names)
-        remarks = [meaning(full, scale), _which_classes(full, measured)]
-        if measured.bounds is not None and gate.quantity != "accuracy":
-            remarks += _caveats(full, evidence, scale, population=population)
+            scores = scores_of(evidence.key)
+            measured, remarks = measured_score(full, scores, population=population), remarks_on_scores(scores)
+        elif gate.quantity == CERTIFIED_ACCURACY:
+            certified = certified_of(evidence.key)
+            measured, remarks = measured_certified(full, certified, population=population), remarks_on_certificates(full, certified)
+        else:
+            measured = measure(full, evidence, scale, confidence, population=population, names=run.class_names)
+            remarks = [meaning(full, scale), _which_classes(full, measured)]
+            if measured.bounds is not None and gate.quantity != "accuracy":
+                remarks += _caveats(full, evidence, scale, population=population)
         decisions.append(settle(full, measured, basis, *remarks))
     return tuple(decisions)
 
@@ -315,6 +323,8 @@ def _caveats(gate: Gate, evidence: Evidence, scale: Quantity, *, population: boo
         caveats.append(f"{rows.censored} of {evidence.size} images {beyond} {rows.cap:.4g}")
     if rows.upper_bounds + rows.not_found and gate.quantity != "noisy_accuracy":
         caveats.append("upper bounds: the true values may be as small as the range allows")
+    if rows.lower_bounds:
+        caveats.append("lower bounds: the true values may be as large as the range allows")
     if rows.not_finite:
         caveats.append(f"{rows.not_finite} of {evidence.size} images have no finite value: the interval holds whatever those values are")
     unbounded = math.isinf(scale.low) or math.isinf(scale.high)

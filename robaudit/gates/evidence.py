@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from robaudit.errors import RunError, SpecError, did_you_mean
 from robaudit.levels import NoiseLevel
 from robaudit.names import Part, ResultName, series
-from robaudit.quantities import Quantity
+from robaudit.quantities import CERTIFIED, Quantity
 from robaudit.rows import Row
-from robaudit.spec.gates import SCORES, Gate
+from robaudit.spec.gates import CERTIFIED_ACCURACY, SCORES, Gate
 from robaudit.stats.groups import GroupKey, quantity_of, refuse_no_values
 from robaudit.stats.intervals import MeasuredImages
 from robaudit.stats.scores import RADII
@@ -24,6 +24,34 @@ from robaudit.store.run import Run
 
 Group = tuple[str, NoiseLevel]
 _NO_CLASS = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """The results that gates on a set of values are about.
+
+    Attributes:
+        quantities: names of theirs.
+        subject: what has them, in messages.
+        lacking: what a run without any lacks, and what would add some.
+    """
+
+    quantities: Sequence[str]
+    subject: str
+    lacking: tuple[str, str]
+
+
+_RADII = Needed(
+    RADII,
+    "the set of radii",
+    ("there are no radii, and so no scores", "add radius_attack, radius_exact or noise_tolerance to the estimators"),
+)
+_CERTIFICATES = Needed(
+    (CERTIFIED.name,),
+    "the set of certificates",
+    ("there are no certified radii", "add certified_radius, margin_radius or smoothed_margin to the estimators"),
+)
+_NEEDED = {**dict.fromkeys(SCORES, _RADII), CERTIFIED_ACCURACY: _CERTIFICATES}
 
 
 @dataclass
@@ -122,9 +150,9 @@ def group_of(gate: Gate, run: Run, groups: Mapping[Group, Evidence]) -> Evidence
     Raises:
         SpecError: the run has no such group, or several.
     """
-    if gate.quantity in SCORES:
-        with_scores = [group for group, evidence in groups.items() if evidence.key.quantity in RADII]
-        return groups[radius_group(gate, run, with_scores)]
+    needed = needed_by(gate)
+    if needed is not None:
+        return groups[needed_group(gate, run, {group: evidence.key.quantity for group, evidence in groups.items()}, needed)]
     keys = matching_groups(gate, run, groups, one=gate.quantity != "noisy_accuracy")
     if gate.quantity == "noisy_accuracy":
         keys = [key for key in keys if _has_votes(groups[key])]
@@ -135,16 +163,21 @@ def group_of(gate: Gate, run: Run, groups: Mapping[Group, Evidence]) -> Evidence
     return groups[keys[0]]
 
 
-def radius_group(gate: Gate, run: Run, radii: Sequence[Group]) -> Group:
-    """The group that a gate on a score is about, of those with radii.
+def needed_by(gate: Gate) -> Needed | None:
+    """The results that a gate on a set of values is about; None for the other gates."""
+    return _NEEDED.get(gate.quantity)
+
+
+def needed_group(gate: Gate, run: Run, quantities: Mapping[Group, str], needed: Needed) -> Group:
+    """The group that such a gate is about, of all groups with the names of their quantities.
 
     Raises:
         SpecError: there are no such results, or several.
     """
-    if not radii:
-        what = "there are no radii, and so no scores"
-        raise SpecError(f"gate {str(gate)!r}", what, "add radius_attack, radius_exact or noise_tolerance to the estimators")
-    return matching_groups(gate, run, radii, one=True, subject="the set of radii")[0]
+    able = [group for group, quantity in quantities.items() if quantity in needed.quantities]
+    if not able:
+        raise SpecError(f"gate {str(gate)!r}", *needed.lacking)
+    return matching_groups(gate, run, able, one=True, subject=needed.subject)[0]
 
 
 def matching_groups(gate: Gate, run: Run, keys: Iterable[Group], *, one: bool, subject: str = "the run") -> list[Group]:

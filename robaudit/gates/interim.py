@@ -21,13 +21,12 @@ from robaudit.estimators import registry
 from robaudit.estimators.registry import tasks_of
 from robaudit.files import SEAL, json_bytes, read_json, sealed, unsealed, write_atomically
 from robaudit.gates.decide import Covers, Decision, Verdict, decide, without_interval
-from robaudit.gates.evidence import matching_groups, radius_group, refuse_accuracy_of
+from robaudit.gates.evidence import matching_groups, needed_by, needed_group, refuse_accuracy_of
 from robaudit.gates.measure import check_range
 from robaudit.quantities import IntervalKind
-from robaudit.spec.gates import SCORES, Gate
+from robaudit.spec.gates import Gate
 from robaudit.spec.model import AuditSpec, identity
 from robaudit.stats.intervals import simultaneous
-from robaudit.stats.scores import RADII
 from robaudit.store.folder import INTERIM_RECORD, RunFolder, sampled_for_other_gates
 from robaudit.store.info import Number
 from robaudit.store.run import Run, read_run
@@ -133,9 +132,9 @@ def refuse_undecidable(spec: AuditSpec, gates: Sequence[Gate], *, point: bool) -
             refuse_accuracy_of(gate)
             check_range(gate, next(iter(estimators.values())).quantity)
             continue
-        if gate.quantity in SCORES:
-            with_scores = [key for key in keys if estimators[key[0]].quantity.name in RADII]
-            check_range(gate, estimators[radius_group(gate, run, with_scores)[0]].quantity)
+        if (needed := needed_by(gate)) is not None:
+            name, _ = needed_group(gate, run, {key: estimators[key[0]].quantity.name for key in keys}, needed)
+            check_range(gate, estimators[name].quantity)
             continue
         name, _ = matching_groups(gate, run, keys, one=gate.quantity != "noisy_accuracy")[0]
         check_range(gate, estimators[name].quantity)

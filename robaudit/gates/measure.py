@@ -13,7 +13,7 @@ from robaudit.errors import SpecError
 from robaudit.gates.evidence import Evidence
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import LOSS, Quantity
-from robaudit.spec.gates import SCORES, Gate
+from robaudit.spec.gates import CERTIFIED_ACCURACY, SCORES, Gate
 from robaudit.stats.intervals import (
     Bounds,
     MeanMethod,
@@ -30,7 +30,7 @@ from robaudit.stats.intervals import (
 )
 from robaudit.text import class_name, known_name
 
-SHARES = frozenset({"share_below", "accuracy", "noisy_accuracy"})
+SHARES = frozenset({"share_below", "accuracy", "noisy_accuracy", CERTIFIED_ACCURACY})
 OF_CLASSES = frozenset({"worst_class", "class_gap"})
 _QUANTILES = {"median": 0.5, "p05": 0.05}
 _LOWER_IS_BETTER = {
@@ -117,6 +117,8 @@ def check_range(gate: Gate, scale: Quantity) -> None:
         check_between(gate, low, high, f"{gate.quantity} of {scale.name}", gate.threshold)
     if gate.t is not None:
         check_between(gate, scale.low, scale.high, scale.name, gate.t, "t")
+    if gate.radius is not None:
+        check_between(gate, 0.0, math.inf, "a radius", gate.radius, "radius")
 
 
 def check_between(gate: Gate, low: float, high: float, what: str, number: float, name: str = "threshold") -> None:
@@ -206,15 +208,27 @@ def measure(
 def _accuracy(gate: Gate, evidence: Evidence, confidence: float, *, population: bool) -> Measured:
     if not evidence.judged:
         raise SpecError(f"gate {str(gate)!r}", "the run has no labels, and so no accuracy", "audit labelled images")
-    value = evidence.correct / evidence.judged
+    return counted(evidence.correct, evidence.judged, confidence, population=population, images=evidence.size)
+
+
+def counted(count: int, total: int, confidence: float, *, population: bool, images: int) -> Measured:
+    """A share of images that were counted without error: for these images it is exact, for others like them Clopper-Pearson's.
+
+    Args:
+        count, total: the share.
+        confidence: of the interval.
+        population: for images of this kind.
+        images: of the run, to say how many more would decide.
+    """
+    value = count / total
     if not population:
         return Measured(value, lambda _: (value, value), Method.EXACT, 0)
 
     def bounds(factor: float) -> Bounds:
-        lower, upper = clopper_pearson(evidence.correct * factor, evidence.judged * factor, confidence)
+        lower, upper = clopper_pearson(count * factor, total * factor, confidence)
         return float(lower), float(upper)
 
-    return Measured(value, bounds, "Clopper-Pearson", evidence.size)
+    return Measured(value, bounds, "Clopper-Pearson", images)
 
 
 def _noisy_accuracy(evidence: Evidence, confidence: float, *, population: bool) -> Measured:

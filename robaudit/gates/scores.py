@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from robaudit.errors import SpecError
-from robaudit.gates.evidence import Evidence
 from robaudit.gates.measure import Measured, Method
 from robaudit.levels import LevelChoice
 from robaudit.spec.gates import Gate
+from robaudit.stats.groups import GroupKey
 from robaudit.stats.scores import Score, Scores, radii_of, scores_of
 from robaudit.store.run import Run
 
 
-def scores_for(run: Run, evidence: Evidence, confidence: float) -> Scores:
-    """The scores of the result that the evidence is of.
+def scores_for(run: Run, key: GroupKey, confidence: float) -> Scores:
+    """The scores of a result.
 
     Raises:
         RunError: the run has no labels.
     """
-    key = evidence.key
     levels = LevelChoice() if key.at.levelless else key.at.choice
     (radii,) = (one for one in radii_of(run, [key.estimator], levels) if one.key == key)
     return scores_of(radii, confidence)

@@ -10,7 +10,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from robaudit.numerics.rowwise import lengths
+from robaudit.numerics.rowwise import lengths, scaled
 
 Slopes = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 """Image of each row (rows,) and pixels (rows, *shape) -> log l (rows,), float64, and its gradient (rows, *shape)."""
@@ -36,7 +36,7 @@ class Domain:
         if self.norm == "linf":
             moved = moved.clamp(-self.radius, self.radius)
         else:
-            moved = _scaled(moved, (self.radius / lengths(moved)).clamp_max(1.0))
+            moved = scaled(moved, (self.radius / lengths(moved)).clamp_max(1.0))
         found = centre + moved
         return found.clamp(0.0, 1.0) if self.clipped else found
 
@@ -45,7 +45,7 @@ class Domain:
         if self.norm == "linf":
             return gradient.sign() * size
         long = lengths(gradient)
-        return _scaled(gradient, torch.where(long > 0, size / long, 0.0))
+        return scaled(gradient, torch.where(long > 0, size / long, 0.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,3 @@ def best_rows(log_l: Tensor, each: int) -> tuple[Tensor, Tensor]:
     """The highest of so many consecutive rows of each image (images,), and the first row that has it (images,)."""
     ranked, order = log_l.view(-1, each).sort(dim=1, descending=True, stable=True)
     return ranked[:, 0], order[:, 0] + torch.arange(len(order), device=order.device) * each
-
-
-def _scaled(rows: Tensor, factors: Tensor) -> Tensor:
-    return rows * factors.to(rows.dtype).view(-1, *[1] * (rows.ndim - 1))

@@ -11,7 +11,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from robaudit.numerics.rowwise import fold
+from robaudit.numerics.rowwise import fold, scaled
 
 Norm = Literal["l2", "linf"]
 _NEWTON = 10  # steps of the projection; it converges from below, after finitely many
@@ -74,7 +74,7 @@ class Rooms:
         """The direction of norm 1 in which w . d rises most and which the border does not stop at once (rows, d)."""
         if self.lower is not None and self.upper is not None:
             w = torch.where(((d <= self.lower) & (w < 0)) | ((d >= self.upper) & (w > 0)), 0.0, w)
-        return w.sign() if self.norm == "linf" else _scaled(w, 1 / size(w, "l2").clamp_min(_TINY))
+        return w.sign() if self.norm == "linf" else scaled(w, 1 / size(w, "l2").clamp_min(_TINY))
 
     def onto_ball(self, d: Tensor, radius: Tensor) -> Tensor:
         """To the border of the ball of each row's radius (l2; what the box cuts off is made up for in part) or into it (l_inf)."""
@@ -82,7 +82,7 @@ class Rooms:
             wide = radius.to(d.dtype)[:, None]
             return self.boxed(torch.minimum(torch.maximum(d, -wide), wide))
         for _ in range(1 if self.lower is None else 3):
-            d = self.boxed(_scaled(d, radius / size(d, "l2").clamp_min(_TINY)))
+            d = self.boxed(scaled(d, radius / size(d, "l2").clamp_min(_TINY)))
         return d
 
     def rate(self, w: Tensor, d: Tensor) -> Tensor:
@@ -108,16 +108,12 @@ class Rooms:
         slope = dots(w, direction)
         factor = torch.where(slope > 0, needed / slope.clamp_min(_TINY), 0.0)
         if self.lower is None or self.upper is None:
-            return _scaled(direction, factor)
+            return scaled(direction, factor)
         factor = torch.zeros_like(factor)
         for _ in range(_NEWTON):
-            d = _scaled(direction, factor)
+            d = scaled(direction, factor)
             free = torch.where(w > 0, d < self.upper, d > self.lower)
             slope = dots(w, torch.where(free, direction, 0.0))
             missing = needed - dots(w, self.boxed(d))
             factor = factor + torch.where((slope > 0) & (missing > 0), missing / slope.clamp_min(_TINY), 0.0)
-        return self.boxed(_scaled(direction, factor))
-
-
-def _scaled(d: Tensor, factors: Tensor) -> Tensor:
-    return d * factors.to(d.dtype)[:, None]
+        return self.boxed(scaled(direction, factor))

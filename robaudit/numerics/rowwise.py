@@ -116,6 +116,12 @@ def cholesky(a: Tensor) -> tuple[Tensor, Tensor]:
     return lower, failed
 
 
+def scaled(rows: Tensor, factors: Tensor) -> Tensor:
+    """Every row (rows, ...) times its own factor (rows,), in the type of the rows."""
+    found: Tensor = rows * factors.to(rows.dtype).view(-1, *[1] * (rows.ndim - 1))
+    return found
+
+
 def cholesky_solve(b: Tensor, lower: Tensor) -> Tensor:
     """x with L_i L_i' x_i = b_i of every row i: (rows, n) and (rows, n, n) -> (rows, n)."""
     column = b.unsqueeze(-1)

@@ -84,8 +84,11 @@ def sample_value(one: Flag, low: float = 0.0, high: float = 1.0, *, tight: bool 
 
 
 def short_quantile(one: Quantile, low: float = 0.0, high: float = 1.0) -> str:
-    """A quantile as :func:`short` has it."""
-    return f">{short(one.value, one.value, low, high)}" if one.censored else short(one.value, one.measured_lower, low, high)
+    """A quantile as :func:`short` has it; ">.58" where it is only known to be as large, or larger."""
+    if one.censored:
+        return f">{short(one.value, one.value, low, high)}"
+    text = short(one.value, one.measured_lower, low, high)
+    return f">{text}" if one.measured_upper == math.inf and text[0] not in "<>" else text
 
 
 def short(value: float, lower: float | None, low: float = 0.0, high: float = 1.0) -> str:
@@ -121,6 +124,15 @@ def percent(count: int, total: int, lower: float, upper: float, *, tight: bool =
         return f">={gap}{math.floor(lower * 100 * step) / step:g}%"
     share = 100 * count / total
     return "<0.1%" if share < 0.05 else ">99.9%" if share >= 99.95 else f"{share:.1f}%"
+
+
+def share_estimate(one: Share, *, tight: bool = False) -> str:
+    """A share in percent with its interval: "61.0% [50.7%, 70.6%]" (``tight``: "61.0% [51,71]"); a bound stands alone."""
+    text = percent(one.count, one.total, one.lower, one.upper)
+    if one.count in (0, one.total):
+        return text
+    low, high = _outwards(100 * one.lower, 100 * one.upper, 0 if tight else 1)
+    return f"{text} [{low},{high}]" if tight else f"{text} [{low}%, {high}%]"
 
 
 def change(value: float, ends: tuple[float, float] | None) -> str:

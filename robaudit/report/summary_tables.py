@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from robaudit.levels import NO_NOISE, NoiseLevel, noise_level
 from robaudit.names import ResultName
@@ -13,6 +13,9 @@ from robaudit.report.tables import Column, Table, Terminal, cells
 from robaudit.stats.groups import GroupKey, quantity_of
 from robaudit.stats.summary import GroupSummary
 from robaudit.text import count, printable
+
+if TYPE_CHECKING:
+    from robaudit.store.run import Run
 
 MEANINGS = {
     "p_robust": "probability that noise leaves the prediction unchanged",
@@ -97,6 +100,8 @@ def caveats(groups: Sequence[GroupSummary], interval: str = "the interval") -> I
     yield from censoring(groups)
     if bounds := list(dict.fromkeys(ResultName.parse(group.key.estimator).estimator for group in groups if group.of_search)):
         yield f"<= {', '.join(bounds)}: upper bounds; the true value of an image may be smaller."
+    if bounds := list(dict.fromkeys(ResultName.parse(group.key.estimator).estimator for group in groups if group.lower_bounds)):
+        yield f">= {', '.join(bounds)}: lower bounds; the true value of an image may be larger."
     if dropped := sum(group.not_finite for group in groups):
         yield f"{count(dropped, 'result')} left out: not a finite number."
     if noted := sum(group.noted for group in groups):
@@ -185,3 +190,12 @@ def _cells(group: GroupSummary, quantity: Quantity, with_count: bool, with_share
         yield numbers.quantile_estimate(quantile, *ends)
     for share in (group.below_half, group.below_ninety) if with_shares else ():
         yield "" if share is None else numbers.percent(share.count, share.total, share.lower, share.upper, tight=narrow)
+
+
+def run_names(runs: Sequence[Run]) -> list[str]:
+    """A different name for each run."""
+    names = [run.info["name"] for run in runs]
+    if len(set(names)) == len(names):
+        return names
+    named = [f"{name} ({run.path.name})" for name, run in zip(names, runs, strict=True)]
+    return named if len(set(named)) == len(named) else [f"{i}: {name}" for i, name in enumerate(named, start=1)]

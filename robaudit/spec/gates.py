@@ -31,6 +31,8 @@ SCORES = (
     "relative_variation",
 )
 """Those that are scores of radii: :class:`robaudit.stats.scores.Score`."""
+CERTIFIED_ACCURACY = "certified_accuracy"
+"""The share of images whose class is certified, and is the label, within a radius."""
 QUANTITIES: Mapping[str, frozenset[str]] = {
     "mean": frozenset(),
     "median": frozenset(),
@@ -40,6 +42,7 @@ QUANTITIES: Mapping[str, frozenset[str]] = {
     "share_below": frozenset({"t"}),
     "accuracy": frozenset(),
     "noisy_accuracy": frozenset(),
+    CERTIFIED_ACCURACY: frozenset({"radius"}),
     **dict.fromkeys(SCORES, frozenset[str]()),
 }
 """The quantities of `robaudit gate`, each with the arguments that it requires besides those that name results."""
@@ -59,6 +62,7 @@ class Gate:
         level_name: what the level is called; None: anything. The text ``sigma=0.1`` is a level that is called sigma.
         t: the argument of share_below and the like; None for the others.
         part: of which values of an estimator that gives several (``q=100``); None: of any.
+        radius: the argument of certified_accuracy; None for the others.
     """
 
     quantity: str
@@ -70,6 +74,7 @@ class Gate:
     level_name: LevelName | None = None
     t: float | None = None
     part: Part | None = None
+    radius: float | None = None
 
     @property
     def result(self) -> str | None:
@@ -101,7 +106,7 @@ class Gate:
         noise = None if self.noise == GAUSSIAN and self.level_name is LevelName.SIGMA else self.noise
         level = "sigma" if self.level_name is LevelName.SIGMA else "level"
         part = {} if self.part is None else {self.part.name.value: self.part.value}
-        given = {"estimator": self.estimator, **part, "noise": noise, level: self.level, "t": self.t}
+        given = {"estimator": self.estimator, **part, "noise": noise, level: self.level, "t": self.t, "radius": self.radius}
         named = ", ".join(
             f"{name}={value if isinstance(value, str) else number_text(value)}" for name, value in given.items() if value is not None
         )
@@ -155,6 +160,7 @@ def parse_gate(text: str, quantities: Mapping[str, frozenset[str]], where: str) 
         level_name=LevelName.SIGMA if "sigma" in arguments else None,
         t=_number(arguments["t"], "t", where) if "t" in arguments else None,
         part=part,
+        radius=_number(arguments["radius"], "radius", where) if "radius" in arguments else None,
     )
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from robaudit.errors import NothingLeftError, RunError, did_you_mean
-from robaudit.levels import NO_NOISE, NoiseLevel
+from robaudit.levels import NO_NOISE, LevelChoice, NoiseLevel
 from robaudit.quantities import CONFIDENCE, LOG10_P_FAIL, LOSS, P_ROBUST, Quantity
 from robaudit.rows import Row
+
+if TYPE_CHECKING:
+    from robaudit.stats.agreement import Results
 
 BUILT_IN: Mapping[str, Quantity] = {quantity.name: quantity for quantity in (P_ROBUST, CONFIDENCE, LOG10_P_FAIL, LOSS)}
 
@@ -44,6 +47,46 @@ def group_rows(rows: Iterable[Row]) -> dict[GroupKey, list[Row]]:
     for row in rows:
         groups.setdefault(GroupKey(row.estimator, row.at, row.quantity), []).append(row)
     return groups
+
+
+def rows_measuring(
+    run: Results,
+    quantities: Collection[str],
+    estimators: Sequence[str],
+    levels: LevelChoice | Sequence[float],
+    *,
+    called: str,
+    lacking: tuple[str, str],
+    each: Callable[[Row], None] = lambda _: None,
+) -> dict[GroupKey, list[Row]]:
+    """The rows of the results of some quantities, by result, in the run's order; the rows of a run are read once.
+
+    Args:
+        run: a finished run.
+        quantities: their names.
+        estimators, levels: only these.
+        called: what such values are called in messages, in the plural.
+        lacking: what a run without any lacks, and what would add some.
+        each: called with every row, of whatever quantity.
+
+    Raises:
+        RunError: the run has no such result among those named.
+    """
+    groups: dict[GroupKey, list[Row]] = {}
+    for row in run.rows:
+        mine = groups.setdefault(GroupKey(row.estimator, row.at, row.quantity), [])
+        if row.quantity in quantities:
+            mine.append(row)
+        each(row)
+    wanted = set(run.chosen([(key.estimator, key.at) for key in groups], estimators, levels))
+    there = {key: rows for key, rows in groups.items() if key.quantity in quantities}
+    kept = {key: rows for key, rows in there.items() if (key.estimator, key.at) in wanted}
+    if not kept and there:
+        known = ", ".join(dict.fromkeys(key.estimator for key in there))
+        raise RunError(str(run.path), f"has no {called} among the results asked for", f"its {called}: {known}")
+    if not kept:
+        raise RunError(str(run.path), *lacking)
+    return kept
 
 
 def one_group(rows: Sequence[Row], where: str) -> GroupKey:

@@ -22,7 +22,7 @@ from robaudit.rows import Row
 from robaudit.stats.agreement import Results
 from robaudit.stats.bootstrap import percentiles
 from robaudit.stats.difficulties import Difficulties
-from robaudit.stats.groups import GroupKey, json_number
+from robaudit.stats.groups import GroupKey, json_number, rows_measuring
 from robaudit.stats.intervals import ROW_CONFIDENCE, Bounds, Floats
 from robaudit.stats.summary import row_ends
 
@@ -210,11 +210,6 @@ class Scores:
 # --- reading
 
 
-def is_radius(key: GroupKey) -> bool:
-    """Whether a result has scores."""
-    return key.quantity in RADII
-
-
 def radii_of(run: Results, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> list[Radii]:
     """The radii of each result of a run that has some, in its order.
 
@@ -225,23 +220,9 @@ def radii_of(run: Results, estimators: Sequence[str] = (), levels: LevelChoice |
         RunError: the run has no radii among those named, or no labels.
         NothingLeftError: no labelled image has a finite radius.
     """
-    groups: dict[GroupKey, list[Row]] = {}
     difficulties = Difficulties(run)
-    names: list[tuple[str, Any]] = []
-    for row in run.rows:
-        key = GroupKey(row.estimator, row.at, row.quantity)
-        if key not in groups:
-            groups[key] = []
-            names.append((key.estimator, key.at))
-        if is_radius(key):
-            groups[key].append(row)
-        difficulties.add(row)
-    wanted = set(run.chosen(names, estimators, levels))
-    kept = {key: rows for key, rows in groups.items() if is_radius(key) and (key.estimator, key.at) in wanted}
-    if not kept and (known := list(dict.fromkeys(key.estimator for key in groups if is_radius(key)))):
-        raise RunError(str(run.path), "has no radii among the results asked for", f"its radii: {', '.join(known)}")
-    if not kept:
-        raise RunError(str(run.path), "has no radii to score", "add radius_attack, radius_exact or noise_tolerance to its estimators")
+    lacking = "has no radii to score", "add radius_attack, radius_exact or noise_tolerance to its estimators"
+    kept = rows_measuring(run, RADII, estimators, levels, called="radii", lacking=lacking, each=difficulties.add)
     return [_radii(key, rows, difficulties, str(run.path)) for key, rows in kept.items()]
 
 
@@ -302,25 +283,28 @@ def scores_of(radii: Radii, confidence: float = ROW_CONFIDENCE) -> Scores:
     found = {}
     for score in Score:
         exact = float(value[score][0]) if score in value else math.nan
-        if math.isnan(exact):
-            found[score] = ScoreValue(None, why=_why(radii, score))
-            continue
-        if score is Score.R_SQUARED and (radii.usable & radii.censored).any():
-            found[score] = ScoreValue(None, why="censored images leave it open")
-            continue
-        ends, known = boot.get(score), (float(least[score][0]), float(most[score][0]))
-        if score is Score.R_SQUARED and radii.measured:
-            found[score] = ScoreValue(exact, None, None) if ends is None else ScoreValue(exact, ends[0], ends[1])
-            continue
-        if score in _VARIATIONS:
-            known = _variation_ends(least, most, score)
-        if score in _VARIATIONS:
-            exact, known, ends = abs(exact), _folded(known), None if ends is None else _folded(ends)
-        if score in _SMALLEST or _carriers(radii, score) < 2:
-            ends = None
-        wide = (None, None) if ends is None else (min(ends[0], known[0]), max(ends[1], known[1]))
-        found[score] = ScoreValue(exact, wide[0], wide[1], known[0], known[1])
+        why = _why(radii, score, exact)
+        found[score] = ScoreValue(None, why=why) if why else _value(radii, score, exact, _known(score, least, most), boot.get(score))
     return Scores(radii, found, confidence)
+
+
+def _value(radii: Radii, score: Score, exact: float, known: Bounds, ends: Bounds | None) -> ScoreValue:
+    """A score that is defined.
+
+    Args:
+        radii: the images.
+        score: which it is.
+        exact: its value, that of a relative variation with its sign.
+        known: between which numbers it is for these images.
+        ends: the bootstrap interval; None where there is none.
+    """
+    if score is Score.R_SQUARED and radii.measured:  # which the ends of the radii do not bound
+        return ScoreValue(exact, *(ends or (None, None)))
+    if score in _VARIATIONS:
+        exact, known, ends = abs(exact), _folded(known), None if ends is None else _folded(ends)
+    if ends is None or score in _SMALLEST or _carriers(radii, score) < 2:
+        return ScoreValue(exact, None, None, *known)
+    return ScoreValue(exact, min(ends[0], known[0]), max(ends[1], known[1]), *known)
 
 
 def _carriers(radii: Radii, score: Score) -> int:
@@ -328,8 +312,11 @@ def _carriers(radii: Radii, score: Score) -> int:
     return int(radii.usable.sum()) if score in _OF_USABLE else len(radii.ids)
 
 
-def _why(radii: Radii, score: Score) -> str:
-    """Why a score is not defined."""
+def _why(radii: Radii, score: Score, exact: float) -> str:
+    """Why a score is not defined; empty where it is."""
+    if not math.isnan(exact):
+        open_ = score is Score.R_SQUARED and bool((radii.usable & radii.censored).any())
+        return "censored images leave it open" if open_ else ""
     if score in _OF_DIFFICULTY and radii.without_difficulty:
         return f"the difficulty of {radii.without_difficulty} images is unknown: add difficulty to the estimators"
     if not radii.correct.any():
@@ -391,8 +378,7 @@ def _signed(radii: Radii, drawn: Floats, r: Floats, *, smallest: bool = True) ->
     found = _statistics(radii, drawn, r, smallest=smallest)
     for score, (easy, hard) in _VARIATIONS.items():
         if easy in found:
-            with np.errstate(divide="ignore", invalid="ignore"):
-                found[score] = (found[easy] - found[hard]) / (found[easy] + found[hard])
+            found[score] = _shares(found[easy], found[hard])
     return found
 
 
@@ -406,10 +392,24 @@ def _replicates(radii: Radii, drawn: Floats) -> dict[Score, Ends]:
         return {score: (values, values) for score, values in least.items()}
     most = _statistics(radii, drawn, np.where(radii.censored, np.inf, radii.values), smallest=False)
     found = {score: (values, most.get(score, values)) for score, values in least.items()}
-    for score, (easy, hard) in _VARIATIONS.items():
+    for score, (easy, _) in _VARIATIONS.items():
         if easy in least:
-            found[score] = _shares(least[easy], most[hard]), _shares(most[easy], least[hard])
+            found[score] = _variation(score, least, most)
     return found
+
+
+def _variation(score: Score, least: Mapping[Score, Floats], most: Mapping[Score, Floats]) -> Ends:
+    """Between which numbers (easy - hard)/(easy + hard) is, from the ends of both."""
+    easy, hard = _VARIATIONS[score]
+    return _shares(least[easy], most[hard]), _shares(most[easy], least[hard])
+
+
+def _known(score: Score, least: Mapping[Score, Floats], most: Mapping[Score, Floats]) -> Bounds:
+    """Between which numbers a score of these images is; the relative variation of two radii that may be 0 may be 0."""
+    if score in _VARIATIONS:
+        lower, upper = (float(np.nan_to_num(end[0])) for end in _variation(score, least, most))
+        return lower, upper
+    return float(least[score][0]), float(most[score][0])
 
 
 def _shares(up: Floats, down: Floats) -> Floats:
@@ -431,19 +431,6 @@ def _joined(boot: Mapping[tuple[Score, int], Bounds | None]) -> dict[Score, Boun
             below, above = boot[score, 0], boot[score, 1]
             joined[score] = None if below is None or above is None else (below[0], above[1])
     return joined
-
-
-def _variation_ends(least: Mapping[Score, Floats], most: Mapping[Score, Floats], score: Score) -> Bounds:
-    """Between which numbers (easy - hard)/(easy + hard) is, from the ends of both."""
-
-    def share(up: float, down: float) -> float:
-        if math.isinf(up) or math.isinf(down):
-            return float(math.isinf(up)) - float(math.isinf(down))
-        return (up - down) / (up + down) if up + down else 0.0
-
-    easy, hard = _VARIATIONS[score]
-    low, high = (tuple(float(ends[half][0]) for ends in (least, most)) for half in (easy, hard))
-    return share(low[0], high[1]), share(low[1], high[0])
 
 
 def _folded(ends: Bounds) -> Bounds:

@@ -84,13 +84,13 @@ class Columns:
         exact: rows without any uncertainty.
         censored: rows whose true value is only known to be larger; ``cap``: the smallest value of theirs.
         not_found: of those, rows of a search that found nothing up to there, which something nearer may have escaped.
-        upper_bounds: rows whose true value is at most their value.
+        upper_bounds: rows whose true value is at most their value; ``lower_bounds``: at least their value.
     """
 
     def __init__(self) -> None:
         self.not_finite = self.bounded = self.sampling_only = self.noted = self.judged = self.correct = 0
         self.labelled = self.voted = self.counted = self.adaptive = self.hits = self.exact = 0
-        self.censored = self.not_found = self.upper_bounds = 0
+        self.censored = self.not_found = self.upper_bounds = self.lower_bounds = 0
         self.cap = math.inf
         self._values, self._lowers, self._uppers, self._errors = Column(), Column(), Column(), Column()
         self._draws, self.label_shares, self.label_draws, self.label_effective_draws = Column(), Column(), Column(), Column()
@@ -122,6 +122,7 @@ class Columns:
         self.adaptive += row.interval.kind is IntervalKind.CONFIDENCE_SEQUENCE
         self.exact += row.interval.kind is IntervalKind.EXACT
         self.upper_bounds += row.interval.kind is IntervalKind.UPPER_BOUND
+        self.lower_bounds += row.interval.kind is IntervalKind.LOWER_BOUND
         if row.censored:
             self.censored, self.cap = self.censored + 1, min(self.cap, row.value)
             self.not_found += math.isinf(lower)
@@ -188,12 +189,14 @@ def row_ends(row: Row) -> tuple[float, float]:
     """The ends of a row's interval: infinite where it is open on that side, NaN where there is no interval.
 
     A censored value is open above; it is its own lower end, unless the row says less: then a search found nothing, and something nearer
-    may have escaped it. Such a row has no lower end but that of the range, and no more has an upper bound.
+    may have escaped it. Such a row has no lower end but that of the range, and no more has an upper bound. A lower bound has no upper end.
     """
     if row.censored:
         return row.value if row.lower is None or row.lower >= row.value else -math.inf, math.inf
     if row.interval.kind is IntervalKind.UPPER_BOUND:
         return -math.inf, row.value if row.upper is None else row.upper
+    if row.interval.kind is IntervalKind.LOWER_BOUND:
+        return row.value if row.lower is None else row.lower, math.inf
     unbounded = row.lower is None and row.upper is None
     lower = row.lower if row.lower is not None else math.nan if unbounded else -math.inf
     return lower, row.upper if row.upper is not None else math.nan if unbounded else math.inf
@@ -370,7 +373,7 @@ class GroupSummary:
         noisy_accuracy: see :class:`robaudit.stats.summary.NoisyAccuracy`; None without labels or votes.
         censored: images whose true value is only known to be larger; ``cap``: the smallest value of theirs, None without any.
         not_found: of those, images for which a search found nothing up to there: their true value may be smaller all the same.
-        upper_bounds: images whose true value is at most their value.
+        upper_bounds: images whose true value is at most their value; ``lower_bounds``: at least their value.
         confidence: of every interval here.
     """
 
@@ -396,6 +399,7 @@ class GroupSummary:
     cap: float | None = None
     not_found: int = 0
     upper_bounds: int = 0
+    lower_bounds: int = 0
     confidence: float = ROW_CONFIDENCE
 
     @property
@@ -426,6 +430,7 @@ class GroupSummary:
             "cap": self.cap,
             "not_found": self.not_found,
             "upper_bounds": self.upper_bounds,
+            "lower_bounds": self.lower_bounds,
             "noted": self.noted,
             "mean": self.mean.document(),
             "median": self.median.document(),
@@ -506,6 +511,7 @@ def _summary(key: GroupKey, rows: Columns, quantity: Quantity, confidence: float
         cap=rows.cap if rows.censored else None,
         not_found=rows.not_found,
         upper_bounds=rows.upper_bounds,
+        lower_bounds=rows.lower_bounds,
         confidence=confidence,
     )
 

@@ -44,6 +44,8 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "importance": [{"particles": 20, "moves": 3, "samples": 40, "steps": 4}],
     "adversarial_loss": [{"steps": 5, "restarts": 3}],
     "radius_attack": [{"steps": 3, "restarts": 1, "polish": 3, "candidates": 3}],
+    "certified_radius": [{"n": 40, "selection": 12}, {"decide": 0.05, "n": 200, "selection": 20}],
+    "smoothed_attack": [{"steps": 3, "restarts": 1}],
     "auto": [{"samples": 32, "decide": 0.8, "max_samples": 200}, {"samples": 16, "rare": True, "rare_below": 0.1, "p_min": 0.01}],
 }
 CASES = {

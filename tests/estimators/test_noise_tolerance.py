@@ -116,7 +116,8 @@ def test_logits_that_are_not_finite_are_flips() -> None:
         return torch.cat([torch.where(first > 0.9, torch.nan, 1.0), torch.zeros_like(first)], 1)
 
     x = torch.full((1, 1, 2, 2), 0.5)
-    (one,) = NoiseTolerance(tolerance=0.3).estimate(work_under(Gaussian(), from_module(broken), x, 2))
+    work = work_under(Gaussian(), from_module(broken), x, 2)
+    ((one,),) = Chosen("tolerance", "noise_tolerance", NoiseTolerance(tolerance=0.3)).estimates(work)
     assert one.lower is not None
     assert one.upper is not None
     assert one.lower <= 0.4 / 1.6448536 <= one.upper

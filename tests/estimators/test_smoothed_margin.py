@@ -17,7 +17,7 @@ from robaudit.estimators.smoothed_margin import SmoothedMargin
 from robaudit.levels import GAUSSIAN, LevelName, NoiseLevel
 from robaudit.models import from_module
 from robaudit.models.lipschitz import lipschitz_bound
-from robaudit.names import P_ERROR, P_LOWER
+from robaudit.names import ALPHA, P_ERROR, P_LOWER
 from robaudit.noise.gaussian import Gaussian
 from robaudit.noise.uniform import Uniform
 from robaudit.numerics.normal import normal_cdf
@@ -42,6 +42,7 @@ def test_the_golden() -> None:
     assert l2.value == pytest.approx(expected, rel=1e-5)
     assert details[P_ERROR] == pytest.approx(math.exp(-(l2.value**2) / (2 * 0.3**2)), rel=1e-6)
     assert P_LOWER not in details
+    assert details[ALPHA] == 0.001
     assert linf.value == pytest.approx(expected / (1.4 / math.sqrt(1)), rel=1e-5)  # |w|_1 = 1.4 |w|_2 (w of length 1)
     assert (linf.details or {})[P_ERROR] == details[P_ERROR]
     assert (l2.forwards, l2.lower, l2.upper) == (1001, l2.value, None)

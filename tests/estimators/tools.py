@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any, cast
 
 import torch
@@ -88,6 +89,7 @@ def work_on(
     return Work(ids, x, torch.zeros(images, dtype=torch.int64), levels.sigma(sigma), clean, engine)
 
 
+@cache
 def installed_estimators() -> dict[str, type[Estimator]]:
     """Every registered estimator, ours and others'."""
     return {name: registry.load(name) for name in registry.registered()}
@@ -147,6 +149,10 @@ def built(cls: type[Estimator], **options: Any) -> Estimator:
         options = {"tolerance": 1.0, **options}
     if "restarts" in cls.model_fields:
         options = {"steps": 5, "restarts": 2, **({"moves": 2} if "moves" in cls.model_fields else {}), **options}
+    if "selection" in cls.model_fields:
+        options = {"n": 64, "selection": 16, **options}
+    if "copies" in cls.model_fields:
+        options = {"copies": 8, "verify": 200, "candidates": 2, "polish": 3, **options}
     if "directions" in cls.model_fields:
         options = {"directions": 40, **options}
     return cls.model_validate(options)

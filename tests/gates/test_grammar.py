@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from typer.main import get_command
 from robaudit.cli.main import make_app
 from robaudit.errors import SpecError
 from robaudit.levels import LevelName
+from robaudit.names import Part
 from robaudit.spec.gates import QUANTITIES, Gate, parse_gate
 from tests.gates.tools import gate
 
@@ -26,6 +28,11 @@ from tests.gates.tools import gate
         ("share_below(t=0.5, estimator='mc') <= 1/20", Gate("share_below", "<=", 0.05, estimator="mc", t=0.5)),
         ("mean() >= -3e-1", Gate("mean", ">=", -0.3)),
         ("p05(estimator=mc-2.x) >= 1", Gate("p05", ">=", 1.0, estimator="mc-2.x")),
+        ("certified_accuracy(radius=1/4) >= .6", Gate("certified_accuracy", ">=", 0.6, radius=0.25)),
+        (
+            "certified_accuracy(norm=linf, radius=8/255, sigma=.5) <= 1",
+            Gate("certified_accuracy", "<=", 1.0, level=0.5, level_name=LevelName.SIGMA, part=Part.norm("linf"), radius=8 / 255),
+        ),
     ],
 )
 def test_gates_that_are(text: str, expected: Gate) -> None:
@@ -48,6 +55,10 @@ def test_gates_that_are(text: str, expected: Gate) -> None:
         ("mean != 0.9", "compares with '!='; write >= or <="),
         ("share_below <= 0.9", "share_below needs t; write share_below(t=0.5)"),
         ("mean(t=0.5) <= 0.9", "mean has no argument 't'"),
+        ("mean(radius=0.5) <= 0.9", "mean has no argument 'radius'"),
+        ("certified_accuracy >= 0.9", "certified_accuracy needs radius; write certified_accuracy(radius=0.5)"),
+        ("certified_accuracy(radius=big) >= 0.9", "radius is 'big', not a number"),
+        ("certified_accuracy(radius=inf) >= 0.9", "radius is 'inf', not a number"),
         ("mean(sigam=0.5) <= 0.9", "has no argument 'sigam'; did you mean 'sigma'?"),
         ("mean(0.5) <= 0.9", "'0.5' is not of the form name=value"),
         ("mean(sigma=) <= 0.9", "'sigma=' is not of the form name=value"),
@@ -109,9 +120,12 @@ def test_a_printed_gate_reads_as_itself(
     noise: str | None,
     t: float,
 ) -> None:
-    one = parse_gate(f"{quantity}{'(t=0)' if QUANTITIES[quantity] else ''} {relation} 0", QUANTITIES, "")
+    needed = QUANTITIES[quantity]
+    one = parse_gate(f"{quantity}({', '.join(f'{argument}=0' for argument in needed)}) {relation} 0", QUANTITIES, "")
     name = LevelName.SIGMA if is_sigma and level is not None else None
-    own = Gate(one.quantity, one.relation, threshold, estimator, noise, level, name, t if QUANTITIES[quantity] else None)
+    plain = Gate(one.quantity, one.relation, threshold, estimator, noise, level, name)
+    own = replace(plain, t=t if "t" in needed else None, radius=t if "radius" in needed else None)
+    assert needed <= {"t", "radius"}
     assert gate(str(own)) == own
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import EntryPoint, entry_points
 from typing import ClassVar, Literal
@@ -75,9 +75,9 @@ class Tolerance(Estimator):
 
 
 @contextmanager
-def installed() -> Iterator[None]:
-    """Both as if they were installed, beside ours."""
-    names = {"radii": "tests.plugin.radii:Radii", "tolerance": "tests.plugin.radii:Tolerance"}
+def installed(more: Mapping[str, str] | None = None) -> Iterator[None]:
+    """Both as if they were installed, beside ours, and more by name."""
+    names = {"radii": "tests.plugin.radii:Radii", "tolerance": "tests.plugin.radii:Tolerance", **(more or {})}
     found = [*entry_points(group=registry.GROUP), *(EntryPoint(name, value, registry.GROUP) for name, value in names.items())]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plugins, "entry_points", lambda group: found if group == registry.GROUP else entry_points(group=group))

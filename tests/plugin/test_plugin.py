@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 from robaudit import read_run
+from tests import forks
 from tests.conftest import RunCli
 from tests.specs import digits, write
 
@@ -56,19 +57,12 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "installed"
 
 
-def start(path: Path, folder: Path, *args: str | Path) -> subprocess.CompletedProcess[str]:
-    """The program in a folder, in a process that sees the packages in ``path``."""
-    command = [sys.executable, "-m", "robaudit", *map(str, args)]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(path), str(PAGE.parents[1])])}
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=120)
-
-
 @pytest.fixture
 def robaudit(installed: Path, tmp_path: Path) -> Run:
     """The program in a process that sees the package."""
 
     def run(*args: str | Path) -> subprocess.CompletedProcess[str]:
-        return start(installed, tmp_path, *args)
+        return forks.robaudit(tmp_path, *args, path=[installed])
 
     return run
 
@@ -93,7 +87,7 @@ def run(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of the package's estimator, twice, beside one of ours."""
     folder = tmp_path_factory.mktemp("run")
     spec = write(folder, digits(estimators=[{"mc": {"samples": 10}}, "margin", {"margin": {"scale": 2, "label": "half"}}]))
-    done = start(installed, folder, "estimate", spec, "--out", "run")
+    done = forks.robaudit(folder, "estimate", spec, "--out", "run", path=[installed])
     assert done.returncode == 0, done.stderr
     assert "margin" in done.stdout
     return folder / "run"
@@ -161,7 +155,7 @@ def test_the_estimator_of_the_docs_in_a_run(installed: Path, tmp_path: Path) -> 
     """As the page's spec has it: twice, with two margins, of which the larger leaves less."""
     estimators, _ = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
     chosen = yaml.safe_load(estimators.replace("1000", "20"))["estimators"]
-    done = start(installed, tmp_path, "estimate", write(tmp_path, digits(estimators=chosen)), "--out", "run")
+    done = forks.robaudit(tmp_path, "estimate", write(tmp_path, digits(estimators=chosen)), "--out", "run", path=[installed])
     assert done.returncode == 0, done.stderr
     rows = {name: [row.value for row in read_run(tmp_path / "run").rows if row.estimator == name] for name in ("mc", "clear", "very_clear")}
     assert sum(rows["mc"]) > sum(rows["clear"]) > sum(rows["very_clear"])
@@ -170,7 +164,7 @@ def test_the_estimator_of_the_docs_in_a_run(installed: Path, tmp_path: Path) -> 
 def test_several_values_of_each_image(installed: Path, tmp_path: Path, run_cli: RunCli) -> None:
     """docs/plugins.md: a row for each, and what the page says of gates and of the command line."""
     spec = write(tmp_path, digits(estimators=[{"norms": {"samples": 20}}, {"norms": {"q": [1, 50], "samples": 20, "label": "far"}}]))
-    done = start(installed, tmp_path, "estimate", spec, "--out", "run")
+    done = forks.robaudit(tmp_path, "estimate", spec, "--out", "run", path=[installed])
     assert done.returncode == 0, done.stderr
     run = read_run(tmp_path / "run")
     names = ["norms:q=1", "norms:q=2", "far:q=1", "far:q=50"]
@@ -182,7 +176,7 @@ def test_several_values_of_each_image(installed: Path, tmp_path: Path, run_cli: 
     assert set(run.groups(["norms"])) == {key for key in run.groups() if key[0] in names[:2]}
     assert run_cli("gate", "run", "--gate", "mean(estimator=norms, q=2) <= 0.5", "--point").code in (0, 1)
     other = write(tmp_path, digits(estimators=[{"norms": {"samples": 20, "q": [3]}}]), "other.yaml")
-    refused = start(installed, tmp_path, "estimate", other, "--out", "run", "--extend")
+    refused = forks.robaudit(tmp_path, "estimate", other, "--out", "run", "--extend", path=[installed])
     assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
     assert "give the new one a label of its own" in refused.stderr
 
@@ -197,7 +191,7 @@ def test_a_noise_of_another_package(installed: Path, tmp_path: Path) -> None:
     """docs/plugins.md: found by its name, and run beside ours."""
     noise = [{"kind": "banding", "sigma": [0.3]}, {"sigma": [0.3]}]
     spec = write(tmp_path, digits(noise=noise, estimators=[{"mc": {"samples": 50}}]))
-    done = start(installed, tmp_path, "estimate", spec, "--out", "run")
+    done = forks.robaudit(tmp_path, "estimate", spec, "--out", "run", path=[installed])
     assert done.returncode == 0, done.stderr
     with (tmp_path / "run" / "samples.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))

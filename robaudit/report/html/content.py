@@ -10,8 +10,9 @@ from typing import Any, Literal, TypeVar
 from robaudit.errors import NothingLeftError, RobauditError, RunError
 from robaudit.levels import EVERY_LEVEL, LevelChoice, NoiseLevel
 from robaudit.names import matches
-from robaudit.quantities import LOSS, Quantity
+from robaudit.quantities import CERTIFIED, LOSS, Quantity
 from robaudit.report import numbers
+from robaudit.report.certified_tables import OfRun, of_runs
 from robaudit.report.flag_tables import is_beyond
 from robaudit.rows import Row
 from robaudit.stats.agreement import Agreement, agreements, comparable
@@ -86,6 +87,7 @@ class Content:
         edges: of the same, how many flagged samples have an interval that straddles the threshold, and how many have none.
         losses: by the order q of their norm, at each noise level that has such results.
         scores: of the results that are radii, where images have labels.
+        certified: certified accuracies of the results that are certified radii, where images have labels.
         decisions: of the run's gates, as documents: see :func:`robaudit.gates.sources.decisions_of`.
     """
 
@@ -101,6 +103,7 @@ class Content:
     edges: Mapping[Key, tuple[int, int]] = field(default_factory=dict)
     losses: tuple[Losses, ...] = ()
     scores: tuple[Scores, ...] = ()
+    certified: tuple[OfRun, ...] = ()
     decisions: tuple[Mapping[str, Any], ...] = ()
 
     @property
@@ -145,6 +148,7 @@ def gather(run: Run, choice: Choice) -> Content:
     if not keys:
         raise NothingLeftError(str(run.path), "has none of these estimators at these noise levels", "name others")
     groups = tuple(summaries[key] for key in keys)
+    there = {group.key.quantity for group in groups}
     asked = [name for wanted in choice.estimators for name in dict.fromkeys(key[0] for key in keys) if matches(name, wanted)]
     shown = tuple(dict.fromkeys(asked)) or (_principal(groups),)
     biases, flagged, edges = [], [], {}
@@ -169,8 +173,9 @@ def gather(run: Run, choice: Choice) -> Content:
         examples=tuple(examples.values()),
         whole=len(keys) == len(summaries),
         edges=edges,
-        scores=_scores(run, choice) if labelled and any(group.key.quantity in RADII for group in groups) else (),
-        losses=losses(run, choice.estimators, choice.levels) if any(group.key.quantity == LOSS.name for group in groups) else (),
+        scores=_scores(run, choice) if labelled and there.intersection(RADII) else (),
+        certified=tuple(of_runs([run], choice.estimators, choice.levels)) if labelled and CERTIFIED.name in there else (),
+        losses=losses(run, choice.estimators, choice.levels) if LOSS.name in there else (),
     )
 
 

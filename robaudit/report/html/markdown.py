@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from robaudit.report import numbers
+from robaudit.report.certified_tables import OfRun, page_tables
 from robaudit.report.flag_tables import is_beyond
 from robaudit.report.html import facts, tables
 from robaudit.report.html.content import Content
 from robaudit.report.html.verdict import NO_THRESHOLD, certainties, flag_rule, sentence
 from robaudit.report.pictures.loss_q import failed_attacks
 from robaudit.report.score_tables import table_of
+from robaudit.report.summary_tables import run_names
 from robaudit.report.tables import Table, cells, columns, markdown, markdown_table, within
 from robaudit.stats.flags import Flagged
 from robaudit.text import class_name, clipped
@@ -39,13 +41,14 @@ def markdown_report(contents: Sequence[Content], *, title: str | None = None) ->
 
 
 def _lines(contents: Sequence[Content], title: str | None, samples: int) -> Iterator[str]:
-    names = [clipped(name, _LONGEST) for name in tables.run_names(contents)]
+    names = [clipped(name, _LONGEST) for name in run_names([content.run for content in contents])]
     yield f"# {markdown(clipped(title or 'Robustness of ' + ', '.join(names), 500))}"
     if len(contents) > 1:
         yield from ("", "## Comparison", "")
         yield from (markdown(note) for note in tables.comparison_notes(contents))
         for table in tables.comparison_tables(contents, names):
             yield from ("", markdown(table.heading), *markdown_table(table))
+        yield from _certified(tables.certified_together(contents, names))
     for content, name in zip(contents, names, strict=True):
         if len(contents) > 1:
             yield from ("", f"## {markdown(name)}")
@@ -66,16 +69,7 @@ def _run(content: Content, samples: int) -> Iterator[str]:
     for table in robustness:
         yield from ("", markdown(table.heading), *markdown_table(table))
     yield from (markdown(tables.COVER), "")
-    if content.losses:
-        loss = tables.loss_table(content)
-        yield from ("### Between the average and the worst case", "", markdown(loss.heading), *markdown_table(loss))
-        for words in filter(None, (*tables.LOSS_WORDS, failed_attacks(content.losses))):
-            yield from (markdown(words), "")
-    if content.scores:
-        yield from ("### Radius and difficulty", "", markdown(tables.SCORE_WORDS), "")
-        for one in content.scores:
-            table = table_of(one, page=True)
-            yield from ("", markdown(table.heading), "", *map(markdown, table.lines), *markdown_table(table))
+    yield from _of_quantities(content)
     yield "### Classes, weakest first"
     for bias in content.biases:
         view = tables.class_view(content, bias)
@@ -93,6 +87,28 @@ def _run(content: Content, samples: int) -> Iterator[str]:
         yield from ("### Agreement", *markdown_table(tables.agreement_table(content)))
     yield from ("### Cost", *markdown_table(tables.cost_table(content)), "### How it was made", "")
     yield from (f"- {markdown(name)}: {markdown(clipped(text, 500))}" for name, text in facts.provenance(content))
+
+
+def _of_quantities(content: Content) -> Iterator[str]:
+    """Sections about results of one quantity, where the run has some."""
+    if content.losses:
+        loss = tables.loss_table(content)
+        yield from ("### Between the average and the worst case", "", markdown(loss.heading), *markdown_table(loss))
+        for words in filter(None, (*tables.LOSS_WORDS, failed_attacks(content.losses))):
+            yield from (markdown(words), "")
+    if content.scores:
+        yield from ("### Radius and difficulty", "", markdown(tables.SCORE_WORDS), "")
+        for one in content.scores:
+            table = table_of(one, page=True)
+            yield from ("", markdown(table.heading), "", *map(markdown, table.lines), *markdown_table(table))
+    yield from _certified(content.certified)
+
+
+def _certified(every: Sequence[OfRun]) -> Iterator[str]:
+    if every:
+        yield from ("### Certified accuracy", "", markdown(tables.CERTIFIED_WORDS), "")
+        for table in page_tables(every):
+            yield from ("", markdown(table.heading), "", *map(markdown, table.lines), *markdown_table(table))
 
 
 def _flagged(content: Content, flagged: Flagged, most: int) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from importlib.resources import files
@@ -13,29 +13,32 @@ from typing import Any
 
 from robaudit.errors import NothingLeftError, RobauditError, RunError
 from robaudit.levels import LevelChoice, NoiseLevel
+from robaudit.report.certified_tables import OfRun, page_tables
 from robaudit.report.flag_tables import CERTAINTIES
 from robaudit.report.html import facts
 from robaudit.report.html.cards import NOT_FLAGGED, Gallery, Shown, show
 from robaudit.report.html.content import Content
 from robaudit.report.html.tables import (
+    CERTIFIED_WORDS,
     COVER,
     LOSS_WORDS,
     SCORE_WORDS,
     VERDICTS,
     accuracy_table,
     agreement_table,
+    certified_together,
     class_view,
     comparison_notes,
     comparison_tables,
     cost_table,
     loss_table,
     robustness_tables,
-    run_names,
     worst_losses_tables,
 )
 from robaudit.report.html.verdict import NO_THRESHOLD, certainties, flag_rule, sentence, tiles
+from robaudit.report.pictures.page import Sketch
 from robaudit.report.score_tables import table_of
-from robaudit.report.summary_tables import MEANINGS
+from robaudit.report.summary_tables import MEANINGS, run_names
 from robaudit.store.run import Run
 from robaudit.text import class_name, clipped, printable
 
@@ -45,6 +48,7 @@ SECTIONS = (
     ("robustness", "Robustness"),
     ("losses", "Worst case"),
     ("scores", "Radius"),
+    ("certified", "Certified"),
     ("easiest", "Easiest images"),
     ("classes", "Classes"),
     ("samples", "Flagged samples"),
@@ -84,7 +88,7 @@ def page(
         RobauditError: jinja2 or matplotlib is not installed.
     """
     templates = environment()
-    names = [clipped(printable(name), 100) for name in run_names(contents)]
+    names = [clipped(printable(name), 100) for name in run_names([content.run for content in contents])]
     shown = [show(content, images=images, trust=trust) for content in contents]
     runs = [_run(content, one, name, threshold) for content, one, name in zip(contents, shown, names, strict=True)]
     style, script = _resource("style.css"), _resource("script.js")
@@ -98,6 +102,7 @@ def page(
         runs=runs,
         comparison=comparison_tables(contents, names) if several else (),
         comparison_notes=comparison_notes(contents) if several else (),
+        comparison_certified=_certified(together) if (together := certified_together(contents, names)) else None,
         cover=COVER,
         folded_from=_OPEN,
         sections=SECTIONS,
@@ -148,6 +153,7 @@ def _run(content: Content, shown: Shown, name: str, threshold: float | None) -> 
         "robustness": beside.groups,
         "losses": content.losses,
         "scores": content.scores,
+        "certified": content.certified,
         "easiest": easiest,
         "agreement": content.agreements,
     }
@@ -168,7 +174,8 @@ def _run(content: Content, shown: Shown, name: str, threshold: float | None) -> 
         "robustness": robustness_tables(content),
         "pictures": {kind: _picture(kind, part, threshold) for kind, section, part in drawn if section in has},
         "losses": _losses(content, threshold) if content.losses else None,
-        "scores": _scores(content, threshold) if content.scores else None,
+        "scores": _scores(content) if content.scores else None,
+        "certified": _certified(content.certified) if content.certified else None,
         "easiest": easiest,
         "classes": [_classes(content, i, threshold) for i in range(len(content.biases))],
         "problems": shown.problems,
@@ -216,11 +223,23 @@ def _losses(content: Content, threshold: float | None) -> dict[str, Any]:
     }
 
 
-def _scores(content: Content, threshold: float | None) -> dict[str, Any]:
+def _scores(content: Content) -> dict[str, Any]:
+    from robaudit.report.pictures import radii
+
     return {
-        "picture": _picture("radius", content, threshold),
+        "picture": _drawn("radius", lambda: radii.sketch(content.scores)),
         "words": SCORE_WORDS,
         "tables": [table_of(one, page=True) for one in content.scores],
+    }
+
+
+def _certified(every: Sequence[OfRun]) -> dict[str, Any]:
+    from robaudit.report.pictures import certified
+
+    return {
+        "picture": _drawn("certified", lambda: certified.sketch(every)),
+        "words": CERTIFIED_WORDS,
+        "tables": list(page_tables(every)),
     }
 
 
@@ -265,6 +284,14 @@ def _picture(
         threshold,
     )
     svg, caption = kinds.inline_picture(kind, _narrowed(content), choice)
+    return {"svg": _safe(svg), "caption": caption}
+
+
+def _drawn(kind: str, make: Callable[[], Sketch]) -> dict[str, Any]:
+    """The same of statistics that the content has already."""
+    from robaudit.report.pictures import kinds
+
+    svg, caption = kinds.inline_sketch(kind, make)
     return {"svg": _safe(svg), "caption": caption}
 
 

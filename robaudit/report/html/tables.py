@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from robaudit.names import series
 from robaudit.quantities import LOSS, Quantity
 from robaudit.report import numbers
+from robaudit.report.certified_tables import OfRun, side_by_side
 from robaudit.report.class_tables import SINGLE_IMAGE, label_of, weakest_first
 from robaudit.report.html.content import Content
 from robaudit.report.summary_tables import approximate, caveats, heading
@@ -33,6 +34,10 @@ LOSS_WORDS = (
 SCORE_WORDS = (
     "How far the nearest change of the answer is, and how that grows with g, the logit of the clean score: larger is easier. "
     "Misclassified images count as 0. Ratios to g compare networks with less dependence on which images were chosen."
+)
+CERTIFIED_WORDS = (
+    "The share of images whose class provably stays the same within a radius, and is the label: unlike the tables under Robustness, it is "
+    "relative to the label. A result of a noise level is about the network smoothed by that noise, any other about the network itself."
 )
 VERDICTS = {"real": "a real difference", "noise": "chance may explain it", "untested": "not tested"}
 _ALL, _WORST, _BEST = 30, 20, 5  # of the classes
@@ -282,17 +287,19 @@ def comparison_tables(contents: Sequence[Content], names: Sequence[str]) -> tupl
     return tuple(tables)
 
 
+def certified_together(contents: Sequence[Content], names: Sequence[str]) -> list[OfRun]:
+    """The certified accuracies of all runs, where several have some; else none.
+
+    Args:
+        contents: of the runs.
+        names: of the runs, all different.
+    """
+    every = [OfRun(name, one.accuracy) for content, name in zip(contents, names, strict=True) for one in content.certified]
+    return side_by_side(every) if len({one.run for one in every}) > 1 else []
+
+
 def comparison_notes(contents: Sequence[Content]) -> list[str]:
     """What to know before comparing lines."""
     if len({content.run.info["data"].get("sha256") for content in contents}) > 1:
         return ["These runs used different data: a difference between two lines may come from the images."]
     return ["All runs used the same data. Intervals that overlap may still hide a difference, because the images are the same."]
-
-
-def run_names(contents: Sequence[Content]) -> list[str]:
-    """A different name for each run."""
-    names = [content.run.info["name"] for content in contents]
-    if len(set(names)) == len(names):
-        return names
-    named = [f"{name} ({content.run.path.name})" for name, content in zip(names, contents, strict=True)]
-    return named if len(set(named)) == len(named) else [f"{i}: {name}" for i, name in enumerate(named, start=1)]

@@ -25,6 +25,7 @@ class Choice:
         threshold: beyond it a sample counts as not robust; None: the quantity's usual one.
         max_images: the most images, for the kinds flagged (None: 12) and loss-q (None: 6).
         trust: whether the Python data set that the spec names may run, for the kind flagged.
+        beside: further runs in the same picture, for the kind certified.
     """
 
     estimators: Sequence[str] = ()
@@ -32,6 +33,7 @@ class Choice:
     threshold: float | None = None
     max_images: int | None = None
     trust: bool = False
+    beside: Sequence[Run] = ()
 
 
 def _distribution(run: Run, choice: Choice) -> Sketch:
@@ -85,6 +87,13 @@ def _radius(run: Run, choice: Choice) -> Sketch:
     return sketch([scores_of(one) for one in radii_of(run, choice.estimators, choice.levels)])
 
 
+def _certified(run: Run, choice: Choice) -> Sketch:
+    from robaudit.report.certified_tables import of_runs
+    from robaudit.report.pictures.certified import sketch
+
+    return sketch(of_runs((run, *choice.beside), choice.estimators, choice.levels))
+
+
 def _heat_map(run: Run, choice: Choice) -> Sketch:
     from robaudit.report.pictures.easiest import heat_map
     from robaudit.stats.easiest import easiest_errors
@@ -107,6 +116,7 @@ _SKETCHES: dict[str, Callable[[Run, Choice], Sketch]] = {
     "cost": _cost,
     "loss-q": _loss_q,
     "radius": _radius,
+    "certified": _certified,
     "heat-map": _heat_map,
     "corruption-kept": _kept,
 }
@@ -183,7 +193,7 @@ def inline_svg(
         threshold,
         trust=trust,
     )
-    return _inline(kind, run, choice, salt=salt, caption=True)[0]
+    return inline_sketch(kind, lambda: sketch_of(kind, run, choice), salt=salt, caption=True)[0]
 
 
 def inline_picture(kind: str, run: Run, choice: Choice, *, salt: str = "") -> tuple[str, str]:
@@ -196,14 +206,19 @@ def inline_picture(kind: str, run: Run, choice: Choice, *, salt: str = "") -> tu
     Raises:
         RobauditError: as :func:`inline_svg`.
     """
-    return _inline(kind, run, choice, salt=salt, caption=False)
+    return inline_sketch(kind, lambda: sketch_of(kind, run, choice), salt=salt)
 
 
-def _inline(kind: str, run: Run, choice: Choice, *, salt: str, caption: bool) -> tuple[str, str]:
+def inline_sketch(kind: str, make: Callable[[], Sketch], *, salt: str = "", caption: bool = False) -> tuple[str, str]:
+    """A picture from statistics that are there already, as :func:`inline_picture` gives it; with ``caption``, as :func:`inline_svg`.
+
+    Raises:
+        RobauditError: matplotlib is not installed.
+    """
     can_draw(required=True, where=f"the picture {kind}")
     from robaudit.report.pictures.inline import inline
     from robaudit.report.pictures.style import saved
 
-    made = sketch_of(kind, run, choice)
+    made = make()
     size, draw = page(made, INLINE, caption=caption)
     return inline(saved("svg", size, draw, text=True), kind, made.title, made.whole_caption if caption else "", salt), made.caption

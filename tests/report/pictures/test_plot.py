@@ -18,13 +18,20 @@ from robaudit.quantities import LOG10_P_FAIL
 from robaudit.report import pictures as pictures_module
 from robaudit.report.pictures.kinds import KINDS, Choice, inline_svg, picture, sketch_of
 from robaudit.store.run import Run
+from tests.certified_rows import pictured as certificates
 from tests.conftest import RunCli
 from tests.radius_rows import pictured
 from tests.report.pictures.made import HOSTILE, losses, row, run, usual
 from tests.specs import digits, tree, write
 
 pytest.importorskip("matplotlib")
-OWN_RUNS = {"loss-q": lambda: losses(8), "radius": pictured, "heat-map": pictured, "corruption-kept": pictured}
+OWN_RUNS = {
+    "loss-q": lambda: losses(8),
+    "radius": pictured,
+    "certified": certificates,
+    "heat-map": pictured,
+    "corruption-kept": pictured,
+}
 """The kinds that need other results than the usual run has."""
 LOSSES = {"qnorm_mc": {"samples": 20, "q": [1, 10]}}
 
@@ -115,6 +122,7 @@ def test_another_process_gives_the_same_bytes(folder: Path, tmp_path: Path) -> N
         (("-o", "it.png", "--width", "1"), "does not fit a page"),
         (("-o", "it.png", "--threshold", "0.5"), "does not apply to --kind bias"),
         (("-o", "it.png", "--max-images", "3"), "does not apply to --kind bias"),
+        (("another", "-o", "it.png"), "--kind bias: shows one run, not 2; name one, or draw several with --kind certified"),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_a_line(run_cli: RunCli, folder: Path, tmp_path: Path, args: tuple[str, ...], says: str) -> None:

@@ -1,0 +1,254 @@
+"""`smoothed_attack`: the norm of the smallest perturbation that changes the majority vote under noise, as far as attacks find it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, ClassVar, NamedTuple
+
+import numpy as np
+import torch
+from pydantic import AfterValidator, BeforeValidator, Field
+from torch import Tensor
+
+from robaudit.estimators.base import Estimate, Scope
+from robaudit.estimators.certified_radius import theorem_of
+from robaudit.estimators.mc import count_votes
+from robaudit.estimators.radius import SearchedRadius, each_once, rows_of
+from robaudit.estimators.radius_attack import HELD_BYTES
+from robaudit.estimators.vote_field import VoteField, offsets_of
+from robaudit.estimators.work import Work
+from robaudit.names import CERTIFIED_CLASS
+from robaudit.noise.base import NoiseKind, shape_of
+from robaudit.numerics.minimal_norm import Search, nearest_flips
+from robaudit.numerics.norm_steps import Norm, size
+from robaudit.numerics.normal import normal_cdf
+from robaudit.numerics.rowwise import lengths
+from robaudit.numerics.smoothing import p_lower
+from robaudit.spec.fields import as_tuple
+
+PURPOSE = "smoothed attack"
+_LEVEL = 0.001  # of the test that another class is ahead, over all tries
+_SCREEN, _STEPS = 1000, 5  # copies of a look along the ray, and bisections between two of its points
+_RAY = (-0.2, 0.0, 0.1, 0.25, 0.5, 1.0)  # beyond the soft vote's flip, in units of its distance or of the noise, whichever is larger
+_TRIES = (0.0, 0.02, 0.05, 0.1, 0.2)  # beyond the first flip of a look, likewise: they are verified in turn
+_AHEAD = 2.0  # standard errors, at a look
+_TINY = 1e-12
+_HEAD_START = 0.1  # of the vote's class over the others, in log odds, where the soft vote is for another one at the image itself
+
+
+class SmoothedAttack(SearchedRadius):
+    """The norm of the smallest perturbation of an image with another majority vote that a search finds: an upper bound.
+
+    The smoothed class at a point is the one that most of its noisy copies are given. The search of `radius_attack`
+    (:func:`robaudit.numerics.minimal_norm.nearest_flips`) runs on the soft vote of `copies` fixed noisy copies, log of the mean softmax.
+    The ray to what it finds is searched for the vote's own flip, with 1,000 copies at each of about ten points. What is found counts
+    only if another class is ahead of the smoothed class of the image among `verify` fresh copies, significantly (an exact sign test,
+    level .001 over at most five tries): but for that chance, and the certificate's own, no value is below the certified radius of the
+    same norm.
+
+    Args:
+        copies: of a point, in the soft vote.
+        verify: copies for the class of the image, and for that of a point.
+        candidates, targets, restarts, steps, polish: of the search, as in `radius_attack`; a gradient takes `copies` passes.
+
+    Source: Salman et al. 2019, Provably robust deep learning via adversarially trained smoothed classifiers, for the gradient of the
+    soft vote; for the search see :mod:`robaudit.numerics.minimal_norm`.
+    """
+
+    scope: ClassVar[Scope] = Scope.LEVEL
+    summary: ClassVar[str] = "the norm of the smallest perturbation that changes the majority vote under noise, as attacks find it"
+    prefer: ClassVar[str] = "how far a certified_radius is from the truth: it lies between the two"
+    source: ClassVar[str] = "Salman et al. 2019; DeepFool, DDN, FMN, FAB"
+
+    norm: Annotated[tuple[Norm, ...], BeforeValidator(as_tuple), AfterValidator(each_once), Field(min_length=1)] = Field(
+        ("l2",), description="of the perturbations, for pixels in [0, 1]; each is a result of its own"
+    )
+    copies: int = Field(64, ge=1, le=10**5, description="noisy copies of a point in the soft vote")
+    verify: int = Field(10_000, ge=50, le=10**7, description="noisy copies for the class of the image, and for that of a point")
+    candidates: int = Field(5, ge=1, le=1000, description="classes whose linearised boundary is looked at, with a gradient each")
+    targets: int = Field(2, ge=1, le=1000, description="chains from the image itself, for the nearest of them")
+    restarts: int = Field(2, ge=0, le=1000, description="chains from noise")
+    steps: int = Field(10, ge=1, le=10**5, description="gradients of each chain")
+    polish: int = Field(15, ge=0, le=10**5, description="gradients of the last chain, from the best point")
+
+    def passes(self, classes: int) -> tuple[int, int]:
+        """The most that an image takes; most are done after one of five tries."""
+        search = self._search("l2", 1.0)
+        votes = _SCREEN * (len(_RAY) + _STEPS) + self.verify * len(_TRIES)
+        forwards = self.copies * (1 + search.gradients + search.forwards) + votes
+        return 1 + self.verify + len(self.norm) * forwards, len(self.norm) * self.copies * search.gradients
+
+    def unfit(self, form: NoiseKind) -> str:
+        """Noise that hangs on the pixels, or has no certificates to compare with."""
+        return "" if theorem_of(form) is not None else "it searches under gaussian, laplace and uniform noise in the box"
+
+    def estimate(self, work: Work) -> list[tuple[Estimate, ...]]:
+        """Search, in groups of images that memory allows."""
+        votes = count_votes(work, range(len(work.x)), 0, self.verify)
+        y = votes[:, :-1].argmax(1)
+        each = work.x[0].numel() * work.x.element_size() * self.copies
+        groups = torch.arange(len(work.x), device=work.x.device).split(max(1, HELD_BYTES // each))
+        found = {norm: [one for group in groups for one in self._nearest(work, y, group, norm)] for norm in self.norm}
+        passes = [
+            (1 + self.verify + sum(one.forwards for one in ones), sum(one.backwards for one in ones))
+            for ones in zip(*found.values(), strict=True)
+        ]
+        by_norm = [self._rows(work, votes, found[norm], passes, self.limit(norm, shape_of(work.x))) for norm in self.norm]
+        return list(zip(*by_norm, strict=True))
+
+    def _search(self, norm: Norm, cap: float) -> Search:
+        return Search(norm, self.clip, cap, self.candidates, self.targets, self.restarts, self.steps, self.polish)
+
+    def _nearest(self, work: Work, y: Tensor, group: Tensor, norm: Norm) -> list[_Found]:
+        """Search the soft vote, then the vote along the rays."""
+        offsets = offsets_of(work, PURPOSE, group, self.copies)
+        still = torch.zeros(len(group), dtype=torch.float64, device=group.device)
+        index = torch.arange(len(group), device=group.device)
+        at = VoteField(work, y[group], offsets, still).logits(index, work.x[group])
+        own = at.gather(1, y[group, None])[:, 0]
+        behind = at.scatter(1, y[group, None], -torch.inf).amax(1) - own
+        field = VoteField(work, y[group], offsets, torch.where(behind >= 0, behind + _HEAD_START, 0.0))
+        search = self._search(norm, self.limit(norm, shape_of(work.x)))
+        flips = nearest_flips(field.logits, field.slopes, work.x[group], y[group], search, _Noise(work, group.tolist(), norm))
+        rays = _Rays(work, group, flips.pixels - work.x[group], y[group], self.verify, clipped=self.clip)
+        rays.verify(flips.found.nonzero()[:, 0])
+        sizes = size((rays.nearest.double() - work.x[group].double()).flatten(1), norm)
+        radius = torch.where(rays.flipped, sizes, torch.inf)
+        forwards = rays.spent + self.copies * (1 + flips.gradients + flips.forwards)
+        columns = radius, rays.label, rays.kept, rays.other, forwards, self.copies * flips.gradients, rays.lost
+        return [_Found(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
+
+    def _rows(self, work: Work, votes: Tensor, found: Sequence[_Found], passes: Sequence[tuple[int, int]], cap: float) -> list[Estimate]:
+        first, second = votes[:, :-1].topk(2, dim=1).values.cpu().numpy().T
+        sure = p_lower(first, np.maximum(first + second, 1), _LEVEL) > 0.5
+        radius = torch.tensor([one.radius if one.radius <= cap else torch.inf for one in found], dtype=torch.float64)
+        details = [
+            {CERTIFIED_CLASS: c, **({"kept": one.kept, "other": one.other} if one.radius <= cap else {})}
+            for c, one in zip(votes[:, :-1].argmax(1).tolist(), found, strict=True)
+        ]
+        lost = [one.lost + broken for one, broken in zip(found, votes[:, -1].tolist(), strict=True)]
+        rows = rows_of(work, radius, torch.tensor([one.label for one in found]), cap, self.interval, passes, lost, details)
+        remark = "the class of the vote is uncertain at the image itself"
+        notes = [row.note if clear else "; ".join(filter(None, [remark, row.note])) for row, clear in zip(rows, sure.tolist(), strict=True)]
+        return [replace(row, note=note) for row, note in zip(rows, notes, strict=True)]
+
+
+class _Found(NamedTuple):
+    """The nearest flip of an image's vote.
+
+    Attributes:
+        radius: the norm; infinite where none was verified.
+        label: the class that is ahead there.
+        kept, other: copies there with the class of the image's vote, and with this one.
+        forwards, backwards: passes.
+        lost: copies whose logits were not finite.
+    """
+
+    radius: float
+    label: int
+    kept: int
+    other: int
+    forwards: int
+    backwards: int
+    lost: int
+
+
+class _Rays:
+    """The votes along the ray of each image of a group to what a search of the soft vote has found.
+
+    Args:
+        work: the chunk.
+        group: indices into it (images,).
+        added: what was found, less the image (images, channels, height, width).
+        y: the class of each image's vote (images,).
+        verify: copies for a point that is to count.
+        clipped: whether points stay in [0, 1].
+
+    Attributes:
+        nearest: the first verified flip (images, channels, height, width).
+        flipped: where there is one (images,), bool.
+        label, kept, other, spent, lost: see :class:`_Found` (images,), int64.
+    """
+
+    def __init__(self, work: Work, group: Tensor, added: Tensor, y: Tensor, verify: int, *, clipped: bool) -> None:
+        self._work, self._group, self._added, self._y = work, group, added, y
+        self._verify, self._clipped = verify, clipped
+        self.nearest = work.x[group].clone()
+        self._unit = (work.amplitude / lengths(added).clamp_min(_TINY)).clamp_min(1.0)  # of the ray; added is 1
+        self.flipped = torch.zeros(len(group), dtype=torch.bool, device=group.device)
+        self.label = y.clone()
+        self.kept, self.other, self.spent, self.lost = (torch.zeros_like(y) for _ in range(4))
+
+    def verify(self, rows: Tensor) -> None:
+        """Look for the vote's first flip on the rays of some images, and verify it there or somewhat farther out."""
+        scale = self._first(rows)
+        rows = rows[scale[rows].isfinite()]
+        for number, beyond in enumerate(_TRIES):
+            if not len(rows):
+                return
+            there = scale[rows] + beyond * torch.maximum(self._unit[rows], scale[rows])
+            kept, votes = self._votes(rows, there, self._verify + _SCREEN + number * self._verify, self._verify)
+            other = votes.gather(1, self.label[rows, None])[:, 0]
+            both = (kept + other).clamp_min(1)
+            ahead = p_lower(other.cpu().numpy(), both.cpu().numpy(), _LEVEL / len(_TRIES)) > 0.5
+            sure = torch.from_numpy(ahead).to(rows.device)
+            done = rows[sure]
+            self.nearest[done] = self._points(done, there[sure])
+            self.flipped[done], self.kept[done], self.other[done] = True, kept[sure], other[sure]
+            rows = rows[~sure]
+
+    def _first(self, rows: Tensor) -> Tensor:
+        """The first flip of a look, in units of what was added; infinite where there is none."""
+        lower = torch.zeros(len(self._y), dtype=torch.float64, device=rows.device)
+        upper = torch.full_like(lower, torch.inf)
+        still = rows
+        for beyond in _RAY:
+            scale = (1 + beyond * self._unit[still]).clamp_min(0.0)
+            flips = self._flips(still, scale)
+            upper[still[flips]] = scale[flips]
+            lower[still[~flips]] = scale[~flips]
+            still = still[~flips]
+        still = rows[upper[rows].isfinite()]
+        for _ in range(_STEPS):
+            middle = (lower[still] + upper[still]) / 2
+            flips = self._flips(still, middle)
+            upper[still], lower[still] = torch.where(flips, middle, upper[still]), torch.where(flips, lower[still], middle)
+        return upper
+
+    def _flips(self, rows: Tensor, scale: Tensor) -> Tensor:
+        """Whether another class is well ahead in a look, always at the same draws; remembers which."""
+        if not len(rows):
+            return torch.zeros(0, dtype=torch.bool, device=rows.device)
+        kept, votes = self._votes(rows, scale, self._verify, _SCREEN)
+        other, label = votes.scatter(1, self._y[rows, None], -1).max(1)
+        flips = other - kept >= _AHEAD * (other + kept).clamp_min(1).sqrt()
+        self.label[rows[flips]] = label[flips]
+        return flips
+
+    def _votes(self, rows: Tensor, scale: Tensor, start: int, draws: int) -> tuple[Tensor, Tensor]:
+        """Copies with the class of the image's vote (rows,), and by class (rows, classes)."""
+        pixels = self._work.x.clone()
+        pixels[self._group[rows]] = self._points(rows, scale)
+        votes = count_votes(replace(self._work, x=pixels), self._group[rows].tolist(), start, draws)
+        self.spent[rows] += draws
+        self.lost[rows] += votes[:, -1]
+        return votes.gather(1, self._y[rows, None])[:, 0], votes[:, :-1]
+
+    def _points(self, rows: Tensor, scale: Tensor) -> Tensor:
+        points: Tensor = self._work.x[self._group[rows]] + self._added[rows] * scale.to(self._added.dtype)[:, None, None, None]
+        return points.clamp(0.0, 1.0) if self._clipped else points
+
+
+@dataclass(frozen=True, slots=True)
+class _Noise:
+    """Where restarts begin."""
+
+    work: Work
+    group: Sequence[int]
+    norm: Norm
+
+    def uniforms(self, restart: int) -> Tensor:
+        """On [0, 1] (images, channels, height, width), by draws that no copy is made of."""
+        draws = [z for image in self.group for z in self.work.normals(f"{PURPOSE} {self.norm}", image, 1, restart)]
+        return normal_cdf(torch.cat(draws).double()).to(self.work.x.dtype)

@@ -1,0 +1,221 @@
+"""Certified radii of a majority vote under noise, from the probability of its class; pure numbers.
+
+The smoothed class at x is the class c with the largest P_c(x) = P[f(x + e) = c]. If P_c(x) >= p > 1/2, no perturbation of a norm below
+R(p) brings P_c to 1/2, whatever f is. :class:`Theorem` holds R for the three kinds of noise with a closed form, and each is tight: some f
+with P_c(x) = p loses its majority just beyond. p is bounded from below by a count of draws (:func:`p_lower`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from robaudit.numerics.sequences import deciding_sequence
+
+Floats = NDArray[np.float64]
+
+EARLY = 0.1
+"""The share of alpha that a question spends on its answers before the last draw."""
+
+_NO_HOPE = 1e-4  # chance that all draws would answer yes, below which a question is answered no
+
+
+@dataclass(frozen=True, slots=True)
+class Theorem:
+    """What a probability above 1/2 certifies under one kind of noise.
+
+    Attributes:
+        norm: of the perturbations.
+        unit_radius: p in [1/2, 1] -> the radius where the noise has the scale 1.
+        unit_probability: its inverse; above 1 where no probability is enough.
+        scale: of the noise in terms of its level: level times this number.
+    """
+
+    norm: Literal["l1", "l2"]
+    unit_radius: Callable[[float], float]
+    unit_probability: Callable[[float], float]
+    scale: float = 1.0
+
+    def radius(self, p: float, level: float) -> float:
+        """The certified radius; 0 where p is at most 1/2."""
+        return self.scale * level * self.unit_radius(p) if p > 0.5 else 0.0
+
+    def probability(self, radius: float, level: float) -> float:
+        """The smallest p that certifies a radius >= 0; above 1 where none does."""
+        return self.unit_probability(radius / (self.scale * level))
+
+
+def _normal_quantile(p: float) -> float:
+    from scipy.special import ndtri
+
+    return float(ndtri(p))
+
+
+def _normal_probability(x: float) -> float:
+    from scipy.special import ndtr
+
+    return float(ndtr(x))
+
+
+GAUSSIAN = Theorem("l2", _normal_quantile, _normal_probability)
+"""x + sigma z: R = sigma Phi^-1(p) in l2.
+
+Source: Cohen, Rosenfeld and Kolter 2019, Certified adversarial robustness via randomized smoothing, theorem 1 with p_B = 1 - p_A.
+"""
+
+BOX = Theorem("l1", lambda p: 2.0 * p - 1.0, lambda r: 0.5 + 0.5 * r)
+"""Uniform on [-eps, eps]^d: R = 2 eps (p - 1/2) in l1.
+
+Source: Lee, Yuan, Chang and Jaakkola 2019, Tight certificates of adversarial robustness for randomly smoothed classifiers; Yang et al.
+2020, Randomized smoothing of all shapes and sizes.
+"""
+
+LAPLACE = Theorem("l1", lambda p: -math.log(2.0 * (1.0 - p)) if p < 1.0 else math.inf, lambda r: 1.0 - 0.5 * math.exp(-r), math.sqrt(0.5))
+"""Independent Laplace variables of standard deviation sigma, of the scale b = sigma / sqrt 2: R = -b log(2 (1 - p)) in l1.
+
+Source: Teng, Lee and Yuan 2020, l1 adversarial robustness certificates: a randomized smoothing approach, with p_B = 1 - p_A.
+"""
+
+
+def p_lower(kept: ArrayLike, draws: ArrayLike, alpha: float) -> Floats:
+    """The one-sided Clopper-Pearson bound: P[p_lower > p] <= alpha, for every p and number of draws.
+
+    BetaInv(alpha; k, n - k + 1), 0 at k = 0 and alpha^(1/n) at k = n.
+
+    Args:
+        kept: k, any shape.
+        draws: n >= 1, likewise; broadcast.
+        alpha: in (0, 1).
+
+    Returns:
+        float64 of the broadcast shape.
+
+    Source: Clopper and Pearson, Biometrika 26 (1934).
+    """
+    from scipy.special import betaincinv
+
+    k, n = np.broadcast_arrays(np.asarray(kept, dtype=np.float64), np.asarray(draws, dtype=np.float64))
+    if not (np.all(k >= 0) and np.all(k <= n) and np.all(n >= 1) and 0.0 < alpha < 1.0):
+        raise ValueError("p_lower: needs 0 <= kept <= draws, draws >= 1 and alpha between 0 and 1")
+    inside: Floats = betaincinv(np.maximum(k, 1.0), n - k + 1.0, alpha)  # the clamp only feeds what np.where throws away
+    return np.where(k == 0, 0.0, np.where(k == n, alpha ** (1.0 / n), inside))
+
+
+def largest_radius(theorem: Theorem, level: float, draws: int, alpha: float) -> float:
+    """What can be certified at most: the radius where every draw keeps the class."""
+    return theorem.radius(float(p_lower(draws, draws, alpha)), level)
+
+
+def fewest_draws(alpha: float, p: float = 0.5) -> int | None:
+    """The smallest n of which a bound above p is possible, alpha^(1/n) > p; None where p is 1 or more, so that no n will do."""
+    if p >= 1.0:
+        return None
+    n = max(1, math.ceil(math.log(alpha) / math.log(p)))
+    return n if alpha ** (1.0 / n) > p else n + 1
+
+
+def last_alpha(alpha: float) -> float:
+    """What a question leaves of alpha for the last draw."""
+    return (1.0 - EARLY) * alpha
+
+
+def needed(theorem: Theorem, level: float, radius: float, draws: int, alpha: float) -> int | None:
+    """The smallest k of n draws that certifies a radius > 0; None where n of n do not."""
+    if largest_radius(theorem, level, draws, alpha) < radius:
+        return None
+    few, enough = 0, draws
+    while enough - few > 1:
+        middle = (few + enough) // 2
+        certified = theorem.radius(float(p_lower(middle, draws, alpha)), level) >= radius
+        few, enough = (few, middle) if certified else (middle, enough)
+    return enough
+
+
+@dataclass(frozen=True)
+class Question:
+    """Is the certified radius at least r? A rule that looks after some of the draws, and at the latest after all n.
+
+    *Yes* before the last draw, where a confidence sequence at level alpha / 10 (:func:`robaudit.numerics.sequences.deciding_sequence`)
+    lies above the probability p* that r takes; otherwise at the last draw, by Clopper-Pearson at 9/10 alpha, whose answer may be certain
+    before because enough draws have kept the class. *No*, where it is nearly certain that the last draw would say so.
+
+    The lower bound that is reported is above p with probability alpha at most, whatever n, r and the times of the looks. The sequence
+    is above p at *any* time with probability alpha / 10 at most (Ville), and the bound at the last draw with probability 9/10 alpha. What
+    is reported is one of these two, or the second with all draws that are missing counted as lost, which is smaller still. So the time
+    at which one stops may depend on everything, and stopping for *no* in particular needs no proof.
+
+    It costs answers, though. An image is given up once P[K >= k* - k] <= 1e-4 for K ~ Binomial(n - t, U), where U is the upper end of the
+    sequence and k* the count that the last draw asks for. P[yes at the last draw | the first t draws] is a martingale, so the chance that
+    an image is given up which the last draw would have certified is at most 1e-4, and alpha / 10 for a U that is too small.
+
+    Args:
+        theorem: for the noise.
+        level: of the noise.
+        radius: r > 0.
+        draws: n.
+        alpha: of the certificate.
+    """
+
+    theorem: Theorem
+    level: float
+    radius: float
+    draws: int
+    alpha: float
+    needed: int = field(init=False)
+    _p: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        count = needed(self.theorem, self.level, self.radius, self.draws, self._last)
+        if count is None:
+            raise ValueError("no number of draws kept certifies this radius")
+        object.__setattr__(self, "needed", count)
+        object.__setattr__(self, "_p", self.theorem.probability(self.radius, self.level))
+
+    @staticmethod
+    def beyond(theorem: Theorem, level: float, radius: float, draws: int, alpha: float) -> str:
+        """Why such a question has no answer but no, in a few words; nothing where it has."""
+        last = last_alpha(alpha)
+        if needed(theorem, level, radius, draws, last) is not None:
+            return ""
+        most = largest_radius(theorem, level, draws, last)
+        enough = fewest_draws(last, theorem.probability(radius, level))
+        return f"{draws} copies certify {most:.4g} at most, and decide is {radius:g}" + (
+            "" if enough is None else f", which takes {enough}"
+        )
+
+    @property
+    def _last(self) -> float:
+        return last_alpha(self.alpha)
+
+    def look(self, kept: Floats, draws: int) -> tuple[NDArray[np.bool_], Floats, Floats]:
+        """What some images say after so many draws.
+
+        Args:
+            kept: draws that kept the class (n,).
+            draws: so far.
+
+        Returns:
+            Whether each stops (n,), and then its lower bound of p and its certified radius (n,); it is at least r where that is certain.
+        """
+        lower, upper = deciding_sequence(kept, draws - kept, self._p, 1.0 - EARLY * self.alpha)
+        least = p_lower(kept, self.draws, self._last)  # should all others be lost
+        early, certain = lower >= self._p, kept >= self.needed
+        stop = early | certain | (draws >= self.draws) | self._hopeless(kept, draws, upper)
+        p = np.maximum(lower, least)
+        radius = np.array([self.theorem.radius(one, self.level) for one in p.tolist()])
+        return stop, p, np.where(early, np.where(p > self._p, np.maximum(radius, self.radius), self.radius), radius)
+
+    def _hopeless(self, kept: Floats, draws: int, upper: Floats) -> NDArray[np.bool_]:
+        from scipy.special import betainc
+
+        left, lacking = self.draws - draws, self.needed - kept
+        if left <= 0:
+            return np.ones(kept.shape, dtype=np.bool_)
+        chance = betainc(np.maximum(lacking, 1.0), np.maximum(left - lacking + 1.0, 1.0), np.clip(upper, 0.0, 1.0))
+        hopeless: NDArray[np.bool_] = (lacking > left) | ((lacking > 0) & (chance <= _NO_HOPE))
+        return hopeless

@@ -1,0 +1,228 @@
+"""Certified accuracy: the share of images whose class is certified, and is the label, within a given radius.
+
+Unlike all rows, it is relative to the label: an image counts at radius r only where the certified class is its label and the certified
+radius is r or more. An image that is certified for another class, or not certified at all, counts as not certified.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robaudit.errors import RunError
+from robaudit.levels import LevelChoice
+from robaudit.names import ALPHA, DECIDE, LARGEST_CERTIFIABLE, PartName, ResultName
+from robaudit.numerics.intervals import clopper_pearson
+from robaudit.quantities import CERTIFIED
+from robaudit.rows import Row
+from robaudit.stats.agreement import Results
+from robaudit.stats.bootstrap import percentiles
+from robaudit.stats.groups import GroupKey, json_number, rows_measuring
+from robaudit.stats.intervals import ROW_CONFIDENCE, Bounds, Floats
+from robaudit.stats.summary import Share, share
+
+Mask = NDArray[np.bool_]
+LACKING = "has no certified radii", "add certified_radius, margin_radius or smoothed_margin to its estimators"
+
+
+@dataclass(frozen=True, slots=True)
+class Certificates:
+    """The certificates of the labelled images of one result.
+
+    Attributes:
+        key: what it is.
+        radii: certified (n,), 0 where nothing is.
+        right: whether the certified class is the label (n,); ``wrong``: whether it is another one. Neither: nothing is certified.
+        correct: whether the network itself classifies the clean image correctly (n,).
+        unlabelled: images left out, because they have no label.
+        not_finite: images without a finite radius, of which nothing is certified.
+        alpha: the largest chance of an image that its certificate is false; 0 where rows state none.
+        possible: the largest radius that could have been certified; infinite where rows state none.
+        asked: the radius that the estimator was asked about, where it stopped once that was answered: at any other one it may have
+            certified less than it could. None where it was asked about none.
+    """
+
+    key: GroupKey
+    radii: Floats
+    right: Mask
+    wrong: Mask
+    correct: Mask
+    unlabelled: int = 0
+    not_finite: int = 0
+    alpha: float = 0.0
+    possible: float = math.inf
+    asked: float | None = None
+
+    @property
+    def images(self) -> int:
+        """Number of labelled images."""
+        return len(self.radii)
+
+    @property
+    def counted(self) -> Floats:
+        """The radii that count (n,): 0 where the certified class is not the label."""
+        return np.where(self.right, self.radii, 0.0)
+
+    @property
+    def norm(self) -> str:
+        """The name of the norm of the radii; empty where it has none."""
+        part = ResultName.parse(self.key.estimator).part
+        return part.value if part is not None and part.name is PartName.NORM else ""
+
+    @property
+    def false_at_most(self) -> float:
+        """The number of false certificates that is expected at most."""
+        return self.alpha * self.images
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Certified accuracy against radius, at 0 and at each radius where it falls: it has the value there and, just beyond, the next one.
+
+    Attributes:
+        radii: ascending, the first 0 (m,).
+        counts: images certified there (m,).
+        values: shares of the images (m,); ``lowers``, ``uppers``: their Clopper-Pearson intervals, each radius by itself.
+    """
+
+    radii: Floats
+    counts: NDArray[np.int64]
+    values: Floats
+    lowers: Floats
+    uppers: Floats
+
+    def document(self) -> dict[str, list[float]]:
+        """The columns as JSON values."""
+        named = {"radius": self.radii, "count": self.counts, "value": self.values, "lower": self.lowers, "upper": self.uppers}
+        return {name: column.tolist() for name, column in named.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class CertifiedAccuracy:
+    """Certified accuracy of one result, and what else its certificates say.
+
+    Attributes:
+        certificates: what it is of; at least one image.
+        confidence: of the intervals, which are for images of this kind. For these images all numbers are exact: what was certified.
+        clean: share of images that the network itself classifies correctly.
+        wrong: share certified for another class than the label.
+        abstains: share of which nothing is certified.
+        mean: average certified radius, 0 where the certified class is not the label.
+        interval: bootstrap interval of the mean; None of a single image.
+        median: of the same radii.
+        largest: of the same radii.
+    """
+
+    certificates: Certificates
+    confidence: float
+    clean: Share
+    wrong: Share
+    abstains: Share
+    mean: float
+    interval: Bounds | None
+    median: float
+    largest: float
+
+    def at(self, radius: float) -> Share:
+        """Certified accuracy at a radius, 0 or more; at 0, of any radius that is positive."""
+        given = self.certificates
+        return share(int((given.right & (given.radii >= radius)).sum()), given.images, self.confidence)
+
+    def curve(self) -> Curve:
+        """Certified accuracy at every radius."""
+        given = self.certificates
+        radii = np.sort(given.radii[given.right])
+        steps = np.unique(np.append(radii, 0.0))
+        counts = len(radii) - np.searchsorted(radii, steps, side="left")
+        lowers, uppers = clopper_pearson(counts, given.images, self.confidence)
+        return Curve(steps, counts.astype(np.int64), counts / given.images, lowers, uppers)
+
+    def document(self, radii: Sequence[float]) -> dict[str, Any]:
+        """One entry of the JSON output, with the certified accuracy at these radii."""
+        given = self.certificates
+        lower, upper = self.interval or (None, None)
+        return {
+            **given.key.document(),
+            "norm": given.norm or None,
+            "confidence": self.confidence,
+            "images": given.images,
+            "unlabelled": given.unlabelled,
+            "not_finite": given.not_finite,
+            "alpha": given.alpha or None,
+            "false_certificates_at_most": given.false_at_most if given.alpha else None,
+            "largest_possible": json_number(given.possible),
+            "asked": given.asked,
+            "clean_accuracy": self.clean.document(),
+            "certified_accuracy": [{"radius": radius, **self.at(radius).document()} for radius in radii],
+            "wrong_class": self.wrong.document(),
+            "abstains": self.abstains.document(),
+            "mean_radius": {"value": self.mean, "lower": lower, "upper": upper},
+            "median_radius": self.median,
+            "largest_radius": self.largest,
+        }
+
+
+def certificates_of(run: Results, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> list[Certificates]:
+    """The certificates of each result of a run that has some, in its order; its rows are read once.
+
+    A row whose certified class is missing, or whose radius is 0 or no finite number, certifies nothing.
+
+    Raises:
+        RunError: the run has no certified radii among those named, or no labels.
+    """
+    kept = rows_measuring(run, (CERTIFIED.name,), estimators, levels, called="certified radii", lacking=LACKING)
+    return [_certificates(key, rows, str(run.path)) for key, rows in kept.items()]
+
+
+def _certificates(key: GroupKey, rows: Iterable[Row], where: str) -> Certificates:
+    kept: list[tuple[float, bool, bool, bool]] = []
+    unlabelled = not_finite = 0
+    alpha, possible, asked = 0.0, 0.0, None
+    for row in rows:
+        details = row.details or {}
+        asked = details.get(DECIDE, asked)
+        alpha, possible = max(alpha, details.get(ALPHA, 0.0)), max(possible, details.get(LARGEST_CERTIFIABLE, math.inf))
+        if row.label is None:
+            unlabelled += 1
+            continue
+        finite = math.isfinite(row.value)
+        not_finite += not finite
+        certified = row.certified_class if finite and row.value > 0.0 else None
+        right, wrong = certified == row.label, certified not in (None, row.label)
+        kept.append((row.value if right or wrong else 0.0, right, wrong, bool(row.correct)))
+    if not kept:
+        raise RunError(where, "has no labels, and certified accuracy compares with them", "audit labelled images")
+    radii, right_, wrong_, correct = (np.array(column) for column in zip(*kept, strict=True))
+    possible = max(possible, float(radii.max()))  # rounding
+    return Certificates(key, radii.astype(np.float64), right_, wrong_, correct, unlabelled, not_finite, alpha, possible, asked)
+
+
+def certified_accuracy(certificates: Certificates, confidence: float = ROW_CONFIDENCE) -> CertifiedAccuracy:
+    """Certified accuracy of one result.
+
+    The mean radius over all images, 0 where the certified class is not the label, is known as ACR, average certified radius.
+
+    Args:
+        certificates: at least one image.
+        confidence: of the intervals: Clopper-Pearson over images of shares, percentiles of 2,000 bootstrap replicates of the mean.
+
+    Source: Cohen, Rosenfeld and Kolter 2019, Certified adversarial robustness via randomized smoothing; the mean: Zhai et al. 2020, MACER.
+    """
+    n, counted = certificates.images, certificates.counted
+    abstains = n - int(certificates.right.sum()) - int(certificates.wrong.sum())
+    return CertifiedAccuracy(
+        certificates=certificates,
+        confidence=confidence,
+        clean=share(int(certificates.correct.sum()), n, confidence),
+        wrong=share(int(certificates.wrong.sum()), n, confidence),
+        abstains=share(abstains, n, confidence),
+        mean=float(counted.mean()),
+        interval=percentiles(n, lambda drawn: {"mean": drawn @ counted / n}, confidence)["mean"],
+        median=float(np.median(counted)),
+        largest=float(counted.max()),
+    )

@@ -1,0 +1,265 @@
+"""`certified_radius`: linear models with known radii, its draws, its answers to a question, and what it refuses."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from pydantic import ValidationError
+from scipy.stats import binom
+from torch import Tensor
+
+import robaudit
+from robaudit.errors import SpecError
+from robaudit.estimators.base import Estimate
+from robaudit.estimators.certified_radius import CertifiedRadius, theorem_of
+from robaudit.estimators.engine import Engine
+from robaudit.estimators.mc import MonteCarlo
+from robaudit.estimators.registry import Chosen, Task, refuse_unfit
+from robaudit.estimators.work import CleanPass, Work
+from robaudit.levels import LevelName, NoiseLevel
+from robaudit.models import from_module
+from robaudit.names import CERTIFIED_CLASS, LARGEST_CERTIFIABLE, P_LOWER
+from robaudit.noise.base import NoiseKind
+from robaudit.noise.correlated import CorrelatedGaussian
+from robaudit.noise.draws import NormalDraws
+from robaudit.noise.gaussian import Gaussian
+from robaudit.noise.impulse import Impulse
+from robaudit.noise.laplace import Laplace
+from robaudit.noise.registry import NoiseSource
+from robaudit.noise.scaled import ScaledGaussian
+from robaudit.noise.uniform import Uniform
+from robaudit.numerics.smoothing import GAUSSIAN, largest_radius, p_lower
+from robaudit.quantities import IntervalKind
+from tests.conftest import RunCli
+from tests.estimators.tools import Counter, curved, work_on
+from tests.specs import digits, read_rows, write
+
+
+def under(form: NoiseKind, level: float, network: Callable[[Tensor], Tensor], x: Tensor, seed: int = 0) -> Work:
+    """Images as a chunk at a level of a noise."""
+    model = from_module(network)
+    with torch.no_grad():
+        classes = model(x[:1]).shape[1]
+    source = NoiseSource(form, NormalDraws("some", seed, model.device, model.dtype))
+    engine = Engine(model, {"some": source}, classes)
+    at = NoiseLevel("some", level, LevelName.EPS if isinstance(form, Uniform) else LevelName.SIGMA)
+    return Work([f"image {i}" for i in range(len(x))], x, torch.zeros(len(x), dtype=torch.int64), at, CleanPass.of(engine, x), engine)
+
+
+def half_space(distance: float, weights: Tensor) -> Callable[[Tensor], Tensor]:
+    """Class 0 up to a distance along unit weights from the grey image."""
+
+    def network(x: Tensor) -> Tensor:
+        margin = distance - (x - 0.5).flatten(1) @ weights
+        return torch.stack([margin, torch.zeros_like(margin)], 1)
+
+    return network
+
+
+def one(estimator: CertifiedRadius, work: Work) -> Estimate:
+    ((found,),) = estimator.estimate(work)
+    return found
+
+
+GREY = torch.full((1, 1, 4, 4), 0.5)
+EQUAL, FIRST = torch.full((16,), 0.25), torch.eye(16)[0]
+CASES: dict[str, tuple[NoiseKind, float, str, Tensor, float]] = {
+    "gaussian": (Gaussian(), 0.5, "l2", EQUAL, 0.8),
+    "laplace": (Laplace(), 0.5, "l1", FIRST, 0.4),
+    "box": (Uniform(), 0.5, "l1", FIRST, 0.3),
+    "clipped": (Gaussian(clip=True), 0.25, "l2", FIRST, 0.3),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_half_space(name: str) -> None:
+    """The radius of a half-space is its distance (for l1 noise along an axis); four seeds are below it, and as near as draws allow."""
+    form, level, norm, weights, distance = CASES[name]
+    estimator = CertifiedRadius(n=20_000, norm=norm)
+    for seed in range(4):
+        found = one(estimator, under(form, level, half_space(distance, weights), GREY, seed))
+        details = found.details or {}
+        assert 0.93 * distance < found.value < distance
+        assert details[P_LOWER] == float(p_lower(details["kept"], 20_000, 0.001))
+        assert (details[CERTIFIED_CLASS], details["selected"], details["draws"]) == (0, 0, 20_000)
+        assert (found.lower, found.upper, found.interval.kind, found.note) == (found.value, None, IntervalKind.LOWER_BOUND, "")
+        assert (found.forwards, found.backwards, found.flips_to) == (20_101, 0, None)
+        assert details[LARGEST_CERTIFIABLE] == largest_radius(theorem_of(form) or GAUSSIAN, level, 20_000, 0.001)
+
+
+def test_coverage_end_to_end() -> None:
+    """200 images of the half-space each at alpha .05: with and without a question at the true radius, few are above it."""
+    x = GREY.expand(200, -1, -1, -1)
+    work = under(Gaussian(), 0.5, half_space(0.8, EQUAL), x)
+    for estimator in (CertifiedRadius(n=400, alpha=0.05), CertifiedRadius(n=400, alpha=0.05, decide=0.8000001)):
+        found = [value for (value,) in estimator.estimate(work)]
+        assert len({value.value for value in found}) > 1
+        assert sum(value.value > 0.8 for value in found) <= binom.ppf(1 - 1e-6, 200, 0.05)
+
+
+def test_its_draws_are_those_of_mc_and_every_pass_is_counted() -> None:
+    network = Counter(curved())
+    work = work_on(network, images=5)
+    network.images = 0
+    found = [value for (value,) in CertifiedRadius(n=304, selection=48).estimate(work)]
+    assert network.images == sum(value.forwards - 1 for value in found) == 5 * 352
+    votes, first = (MonteCarlo(samples=n).estimate(work) for n in (352, 48))
+    for value, all_of_them, some in zip(found, votes, first, strict=True):
+        details, whole, selected = value.details or {}, all_of_them.votes or (), some.votes or ()
+        assert details["selected"] == selected.index(max(selected))
+        assert details["kept"] == whole[int(details["selected"])] - max(selected)
+        assert details[P_LOWER] == float(p_lower(details["kept"], 304, 0.001))
+        assert value.value == pytest.approx(GAUSSIAN.radius(details[P_LOWER], 0.3))
+        assert (CERTIFIED_CLASS in details) == (details[P_LOWER] > 0.5) == (value.value > 0)
+
+
+def test_a_question_is_answered_as_by_all_draws() -> None:
+    """Images of a curved network: the same answers, from the first draws of the same ones."""
+    network = Counter(curved(3, seed=2))
+    work = work_on(network, images=40)
+    estimator = CertifiedRadius(n=5000, decide=0.3)
+    fixed = [value for (value,) in CertifiedRadius(n=5000).estimate(work)]
+    network.images = 0
+    quick = [value for (value,) in estimator.estimate(work)]
+    assert network.images == sum(value.forwards - 1 for value in quick)
+    for many, few in zip(fixed, quick, strict=True):
+        details = few.details or {}
+        assert (few.value >= 0.3) == (many.value >= 0.3)
+        assert details["selected"] == (many.details or {})["selected"]
+        assert details["selection"] <= 100 >= details["draws"] - 4900
+        kept, draws = int(details["kept"]), int(details["draws"])
+        assert few.value == pytest.approx(GAUSSIAN.radius(details[P_LOWER], 0.3), rel=1e-9)
+        assert few.note == ("" if few.value >= 0.3 else few.note)
+        assert kept <= draws
+    assert 0 < sum(value.value >= 0.3 for value in quick) < 40
+    assert sum(value.forwards for value in quick) < sum(value.forwards for value in fixed) / 3
+
+
+@pytest.mark.parametrize(("decide", "yes"), [(0.7, True), (0.9, False)])
+def test_answers_about_a_half_space(decide: float, yes: bool) -> None:
+    found = one(CertifiedRadius(decide=decide), under(Gaussian(), 0.5, half_space(0.8, EQUAL), GREY))
+    assert (found.value >= decide) is yes
+    assert found.value <= 0.8
+    assert found.forwards < 10_000
+    assert found.note == ("" if yes else "stopped: 100000 copies would not certify 0.9")
+
+
+def test_it_abstains_where_no_class_has_a_majority() -> None:
+    """Three classes with a third each."""
+
+    def network(x: Tensor) -> Tensor:
+        return torch.stack([x[:, 0, 0, i] for i in range(3)], 1)
+
+    found = one(CertifiedRadius(n=500), under(Gaussian(), 0.5, network, GREY))
+    assert (found.value, found.lower, found.flips_to) == (0.0, 0.0, None)
+    assert CERTIFIED_CLASS not in (found.details or {})
+    assert "abstains: no class is sure of a majority" in found.note
+
+
+def test_a_vote_for_another_class_than_that_of_the_clean_image() -> None:
+    """Class 1 near the image alone."""
+
+    def network(x: Tensor) -> Tensor:
+        inside = 0.01 - (x - 0.5).flatten(1).square().sum(1)
+        return torch.stack([torch.zeros_like(inside), inside], 1)
+
+    found = one(CertifiedRadius(n=500), under(Gaussian(), 0.5, network, GREY))
+    assert found.value == pytest.approx(0.5 * 2.2, rel=0.02)
+    assert (found.details or {})[CERTIFIED_CLASS] == found.flips_to == 0
+    assert found.note == "the class of the vote is not that of the clean image"
+
+
+def test_copies_without_finite_logits_vote_for_no_class() -> None:
+    """NaN in a tenth of the space."""
+    share = 0.1
+
+    def network(x: Tensor) -> Tensor:
+        value = x.flatten(1)[:, 0] - 0.5
+        logit = torch.where(value > 0.5 * 1.2815516, torch.nan, 1.0)
+        return torch.stack([logit, torch.zeros_like(logit)], 1)
+
+    found = one(CertifiedRadius(n=4000), under(Gaussian(), 0.5, network, GREY))
+    error = math.sqrt(share * (1 - share) / 4100)
+    assert found.not_finite / 4100 == pytest.approx(share, abs=5 * error)
+    assert (found.details or {})["kept"] <= 4100 - found.not_finite
+    assert found.note == f"{found.not_finite} noisy copies gave non-finite logits, counted as votes for no class"
+    assert 0 < found.value < 0.5 * 1.2815516
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"n": 9}, "no certificate is possible with fewer than 10 copies at alpha 0.001"),
+        ({"n": 4, "alpha": 0.05}, "no certificate is possible with fewer than 5 copies at alpha 0.05"),
+        ({"alpha": 0.5}, "less than 0.5"),
+        ({"decide": 0.0}, "greater than 0"),
+        ({"norm": "linf"}, "'l1' or 'l2'"),
+    ],
+)
+def test_options_that_make_no_sense(options: dict[str, Any], why: str) -> None:
+    with pytest.raises(ValidationError, match=why):
+        CertifiedRadius.model_validate(options)
+
+
+TRADE = "certificates are known for gaussian (l2), laplace (l1) and uniform noise in the box (l1)"
+
+
+@pytest.mark.parametrize(
+    ("form", "options", "why"),
+    [
+        (CorrelatedGaussian(length=2.0), {}, TRADE),
+        (ScaledGaussian(scale=(1.0,)), {}, TRADE),
+        (Uniform(norm="l2"), {"norm": "l1"}, TRADE),
+        (Impulse(), {}, TRADE),
+        (Gaussian(), {"norm": "l1"}, "its certificates are in l2 (norm: l2)"),
+        (Laplace(), {}, "its certificates are in l1 (norm: l1)"),
+        (Gaussian(), {"decide": 3.0}, "at sigma 0.25, 100000 copies certify 0.9519 at most, and decide is 3"),
+        (Gaussian(), {"decide": 1.0}, "at sigma 0.25, 100000 copies certify 0.9519 at most, and decide is 1, which takes 221432"),
+        (Gaussian(), {"decide": 0.9, "n": 1000}, "at sigma 0.25, 1000 copies certify 0.6145 at most, and decide is 0.9, which takes 44075"),
+    ],
+)
+def test_refuses(form: NoiseKind, options: dict[str, Any], why: str) -> None:
+    task = Task(NoiseLevel("noise", 0.25), Chosen("c", "certified_radius", CertifiedRadius.model_validate(options)))
+    with pytest.raises(SpecError) as caught:
+        refuse_unfit([task], {"noise": form})
+    assert str(caught.value) == f"estimators: c: cannot work with the noise noise: {why}; change the noise or the options"
+
+
+def test_the_draws_of_a_plan() -> None:
+    estimator = CertifiedRadius(decide=0.5, selection=20)
+    fewer = estimator.with_draws(84)
+    assert fewer is not None
+    assert (fewer.n, fewer.decide, fewer.selection, fewer.fixed_draws) == (64, None, 20, 84)
+    assert estimator.with_draws(25) is None
+    assert estimator.fixed_draws is None
+    assert fewer.passes(10) == (85, 0)
+
+
+def test_a_run(tmp_path: Path) -> None:
+    estimators = [{"certified_radius": {"n": 300}}, {"certified_radius": {"n": 300, "decide": 0.1, "label": "asked"}}]
+    robaudit.audit(write(tmp_path, digits(limit=4, estimators=estimators)), out=tmp_path / "run")
+    rows = read_rows(tmp_path / "run")
+    assert {row["estimator"] for row in rows} == {"certified_radius:norm=l2", "asked:norm=l2"}
+    for row in rows:
+        assert (row["quantity"], row["interval"], row["upper"], row["std_error"]) == ("certified_radius", "lower bound", "", "")
+        assert row["lower"] == row["value"]
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"n": 5}, "estimators[0].certified_radius: n: no certificate is possible with fewer than 10 copies at alpha 0.001"),
+        ({"n": 500, "decide": 2}, "at sigma 0.2, 500 copies certify 0.4399 at most, and decide is 2"),
+    ],
+)
+def test_refusals_are_one_line(tmp_path: Path, run_cli: RunCli, options: dict[str, Any], why: str) -> None:
+    write(tmp_path, digits(estimators=[{"certified_radius": options}]))
+    outcome = run_cli("estimate", "spec.yaml", "--out", "run")
+    assert outcome.code == 2
+    assert why in outcome.err
+    assert len(outcome.err.strip().splitlines()) == 1

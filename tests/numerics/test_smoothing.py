@@ -1,0 +1,223 @@
+"""Certified radii against tables, the worst case by quadrature, and exact coverage."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.special import bdtrc
+from scipy.stats import beta, binom, laplace, norm, uniform
+
+from robaudit.estimators.mc import next_look
+from robaudit.numerics.smoothing import (
+    BOX,
+    EARLY,
+    GAUSSIAN,
+    LAPLACE,
+    Question,
+    Theorem,
+    fewest_draws,
+    largest_radius,
+    needed,
+    p_lower,
+)
+
+ALPHA = 0.001
+THEOREMS = {"gaussian": GAUSSIAN, "box": BOX, "laplace": LAPLACE}
+LAWS = {"gaussian": norm(), "box": uniform(-1, 2), "laplace": laplace(scale=math.sqrt(0.5))}
+"""Noise of level 1 on a value."""
+
+
+@pytest.mark.parametrize(
+    ("k", "n", "p", "radius"),
+    [
+        (100_000, 100_000, 0.99993092, 3.811457),
+        (10_000, 10_000, None, 3.198578),
+        (99_000, 100_000, None, 2.290000),
+        (90_000, 100_000, None, 1.264845),
+        (600, 1000, None, 0.128379),
+    ],
+)
+def test_goldens(k: int, n: int, p: float | None, radius: float) -> None:
+    bound = float(p_lower(k, n, ALPHA))
+    assert p is None or bound == pytest.approx(p, abs=5e-9)
+    assert GAUSSIAN.radius(bound, 1.0) == pytest.approx(radius, abs=5e-7)
+
+
+def test_a_linear_classifier() -> None:
+    """At distance .8 under sigma .5: p and R exactly, and what 94,520 of 100,000 draws certify."""
+    p = GAUSSIAN.probability(0.8, 0.5)
+    assert p == pytest.approx(0.94520071, abs=5e-9)
+    assert GAUSSIAN.radius(p, 0.5) == pytest.approx(0.8, abs=1e-12)
+    assert GAUSSIAN.radius(float(p_lower(94_520, 100_000, ALPHA)), 0.5) == pytest.approx(0.789976, abs=5e-7)
+
+
+@pytest.mark.parametrize("alpha", [1e-9, 0.001, 0.05, 0.3])
+def test_the_bound_is_that_of_the_beta_distribution(alpha: float) -> None:
+    for n in (1, 2, 10, 1000, 100_000):
+        k = np.unique(np.linspace(1, n, 30).astype(int))
+        np.testing.assert_allclose(p_lower(k, n, alpha), beta.ppf(alpha, k, n - k + 1), rtol=1e-9)
+        assert p_lower(0, n, alpha) == 0
+        assert p_lower(n, n, alpha) == alpha ** (1 / n)
+
+
+@pytest.mark.parametrize("alpha", [0.001, 0.05])
+@pytest.mark.parametrize("n", [10, 50, 1000])
+def test_the_bound_covers_exactly(alpha: float, n: int) -> None:
+    k = np.arange(n + 1)
+    bounds = p_lower(k, n, alpha)
+    for p in (0.01, 0.3, 0.5, 0.7, 0.9, 0.99, 0.9999):
+        assert binom.pmf(k, n, p)[bounds > p].sum() <= alpha * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("p", [0.501, 0.6, 0.9, 0.99, 0.9999])
+def test_simulated_coverage(p: float) -> None:
+    """5,000 cases each, at an alpha that makes misses likely."""
+    kept = np.random.default_rng([int(1e4 * p)]).binomial(1000, p, 5000)
+    for alpha in (ALPHA, 0.05):
+        assert (p_lower(kept, 1000, alpha) > p).sum() <= binom.ppf(1 - 1e-6, 5000, alpha)
+
+
+@pytest.mark.parametrize(("k", "n", "alpha"), [(-1, 5, 0.1), (6, 5, 0.1), (1, 0, 0.1), (1, 2, 0.0), (1, 2, 1.0)])
+def test_impossible_counts(k: int, n: int, alpha: float) -> None:
+    with pytest.raises(ValueError, match="p_lower: needs"):
+        p_lower(k, n, alpha)
+
+
+@pytest.mark.parametrize("name", THEOREMS)
+@given(p=st.floats(0.5000001, 0.9999), level=st.floats(1e-3, 10))
+def test_radius_and_probability_are_inverse(name: str, p: float, level: float) -> None:
+    theorem = THEOREMS[name]
+    assert theorem.probability(theorem.radius(p, level), level) == pytest.approx(p, abs=1e-9)
+    assert theorem.radius(p, level) == pytest.approx(level * theorem.radius(p, 1.0))
+    assert theorem.radius(p, level) > 0 == theorem.radius(0.5, level) == theorem.radius(1 - p, level)
+
+
+def least_share(name: str, shift: tuple[float, float], p: float, cells: int = 400) -> float:
+    """The smallest P[x + shift + e in A] over all sets A in the plane with P[x + e in A] = p, by the lemma of Neyman and Pearson.
+
+    The plane is cut into cells of equal probability under e; A takes those first that the shift makes rarest.
+    """
+    law = LAWS[name]
+    e = law.ppf((np.arange(cells) + 0.5) / cells)
+    ratio = [law.pdf(e - s) / law.pdf(e) for s in shift]  # of the density of the shifted noise
+    cheapest = np.sort(np.multiply.outer(*ratio).ravel()) / cells**2
+    return float(cheapest[: round(p * cells**2)].sum())
+
+
+@pytest.mark.parametrize("name", THEOREMS)
+@pytest.mark.parametrize("p", [0.6, 0.9, 0.98])
+def test_no_set_loses_its_majority_within_the_radius_and_one_does_at_it(name: str, p: float) -> None:
+    """Quadrature with cells of probability 1/400 on each axis: a share is off by one cell or so of each axis."""
+    theorem, slack = THEOREMS[name], 2 / 400
+    radius = theorem.radius(p, 1.0)
+    for angle in np.linspace(0, math.pi / 2, 7):
+        direction = np.array([math.cos(angle), math.sin(angle)])
+        unit = direction / np.linalg.norm(direction, {"l1": 1, "l2": 2}[theorem.norm])
+        shares = [least_share(name, tuple(r * radius * unit), p) for r in (0.3, 0.7, 1.0)]
+        assert all(share >= 0.5 - slack for share in shares)
+        assert shares == sorted(shares, reverse=True)
+        if angle == 0 or theorem is GAUSSIAN:
+            assert shares[-1] == pytest.approx(0.5, abs=slack), "the theorem is tight"
+            assert least_share(name, tuple(1.1 * radius * unit), p) < 0.5
+
+
+def test_the_fewest_draws() -> None:
+    assert fewest_draws(ALPHA) == 10
+    assert fewest_draws(0.05) == 5
+    assert fewest_draws(ALPHA, 1.0) is None
+    for alpha, p in product((0.001, 0.05, 0.4), (0.5, 0.7, 0.999, 0.99999)):
+        n = fewest_draws(alpha, p)
+        assert n is not None
+        assert p_lower(n, n, alpha) > p
+        assert n == 1 or p_lower(n - 1, n - 1, alpha) <= p
+
+
+def test_the_largest_radius() -> None:
+    assert largest_radius(GAUSSIAN, 0.25, 10_000, ALPHA) == pytest.approx(0.25 * 3.198578, abs=1e-6)
+    assert largest_radius(GAUSSIAN, 0.25, 9, ALPHA) == 0
+    assert largest_radius(BOX, 0.1, 10**6, ALPHA) == pytest.approx(0.1, rel=1e-4)
+
+
+@pytest.mark.parametrize("name", THEOREMS)
+@given(n=st.integers(10, 3000), share=st.floats(0.01, 1.3))
+def test_what_a_radius_needs_is_the_smallest_count(name: str, n: int, share: float) -> None:
+    theorem = THEOREMS[name]
+    radius = share * largest_radius(theorem, 0.5, n, ALPHA)
+    if not radius:
+        return
+    k = needed(theorem, 0.5, radius, n, ALPHA)
+    certified = [theorem.radius(float(p), 0.5) >= radius for p in p_lower(np.arange(n + 1), n, ALPHA)]
+    assert k == (certified.index(True) if any(certified) else None)
+
+
+def outcomes(question: Question, p: float) -> tuple[float, float, float]:
+    """Exactly: the chance of yes, of a reported bound above p, and the mean number of draws, by following the counts from look to look."""
+    weight, draws = np.ones(1), 0  # of the images still open, by draws kept
+    yes = wrong = spent = 0.0
+    while weight.sum() > 0:
+        then = next_look(draws, question.draws)
+        weight = np.convolve(weight, binom.pmf(np.arange(then - draws + 1), then - draws, p))
+        draws = then
+        kept = np.arange(len(weight), dtype=np.float64)
+        stop, bound, radius = question.look(kept, draws)
+        assert np.all(radius[bound > 0.5] > 0)
+        yes += weight[stop & (radius >= question.radius)].sum()
+        wrong += weight[stop & (bound > p)].sum()
+        spent += draws * weight[stop].sum()
+        weight = np.where(stop, 0.0, weight)
+        weight[weight < 1e-14] = 0.0
+    return yes, wrong, spent
+
+
+QUESTIONS = [
+    Question(GAUSSIAN, 0.5, 0.4, 1000, 0.05),
+    Question(GAUSSIAN, 0.25, 0.45, 1000, ALPHA),
+    Question(LAPLACE, 0.5, 0.2, 300, 0.05),
+    Question(BOX, 0.3, 0.1, 300, 0.01),
+]
+
+
+@pytest.mark.parametrize("question", QUESTIONS, ids=lambda one: f"{one.radius} {one.draws} {one.alpha}")
+def test_questions_exactly(question: Question) -> None:
+    """False answers, bounds above the truth, answers that n draws would have given, and draws."""
+    threshold = question.theorem.probability(question.radius, question.level)
+    odds = np.array([-2.0, -0.5, -1e-9, 0.3, 1.0, 3.0])
+    p = 1 / (1 + (1 - threshold) / threshold * np.exp(-odds))
+    found = [outcomes(question, one) for one in p.tolist()]
+    for one, (yes, wrong, spent) in zip(p.tolist(), found, strict=True):
+        assert wrong <= question.alpha * (1 + 1e-9)
+        assert one >= threshold or yes <= question.alpha
+        assert spent <= question.draws
+        certain = bdtrc(question.needed - 1, question.draws, one)  # the last draw says yes
+        assert yes >= certain - EARLY * question.alpha - 1e-4
+    assert found[0][2] < 0.1 * question.draws, "hopeless images stop at once"
+    assert found[-1][2] < 0.5 * question.draws, "easy ones early"
+    assert found[-1][0] > 1 - 1e-3
+
+
+def test_a_bound_depends_on_its_own_count_alone() -> None:
+    question = QUESTIONS[1]
+    kept = np.arange(300, 401, dtype=np.float64)
+    whole = question.look(kept, 400)
+    for i, k in enumerate(kept.tolist()):
+        for all_of_them, alone in zip(whole, question.look(np.array([k]), 400), strict=True):
+            assert all_of_them[i] == alone[0]
+
+
+def test_a_question_without_answer() -> None:
+    assert Question.beyond(GAUSSIAN, 0.25, 0.5, 10_000, ALPHA) == ""
+    assert Question.beyond(GAUSSIAN, 0.25, 1.0, 1000, ALPHA) == "1000 copies certify 0.6145 at most, and decide is 1, which takes 221432"
+    assert Question.beyond(BOX, 0.1, 0.2, 1000, ALPHA) == "1000 copies certify 0.0986 at most, and decide is 0.2"
+    with pytest.raises(ValueError, match="certifies this radius"):
+        Question(GAUSSIAN, 0.25, 1.0, 1000, ALPHA)
+
+
+def test_the_scale_of_laplace_noise_is_that_of_its_deviation() -> None:
+    """b = sigma / sqrt 2."""
+    theorem: Theorem = LAPLACE
+    assert theorem.radius(0.9, 0.5) == pytest.approx(-0.5 / math.sqrt(2) * math.log(0.2))

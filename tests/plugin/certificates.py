@@ -1,0 +1,88 @@
+"""Estimators of certified radii made from the clean logits alone: cheap stand-ins for reports, gates and certified accuracy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import ClassVar
+
+from pydantic import Field
+
+from robaudit import CERTIFIED, Estimate, Estimator, Interval, Part, Work
+from robaudit.estimators.base import Scope
+from robaudit.estimators.certificate import CERTIFICATE, certificate
+from robaudit.estimators.difficulty import ease
+from robaudit.names import ALPHA, LARGEST_CERTIFIABLE
+from tests.plugin import radii
+
+
+class Margins(Estimator):
+    """0.1 (l2) and 0.01 (linf) times the margin of the clean logits; below a threshold it abstains. The network itself.
+
+    Source: a test.
+    """
+
+    quantity, needs, scope = CERTIFIED, frozenset({"logits"}), Scope.IMAGE
+    summary, prefer, source = "a multiple of the margin", "a test", "a test"
+    interval: ClassVar[Interval] = CERTIFICATE
+
+    least: float = Field(0.0, ge=0, description="margins up to it are not certified")
+    scale: float = Field(0.1, gt=0, description="radius of a margin of 1")
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        return tuple(Part.norm(norm) for norm in ("l2", "linf"))
+
+    def passes(self, classes: int) -> tuple[int, int]:
+        return 1, 0
+
+    def estimate(self, work: Work) -> list[tuple[Estimate, ...]]:
+        predicted = work.clean.predicted.tolist()
+        margins = [margin for _, margin in ease(work.clean.logits, work.clean.predicted)]
+        return [
+            tuple(
+                certificate(self.scale * scale * margin, of if margin > self.least else None, of, self.passes(work.classes))
+                for scale in (1.0, 0.1)
+            )
+            for of, margin in zip(predicted, margins, strict=True)
+        ]
+
+
+class Smoothed(Estimator):
+    """Sigma times a fifth of the margin, with confidence 1 - alpha; images of margin 1 or less are certified for the next class.
+
+    Source: a test.
+    """
+
+    quantity, needs = CERTIFIED, frozenset({"logits"})
+    summary, prefer, source = "a multiple of the margin", "a test", "a test"
+    interval: ClassVar[Interval] = CERTIFICATE
+
+    alpha: float = Field(0.001, gt=0, lt=0.5, description="chance of a false certificate")
+    samples: int = Field(100, ge=1, description="sets the largest radius")
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        return (Part.norm("l2"),)
+
+    def passes(self, classes: int) -> tuple[int, int]:
+        return 1, 0
+
+    def estimate(self, work: Work) -> list[tuple[Estimate, ...]]:
+        made: list[tuple[Estimate, ...]] = []
+        sigma = work.at.level
+        largest = sigma * 2.0
+        for of, (_, margin) in zip(work.clean.predicted.tolist(), ease(work.clean.logits, work.clean.predicted), strict=True):
+            radius, class_ = min(sigma * (margin - 2.0) / 5.0, largest), of
+            if margin <= 1.0:
+                radius, class_ = 0.1 * sigma, (of + 1) % work.classes
+            details = {ALPHA: self.alpha, LARGEST_CERTIFIABLE: largest}
+            made.append((certificate(radius, class_, of, (1, 0), details=details),))
+        return made
+
+
+@contextmanager
+def installed() -> Iterator[None]:
+    """Both as if they were installed, beside ours and the stand-ins for radii."""
+    with radii.installed({"margins": "tests.plugin.certificates:Margins", "smoothed": "tests.plugin.certificates:Smoothed"}):
+        yield

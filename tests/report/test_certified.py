@@ -1,0 +1,110 @@
+"""Tables of certified accuracy, on terminals, on pages and as CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import pytest
+
+from robaudit.cli.console import plain_text
+from robaudit.report.certified_tables import OfRun, certified_csv, certified_tables, curve_csv, of_runs, page_tables, usual_radii
+from robaudit.stats.certified import certificates_of, certified_accuracy
+from tests.certified_rows import MIXED, certificate, pictured, stating
+from tests.radius_rows import run_of
+
+
+@pytest.mark.parametrize(
+    ("largest", "radii"),
+    [
+        (0.0, (0.0,)),
+        (0.95, (0.0, 0.25, 0.5, 0.75)),
+        (0.25, (0.0, 0.25)),
+        (2.0, tuple(i / 4 for i in range(9))),
+        (3.9, tuple(i / 2 for i in range(8))),
+        (0.03, tuple(i * 0.005 for i in range(7))),
+        (0.0314, tuple(i * 0.005 for i in range(7))),
+        (20.0, tuple(i * 2.5 for i in range(9))),
+    ],
+)
+def test_usual_radii(largest: float, radii: tuple[float, ...]) -> None:
+    rows = [certificate(0, largest), certificate(1, 99.0, 1), certificate(2, 0.01 * largest)]
+    (found,) = certificates_of(run_of(rows))
+    assert usual_radii([certified_accuracy(found)]) == pytest.approx(radii)
+
+
+def test_a_terminal_has_three_results_abreast_and_one_norm_in_a_table() -> None:
+    tables = certified_tables(of_runs([pictured(name="base"), pictured(12, name="new")]))
+    assert [(table.heading.rpartition(" ")[2], len(table.columns) - 1) for table in tables.build(False)] == [
+        ("l2", 3),
+        ("l2", 1),
+        ("linf", 2),
+    ]
+    text = plain_text(tables)
+    assert text.count("At r: share of images") == 1
+    assert "out of reach" in text
+    assert [line.split()[-1] for line in text.splitlines() if line.startswith("largest possible")] == ["–"]
+    assert "certified_radius: a certificate is false with a chance of at most 0.001; of as many images 0.012 at most, on average." in text
+
+
+def test_the_numbers_of_a_table() -> None:
+    rows = [*MIXED, certificate(8, 1.0, label=None)]
+    text = plain_text(certified_tables(of_runs([run_of(rows)]), [0.0, 0.5, 3.0]))
+    lines = {line.split("  ")[0].strip(): line.split("  ")[-1].strip() for line in text.splitlines() if "  " in line}
+    assert lines["correct without noise"] == "75.0% [34.9%, 96.9%]"
+    assert lines["r > 0"] == "62.5% [24.4%, 91.5%]"
+    assert lines["r >= 0.5"] == "37.5% [8.5%, 75.6%]"
+    assert lines["r >= 3"] == "<= 37%"
+    assert lines["another class certified"] == "12.5% [0.3%, 52.7%]"
+    assert lines["nothing certified"] == "25.0% [3.1%, 65.1%]"
+    assert lines["mean radius"].startswith("0.312 [")
+    assert lines["median radius"] == "0.3"
+    assert lines["largest radius"] == "0.9"
+    assert "certified_radius at sigma 0.25: 1 image without a label left out." in text
+
+
+def test_a_page_has_mathematical_signs() -> None:
+    (first, *_), *_ = [[table] for table in page_tables(of_runs([pictured()]))]
+    texts = [row[0].text for row in first.rows]
+    assert "r ≥ 0.25" in texts
+    assert "r > 0" in texts
+    assert not any(">=" in cell.text for row in first.rows for cell in row)
+
+
+def test_csv_has_every_number_once() -> None:
+    found = of_runs([pictured()])
+    lines = list(csv.DictReader(io.StringIO(certified_csv(found, [0.0, 0.3]))))
+    for one in found:
+        key = one.accuracy.certificates.key
+        mine = [line for line in lines if (line["estimator"], float(line["level"])) == (key.estimator, key.at.level)]
+        assert [line["statistic"] for line in mine] == [
+            "clean_accuracy",
+            *["certified_accuracy"] * 2,
+            "wrong_class",
+            "abstains",
+            "mean_radius",
+            "median_radius",
+            "largest_radius",
+            "largest_possible",
+        ]
+        assert float(mine[2]["value"]) == one.accuracy.at(0.3).value
+        assert int(mine[2]["count"]) == one.accuracy.at(0.3).count
+        assert {line["norm"] for line in mine} == {one.accuracy.certificates.norm}
+        assert float(mine[5]["lower"]) == (one.accuracy.interval or (None,))[0]
+    steps = list(csv.DictReader(io.StringIO(curve_csv(found))))
+    assert len(steps) == sum(len(one.accuracy.curve().radii) for one in found)
+    assert {line["statistic"] for line in steps} == {"certified_accuracy"}
+
+
+def test_a_radius_that_was_asked_about_is_shown_and_the_others_are_lower_bounds() -> None:
+    rows = [certificate(i, 0.6, details=stating(0.001, 0.9, 0.55)) for i in range(3)]
+    text = plain_text(certified_tables(of_runs([run_of(rows)])))
+    assert [line.split("  ")[0] for line in text.splitlines() if line.startswith("r ")] == ["r > 0", "r >= 0.25", "r >= 0.5", "r >= 0.55"]
+    assert "certified_radius at sigma 0.25: images stopped once it was clear whether r >= 0.55: at other radii it is a lower bound." in text
+
+
+def test_one_result_of_one_image() -> None:
+    (found,) = certificates_of(run_of([certificate(0, 0.5, details=stating(0.001, 0.4))]))
+    text = plain_text(certified_tables([OfRun("run", certified_accuracy(found))]))
+    assert "1 image\n" in text
+    assert "mean radius" in text
