@@ -11,11 +11,12 @@ from torch import Tensor
 
 from robaudit.errors import ModelError
 from robaudit.estimators.base import Estimator, Need
-from robaudit.estimators.radius import Norm, each_once
+from robaudit.estimators.radius import each_once
 from robaudit.estimators.work import Work
 from robaudit.models.lipschitz import Lipschitz, lipschitz_bound
 from robaudit.models.logits import LogitModel
 from robaudit.names import Part
+from robaudit.numerics.norm_steps import Norm
 from robaudit.quantities import CERTIFIED, Interval, IntervalKind, Quantity
 from robaudit.spec.fields import as_tuple
 
