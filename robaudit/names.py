@@ -22,6 +22,9 @@ CERTIFIED_CLASS = "certified_class"
 P_LOWER = "p_lower"
 """The detail of a row that holds the lower bound of the probability of the certified class: a certificate of the majority vote has it."""
 
+P_ERROR = "p_error"
+"""The detail of a row that holds an upper bound of the probability that the noise of its level changes the certified class."""
+
 LARGEST_CERTIFIABLE = "largest"
 """The detail of a row that holds the largest radius that its number of draws can certify, however safe the image is."""
 GRID_STEP = "grid_step"
