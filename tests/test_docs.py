@@ -74,6 +74,7 @@ def test_every_estimator_and_option() -> None:
                     "noise_tolerance",
                     "radius",
                     "scores",
+                    "lipschitz",
                     "certificates",
                 )
             )

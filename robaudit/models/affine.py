@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-Model = Callable[[Tensor], Tensor]
+from robaudit.models.graph import Graph, Model, operation, trace
 
 _LINEAR = frozenset(
     """Add AddBackward1 Sub Rsub Neg Sum Mean View UnsafeView ReshapeAlias Reshape T Transpose Permute Squeeze Unsqueeze Expand Clone Copy
@@ -28,45 +26,27 @@ _NORMALISATION = frozenset("NativeBatchNorm CudnnBatchNorm MiopenBatchNorm Batch
 def other_operation(model: Model, image: Tensor) -> str:
     """The first operation between pixels and logits that is not affine; empty if there is none.
 
-    The graph is the one that autograd records of one pass; a network that chooses its operations by the values of the pixels can have
-    others elsewhere.
+    The graph is the one that autograd records of one pass; a network that compares pixels, or looks for the largest, is not affine
+    although its graph may be: that is noticed, too.
 
     Args:
         model: pixels (n, channels, height, width) to logits (n, classes).
         image: (channels, height, width).
     """
-    with torch.enable_grad():
-        x = image[None].detach().clone().requires_grad_(True)
-        logits = model(x)
-    if logits.grad_fn is None:
-        return ""  # a constant
-    reaches: dict[Any, bool] = {}
-    order: list[Any] = []
-    stack = [(logits.grad_fn, False)]
-    while stack:  # inputs before outputs
-        node, done = stack.pop()
-        if done:
-            reaches[node] = getattr(node, "variable", None) is x or any(reaches[other] for other, _ in node.next_functions if other)
-            order.append(node)
-        elif node not in reaches:
-            reaches[node] = False
-            stack.append((node, True))
-            stack += [(other, False) for other, _ in node.next_functions if other and other not in reaches]
-    return next((name for node in order if reaches[node] and (name := _not_affine(node, reaches))), "")
+    graph = trace(model, image)
+    return next((name for node in graph.nodes if (name := _not_affine(node, graph))), graph.unseen)
 
 
-def _not_affine(node: Any, reaches: dict[Any, bool]) -> str:
+def _not_affine(node: Any, graph: Graph) -> str:
     """The name of an operation on the pixels unless it is affine in them."""
-    if hasattr(node, "variable"):
+    if node is graph.pixels:
         return ""
-    full = node.name().rpartition("::")[2]
-    name = re.sub(r"Backward\d*$", "", full)
-    operands = [bool(other) and reaches[other] for other, _ in node.next_functions]
+    name, places = operation(node), [operand.place for operand in graph.operands(node)]
     linear = (
         name in _LINEAR
-        or (name in _BILINEAR and sum(operands) == 1)
-        or (name == _QUOTIENT and operands[0] and sum(operands) == 1)
-        or (name in _NORMALISATION and sum(operands) == 1 and getattr(node, "_saved_training", True) is False)
+        or (name in _BILINEAR and len(places) == 1)
+        or (name == _QUOTIENT and places == [0])
+        or (name in _NORMALISATION and len(places) == 1 and getattr(node, "_saved_training", True) is False)
     )
     return "" if linear else name
 

@@ -54,7 +54,7 @@ CASES = {
     for name in sorted(installed_estimators())
     for options in VARIANTS.get(name, [{}])
 }
-LINEAR = ("radius_exact",)
+LINEAR = ("moments", "radius_exact")
 """Cases for linear networks alone."""
 ANY = {case: estimator for case, estimator in CASES.items() if case not in LINEAR}
 FIRST = [next(case for case in CASES if case.partition(" ")[0] == name) for name in sorted(installed_estimators()) if name not in LINEAR]

@@ -197,6 +197,18 @@ def test_an_affine_network_is_recognised(name: str) -> None:
     torch.testing.assert_close(w @ (other - IMAGE).flatten().double(), moved, atol=1e-5, rtol=1e-5)
 
 
+class Masked(nn.Module):
+    """A linear graph whose factor is a comparison of the pixels."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = (x * (x > 0.5)).flatten(1)[:, :4]
+        return out
+
+
+def test_a_comparison_of_pixels_is_noticed() -> None:
+    assert other_operation(from_module(Masked()), IMAGE) == "mul"
+
+
 @pytest.mark.parametrize("name", OTHERS)
 def test_another_network_is_not(name: str) -> None:
     assert other_operation(from_module(OTHERS[name]), IMAGE).startswith(name.removesuffix("2D"))

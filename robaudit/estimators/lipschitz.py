@@ -1,0 +1,142 @@
+"""What the certificates from a Lipschitz constant share: the constant, computed or declared, and the check of the images against it."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, ClassVar, Self
+
+import torch
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from torch import Tensor
+
+from robaudit.errors import ModelError
+from robaudit.estimators.base import Estimator, Need
+from robaudit.estimators.radius import each_once
+from robaudit.estimators.work import Work
+from robaudit.models.lipschitz import Lipschitz, lipschitz_bound
+from robaudit.models.logits import LogitModel
+from robaudit.names import Part
+from robaudit.numerics.norm_steps import Norm
+from robaudit.quantities import CERTIFIED, Interval, IntervalKind, Quantity
+from robaudit.spec.fields import as_tuple
+
+_FURTHEST = 1e9
+"""In place of an infinite radius, of logits that do not depend on the pixels."""
+_ROUNDING = 8
+"""Logits are rounded to so many units in the last place of the largest."""
+
+
+class Declared(BaseModel):
+    """A constant K of the whole map from pixels in [0, 1], before normalisation, to logits.
+
+    Args:
+        l2: |z(x) - z(y)|_2 <= l2 |x - y|_2.
+        linf: |z(x) - z(y)|_inf <= linf |x - y|_inf.
+        source: where it is from; printed beside the results.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    l2: float | None = Field(None, gt=0, allow_inf_nan=False, description="K in l2, from pixels in [0, 1] to logits")
+    linf: float | None = Field(None, gt=0, allow_inf_nan=False, description="K in linf, from pixels in [0, 1] to logits")
+    source: str = Field(min_length=1, max_length=80, description="where it is from, for example orthogonal layers")
+
+    @model_validator(mode="after")
+    def _has_one(self) -> Self:
+        if self.l2 is None and self.linf is None:
+            raise ValueError("give the constant: l2, linf or both")
+        return self
+
+    @property
+    def constants(self) -> dict[str, float]:
+        """Those that are given, by norm."""
+        return {norm: value for norm, value in (("l2", self.l2), ("linf", self.linf)) if value is not None}
+
+
+class LipschitzCertificate(Estimator):
+    """An estimator of certified radii that needs a Lipschitz constant of the network.
+
+    Args:
+        norm: of the perturbations, for pixels in [0, 1]; each is a result of its own.
+        lipschitz: a constant of the logits with its source; without one it is computed (:func:`robaudit.models.lipschitz.lipschitz_bound`).
+    """
+
+    quantity: ClassVar[Quantity] = CERTIFIED
+    needs: ClassVar[frozenset[Need]] = frozenset({"logits"})
+    interval: ClassVar[Interval] = Interval(IntervalKind.LOWER_BOUND)
+
+    norm: Annotated[tuple[Norm, ...], BeforeValidator(as_tuple), AfterValidator(each_once), Field(min_length=1)] = Field(
+        ("l2", "linf"), description="of the perturbations, for pixels in [0, 1]; each is a result of its own"
+    )
+    lipschitz: Declared | None = Field(
+        None, description="a Lipschitz constant of the logits and its source, {l2: K, source: ...}; default: computed from the network"
+    )
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """One value for each norm."""
+        return tuple(Part.norm(norm) for norm in self.norm)
+
+    def check_model(self, model: LogitModel, image: Tensor) -> None:
+        """Refuse a network without a constant, before the run."""
+        if self.lipschitz is None:
+            lipschitz_bound(model, image)
+
+    def bound(self, work: Work) -> Lipschitz:
+        """The constants.
+
+        Raises:
+            ModelError: there are none, or the images contradict them.
+        """
+        model, pixels = work.engine.model, work.x[0].numel()
+        if self.lipschitz is None:
+            found = lipschitz_bound(model, work.x[0])
+        else:
+            found = Lipschitz.of_declared(self.lipschitz.constants, self.lipschitz.source, work.classes, pixels)
+        _refuse_contradicted(found, work)
+        return found
+
+    def remark(self) -> str:
+        """Where a declared constant is from, for the note of a row."""
+        return "" if self.lipschitz is None else f"Lipschitz constant declared: {self.lipschitz.source}"
+
+
+def rounding(work: Work, logits: Tensor, constants: Tensor) -> Tensor:
+    """What the network's precision may add to margins: eps (8 max |z| + K sqrt(pixels)).
+
+    The rounding of a layer is as if its input were off by about eps of its size, which the layers behind it carry on no faster than the
+    constant says: the second term matters where the terms of a product nearly cancel, or the constant is huge. A network with a margin
+    below it cannot be told from one with another class nearby, and nothing is certified.
+
+    Args:
+        work: the chunk.
+        logits: (rows, classes).
+        constants: K of margins in l2 (rows, ...).
+
+    Returns:
+        (rows, ...).
+    """
+    largest = logits.abs().amax(1).reshape(-1, *[1] * (constants.dim() - 1))
+    return torch.finfo(work.engine.model.dtype).eps * (_ROUNDING * largest + constants * math.sqrt(work.x[0].numel()))
+
+
+def furthest(margin: Tensor, constant: Tensor) -> Tensor:
+    """margin / constant, rounded down; 1e9 where nothing can change the margin."""
+    never = constant <= 0
+    radius = torch.where(never, torch.where(margin > 0, _FURTHEST, 0.0), margin / torch.where(never, 1.0, constant))
+    return (radius * (1 - 1e-12)).clamp_max(_FURTHEST)
+
+
+def _refuse_contradicted(bound: Lipschitz, work: Work) -> None:
+    """Compare each image of the chunk with the next: no difference of logits may have changed faster than the bound says."""
+    logits, x = work.clean.logits, work.x.double()
+    for a, b in zip(range(len(x)), range(1, len(x)), strict=False):
+        moved, apart = logits[a] - logits[b], (x[a] - x[b]).flatten()
+        constants = bound.margins["l2"].to(logits.device)
+        change = (moved[:, None] - moved).abs() - rounding(work, logits[a : b + 1], constants.expand(2, -1, -1)).sum(0)
+        for norm, distance in (("l2", apart.norm()), ("linf", apart.abs().amax())):
+            if bool((change > bound.margins[norm].to(change.device) * distance * (1 + 1e-9)).any()):
+                what = f"its logits change faster from {work.ids[a]} to {work.ids[b]} than its Lipschitz constant allows"
+                declared = "correct lipschitz, or leave it out: then it is computed"
+                computed = "the network computes something that its graph of operations does not show; declare lipschitz, or leave this out"
+                raise ModelError(work.engine.model.name, what, declared if bound.declared else computed)

@@ -1,0 +1,62 @@
+"""`margin_radius`: a radius that a Lipschitz constant of the network certifies."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+
+from robaudit.estimators.base import Estimate, Scope
+from robaudit.estimators.certificate import certificate
+from robaudit.estimators.lipschitz import LipschitzCertificate, furthest, rounding
+from robaudit.estimators.work import Work
+
+
+class MarginRadius(LipschitzCertificate):
+    """min over j of (z_c - z_j) / K_cj, c the predicted class and K_cj a Lipschitz constant of z_c - z_j: no shorter perturbation flips it.
+
+    A proof, not a measurement: (z_c - z_j)(x + d) >= (z_c - z_j)(x) - K_cj |d| > 0 for |d| below the radius. The constants hold everywhere,
+    so the radius is often far below that of any attack; how far depends on the network (1-Lipschitz layers: hardly; deep networks trained
+    without a thought of it: useless). Exact for linear networks.
+
+    A computed constant includes the model's own normalisation. A margin counts as far as it is larger than what the network's precision can
+    add to it (:func:`robaudit.estimators.lipschitz.rounding`). A declared K of the logits makes K_cj = sqrt(2) K in l2 and 2 K in linf.
+
+    Args:
+        norm: of the perturbations, for pixels in [0, 1].
+        lipschitz: a constant with its source.
+
+    Source: Tsuzuku, Sato and Sugiyama 2018, Lipschitz-margin training; Smoothed robustness analysis, corollary 2.1.
+    """
+
+    scope: ClassVar[Scope] = Scope.IMAGE
+    summary: ClassVar[str] = "a radius within which the class provably stays, from a Lipschitz constant of the network"
+    prefer: ClassVar[str] = "a proof for the network itself, at the price of one pass; far too small for most deep networks"
+    source: ClassVar[str] = "Tsuzuku et al. 2018; Smoothed robustness analysis, corollary 2.1"
+
+    def passes(self, classes: int) -> tuple[int, int]:
+        """The clean pass."""
+        return 1, 0
+
+    def estimate(self, work: Work) -> list[tuple[Estimate, ...]]:
+        """Divide margins by constants.
+
+        Raises:
+            ModelError: the network has no constant, or the images contradict the one declared.
+        """
+        bound, logits, predicted = self.bound(work), work.clean.logits, work.clean.predicted
+        own = logits.gather(1, predicted[:, None])  # (images, 1)
+        margins = own - logits - rounding(work, logits, bound.of_margins("l2", predicted))
+        itself = torch.arange(work.classes, device=logits.device) == predicted[:, None]
+        by_norm = []
+        for norm in self.norm:
+            constants = bound.of_margins(norm, predicted)
+            radii = torch.where(itself, torch.inf, furthest(margins, constants))
+            radius, nearest = radii.min(1)
+            numbers = (radius, (own - logits).gather(1, nearest[:, None])[:, 0], constants.gather(1, nearest[:, None])[:, 0], predicted)
+            by_norm.append([self._row(bound.constant[norm], *one) for one in zip(*(n.tolist() for n in numbers), strict=True)])
+        return list(zip(*by_norm, strict=True))
+
+    def _row(self, network: float, radius: float, margin: float, constant: float, predicted: int) -> Estimate:
+        details = {"margin": margin, "lipschitz": constant, "lipschitz_of_logits": network}
+        return certificate(radius, predicted, predicted, (1, 0), note=self.remark(), details=details)

@@ -1,0 +1,162 @@
+"""`moments`: robustness from the mean and covariance of the logits, followed through the layers without any sampling."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from robaudit.errors import ModelError
+from robaudit.estimators.base import Estimate, Estimator, Need, NoiseNeed
+from robaudit.estimators.linear import cdf_notes
+from robaudit.estimators.work import Work
+from robaudit.models.chain import Chain, chain_of
+from robaudit.models.logits import LogitModel
+from robaudit.noise.base import NoiseKind
+from robaudit.noise.gaussian import Gaussian
+from robaudit.numerics.margins import standardise
+from robaudit.numerics.moments import Moments as LogitMoments
+from robaudit.numerics.moments import mean_of_larger, probability_of_larger, through_affine, through_relu
+from robaudit.numerics.mvn import mvn_cdf
+from robaudit.quantities import P_ROBUST, Quantity
+
+_ENTRIES = 1 << 23  # values of a batch of rows that go through a layer at once
+
+
+class Moments(Estimator):
+    """P[N(m, S) > 0 in every component], m and S the mean and covariance of the margins in closed form: no draw, no gradient.
+
+    Isotropic Gaussian noise on the pixels is followed through the network layer by layer: affine maps change mean and covariance exactly;
+    at a ReLU its inputs are taken for normal, which gives means and variances in closed form and covariances as a series in the correlation
+    (:func:`robaudit.numerics.moments.through_relu`). The multivariate normal CDF of the margins is the value.
+
+    For chains of linear layers, convolutions, batch norms, average pooling and ReLU; other networks are refused, naming the operation.
+    Exact for linear networks. Otherwise its error is that of the normal approximation before each ReLU, which nothing in the computation
+    shows: it claims no interval. Small with many inputs to each unit (docs/lipschitz.md has measurements); `mc` is the check.
+
+    Cost: as much as so many forward passes as the widest layer has values, twice, whatever the level; and the covariance of that layer in
+    memory, a few times.
+
+    The row's details have two closed forms of the smoothed margin paper from the same means and covariances: ``p_c``, the probability that
+    the predicted class beats the other class of the largest mean (an upper bound where logits are normal), and ``smoothed_margin``, the
+    mean of its margin over the larger of the two next classes, by Clark's formula (an upper bound, too: no certificate).
+
+    Args:
+        order: terms of the series for covariances behind a ReLU.
+        features: the most values of a layer; their covariance has so many rows and columns.
+
+    Source: Smoothed robustness analysis, section 3.1 and eqs. 14, 16 and 17, there for independent variables; Clark 1961.
+    """
+
+    quantity: ClassVar[Quantity] = P_ROBUST
+    needs: ClassVar[frozenset[Need]] = frozenset({"logits"})
+    needs_noise: ClassVar[frozenset[NoiseNeed]] = frozenset({"covariance"})
+    summary: ClassVar[str] = "normal CDF of the margins, their moments followed through the layers in closed form"
+    prefer: ClassVar[str] = "small networks of linear layers, convolutions and ReLU: no sampling error; its own bias is unknown"
+    source: ClassVar[str] = "Smoothed robustness analysis, eqs. 12 (corrected), 14, 16 and 17"
+
+    order: int = Field(4, ge=1, le=12, description="terms of the series for covariances behind a ReLU")
+    features: int = Field(4096, ge=1, le=65536, description="the most values of a layer; their covariance is held in memory a few times")
+
+    def passes(self, classes: int) -> tuple[int, int]:
+        """The clean pass; what follows are products of matrices."""
+        return 1, 0
+
+    def unfit(self, form: NoiseKind) -> str:
+        """What enters the network has to be normal and isotropic."""
+        if not isinstance(form, Gaussian):
+            return "it follows isotropic Gaussian noise (kind: gaussian) alone"
+        return "clipped pixels are not normal" if form.clip else ""
+
+    def check_model(self, model: LogitModel, image: Tensor) -> None:
+        """Refuse what is no chain, and layers that are too wide."""
+        widest = chain_of(model, image).widest
+        if widest > self.features:
+            what = f"moments would need the covariance of {widest} values ({widest**2 * 8 / 2**20:.0f} MiB, a few times)"
+            raise ModelError(model.name, what, f"allow it (moments: {{features: {widest}}}), or use logit_gaussian")
+
+    def estimate(self, work: Work) -> Sequence[Estimate]:
+        """Follow each image's moments through the network."""
+        chain = chain_of(work.engine.model, work.x[0])
+        first = first_covariance(chain, work.x[0])
+        found = [logit_moments(chain, x, work.level, self.order, first) for x in work.x]
+        mean, covariance = torch.stack([one.mean for one in found]), torch.stack([one.covariance for one in found])
+        y = work.clean.predicted
+        margins, spread = margin_moments(mean, covariance, y, work.others)
+        z, r = standardise(margins, spread)
+        p, error = mvn_cdf(z, r)
+        details = closed_forms(mean, covariance, y)
+        return [
+            Estimate(value=value, flips_to=to, forwards=1, backwards=0, note=note, details=more)
+            for value, to, note, more in zip(p.clamp(0, 1).tolist(), work.nearest(z), cdf_notes(error), details, strict=True)
+        ]
+
+
+def first_covariance(chain: Chain, image: Tensor) -> Tensor:
+    """A A^T of the chain's first map, which is the same for every image: its covariance under unit noise."""
+    values = image.numel()
+    eye = torch.eye(values, dtype=torch.float64, device=image.device)
+    return through_affine(chain.affine[0], image.double(), eye, _rows(chain)).covariance
+
+
+def logit_moments(chain: Chain, image: Tensor, sigma: float, order: int, first: Tensor) -> LogitMoments:
+    """Mean and covariance of the logits under Gaussian noise.
+
+    Args:
+        chain: the network.
+        image: (channels, height, width).
+        sigma: of the noise.
+        order: terms of the series behind a ReLU.
+        first: of :func:`first_covariance`.
+    """
+    moments = LogitMoments(chain.affine[0](image.double()[None])[0].flatten(), sigma**2 * first)
+    for function, shape in zip(chain.affine[1:], chain.shapes[1:], strict=True):
+        moments = through_relu(moments, order)
+        moments = through_affine(function, moments.mean.reshape(shape), moments.covariance, _rows(chain))
+    return moments
+
+
+def _rows(chain: Chain) -> int:
+    return max(1, _ENTRIES // chain.widest)
+
+
+def margin_moments(mean: Tensor, covariance: Tensor, y: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and covariance of the margins z_y - z_j.
+
+    Args:
+        mean: of the logits (images, classes).
+        covariance: (images, classes, classes).
+        y: the class of each image (images,).
+        others: the other classes (images, classes - 1).
+
+    Returns:
+        (images, classes - 1) and (images, classes - 1, classes - 1).
+    """
+    classes = mean.shape[1]
+    eye = torch.eye(classes, dtype=mean.dtype, device=mean.device)
+    take = eye[y][:, None] - eye[others]  # (images, classes - 1, classes)
+    return (take @ mean[:, :, None])[:, :, 0], take @ covariance @ take.mT
+
+
+def closed_forms(mean: Tensor, covariance: Tensor, y: Tensor, *, independent: bool = False) -> list[dict[str, float]]:
+    """P_c and Clark's smoothed margin of each image, with covariances, or as published, as if the logits were independent."""
+    return list(_closed_forms(mean, covariance * torch.eye(mean.shape[1], device=mean.device) if independent else covariance, y))
+
+
+def _closed_forms(mean: Tensor, covariance: Tensor, y: Tensor) -> Iterator[dict[str, float]]:
+    for m, s, c in zip(mean, covariance, y.tolist(), strict=True):
+        rest = m.clone()
+        rest[c] = -torch.inf
+        order = rest.argsort(descending=True)
+        first, second = (int(k) for k in order[:2])
+        if second == c:  # two classes
+            second = first
+
+        def spread(i: int, j: int, s: Tensor = s) -> Tensor:
+            return (s[i, i] + s[j, j] - 2 * s[i, j]).clamp_min(0).sqrt()
+
+        largest = mean_of_larger(m[first], m[second], spread(first, second)) if second != first else m[first]
+        yield {"p_c": float(probability_of_larger(m[c], m[first], spread(c, first))), "smoothed_margin": float(m[c] - largest)}

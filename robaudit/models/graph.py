@@ -1,0 +1,227 @@
+"""The operations of one pass that depend on the pixels, from the graph that autograd records."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from robaudit.models.base import LoadedNetwork
+
+Model = Callable[[Tensor], Tensor]
+
+
+class Operand(NamedTuple):
+    """An operand of an operation that depends on the pixels.
+
+    Attributes:
+        place: its position among the operands.
+        node: the operation that it comes from.
+        output: which of its outputs.
+    """
+
+    place: int
+    node: Any
+    output: int
+
+
+class Span(NamedTuple):
+    """The operations of a module, by autograd's running number.
+
+    Attributes:
+        first, end: the first one's, and that of the first one behind.
+        path: of the module within the network.
+        kind: name of its class.
+        leaf: whether it has no modules within.
+    """
+
+    first: int
+    end: int
+    path: str
+    kind: str
+    leaf: bool
+
+
+@dataclass(frozen=True)
+class Graph:
+    """The operations between pixels and logits.
+
+    Attributes:
+        nodes: those that depend on the pixels, inputs before outputs; the first is the pixels themselves. Empty: the logits are constant.
+        images: how many there were in the pass: the fewest that the network takes.
+        classes: how many logits each has.
+        device: where they are.
+        modules: those that ran in Python.
+        unseen: what the pixels decide without being differentiated: comparisons and positions that other operations use. Empty: nothing.
+    """
+
+    nodes: Sequence[Any]
+    images: int
+    classes: int
+    device: torch.device
+    modules: Sequence[Span]
+    unseen: str
+
+    @property
+    def pixels(self) -> Any:
+        """The node of the pixels."""
+        return self.nodes[0]
+
+    def operands(self, node: Any) -> list[Operand]:
+        """The operands of an operation that depend on the pixels."""
+        return [Operand(i, other, nr) for i, (other, nr) in enumerate(node.next_functions) if other is not None and other in self._members]
+
+    @cached_property
+    def _members(self) -> frozenset[Any]:
+        return frozenset(self.nodes)
+
+    def consumers(self) -> dict[Any, list[Any]]:
+        """The operations that use each one's result."""
+        found: dict[Any, list[Any]] = {node: [] for node in self.nodes}
+        for node in self.nodes:
+            for operand in self.operands(node):
+                found[operand.node].append(node)
+        return found
+
+    def place(self, node: Any) -> str:
+        """What a message calls an operation: its module where that is known, else its name."""
+        name, number = operation(node), node._sequence_nr()
+        within = [one for one in self.modules if one.first <= number < one.end]
+        if not within:
+            return name
+        inner = min(within, key=lambda one: one.end - one.first)
+        return f"{inner.path} ({inner.kind})" if inner.leaf else f"{name}, in {inner.path} ({inner.kind})"
+
+
+def operation(node: Any) -> str:
+    """The name of an operation as autograd has it, without what is the same for all."""
+    return re.sub(r"Backward\d*$", "", node.name().rpartition("::")[2])
+
+
+def shape_of_result(node: Any, output: int = 0) -> tuple[int, ...]:
+    """The shape of what an operation returned."""
+    variable = getattr(node, "variable", None)
+    return tuple(variable.shape if variable is not None else node._input_metadata[output].shape)
+
+
+def shapes_of_results(node: Any) -> list[tuple[int, ...]]:
+    """The shapes of all that an operation returned."""
+    if hasattr(node, "variable"):
+        return [shape_of_result(node)]
+    return [tuple(one.shape) for one in node._input_metadata]
+
+
+def fewest_images(model: Model) -> int:
+    """The fewest images that a network takes at once; of fewer, its model would make copies, and these would be operations, too."""
+    info = getattr(model, "info", None)
+    return (info.fixed_batch or info.least_batch) if isinstance(info, LoadedNetwork) else 1
+
+
+def trace(model: Model, image: Tensor) -> Graph:
+    """The operations of one pass that depend on the pixels.
+
+    Args:
+        model: pixels (n, channels, height, width) to logits (n, classes).
+        image: (channels, height, width).
+    """
+    images = fewest_images(model)
+    with torch.enable_grad(), _named_modules(model) as modules:
+        x = image.expand(images, *image.shape).detach().clone().requires_grad_(True)
+        watch = _Watch(x)
+        with watch:
+            logits = model(x)
+    if logits.grad_fn is None:
+        return Graph((), images, logits.shape[-1], logits.device, (), watch.unseen)
+    return Graph(tuple(_dependent(logits.grad_fn, x)), images, logits.shape[-1], logits.device, modules, watch.unseen)
+
+
+def _dependent(top: Any, x: Tensor) -> Iterator[Any]:
+    """The nodes that x reaches, inputs before outputs."""
+    reaches: dict[Any, bool] = {}
+    stack = [(top, False)]
+    while stack:
+        node, done = stack.pop()
+        if done:
+            reaches[node] = getattr(node, "variable", None) is x or any(reaches[other] for other, _ in node.next_functions if other)
+            if reaches[node]:
+                yield node
+        elif node not in reaches:
+            reaches[node] = False
+            stack.append((node, True))
+            stack += [(other, False) for other, _ in node.next_functions if other and other not in reaches]
+
+
+@contextmanager
+def _named_modules(model: Model) -> Iterator[list[Span]]:
+    """While it is open, the modules that run in Python are noted; the network itself, which has no path, is not."""
+    found: list[Span] = []
+    begun: dict[str, int] = {}
+    with ExitStack() as hooks:
+        network = getattr(model, "network", model)
+        for path, module in network.named_modules() if isinstance(network, nn.Module) else ():
+            if not path or isinstance(module, torch.jit.ScriptModule):
+                continue
+
+            def begin(_module: nn.Module, _args: object, path: str = path) -> None:
+                begun[path] = _next_number()
+
+            def end(module: nn.Module, _args: object, _output: object, path: str = path) -> None:
+                leaf = next(module.children(), None) is None
+                found.append(Span(begun[path], _next_number(), path, type(module).__name__, leaf))
+
+            hooks.callback(module.register_forward_pre_hook(begin).remove)
+            hooks.callback(module.register_forward_hook(end).remove)
+        yield found
+
+
+def _next_number() -> int:
+    """The number that autograd gives to the next operation."""
+    return int(torch.autograd._get_sequence_nr())  # type: ignore[attr-defined]
+
+
+class _Watch(TorchDispatchMode):
+    """Follows what depends on the pixels, and notes what autograd does not see of it.
+
+    Comparisons, positions of maxima and rounded numbers have no gradient: a network that uses them (``x * (x > 0)``, ``if x.mean() > 0``)
+    depends on the pixels in ways that its graph does not show.
+    """
+
+    def __init__(self, x: Tensor) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._held: dict[int, Tensor] = {id(x): x}  # holding them keeps their ids from being given again
+        self._lost: set[int] = set()
+        self.unseen = ""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        given = [one for one in _tensors((args, kwargs)) if id(one) in self._held]
+        name = func._schema.name.rpartition("::")[2]
+        if not given or name.endswith("_like") or name.startswith("new_"):  # those take the shape alone
+            return result
+        detaches = name == "detach"  # autograd itself does so with what it saves, which nothing uses further on
+        made = list(_tensors(result))
+        used = any(id(one) in self._lost for one in given) and any(one.is_floating_point() for one in made)
+        if not self.unseen and not detaches and (used or name == "_local_scalar_dense"):
+            self.unseen = name.lstrip("_")
+        for one in made:
+            self._held[id(one)] = one
+            if detaches or not one.is_floating_point():
+                self._lost.add(id(one))
+        return result
+
+
+def _tensors(values: Any) -> Iterator[Tensor]:
+    if isinstance(values, Tensor):
+        yield values
+    elif isinstance(values, list | tuple):
+        for value in values:
+            yield from _tensors(value)
+    elif isinstance(values, dict):
+        yield from _tensors(list(values.values()))

@@ -1,0 +1,229 @@
+"""Bounds of how far single layers can stretch a perturbation, in l2 and linf, rounded up.
+
+Each bound is computed in float64 and then raised by :func:`rounded_up` beyond what its own rounding can be, so that it is not below
+the exact norm of the layer as its weights stand. Power iteration and the norm of a reshaped kernel are lower bounds, and not used.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+_EPS = torch.finfo(torch.float64).eps
+_CAUTION = 4.0  # times the worst case of rounding, (operations) x eps
+_ENTRIES = 1 << 22  # complex numbers of a convolution's symbols held at once
+
+GELU = 1.1289041452
+"""sup |d/dx x Phi(x)| = Phi(sqrt 2) + sqrt(2) phi(sqrt 2) = 1.12890414518..., rounded up; at x = sqrt 2."""
+GELU_TANH = 1.1289930687
+"""The same of its tanh approximation, 1.12899306866... at x = 1.41850."""
+SILU = 1.0998393202
+"""sup |d/dx x / (1 + exp(-x))| = 1.09983932013... at x = 2.39936."""
+MISH = 1.0884981613
+"""sup |d/dx x tanh(log(1 + exp x))| = 1.08849816125... at x = 1.49058."""
+
+
+class Norms(NamedTuple):
+    """How far a layer f stretches: each is an upper bound.
+
+    Attributes:
+        l2: sup |f(x) - f(y)|_2 / |x - y|_2.
+        linf: sup |f(x) - f(y)|_inf / |x - y|_inf.
+        rows: sup |f(x) - f(y)|_inf / |x - y|_2: of a matrix, the largest l2 norm of its rows.
+    """
+
+    l2: float
+    linf: float
+    rows: float
+
+    def times(self, factor: float) -> Norms:
+        """The norms of the layer times a number."""
+        return Norms(*(abs(factor) * norm for norm in self))
+
+
+def rounded_up(value: float, operations: float) -> float:
+    """A number that is not below the exact one, for a value computed in float64 from sums and products without cancellation.
+
+    A sum of n products of non-negative numbers is off by at most n eps relative to itself, and so is the largest singular value of an
+    m x n matrix by at most m n eps, also through the Gram matrix (|fl(A A^T) - A A^T|_2 <= n eps |A|_F^2 <= n min(m, n) eps |A|_2^2).
+    Four times that is added.
+
+    Args:
+        value: at least 0.
+        operations: how many terms, or entries of the matrix, went into it.
+    """
+    return value * (1.0 + _CAUTION * operations * _EPS)
+
+
+def dense(matrix: Tensor) -> Norms:
+    """The norms of y = A x: the largest singular value, and the largest l1 and l2 norm of a row.
+
+    Args:
+        matrix: A (..., outputs, inputs); of several matrices, the largest norms.
+    """
+    a = matrix.detach().double()
+    if a.numel() == 0:
+        return Norms(0.0, 0.0, 0.0)
+    entries = a.shape[-1] * a.shape[-2]
+    return Norms(
+        rounded_up(_spectral(a), entries),
+        rounded_up(float(a.abs().sum(-1).amax()), entries),
+        rounded_up(float(a.square().sum(-1).amax().sqrt()), entries),
+    )
+
+
+def _spectral(a: Tensor) -> float:
+    """The largest singular value of matrices (..., m, n), through the smaller Gram matrix."""
+    gram = a @ a.mH if a.shape[-2] <= a.shape[-1] else a.mH @ a
+    return math.sqrt(max(0.0, float(torch.linalg.eigvalsh(gram)[..., -1].amax())))
+
+
+def convolution(
+    weight: Tensor,
+    size: Sequence[int],
+    *,
+    stride: Sequence[int] | int = 1,
+    padding: Sequence[int] | int = 0,
+    dilation: Sequence[int] | int = 1,
+    groups: int = 1,
+    transposed: bool = False,
+    polyphase: bool = True,
+) -> Norms:
+    """The norms of a convolution with zero padding, of any number of dimensions.
+
+    l2: with zero padding y_o = sum_t w_t x_{s o + t - p} is, on the s^d grids that the stride splits its input into (the polyphase
+    components x'_b[m] = x[s m + b - p], each of M = floor((n - 1 + p) / s) - floor(p / s) + 1 places), an ordinary convolution of stride
+    1 with ceil(k / s) taps. Those are rows and columns of a circular convolution on M + ceil(k / s) - 1 places, which the Fourier
+    transform makes block diagonal: the bound is the largest singular value of a block. Without stride these are n + k - 1 places. It is
+    an upper bound for any padding, and exact up to what happens at the border.
+
+    Args:
+        weight: (out, in / groups, *kernel); of a transposed convolution (in, out / groups, *kernel), as torch has it.
+        size: height and width of its input; of a transposed convolution, of its output.
+        stride, padding, dilation: for each dimension, or one number for all.
+        groups: blocks of channels that do not see each other.
+        transposed: the adjoint of the convolution with this weight, from its output to its input.
+        polyphase: False ignores the stride: the norm with stride 1, which bounds it, too (usually not as well).
+
+    Source: Sedghi, Gupta and Long 2019, The singular values of convolutional layers, for circular convolutions; polyphase components:
+        Vaidyanathan 1993, Multirate Systems and Filter Banks, chapter 4.
+    """
+    dims = weight.dim() - 2
+    steps, pads, gaps = (list(v) if isinstance(v, Sequence) else [v] * dims for v in (stride, padding, dilation))
+    entries = float(weight[0].numel() * weight.shape[0])
+    phases = _phases(weight.detach().double(), steps, gaps)
+    used = (phases, steps) if polyphase else (_phases(weight.detach().double(), [1] * dims, gaps), [1] * dims)
+    l2 = rounded_up(_circular(used[0], size, used[1], pads, groups), entries * max(1, phases[0, 0].numel()))
+    if transposed:  # an output pixel hears from the taps of one phase, and from all channels of its group
+        taps = phases.reshape(groups, weight.shape[0] // groups, phases.shape[1], -1)
+        sums, squares = taps.abs().sum((1, 3)), taps.square().sum((1, 3))
+    else:
+        sums, squares = weight.detach().double().flatten(1).abs().sum(1), weight.detach().double().flatten(1).square().sum(1)
+    return Norms(l2, rounded_up(float(sums.amax()), entries), rounded_up(float(squares.amax().sqrt()), entries))
+
+
+def _phases(weight: Tensor, stride: Sequence[int], dilation: Sequence[int]) -> Tensor:
+    """The kernel as one of stride 1 on the grids that the stride splits the input into (out, in / groups * prod(stride), *taps)."""
+    kernel = weight.shape[2:]
+    reach = [d * (k - 1) + 1 for d, k in zip(dilation, kernel, strict=True)]
+    taps = [-(-r // s) for r, s in zip(reach, stride, strict=True)]
+    wide = weight.new_zeros(*weight.shape[:2], *(t * s for t, s in zip(taps, stride, strict=True)))
+    places: tuple[slice, ...] = (slice(None), slice(None), *(slice(0, r, d) for r, d in zip(reach, dilation, strict=True)))
+    wide[places] = weight
+    split = wide.reshape(*weight.shape[:2], *(n for pair in zip(taps, stride, strict=True) for n in pair))
+    dims = len(kernel)
+    order = [0, 1, *(3 + 2 * j for j in range(dims)), *(2 + 2 * j for j in range(dims))]
+    return split.permute(order).reshape(weight.shape[0], -1, *taps)
+
+
+def _circular(phases: Tensor, size: Sequence[int], stride: Sequence[int], padding: Sequence[int], groups: int) -> float:
+    """The largest singular value of the symbols of a convolution of stride 1, made circular."""
+    taps = phases.shape[2:]
+    places = [(n - 1 + p) // s - p // s + t for n, p, s, t in zip(size, padding, stride, taps, strict=True)]
+    blocks = phases.reshape(groups, phases.shape[0] // groups, phases.shape[1], -1)  # (groups, out, in, taps)
+    if math.prod(taps) == 1:
+        return _spectral(blocks[..., 0])
+    tap = torch.cartesian_prod(*(torch.arange(t, dtype=torch.float64) for t in taps)).reshape(-1, len(taps))
+    largest = 0.0
+    for part in _frequencies(places, max(1, _ENTRIES // blocks[..., 0].numel())):
+        phase = part @ tap.T  # (frequencies, taps), in radians
+        wave = torch.complex(phase.cos(), -phase.sin()).to(blocks.device)
+        symbols = torch.einsum("ft,goit->fgoi", wave, blocks.to(wave.dtype))
+        largest = max(largest, _spectral(symbols))
+    return largest
+
+
+def _frequencies(places: Sequence[int], at_once: int) -> Iterator[Tensor]:
+    """2 pi j / N of each dimension (frequencies, dimensions); of a frequency and its negative, which are conjugates, one."""
+    counts = [*places[:-1], places[-1] // 2 + 1]
+    axes = [2 * math.pi * torch.arange(c, dtype=torch.float64) / n for c, n in zip(counts, places, strict=True)]
+    yield from torch.cartesian_prod(*axes).reshape(-1, len(places)).split(at_once)
+
+
+def average_windows(
+    size: int, kernel: int, stride: int, padding: int, *, ceil_mode: bool = False, count_include_pad: bool = True
+) -> Tensor:
+    """The matrix of average pooling along one dimension (outputs, size); in more dimensions it is the Kronecker product of these."""
+    each = torch.eye(size, dtype=torch.float64).unsqueeze(1)
+    return F.avg_pool1d(each, kernel, stride, padding, ceil_mode, count_include_pad)[:, 0].T
+
+
+def adaptive_windows(size: int, outputs: int) -> Tensor:
+    """The matrix of adaptive average pooling along one dimension (outputs, size)."""
+    return F.adaptive_avg_pool1d(torch.eye(size, dtype=torch.float64).unsqueeze(1), outputs)[:, 0].T
+
+
+def separable(factors: Sequence[Tensor]) -> Norms:
+    """The norms of the Kronecker product of matrices: the product of theirs."""
+    found = [dense(factor) for factor in factors]
+    return Norms(*(math.prod(getattr(norms, name) for norms in found) for name in Norms._fields))
+
+
+def largest_of_windows(kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int]) -> Norms:
+    """The norms of max pooling: in l2 the square root of how many windows a pixel can be in.
+
+    Along a dimension these are the taps t < k with d t = i mod s: at most ceil(k / (s / gcd(s, d))), which is ceil(k / s) without
+    dilation. A maximum moves by no more than the largest change in its window, which is at most the l2 norm of the changes there.
+    """
+    return _of_windows([-(-k // (s // math.gcd(s, d))) for k, s, d in zip(kernel, stride, dilation, strict=True)])
+
+
+def largest_of_adaptive_windows(size: Sequence[int], outputs: Sequence[int]) -> Norms:
+    """The norms of adaptive max pooling, by how many windows a pixel is in."""
+    return _of_windows([int((adaptive_windows(n, o) > 0).sum(0).max()) for n, o in zip(size, outputs, strict=True)])
+
+
+def _of_windows(along: Sequence[int]) -> Norms:
+    windows = math.prod(along)
+    return Norms(1.0 if windows == 1 else rounded_up(math.sqrt(windows), 1), 1.0, 1.0)
+
+
+def dense_convolution(
+    weight: Tensor, size: Sequence[int], *, stride: int = 1, padding: int = 0, dilation: int = 1, groups: int = 1
+) -> Tensor:
+    """The matrix of a two-dimensional convolution (outputs, inputs), float64: its size is the product of both, so for small ones only.
+
+    Args:
+        weight: (out, in / groups, height, width).
+        size: height and width of its input.
+        stride, padding, dilation, groups: as of ``torch.nn.functional.conv2d``.
+    """
+    shape = (weight.shape[1] * groups, *size)
+    each = torch.eye(math.prod(shape), dtype=torch.float64).reshape(-1, *shape)
+    return F.conv2d(each, weight.detach().double(), None, stride, padding, dilation, groups).flatten(1).T
+
+
+def differences(matrix: Tensor, order: float) -> Tensor:
+    """|a_i - a_j| of the rows of a matrix in l1 or l2 (rows, rows), rounded up.
+
+    Args:
+        matrix: (rows, columns), float64.
+        order: 1 or 2.
+    """
+    found = torch.cdist(matrix, matrix, p=order, compute_mode="donot_use_mm_for_euclid_dist")
+    return found * (1.0 + _CAUTION * matrix.shape[1] * _EPS)

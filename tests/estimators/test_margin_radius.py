@@ -1,0 +1,156 @@
+"""margin_radius: goldens, exact on linear networks, never beaten by an attack, and what it refuses."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from pydantic import ValidationError
+from torch import Tensor, nn
+
+from robaudit.errors import ModelError
+from robaudit.estimators.engine import Engine
+from robaudit.estimators.margin_radius import MarginRadius
+from robaudit.estimators.radius_attack import RadiusAttack
+from robaudit.estimators.radius_exact import RadiusExact
+from robaudit.estimators.work import CleanPass, Work
+from robaudit.models import from_module
+from robaudit.models.architectures import mlp, small_cnn
+from robaudit.quantities import CERTIFIED, IntervalKind
+from robaudit.rows import LARGEST
+from tests.estimators.tools import SHAPE, curved, linear, values, work_on
+
+W = torch.tensor([0.6, 0.8]) / math.sqrt(2)
+
+
+class TwoPixels(nn.Module):
+    """Logits +-w . x of the first two pixels, |(w, -w)|_2 = 1: the boundary is at distance w . x / |w|."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        projected = x.flatten(1)[:, :2] @ W
+        return torch.stack([projected, -projected], 1)
+
+
+def golden_work(x: tuple[float, float] = (1.0, 0.5)) -> tuple[nn.Module, Tensor]:
+    image = torch.zeros(1, *SHAPE)
+    image.view(-1)[:2] = torch.tensor(x)
+    return TwoPixels(), image
+
+
+def seeded(network: nn.Module, seed: int = 0) -> nn.Module:
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=generator) / max(1, parameter[0].numel()) ** 0.5)
+    return network.eval()
+
+
+def work_at(network: nn.Module, x: Tensor, std: float = 1.0) -> Work:
+    """A chunk of these images."""
+    work = work_on(network, images=len(x))
+    engine = Engine(from_module(network, std=[std]), work.engine.noises, work.classes)
+    return replace(work, x=x, engine=engine, clean=CleanPass.of(engine, x))
+
+
+@pytest.mark.parametrize("lipschitz", [None, {"l2": 1.0, "source": "its rows"}])
+def test_the_golden(lipschitz: dict[str, object] | None) -> None:
+    """K = 1, x = (1, .5): margin sqrt 2, constant of the margin sqrt 2, radius 1, which is the true distance."""
+    network, x = golden_work()
+    ((estimate,),) = values(MarginRadius.model_validate({"norm": "l2", "lipschitz": lipschitz}), work_at(network, x))
+    details = estimate.details or {}
+    assert estimate.value == pytest.approx(1.0, rel=1e-5)
+    assert estimate.value <= 1.0
+    assert details["margin"] == pytest.approx(math.sqrt(2), rel=1e-6)
+    assert details["lipschitz"] == pytest.approx(math.sqrt(2), rel=1e-6)
+    assert details["lipschitz_of_logits"] == pytest.approx(1.0, rel=1e-6)
+    assert details["certified_class"] == 0
+    assert (estimate.lower, estimate.upper) == (estimate.value, None)
+    assert estimate.interval.kind is IntervalKind.LOWER_BOUND
+    assert estimate.note == ("Lipschitz constant declared: its rows" if lipschitz else "")
+    assert MarginRadius.quantity == CERTIFIED
+
+
+def test_a_tie_abstains() -> None:
+    network, x = golden_work((0.8, -0.6))
+    for estimate in values(MarginRadius(), work_at(network, x))[0]:
+        assert estimate.value == 0.0
+        assert "certified_class" not in (estimate.details or {})
+
+
+def test_a_linear_network_has_its_radius() -> None:
+    """Both norms; the certificate stays below by rounding alone."""
+    work = work_on(linear(5), images=30)
+    certified, exact = values(MarginRadius(), work), values(RadiusExact(), work)
+    for ours, theirs in zip(certified, exact, strict=True):
+        for a, b in zip(ours, theirs, strict=True):
+            assert b.value * (1 - 1e-4) - 1e-5 <= a.value <= b.value * (1 + 1e-7)
+
+
+def test_it_includes_the_models_own_normalisation() -> None:
+    x = torch.rand(3, *SHAPE, generator=torch.Generator().manual_seed(0))
+    works = work_at(linear(3), 2 * x), work_at(linear(3), x, 0.5)
+    for plain, scaled in zip(*(values(MarginRadius(), work) for work in works), strict=True):
+        for a, b in zip(plain, scaled, strict=True):
+            assert b.value == pytest.approx(a.value / 2, rel=1e-4)
+
+
+def convolutions() -> nn.Module:
+    inner = small_cnn(in_channels=2, image_size=4, channels=(3, 4), kernel=2, stride=1, hidden=6, num_classes=4)
+    return nn.Sequential(nn.Upsample(size=(4, 4)), inner)
+
+
+@pytest.mark.parametrize(
+    "network", [curved(), seeded(mlp((24, 12, 8, 4))), seeded(convolutions())], ids=["curved", "dense", "convolutions"]
+)
+def test_no_attack_is_nearer(network: nn.Module) -> None:
+    work = work_on(network, images=25)
+    certified, attacked = values(MarginRadius(), work), values(RadiusAttack(), work)
+    assert all(a.value <= b.value for ours, theirs in zip(certified, attacked, strict=True) for a, b in zip(ours, theirs, strict=True))
+    assert all(a.value > 0 for ours in certified for a in ours)
+
+
+def test_the_class_is_the_predicted_one() -> None:
+    work = work_on(curved(), images=10)
+    for found, predicted in zip(values(MarginRadius(), work), work.clean.predicted.tolist(), strict=True):
+        assert {(one.details or {})["certified_class"] for one in found} == {predicted}
+
+
+def test_a_network_that_ignores_its_pixels_is_certified_without_end() -> None:
+    for estimate, _ in values(MarginRadius(), work_on(lambda x: x.flatten(1)[:, :2] * 0 + torch.tensor([1.0, 0.0]))):
+        assert 1e8 < estimate.value < LARGEST
+
+
+def test_a_declared_constant_that_the_images_contradict() -> None:
+    work = work_on(linear(4), images=6)
+    with pytest.raises(ModelError, match=r"its logits change faster from 0 to 1 than its Lipschitz constant allows; correct lipschitz"):
+        values(MarginRadius.model_validate({"lipschitz": {"l2": 1e-3, "source": "a guess"}}), work)
+
+
+def test_it_is_refused_before_the_run() -> None:
+    network = nn.Sequential(nn.LayerNorm(4), nn.Flatten(), nn.Linear(24, 3))
+    with pytest.raises(ModelError, match=r"the operation 0 \(LayerNorm\) has none; declare it"):
+        MarginRadius().check_model(from_module(network), torch.rand(SHAPE))
+    MarginRadius.model_validate({"lipschitz": {"l2": 3, "source": "a theorem"}}).check_model(from_module(network), torch.rand(SHAPE))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"lipschitz": {"l2": 1.0}},
+        {"lipschitz": {"source": "nothing"}},
+        {"lipschitz": {"l2": 0.0, "source": "zero"}},
+        {"lipschitz": {"l2": -1.0, "source": "below"}},
+        {"lipschitz": {"l2": math.inf, "source": "infinite"}},
+        {"lipschitz": {"l1": 1.0, "source": "another norm"}},
+        {"lipschitz": {"l2": 1.0, "source": ""}},
+        {"lipschitz": 1.0},
+        {"norm": []},
+        {"norm": ["l2", "l2"]},
+        {"norm": "l1"},
+    ],
+)
+def test_bad_options(options: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        MarginRadius.model_validate(options)
