@@ -20,7 +20,20 @@ from tests.specs import digits, write
 
 COMMANDS = (
     *("demo", "init", "estimate", "show", "bias-report", "flag-samples", "corruption-report", "gate", "compare", "report", "plot"),
-    *("export", "scores", "certified", "curves", "spectrum", "verify", "validate", "plan", "noise-preview", "noises", "estimators", "schema"),
+    *(
+        "export",
+        "scores",
+        "certified",
+        "curves",
+        "spectrum",
+        "verify",
+        "validate",
+        "plan",
+        "noise-preview",
+        "noises",
+        "estimators",
+        "schema",
+    ),
 )
 PROGRAM = Path(sys.executable).with_name("robaudit")
 HEAVY = ("torch", "torchvision", "numpy", "scipy", "sklearn", "PIL", "yaml")
