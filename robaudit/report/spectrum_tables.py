@@ -144,23 +144,19 @@ def checks(consistency: Consistency) -> Iterator[Table]:
         *(Column(head, number=True) for head in ("compared", "images", "contradicted")),
         Column("meaning", wrap=True),
     )
+    if not compared:
+        yield Table("Do the results fit together?", lines=("No two results of this run say anything about the same number.",))
+        return
     total = sum(one.comparisons for one in compared)
-    none = [one.relation.name for one in consistency.checked if not one.comparisons]
     notes = [
         f"Intervals so wide that all comparisons together are free of chance with {100 * CONFIDENCE:g} %: "
         f"each end misses with at most {consistency.tail:.2g}."
     ]
-    if none:
+    if none := [one.relation.name for one in consistency.checked if not one.comparisons]:
         notes.append(f"Nothing to compare: {', '.join(none)}.")
     verdict = f"{count(total, 'comparison')} on {count(consistency.images, 'image')}, {count(len(consistency.violations), 'violation')}."
-    tone = "bad" if consistency.violations else "strong"
-    yield Table(
-        "Do the results fit together?",
-        heads,
-        tuple(rows),
-        conclusions=(Cell(verdict, tone="bad" if tone == "bad" else "strong"),),
-        notes=tuple(notes),
-    )
+    conclusion = Cell(verdict, tone="bad" if consistency.violations else "strong")
+    yield Table("Do the results fit together?", heads, tuple(rows), conclusions=(conclusion,), notes=tuple(notes))
     for kind in Verdict:
         if some := consistency.of(kind):
             summary = [

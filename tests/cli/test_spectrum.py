@@ -20,6 +20,7 @@ from robaudit.spec.model import EstimatorSpec
 from tests.cli.conftest import Refuse
 from tests.conftest import RunCli
 from tests.plugin import planted
+from tests.shared import document, needs_shared
 from tests.specs import digits, read_rows, save_npz, tree, write
 
 ATTACK: dict[str, Any] = {"radius_attack": {"steps": 5, "restarts": 1, "polish": 5}}
@@ -153,6 +154,16 @@ def test_what_makes_no_sense_is_refused(run: Path, refuse: Refuse, tmp_path: Pat
     refuse("spectrum", run, "--format", "csv", "-o", "gone/x.csv", says="its folder does not exist")
     refuse("plot", run, "--kind", "bias", "--sample", "3", "-o", "it.png", says="--sample: does not apply to --kind bias")
     refuse("plot", run, "--kind", "spectrum", "--sample", "nobody", "-o", "it.png", says="has no sample 'nobody'")
+
+
+def test_a_run_whose_results_have_nothing_to_do_with_each_other(tmp_path: Path, run_cli: RunCli) -> None:
+    assert run_cli("estimate", write(tmp_path, digits(limit=2, estimators=["softmax"])), "--out", "run").code == 0
+    outcome = run_cli("spectrum", "run")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert "No two results of this run say anything about the same number." in outcome.out
+    outcome = run_cli("spectrum", "run", "--pictures", "none")
+    assert outcome.err.count("none of its results has a size to draw") == 2
+    assert outcome.err.endswith("0 pictures in none\n")
 
 
 # --- a bug in an estimator
@@ -291,3 +302,21 @@ def test_no_violation_where_nothing_is_wrong(kind: str, tmp_path: Path, run_cli:
             "noise_tolerance and p_robust",
         ):
             assert compared[name] > 20, name
+
+
+@needs_shared
+@pytest.mark.usefixtures("quick")
+def test_a_real_network_on_which_everything_applies(tmp_path: Path, run_cli: RunCli) -> None:
+    noise = [{"sigma": [0.02, 0.25]}, {"kind": "uniform", "eps": [0.02]}]
+    spec = document("mnist_spectral_mlp", limit=2, noise=noise)
+    del spec["estimators"]
+    write(tmp_path, spec)
+    outcome = run_cli("spectrum", "spec.yaml", "--format", "json")
+    assert outcome.code == 0, outcome.err
+    assert "radius_exact is left out" in outcome.err
+    found = json.loads(outcome.out)
+    compared = {one["relation"]: one["comparisons"] for one in found["checks"]["relations"]}
+    names = {result["estimator"].partition(":")[0] for sample in found["samples"] for result in sample["results"]}
+    assert names == {entry.options.get("label", entry.name) for entry in BUDGETS} - {"radius_exact"}
+    assert compared["noise within the certified ball"] > 0
+    assert compared["p_fail <= p_error"] > 0
