@@ -42,10 +42,10 @@ class SmoothedAttack(SearchedRadius):
 
     The smoothed class at a point is the one that most of its noisy copies are given. The search of `radius_attack`
     (:func:`robaudit.numerics.minimal_norm.nearest_flips`) runs on the soft vote of `copies` fixed noisy copies, log of the mean softmax.
-    The ray to what it finds is searched for the vote's own flip, with 1,000 copies at each of about ten points. What is found counts
-    only if another class is ahead of the smoothed class of the image among `verify` fresh copies, significantly (an exact sign test,
-    level .001 over at most five tries): but for that chance, and the certificate's own, no value is below the certified radius of the
-    same norm.
+    The ray to what it finds is searched for the vote's own flip, with 1,000 copies at each of about ten points (no more than `verify`).
+    What is found counts only if another class is ahead of the smoothed class of the image among `verify` fresh copies, significantly (an
+    exact sign test, level .001 over at most five tries): but for that chance, and the certificate's own, no value is below the certified
+    radius of the same norm.
 
     Args:
         copies: of a point, in the soft vote.
@@ -75,7 +75,7 @@ class SmoothedAttack(SearchedRadius):
     def passes(self, classes: int) -> tuple[int, int]:
         """The most that an image takes; most are done after one of five tries."""
         search = self._search("l2", 1.0)
-        votes = _SCREEN * (len(_RAY) + _STEPS) + self.verify * len(_TRIES)
+        votes = min(_SCREEN, self.verify) * (len(_RAY) + _STEPS) + self.verify * len(_TRIES)
         forwards = self.copies * (1 + search.gradients + search.forwards) + votes
         return 1 + self.verify + len(self.norm) * forwards, len(self.norm) * self.copies * search.gradients
 
@@ -173,7 +173,7 @@ class _Rays:
 
     def __init__(self, work: Work, group: Tensor, added: Tensor, y: Tensor, verify: int, *, clipped: bool) -> None:
         self._work, self._group, self._added, self._y = work, group, added, y
-        self._verify, self._clipped = verify, clipped
+        self._verify, self._screen, self._clipped = verify, min(_SCREEN, verify), clipped
         self.nearest = work.x[group].clone()
         self._unit = (work.amplitude / lengths(added).clamp_min(_TINY)).clamp_min(1.0)  # of the ray; added is 1
         self.flipped = torch.zeros(len(group), dtype=torch.bool, device=group.device)
@@ -188,7 +188,7 @@ class _Rays:
             if not len(rows):
                 return
             there = scale[rows] + beyond * torch.maximum(self._unit[rows], scale[rows])
-            kept, votes = self._votes(rows, there, self._verify + _SCREEN + number * self._verify, self._verify)
+            kept, votes = self._votes(rows, there, self._verify + self._screen + number * self._verify, self._verify)
             other = votes.gather(1, self.label[rows, None])[:, 0]
             both = (kept + other).clamp_min(1)
             ahead = p_lower(other.cpu().numpy(), both.cpu().numpy(), _LEVEL / len(_TRIES)) > 0.5
@@ -220,7 +220,7 @@ class _Rays:
         """Whether another class is well ahead in a look, always at the same draws; remembers which."""
         if not len(rows):
             return torch.zeros(0, dtype=torch.bool, device=rows.device)
-        kept, votes = self._votes(rows, scale, self._verify, _SCREEN)
+        kept, votes = self._votes(rows, scale, self._verify, self._screen)
         other, label = votes.scatter(1, self._y[rows, None], -1).max(1)
         flips = other - kept >= _AHEAD * (other + kept).clamp_min(1).sqrt()
         self.label[rows[flips]] = label[flips]

@@ -14,17 +14,27 @@ import numpy as np
 import pytest
 from safetensors.torch import load_file, save_file
 
+from tests import forks
 from tests.conftest import RunCli
 from tests.specs import WEIGHTS, digits, read_info, save_npz, write
 
 ESTIMATORS = [{"mc": {"samples": 50}}, "logit_gaussian", "taylor", {"mmse": {"samples": 4}}]
 
 
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a finished run of 30 samples, with its spec."""
+    folder = tmp_path_factory.mktemp("finished")
+    spec = write(folder, digits(limit=30, noise={"sigma": [0.25, 0.1]}, estimators=ESTIMATORS))
+    done = forks.robaudit(folder, "estimate", spec, "--out", "run")
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
 @pytest.fixture
-def run(tmp_path: Path, run_cli: RunCli) -> Path:
-    """A finished run of 30 samples."""
-    spec = write(tmp_path, digits(limit=30, noise={"sigma": [0.25, 0.1]}, estimators=ESTIMATORS))
-    assert run_cli("estimate", spec, "--out", "run").code == 0
+def run(finished: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
     return tmp_path / "run"
 
 
