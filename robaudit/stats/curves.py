@@ -291,6 +291,9 @@ def curves_of(
             (source, _), by_level = noisy[kind]
             found[kind] = _noisy_curve(kind, source, by_level)
     if not found:
+        if others := [kind.value for kind in CurveKind if kind in attacks or (kind in noisy and _fits(kind, noisy[kind][1]))]:
+            asked = " or ".join(kind.value for kind in CurveKind if kind in only)
+            raise RunError(str(run.path), f"has no curve {asked}", f"it has {', '.join(others)}")
         remedy = "robaudit curves SPEC computes it; or audit with radius_pgd, or with mc under gaussian noise at sigma D, 2D, ..."
         raise RunError(str(run.path), "has nothing that curves are made of", remedy)
     return Curves(name or str(run.info["name"]), str(run.path), found)
