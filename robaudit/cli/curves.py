@@ -78,6 +78,8 @@ def curves(
     for file in filter(None, (output, picture)):
         check_output(file)
     if picture is not None:
+        if output is not None and output.resolve() == picture.resolve():
+            raise SpecError(f"--picture {picture}", "is the file of --output, too", "name two files")
         from robaudit.report.pictures import can_draw
 
         can_draw(required=True)

@@ -178,6 +178,7 @@ def test_images_without_labels(tmp_path: Path, run_cli: RunCli, refuse: Refuse) 
         (("spec.yaml", "--picture", "a.gif"), "--picture a.gif: is not a supported format; use .png, .svg or .pdf"),
         (("spec.yaml", "--picture", "no/a.png"), "its folder does not exist"),
         (("spec.yaml", "--output", "no/a.txt"), "its folder does not exist"),
+        (("spec.yaml", "--picture", "a.svg", "--output", "./a.svg"), "--picture a.svg: is the file of --output, too; name two files"),
         (("spec.yaml", "--set", "model.path=none.pt"), "there is no such file"),
         (("spec.yaml", "--set", "dataset.limit=0"), "dataset.limit"),
         ((".",), "run.json: no such file; name a folder that robaudit estimate has written"),
