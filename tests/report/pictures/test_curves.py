@@ -130,6 +130,15 @@ def test_models_side_by_side(width: int, tables: int) -> None:
         assert f"model {i}" in found
 
 
+@pytest.mark.parametrize("width", [120, 80, 60])
+def test_long_names_that_differ_at_their_end_are_told_apart(width: int) -> None:
+    names = [f"{'a_network_with_a_long_name_' * 3}{i}" for i in range(3)]
+    found = printed([replace(one, name=name) for one, name in zip(models(3), names, strict=True)], width)
+    assert "…" not in found
+    for i in range(3):
+        assert any(word.endswith(f"_{i}") for line in found.splitlines() for word in line.split())
+
+
 def test_every_point_as_csv() -> None:
     every = models(2)
     rows = list(csv.DictReader(io.StringIO(curves_csv(every))))
