@@ -37,6 +37,7 @@ _CAP = "Where the grid of {} ends. Default: after {} steps."
 
 
 def curves(
+    context: typer.Context,
     sources: Annotated[
         list[Path], typer.Argument(metavar="SPEC|RUN...", help="Specs, whose model, images and run options count; or runs with curves.")
     ],
@@ -77,6 +78,8 @@ def curves(
     for file in filter(None, (output, picture)):
         check_output(file)
     if picture is not None:
+        if output is not None and output.resolve() == picture.resolve():
+            raise SpecError(f"--picture {picture}", "is the file of --output, too", "name two files")
         from robaudit.report.pictures import can_draw
 
         can_draw(required=True)
@@ -87,6 +90,8 @@ def curves(
     given = {key: value for key, value in overrides.items() if value is not None}
     how = _How(out, trust, on_error, quiet)
     paths = list(dict.fromkeys(sources))
+    if all(path.is_dir() for path in paths):
+        _refuse_unused(context)
     specs = {path: _spec(path, plan, given, set_ or (), how) for path in paths if not path.is_dir()}
     finished = {path: read_run(path) for path in paths if path.is_dir()}
     found = _curves([finished[path] if path in finished else _computed(specs[path], how) for path in paths], plan)
@@ -97,6 +102,23 @@ def curves(
 
         write_output(picture, [drawn(sketch(found), picture.suffix.lower()[1:])])
     _emit(found, format_, output, quiet=quiet)
+
+
+_OF_RUNS = frozenset({"sources", "only", "format_", "output", "picture", "quiet"})
+"""Options that are about finished runs, too; the others are about what is computed."""
+
+
+def _refuse_unused(context: typer.Context) -> None:
+    """Refuse options that finished runs have no use for: their grids, images and noise are what they are.
+
+    Raises:
+        SpecError: one was typed.
+    """
+    for option in context.command.params:
+        name = option.name or ""
+        source = context.get_parameter_source(name)
+        if name not in _OF_RUNS and source is not None and source.name == "COMMANDLINE":
+            raise SpecError(option.opts[0], "is about audits of specs, and these runs are finished", "leave it out, or name specs")
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from robaudit.report import numbers
 from robaudit.report.tables import Column, Table, Terminal, cells
@@ -31,6 +32,14 @@ def curve_table(every: Sequence[Curves]) -> Terminal:
             yield _table(block, notes=tuple(_notes(every)) if block is blocks[-1] else ())
 
     return Terminal(build)
+
+
+def page_tables(every: Sequence[Curves]) -> Iterator[Table]:
+    """The same for pages, with the notes below the last table."""
+    blocks = [every[i : i + _SIDE_BY_SIDE[False]] for i in range(0, len(every), _SIDE_BY_SIDE[False])]
+    for block in blocks:
+        table = _table(block, notes=tuple(_notes(every)) if block is blocks[-1] else ())
+        yield replace(table, rows=tuple(cells(numbers.signs(cell.text) for cell in row) for row in table.rows))
 
 
 def _table(block: Sequence[Curves], notes: tuple[str, ...]) -> Table:

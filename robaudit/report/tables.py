@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from rich import box
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.console import Console, ConsoleOptions, JustifyMethod, OverflowMethod, RenderableType, RenderResult
 from rich.table import Table as Grid
 from rich.text import Text
 
@@ -107,7 +107,9 @@ def rendered(table: Table, *, narrow: bool = False) -> Iterator[RenderableType]:
     if table.columns:
         grid = base_table(narrow=narrow)
         for column in table.columns:
-            grid.add_column(plain(column.head), justify="right" if column.number else "left", no_wrap=not column.wrap)
+            overflow: OverflowMethod = "fold" if column.wrap else "ellipsis"  # long names often differ at their end only
+            justify: JustifyMethod = "right" if column.number else "left"
+            grid.add_column(plain(column.head), justify=justify, no_wrap=not column.wrap, overflow=overflow)
         for row in table.rows:
             grid.add_row(*(plain(cell.text, _STYLES[cell.tone]) for cell in row))
         yield grid

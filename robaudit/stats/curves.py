@@ -191,7 +191,8 @@ def ams(errors: Floats | Sequence[float], step: float) -> float:
         step: D.
 
     Returns:
-        NaN where no noise adds errors; 0 where all clean images are misclassified.
+        At least 0, which the sum falls short of where a curve ends with fewer errors than it began with; 0 where all clean images are
+        misclassified; NaN where no noise adds errors.
 
     Source: Smoothed robustness analysis, section 3.4.
     """
@@ -210,7 +211,7 @@ def _ams(errors: Floats, last: Ints, step: float) -> Floats:
         normal = errors / ((1 - a) + a * errors)
     normal = np.where(inside, normal, np.take_along_axis(normal, last[..., None], -1))
     flat = rise[..., 0] <= 0
-    found: Floats = np.where(flat, np.where(first[..., 0] >= 1, 0.0, np.nan), _half_steps(normal, step))
+    found: Floats = np.where(flat, np.where(first[..., 0] >= 1, 0.0, np.nan), np.maximum(_half_steps(normal, step), 0.0))
     return found
 
 
@@ -291,6 +292,9 @@ def curves_of(
             (source, _), by_level = noisy[kind]
             found[kind] = _noisy_curve(kind, source, by_level)
     if not found:
+        if others := [kind.value for kind in CurveKind if kind in attacks or (kind in noisy and _fits(kind, noisy[kind][1]))]:
+            asked = " or ".join(kind.value for kind in CurveKind if kind in only)
+            raise RunError(str(run.path), f"has no curve {asked}", f"it has {', '.join(others)}")
         remedy = "robaudit curves SPEC computes it; or audit with radius_pgd, or with mc under gaussian noise at sigma D, 2D, ..."
         raise RunError(str(run.path), "has nothing that curves are made of", remedy)
     return Curves(name or str(run.info["name"]), str(run.path), found)
@@ -385,7 +389,7 @@ def _noisy_curve(kind: CurveKind, source: str, by_level: Mapping[float, Sequence
     if math.isnan(value):
         summary = Summary(None, why=f"noise up to sigma {levels[-1]:g} adds no errors")
     else:
-        summary = Summary(value, Relation.AT_LEAST if last < 0 and value else Relation.IS, *_ends(ends["low"], ends["high"]))
+        summary = Summary(value, Relation.AT_LEAST if last < 0 and bands.errors[0] < 1 else Relation.IS, *_ends(ends["low"], ends["high"]))
     return Curve(kind, source, places, bands.errors, *bands.ends(ends), summary, len(kept), unlabelled, draws, stop + 1)
 
 

@@ -178,6 +178,7 @@ def test_images_without_labels(tmp_path: Path, run_cli: RunCli, refuse: Refuse) 
         (("spec.yaml", "--picture", "a.gif"), "--picture a.gif: is not a supported format; use .png, .svg or .pdf"),
         (("spec.yaml", "--picture", "no/a.png"), "its folder does not exist"),
         (("spec.yaml", "--output", "no/a.txt"), "its folder does not exist"),
+        (("spec.yaml", "--picture", "a.svg", "--output", "./a.svg"), "--picture a.svg: is the file of --output, too; name two files"),
         (("spec.yaml", "--set", "model.path=none.pt"), "there is no such file"),
         (("spec.yaml", "--set", "dataset.limit=0"), "dataset.limit"),
         ((".",), "run.json: no such file; name a folder that robaudit estimate has written"),
@@ -195,7 +196,20 @@ def test_a_run_without_curves(tmp_path: Path, run_cli: RunCli, refuse: Refuse) -
     refuse("curves", "run", says="run: has nothing that curves are made of")
     refuse("plot", "run", "--kind", "curves", "-o", "a.svg", says="run: has nothing that curves are made of")
     assert run_cli("curves", "spec.yaml", *NOTHING_ELSE).code == 0
-    refuse("curves", folder_of(tmp_path / "runs"), "--only", "l2", says="has nothing that curves are made of")
+    refuse("curves", folder_of(tmp_path / "runs"), "--only", "l2", says="has no curve l2; it has noise")
+
+
+@pytest.mark.parametrize(
+    "option", [("--limit", "2"), ("--step-l2", "0.1"), ("--seed", "0"), ("--clip",), ("--set", "run.seed=1"), ("--out", "runs")]
+)
+def test_finished_runs_refuse_options_of_audits(option: tuple[str, ...], tmp_path: Path, run_cli: RunCli, refuse: Refuse) -> None:
+    """A finer grid, for example, is not what such a run has; beside a spec the options are about that."""
+    write(tmp_path, digits(limit=3))
+    assert run_cli("curves", "spec.yaml", *NOTHING_ELSE).code == 0
+    run = folder_of(tmp_path / "runs")
+    refuse("curves", run, *option, says=f"{option[0]}: is about audits of specs, and these runs are finished")
+    assert run_cli("curves", run, "--only", "noise", "--format", "json", "--quiet").code == 0
+    assert run_cli("curves", run, "spec.yaml", *NOTHING_ELSE, "--limit", "2").code == 0
 
 
 HELD = """

@@ -41,6 +41,14 @@ def test_ams_by_hand() -> None:
     assert ams([0, 0.5, 0.8], 0.32) == pytest.approx(0.32 * (0.5 * middle + 1.5 * (1 - middle)), abs=1e-12)
 
 
+def test_ams_is_never_negative() -> None:
+    """A curve that ends below where it began would sum up to less than no noise at all."""
+    assert ams([0.6, 0.8, 0.2], 0.32) == 0.0
+    run = curves_run(noise_rows([[3, 4, 3], [4, 4, 4], [0, 1, 0]], wrong=(0, 1)))
+    summary = curves_of(run).curves[CurveKind.NOISE].summary
+    assert (summary.value, summary.relation, summary.lower) == (0.0, Relation.AT_LEAST, 0.0)
+
+
 def test_ams_where_nothing_rises() -> None:
     assert math.isnan(ams([0.1, 0.1, 0.05], 0.32))
     assert ams([1.0, 1.0], 0.32) == 0.0, "nothing is classified correctly without noise"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
 from robaudit.errors import NothingLeftError, RobauditError, RunError
-from robaudit.levels import EVERY_LEVEL, LevelChoice, NoiseLevel
-from robaudit.names import matches
+from robaudit.levels import EVERY_LEVEL, GAUSSIAN, LevelChoice, NoiseLevel
+from robaudit.names import GRID_STEP, matches
 from robaudit.quantities import CERTIFIED, LOSS, Quantity
 from robaudit.report import numbers
 from robaudit.report.certified_tables import OfRun, of_runs
@@ -17,6 +17,7 @@ from robaudit.report.flag_tables import is_beyond
 from robaudit.rows import Row
 from robaudit.stats.agreement import Agreement, agreements, comparable
 from robaudit.stats.classes import ClassBias, class_bias
+from robaudit.stats.curves import LINEAR, CurveKind, Curves, Relation, curves_of
 from robaudit.stats.flags import Flagged, flag, usual_threshold
 from robaudit.stats.groups import quantity_of
 from robaudit.stats.losses import Losses, losses
@@ -28,6 +29,7 @@ Key = tuple[str, NoiseLevel]
 T = TypeVar("T")
 _FEW = 6  # least robust samples, shown even if none of them is flagged
 _EXAMPLES = 2
+_MANY_LEVELS = 5  # of Gaussian noise: fewer are no curve
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,7 @@ class Content:
         losses: by the order q of their norm, at each noise level that has such results.
         scores: of the results that are radii, where images have labels.
         certified: certified accuracies of the results that are certified radii, where images have labels.
+        curves: error curves of a run that was made for them; None where it has none.
         decisions: of the run's gates, as documents: see :func:`robaudit.gates.sources.decisions_of`.
     """
 
@@ -104,6 +107,7 @@ class Content:
     losses: tuple[Losses, ...] = ()
     scores: tuple[Scores, ...] = ()
     certified: tuple[OfRun, ...] = ()
+    curves: Curves | None = None
     decisions: tuple[Mapping[str, Any], ...] = ()
 
     @property
@@ -135,10 +139,12 @@ def gather(run: Run, choice: Choice) -> Content:
         RobauditError: a threshold that the quantity cannot have.
     """
     overview, tallies, labelled, examples = Overview(run.quantities), dict[Key, GroupTally](), False, dict[int, str]()
+    attacked = False
     for row in run.rows:
         overview.add(row)
         tallies.setdefault((row.estimator, row.at), GroupTally()).add(row)
         labelled = labelled or row.label is not None
+        attacked = attacked or GRID_STEP in (row.details or {})
         if len(examples) < _EXAMPLES:
             examples.setdefault(row.predicted, row.sample_id)
     summaries = {(group.key.estimator, group.key.at): group for group in overview.summaries()}
@@ -176,7 +182,25 @@ def gather(run: Run, choice: Choice) -> Content:
         scores=_scores(run, choice) if labelled and there.intersection(RADII) else (),
         certified=tuple(of_runs([run], choice.estimators, choice.levels)) if labelled and CERTIFIED.name in there else (),
         losses=losses(run, choice.estimators, choice.levels) if LOSS.name in there else (),
+        curves=_curves(run, choice, (at for _, at in keys), attacked=attacked) if labelled else None,
     )
+
+
+def _curves(run: Run, choice: Choice, levels: Iterable[NoiseLevel], *, attacked: bool) -> Curves | None:
+    """The curves of a run with attacks on a grid, linear corruption or many levels of Gaussian noise; of noise alone, only one that ends
+    by its rule."""
+    kinds = {entry["name"]: entry["kind"] for entry in run.info["spec"].get("noise", ())}
+    counted = Counter(kinds.get(at.noise) for at in set(levels))
+    if not (attacked or counted[LINEAR] or counted[GAUSSIAN] >= _MANY_LEVELS):
+        return None
+    try:
+        found = curves_of(run, estimators=choice.estimators, levels=choice.levels)
+    except RunError:  # none of these results
+        return None
+    noise = found.curves.get(CurveKind.NOISE)
+    if noise is not None and (noise.summary.value is None or noise.summary.relation is not Relation.IS) and len(found.curves) == 1:
+        return None
+    return found
 
 
 def _scores(run: Run, choice: Choice) -> tuple[Scores, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from robaudit.report import numbers
+from robaudit.report import curve_tables, numbers
 from robaudit.report.certified_tables import OfRun, page_tables
 from robaudit.report.flag_tables import is_beyond
 from robaudit.report.html import facts, tables
@@ -14,6 +14,7 @@ from robaudit.report.pictures.loss_q import failed_attacks
 from robaudit.report.score_tables import table_of
 from robaudit.report.summary_tables import run_names
 from robaudit.report.tables import Table, cells, columns, markdown, markdown_table, within
+from robaudit.stats.curves import Curves
 from robaudit.stats.flags import Flagged
 from robaudit.text import class_name, clipped
 
@@ -49,6 +50,7 @@ def _lines(contents: Sequence[Content], title: str | None, samples: int) -> Iter
         for table in tables.comparison_tables(contents, names):
             yield from ("", markdown(table.heading), *markdown_table(table))
         yield from _certified(tables.certified_together(contents, names))
+        yield from _curves(tables.curves_together(contents, names))
     for content, name in zip(contents, names, strict=True):
         if len(contents) > 1:
             yield from ("", f"## {markdown(name)}")
@@ -102,6 +104,7 @@ def _of_quantities(content: Content) -> Iterator[str]:
             table = table_of(one, page=True)
             yield from ("", markdown(table.heading), "", *map(markdown, table.lines), *markdown_table(table))
     yield from _certified(content.certified)
+    yield from _curves([content.curves] if content.curves is not None else [])
 
 
 def _certified(every: Sequence[OfRun]) -> Iterator[str]:
@@ -109,6 +112,13 @@ def _certified(every: Sequence[OfRun]) -> Iterator[str]:
         yield from ("### Certified accuracy", "", markdown(tables.CERTIFIED_WORDS), "")
         for table in page_tables(every):
             yield from ("", markdown(table.heading), "", *map(markdown, table.lines), *markdown_table(table))
+
+
+def _curves(every: Sequence[Curves]) -> Iterator[str]:
+    if every:
+        yield from ("### Error curves", "", markdown(tables.CURVE_WORDS), "")
+        for table in curve_tables.page_tables(every):
+            yield from ("", markdown(table.heading), *markdown_table(table))
 
 
 def _flagged(content: Content, flagged: Flagged, most: int) -> Iterator[str]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from robaudit.errors import NothingLeftError, RobauditError, RunError
 from robaudit.levels import LevelChoice, NoiseLevel
+from robaudit.report import curve_tables
 from robaudit.report.certified_tables import OfRun, page_tables
 from robaudit.report.flag_tables import CERTAINTIES
 from robaudit.report.html import facts
@@ -21,6 +22,7 @@ from robaudit.report.html.content import Content
 from robaudit.report.html.tables import (
     CERTIFIED_WORDS,
     COVER,
+    CURVE_WORDS,
     LOSS_WORDS,
     SCORE_WORDS,
     VERDICTS,
@@ -31,6 +33,7 @@ from robaudit.report.html.tables import (
     comparison_notes,
     comparison_tables,
     cost_table,
+    curves_together,
     loss_table,
     robustness_tables,
     worst_losses_tables,
@@ -39,6 +42,7 @@ from robaudit.report.html.verdict import NO_THRESHOLD, certainties, flag_rule, s
 from robaudit.report.pictures.page import Sketch
 from robaudit.report.score_tables import table_of
 from robaudit.report.summary_tables import MEANINGS, run_names
+from robaudit.stats.curves import Curves
 from robaudit.store.run import Run
 from robaudit.text import class_name, clipped, printable
 
@@ -49,6 +53,7 @@ SECTIONS = (
     ("losses", "Worst case"),
     ("scores", "Radius"),
     ("certified", "Certified"),
+    ("curves", "Error curves"),
     ("easiest", "Easiest images"),
     ("classes", "Classes"),
     ("samples", "Flagged samples"),
@@ -103,6 +108,7 @@ def page(
         comparison=comparison_tables(contents, names) if several else (),
         comparison_notes=comparison_notes(contents) if several else (),
         comparison_certified=_certified(together) if (together := certified_together(contents, names)) else None,
+        comparison_curves=_curves(beside) if (beside := curves_together(contents, names)) else None,
         cover=COVER,
         folded_from=_OPEN,
         sections=SECTIONS,
@@ -154,6 +160,7 @@ def _run(content: Content, shown: Shown, name: str, threshold: float | None) -> 
         "losses": content.losses,
         "scores": content.scores,
         "certified": content.certified,
+        "curves": content.curves,
         "easiest": easiest,
         "agreement": content.agreements,
     }
@@ -176,6 +183,7 @@ def _run(content: Content, shown: Shown, name: str, threshold: float | None) -> 
         "losses": _losses(content, threshold) if content.losses else None,
         "scores": _scores(content) if content.scores else None,
         "certified": _certified(content.certified) if content.certified else None,
+        "curves": _curves([content.curves]) if content.curves is not None else None,
         "easiest": easiest,
         "classes": [_classes(content, i, threshold) for i in range(len(content.biases))],
         "problems": shown.problems,
@@ -240,6 +248,16 @@ def _certified(every: Sequence[OfRun]) -> dict[str, Any]:
         "picture": _drawn("certified", lambda: certified.sketch(every)),
         "words": CERTIFIED_WORDS,
         "tables": list(page_tables(every)),
+    }
+
+
+def _curves(every: Sequence[Curves]) -> dict[str, Any]:
+    from robaudit.report.pictures import curves
+
+    return {
+        "picture": _drawn("curves", lambda: curves.sketch(every)),
+        "words": CURVE_WORDS,
+        "tables": list(curve_tables.page_tables(every)),
     }
 
 

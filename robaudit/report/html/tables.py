@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from robaudit.names import series
 from robaudit.quantities import LOSS, Quantity
@@ -15,6 +15,7 @@ from robaudit.report.html.content import Content
 from robaudit.report.summary_tables import approximate, caveats, heading
 from robaudit.report.tables import Bar, Cell, Table, cells, columns
 from robaudit.stats.classes import ClassBias, ClassStats
+from robaudit.stats.curves import Curves
 from robaudit.stats.summary import GroupSummary
 from robaudit.text import clipped, count, printable
 
@@ -38,6 +39,10 @@ SCORE_WORDS = (
 CERTIFIED_WORDS = (
     "The share of images whose class provably stays the same within a radius, and is the label: unlike the tables under Robustness, it is "
     "relative to the label. A result of a noise level is about the network smoothed by that noise, any other about the network itself."
+)
+CURVE_WORDS = (
+    "The share of images that is classified as labelled, by the strength of what is done to them; a misclassified image is an error from "
+    "the start."
 )
 VERDICTS = {"real": "a real difference", "noise": "chance may explain it", "untested": "not tested"}
 _ALL, _WORST, _BEST = 30, 20, 5  # of the classes
@@ -296,6 +301,17 @@ def certified_together(contents: Sequence[Content], names: Sequence[str]) -> lis
     """
     every = [OfRun(name, one.accuracy) for content, name in zip(contents, names, strict=True) for one in content.certified]
     return side_by_side(every) if len({one.run for one in every}) > 1 else []
+
+
+def curves_together(contents: Sequence[Content], names: Sequence[str]) -> list[Curves]:
+    """The error curves of all runs, where several have some; else none.
+
+    Args:
+        contents: of the runs.
+        names: of the runs, all different.
+    """
+    every = [replace(content.curves, name=name) for content, name in zip(contents, names, strict=True) if content.curves is not None]
+    return every if len(every) > 1 else []
 
 
 def comparison_notes(contents: Sequence[Content]) -> list[str]:

@@ -29,7 +29,7 @@ _AXES = {
     CurveKind.L2: "l2 radius",
     CurveKind.LINF: "linf radius",
     CurveKind.NOISE: "standard deviation",
-    CurveKind.LINEAR: "gamma, the share of the image left",
+    CurveKind.LINEAR: "gamma, what is left of the image",
 }
 _PANEL, _ALONE, _HEIGHT = 2.9, 2.6, 1.8  # inches: of a panel, at least; of the axes of one, of several
 _HEAD, _BETWEEN, _GAP, _SWATCH = 0.32, 0.25, 0.25, 0.34

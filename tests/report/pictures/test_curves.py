@@ -40,7 +40,7 @@ def axes_of(every: list[Curves], width: float = 7.0) -> dict[str, Any]:
 def test_lines_and_bands_are_those_of_the_curves() -> None:
     every = models(2)
     found = axes_of(every)
-    for kind, label in ((CurveKind.NOISE, "standard deviation"), (CurveKind.LINEAR, "gamma, the share of the image left")):
+    for kind, label in ((CurveKind.NOISE, "standard deviation"), (CurveKind.LINEAR, "gamma, what is left of the image")):
         lines = [line for line in found[label].lines if len(line.get_xdata()) > 2]
         assert len(lines) == 2
         for line, one in zip(lines, every, strict=True):
@@ -50,9 +50,9 @@ def test_lines_and_bands_are_those_of_the_curves() -> None:
             assert np.array_equal(line.get_xdata(), curve.places[:points])
             assert np.allclose(line.get_ydata(), 1 - curve.errors[:points])
         assert len(found[label].collections) == 2
-    straight = [line for line in found["gamma, the share of the image left"].lines if len(line.get_xdata()) == 2]
+    straight = [line for line in found["gamma, what is left of the image"].lines if len(line.get_xdata()) == 2]
     assert {tuple(map(float, line.get_xdata())) for line in straight} == {(HUMANS, HUMANS), (0.0, 1.0)}
-    assert found["gamma, the share of the image left"].get_xlim() == (1.0, 0.0), "less of the image to the right"
+    assert found["gamma, what is left of the image"].get_xlim() == (1.0, 0.0), "less of the image to the right"
 
 
 def test_the_tail_of_a_noise_curve_is_left_out_and_the_caption_says_so() -> None:
@@ -128,6 +128,15 @@ def test_models_side_by_side(width: int, tables: int) -> None:
     assert found.count("bootstrap interval") == 1, "the notes once, at the end"
     for i in range(4):
         assert f"model {i}" in found
+
+
+@pytest.mark.parametrize("width", [120, 80, 60])
+def test_long_names_that_differ_at_their_end_are_told_apart(width: int) -> None:
+    names = [f"{'a_network_with_a_long_name_' * 3}{i}" for i in range(3)]
+    found = printed([replace(one, name=name) for one, name in zip(models(3), names, strict=True)], width)
+    assert "…" not in found
+    for i in range(3):
+        assert any(word.endswith(f"_{i}") for line in found.splitlines() for word in line.split())
 
 
 def test_every_point_as_csv() -> None:
