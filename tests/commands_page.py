@@ -14,6 +14,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+import typer
 from typer.models import ArgumentInfo, OptionInfo
 
 from robaudit.cli.main import make_app
@@ -51,6 +52,8 @@ def parameters(function: Callable[..., Any]) -> Iterator[Parameter]:
     """Arguments and options in order."""
     hints = typing.get_type_hints(function, include_extras=True)
     for name, one in inspect.signature(function).parameters.items():
+        if hints[name] is typer.Context:
+            continue
         annotated, info = typing.get_args(hints[name])[:2]
         if isinstance(info, ArgumentInfo):
             flags: tuple[str, ...] = ()
