@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -92,23 +93,26 @@ class RadiusAttack(SearchedRadius):
             work.x[group],
             work.clean.predicted[group],
             self._search(norm, self.limit(norm, shape_of(work.x))),
-            _Noise(work, group.tolist(), norm),
+            Restarts(work, group.tolist(), f"{PURPOSE} {norm}"),
         )
         return flips.radius, flips.label, flips.gradients, flips.forwards
 
 
 @dataclass(frozen=True, slots=True)
-class _Noise:
-    """Where restarts begin."""
+class Restarts:
+    """The noise that restarts begin from.
+
+    Attributes:
+        work: the chunk.
+        group: indices into it.
+        purpose: of the draws; one for each norm, so that no norm depends on which others are asked for.
+    """
 
     work: Work
-    group: list[int]
-    norm: Norm
+    group: Sequence[int]
+    purpose: str
 
     def uniforms(self, restart: int) -> Tensor:
-        """On [0, 1] (images, channels, height, width); a stream for each norm, so that no norm depends on which others are asked for."""
-        draws = []
-        for image in self.group:
-            (z,) = self.work.normals(f"{PURPOSE} {self.norm}", image, 1, restart)
-            draws.append(normal_cdf(z.double()))
-        return torch.cat(draws).to(self.work.x.dtype)
+        """On [0, 1] (images, channels, height, width)."""
+        draws = [z for image in self.group for z in self.work.normals(self.purpose, image, 1, restart)]
+        return normal_cdf(torch.cat(draws).double()).to(self.work.x.dtype)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, ClassVar, NamedTuple
 
 import numpy as np
@@ -15,14 +15,13 @@ from robaudit.estimators.base import Estimate, Scope
 from robaudit.estimators.certified_radius import theorem_of
 from robaudit.estimators.mc import count_votes
 from robaudit.estimators.radius import SearchedRadius, each_once, rows_of
-from robaudit.estimators.radius_attack import HELD_BYTES
+from robaudit.estimators.radius_attack import HELD_BYTES, Restarts
 from robaudit.estimators.vote_field import VoteField, offsets_of
 from robaudit.estimators.work import Work
 from robaudit.names import CERTIFIED_CLASS
 from robaudit.noise.base import NoiseKind, shape_of
 from robaudit.numerics.minimal_norm import Search, nearest_flips
 from robaudit.numerics.norm_steps import Norm, size
-from robaudit.numerics.normal import normal_cdf
 from robaudit.numerics.rowwise import lengths
 from robaudit.numerics.smoothing import p_lower
 from robaudit.spec.fields import as_tuple
@@ -110,7 +109,9 @@ class SmoothedAttack(SearchedRadius):
         behind = at.scatter(1, y[group, None], -torch.inf).amax(1) - own
         field = VoteField(work, y[group], offsets, torch.where(behind >= 0, behind + _HEAD_START, 0.0))
         search = self._search(norm, self.limit(norm, shape_of(work.x)))
-        flips = nearest_flips(field.logits, field.slopes, work.x[group], y[group], search, _Noise(work, group.tolist(), norm))
+        flips = nearest_flips(
+            field.logits, field.slopes, work.x[group], y[group], search, Restarts(work, group.tolist(), f"{PURPOSE} {norm}")
+        )
         rays = _Rays(work, group, flips.pixels - work.x[group], y[group], self.verify, clipped=self.clip)
         rays.verify(flips.found.nonzero()[:, 0])
         sizes = size((rays.nearest.double() - work.x[group].double()).flatten(1), norm)
@@ -238,17 +239,3 @@ class _Rays:
     def _points(self, rows: Tensor, scale: Tensor) -> Tensor:
         points: Tensor = self._work.x[self._group[rows]] + self._added[rows] * scale.to(self._added.dtype)[:, None, None, None]
         return points.clamp(0.0, 1.0) if self._clipped else points
-
-
-@dataclass(frozen=True, slots=True)
-class _Noise:
-    """Where restarts begin."""
-
-    work: Work
-    group: Sequence[int]
-    norm: Norm
-
-    def uniforms(self, restart: int) -> Tensor:
-        """On [0, 1] (images, channels, height, width), by draws that no copy is made of."""
-        draws = [z for image in self.group for z in self.work.normals(f"{PURPOSE} {self.norm}", image, 1, restart)]
-        return normal_cdf(torch.cat(draws).double()).to(self.work.x.dtype)
