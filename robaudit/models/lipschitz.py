@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from robaudit.errors import ModelError
-from robaudit.models.graph import Graph, operation, shape_of_result, shapes_of_results, trace
+from robaudit.models.graph import Graph, is_function, operation, shape_of_result, shapes_of_results, trace
 from robaudit.models.logits import LogitModel
 from robaudit.models.operations import (
     IN_ORDER,
@@ -141,11 +141,11 @@ def _computed(model: LogitModel, image: Tensor) -> Lipschitz:
     if not model.differentiable:
         raise _refusal(model, "its operations cannot be seen in this format")
     graph = trace(model, image.to(model.device, model.dtype))
-    if graph.unseen:
+    if graph.unseen and not any(map(is_function, graph.nodes)):  # one of those computes behind autograd's back, and is named below
         raise _refusal(model, f"it uses pixels in a way that has no gradient (the operation {graph.unseen})")
     if not graph.nodes:
         raise _refusal(model, "its logits have no gradient")
-    walk = _Walk(graph, image.numel())
+    walk = _Walk(graph, image.numel(), torch.finfo(model.dtype).eps)
     for node in graph.nodes:
         try:
             walk.visit(node)
@@ -163,8 +163,8 @@ def _refusal(model: LogitModel, why: str) -> ModelError:
 class _Walk:
     """The reach of every operation, inputs before outputs."""
 
-    def __init__(self, graph: Graph, pixels: int) -> None:
-        self.graph = graph
+    def __init__(self, graph: Graph, pixels: int, eps: float) -> None:
+        self.graph, self._eps = graph, eps
         self.reach: dict[Any, _Both] = {graph.pixels: (_Reach(1.0, 1.0), _Reach(math.sqrt(pixels), 1.0))}
         self.layers: list[Layer] = []
         users = graph.consumers()
@@ -193,6 +193,8 @@ class _Walk:
         """Bound an operation whose operands are bounded."""
         if node in self.reach or node in self._folded:
             return
+        if any(one.dtype.is_floating_point and torch.finfo(one.dtype).eps > self._eps for one in node._input_metadata):
+            raise NoBoundError("it rounds to less precision than the model's")
         operands = self.graph.operands(node)
         parts = [self.part(node, operand) for operand in operands]
         values, name = self._values(node), operation(node)
