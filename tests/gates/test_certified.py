@@ -70,7 +70,7 @@ def test_at_another_radius_than_the_question_it_is_a_lower_bound(population: boo
         one = decided(f"certified_accuracy(radius=0.4) {text}", rows, population=population)
         assert (one.verdict, one.value, one.upper) == (verdict, 0.75, 1.0)
         assert ("run it without decide" in one.evidence) is (verdict == "inconclusive")
-        assert decided(f"certified_accuracy(radius=0.5) {text}", rows, population=population).upper < 0.9
+        assert decided(f"certified_accuracy(radius=0.5) {text}", rows, population=population).upper != 1.0
 
 
 @pytest.mark.parametrize("population", [False, True])
