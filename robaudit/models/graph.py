@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -61,6 +61,7 @@ class Graph:
         classes: how many logits each has.
         device: where they are.
         modules: those that ran in Python.
+        sizes: the l2 norm of what an operation returned in this pass, by its running number.
         unseen: what the pixels decide without being differentiated: comparisons and positions that other operations use. Empty: nothing.
     """
 
@@ -69,6 +70,7 @@ class Graph:
     classes: int
     device: torch.device
     modules: Sequence[Span]
+    sizes: Mapping[int, float]
     unseen: str
 
     @property
@@ -91,6 +93,10 @@ class Graph:
             for operand in self.operands(node):
                 found[operand.node].append(node)
         return found
+
+    def size(self, node: Any) -> float:
+        """The l2 norm of what an operation returned, of all images of the pass together; 0 where it is not known."""
+        return self.sizes.get(node._sequence_nr(), 0.0)
 
     def place(self, node: Any) -> str:
         """What a message calls an operation: its module where that is known, else its name."""
@@ -150,8 +156,8 @@ def trace(model: Model, image: Tensor) -> Graph:
         with watch, _Numbers(watch):
             logits = model(x)
     if logits.grad_fn is None:
-        return Graph((), images, logits.shape[-1], logits.device, (), watch.unseen)
-    return Graph(tuple(_dependent(logits.grad_fn, x)), images, logits.shape[-1], logits.device, modules, watch.unseen)
+        return Graph((), images, logits.shape[-1], logits.device, (), {}, watch.unseen)
+    return Graph(tuple(_dependent(logits.grad_fn, x)), images, logits.shape[-1], logits.device, modules, watch.sizes, watch.unseen)
 
 
 def _dependent(top: Any, x: Tensor) -> Iterator[Any]:
@@ -209,6 +215,7 @@ class _Watch(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]
         self._held: dict[int, Tensor] = {id(x): x}  # holding them keeps their ids from being given again
         self._lost: set[int] = set()
+        self.sizes: dict[int, float] = {}
         self.unseen = ""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -226,6 +233,10 @@ class _Watch(TorchDispatchMode):
             self._held[id(one)] = one
             if detaches or not one.is_floating_point() or not torch.is_grad_enabled():
                 self._lost.add(id(one))
+            elif one.numel():
+                number = _next_number() - 1  # autograd makes its node before the operation itself
+                size = float(torch.linalg.vector_norm(one.detach(), dtype=torch.float64))
+                self.sizes[number] = max(size, self.sizes.get(number, 0.0))
         return result
 
     def holds(self, values: Any) -> bool:
