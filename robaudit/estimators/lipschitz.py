@@ -101,23 +101,25 @@ class LipschitzCertificate(Estimator):
         return "" if self.lipschitz is None else f"Lipschitz constant declared: {self.lipschitz.source}"
 
 
-def rounding(work: Work, logits: Tensor, constants: Tensor) -> Tensor:
-    """What the network's precision may add to margins: eps (8 max |z| + K sqrt(pixels)).
+def rounding(work: Work, logits: Tensor, constants: Tensor, span: float) -> Tensor:
+    """What the network's precision may add to margins: eps (8 max |z| + K max(span, sqrt(pixels))).
 
     The rounding of a layer is as if its input were off by about eps of its size, which the layers behind it carry on no faster than the
-    constant says: the second term matters where the terms of a product nearly cancel, or the constant is huge. A network with a margin
+    constant says: the second term matters where the terms of a product nearly cancel, or the constant is huge. Where a large number
+    is added and taken away again, the values in between are larger than the pixels can make them: the span. A network with a margin
     below it cannot be told from one with another class nearby, and nothing is certified.
 
     Args:
         work: the chunk.
         logits: (rows, classes).
         constants: K of margins in l2 (rows, ...).
+        span: of the bound.
 
     Returns:
         (rows, ...).
     """
     largest = logits.abs().amax(1).reshape(-1, *[1] * (constants.dim() - 1))
-    return torch.finfo(work.engine.model.dtype).eps * (_ROUNDING * largest + constants * math.sqrt(work.x[0].numel()))
+    return torch.finfo(work.engine.model.dtype).eps * (_ROUNDING * largest + constants * max(span, math.sqrt(work.x[0].numel())))
 
 
 def furthest(margin: Tensor, constant: Tensor) -> Tensor:
@@ -133,7 +135,7 @@ def _refuse_contradicted(bound: Lipschitz, work: Work) -> None:
     for a, b in zip(range(len(x)), range(1, len(x)), strict=False):
         moved, apart = logits[a] - logits[b], (x[a] - x[b]).flatten()
         constants = bound.margins["l2"].to(logits.device)
-        change = (moved[:, None] - moved).abs() - rounding(work, logits[a : b + 1], constants.expand(2, -1, -1)).sum(0)
+        change = (moved[:, None] - moved).abs() - rounding(work, logits[a : b + 1], constants.expand(2, -1, -1), bound.span).sum(0)
         for norm, distance in (("l2", apart.norm()), ("linf", apart.abs().amax())):
             if bool((change > bound.margins[norm].to(change.device) * distance * (1 + 1e-9)).any()):
                 what = f"its logits change faster from {work.ids[a]} to {work.ids[b]} than its Lipschitz constant allows"

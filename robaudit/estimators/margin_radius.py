@@ -46,7 +46,7 @@ class MarginRadius(LipschitzCertificate):
         """
         bound, logits, predicted = self.bound(work), work.clean.logits, work.clean.predicted
         own = logits.gather(1, predicted[:, None])  # (images, 1)
-        margins = own - logits - rounding(work, logits, bound.of_margins("l2", predicted))
+        margins = own - logits - rounding(work, logits, bound.of_margins("l2", predicted), bound.span)
         itself = torch.arange(work.classes, device=logits.device) == predicted[:, None]
         by_norm = []
         for norm in self.norm:

@@ -80,7 +80,7 @@ class SmoothedMargin(LipschitzCertificate):
         """
         bound, predicted, sigma = self.bound(work), work.clean.predicted, work.level
         k2 = bound.of_loss("l2", predicted)
-        losses = self._losses(work, k2)
+        losses = self._losses(work, k2, bound.span)
         lost = (~losses.isfinite()).sum(1)
         mean = mean_over(torch.where(lost[:, None] > 0, 0.0, losses), 1)
         margin = -mean - k2 * sigma * math.sqrt(2 * math.log(1 / self.alpha) / self.samples)
@@ -94,7 +94,7 @@ class SmoothedMargin(LipschitzCertificate):
             by_norm.append([self._row(*one) for one in zip(*(n.tolist() for n in numbers), strict=True)])
         return list(zip(*by_norm, strict=True))
 
-    def _losses(self, work: Work, constants: Tensor) -> Tensor:
+    def _losses(self, work: Work, constants: Tensor, span: float) -> Tensor:
         """L of every noisy copy (images, draws), as much larger as rounding may have made it smaller; not finite where a logit is not."""
         n, y, model = len(work.x), work.clean.predicted, work.model
         found = torch.empty(n * self.samples, dtype=torch.float64, device=work.x.device)
@@ -104,7 +104,7 @@ class SmoothedMargin(LipschitzCertificate):
             target = y[batch.image][:, None]
             own = logits.gather(1, target)[:, 0]
             largest = (1 + work.level) * constants[batch.image]  # noise of sigma adds sigma sqrt(pixels) to the norm of the pixels
-            loss = logits.scatter(1, target, -torch.inf).amax(1) - own + rounding(work, logits, largest)
+            loss = logits.scatter(1, target, -torch.inf).amax(1) - own + rounding(work, logits, largest, span)
             found[batch.image * self.samples + batch.draw] = torch.where(logits.isfinite().all(1), loss, torch.nan)
         return found.view(n, self.samples)
 

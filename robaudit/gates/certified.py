@@ -13,6 +13,8 @@ from robaudit.stats.groups import GroupKey
 from robaudit.store.run import Run
 from robaudit.text import count
 
+_WITHOUT_DECIDE = "run it without decide, or with decide at this radius"
+
 
 def certified_for(run: Run, key: GroupKey, confidence: float) -> CertifiedAccuracy:
     """The certified accuracy of a result.
@@ -28,12 +30,16 @@ def certified_for(run: Run, key: GroupKey, confidence: float) -> CertifiedAccura
 def measured_certified(gate: Gate, made: CertifiedAccuracy, *, population: bool) -> Measured:
     """Certified accuracy at the radius of the gate: for these images it is exactly what was certified.
 
-    Beyond what could have been certified it is 0, whatever the images.
+    Beyond what could have been certified it is 0, whatever the images. Of images that stopped once a question about another radius was
+    answered, it is a lower bound: it may show that the gate's radius is certified often enough, and no more.
     """
-    one = made.at(gate.radius or 0.0)
-    if (gate.radius or 0.0) > made.certificates.possible:
+    one, given = made.at(gate.radius or 0.0), made.certificates
+    if (gate.radius or 0.0) > given.possible:
         return Measured(0.0, lambda _: (0.0, 0.0), Method.EXACT, 0)
-    return counted(one.count, one.total, made.confidence, population=population, images=made.certificates.images)
+    if given.asked not in (None, gate.radius):
+        least = one.lower if population else one.value
+        return Measured(one.value, lambda _: (least, 1.0), "lower bound", 0, stuck=_WITHOUT_DECIDE)
+    return counted(one.count, one.total, made.confidence, population=population, images=given.images)
 
 
 def remarks(gate: Gate, made: CertifiedAccuracy) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import BackwardCFunction
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from robaudit.models.base import LoadedNetwork
@@ -59,6 +61,7 @@ class Graph:
         classes: how many logits each has.
         device: where they are.
         modules: those that ran in Python.
+        sizes: the l2 norm of what an operation returned in this pass, by its running number.
         unseen: what the pixels decide without being differentiated: comparisons and positions that other operations use. Empty: nothing.
     """
 
@@ -67,6 +70,7 @@ class Graph:
     classes: int
     device: torch.device
     modules: Sequence[Span]
+    sizes: Mapping[int, float]
     unseen: str
 
     @property
@@ -90,6 +94,10 @@ class Graph:
                 found[operand.node].append(node)
         return found
 
+    def size(self, node: Any) -> float:
+        """The l2 norm of what an operation returned, of all images of the pass together; 0 where it is not known."""
+        return self.sizes.get(node._sequence_nr(), 0.0)
+
     def place(self, node: Any) -> str:
         """What a message calls an operation: its module where that is known, else its name."""
         name, number = operation(node), node._sequence_nr()
@@ -101,8 +109,18 @@ class Graph:
 
 
 def operation(node: Any) -> str:
-    """The name of an operation as autograd has it, without what is the same for all."""
+    """The name of an operation as autograd has it, without what is the same for all.
+
+    A ``torch.autograd.Function`` computes what it wants, and may be called Relu: its name has a blank, which torch's own have not.
+    """
+    if is_function(node):
+        return f"function {node.name().removesuffix('Backward')}"
     return re.sub(r"Backward\d*$", "", node.name().rpartition("::")[2])
+
+
+def is_function(node: Any) -> bool:
+    """Whether it is a ``torch.autograd.Function``, whose gradient need not be that of what it computes."""
+    return isinstance(node, BackwardCFunction)
 
 
 def shape_of_result(node: Any, output: int = 0) -> tuple[int, ...]:
@@ -135,11 +153,11 @@ def trace(model: Model, image: Tensor) -> Graph:
     with torch.enable_grad(), _named_modules(model) as modules:
         x = image.expand(images, *image.shape).detach().clone().requires_grad_(True)
         watch = _Watch(x)
-        with watch:
+        with watch, _Numbers(watch):
             logits = model(x)
     if logits.grad_fn is None:
-        return Graph((), images, logits.shape[-1], logits.device, (), watch.unseen)
-    return Graph(tuple(_dependent(logits.grad_fn, x)), images, logits.shape[-1], logits.device, modules, watch.unseen)
+        return Graph((), images, logits.shape[-1], logits.device, (), {}, watch.unseen)
+    return Graph(tuple(_dependent(logits.grad_fn, x)), images, logits.shape[-1], logits.device, modules, watch.sizes, watch.unseen)
 
 
 def _dependent(top: Any, x: Tensor) -> Iterator[Any]:
@@ -189,14 +207,15 @@ def _next_number() -> int:
 class _Watch(TorchDispatchMode):
     """Follows what depends on the pixels, and notes what autograd does not see of it.
 
-    Comparisons, positions of maxima and rounded numbers have no gradient: a network that uses them (``x * (x > 0)``, ``if x.mean() > 0``)
-    depends on the pixels in ways that its graph does not show.
+    Comparisons, positions of maxima and rounded numbers have no gradient, and neither has what is computed under ``torch.no_grad()``: a
+    network that uses them (``x * (x > 0)``, ``if x.mean() > 0``) depends on the pixels in ways that its graph does not show.
     """
 
     def __init__(self, x: Tensor) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._held: dict[int, Tensor] = {id(x): x}  # holding them keeps their ids from being given again
         self._lost: set[int] = set()
+        self.sizes: dict[int, float] = {}
         self.unseen = ""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -212,9 +231,34 @@ class _Watch(TorchDispatchMode):
             self.unseen = name.lstrip("_")
         for one in made:
             self._held[id(one)] = one
-            if detaches or not one.is_floating_point():
+            if detaches or not one.is_floating_point() or not torch.is_grad_enabled():
                 self._lost.add(id(one))
+            elif one.numel():
+                number = _next_number() - 1  # autograd makes its node before the operation itself
+                size = float(torch.linalg.vector_norm(one.detach(), dtype=torch.float64))
+                self.sizes[number] = max(size, self.sizes.get(number, 0.0))
         return result
+
+    def holds(self, values: Any) -> bool:
+        """Whether a tensor among them depends on the pixels."""
+        return any(id(one) in self._held for one in _tensors(values))
+
+
+class _Numbers(TorchFunctionMode):
+    """Notes where pixels leave torch, as numbers or arrays: the dispatcher sees none of it."""
+
+    def __init__(self, watch: _Watch) -> None:
+        super().__init__()
+        self._watch = watch
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = getattr(func, "__name__", "")
+        if name in _LEAVING and not self._watch.unseen and self._watch.holds(args):
+            self._watch.unseen = name.strip("_")
+        return func(*args, **(kwargs or {}))
+
+
+_LEAVING = frozenset({"numpy", "tolist", "__array__", "__dlpack__"})
 
 
 def _tensors(values: Any) -> Iterator[Tensor]:

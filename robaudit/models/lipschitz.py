@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from robaudit.errors import ModelError
-from robaudit.models.graph import Graph, operation, shape_of_result, shapes_of_results, trace
+from robaudit.models.graph import Graph, is_function, operation, shape_of_result, shapes_of_results, trace
 from robaudit.models.logits import LogitModel
 from robaudit.models.operations import (
     IN_ORDER,
@@ -59,6 +59,8 @@ class Lipschitz:
         declared: whether they come from the user.
         source: "computed", or what the user says.
         layers: the operations behind a computed constant that are not free.
+        span: how large intermediate results are, in l2, in units of what a perturbation of the pixels of norm 1 does to them at most: a
+            perturbation of eps span is as large as what rounding them does. 0: not known.
     """
 
     constant: dict[str, float]
@@ -66,6 +68,7 @@ class Lipschitz:
     declared: bool
     source: str
     layers: Sequence[Layer] = ()
+    span: float = 0.0
 
     @staticmethod
     def of_declared(constant: dict[str, float], source: str, classes: int, pixels: int) -> Lipschitz:
@@ -125,7 +128,7 @@ def lipschitz_bound(model: LogitModel, image: Tensor) -> Lipschitz:
 
     Args:
         model: pixels to logits.
-        image: one image (channels, height, width); its values do not matter.
+        image: one image (channels, height, width); its shape matters.
 
     Raises:
         ModelError: an operation has no bound; it is named.
@@ -140,12 +143,12 @@ def lipschitz_bound(model: LogitModel, image: Tensor) -> Lipschitz:
 def _computed(model: LogitModel, image: Tensor) -> Lipschitz:
     if not model.differentiable:
         raise _refusal(model, "its operations cannot be seen in this format")
-    graph = trace(model, image.to(model.device, model.dtype))
-    if graph.unseen:
+    graph = trace(model, torch.full(image.shape, 0.5, dtype=model.dtype, device=model.device))
+    if graph.unseen and not any(map(is_function, graph.nodes)):  # one of those computes behind autograd's back, and is named below
         raise _refusal(model, f"it uses pixels in a way that has no gradient (the operation {graph.unseen})")
     if not graph.nodes:
         raise _refusal(model, "its logits have no gradient")
-    walk = _Walk(graph, image.numel())
+    walk = _Walk(graph, image.numel(), torch.finfo(model.dtype).eps)
     for node in graph.nodes:
         try:
             walk.visit(node)
@@ -163,10 +166,11 @@ def _refusal(model: LogitModel, why: str) -> ModelError:
 class _Walk:
     """The reach of every operation, inputs before outputs."""
 
-    def __init__(self, graph: Graph, pixels: int) -> None:
-        self.graph = graph
+    def __init__(self, graph: Graph, pixels: int, eps: float) -> None:
+        self.graph, self._eps = graph, eps
         self.reach: dict[Any, _Both] = {graph.pixels: (_Reach(1.0, 1.0), _Reach(math.sqrt(pixels), 1.0))}
         self.layers: list[Layer] = []
+        self.span = 0.0
         users = graph.consumers()
         self._folded = {
             node
@@ -191,8 +195,19 @@ class _Walk:
 
     def visit(self, node: Any) -> None:
         """Bound an operation whose operands are bounded."""
-        if node in self.reach or node in self._folded:
-            return
+        if node not in self.reach and node not in self._folded:
+            self._bound(node)
+            self._compare(node, 1.0)
+
+    def _compare(self, node: Any, scale: float, at: Any = None) -> None:
+        """Take the size of a result into account: times what is behind it, up to an operation whose reach is known."""
+        reach = self.reach[node if at is None else at][0].l2
+        if reach > 0:
+            self.span = max(self.span, scale * self.graph.size(node) / reach)
+
+    def _bound(self, node: Any) -> None:
+        if any(one.dtype.is_floating_point and torch.finfo(one.dtype).eps > self._eps for one in node._input_metadata):
+            raise NoBoundError("it rounds to less precision than the model's")
         operands = self.graph.operands(node)
         parts = [self.part(node, operand) for operand in operands]
         values, name = self._values(node), operation(node)
@@ -221,6 +236,7 @@ class _Walk:
         (operand,) = self.graph.operands(inner)
         scale = channel_scale(part)
         self._enter(node, convolution_norms(self.part(inner, operand), scale), self.reach[operand.node], inner)
+        self._compare(inner, float(scale.abs().amax()), node)
 
     def _enter(self, node: Any, norms: Norms, before: _Both, inner: Any = None) -> None:
         values = self._values(node)
@@ -277,9 +293,8 @@ def _margins(walk: _Walk, graph: Graph) -> Lipschitz:
     other = 1.0 - torch.eye(classes, dtype=torch.float64)
     up = rounded_up(1.0, _MANY_LAYERS)
     margins = {norm: (found * up).cpu() * other for norm, found in zip(("l2", "linf"), best, strict=True)}
-    return Lipschitz(
-        {norm: value * up for norm, value in zip(("l2", "linf"), constant, strict=True)}, margins, False, "computed", tuple(walk.layers)
-    )
+    of_logits = {norm: value * up for norm, value in zip(("l2", "linf"), constant, strict=True)}
+    return Lipschitz(of_logits, margins, declared=False, source="computed", layers=tuple(walk.layers), span=walk.span)
 
 
 def _pulled(rows: Tensor, part: Input, name: str, selects: bool) -> Tensor | None:

@@ -15,6 +15,7 @@ from robaudit.numerics import lipschitz
 from robaudit.numerics.lipschitz import Norms, dense, rounded_up
 
 _SINGLE = 1e-5  # relative; sums in float32 are no better
+_NO_STEP = 20.0  # torch's own threshold: a step of 2e-9 / beta where the value is 20 / beta is less than float32 rounds
 _ONE = Norms(1.0, 1.0, 1.0)
 
 NORMALISATIONS = frozenset({"NativeBatchNorm", "CudnnBatchNorm", "MiopenBatchNorm"})
@@ -146,10 +147,15 @@ def fixed_factor(part: Input) -> Tensor:
             raise NoBoundError("it divides by something that depends on the pixels")
         if getattr(part.node, "_saved_rounding_mode", None) is not None:
             raise NoBoundError("it rounds")
-        factor = 1.0 / part.saved("other").detach().double()
+        factor = 1.0 / _number(part.saved("other"))
     else:
-        factor = part.saved("other" if part.place == 0 else "self").detach().double()
-    return factor.expand(part.outside)  # type: ignore[no-any-return]
+        factor = _number(part.saved("other" if part.place == 0 else "self"))
+    return factor.expand(part.outside)
+
+
+def _number(saved: Tensor | float) -> Tensor:
+    """What was saved in float64; TorchScript saves plain numbers."""
+    return saved.detach().double() if isinstance(saved, Tensor) else torch.tensor(float(saved), dtype=torch.float64)
 
 
 def _scale(part: Input) -> Norms:
@@ -267,13 +273,20 @@ def _celu(part: Input) -> float:
     return 1.0
 
 
+def _softplus(part: Input) -> float:
+    """Its derivative is at most 1, but above the threshold torch returns x itself: a step down by log(1 + exp(-threshold)) / beta."""
+    if float(part.node._saved_threshold) < _NO_STEP:
+        raise NoBoundError("it has a step at its threshold")
+    return 1.0
+
+
 def _always(factor: float) -> Callable[[Input], float]:
     return lambda _: factor
 
 
 _FACTORS: dict[str, Callable[[Input], float]] = {
     **dict.fromkeys(
-        ("Relu", "Abs", "Neg", "Tanh", "Hardtanh", "Clamp", "ClampMin", "ClampMax", "Softplus", "LogSigmoid", "Softshrink", "Sin", "Cos"),
+        ("Relu", "Abs", "Neg", "Tanh", "Hardtanh", "Clamp", "ClampMin", "ClampMax", "LogSigmoid", "Softshrink", "Sin", "Cos"),
         _always(1.0),
     ),
     **dict.fromkeys(("Atan", "Asinh"), _always(1.0)),
@@ -288,6 +301,7 @@ _FACTORS: dict[str, Callable[[Input], float]] = {
     "PreluKernel": lambda part: max(1.0, float(part.saved("weight").detach().double().abs().amax())),
     "Elu": _elu,
     "Celu": _celu,
+    "Softplus": _softplus,
 }
 """sup |f'| of functions of single values."""
 

@@ -154,3 +154,26 @@ def test_it_is_refused_before_the_run() -> None:
 def test_bad_options(options: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         MarginRadius.model_validate(options)
+
+
+@pytest.mark.parametrize("offset", [1e3, 1e5])
+def test_no_rounding_flips_a_certified_image(offset: float) -> None:
+    """A large bias that is taken away again leaves logits in steps of its last place: no certificate may count on them."""
+    layer = nn.Linear(24, 4)
+    with torch.no_grad():
+        layer.weight.copy_(torch.randn(4, 24, generator=torch.Generator().manual_seed(0)) / 10)
+        layer.bias.fill_(offset)
+    shift = nn.BatchNorm1d(4, affine=False, eps=0.0)
+    shift.running_mean = torch.full((4,), offset)
+    network = nn.Sequential(nn.Flatten(), layer, shift).eval()
+    x = torch.rand(200, *SHAPE, generator=torch.Generator().manual_seed(1)) / 10
+    work = work_at(network, x)
+    weights, certified = layer.weight.detach(), 0
+    for image, label, (row,) in zip(x, work.clean.predicted.tolist(), MarginRadius(norm=("l2",)).estimate(work), strict=True):
+        certified += row.value > 0
+        for other in range(4):
+            step = (weights[other] - weights[label]).reshape(SHAPE)
+            if other != label and row.value > 0:
+                steps = torch.linspace(0.2, 0.99, 40)[:, None, None, None] * row.value * step / step.norm()
+                assert (network(image + steps).argmax(1) == label).all()
+    assert 0 < certified < 200

@@ -63,6 +63,17 @@ def test_images_that_stopped_once_another_question_was_answered() -> None:
 
 
 @pytest.mark.parametrize("population", [False, True])
+def test_at_another_radius_than_the_question_it_is_a_lower_bound(population: bool) -> None:
+    """It may pass from below, and neither fail nor pass from above."""
+    rows = [certificate(i, 0.5 if i % 4 else 0.2, details=stating(0.001, 0.9, 0.5)) for i in range(200)]
+    for text, verdict in ((">= 0.6", "pass"), (">= 0.9", "inconclusive"), ("<= 0.9", "inconclusive"), ("<= 0.6", "fail")):
+        one = decided(f"certified_accuracy(radius=0.4) {text}", rows, population=population)
+        assert (one.verdict, one.value, one.upper) == (verdict, 0.75, 1.0)
+        assert ("run it without decide" in one.evidence) is (verdict == "inconclusive")
+        assert decided(f"certified_accuracy(radius=0.5) {text}", rows, population=population).upper != 1.0
+
+
+@pytest.mark.parametrize("population", [False, True])
 def test_a_radius_that_nothing_could_have_reached(population: bool) -> None:
     rows = [certificate(i, 0.5, details=stating(0.01, 0.5)) for i in range(5)]
     one = decided("certified_accuracy(radius=0.75) >= 0.1", rows, population=population)

@@ -337,6 +337,11 @@ def test_what_has_no_bound_is_named(layer: nn.Module, named: str) -> None:
         (lambda x: x if x.mean() > 0 else -x, "local_scalar_dense"),
         (lambda x: x.gather(3, x.argsort(3)), "gather"),
         (lambda x: x[:, :, :, x.sum((0, 1, 2)).argmax()], "local_scalar_dense"),
+        (lambda x: x * 0.1 + _without_gradient(torch.no_grad, x), "add"),
+        (lambda x: x * 0.1 + _without_gradient(torch.inference_mode, x).clone(), "clone"),
+        (lambda x: x * 0.1 + torch.from_numpy(x.detach().numpy() * 100), "numpy"),
+        (lambda x: x * 0.1 + torch.tensor(x.tolist()).to(x), "tolist"),
+        (lambda x: x * 0.1 + x.data, "add"),
     ],
 )
 def test_pixels_that_are_used_behind_autograds_back(function: Callable[[Tensor], Tensor], operation: str) -> None:
@@ -345,6 +350,23 @@ def test_pixels_that_are_used_behind_autograds_back(function: Callable[[Tensor],
     with pytest.raises(ModelError, match="uses pixels in a way that has no gradient") as error:
         lipschitz_bound(model, IMAGE)
     assert f"(the operation {operation}" in str(error.value)
+
+
+def _without_gradient(mode: Callable[[], Any], x: Tensor) -> Tensor:
+    with mode():
+        return 100 * x
+
+
+class Relu(torch.autograd.Function):
+    """Not what it is called."""
+
+    @staticmethod
+    def forward(_ctx: Any, x: Tensor) -> Tensor:
+        return 100 * x
+
+    @staticmethod
+    def backward(_ctx: Any, slope: Tensor) -> Tensor:
+        return slope
 
 
 def _written_into(x: Tensor) -> Tensor:
@@ -364,12 +386,36 @@ def _written_into(x: Tensor) -> Tensor:
         (lambda x: torch.ones_like(x) / (1 + x.abs()), "Div has none: it divides by something that depends on the pixels"),
         (torch.exp, "Exp has none"),
         (lambda x: _written_into(x.clone()), "CopySlices has none"),
+        (Relu.apply, "function Relu has none"),
+        (lambda x: F.softplus(x, 1.0, 0.0), "Softplus has none: it has a step at its threshold"),
+        (lambda x: x.half().to(x), "ToCopy has none: it rounds to less precision than the model's"),
+        (lambda x: x.bfloat16().to(x), "ToCopy has none: it rounds to less precision than the model's"),
     ],
 )
 def test_steps_and_what_grows_without_end(function: Callable[[Tensor], Tensor], says: str) -> None:
     model = from_module(Then(function).eval())
     with pytest.raises(ModelError, match=f"the operation {says}"):
         lipschitz_bound(model, IMAGE)
+
+
+@pytest.mark.parametrize("freeze", [False, True])
+def test_plain_numbers_of_a_script(tmp_path: Path, freeze: bool) -> None:
+    class Scaled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.head = nn.Linear(72, 4)
+
+        def forward(self, x: Tensor) -> Tensor:
+            out: Tensor = self.head((3 * x / 0.5).flatten(1))
+            return out
+
+    network = seeded(Scaled)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        script = torch.jit.script(network)
+        torch.jit.save(torch.jit.freeze(script) if freeze else script, tmp_path / "model.pt")
+    found = lipschitz_bound(loaded(tmp_path / "model.pt"), IMAGE)
+    assert found.constant == pytest.approx(lipschitz_bound(from_module(network), IMAGE).constant, rel=1e-6)
 
 
 def test_a_format_whose_operations_cannot_be_seen() -> None:
