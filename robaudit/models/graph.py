@@ -152,7 +152,7 @@ def trace(model: Model, image: Tensor) -> Graph:
     images = fewest_images(model)
     with torch.enable_grad(), _named_modules(model) as modules:
         x = image.expand(images, *image.shape).detach().clone().requires_grad_(True)
-        watch = _Watch(x)
+        watch = _Watch(x, _leaving_scripts(model))
         with watch, _Numbers(watch):
             logits = model(x)
     if logits.grad_fn is None:
@@ -211,12 +211,12 @@ class _Watch(TorchDispatchMode):
     network that uses them (``x * (x > 0)``, ``if x.mean() > 0``) depends on the pixels in ways that its graph does not show.
     """
 
-    def __init__(self, x: Tensor) -> None:
+    def __init__(self, x: Tensor, unseen: str = "") -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._held: dict[int, Tensor] = {id(x): x}  # holding them keeps their ids from being given again
         self._lost: set[int] = set()
         self.sizes: dict[int, float] = {}
-        self.unseen = ""
+        self.unseen = unseen
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
@@ -256,6 +256,15 @@ class _Numbers(TorchFunctionMode):
         if name in _LEAVING and not self._watch.unseen and self._watch.holds(args):
             self._watch.unseen = name.strip("_")
         return func(*args, **(kwargs or {}))
+
+
+def _leaving_scripts(model: Model) -> str:
+    """Where a TorchScript network takes numbers out of tensors, which no dispatcher sees; empty: nowhere."""
+    network = getattr(model, "network", model)
+    scripts = [one for one in network.modules() if isinstance(one, torch.jit.ScriptModule)] if isinstance(network, nn.Module) else []
+    graphs = [one.inlined_graph for one in scripts if hasattr(one, "forward")]
+    found = any(graph.findAllNodes("prim::tolist", True) for graph in graphs)  # type: ignore[attr-defined]
+    return "tolist" if found else ""
 
 
 _LEAVING = frozenset({"numpy", "tolist", "__array__", "__dlpack__"})

@@ -418,6 +418,24 @@ def test_plain_numbers_of_a_script(tmp_path: Path, freeze: bool) -> None:
     assert found.constant == pytest.approx(lipschitz_bound(from_module(network), IMAGE).constant, rel=1e-6)
 
 
+def test_pixels_that_a_script_takes_for_numbers(tmp_path: Path) -> None:
+    class Listed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.head = nn.Linear(72, 4)
+
+        def forward(self, x: Tensor) -> Tensor:
+            numbers: list[float] = x.flatten().tolist()
+            out: Tensor = self.head(x.flatten(1)) + 100 * torch.tensor(numbers).sum()
+            return out
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.jit.save(torch.jit.script(seeded(Listed)), tmp_path / "model.pt")
+    with pytest.raises(ModelError, match="no gradient \\(the operation tolist\\)"):
+        lipschitz_bound(loaded(tmp_path / "model.pt"), IMAGE)
+
+
 def test_a_format_whose_operations_cannot_be_seen() -> None:
     model = from_module(nn.Sequential(nn.Flatten(), nn.Linear(72, 4)))
     object.__setattr__(model.info, "differentiable", False)
