@@ -30,6 +30,9 @@ P_ERROR = "p_error"
 
 LARGEST_CERTIFIABLE = "largest"
 """The detail of a row that holds the largest radius that its number of draws can certify, however safe the image is."""
+ROUNDING_ERROR = "rounding"
+"""The detail of a row that holds how far its value may be off by the rounding of the network's passes."""
+
 GRID_STEP = "grid_step"
 """The detail of a row that holds the step of the grid of radii that its value is on."""
 

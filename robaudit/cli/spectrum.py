@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from robaudit.stats.spectrum import Spectrum
     from robaudit.store.run import Run
 
-CONTRADICTED = 3
-"""Exit code where results contradict each other: a bug, as for any internal error."""
+CONTRADICTED, FALSE_DECLARATION = 3, 2
+"""Exit codes where results contradict each other: a bug, as for any internal error; a mistake of the spec, as for any other one."""
 _PICTURES = 12
 
 
@@ -50,6 +50,7 @@ def spectrum(
     Example: robaudit spectrum runs/spec-1a2b3c4d --bottom 6 --pictures spectra/
     """
     from robaudit.report.spectrum_tables import blame_lines
+    from robaudit.stats.relations import Verdict
     from robaudit.stats.spectrum import spectrum as spectrum_of
     from robaudit.store.run import read_run
 
@@ -70,7 +71,9 @@ def spectrum(
         _draw(found, run, pictures, trust=trust)
     for line in blame_lines(found.consistency):
         typer.echo(line, err=True)
-    raise typer.Exit(CONTRADICTED if found.consistency.violations else 0)
+    if found.consistency.violations:
+        raise typer.Exit(CONTRADICTED)
+    raise typer.Exit(FALSE_DECLARATION if found.consistency.of(Verdict.DECLARED) else 0)
 
 
 def _audited(

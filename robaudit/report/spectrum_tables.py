@@ -25,8 +25,14 @@ _ID, _CLASS, _CELL = 9, 9, 10
 _NOTHING = "abstains"
 _MEANINGS = {
     Verdict.VIOLATION: "one of them is wrong: a bug of an estimator",
+    Verdict.DECLARED: "what the spec declares of the network (lipschitz, or linear: true) is not so",
     Verdict.MISSED: "a search missed what another result found; no theorem says that it must find it",
     Verdict.APPROXIMATION: "an approximation is off by more than its interval says",
+}
+
+_BLAME = {
+    Verdict.VIOLATION: "bug in an estimator",
+    Verdict.DECLARED: "what the spec declares of the network (lipschitz, or linear: true) is not so",
 }
 
 
@@ -170,11 +176,12 @@ def checks(consistency: Consistency) -> Iterator[Table]:
 
 
 def blame_lines(consistency: Consistency) -> list[str]:
-    """A line for each result that is accused of violations, with the first of them."""
+    """A line for each result that is accused of violations, or hangs on a false declaration, with the first of them."""
     lines = []
-    for name, number, images in consistency.blamed(Verdict.VIOLATION):
-        first = next(one for one in consistency.violations if " or ".join(dict.fromkeys(key.estimator for key in one.wrong)) == name)
-        lines.append(f"bug in an estimator: {name}: {count(number, 'violation')} on {count(images, 'image')}; first: sample {first.text}")
+    for kind, what in _BLAME.items():
+        for name, number, images in consistency.blamed(kind):
+            first = next(one for one in consistency.of(kind) if " or ".join(dict.fromkeys(key.estimator for key in one.wrong)) == name)
+            lines.append(f"{what}: {name}: {count(number, 'violation')} on {count(images, 'image')}; first: sample {first.text}")
     return lines
 
 

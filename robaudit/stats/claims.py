@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from robaudit.names import DRAWS, KEPT, P_LOWER, PartName, ResultName
+from robaudit.names import DRAWS, KEPT, P_LOWER, ROUNDING_ERROR, Part, PartName, ResultName
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.numerics.smoothing import BOX, GAUSSIAN, LAPLACE, p_lower
 from robaudit.quantities import CERTIFIED, LOG10_P_FAIL, LOSS, P_ROBUST, RADIUS, IntervalKind
@@ -23,6 +23,7 @@ _CDF = 1e-8
 _COUNTED = (IntervalKind.CLOPPER_PEARSON, IntervalKind.CONFIDENCE_SEQUENCE)
 _FEWEST_REPEATS = 4  # of the estimators that measure their error by repeats
 _PLAIN = ("fp32", "fp64")
+_TOLD = {"radius_exact": ("linear",), "margin_radius": ("lipschitz",), "smoothed_margin": ("lipschitz",)}
 
 End = Callable[[float], float]
 
@@ -62,12 +63,14 @@ class Setting:
         estimators: names by label.
         pixels: values in an image; None: unknown.
         plain: whether noisy passes are in the network's own precision.
+        declared: labels of the estimators that were told something of the network which nobody checked.
     """
 
     noises: Mapping[str, NoiseFacts]
     estimators: Mapping[str, str]
     pixels: int | None
     plain: bool = True
+    declared: frozenset[str] = frozenset()
 
     @staticmethod
     def of(info: Mapping[str, Any]) -> Setting:
@@ -80,7 +83,16 @@ class Setting:
         }
         names = {str(one.get("options", {}).get("label") or one["name"]): str(one["name"]) for one in spec.get("estimators", ())}
         plain = spec.get("run", {}).get("precision", _PLAIN[0]) in _PLAIN
-        return Setting(noises, names, None if shape is None else math.prod(shape), plain)
+        told = frozenset(
+            str(entry["options"].get("label") or entry["name"])
+            for entry in spec.get("estimators", ())
+            if any(entry.get("options", {}).get(option) for option in _TOLD.get(entry["name"], ()))
+        )
+        return Setting(noises, names, None if shape is None else math.prod(shape), plain, told)
+
+    def declares(self, row: Row) -> bool:
+        """Whether a result hangs on something that the spec declares of the network."""
+        return named(row).estimator in self.declared
 
     def name_of(self, row: Row) -> str:
         """The name of the estimator behind a result."""
@@ -120,13 +132,20 @@ def approximate(row: Row) -> bool:
 def certified_radius(row: Row) -> Claim | None:
     """At least the radius of a certificate, or of a closed form; None for other results."""
     exact = row.quantity == RADIUS.name and row.interval.kind is IntervalKind.EXACT
-    return fixed(row, row.value) if exact or (row.quantity == CERTIFIED.name and row.value > 0.0) else None
+    if exact:
+        return fixed(row, max(0.0, row.value - rounding_error(row)))
+    return fixed(row, row.value) if row.quantity == CERTIFIED.name and row.value > 0.0 else None
 
 
 def witnessed_radius(row: Row) -> Claim | None:
     """At most the norm of a flip that was seen, or that a closed form places; None for other results."""
     seen = row.interval.kind in (IntervalKind.UPPER_BOUND, IntervalKind.EXACT)
-    return fixed(row, row.value) if row.quantity == RADIUS.name and seen else None
+    return fixed(row, row.value + rounding_error(row)) if row.quantity == RADIUS.name and seen else None
+
+
+def rounding_error(row: Row) -> float:
+    """How far the value may be off by the rounding of the network's passes; 0 where the row does not say."""
+    return float((row.details or {}).get(ROUNDING_ERROR, 0.0))
 
 
 def is_vote(row: Row) -> bool:
@@ -156,7 +175,11 @@ def theorem_radius(row: Row, setting: Setting, p: float) -> float | None:
     """What a probability of the class certifies under the noise of a row; None where no theorem is known."""
     noise = setting.noises.get(row.at.noise)
     theorem = None if noise is None else _THEOREMS.get(noise.kind)
-    return None if theorem is None else theorem.radius(p, row.at.level)
+    if noise is None or theorem is None or Part.norm(theorem.norm).number != norm_of(row):
+        return None
+    if noise.kind == "uniform" and noise.options.get("norm", "linf") != "linf":
+        return None  # the theorem is about the box
+    return theorem.radius(p, row.at.level)
 
 
 # --- failure probabilities

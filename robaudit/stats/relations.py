@@ -30,11 +30,13 @@ from robaudit.stats.claims import (
     most_p_fail,
     named,
     norm_of,
+    rounding_error,
     share_of_vote,
     theorem_radius,
     vote_radius,
     witnessed_radius,
 )
+from robaudit.stats.intervals import TAIL
 
 _EXACT, _ATTACK = "radius_exact", "radius_attack"
 _UNIFORM, _LAPLACE = "uniform", "laplace"
@@ -49,6 +51,8 @@ class Verdict(StrEnum):
     """One of them is wrong: a bug of an estimator."""
     APPROXIMATION = "approximation"
     """One of them is an approximation whose error no interval covers, and its error is larger than its interval."""
+    DECLARED = "declared"
+    """One of them hangs on something that the spec declares of the network, and that is not so."""
     MISSED = "missed"
     """A search has missed what another result of the run has found; no theorem says that it must find it."""
 
@@ -166,7 +170,7 @@ def _across(rows: Sequence[Row], number: str, setting: Setting) -> Iterator[Pair
             continue
         about = f"{number} ({named(low.row).part})"
         wrong = low.row if high.row.interval.kind is IntervalKind.UPPER_BOUND else None
-        yield Pair(about, low, fixed(high.row, factor * high.row.value), wrong)
+        yield Pair(about, low, fixed(high.row, factor * high.end(TAIL)), wrong)
 
 
 def _votes(rows: Sequence[Row], setting: Setting) -> Iterator[Pair]:
@@ -196,10 +200,10 @@ def _ball(rows: Sequence[Row], setting: Setting) -> Iterator[Pair]:
     if setting.pixels is None:
         return
     certified = [
-        (norm, row)
+        (norm, claim)
         for row in rows
         if row.at == NO_NOISE
-        and certified_radius(row)
+        and (claim := certified_radius(row))
         and row.certified_class in (None, row.predicted)
         and (norm := norm_of(row)) is not None
     ]
@@ -208,10 +212,10 @@ def _ball(rows: Sequence[Row], setting: Setting) -> Iterator[Pair]:
         if noise is None or row.at.levelless or (failing := least_p_fail(row, setting)) is None:
             continue
         for order, proof in certified:
-            radius = proof.value / (1.0 + RADII.relative) - RADII.absolute
+            radius = proof.end(TAIL) / (1.0 + RADII.relative) - RADII.absolute
             bound = leaving(noise, row.at.level, setting.pixels, order, radius) if radius > 0 else 1.0
             if bound < 1.0:
-                yield Pair(f"p_fail at {row.at}", failing, fixed(proof, bound), proof if bound == 0.0 else None)
+                yield Pair(f"p_fail at {row.at}", failing, fixed(proof.row, bound), proof.row if bound == 0.0 else None)
 
 
 def _half_space(rows: Sequence[Row], setting: Setting) -> Iterator[Pair]:
@@ -312,8 +316,15 @@ def _above_tolerance(upper: End, level: float, kept: float, tail: float) -> floa
 
 
 def _linear(rows: Sequence[Row], setting: Setting) -> list[Row]:
-    """The exact radii of a linear network; empty where it is not known to be one."""
-    return [row for row in rows if row.interval.kind is IntervalKind.EXACT and setting.name_of(row) == _EXACT]
+    """The exact radii of a linear network; empty where it is not known to be one, or rounding may decide the class of the image."""
+    return [
+        row
+        for row in rows
+        if row.interval.kind is IntervalKind.EXACT
+        and setting.name_of(row) == _EXACT
+        and not setting.declares(row)
+        and rounding_error(row) <= RADII.relative * row.value
+    ]
 
 
 def _along_rays(at: NoiseLevel, setting: Setting) -> bool:

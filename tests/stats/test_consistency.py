@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from scipy.special import ndtr, ndtri
 
 from robaudit.levels import NO_NOISE
-from robaudit.names import CERTIFIED_CLASS, DRAWS, KEPT, P_ERROR, P_LOWER
+from robaudit.names import CERTIFIED_CLASS, DRAWS, KEPT, P_ERROR, P_LOWER, ROUNDING_ERROR
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import P_ROBUST, Interval, IntervalKind
+from robaudit.report.spectrum_tables import blame_lines
 from robaudit.rows import Row
 from robaudit.stats.claims import NoiseFacts, Setting, widening
 from robaudit.stats.consistency import CONFIDENCE, Consistency, check, excluded
@@ -136,6 +137,49 @@ def test_estimators_are_known_by_their_labels() -> None:
     linear = [exact(0.1, name="closed"), votes(700, 1000), votes(950, 1000, STRONG)]
     assert "p_robust falls with the level" not in {one[0] for one in findings(check(made(linear)))}
     assert "p_robust falls with the level" in {one[0] for one in findings(check(made(linear, closed="radius_exact")))}
+
+
+def test_what_the_spec_declares_is_no_bug() -> None:
+    """A Lipschitz constant, or that the network is linear: where that is not so, no estimator is to blame."""
+    rows = [proof(1.0), exact(1.5), flip(0.9)]
+    run = made(rows)
+    told = {"margin_radius": {"lipschitz": {"l2": 1.0, "source": "a guess"}}, "radius_exact": {"linear": True}}
+    run.info["spec"]["estimators"] = [{"name": name, "options": options} for name, options in told.items()]
+    found = check(run)
+    name = "certified <= witnessed"
+    assert findings(found) == [
+        (name, Verdict.DECLARED, ("margin_radius:norm=l2",)),
+        (name, Verdict.DECLARED, ("radius_exact:norm=l2",)),
+    ]
+    assert not found.violations
+    assert [line.partition(" is not so: ")[2][:24] for line in blame_lines(found)] == [
+        "margin_radius:norm=l2: 1",
+        "radius_exact:norm=l2: 1 ",
+    ]
+    run.info["spec"]["estimators"] = [{"name": name, "options": {"lipschitz": None, "linear": False}} for name in told]
+    assert [one.verdict for one in check(run).found] == [VIOLATION, VIOLATION]
+    run = made([exact(0.2), votes(700, 1000), votes(900, 1000, STRONG)])
+    run.info["spec"]["estimators"] = [{"name": "radius_exact", "options": {"linear": True}}]
+    assert "p_robust falls with the level" not in {one[0] for one in findings(check(run))}
+
+
+def test_a_radius_that_rounding_moves() -> None:
+    """Logits of 1000 with a margin of .01: a pass may see the flip somewhat before the closed form has it."""
+    off = {ROUNDING_ERROR: 0.01}
+    assert findings(check(made([exact(0.5, details=off), flip(0.492)]))) == []
+    assert findings(check(made([proof(0.508), exact(0.5, details=off)]))) == []
+    assert findings(check(made([exact(0.5, details=off), flip(0.48)]))) == [
+        ("certified <= witnessed", VIOLATION, ("radius_exact:norm=l2",)),
+    ]
+    weaker = [votes(700, 1000), votes(900, 1000, STRONG)]
+    assert "p_robust falls with the level" not in {one[0] for one in findings(check(made([exact(0.2, details=off), *weaker])))}
+
+
+def test_a_certificate_by_another_theorem() -> None:
+    """What p_lower certifies is known in one norm for each noise: others are not judged by it."""
+    other = {"at": SIGMA, "details": VOTE, "name": "mine"}
+    assert findings(check(made([proof(0.2, "linf", **other), flip(0.21, "linf", at=SIGMA, details={CERTIFIED_CLASS: 0})]))) == []
+    assert len(findings(check(made([proof(0.2, "l2", **other)])))) == 1
 
 
 def test_clipped_noise_is_no_ray() -> None:
