@@ -25,6 +25,9 @@ P_LOWER = "p_lower"
 KEPT, DRAWS = "kept", "draws"
 """The details of such a row that hold the noisy copies of the certified class, and all of them."""
 
+OTHER = "other"
+"""The detail of a flip of the majority vote that holds the noisy copies of the class ahead there; ``kept`` has those of the image's."""
+
 P_ERROR = "p_error"
 """The detail of a row that holds an upper bound of the probability that the noise of its level changes the certified class."""
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from robaudit.names import DRAWS, KEPT, P_LOWER, ROUNDING_ERROR, Part, PartName, ResultName
+from robaudit.names import DRAWS, KEPT, OTHER, P_LOWER, ROUNDING_ERROR, Part, PartName, ResultName
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.numerics.smoothing import BOX, GAUSSIAN, LAPLACE, p_lower
 from robaudit.quantities import CERTIFIED, LOG10_P_FAIL, LOSS, P_ROBUST, RADIUS, IntervalKind
@@ -22,6 +22,7 @@ _CDF = 1e-8
 """Accuracy of a probability that is computed rather than counted, near 1."""
 _COUNTED = (IntervalKind.CLOPPER_PEARSON, IntervalKind.CONFIDENCE_SEQUENCE)
 _FEWEST_REPEATS = 4  # of the estimators that measure their error by repeats
+_TRIES = 5  # points along its ray where a flip of the vote is tested, at the most
 _PLAIN = ("fp32", "fp64")
 _TOLD = {"radius_exact": ("linear",), "margin_radius": ("lipschitz",), "smoothed_margin": ("lipschitz",)}
 
@@ -169,6 +170,30 @@ def vote_radius(row: Row, setting: Setting) -> Claim:
         return fixed(row, row.value)
     share = share_of_vote(row)
     return Claim(row, lambda tail: row.value * min(1.0, (theorem_radius(row, setting, share(tail)) or 0.0) / stated), random=True)
+
+
+def vote_flip(row: Row, radius: float, certificate: Row, setting: Setting) -> Claim:
+    """At most the radius that a flip of the majority vote allows a certificate, lengthened as its test is at another confidence.
+
+    At the flip the class has the probability u at most, the upper bound of its share of the copies of the two classes ahead. What p
+    certifies is then at most the flip's norm and what u itself certifies, for the theorems bound how fast a function of the probability
+    changes (of Gaussian noise, Phi^-1).
+
+    Args:
+        row: the flip.
+        radius: its norm, in that of the certificate.
+        certificate: a row of the same noise level and class.
+        setting: of the run.
+    """
+    kept, other = ((row.details or {}).get(name) for name in (KEPT, OTHER))
+    if kept is None or other is None or kept + other < 1:
+        return fixed(row, radius)
+
+    def end(tail: float) -> float:
+        upper = 1.0 - float(p_lower(other, kept + other, tail / _TRIES))
+        return radius + (theorem_radius(certificate, setting, upper) or 0.0)
+
+    return Claim(row, end, random=True)
 
 
 def theorem_radius(row: Row, setting: Setting, p: float) -> float | None:

@@ -33,6 +33,7 @@ from robaudit.stats.claims import (
     rounding_error,
     share_of_vote,
     theorem_radius,
+    vote_flip,
     vote_radius,
     witnessed_radius,
 )
@@ -178,7 +179,8 @@ def _votes(rows: Sequence[Row], setting: Setting) -> Iterator[Pair]:
         here = [row for row in rows if row.at == at and (is_vote(row) or row.quantity == RADIUS.name)]
         for pair in _across(here, "radius of the majority vote", setting):
             if pair.least.row.certified_class == pair.most.row.certified_class:  # else the flip is of another class
-                yield pair._replace(least=vote_radius(pair.least.row, setting))
+                flip, vote = pair.most, pair.least.row
+                yield pair._replace(least=vote_radius(vote, setting), most=vote_flip(flip.row, flip.end(TAIL), vote, setting))
     for vote in filter(is_vote, rows):
         allowed = theorem_radius(vote, setting, (vote.details or {})[P_LOWER])
         if allowed is not None and vote.value > 0.0:
@@ -387,7 +389,7 @@ VOTES = Relation(
     "certified <= witnessed (majority vote)",
     "no image nearer than the certificate of the majority vote under noise has another majority",
     "Cohen et al. 2019, theorem 1; Teng et al. 2020; Yang et al. 2020",
-    "rounding: 0.1 % and 1e-6; simultaneous intervals for the certificate; the flip holds with the confidence of its test",
+    "rounding: 0.1 % and 1e-6; simultaneous intervals for the certificate and the flip",
     1e-3,
     1e-6,
     Verdict.VIOLATION,

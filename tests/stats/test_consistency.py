@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import ndtr, ndtri
 
-from robaudit.levels import NO_NOISE
-from robaudit.names import CERTIFIED_CLASS, DRAWS, KEPT, P_ERROR, P_LOWER, ROUNDING_ERROR
+from robaudit.levels import NO_NOISE, NoiseLevel
+from robaudit.names import CERTIFIED_CLASS, DRAWS, KEPT, OTHER, P_ERROR, P_LOWER, ROUNDING_ERROR
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import P_ROBUST, Interval, IntervalKind
 from robaudit.report.spectrum_tables import blame_lines
@@ -137,6 +137,24 @@ def test_estimators_are_known_by_their_labels() -> None:
     linear = [exact(0.1, name="closed"), votes(700, 1000), votes(950, 1000, STRONG)]
     assert "p_robust falls with the level" not in {one[0] for one in findings(check(made(linear)))}
     assert "p_robust falls with the level" in {one[0] for one in findings(check(made(linear, closed="radius_exact")))}
+
+
+@pytest.mark.parametrize(("level", "kind", "norm"), [(SIGMA, "gaussian", "l2"), (BOX, "uniform", "l1")])
+def test_a_flip_of_the_vote_that_only_its_test_has_seen(level: NoiseLevel, kind: str, norm: str) -> None:
+    """Found within the certificate by chance, as one of thousands of images will have it: no accusation; by many copies: one."""
+
+    def of(kept: int, other: int, radius: float) -> list[Finding]:
+        details = {CERTIFIED_CLASS: 0, KEPT: kept, OTHER: other}
+        seen = flip(radius, norm, at=level, name="smoothed_attack", details=details)
+        stated = float(clopper_pearson(9000, 10_000, 0.998)[0])
+        certified = 0.1 * (float(ndtri(stated)) if kind == "gaussian" else 2 * stated - 1)
+        about = {P_LOWER: stated, KEPT: 9000, DRAWS: 10_000}
+        return findings(check(made([proof(certified, norm, at=level, details=about), seen])))
+
+    edge = 0.1 * (float(ndtri(0.9)) if kind == "gaussian" else 0.8)
+    assert of(80, 120, 0.93 * edge) == []
+    assert len(of(4700, 5300, 0.9 * edge)) == 1
+    assert of(0, 10_000, 0.5 * edge) == [("certified <= witnessed (majority vote)", VIOLATION, (f"margin_radius:norm={norm}",))]
 
 
 def test_what_the_spec_declares_is_no_bug() -> None:
