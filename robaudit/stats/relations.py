@@ -379,7 +379,7 @@ RADII = Relation(
     "certified <= witnessed",
     "no flip is nearer than a certificate of the network, or its exact radius, allows: r_inf <= r_2 <= r_1, r_p <= d^(1/p - 1/q) r_q",
     "definition of a certificate; Hoelder's inequality between norms",
-    "rounding: 0.1 % and 1e-6",
+    "rounding: 0.1 % and 1e-6, and what an exact radius says of its own",
     1e-3,
     1e-6,
     Verdict.VIOLATION,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -195,7 +196,7 @@ def test_a_radius_that_rounding_moves() -> None:
 
 def test_a_certificate_by_another_theorem() -> None:
     """What p_lower certifies is known in one norm for each noise: others are not judged by it."""
-    other = {"at": SIGMA, "details": VOTE, "name": "mine"}
+    other: dict[str, Any] = {"at": SIGMA, "details": VOTE, "name": "mine"}
     assert findings(check(made([proof(0.2, "linf", **other), flip(0.21, "linf", at=SIGMA, details={CERTIFIED_CLASS: 0})]))) == []
     assert len(findings(check(made([proof(0.2, "l2", **other)])))) == 1
 
