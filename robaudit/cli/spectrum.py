@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -49,6 +50,7 @@ def spectrum(
 
     Example: robaudit spectrum runs/spec-1a2b3c4d --bottom 6 --pictures spectra/
     """
+    from robaudit.cli.streams import check_output
     from robaudit.report.spectrum_tables import blame_lines
     from robaudit.stats.relations import Verdict
     from robaudit.stats.spectrum import spectrum as spectrum_of
@@ -60,6 +62,10 @@ def spectrum(
                 raise SpecError(option, f"needs a spec, and {source} is a run", "leave it out, or name the spec")
     if extend and out is None:
         raise SpecError("--extend", "needs the run to extend", "name it with --out")
+    if sample and bottom is not None:
+        raise SpecError("--bottom", "counts the least robust images, and --sample names images", "leave one of them out")
+    if output is not None:
+        check_output(output)
     if pictures is not None:
         _check_folder(pictures)
     run = (
@@ -127,13 +133,17 @@ def _check_folder(folder: Path) -> None:
     """Refuse a folder of pictures that cannot be made, before any work is done.
 
     Raises:
-        RobauditError: it is a file, or matplotlib is missing.
+        RobauditError: it is a file or below one, may not be written to, or matplotlib is missing.
     """
     from robaudit.report.pictures import can_draw
 
     can_draw(required=True, where="--pictures")
     if folder.exists() and not folder.is_dir():
         raise RobauditError(str(folder), "is a file", "name a folder for --pictures")
+    nearest = next(one for one in (folder.absolute(), *folder.absolute().parents) if one.exists())
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
+        why = "may not be written to" if nearest.is_dir() else "is a file"
+        raise RobauditError(str(folder), f"cannot be made: {nearest} {why}", "choose another --pictures")
 
 
 def _draw(found: Spectrum, run: Run, folder: Path, *, trust: bool) -> None:

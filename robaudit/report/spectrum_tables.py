@@ -13,6 +13,7 @@ from robaudit.report import numbers
 from robaudit.report.tables import WIDE, Cell, Column, Table, Terminal, cells, rendered
 from robaudit.rows import Row
 from robaudit.stats.consistency import CONFIDENCE, Consistency
+from robaudit.stats.intervals import TAIL
 from robaudit.stats.relations import Verdict
 from robaudit.stats.spectrum import HEADS, Band, Line, Sample, Spectrum
 from robaudit.store.serialise import table_csv
@@ -154,10 +155,10 @@ def checks(consistency: Consistency) -> Iterator[Table]:
         yield Table("Do the results fit together?", lines=("No two results of this run say anything about the same number.",))
         return
     total = sum(one.comparisons for one in compared)
-    notes = [
-        f"Intervals so wide that all comparisons together are free of chance with {100 * CONFIDENCE:g} %: "
-        f"each end misses with at most {consistency.tail:.2g}."
-    ]
+    notes = []
+    if consistency.tail < TAIL:  # else none of them is about anything random
+        wide = f"Intervals so wide that all comparisons together are free of chance with {100 * CONFIDENCE:g} %"
+        notes.append(f"{wide}: each end misses with at most {consistency.tail:.2g}.")
     if none := [one.relation.name for one in consistency.checked if not one.comparisons]:
         notes.append(f"Nothing to compare: {', '.join(none)}.")
     verdict = f"{count(total, 'comparison')} on {count(consistency.images, 'image')}, {count(len(consistency.violations), 'violation')}."
