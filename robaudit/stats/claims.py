@@ -237,9 +237,22 @@ def _p_fail(row: Row) -> tuple[End, End] | None:
         return None
     if row.interval.kind is IntervalKind.CLOPPER_PEARSON and row.votes is not None and row.draws:
         return _of_votes(row, 0), _of_votes(row, 1)
+    if row.interval.kind is IntervalKind.LOWER_BOUND:  # the same bound, of auto with rare: true
+        return lambda _: 0.0, lambda _: min(1.0, (1.0 - row.value) * 10.0**LEAST_DECADES)
+    if row.interval.kind is IntervalKind.LOGNORMAL and row.value < 1.0 and row.lower is not None and row.upper is not None:
+        return _on_logs(row, 1.0 - row.upper), _on_logs(row, 1.0 - row.lower)
     ends = interval_ends(row)
     error = 0.0 if row.interval.kind is IntervalKind.EXACT else _CDF
     return lambda tail: max(0.0, 1.0 - ends[1](tail) - error), lambda tail: min(1.0, 1.0 - ends[0](tail) + error)
+
+
+def _on_logs(row: Row, given: float) -> End:
+    """An end of 1 - p_robust where its logarithm was measured, as auto does of rare failures."""
+    fail = 1.0 - row.value
+    if given <= 0.0:
+        return lambda _: 0.0
+    factor = math.log(given / fail)
+    return lambda tail: min(1.0, fail * math.exp(min(factor * widening(row.interval.kind, tail), 700.0)))
 
 
 def _of_votes(row: Row, side: int) -> End:
