@@ -229,20 +229,27 @@ def _measured(row: Row, end: End, setting: Setting) -> Claim:
 def _p_fail(row: Row) -> tuple[End, End] | None:
     """The ends of 1 - p_robust, from below and from above."""
     if row.quantity == LOG10_P_FAIL.name:
-        if row.interval.kind is IntervalKind.UPPER_BOUND:
-            return lambda _: 0.0, lambda _: 10.0 ** min(0.0, row.value + LEAST_DECADES)
-        ends = interval_ends(row)
-        return lambda tail: 10.0 ** min(0.0, ends[0](tail)), lambda tail: 10.0 ** min(0.0, ends[1](tail))
-    if row.quantity != P_ROBUST.name:
-        return None
-    if row.interval.kind is IntervalKind.CLOPPER_PEARSON and row.votes is not None and row.draws:
+        return _of_log10(row)
+    return _of_share(row) if row.quantity == P_ROBUST.name else None
+
+
+def _of_log10(row: Row) -> tuple[End, End]:
+    if row.interval.kind is IntervalKind.UPPER_BOUND:
+        return lambda _: 0.0, lambda _: 10.0 ** min(0.0, row.value + LEAST_DECADES)
+    ends = interval_ends(row)
+    return lambda tail: 10.0 ** min(0.0, ends[0](tail)), lambda tail: 10.0 ** min(0.0, ends[1](tail))
+
+
+def _of_share(row: Row) -> tuple[End, End]:
+    kind = row.interval.kind
+    if kind is IntervalKind.CLOPPER_PEARSON and row.votes is not None and row.draws:
         return _of_votes(row, 0), _of_votes(row, 1)
-    if row.interval.kind is IntervalKind.LOWER_BOUND:  # the same bound, of auto with rare: true
+    if kind is IntervalKind.LOWER_BOUND:  # that of a rare-failure estimator, by auto
         return lambda _: 0.0, lambda _: min(1.0, (1.0 - row.value) * 10.0**LEAST_DECADES)
-    if row.interval.kind is IntervalKind.LOGNORMAL and row.value < 1.0 and row.lower is not None and row.upper is not None:
+    if kind is IntervalKind.LOGNORMAL and row.value < 1.0 and row.lower is not None and row.upper is not None:
         return _on_logs(row, 1.0 - row.upper), _on_logs(row, 1.0 - row.lower)
     ends = interval_ends(row)
-    error = 0.0 if row.interval.kind is IntervalKind.EXACT else _CDF
+    error = 0.0 if kind is IntervalKind.EXACT else _CDF
     return lambda tail: max(0.0, 1.0 - ends[1](tail) - error), lambda tail: min(1.0, 1.0 - ends[0](tail) + error)
 
 
