@@ -25,11 +25,17 @@ P_LOWER = "p_lower"
 KEPT, DRAWS = "kept", "draws"
 """The details of such a row that hold the noisy copies of the certified class, and all of them."""
 
+OTHER = "other"
+"""The detail of a flip of the majority vote that holds the noisy copies of the class ahead there; ``kept`` has those of the image's."""
+
 P_ERROR = "p_error"
 """The detail of a row that holds an upper bound of the probability that the noise of its level changes the certified class."""
 
 LARGEST_CERTIFIABLE = "largest"
 """The detail of a row that holds the largest radius that its number of draws can certify, however safe the image is."""
+ROUNDING_ERROR = "rounding"
+"""The detail of a row that holds how far its value may be off by the rounding of the network's passes."""
+
 GRID_STEP = "grid_step"
 """The detail of a row that holds the step of the grid of radii that its value is on."""
 

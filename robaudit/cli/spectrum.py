@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
     from robaudit.stats.spectrum import Spectrum
     from robaudit.store.run import Run
 
-CONTRADICTED = 3
-"""Exit code where results contradict each other: a bug, as for any internal error."""
+CONTRADICTED, FALSE_DECLARATION = 3, 2
+"""Exit codes where results contradict each other: a bug, as for any internal error; a mistake of the spec, as for any other one."""
 _PICTURES = 12
 
 
@@ -49,7 +50,9 @@ def spectrum(
 
     Example: robaudit spectrum runs/spec-1a2b3c4d --bottom 6 --pictures spectra/
     """
+    from robaudit.cli.streams import check_output
     from robaudit.report.spectrum_tables import blame_lines
+    from robaudit.stats.relations import Verdict
     from robaudit.stats.spectrum import spectrum as spectrum_of
     from robaudit.store.run import read_run
 
@@ -59,6 +62,10 @@ def spectrum(
                 raise SpecError(option, f"needs a spec, and {source} is a run", "leave it out, or name the spec")
     if extend and out is None:
         raise SpecError("--extend", "needs the run to extend", "name it with --out")
+    if sample and bottom is not None:
+        raise SpecError("--bottom", "counts the least robust images, and --sample names images", "leave one of them out")
+    if output is not None:
+        check_output(output)
     if pictures is not None:
         _check_folder(pictures)
     run = (
@@ -70,7 +77,9 @@ def spectrum(
         _draw(found, run, pictures, trust=trust)
     for line in blame_lines(found.consistency):
         typer.echo(line, err=True)
-    raise typer.Exit(CONTRADICTED if found.consistency.violations else 0)
+    if found.consistency.violations:
+        raise typer.Exit(CONTRADICTED)
+    raise typer.Exit(FALSE_DECLARATION if found.consistency.of(Verdict.DECLARED) else 0)
 
 
 def _audited(
@@ -124,13 +133,17 @@ def _check_folder(folder: Path) -> None:
     """Refuse a folder of pictures that cannot be made, before any work is done.
 
     Raises:
-        RobauditError: it is a file, or matplotlib is missing.
+        RobauditError: it is a file or below one, may not be written to, or matplotlib is missing.
     """
     from robaudit.report.pictures import can_draw
 
     can_draw(required=True, where="--pictures")
     if folder.exists() and not folder.is_dir():
         raise RobauditError(str(folder), "is a file", "name a folder for --pictures")
+    nearest = next(one for one in (folder.absolute(), *folder.absolute().parents) if one.exists())
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
+        why = "may not be written to" if nearest.is_dir() else "is a file"
+        raise RobauditError(str(folder), f"cannot be made: {nearest} {why}", "choose another --pictures")
 
 
 def _draw(found: Spectrum, run: Run, folder: Path, *, trust: bool) -> None:

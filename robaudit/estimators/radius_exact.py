@@ -10,10 +10,12 @@ from torch import Tensor
 
 from robaudit.errors import ModelError
 from robaudit.estimators.base import Estimate
+from robaudit.estimators.lipschitz import rounding
 from robaudit.estimators.radius import RadiusEstimator, diameter, rows_of
 from robaudit.estimators.work import Work
 from robaudit.models.affine import matrix, other_operation
 from robaudit.models.logits import LogitModel
+from robaudit.names import ROUNDING_ERROR
 from robaudit.noise.base import shape_of
 from robaudit.quantities import Interval, IntervalKind
 
@@ -21,13 +23,16 @@ _ROWS = 64  # differences of weights held at once
 _FAR = 1e-3
 """Logits may differ by so much of the largest one from the affine function, which rounding alone does not do."""
 
+_UNKNOWN = 1e9  # a radius that rounding decides
+
 
 class RadiusExact(RadiusEstimator):
     """min_j (z_y - z_j) / |w_y - w_j| of a network with logits z = W x + b, y the predicted class; |.| is the dual norm.
 
     The dual of l2 is l2, that of linf is l1. No perturbation that is shorter changes the class, and one that is longer by any amount does.
     Networks are recognised by the operations that autograd records: products with fixed weights, sums, means, fixed normalisation,
-    changes of shape. Every clean pass is compared with W x + b.
+    changes of shape. Every clean pass is compared with W x + b. The detail ``rounding`` is how far the value may be off because the logits
+    are rounded (:func:`robaudit.estimators.lipschitz.rounding`): much, where they are large and their margin is small.
 
     Args:
         linear: take the network for linear although its graph has other operations (a ReLU that never acts).
@@ -64,15 +69,22 @@ class RadiusExact(RadiusEstimator):
         if ((expected - logits).abs().amax() > _FAR * logits.abs().amax().clamp_min(1e-30)).item():
             raise ModelError(model.name, "is not linear: its logits are not W x + b", "use radius_attack")
         margins = logits.gather(1, y[:, None]) - logits  # (images, classes), 0 at y
-        by_norm = []
+        by_norm, errors = [], rounding(work, logits, _own_slopes(weights, y, "l2"))  # (images, classes)
         for norm in self.norm:
-            labels, place = y.unique(return_inverse=True)
-            slope = torch.stack([_slopes(weights, int(label), norm) for label in labels.tolist()])[place]  # (images, classes)
+            slope = _own_slopes(weights, y, norm)
             never = (slope == 0) | (torch.arange(work.classes, device=y.device) == y[:, None])
             radius, reached = torch.where(never, torch.inf, margins / torch.where(never, 1.0, slope)).min(1)
+            off = (errors / torch.where(never, 1.0, slope)).gather(1, reached[:, None])[:, 0].clamp_max(_UNKNOWN)
+            details = [{ROUNDING_ERROR: one} for one in off.tolist()]
             passes = [(1, work.classes)] * len(work.x)
-            by_norm.append(rows_of(work, radius, reached, diameter(norm, shape), self.interval, passes))
+            by_norm.append(rows_of(work, radius, reached, diameter(norm, shape), self.interval, passes, details=details))
         return list(zip(*by_norm, strict=True))
+
+
+def _own_slopes(weights: Tensor, y: Tensor, norm: str) -> Tensor:
+    """:func:`_slopes` of the class y of each image (images, classes)."""
+    labels, place = y.unique(return_inverse=True)
+    return torch.stack([_slopes(weights, int(label), norm) for label in labels.tolist()])[place]
 
 
 def _slopes(weights: Tensor, y: int, norm: str) -> Tensor:

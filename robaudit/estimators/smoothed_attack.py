@@ -18,7 +18,7 @@ from robaudit.estimators.radius import SearchedRadius, each_once, rows_of
 from robaudit.estimators.radius_attack import HELD_BYTES, Restarts
 from robaudit.estimators.vote_field import VoteField, offsets_of
 from robaudit.estimators.work import Work
-from robaudit.names import CERTIFIED_CLASS
+from robaudit.names import CERTIFIED_CLASS, KEPT, OTHER
 from robaudit.noise.base import NoiseKind, shape_of
 from robaudit.numerics.minimal_norm import Search, nearest_flips
 from robaudit.numerics.norm_steps import Norm, size
@@ -125,7 +125,7 @@ class SmoothedAttack(SearchedRadius):
         sure = p_lower(first, np.maximum(first + second, 1), _LEVEL) > 0.5
         radius = torch.tensor([one.radius if one.radius <= cap else torch.inf for one in found], dtype=torch.float64)
         details = [
-            {CERTIFIED_CLASS: c, **({"kept": one.kept, "other": one.other} if one.radius <= cap else {})}
+            {CERTIFIED_CLASS: c, **({KEPT: one.kept, OTHER: one.other} if one.radius <= cap else {})}
             for c, one in zip(votes[:, :-1].argmax(1).tolist(), found, strict=True)
         ]
         lost = [one.lost + broken for one, broken in zip(found, votes[:, -1].tolist(), strict=True)]

@@ -120,8 +120,9 @@ class Verdict:
 class Judge:
     """Scores of the noisy images made of normal variables z, and the class each would go to.
 
-    score = max_{j != t} f_j - f_t, t the class of the clean image: a failure where it is >= 0. Logits that are not finite are failures,
-    as for mc. Passes are in the model's full precision, whatever ``run.precision`` says for noisy passes: levels are finer than that.
+    score = max_{j != t} f_j - f_t, t the class of the clean image: a failure where it is >= 0 (for equal logits see :func:`scores`).
+    Logits that are not finite are failures, as for mc. Passes are in the model's full precision, whatever ``run.precision`` says for noisy
+    passes: levels are finer than that.
 
     Args:
         work: the chunk.
@@ -140,10 +141,15 @@ class Judge:
 
 
 def scores(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """max_{j != t} f_j - f_t and its j: (n, classes) and (n,) -> (n,), (n,); infinite and -1 where a logit is not finite."""
+    """max_{j != t} f_j - f_t and its j: (n, classes) and (n,) -> (n,), (n,); infinite and -1 where a logit is not finite.
+
+    Of equal logits the first has the class, as everywhere: where that is t, the score is just below 0 (classes with the same weights, a
+    network whose last layer sees zeros only).
+    """
     others = logits.scatter(1, target[:, None], -math.inf)
     best, winner = others.max(1)
     score = best - logits.gather(1, target[:, None])[:, 0]
+    score = torch.where((score == 0) & (target < winner), -torch.finfo(score.dtype).tiny, score)
     finite = logits.isfinite().all(1)
     return torch.where(finite, score, math.inf), torch.where(finite, winner, -1)
 

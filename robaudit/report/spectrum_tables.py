@@ -13,6 +13,7 @@ from robaudit.report import numbers
 from robaudit.report.tables import WIDE, Cell, Column, Table, Terminal, cells, rendered
 from robaudit.rows import Row
 from robaudit.stats.consistency import CONFIDENCE, Consistency
+from robaudit.stats.intervals import TAIL
 from robaudit.stats.relations import Verdict
 from robaudit.stats.spectrum import HEADS, Band, Line, Sample, Spectrum
 from robaudit.store.serialise import table_csv
@@ -25,8 +26,14 @@ _ID, _CLASS, _CELL = 9, 9, 10
 _NOTHING = "abstains"
 _MEANINGS = {
     Verdict.VIOLATION: "one of them is wrong: a bug of an estimator",
+    Verdict.DECLARED: "what the spec declares of the network (lipschitz, or linear: true) is not so",
     Verdict.MISSED: "a search missed what another result found; no theorem says that it must find it",
     Verdict.APPROXIMATION: "an approximation is off by more than its interval says",
+}
+
+_BLAME = {
+    Verdict.VIOLATION: "bug in an estimator",
+    Verdict.DECLARED: "what the spec declares of the network (lipschitz, or linear: true) is not so",
 }
 
 
@@ -148,10 +155,10 @@ def checks(consistency: Consistency) -> Iterator[Table]:
         yield Table("Do the results fit together?", lines=("No two results of this run say anything about the same number.",))
         return
     total = sum(one.comparisons for one in compared)
-    notes = [
-        f"Intervals so wide that all comparisons together are free of chance with {100 * CONFIDENCE:g} %: "
-        f"each end misses with at most {consistency.tail:.2g}."
-    ]
+    notes = []
+    if consistency.tail < TAIL:  # else none of them is about anything random
+        wide = f"Intervals so wide that all comparisons together are free of chance with {100 * CONFIDENCE:g} %"
+        notes.append(f"{wide}: each end misses with at most {consistency.tail:.2g}.")
     if none := [one.relation.name for one in consistency.checked if not one.comparisons]:
         notes.append(f"Nothing to compare: {', '.join(none)}.")
     verdict = f"{count(total, 'comparison')} on {count(consistency.images, 'image')}, {count(len(consistency.violations), 'violation')}."
@@ -170,11 +177,12 @@ def checks(consistency: Consistency) -> Iterator[Table]:
 
 
 def blame_lines(consistency: Consistency) -> list[str]:
-    """A line for each result that is accused of violations, with the first of them."""
+    """A line for each result that is accused of violations, or hangs on a false declaration, with the first of them."""
     lines = []
-    for name, number, images in consistency.blamed(Verdict.VIOLATION):
-        first = next(one for one in consistency.violations if " or ".join(dict.fromkeys(key.estimator for key in one.wrong)) == name)
-        lines.append(f"bug in an estimator: {name}: {count(number, 'violation')} on {count(images, 'image')}; first: sample {first.text}")
+    for kind, what in _BLAME.items():
+        for name, number, images in consistency.blamed(kind):
+            first = next(one for one in consistency.of(kind) if " or ".join(dict.fromkeys(key.estimator for key in one.wrong)) == name)
+            lines.append(f"{what}: {name}: {count(number, 'violation')} on {count(images, 'image')}; first: sample {first.text}")
     return lines
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from robaudit.names import DRAWS, KEPT, P_LOWER, PartName, ResultName
+from robaudit.names import DRAWS, KEPT, OTHER, P_LOWER, ROUNDING_ERROR, Part, PartName, ResultName
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.numerics.smoothing import BOX, GAUSSIAN, LAPLACE, p_lower
 from robaudit.quantities import CERTIFIED, LOG10_P_FAIL, LOSS, P_ROBUST, RADIUS, IntervalKind
@@ -22,7 +22,9 @@ _CDF = 1e-8
 """Accuracy of a probability that is computed rather than counted, near 1."""
 _COUNTED = (IntervalKind.CLOPPER_PEARSON, IntervalKind.CONFIDENCE_SEQUENCE)
 _FEWEST_REPEATS = 4  # of the estimators that measure their error by repeats
+_TRIES = 5  # points along its ray where a flip of the vote is tested, at the most
 _PLAIN = ("fp32", "fp64")
+_TOLD = {"radius_exact": ("linear",), "margin_radius": ("lipschitz",), "smoothed_margin": ("lipschitz",)}
 
 End = Callable[[float], float]
 
@@ -62,12 +64,14 @@ class Setting:
         estimators: names by label.
         pixels: values in an image; None: unknown.
         plain: whether noisy passes are in the network's own precision.
+        declared: labels of the estimators that were told something of the network which nobody checked.
     """
 
     noises: Mapping[str, NoiseFacts]
     estimators: Mapping[str, str]
     pixels: int | None
     plain: bool = True
+    declared: frozenset[str] = frozenset()
 
     @staticmethod
     def of(info: Mapping[str, Any]) -> Setting:
@@ -80,7 +84,16 @@ class Setting:
         }
         names = {str(one.get("options", {}).get("label") or one["name"]): str(one["name"]) for one in spec.get("estimators", ())}
         plain = spec.get("run", {}).get("precision", _PLAIN[0]) in _PLAIN
-        return Setting(noises, names, None if shape is None else math.prod(shape), plain)
+        told = frozenset(
+            str(entry["options"].get("label") or entry["name"])
+            for entry in spec.get("estimators", ())
+            if any(entry.get("options", {}).get(option) for option in _TOLD.get(entry["name"], ()))
+        )
+        return Setting(noises, names, None if shape is None else math.prod(shape), plain, told)
+
+    def declares(self, row: Row) -> bool:
+        """Whether a result hangs on something that the spec declares of the network."""
+        return named(row).estimator in self.declared
 
     def name_of(self, row: Row) -> str:
         """The name of the estimator behind a result."""
@@ -120,13 +133,20 @@ def approximate(row: Row) -> bool:
 def certified_radius(row: Row) -> Claim | None:
     """At least the radius of a certificate, or of a closed form; None for other results."""
     exact = row.quantity == RADIUS.name and row.interval.kind is IntervalKind.EXACT
-    return fixed(row, row.value) if exact or (row.quantity == CERTIFIED.name and row.value > 0.0) else None
+    if exact:
+        return fixed(row, max(0.0, row.value - rounding_error(row)))
+    return fixed(row, row.value) if row.quantity == CERTIFIED.name and row.value > 0.0 else None
 
 
 def witnessed_radius(row: Row) -> Claim | None:
     """At most the norm of a flip that was seen, or that a closed form places; None for other results."""
     seen = row.interval.kind in (IntervalKind.UPPER_BOUND, IntervalKind.EXACT)
-    return fixed(row, row.value) if row.quantity == RADIUS.name and seen else None
+    return fixed(row, row.value + rounding_error(row)) if row.quantity == RADIUS.name and seen else None
+
+
+def rounding_error(row: Row) -> float:
+    """How far the value may be off by the rounding of the network's passes; 0 where the row does not say."""
+    return float((row.details or {}).get(ROUNDING_ERROR, 0.0))
 
 
 def is_vote(row: Row) -> bool:
@@ -152,11 +172,39 @@ def vote_radius(row: Row, setting: Setting) -> Claim:
     return Claim(row, lambda tail: row.value * min(1.0, (theorem_radius(row, setting, share(tail)) or 0.0) / stated), random=True)
 
 
+def vote_flip(row: Row, radius: float, certificate: Row, setting: Setting) -> Claim:
+    """At most the radius that a flip of the majority vote allows a certificate, lengthened as its test is at another confidence.
+
+    At the flip the class has the probability u at most, the upper bound of its share of the copies of the two classes ahead. What p
+    certifies is then at most the flip's norm and what u itself certifies, for the theorems bound how fast a function of the probability
+    changes (of Gaussian noise, Phi^-1).
+
+    Args:
+        row: the flip.
+        radius: its norm, in that of the certificate.
+        certificate: a row of the same noise level and class.
+        setting: of the run.
+    """
+    kept, other = ((row.details or {}).get(name) for name in (KEPT, OTHER))
+    if kept is None or other is None or kept + other < 1:
+        return fixed(row, radius)
+
+    def end(tail: float) -> float:
+        upper = 1.0 - float(p_lower(other, kept + other, tail / _TRIES))
+        return radius + (theorem_radius(certificate, setting, upper) or 0.0)
+
+    return Claim(row, end, random=True)
+
+
 def theorem_radius(row: Row, setting: Setting, p: float) -> float | None:
     """What a probability of the class certifies under the noise of a row; None where no theorem is known."""
     noise = setting.noises.get(row.at.noise)
     theorem = None if noise is None else _THEOREMS.get(noise.kind)
-    return None if theorem is None else theorem.radius(p, row.at.level)
+    if noise is None or theorem is None or Part.norm(theorem.norm).number != norm_of(row):
+        return None
+    if noise.kind == "uniform" and noise.options.get("norm", "linf") != "linf":
+        return None  # the theorem is about the box
+    return theorem.radius(p, row.at.level)
 
 
 # --- failure probabilities
@@ -181,17 +229,37 @@ def _measured(row: Row, end: End, setting: Setting) -> Claim:
 def _p_fail(row: Row) -> tuple[End, End] | None:
     """The ends of 1 - p_robust, from below and from above."""
     if row.quantity == LOG10_P_FAIL.name:
-        if row.interval.kind is IntervalKind.UPPER_BOUND:
-            return lambda _: 0.0, lambda _: 10.0 ** min(0.0, row.value + LEAST_DECADES)
-        ends = interval_ends(row)
-        return lambda tail: 10.0 ** min(0.0, ends[0](tail)), lambda tail: 10.0 ** min(0.0, ends[1](tail))
-    if row.quantity != P_ROBUST.name:
-        return None
-    if row.interval.kind is IntervalKind.CLOPPER_PEARSON and row.votes is not None and row.draws:
-        return _of_votes(row, 0), _of_votes(row, 1)
+        return _of_log10(row)
+    return _of_share(row) if row.quantity == P_ROBUST.name else None
+
+
+def _of_log10(row: Row) -> tuple[End, End]:
+    if row.interval.kind is IntervalKind.UPPER_BOUND:
+        return lambda _: 0.0, lambda _: 10.0 ** min(0.0, row.value + LEAST_DECADES)
     ends = interval_ends(row)
-    error = 0.0 if row.interval.kind is IntervalKind.EXACT else _CDF
+    return lambda tail: 10.0 ** min(0.0, ends[0](tail)), lambda tail: 10.0 ** min(0.0, ends[1](tail))
+
+
+def _of_share(row: Row) -> tuple[End, End]:
+    kind = row.interval.kind
+    if kind is IntervalKind.CLOPPER_PEARSON and row.votes is not None and row.draws:
+        return _of_votes(row, 0), _of_votes(row, 1)
+    if kind is IntervalKind.LOWER_BOUND:  # that of a rare-failure estimator, by auto
+        return lambda _: 0.0, lambda _: min(1.0, (1.0 - row.value) * 10.0**LEAST_DECADES)
+    if kind is IntervalKind.LOGNORMAL and row.value < 1.0 and row.lower is not None and row.upper is not None:
+        return _on_logs(row, 1.0 - row.upper), _on_logs(row, 1.0 - row.lower)
+    ends = interval_ends(row)
+    error = 0.0 if kind is IntervalKind.EXACT else _CDF
     return lambda tail: max(0.0, 1.0 - ends[1](tail) - error), lambda tail: min(1.0, 1.0 - ends[0](tail) + error)
+
+
+def _on_logs(row: Row, given: float) -> End:
+    """An end of 1 - p_robust where its logarithm was measured, as auto does of rare failures."""
+    fail = 1.0 - row.value
+    if given <= 0.0:
+        return lambda _: 0.0
+    factor = math.log(given / fail)
+    return lambda tail: min(1.0, fail * math.exp(min(factor * widening(row.interval.kind, tail), 700.0)))
 
 
 def _of_votes(row: Row, side: int) -> End:

@@ -159,7 +159,7 @@ def check(run: Results, relations: Sequence[Relation] = RELATIONS) -> Consistenc
                     suspects[relation.name].append(pair)
             seen[relation.name] += pairs[relation.name] > before
     tail = min(TAIL, (1.0 - CONFIDENCE) / (2 * random)) if random else TAIL
-    found = [_contradiction(one, pair, tail) for one in relations for pair in suspects[one.name] if excluded(one, pair, tail)]
+    found = [_contradiction(one, pair, tail, setting) for one in relations for pair in suspects[one.name] if excluded(one, pair, tail)]
     counts = Counter(one.relation.name for one in found)
     checked = (Checked(one, pairs[one.name], seen[one.name], counts[one.name]) for one in relations)
     return Consistency(tuple(checked), tuple(found), images, tail)
@@ -170,10 +170,16 @@ def excluded(relation: Relation, pair: Pair, tail: float) -> bool:
     return pair.least.end(tail) > pair.most.end(tail) * (1.0 + relation.relative) + relation.absolute
 
 
-def _contradiction(relation: Relation, pair: Pair, tail: float) -> Contradiction:
-    loose = [claim.row for claim in (pair.least, pair.most) if claim.approximate]
-    wrong = loose or ([pair.least.row, pair.most.row] if pair.wrong is None else [pair.wrong])
-    verdict = Verdict.APPROXIMATION if loose and relation.verdict is Verdict.VIOLATION else relation.verdict
+def _contradiction(relation: Relation, pair: Pair, tail: float, setting: Setting) -> Contradiction:
+    both = (pair.least, pair.most)
+    loose = [claim.row for claim in both if claim.approximate]
+    told = [claim.row for claim in both if setting.declares(claim.row)]
+    wrong, verdict = ([pair.least.row, pair.most.row] if pair.wrong is None else [pair.wrong]), relation.verdict
+    if loose:
+        wrong = loose
+        verdict = Verdict.APPROXIMATION if verdict is Verdict.VIOLATION else verdict
+    elif told and verdict is Verdict.VIOLATION:
+        wrong, verdict = told, Verdict.DECLARED
     return Contradiction(
         relation=relation,
         verdict=verdict,

@@ -30,11 +30,14 @@ from robaudit.stats.claims import (
     most_p_fail,
     named,
     norm_of,
+    rounding_error,
     share_of_vote,
     theorem_radius,
+    vote_flip,
     vote_radius,
     witnessed_radius,
 )
+from robaudit.stats.intervals import TAIL
 
 _EXACT, _ATTACK = "radius_exact", "radius_attack"
 _UNIFORM, _LAPLACE = "uniform", "laplace"
@@ -49,6 +52,8 @@ class Verdict(StrEnum):
     """One of them is wrong: a bug of an estimator."""
     APPROXIMATION = "approximation"
     """One of them is an approximation whose error no interval covers, and its error is larger than its interval."""
+    DECLARED = "declared"
+    """One of them hangs on something that the spec declares of the network, and that is not so."""
     MISSED = "missed"
     """A search has missed what another result of the run has found; no theorem says that it must find it."""
 
@@ -166,7 +171,7 @@ def _across(rows: Sequence[Row], number: str, setting: Setting) -> Iterator[Pair
             continue
         about = f"{number} ({named(low.row).part})"
         wrong = low.row if high.row.interval.kind is IntervalKind.UPPER_BOUND else None
-        yield Pair(about, low, fixed(high.row, factor * high.row.value), wrong)
+        yield Pair(about, low, fixed(high.row, factor * high.end(TAIL)), wrong)
 
 
 def _votes(rows: Sequence[Row], setting: Setting) -> Iterator[Pair]:
@@ -174,7 +179,8 @@ def _votes(rows: Sequence[Row], setting: Setting) -> Iterator[Pair]:
         here = [row for row in rows if row.at == at and (is_vote(row) or row.quantity == RADIUS.name)]
         for pair in _across(here, "radius of the majority vote", setting):
             if pair.least.row.certified_class == pair.most.row.certified_class:  # else the flip is of another class
-                yield pair._replace(least=vote_radius(pair.least.row, setting))
+                flip, vote = pair.most, pair.least.row
+                yield pair._replace(least=vote_radius(vote, setting), most=vote_flip(flip.row, flip.end(TAIL), vote, setting))
     for vote in filter(is_vote, rows):
         allowed = theorem_radius(vote, setting, (vote.details or {})[P_LOWER])
         if allowed is not None and vote.value > 0.0:
@@ -196,10 +202,10 @@ def _ball(rows: Sequence[Row], setting: Setting) -> Iterator[Pair]:
     if setting.pixels is None:
         return
     certified = [
-        (norm, row)
+        (norm, claim)
         for row in rows
         if row.at == NO_NOISE
-        and certified_radius(row)
+        and (claim := certified_radius(row))
         and row.certified_class in (None, row.predicted)
         and (norm := norm_of(row)) is not None
     ]
@@ -208,10 +214,10 @@ def _ball(rows: Sequence[Row], setting: Setting) -> Iterator[Pair]:
         if noise is None or row.at.levelless or (failing := least_p_fail(row, setting)) is None:
             continue
         for order, proof in certified:
-            radius = proof.value / (1.0 + RADII.relative) - RADII.absolute
+            radius = proof.end(TAIL) / (1.0 + RADII.relative) - RADII.absolute
             bound = leaving(noise, row.at.level, setting.pixels, order, radius) if radius > 0 else 1.0
             if bound < 1.0:
-                yield Pair(f"p_fail at {row.at}", failing, fixed(proof, bound), proof if bound == 0.0 else None)
+                yield Pair(f"p_fail at {row.at}", failing, fixed(proof.row, bound), proof.row if bound == 0.0 else None)
 
 
 def _half_space(rows: Sequence[Row], setting: Setting) -> Iterator[Pair]:
@@ -312,8 +318,15 @@ def _above_tolerance(upper: End, level: float, kept: float, tail: float) -> floa
 
 
 def _linear(rows: Sequence[Row], setting: Setting) -> list[Row]:
-    """The exact radii of a linear network; empty where it is not known to be one."""
-    return [row for row in rows if row.interval.kind is IntervalKind.EXACT and setting.name_of(row) == _EXACT]
+    """The exact radii of a linear network; empty where it is not known to be one, or rounding may decide the class of the image."""
+    return [
+        row
+        for row in rows
+        if row.interval.kind is IntervalKind.EXACT
+        and setting.name_of(row) == _EXACT
+        and not setting.declares(row)
+        and rounding_error(row) <= RADII.relative * row.value
+    ]
 
 
 def _along_rays(at: NoiseLevel, setting: Setting) -> bool:
@@ -366,7 +379,7 @@ RADII = Relation(
     "certified <= witnessed",
     "no flip is nearer than a certificate of the network, or its exact radius, allows: r_inf <= r_2 <= r_1, r_p <= d^(1/p - 1/q) r_q",
     "definition of a certificate; Hoelder's inequality between norms",
-    "rounding: 0.1 % and 1e-6",
+    "rounding: 0.1 % and 1e-6, and what an exact radius says of its own",
     1e-3,
     1e-6,
     Verdict.VIOLATION,
@@ -376,7 +389,7 @@ VOTES = Relation(
     "certified <= witnessed (majority vote)",
     "no image nearer than the certificate of the majority vote under noise has another majority",
     "Cohen et al. 2019, theorem 1; Teng et al. 2020; Yang et al. 2020",
-    "rounding: 0.1 % and 1e-6; simultaneous intervals for the certificate; the flip holds with the confidence of its test",
+    "rounding: 0.1 % and 1e-6; simultaneous intervals for the certificate and the flip",
     1e-3,
     1e-6,
     Verdict.VIOLATION,

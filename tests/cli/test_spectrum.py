@@ -151,7 +151,12 @@ def test_what_makes_no_sense_is_refused(run: Path, refuse: Refuse, tmp_path: Pat
     refuse("spectrum", tmp_path, says="run.json")
     (tmp_path / "file").write_text("")
     refuse("spectrum", run, "--pictures", "file", says="is a file")
+    refuse("spectrum", run, "--pictures", "file/below", says="file is a file")
+    refuse("spectrum", run, "--sample", "0", "--bottom", "2", says="--bottom: counts the least robust images")
     refuse("spectrum", run, "--format", "csv", "-o", "gone/x.csv", says="its folder does not exist")
+    write(tmp_path, digits(estimators=None))
+    refuse("spectrum", "spec.yaml", "-o", "gone/x.txt", says="its folder does not exist")
+    assert not (tmp_path / "runs").exists(), "before any work is done"
     refuse("plot", run, "--kind", "bias", "--sample", "3", "-o", "it.png", says="--sample: does not apply to --kind bias")
     refuse("plot", run, "--kind", "spectrum", "--sample", "nobody", "-o", "it.png", says="has no sample 'nobody'")
 

@@ -16,6 +16,7 @@ from robaudit.estimators.base import Estimate
 from robaudit.estimators.importance import Importance
 from robaudit.estimators.splitting import Splitting
 from robaudit.estimators.work import Work
+from robaudit.quantities import IntervalKind
 from tests.estimators.tools import SHAPE, curved, linear, weights, work_on
 
 SIGMA = 0.3
@@ -227,3 +228,17 @@ def test_options_are_checked(options: dict[str, float]) -> None:
     for cls in (Splitting, Importance):
         with pytest.raises(ValidationError):
             cls.model_validate(options)
+
+
+@pytest.mark.parametrize("estimator", [Splitting(particles=20, p_min=1e-3), Importance(samples=100, particles=20, p_min=1e-3)])
+def test_of_equal_logits_the_first_has_the_class(estimator: Splitting | Importance) -> None:
+    """Two classes with the same weights, or none at all: the class stays, as mc has it, and no equality counts as a failure."""
+
+    def twins(x: Tensor) -> Tensor:
+        score = x.flatten(1)[:, :3].sum(1)
+        return torch.stack([score, score, torch.full_like(score, -1e3)], dim=1)
+
+    for network in (twins, lambda x: 0 * x.flatten(1)[:, :3]):
+        found = one(estimator, network)
+        assert (found.interval.kind, found.flips_to) == (IntervalKind.UPPER_BOUND, None)
+        assert found.value < -1

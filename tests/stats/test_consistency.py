@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,12 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import ndtr, ndtri
 
-from robaudit.levels import NO_NOISE
-from robaudit.names import CERTIFIED_CLASS, DRAWS, KEPT, P_ERROR, P_LOWER
+from robaudit.levels import NO_NOISE, NoiseLevel
+from robaudit.names import CERTIFIED_CLASS, DRAWS, KEPT, OTHER, P_ERROR, P_LOWER, ROUNDING_ERROR
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import P_ROBUST, Interval, IntervalKind
+from robaudit.report.spectrum_tables import blame_lines
 from robaudit.rows import Row
-from robaudit.stats.claims import NoiseFacts, Setting, widening
+from robaudit.stats.claims import NoiseFacts, Setting, least_p_fail, most_p_fail, widening
 from robaudit.stats.consistency import CONFIDENCE, Consistency, check, excluded
 from robaudit.stats.intervals import TAIL, Floats
 from robaudit.stats.relations import RELATIONS, Verdict, leaving, norm_factor, usual_length
@@ -136,6 +138,92 @@ def test_estimators_are_known_by_their_labels() -> None:
     linear = [exact(0.1, name="closed"), votes(700, 1000), votes(950, 1000, STRONG)]
     assert "p_robust falls with the level" not in {one[0] for one in findings(check(made(linear)))}
     assert "p_robust falls with the level" in {one[0] for one in findings(check(made(linear, closed="radius_exact")))}
+
+
+@pytest.mark.parametrize(("level", "kind", "norm"), [(SIGMA, "gaussian", "l2"), (BOX, "uniform", "l1")])
+def test_a_flip_of_the_vote_that_only_its_test_has_seen(level: NoiseLevel, kind: str, norm: str) -> None:
+    """Found within the certificate by chance, as one of thousands of images will have it: no accusation; by many copies: one."""
+
+    def of(kept: int, other: int, radius: float) -> list[Finding]:
+        details = {CERTIFIED_CLASS: 0, KEPT: kept, OTHER: other}
+        seen = flip(radius, norm, at=level, name="smoothed_attack", details=details)
+        stated = float(clopper_pearson(9000, 10_000, 0.998)[0])
+        certified = 0.1 * (float(ndtri(stated)) if kind == "gaussian" else 2 * stated - 1)
+        about = {P_LOWER: stated, KEPT: 9000, DRAWS: 10_000}
+        return findings(check(made([proof(certified, norm, at=level, details=about), seen])))
+
+    edge = 0.1 * (float(ndtri(0.9)) if kind == "gaussian" else 0.8)
+    assert of(80, 120, 0.93 * edge) == []
+    assert len(of(4700, 5300, 0.9 * edge)) == 1
+    assert of(0, 10_000, 0.5 * edge) == [("certified <= witnessed (majority vote)", VIOLATION, (f"margin_radius:norm={norm}",))]
+
+
+def test_what_the_spec_declares_is_no_bug() -> None:
+    """A Lipschitz constant, or that the network is linear: where that is not so, no estimator is to blame."""
+    rows = [proof(1.0), exact(1.5), flip(0.9)]
+    run = made(rows)
+    told = {"margin_radius": {"lipschitz": {"l2": 1.0, "source": "a guess"}}, "radius_exact": {"linear": True}}
+    run.info["spec"]["estimators"] = [{"name": name, "options": options} for name, options in told.items()]
+    found = check(run)
+    name = "certified <= witnessed"
+    assert findings(found) == [
+        (name, Verdict.DECLARED, ("margin_radius:norm=l2",)),
+        (name, Verdict.DECLARED, ("radius_exact:norm=l2",)),
+    ]
+    assert not found.violations
+    assert [line.partition(" is not so: ")[2][:24] for line in blame_lines(found)] == [
+        "margin_radius:norm=l2: 1",
+        "radius_exact:norm=l2: 1 ",
+    ]
+    run.info["spec"]["estimators"] = [{"name": name, "options": {"lipschitz": None, "linear": False}} for name in told]
+    assert [one.verdict for one in check(run).found] == [VIOLATION, VIOLATION]
+    run = made([exact(0.2), votes(700, 1000), votes(900, 1000, STRONG)])
+    run.info["spec"]["estimators"] = [{"name": "radius_exact", "options": {"linear": True}}]
+    assert "p_robust falls with the level" not in {one[0] for one in findings(check(run))}
+
+
+def test_a_radius_that_rounding_moves() -> None:
+    """Logits of 1000 with a margin of .01: a pass may see the flip somewhat before the closed form has it."""
+    off = {ROUNDING_ERROR: 0.01}
+    assert findings(check(made([exact(0.5, details=off), flip(0.492)]))) == []
+    assert findings(check(made([proof(0.508), exact(0.5, details=off)]))) == []
+    assert findings(check(made([exact(0.5, details=off), flip(0.48)]))) == [
+        ("certified <= witnessed", VIOLATION, ("radius_exact:norm=l2",)),
+    ]
+    weaker = [votes(700, 1000), votes(900, 1000, STRONG)]
+    assert "p_robust falls with the level" not in {one[0] for one in findings(check(made([exact(0.2, details=off), *weaker])))}
+
+
+def test_a_certificate_by_another_theorem() -> None:
+    """What p_lower certifies is known in one norm for each noise: others are not judged by it."""
+    other: dict[str, Any] = {"at": SIGMA, "details": VOTE, "name": "mine"}
+    assert findings(check(made([proof(0.2, "linf", **other), flip(0.21, "linf", at=SIGMA, details={CERTIFIED_CLASS: 0})]))) == []
+    assert len(findings(check(made([proof(0.2, "l2", **other)])))) == 1
+
+
+@pytest.mark.parametrize("name", ["auto", "splitting"])
+def test_a_bound_that_no_repeat_reached(name: str) -> None:
+    """Four repeats that end below 1e-4 do not prove p_fail < 1e-4: they may do so at 1.2e-4, not at a hundred times that."""
+    bound = Interval(IntervalKind.LOWER_BOUND)
+    about: dict[str, Any] = {"estimator": name, "quantity": P_ROBUST.name, "interval": bound, "lower": 1 - 1e-4, "upper": 1.0}
+    unseen = row("7", 1 - 1e-4, SIGMA, **about) if name == "auto" else rare(-4.0, kind=IntervalKind.UPPER_BOUND)
+    for p, wrong in ((1.2e-4, []), (1e-2, [("half-space beyond the boundary", VIOLATION, ("radius_exact:norm=l2", name))])):
+        assert findings(check(made([exact(-0.1 * float(ndtri(p))), unseen]))) == wrong
+
+
+def test_a_rare_failure_says_the_same_on_either_scale() -> None:
+    """As log10 p_fail or as p_robust (auto): the repeats measure its logarithm, and chance moves that."""
+    ends = 1 - 2e-5, 1 - 5e-6
+    interval = Interval(IntervalKind.LOGNORMAL, remark="4 repeats")
+    about: dict[str, Any] = {"estimator": "auto", "quantity": P_ROBUST.name, "interval": interval, "lower": ends[0], "upper": ends[1]}
+    one, other = row("7", 1 - 1e-5, SIGMA, **about), rare(-5.0, half=math.log10(2))
+    setting = Setting.of(made([]).info)
+    for tail in (TAIL, 1e-3, 1e-6):
+        for side in (least_p_fail, most_p_fail):
+            first, second = side(one, setting), side(other, setting)
+            assert first is not None
+            assert second is not None
+            assert first.end(tail) == pytest.approx(second.end(tail), rel=1e-6)
 
 
 def test_clipped_noise_is_no_ray() -> None:
