@@ -101,7 +101,7 @@ class LipschitzCertificate(Estimator):
         return "" if self.lipschitz is None else f"Lipschitz constant declared: {self.lipschitz.source}"
 
 
-def rounding(work: Work, logits: Tensor, constants: Tensor, span: float) -> Tensor:
+def rounding(work: Work, logits: Tensor, constants: Tensor, span: float = 0.0) -> Tensor:
     """What the network's precision may add to margins: eps (8 max |z| + K max(span, sqrt(pixels))).
 
     The rounding of a layer is as if its input were off by about eps of its size, which the layers behind it carry on no faster than the
@@ -113,7 +113,7 @@ def rounding(work: Work, logits: Tensor, constants: Tensor, span: float) -> Tens
         work: the chunk.
         logits: (rows, classes).
         constants: K of margins in l2 (rows, ...).
-        span: of the bound.
+        span: of the bound; 0: not known.
 
     Returns:
         (rows, ...).
