@@ -19,7 +19,7 @@ _BROKEN = 70
 
 
 def robaudit(folder: Path, *args: str | Path, path: Sequence[Path] = ()) -> subprocess.CompletedProcess[str]:
-    """``robaudit ARGS`` in a folder; packages in ``path`` are installed for it."""
+    """``robaudit ARGS`` in a folder; packages in ``path`` are installed for it. Without gradients: autograd does not survive a fork."""
     command = ["robaudit", *map(str, args)]
     with tempfile.TemporaryFile("w+", encoding="utf-8") as out, tempfile.TemporaryFile("w+", encoding="utf-8") as err:
         child = os.fork()

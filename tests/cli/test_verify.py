@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from safetensors.torch import load_file, save_file
 
-from tests import forks
+from robaudit import audit, load_spec
 from tests.conftest import RunCli
 from tests.specs import WEIGHTS, digits, read_info, save_npz, write
 
@@ -26,8 +26,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a finished run of 30 samples, with its spec."""
     folder = tmp_path_factory.mktemp("finished")
     spec = write(folder, digits(limit=30, noise={"sigma": [0.25, 0.1]}, estimators=ESTIMATORS))
-    done = forks.robaudit(folder, "estimate", spec, "--out", "run")
-    assert done.returncode == 0, done.stderr
+    audit(load_spec(spec), out=folder / "run")
     return folder
 
 
