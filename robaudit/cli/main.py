@@ -161,8 +161,7 @@ def _completing() -> bool:
 
 
 def _how_to_resume() -> str:
-    return _RESUMABLE if sys.argv[1:2] in (["estimate"], ["demo"], ["spectrum"]) else ""
-    return _RESUMABLE if sys.argv[1:2] in (["estimate"], ["demo"], ["curves"]) else ""
+    return _RESUMABLE if sys.argv[1:2] in (["estimate"], ["demo"], ["curves"], ["spectrum"]) else ""
 
 
 def _usage(error: Any) -> str:

@@ -35,7 +35,9 @@ def spectrum(
     pictures: Annotated[Path | None, typer.Option(metavar="DIR", help="Also write a PNG of each image shown, 12 at most.")] = None,
     format_: FormatOption = TextFormat.TABLE,
     output: OutputOption = None,
-    out: Annotated[Path | None, typer.Option(metavar="DIR", help="With a spec: the run folder. Default: runs/<spec name>-<hash8>.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="With a spec: the run folder. Default: runs/NAME-spectrum-<hash8>.")
+    ] = None,
     extend: Annotated[bool, typer.Option("--extend", help="With a spec: add what is missing to the existing run of --out.")] = False,
     limit: Annotated[int | None, typer.Option(min=1, help="With a spec: audit only the first N samples.")] = None,
     set_: SetOption = None,
