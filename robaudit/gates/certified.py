@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from robaudit.gates.measure import Measured, Method, counted
-from robaudit.levels import LevelChoice
 from robaudit.names import ResultName
 from robaudit.spec.gates import Gate
 from robaudit.stats.certified import CertifiedAccuracy, certificates_of, certified_accuracy
@@ -22,8 +21,7 @@ def certified_for(run: Run, key: GroupKey, confidence: float) -> CertifiedAccura
     Raises:
         RunError: the run has no labels.
     """
-    levels = LevelChoice() if key.at.levelless else key.at.choice
-    (one,) = (one for one in certificates_of(run, [key.estimator], levels) if one.key == key)
+    (one,) = (one for one in certificates_of(run, [key.estimator], key.at.choice) if one.key == key)
     return certified_accuracy(one, confidence)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from robaudit.errors import SpecError
 from robaudit.gates.measure import Measured, Method
-from robaudit.levels import LevelChoice
 from robaudit.spec.gates import Gate
 from robaudit.stats.groups import GroupKey
 from robaudit.stats.scores import Score, Scores, radii_of, scores_of
@@ -17,8 +16,7 @@ def scores_for(run: Run, key: GroupKey, confidence: float) -> Scores:
     Raises:
         RunError: the run has no labels.
     """
-    levels = LevelChoice() if key.at.levelless else key.at.choice
-    (radii,) = (one for one in radii_of(run, [key.estimator], levels) if one.key == key)
+    (radii,) = (one for one in radii_of(run, [key.estimator], key.at.choice) if one.key == key)
     return scores_of(radii, confidence)
 
 
