@@ -10,15 +10,22 @@ from typing import Any
 from robaudit.datasets.base import first_samples
 from robaudit.datasets.load import open_dataset
 from robaudit.errors import DataError
+from robaudit.estimators.radius_pgd import BALLS
+from robaudit.estimators.radius_pgd import STEPS as RADII
 from robaudit.files import expanded
 from robaudit.levels import GAUSSIAN
 from robaudit.models.load import guess_format
 from robaudit.spec.model import AuditSpec
 from robaudit.stats.curves import LINEAR, CurveKind
 
-POINTS: Mapping[CurveKind, int] = {CurveKind.L2: 20, CurveKind.LINF: 20, CurveKind.NOISE: 50}
+POINTS: Mapping[CurveKind, int] = {CurveKind.L2: BALLS, CurveKind.LINF: BALLS, CurveKind.NOISE: 50}
 """Steps of a grid without a cap. Curves under noise are long: some networks see a little through a sigma of 10."""
-STEPS: Mapping[CurveKind, float] = {CurveKind.L2: 0.32, CurveKind.LINF: 0.025, CurveKind.NOISE: 0.32, CurveKind.LINEAR: 0.05}
+STEPS: Mapping[CurveKind, float] = {
+    CurveKind.L2: RADII["l2"],
+    CurveKind.LINF: RADII["linf"],
+    CurveKind.NOISE: 0.32,
+    CurveKind.LINEAR: 0.05,
+}
 """The grids of the paper."""
 ATTACKS = (CurveKind.L2, CurveKind.LINF)
 _LOOK_AT, _ROUNDING, _DIGITS = 64, 1e-9, 12

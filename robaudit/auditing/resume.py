@@ -19,6 +19,15 @@ if TYPE_CHECKING:
     import torch
 
 
+RUNS = Path("runs")
+"""Where run folders are made unless told otherwise."""
+
+
+def folder_name(spec: AuditSpec, purpose: str = "") -> str:
+    """<spec name>-<hash8>, or <spec name>-<purpose>-<hash8> for an audit that was derived from the spec for a purpose."""
+    return "-".join(filter(None, (spec.name, purpose, identity(spec.document())[:8])))
+
+
 def default_out(spec: AuditSpec, *, extend: bool = False) -> Path:
     """runs/<spec name>-<hash8>; to extend a run, the only folder of that name with the same model and data.
 
@@ -26,11 +35,11 @@ def default_out(spec: AuditSpec, *, extend: bool = False) -> Path:
         RunError: there is none, or more than one.
     """
     document = spec.document()
-    exact = Path("runs") / f"{spec.name}-{identity(document)[:8]}"
+    exact = RUNS / folder_name(spec)
     if not extend or RunFolder(exact).exists:
         return exact
     wanted = base_identity(document)
-    candidates = [RunFolder(p.parent) for p in sorted(Path("runs").glob(f"{spec.name}-*/run.json"))]
+    candidates = [RunFolder(p.parent) for p in sorted(RUNS.glob(f"{spec.name}-*/run.json"))]
     fitting = [folder.path for folder in candidates if folder.info()["base_identity"] == wanted]
     if len(fitting) == 1:
         return fitting[0]

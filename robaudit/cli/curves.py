@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from robaudit.cli.options import FormatOption, OnError, OnErrorOption, OutputOption, QuietOption, SetOption, TextFormat, TrustOption
+from robaudit.cli.options import (
+    FormatOption,
+    OnError,
+    OnErrorOption,
+    OutputOption,
+    QuietOption,
+    SetOption,
+    TextFormat,
+    TrustOption,
+    number,
+)
 from robaudit.errors import SpecError
 
 if TYPE_CHECKING:
@@ -155,7 +165,7 @@ def _plan(
 
     names = {CurveKind.L2: "l2", CurveKind.LINF: "linf", CurveKind.NOISE: "sigma"}
     step, cap = (
-        {kind: _number(f"--{what}-{name}", text) for (kind, name), text in zip(names.items(), texts, strict=True) if text is not None}
+        {kind: _positive(f"--{what}-{name}", text) for (kind, name), text in zip(names.items(), texts, strict=True) if text is not None}
         for what, texts in (("step", steps_of), ("cap", caps))
     )
     plan = CurvePlan(tuple(CurveKind(one) for one in only or CurveKind), step, cap, steps, restarts, draws, clip)
@@ -166,18 +176,13 @@ def _plan(
     return plan
 
 
-def _number(flag: str, text: str) -> float:
+def _positive(flag: str, text: str) -> float:
     """A positive number such as 0.3 or 8/255.
 
     Raises:
         SpecError: it is none, or too small.
     """
-    from robaudit.spec.fields import as_number
-
-    try:
-        value = float(str(as_number(text)))
-    except ValueError as error:
-        raise SpecError(f"{flag} {text}", "is not a number", "give a number such as 0.3 or 8/255") from error
+    value = number(flag, text, "give a number such as 0.3 or 8/255")
     if not LEAST <= value < float("inf"):
         raise SpecError(f"{flag} {text}", "is not a positive number", f"give at least {LEAST:g}")
     return value
@@ -213,13 +218,13 @@ def _spec(path: Path, plan: CurvePlan, given: Mapping[tuple[int | str, ...], Any
 def _computed(spec: AuditSpec, how: _How) -> Run:
     """The run of an audit, continued where it stopped."""
     from robaudit.auditing.environment import command_line
+    from robaudit.auditing.resume import folder_name
     from robaudit.auditing.run import audit
     from robaudit.cli.console import Reporter
     from robaudit.cli.process import keep_freed_memory
-    from robaudit.spec.model import identity
 
     keep_freed_memory()
-    folder = how.out / f"{spec.name}-curves-{identity(spec.document())[:8]}"
+    folder = how.out / folder_name(spec, "curves")
     with Reporter(quiet=how.quiet) as reporter:
         return audit(spec, out=folder, trust=how.trust, on_error=how.on_error.value, listener=reporter, command=command_line(sys.argv[1:]))
 

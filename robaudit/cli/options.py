@@ -102,13 +102,23 @@ def levels(noises: list[str] | None, numbers: list[str] | None, sigmas: list[str
 
 
 def _numbers(flag: str, texts: Sequence[str]) -> Iterator[float]:
+    example = "give a noise level such as 0.05 or 8/255"
+    for text in texts:
+        value = number(flag, text, example)
+        if not 0 < value < float("inf"):
+            raise SpecError(f"{flag} {text}", "is not a positive number", example)
+        yield value
+
+
+def number(flag: str, text: str, example: str) -> float:
+    """The number that an option is given as text, such as 0.05 or 8/255.
+
+    Raises:
+        SpecError: it is none; ``example`` says what would be right.
+    """
     from robaudit.spec.fields import as_number
 
-    for text in texts:
-        try:
-            value = float(str(as_number(text)))
-        except ValueError as error:
-            raise SpecError(f"{flag} {text}", "is not a number", "give a noise level such as 0.05 or 8/255") from error
-        if not 0 < value < float("inf"):
-            raise SpecError(f"{flag} {text}", "is not a positive number", "give a noise level such as 0.05 or 8/255")
-        yield value
+    try:
+        return float(str(as_number(text)))
+    except ValueError as error:
+        raise SpecError(f"{flag} {text}", "is not a number", example) from error

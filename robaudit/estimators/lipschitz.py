@@ -11,13 +11,14 @@ from torch import Tensor
 
 from robaudit.errors import ModelError
 from robaudit.estimators.base import Estimator, Need
+from robaudit.estimators.certificate import CERTIFICATE
 from robaudit.estimators.radius import each_once
 from robaudit.estimators.work import Work
 from robaudit.models.lipschitz import Lipschitz, lipschitz_bound
 from robaudit.models.logits import LogitModel
 from robaudit.names import Part
 from robaudit.numerics.norm_steps import Norm
-from robaudit.quantities import CERTIFIED, Interval, IntervalKind, Quantity
+from robaudit.quantities import CERTIFIED, Interval, Quantity
 from robaudit.spec.fields import as_tuple
 
 _FURTHEST = 1e9
@@ -63,7 +64,7 @@ class LipschitzCertificate(Estimator):
 
     quantity: ClassVar[Quantity] = CERTIFIED
     needs: ClassVar[frozenset[Need]] = frozenset({"logits"})
-    interval: ClassVar[Interval] = Interval(IntervalKind.LOWER_BOUND)
+    interval: ClassVar[Interval] = CERTIFICATE
 
     norm: Annotated[tuple[Norm, ...], BeforeValidator(as_tuple), AfterValidator(each_once), Field(min_length=1)] = Field(
         ("l2", "linf"), description="of the perturbations, for pixels in [0, 1]; each is a result of its own"
