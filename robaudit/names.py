@@ -108,6 +108,11 @@ class ResultName:
     estimator: str
     part: Part | None = None
 
+    @property
+    def norm(self) -> Part | None:
+        """The norm that its values are measured in; None where the name does not say."""
+        return self.part if self.part is not None and self.part.name is PartName.NORM else None
+
     def __str__(self) -> str:
         return self.estimator if self.part is None else f"{self.estimator}:{self.part}"
 

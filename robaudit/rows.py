@@ -120,6 +120,12 @@ class Row:
         return self.votes is not None and self.worth is None and self.interval.kind is IntervalKind.CLOPPER_PEARSON
 
     @property
+    def label_error(self) -> float:
+        """The share of the noisy copies whose class is not the label; of a row with votes and a label."""
+        votes, label = self.votes or (), -1 if self.label is None else self.label
+        return 1.0 - (votes[label] if 0 <= label < len(votes) else 0) / max(self.draws, 1)
+
+    @property
     def effective_draws(self) -> float:
         """The number of independent copies that the votes amount to."""
         return self.draws if self.worth is None else self.worth

@@ -138,7 +138,7 @@ def gather(run: Run, gates: Sequence[Gate]) -> dict[Group, Evidence]:
         if group not in groups:
             if not groups or any(gate.means(row.estimator) for gate in gates):  # the first holds the clean accuracy
                 wanted.add(group)
-            groups[group] = Evidence(GroupKey(row.estimator, row.at, row.quantity), by_label)
+            groups[group] = Evidence(GroupKey.of(row), by_label)
         if group in wanted:
             groups[group].add(row)
     return groups

@@ -206,7 +206,7 @@ def _values_by_group(
     """
     groups: dict[GroupKey, dict[str, tuple[float, float, float]]] = {}
     for row in run.rows:
-        group = groups.setdefault(GroupKey(row.estimator, row.at, row.quantity), {})
+        group = groups.setdefault(GroupKey.of(row), {})
         if math.isfinite(row.value):
             low, high = (math.nan if end is None else end for end in (row.lower, row.upper))
             group[row.sample_id] = row.value, low, high

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from robaudit.errors import RunError
 from robaudit.levels import LevelChoice
-from robaudit.names import ALPHA, DECIDE, LARGEST_CERTIFIABLE, PartName, ResultName
+from robaudit.names import ALPHA, DECIDE, LARGEST_CERTIFIABLE, ResultName
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import CERTIFIED
 from robaudit.rows import Row
@@ -71,8 +71,8 @@ class Certificates:
     @property
     def norm(self) -> str:
         """The name of the norm of the radii; empty where it has none."""
-        part = ResultName.parse(self.key.estimator).part
-        return part.value if part is not None and part.name is PartName.NORM else ""
+        norm = ResultName.parse(self.key.estimator).norm
+        return "" if norm is None else norm.value
 
     @property
     def false_at_most(self) -> float:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from robaudit.names import DRAWS, KEPT, OTHER, P_LOWER, ROUNDING_ERROR, Part, PartName, ResultName
+from robaudit.names import DRAWS, KEPT, OTHER, P_LOWER, ROUNDING_ERROR, Part, ResultName
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.numerics.smoothing import BOX, GAUSSIAN, LAPLACE, p_lower
 from robaudit.quantities import CERTIFIED, LOG10_P_FAIL, LOSS, P_ROBUST, RADIUS, IntervalKind
@@ -113,8 +113,8 @@ def _parsed(name: str) -> ResultName:
 
 def norm_of(row: Row) -> float | None:
     """The order of the norm that a radius is measured in; None where its name does not say."""
-    part = named(row).part
-    return part.number if part is not None and part.name is PartName.NORM else None
+    norm = named(row).norm
+    return None if norm is None else norm.number
 
 
 def fixed(row: Row, bound: float, *, approximate: bool = False) -> Claim:

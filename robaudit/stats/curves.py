@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from robaudit.errors import RunError
 from robaudit.levels import GAUSSIAN, LevelChoice, NoiseLevel
-from robaudit.names import GRID_STEP, PartName, ResultName
+from robaudit.names import GRID_STEP, ResultName
 from robaudit.quantities import RADIUS
 from robaudit.rows import Row
 from robaudit.stats.agreement import Results
@@ -314,9 +314,8 @@ def _attacked(row: Row) -> CurveKind | None:
     """The curve that the row of an attack belongs to."""
     if row.quantity != RADIUS.name or GRID_STEP not in (row.details or {}):
         return None
-    part = ResultName.parse(row.estimator).part
-    named = part.value if part is not None and part.name is PartName.NORM else ""
-    return next((kind for kind in (CurveKind.L2, CurveKind.LINF) if kind.value == named), None)
+    norm = ResultName.parse(row.estimator).norm
+    return next((kind for kind in (CurveKind.L2, CurveKind.LINF) if norm is not None and kind.value == norm.value), None)
 
 
 def _fits(kind: CurveKind, by_level: Mapping[float, Sequence[Row]]) -> bool:
@@ -365,7 +364,7 @@ def _noisy_curve(kind: CurveKind, source: str, by_level: Mapping[float, Sequence
     levels = sorted(by_level)
     per_level = [_labelled(by_level[level]) for level in levels]
     kept, unlabelled = per_level[0]
-    wrong = np.array([[float(not row.correct) for row in kept], *([_errors(row) for row in rows] for rows, _ in per_level)]).T
+    wrong = np.array([[float(not row.correct) for row in kept], *([row.label_error for row in rows] for rows, _ in per_level)]).T
     bands = _Bands(wrong)
     draws = max(row.draws for row in kept)
     if kind is CurveKind.LINEAR:
@@ -391,13 +390,6 @@ def _noisy_curve(kind: CurveKind, source: str, by_level: Mapping[float, Sequence
     else:
         summary = Summary(value, Relation.AT_LEAST if last < 0 and bands.errors[0] < 1 else Relation.IS, *_ends(ends["low"], ends["high"]))
     return Curve(kind, source, places, bands.errors, *bands.ends(ends), summary, len(kept), unlabelled, draws, stop + 1)
-
-
-def _errors(row: Row) -> float:
-    """The share of an image's noisy copies that are classified wrongly."""
-    votes = row.votes or ()
-    right = votes[row.label] if row.label is not None and 0 <= row.label < len(votes) else 0
-    return 1.0 - right / max(row.draws, 1)
 
 
 def _half_summary(value: float, ends: Bounds | None, least: float) -> Summary:

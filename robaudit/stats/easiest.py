@@ -132,12 +132,7 @@ def _errors(run: Results, estimators: Sequence[str], levels: LevelChoice | Seque
         raise RunError(where, "has no difficulties to sort the images by", "add difficulty: {target: label}: --extend computes it")
     ease = np.array([difficulties.ease(row) for row in rows])
     order = easiest_first(ease)
-    table = np.array([[_error(groups[key][names[i]]) for key in shown] for i in order])
+    table = np.array([[groups[key][names[i]].label_error for key in shown] for i in order])
     wrong = [row for row in rows if not row.correct]
     last = sum(not difficulties.knows(row) for row in wrong)
     return EasiestErrors(first, tuple(at for _, at in shown), table, len(wrong) / len(rows), last, len(wanted) - len(shown))
-
-
-def _error(row: Row) -> float:
-    votes, label = row.votes or (), row.label if row.label is not None else -1
-    return 1.0 - (votes[label] if 0 <= label < len(votes) else 0) / row.draws

@@ -26,6 +26,11 @@ class GroupKey:
     at: NoiseLevel
     quantity: str
 
+    @staticmethod
+    def of(row: Row) -> GroupKey:
+        """The key of a row."""
+        return GroupKey(row.estimator, row.at, row.quantity)
+
     def document(self) -> dict[str, Any]:
         """As JSON values."""
         return {"estimator": self.estimator, **self.at.document(), "quantity": self.quantity}
@@ -45,7 +50,7 @@ def group_rows(rows: Iterable[Row]) -> dict[GroupKey, list[Row]]:
     """The rows by (estimator, noise level, quantity), in order of first appearance, which is the spec's order."""
     groups: dict[GroupKey, list[Row]] = {}
     for row in rows:
-        groups.setdefault(GroupKey(row.estimator, row.at, row.quantity), []).append(row)
+        groups.setdefault(GroupKey.of(row), []).append(row)
     return groups
 
 
@@ -74,7 +79,7 @@ def rows_measuring(
     """
     groups: dict[GroupKey, list[Row]] = {}
     for row in run.rows:
-        mine = groups.setdefault(GroupKey(row.estimator, row.at, row.quantity), [])
+        mine = groups.setdefault(GroupKey.of(row), [])
         if row.quantity in quantities:
             mine.append(row)
         each(row)

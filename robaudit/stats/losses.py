@@ -121,7 +121,7 @@ def losses(
     """
     columns: dict[GroupKey, Columns] = {}
     for row in run.rows:
-        one = columns.setdefault(GroupKey(row.estimator, row.at, row.quantity), Columns())
+        one = columns.setdefault(GroupKey.of(row), Columns())
         if row.quantity == LOSS.name:
             one.add(row)
     wanted = set(run.chosen([(key.estimator, key.at) for key in columns], estimators, levels))

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from robaudit.errors import NothingLeftError, RunError
 from robaudit.levels import LevelChoice
-from robaudit.names import Part, PartName, ResultName
+from robaudit.names import ResultName
 from robaudit.quantities import RADIUS, TOLERANCE, IntervalKind
 from robaudit.rows import Row
 from robaudit.stats.agreement import Results
@@ -122,15 +122,10 @@ class Radii:
         return self.correct & (self.g > _LEAST)
 
     @property
-    def part(self) -> Part | None:
-        """The norm that the radii are measured in; None where it has no name."""
-        return ResultName.parse(self.key.estimator).part
-
-    @property
     def norm(self) -> str:
-        """Its name; empty where it has none."""
-        part = self.part
-        return part.value if part is not None and part.name is PartName.NORM else ""
+        """The name of the norm that the radii are measured in; empty where it has none."""
+        norm = ResultName.parse(self.key.estimator).norm
+        return "" if norm is None else norm.value
 
     @property
     def left_out(self) -> int:

@@ -10,7 +10,7 @@ from enum import IntEnum
 from typing import Any
 
 from robaudit.errors import NothingLeftError, RunError, did_you_mean
-from robaudit.names import PartName, ResultName
+from robaudit.names import ResultName
 from robaudit.quantities import CERTIFIED, CONFIDENCE, DIFFICULTY, LOG10_P_FAIL, LOSS, P_ROBUST, RADIUS, TOLERANCE, IntervalKind, Quantity
 from robaudit.rows import Row
 from robaudit.stats.agreement import Results
@@ -72,8 +72,8 @@ class Line:
     @property
     def norm(self) -> float | None:
         """The order of the norm of a radius; None where its name does not say."""
-        part = ResultName.parse(self.key.estimator).part
-        return part.number if part is not None and part.name is PartName.NORM else None
+        norm = ResultName.parse(self.key.estimator).norm
+        return None if norm is None else norm.number
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class Sample:
         about = [details for row in rows if (details := row.details or {}) and (row is own or "difficulty" in details)]
         margin = next((one["margin"] for one in about if "margin" in one), None)
         difficulty = next((one["difficulty"] for one in about if "difficulty" in one), None if own is None else own.value)
-        found = {GroupKey(row.estimator, row.at, row.quantity): row for row in rows}
+        found = {GroupKey.of(row): row for row in rows}
         return Sample(first.sample_id, first.label, first.predicted, first.correct, margin, difficulty, found)
 
     def document(self) -> dict[str, Any]:
@@ -181,7 +181,7 @@ def images_of(run: Results, most: int | None = None, ids: Sequence[str] = ()) ->
 
 
 def _lines(run: Results) -> tuple[Line, ...]:
-    keys = dict.fromkeys((GroupKey(row.estimator, row.at, row.quantity), band_of(row)) for row in run.rows)
+    keys = dict.fromkeys((GroupKey.of(row), band_of(row)) for row in run.rows)
     if not keys:
         raise NothingLeftError(str(run.path), "has no results", "audit at least one sample")
     return lines_of(keys, run.quantities)

@@ -458,7 +458,7 @@ class Overview:
 
     def add(self, row: Row) -> None:
         """Add a row."""
-        key = GroupKey(row.estimator, row.at, row.quantity)
+        key = GroupKey.of(row)
         if key not in self._groups:
             self._groups[key] = Columns()
         self._groups[key].add(row)

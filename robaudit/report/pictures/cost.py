@@ -75,7 +75,7 @@ def costs(run: Run, estimators: Sequence[str] = (), levels: LevelChoice | Sequen
     """
     sums: dict[GroupKey, _Sum] = {}
     for row in run.rows:
-        key = GroupKey(row.estimator, row.at, row.quantity)
+        key = GroupKey.of(row)
         one = sums.get(key)
         if one is None:
             one = sums[key] = _Sum()

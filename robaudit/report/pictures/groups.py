@@ -24,7 +24,7 @@ def columns_of(run: Run, estimators: Sequence[str] = (), levels: LevelChoice | S
     """
     groups: dict[GroupKey, Columns] = {}
     for row in run.rows:
-        key = GroupKey(row.estimator, row.at, row.quantity)
+        key = GroupKey.of(row)
         if key not in groups:
             groups[key] = Columns()
         groups[key].add(row)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from robaudit.errors import NothingLeftError, RobauditError
 from robaudit.levels import NoiseLevel
-from robaudit.names import KEPT_LEVEL, PartName, ResultName
+from robaudit.names import KEPT_LEVEL, ResultName
 from robaudit.quantities import LOG10_P_FAIL, P_ROBUST, RADIUS, TOLERANCE, IntervalKind
 from robaudit.report import numbers
 from robaudit.report.pictures.flagged import Pixels, image_in, sized
@@ -30,7 +30,7 @@ from robaudit.report.pictures.style import (
     number_ticks,
 )
 from robaudit.rows import Row
-from robaudit.stats.claims import Setting, approximate, is_vote
+from robaudit.stats.claims import Setting, approximate, is_vote, norm_of
 from robaudit.stats.relations import norm_factor, usual_length
 from robaudit.stats.spectrum import Band, Sample, band_of
 from robaudit.store.run import Run
@@ -163,16 +163,11 @@ def _title(sample: Sample, run: Run) -> str:
     return words if sample.correct is not False else f"{words}, is {class_name(sample.label, run.class_names, 24)}"
 
 
-def _norm(row: Row) -> float | None:
-    part = ResultName.parse(row.estimator).part
-    return part.number if part is not None and part.name is PartName.NORM else None
-
-
 def _l2(rows: Sequence[Row], band: Band, setting: Setting) -> list[Mark]:
     """The l2 radii of the network itself that results of a band imply; a certificate in another norm implies one, too."""
     found = []
     for row in rows:
-        norm = _norm(row)
+        norm = norm_of(row)
         if band_of(row) is not band or not row.at.levelless or row.censored or norm is None or row.value <= 0:
             continue
         factor = norm_factor(norm, 2.0, setting.pixels) if band is Band.CERTIFIED else 1.0 if norm == 2.0 else None
@@ -215,7 +210,7 @@ def _votes(rows: Sequence[Row]) -> Iterator[Vote]:
     """Certificates of a vote in l2, and flips of it."""
     by_level: dict[NoiseLevel, list[Row]] = {}
     for row in rows:
-        if band_of(row) is Band.SMOOTHED and _norm(row) == 2.0:
+        if band_of(row) is Band.SMOOTHED and norm_of(row) == 2.0:
             by_level.setdefault(row.at, []).append(row)
     for at, some in by_level.items():
         certified = [row.value for row in some if is_vote(row)]
@@ -226,7 +221,7 @@ def _votes(rows: Sequence[Row]) -> Iterator[Vote]:
 
 def _words(rows: Sequence[Row], setting: Setting) -> Iterator[str]:
     """What has no place in the picture."""
-    linf = [row for row in rows if _norm(row) == math.inf and row.at.levelless and not row.censored and row.value > 0]
+    linf = [row for row in rows if norm_of(row) == math.inf and row.at.levelless and not row.censored and row.value > 0]
     said = [
         f"{ResultName.parse(row.estimator).estimator} {_SIGNS[band]}{numbers.compact(row.value, _AWAY.get(band, 0))}"
         for row in linf
