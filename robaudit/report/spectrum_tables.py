@@ -167,7 +167,8 @@ def checks(consistency: Consistency) -> Iterator[Table]:
     for kind in Verdict:
         if some := consistency.of(kind):
             summary = [
-                f"{name}: {count(number, kind.value)} on {count(images, 'image')}" for name, number, images in consistency.blamed(kind)
+                f"{one.name}: {count(len(one.contradictions), kind.value)} on {count(one.images, 'image')}"
+                for one in consistency.blamed(kind)
             ]
             listed = [f"  {one.text} ({one.relation.name})" for one in some[:MOST_CONTRADICTIONS]]
             rest = len(some) - len(listed)
@@ -180,9 +181,9 @@ def blame_lines(consistency: Consistency) -> list[str]:
     """A line for each result that is accused of violations, or hangs on a false declaration, with the first of them."""
     lines = []
     for kind, what in _BLAME.items():
-        for name, number, images in consistency.blamed(kind):
-            first = next(one for one in consistency.of(kind) if " or ".join(dict.fromkeys(key.estimator for key in one.wrong)) == name)
-            lines.append(f"{what}: {name}: {count(number, 'violation')} on {count(images, 'image')}; first: sample {first.text}")
+        for one in consistency.blamed(kind):
+            counts = f"{count(len(one.contradictions), 'violation')} on {count(one.images, 'image')}"
+            lines.append(f"{what}: {one.name}: {counts}; first: sample {one.contradictions[0].text}")
     return lines
 
 

@@ -62,6 +62,24 @@ class Contradiction:
 
 
 @dataclass(frozen=True, slots=True)
+class Blamed:
+    """A result that contradictions accuse, or two of which either may be at fault.
+
+    Attributes:
+        name: of the result; of two, "one or other".
+        contradictions: at least one.
+    """
+
+    name: str
+    contradictions: tuple[Contradiction, ...]
+
+    @property
+    def images(self) -> int:
+        """How many images they are about."""
+        return len({one.sample_id for one in self.contradictions})
+
+
+@dataclass(frozen=True, slots=True)
 class Checked:
     """A relation, and how often it was looked at and did not hold."""
 
@@ -102,18 +120,12 @@ class Consistency:
         """Those that only a bug explains."""
         return self.of(Verdict.VIOLATION)
 
-    def blamed(self, verdict: Verdict) -> list[tuple[str, int, int]]:
-        """How many contradictions of a kind each result is accused of, the most first, with the number of images.
-
-        The name of a result; of two, "one or other", where either may be at fault.
-        """
-        counts: Counter[str] = Counter()
-        images: dict[str, set[str]] = {}
+    def blamed(self, verdict: Verdict) -> list[Blamed]:
+        """The results that contradictions of a kind accuse, the most often first."""
+        found: dict[tuple[str, ...], list[Contradiction]] = {}
         for one in self.of(verdict):
-            name = " or ".join(dict.fromkeys(key.estimator for key in one.wrong))
-            counts[name] += 1
-            images.setdefault(name, set()).add(one.sample_id)
-        return [(name, number, len(images[name])) for name, number in counts.most_common()]
+            found.setdefault(tuple(dict.fromkeys(key.estimator for key in one.wrong)), []).append(one)
+        return sorted((Blamed(" or ".join(names), tuple(ones)) for names, ones in found.items()), key=lambda one: -len(one.contradictions))
 
     def document(self) -> dict[str, Any]:
         """As JSON values."""
@@ -185,13 +197,9 @@ def _contradiction(relation: Relation, pair: Pair, tail: float, setting: Setting
         verdict=verdict,
         sample_id=pair.least.row.sample_id,
         number=pair.number,
-        low=_key(pair.least.row),
+        low=GroupKey.of(pair.least.row),
         least=pair.least.end(tail),
-        high=_key(pair.most.row),
+        high=GroupKey.of(pair.most.row),
         most=pair.most.end(tail),
-        wrong=tuple(dict.fromkeys(map(_key, wrong))),
+        wrong=tuple(dict.fromkeys(map(GroupKey.of, wrong))),
     )
-
-
-def _key(row: Row) -> GroupKey:
-    return GroupKey(row.estimator, row.at, row.quantity)

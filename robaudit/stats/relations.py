@@ -269,10 +269,15 @@ def _agreement(rows: Sequence[Row], setting: Setting) -> Iterator[Pair]:
     measured = [row for row in rows if not approximate(row) and least_p_fail(row, setting) is not None]
     for one, other in itertools.combinations(measured, 2):
         if one.at == other.at and not one.at.levelless:
-            for low, high in ((one, other), (other, one)):
-                least, most = least_p_fail(low, setting), most_p_fail(high, setting)
-                if least is not None and most is not None:
-                    yield Pair(f"p_fail at {one.at}", least, most)
+            yield from _at_most(one, other, setting)
+            yield from _at_most(other, one, setting)
+
+
+def _at_most(one: Row, other: Row, setting: Setting) -> Iterator[Pair]:
+    """The failure probability of one measurement below that of another."""
+    least, most = least_p_fail(one, setting), most_p_fail(other, setting)
+    if least is not None and most is not None:
+        yield Pair(f"p_fail at {one.at}", least, most)
 
 
 def _weaker(rows: Sequence[Row], setting: Setting) -> Iterator[Pair]:
@@ -281,9 +286,7 @@ def _weaker(rows: Sequence[Row], setting: Setting) -> Iterator[Pair]:
     measured = [row for row in rows if not approximate(row) and not row.at.levelless and _along_rays(row.at, setting)]
     for weak, strong in itertools.permutations(measured, 2):
         if weak.at.noise == strong.at.noise and weak.at.strength < strong.at.strength:
-            least, most = least_p_fail(weak, setting), most_p_fail(strong, setting)
-            if least is not None and most is not None:
-                yield Pair(f"p_fail at {weak.at}", least, most)
+            yield from _at_most(weak, strong, setting)
 
 
 def _tolerance(rows: Sequence[Row], setting: Setting) -> Iterator[Pair]:
