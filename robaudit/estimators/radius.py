@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Annotated, ClassVar
 
+import torch
 from pydantic import AfterValidator, BeforeValidator, Field
 from torch import Tensor
 
@@ -77,6 +78,17 @@ class SearchedRadius(RadiusEstimator):
     def limit(self, norm: str, shape: Shape) -> float:
         """Where the search ends."""
         return diameter(norm, shape) if self.cap is None else self.cap
+
+
+HELD_BYTES = 2**25
+"""Points of a search held at once, unless those of a single image take more; their gradients and steps take as much each."""
+
+
+def groups_of(work: Work, points: int) -> tuple[Tensor, ...]:
+    """The images of a chunk in groups that memory allows, with so many points of each image at once."""
+    each = work.x[0].numel() * work.x.element_size() * points
+    found: tuple[Tensor, ...] = torch.arange(len(work.x), device=work.x.device).split(max(1, HELD_BYTES // each))
+    return found
 
 
 def diameter(norm: str, shape: Shape) -> float:

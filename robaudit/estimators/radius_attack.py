@@ -12,15 +12,12 @@ from torch import Tensor
 
 from robaudit.estimators.base import Estimate
 from robaudit.estimators.margin_field import MarginField
-from robaudit.estimators.radius import SearchedRadius, rows_of
+from robaudit.estimators.radius import SearchedRadius, groups_of, rows_of
 from robaudit.estimators.work import Work
 from robaudit.noise.base import shape_of
 from robaudit.numerics.minimal_norm import Search, nearest_flips
 from robaudit.numerics.norm_steps import Norm
 from robaudit.numerics.normal import normal_cdf
-
-HELD_BYTES = 2**25
-"""Perturbations held at once, unless those of a single image take more; their gradients and steps take as much each."""
 
 PURPOSE = "radius"
 _USUAL = Search("l2")
@@ -69,8 +66,7 @@ class RadiusAttack(SearchedRadius):
     def estimate(self, work: Work) -> list[tuple[Estimate, ...]]:
         """Search, in groups of images that memory allows."""
         field = MarginField(work, work.clean.predicted)
-        each = work.x[0].numel() * work.x.element_size() * max(self.candidates, self.targets)
-        groups = torch.arange(len(work.x), device=work.x.device).split(max(1, HELD_BYTES // each))
+        groups = groups_of(work, max(self.candidates, self.targets))
         found = [[self._nearest(work, field, group, norm) for group in groups] for norm in self.norm]
         radius, label, gradients, forwards = (
             torch.stack([torch.cat([part[i] for part in parts]) for parts in found]) for i in range(4)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from robaudit.estimators.base import Estimate
 from robaudit.estimators.margin_field import MarginField
-from robaudit.estimators.radius import LEAST_CAP, SearchedRadius, rows_of
+from robaudit.estimators.radius import LEAST_CAP, SearchedRadius, groups_of, rows_of
 from robaudit.estimators.work import Work
 from robaudit.names import GRID_STEP
 from robaudit.noise.base import Shape, shape_of
@@ -20,9 +20,6 @@ from robaudit.numerics.norm_steps import Norm
 from robaudit.numerics.normal import normal_cdf
 from robaudit.numerics.rowwise import lengths
 from robaudit.spec.fields import as_number
-
-HELD_BYTES = 2**25
-"""Points of the starts held at once, unless those of a single image take more; their gradients and steps take as much each."""
 
 PURPOSE = "growing balls"
 STEPS: dict[str, float] = {"l2": 0.32, "linf": 0.025}
@@ -100,8 +97,7 @@ class RadiusPgd(SearchedRadius):
     def estimate(self, work: Work) -> list[tuple[Estimate, ...]]:
         """Attack, in groups of images that memory allows."""
         field, target = MarginField(work, work.clean.predicted), _second(work)
-        each = work.x[0].numel() * work.x.element_size() * self.restarts
-        groups = torch.arange(len(work.x), device=work.x.device).split(max(1, HELD_BYTES // each))
+        groups = groups_of(work, self.restarts)
         found = [_joined([self._escapes(work, field, target, group, norm) for group in groups]) for norm in self.norm]
         spent = torch.stack([torch.stack([one.gradients + one.forwards, one.gradients]) for one in found]).sum(0)  # (2, images)
         passes = [(1 + forwards, gradients) for forwards, gradients in spent.T.tolist()]

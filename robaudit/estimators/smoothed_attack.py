@@ -14,8 +14,8 @@ from torch import Tensor
 from robaudit.estimators.base import Estimate, Scope
 from robaudit.estimators.certified_radius import theorem_of
 from robaudit.estimators.mc import count_votes
-from robaudit.estimators.radius import SearchedRadius, each_once, rows_of
-from robaudit.estimators.radius_attack import HELD_BYTES, Restarts
+from robaudit.estimators.radius import SearchedRadius, each_once, groups_of, rows_of
+from robaudit.estimators.radius_attack import Restarts
 from robaudit.estimators.vote_field import VoteField, offsets_of
 from robaudit.estimators.work import Work
 from robaudit.names import CERTIFIED_CLASS, KEPT, OTHER
@@ -86,8 +86,7 @@ class SmoothedAttack(SearchedRadius):
         """Search, in groups of images that memory allows."""
         votes = count_votes(work, range(len(work.x)), 0, self.verify)
         y = votes[:, :-1].argmax(1)
-        each = work.x[0].numel() * work.x.element_size() * self.copies
-        groups = torch.arange(len(work.x), device=work.x.device).split(max(1, HELD_BYTES // each))
+        groups = groups_of(work, self.copies)
         found = {norm: [one for group in groups for one in self._nearest(work, y, group, norm)] for norm in self.norm}
         passes = [
             (1 + self.verify + sum(one.forwards for one in ones), sum(one.backwards for one in ones))
