@@ -19,13 +19,13 @@ from robaudit.numerics.lipschitz import (
     average_windows,
     convolution,
     dense,
-    dense_convolution,
     differences,
     largest_of_adaptive_windows,
     largest_of_windows,
     rounded_up,
     separable,
 )
+from tests.convolutions import dense_convolution
 
 
 def exact(matrix: Tensor) -> Norms:

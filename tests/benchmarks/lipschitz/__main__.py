@@ -24,12 +24,13 @@ from robaudit.models.chain import chain_of
 from robaudit.models.lipschitz import lipschitz_bound
 from robaudit.names import P_ERROR
 from robaudit.numerics.attack import Domain, ascend
-from robaudit.numerics.lipschitz import convolution, dense_convolution
+from robaudit.numerics.lipschitz import convolution
 from robaudit.numerics.margins import standardise
 from robaudit.numerics.mvn import mvn_cdf
 from tests.benchmarks.machine import in_words, machine
 from tests.benchmarks.networks import Bench, Network, load, names
 from tests.benchmarks.report import Table
+from tests.convolutions import dense_convolution
 from tests.shared import SHARED
 
 _HEAD = Path(__file__).with_name("introduction.md").read_text(encoding="utf-8")
