@@ -73,6 +73,17 @@ class AnotherRunError(RunError):
     """The folder holds a run of other weights, data or noise, which cannot be continued as the one asked for."""
 
 
+def needs_extra(where: str, library: str, extra: str) -> RobauditError:
+    """The error for a library that only an extra of robaudit installs.
+
+    Args:
+        where: what needs it, as the user knows it.
+        library: its name on the package index.
+        extra: of pyproject.toml.
+    """
+    return RobauditError(where, f"needs {library}, which is not installed", f"pip install 'robaudit[{extra}]'")
+
+
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
     """``did you mean 'path'?`` for the choice nearest to the word; without one, the list of choices."""
     names = sorted(choices)[:_MOST_CHOICES]

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from robaudit.errors import ModelError
+from robaudit.errors import ModelError, needs_extra
 from robaudit.models.base import LoadedNetwork, Source, file_sha256
 
 NOTE = "onnx: no gradients; estimators that need them refuse to run"
@@ -66,13 +66,13 @@ def load_onnx(source: Source) -> LoadedNetwork:
     """Load an .onnx file: fp32, on the CPU, or on CUDA where onnxruntime has its provider.
 
     Raises:
-        ModelError: onnxruntime is missing, the file is damaged, or its inputs, precision or device do not fit.
+        RobauditError: onnxruntime is missing; ModelError: the file is damaged, or its inputs, precision or device do not fit.
     """
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # else it writes to the home folder, and reports to its maker
     try:
         import onnxruntime
     except ImportError as error:
-        raise ModelError(source.where, "onnxruntime is not installed", "pip install 'robaudit[onnx]'") from error
+        raise needs_extra(source.where, "onnxruntime", "onnx") from error
     if source.dtype is not torch.float32:
         raise ModelError(
             source.where, "onnx networks run in fp32 only", "use run.precision fp32, or load it from safetensors or TorchScript"

@@ -111,4 +111,4 @@ def test_refusals(run: Path, refuse: Refuse, monkeypatch: pytest.MonkeyPatch) ->
     refuse("report", run, "--sigma", "0.7", "-o", "r.html", says="has no sigma 0.7")
     refuse("report", run, "--threshold", "7", "-o", "r.html", says="p_robust goes from 0 to 1")
     monkeypatch.setitem(sys.modules, "jinja2", None)
-    refuse("report", run, "-o", "r.html", says="needs jinja2; pip install 'robaudit[report]'")
+    refuse("report", run, "-o", "r.html", says="needs jinja2, which is not installed; pip install 'robaudit[report]'")

@@ -169,7 +169,7 @@ def test_no_spec(refuse: Refuse) -> None:
 def test_without_matplotlib(spec: Path, refuse: Refuse, run_cli: RunCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = importlib.util.find_spec
     monkeypatch.setattr(pictures_module, "find_spec", lambda name: None if name == "matplotlib" else real(name))
-    refuse("validate", spec, "--picture", says="--picture: matplotlib is not installed; pip install 'robaudit[plot]'")
+    refuse("validate", spec, "--picture", says="--picture: needs matplotlib, which is not installed; pip install 'robaudit[plot]'")
     code, _, err = run_cli("validate", spec, *FEW, "--out", "found")
     assert code == 0
     assert "note: no pictures: matplotlib is not installed" in err

@@ -11,7 +11,7 @@ from importlib.metadata import version
 from importlib.resources import files
 from typing import Any
 
-from robaudit.errors import NothingLeftError, RobauditError, RunError
+from robaudit.errors import NothingLeftError, RunError, needs_extra
 from robaudit.levels import LevelChoice, NoiseLevel
 from robaudit.report import curve_tables
 from robaudit.report.certified_tables import OfRun, page_tables
@@ -129,7 +129,7 @@ def environment() -> Any:
     try:
         from jinja2 import Environment, FunctionLoader, StrictUndefined
     except ImportError as error:
-        raise RobauditError("robaudit report", "needs jinja2", "pip install 'robaudit[report]'") from error
+        raise needs_extra("robaudit report", "jinja2", "report") from error
 
     return Environment(loader=FunctionLoader(_resource), autoescape=True, undefined=StrictUndefined, finalize=_shown, trim_blocks=False)
 

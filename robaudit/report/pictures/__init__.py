@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from robaudit.errors import RobauditError
+from robaudit.errors import needs_extra
 
 
 def can_draw(*, required: bool = False, where: str = "--picture") -> bool:
@@ -19,5 +19,5 @@ def can_draw(*, required: bool = False, where: str = "--picture") -> bool:
     """
     installed = find_spec("matplotlib") is not None
     if required and not installed:
-        raise RobauditError(where, "matplotlib is not installed", "pip install 'robaudit[plot]'")
+        raise needs_extra(where, "matplotlib", "plot")
     return installed

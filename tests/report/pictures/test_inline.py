@@ -104,7 +104,7 @@ def test_without_its_caption_it_is_lower_and_the_caption_is_text(pictures: dict[
 
 def test_without_matplotlib_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pictures_module, "find_spec", lambda _: None)
-    with pytest.raises(RobauditError, match="the picture bias: matplotlib is not installed; pip install"):
+    with pytest.raises(RobauditError, match="the picture bias: needs matplotlib, which is not installed; pip install"):
         inline_svg("bias", usual(4))
 
 

@@ -146,7 +146,7 @@ def test_other_refusals(run_cli: RunCli, folder: Path, tmp_path: Path, monkeypat
     assert "has no losses by q to draw" in outcome.err
     monkeypatch.setattr(pictures_module, "find_spec", lambda _: None)
     outcome = run_cli("plot", folder, "--kind", "cost", "-o", "it.png")
-    assert (outcome.code, outcome.err) == (2, "error: -o it.png: matplotlib is not installed; pip install 'robaudit[plot]'\n")
+    assert (outcome.code, outcome.err) == (2, "error: -o it.png: needs matplotlib, which is not installed; pip install 'robaudit[plot]'\n")
     assert tree(tmp_path) == {}
 
 
