@@ -24,7 +24,8 @@ _TYPES = {
     **dict.fromkeys(("level", "value", "lower", "upper", "std_error"), "float64"),
     "correct": "bool",
 }  # all others are text
-_NAME_OF = {"label_name": "label", "predicted_name": "predicted", "flips_to_name": "flips_to"}
+_NAME_OF = {f"{column}_name": column for column in ("label", "predicted", "flips_to")}
+_COLUMNS = tuple(name for column in COLUMNS for name in (column, f"{column}_name") if name in COLUMNS or name in _NAME_OF)
 
 
 def arrow_table(rows: Iterable[Row], class_names: Sequence[str] | None = None, *, where: str = "an Arrow table") -> pyarrow.Table:
@@ -72,7 +73,7 @@ def _groups(rows: Iterable[Row]) -> Iterator[list[Row]]:
 
 
 def _schema(pa: Any) -> Any:
-    return pa.schema([pa.field(name, pa.type_for_alias(_TYPES.get(name, "string")), nullable=True) for name in COLUMNS])
+    return pa.schema([pa.field(name, pa.type_for_alias(_TYPES.get(name, "string")), nullable=True) for name in _COLUMNS])
 
 
 def _batch(pa: Any, schema: Any, rows: Sequence[Row], class_names: Sequence[str] | None) -> Any:
@@ -83,17 +84,18 @@ def _batch(pa: Any, schema: Any, rows: Sequence[Row], class_names: Sequence[str]
 
 def _readers(class_names: Sequence[str]) -> Mapping[str, Callable[[Row], Any]]:
     """How the value of each column is read from a row."""
+    names = [name.encode(errors="backslashreplace").decode() for name in class_names]  # UTF-8 holds no lone surrogates
 
     def name_of(column: str) -> Callable[[Row], str | None]:
-        index = attrgetter(column)
+        index_of = attrgetter(column)
 
         def name(row: Row) -> str | None:
-            place = index(row)
-            return class_names[place] if place is not None and place < len(class_names) else None
+            index = index_of(row)
+            return names[index] if index is not None and index < len(names) else None
 
         return name
 
-    readers: dict[str, Callable[[Row], Any]] = {name: attrgetter(name) for name in COLUMNS if name not in _NAME_OF}
+    readers: dict[str, Callable[[Row], Any]] = {column: attrgetter(column) for column in COLUMNS}
     return {**readers, "interval": lambda row: row.interval.text, **{name: name_of(column) for name, column in _NAME_OF.items()}}
 
 
