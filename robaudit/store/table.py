@@ -24,8 +24,8 @@ _TYPES = {
     **dict.fromkeys(("level", "value", "lower", "upper", "std_error"), "float64"),
     "correct": "bool",
 }  # all others are text
-_NAME_OF = {f"{column}_name": column for column in ("label", "predicted", "flips_to")}
-_COLUMNS = tuple(name for column in COLUMNS for name in (column, f"{column}_name") if name in COLUMNS or name in _NAME_OF)
+_CLASSES = ("label", "predicted", "flips_to")
+_COLUMNS = tuple(name for column in COLUMNS for name in ((column, f"{column}_name") if column in _CLASSES else (column,)))
 
 
 def arrow_table(rows: Iterable[Row], class_names: Sequence[str] | None = None, *, where: str = "an Arrow table") -> pyarrow.Table:
@@ -96,7 +96,7 @@ def _readers(class_names: Sequence[str]) -> Mapping[str, Callable[[Row], Any]]:
         return name
 
     readers: dict[str, Callable[[Row], Any]] = {column: attrgetter(column) for column in COLUMNS}
-    return {**readers, "interval": lambda row: row.interval.text, **{name: name_of(column) for name, column in _NAME_OF.items()}}
+    return {**readers, "interval": lambda row: row.interval.text, **{f"{column}_name": name_of(column) for column in _CLASSES}}
 
 
 class _Pieces:
