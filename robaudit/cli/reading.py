@@ -268,9 +268,10 @@ def export(
     if output is not None:
         check_output(output)
     folder = RunFolder(run)
-    finished = folder.info()["status"] == "complete"
+    info = folder.info()
+    finished = info["status"] == "complete"
     rows = read_run(run, kept=True).rows if finished else folder.rows_so_far()
-    texts = (rows_csv_chunks if format_ is RowsFormat.CSV else rows_json_chunks)(rows)
+    texts = rows_csv_chunks(rows, info["data"]["class_names"]) if format_ is RowsFormat.CSV else rows_json_chunks(rows)
     if output is None:
         put(texts)
     else:
