@@ -285,11 +285,14 @@ def export(
     info = folder.info()
     finished = info["status"] == "complete"
     rows = read_run(run, kept=chosen is RowsFormat.JSON).rows if finished else folder.rows_so_far()
+    names = info["data"]["class_names"]
     pieces: Iterable[str | bytes]
     if chosen is RowsFormat.PARQUET:
-        pieces = parquet_pieces(rows, info["data"]["class_names"], where="--format parquet")
+        pieces = parquet_pieces(rows, names, where="--format parquet")
+    elif chosen is RowsFormat.CSV:
+        pieces = rows_csv_chunks(rows, names)
     else:
-        pieces = (rows_csv_chunks if chosen is RowsFormat.CSV else rows_json_chunks)(rows)
+        pieces = rows_json_chunks(rows)
     if output is None:
         put(pieces)
     else:

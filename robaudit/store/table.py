@@ -5,13 +5,12 @@ An absent value is null. A value that is not a number (a result that could not b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from robaudit.errors import needs_extra
-from robaudit.rows import COLUMNS, Row
+from robaudit.rows import TABLE_COLUMNS, Row, table_values
 
 if TYPE_CHECKING:
     import pyarrow
@@ -24,8 +23,6 @@ _TYPES = {
     **dict.fromkeys(("level", "value", "lower", "upper", "std_error"), "float64"),
     "correct": "bool",
 }  # all others are text
-_CLASSES = ("label", "predicted", "flips_to")
-_COLUMNS = tuple(name for column in COLUMNS for name in ((column, f"{column}_name") if column in _CLASSES else (column,)))
 
 
 def arrow_table(rows: Iterable[Row], class_names: Sequence[str] | None = None, *, where: str = "an Arrow table") -> pyarrow.Table:
@@ -73,30 +70,14 @@ def _groups(rows: Iterable[Row]) -> Iterator[list[Row]]:
 
 
 def _schema(pa: Any) -> Any:
-    return pa.schema([pa.field(name, pa.type_for_alias(_TYPES.get(name, "string")), nullable=True) for name in _COLUMNS])
+    return pa.schema([pa.field(name, pa.type_for_alias(_TYPES.get(name, "string")), nullable=True) for name in TABLE_COLUMNS])
 
 
 def _batch(pa: Any, schema: Any, rows: Sequence[Row], class_names: Sequence[str] | None) -> Any:
-    readers = _readers(class_names or ())
-    arrays = [pa.array(list(map(readers[field.name], rows)), field.type) for field in schema]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def _readers(class_names: Sequence[str]) -> Mapping[str, Callable[[Row], Any]]:
-    """How the value of each column is read from a row."""
-    names = [name.encode(errors="backslashreplace").decode() for name in class_names]  # UTF-8 holds no lone surrogates
-
-    def name_of(column: str) -> Callable[[Row], str | None]:
-        index_of = attrgetter(column)
-
-        def name(row: Row) -> str | None:
-            index = index_of(row)
-            return names[index] if index is not None and index < len(names) else None
-
-        return name
-
-    readers: dict[str, Callable[[Row], Any]] = {column: attrgetter(column) for column in COLUMNS}
-    return {**readers, "interval": lambda row: row.interval.text, **{f"{column}_name": name_of(column) for column in _CLASSES}}
+    names = None if class_names is None else [name.encode(errors="backslashreplace").decode() for name in class_names]  # as in samples.csv
+    columns = dict(zip(TABLE_COLUMNS, zip(*(table_values(row, names) for row in rows), strict=True), strict=True))
+    columns["interval"] = tuple(interval.text for interval in columns["interval"])
+    return pa.RecordBatch.from_arrays([pa.array(columns[field.name], field.type) for field in schema], schema=schema)
 
 
 class _Pieces:
