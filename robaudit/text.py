@@ -24,15 +24,15 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
-def known_name(index: int, names: Names | None) -> str | None:
+def known_name(index: int | None, names: Names | None) -> str | None:
     """The name of a class; None where it has none.
 
     Args:
-        index: the class.
+        index: the class; None: no class.
         names: by class index.
     """
     try:
-        return names[index] if names is not None and index >= 0 else None
+        return names[index] if names is not None and index is not None and index >= 0 else None
     except LookupError:
         return None
 

@@ -96,11 +96,9 @@ def _caption(classes: Classes) -> str:
     mean = mean_estimate(classes.overall, *ends)
     parts = [f"{images:,} images in {len(bias.classes):,} classes, by {by}; mean of all {mean} (line)."]
     if any(one.simultaneous_lower is not None for one in bias.classes):
-        parts.append(
-            f"Bars: {100 * (1 - bias.alpha):.3g} % intervals that hold for all classes together, for images of this kind (population)."
-        )
+        parts.append(f"Bars: {100 * (1 - bias.alpha):.3g} % intervals (population), simultaneous over all classes.")
     if any(one.differs in ("lower", "higher") for one in bias.classes):
-        parts.append("Filled: differs from the rest.")
+        parts.append("Filled: differs significantly from the rest.")
     if any(one.images == 1 for one in bias.classes):
         parts.append("A class without a bar has a single image.")
     if classes.overall.measured_by == "none":

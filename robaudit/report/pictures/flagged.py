@@ -134,8 +134,8 @@ def _caption(worst: Worst) -> str:
     shown = len(worst.samples)
     beyond = f"{one.beyond:,} of {one.total:,} images {'is' if one.beyond == 1 else 'are'} {side} {one.threshold:.3g}"
     beyond = beyond if one.has_threshold else f"{one.total:,} images"
-    if one.surely or one.likely:
-        beyond += f", {one.surely + one.likely:,} by their whole interval"
+    if one.clear or one.sampling_only:
+        beyond += f", {one.clear + one.sampling_only:,} by their whole interval"
     pair = "Each image twice: the result has no noise level" if one.key.at.levelless else "Each image clean and with its first noise draw"
     parts = [
         f"{beyond}; shown: the {shown} worst." if shown > 1 else f"{beyond}; shown: the worst.",
@@ -147,7 +147,7 @@ def _caption(worst: Worst) -> str:
         parts.append("[ ] 95 % interval of the image (measurement).")
     if any(sample.lower is None and sample.upper is None for sample in worst.samples):
         parts.append("~ no interval.")
-    if one.likely:
+    if one.sampling_only:
         parts.append("The intervals cover sampling only, not the estimator's bias.")
     if one.not_finite:
         parts.append(f"{one.not_finite:,} images without a finite value are left out.")
