@@ -1,7 +1,7 @@
 """Verdicts on estimators compared with the reference, and advice on which one to use.
 
 The rules, in this order. CLOSE, USABLE: an RMSE of at most .01, .03. Biased: a mean difference of at least .01 that is beyond two of its
-standard errors. Sampling error: the stated standard errors explain at least 70 % of the RMSE; no sampling error: at most half. Intervals are called
+standard errors. Sampling error: the stated standard errors explain at least 70 % of the RMSE; none: at most half. Intervals are called
 too narrow when the whole 95 % interval of their coverage is below 90 %. No verdict: fewer than 10 images; and, unless it is biased, where
 the reference errs more than the estimator seems to (and by more than .005), or an estimator agrees on images that noise does not affect.
 """
@@ -24,7 +24,7 @@ class Grade(StrEnum):
     """The use that an estimator's values are good enough for, by their RMSE."""
 
     CLOSE = "accurate"
-    USABLE = "accurate on average"
+    USABLE = "accurate for means"
     OFF = "inaccurate"
     OTHER = "other quantity"
     UNKNOWN = "too few images"
@@ -87,7 +87,7 @@ def _how_far(one: Comparison, error: Error, graded: Grade) -> str:
         return "is accurate for each image"
     if graded is Grade.USABLE:
         return f"is accurate for means and rankings; RMSE per image {short(error.rmse)}"
-    return f"is unbiased, but inaccurate for each image: RMSE {short(error.rmse)}"
+    return f"is inaccurate for each image: RMSE {short(error.rmse)}, no significant bias"
 
 
 def _why(error: Error, graded: Grade) -> list[str]:

@@ -157,11 +157,11 @@ def notes(named: Sequence[tuple[str, OfRun]]) -> Iterator[str]:
         mine = [one.certificates for one in every if one.certificates.alpha == alpha]
         names = ", ".join(dict.fromkeys(ResultName.parse(one.key.estimator).estimator for one in mine))
         most = max(one.false_at_most for one in mine)
-        yield f"{names}: a certificate is false with probability at most {alpha:g}; at most {most:.2g} are expected among as many images."
+        yield f"{names}: a certificate is false with probability at most {alpha:g}: at most {most:.2g} expected among as many."
     for title, one in named:
         given = one.accuracy.certificates
         if given.asked is not None:
-            yield f"{title}: images stopped once it was decided whether r >= {given.asked:g}: at other radii it is a lower bound."
+            yield f"{title}: images stopped once r >= {given.asked:g} was decided: lower bounds at other radii."
         if given.unlabelled:
             yield f"{title}: {count(given.unlabelled, 'image')} without a label left out."
         if given.not_finite:

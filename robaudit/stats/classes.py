@@ -342,6 +342,7 @@ def verdict_on(classes: Sequence[ClassStats], gap: Gap | None, alpha: float) -> 
     significant = gap.p_value <= alpha
     return GapVerdict.SIGNIFICANT if significant else GapVerdict.NOT_SIGNIFICANT, (
         f"{'Significant' if significant else 'Not significant'}: gap {gap.value:.3g} among {len(classes) - alone} classes, "
-        f"p = {gap.p_value:.2g}; under {gap.permutations} permutations of the class labels {gap.null_mean:.3g} on average, 95 % quantile {gap.null_q95:.3g}. "
+        f"p = {gap.p_value:.2g}; with permuted class labels {gap.null_mean:.3g} on average, 95 % quantile {gap.null_q95:.3g} "
+        f"({gap.permutations} permutations). "
         f"Class by class (Holm-adjusted), {counted} significantly from the rest.{more}"
     )

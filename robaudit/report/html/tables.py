@@ -22,8 +22,8 @@ from robaudit.text import clipped, count, printable
 
 LOSS_WORDS = (
     "The loss at q is the q-norm (E[l^q])^(1/q) over the noise, where l is the cross-entropy of a noisy copy of the image. q=1 is the "
-    "mean; the larger q is, the more the upper tail counts; the limit is the maximum, which an attack searches for. Lower is better. A flat "
-    "curve: the loss hardly varies with the noise. A steep one: rare noise gives a much larger loss than the mean shows.",
+    "mean; the larger q is, the more the upper tail counts; the limit is the maximum, which an attack searches for. Lower is better. "
+    "A flat curve: the loss hardly varies with the noise. A steep one: rare noise gives a much larger loss than the mean shows.",
     "Sampling rarely meets the tail, so at a large q a value is biased low, and so is the attack's: where two differ by more than their "
     "intervals, the higher one is closer to the true value.",
 )
@@ -309,4 +309,4 @@ def comparison_notes(contents: Sequence[Content]) -> list[str]:
     """What to know before comparing lines."""
     if len({content.run.info["data"].get("sha256") for content in contents}) > 1:
         return ["These runs used different data: a difference between two lines may be due to the images."]
-    return ["All runs used the same images: a difference can be significant although intervals overlap. robaudit compare tests it."]
+    return ["All runs used the same data: a difference can be significant although intervals overlap. robaudit compare tests it."]
