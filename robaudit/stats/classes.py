@@ -103,7 +103,7 @@ class ClassBias:
         left_out: rows without a class (no label) or without a finite value.
         alpha: 1 - confidence of all intervals and decisions.
         verdict: whether the gap is significant at level alpha.
-        explanation: the verdict in a sentence.
+        explanation: the numbers behind the verdict, in words.
     """
 
     key: GroupKey
@@ -332,16 +332,16 @@ def _moment_tail(t: float, centred: Floats, n: int) -> float:
 
 
 def verdict_on(classes: Sequence[ClassStats], gap: Gap | None, alpha: float) -> tuple[GapVerdict, str]:
-    """The verdict on the gap, and a sentence that gives its reason."""
+    """The verdict on the gap, and the numbers behind it."""
     alone = sum(one.p_value is None for one in classes)
     more = f" {alone} of the {len(classes)} classes had a single image: listed, not tested." if alone and gap is not None else ""
     if gap is None:
-        return GapVerdict.NOT_TESTED, "Not tested: at least two classes with two images each are needed."
+        return GapVerdict.NOT_TESTED, "At least two classes with two images each are needed."
     differing = sum(one.differs in ("lower", "higher") for one in classes)
     counted = {0: "no class differs", 1: "1 class differs"}.get(differing, f"{differing} classes differ")
     significant = gap.p_value <= alpha
     return GapVerdict.SIGNIFICANT if significant else GapVerdict.NOT_SIGNIFICANT, (
-        f"{'Significant' if significant else 'Not significant'}: gap {gap.value:.3g} among {len(classes) - alone} classes, "
+        f"Gap {gap.value:.3g} among {len(classes) - alone} classes, "
         f"p = {gap.p_value:.2g}; with permuted class labels {gap.null_mean:.3g} on average, 95 % quantile {gap.null_q95:.3g} "
         f"({gap.permutations} permutations). "
         f"Class by class (Holm-adjusted), {counted} significantly from the rest.{more}"

@@ -57,7 +57,7 @@ def test_findings_and_their_states(tmp_path: Path, ordinary: Run) -> None:
     first = against_accepted(
         with_values(ordinary, a=(0.1, 0.05), b=(0.2, 0.05), c=(0.3, 0.05), d=(0.9, 0.05), e=(0.48, 0.05)), None, None, (), (), every=False
     )
-    assert states(first) == {"new": ["a", "b", "c"]}, "e is only maybe below"
+    assert states(first) == {"new": ["a", "b", "c"]}, "e is undecided"
     (gate,) = decisions(first, [MC])
     assert (gate.verdict, gate.value) == ("fail", 3)
     accepted = accepted_by(tmp_path, first, b="known: drawn badly")

@@ -96,7 +96,7 @@ def test_the_bias_table_names_the_classes_and_the_verdict() -> None:
     assert lines[first].startswith("3 (cat)")
     assert lines[first].rstrip().endswith("lower")
     assert any(line.startswith("Least robust: 3 (cat). Most robust:") for line in lines)
-    assert any(line.startswith("Significant: gap ") for line in lines)
+    assert any(line.startswith("Significant. Gap ") for line in lines)
 
 
 def test_a_single_image_is_in_brackets_and_explained() -> None:

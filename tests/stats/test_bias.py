@@ -57,7 +57,7 @@ def test_a_planted_gap_is_found_and_named() -> None:
     assert [one.index for one in bias.classes if one.differs == "lower"] == [3]
     assert 0.0 < bias.gap.lower < 0.2 < bias.gap.upper
     assert bias.gap.p_value == pytest.approx(1 / 2001)
-    assert bias.explanation.startswith("Significant: ")
+    assert bias.explanation.startswith("Gap ")
 
 
 def test_the_worst_of_a_hundred_equal_classes_is_noise() -> None:
@@ -65,7 +65,7 @@ def test_the_worst_of_a_hundred_equal_classes_is_noise() -> None:
     assert bias.gap is not None
     assert bias.gap.value > 0.1  # it looks bad
     assert bias.verdict == "not-significant"
-    assert bias.explanation.startswith("Not significant: ")
+    assert bias.explanation.startswith("Gap ")
     assert bias.gap.lower == 0.0
     assert bias.gap.null_mean == pytest.approx(bias.gap.value, abs=bias.gap.null_q95)
     assert all(one.differs == "no" for one in bias.classes)

@@ -258,4 +258,4 @@ def _flag_sentence(content: Content, at: NoiseLevel) -> str:
     many, verb = f"{one.beyond:,} of {count(one.total, 'image')}", "is" if one.beyond == 1 else "are"
     certain = f" ({certainties(content, one)})" if one.beyond or one.undecided else ""
     where = "Without noise" if at == NO_NOISE else f"At {content.levels[at]}"
-    return f"{where}, {many} {verb} not robust{certain}: {flag_rule(one)}."
+    return f"{where}, {many} {verb} flagged{certain}: {flag_rule(one)}."

@@ -102,7 +102,7 @@ def _values(run: Run, estimator: str, sigma: float) -> list[float]:
 
 
 def test_accuracy(found: Page, said: Content) -> None:
-    heads, clean, *lines = found.tables["Accuracy"]
+    heads, clean, *lines = found.tables["Clean accuracy, and accuracy under noise"]
     assert heads == ["noise", "estimator", "accuracy", POPULATION, MEASUREMENT]
     assert clean == ["no noise", "", "91.7%", "61.5% to 99.8%", "exact"]
     assert [line[:2] for line in lines] == [["sigma 0.1", "mc"], ["sigma 0.3", "mc"]]
@@ -270,7 +270,7 @@ def test_certainties_add_up(without_pictures: None) -> None:
     for most in (60, 1):
         content = gather(hand_made(made), Choice(most=most))
         assert certainties(content, content.flagged[0]) == "2 clear, 2 undecided, 1 without an interval; 2 more undecided"
-        assert "5 of 8 images are not robust" in Page.of(page([content], images=False)[0]).text("r1-verdict")
+        assert "5 of 8 images are flagged" in Page.of(page([content], images=False)[0]).text("r1-verdict")
     sure = gather(hand_made([*made[:2], made[-1]]), Choice())
     assert certainties(sure, sure.flagged[0]) == "2 clear"
     edge = gather(hand_made([made[5], made[-1]]), Choice())
