@@ -74,7 +74,6 @@ def _table(bias: ClassBias, quantity: Quantity, narrow: bool) -> Table:
     for one in weakest_first(bias):
         differs = one.differs if one.differs in ("lower", "higher") else ""
         rows.append((*cells(_cells(one, quantity, narrow, share=bool(share))), Cell(differs, tone="warning")))
-    verdict = f"{words.GAP_VERDICTS[bias.verdict].capitalize()}. {bias.explanation}"
     return Table(
         heading(bias.key, bias.unit),
         (
@@ -86,7 +85,7 @@ def _table(bias: ClassBias, quantity: Quantity, narrow: bool) -> Table:
         ),
         tuple(rows),
         lines=(circumstances(bias.key, bias.higher_is_better, str(bias.key), by),),
-        conclusions=(*_gap(bias), Cell(verdict, tone="warning" if bias.verdict is GapVerdict.SIGNIFICANT else "strong")),
+        conclusions=(*_gap(bias), Cell(words.gap_sentence(bias), tone="warning" if bias.verdict is GapVerdict.SIGNIFICANT else "strong")),
         notes=tuple(_notes(bias, share=bool(share))),
     )
 

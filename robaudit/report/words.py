@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from robaudit.stats.classes import GapVerdict
+from robaudit.stats.classes import ClassBias, GapVerdict
 from robaudit.stats.flags import Certainty
 
 POPULATION = "95% interval, population"
@@ -27,3 +27,8 @@ GAP_VERDICTS: Mapping[GapVerdict, str] = {
     GapVerdict.NOT_TESTED: "not tested",
 }
 """The verdict on the gap between classes."""
+
+
+def gap_sentence(bias: ClassBias) -> str:
+    """The verdict on the gap between classes, and the numbers behind it."""
+    return f"{GAP_VERDICTS[bias.verdict].capitalize()}. {bias.explanation}"

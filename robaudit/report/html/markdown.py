@@ -77,7 +77,7 @@ def _run(content: Content, samples: int) -> Iterator[str]:
         view = tables.class_view(content, bias)
         yield from (
             "",
-            f"{markdown(view.title)}: **{words.GAP_VERDICTS[bias.verdict]}**. {markdown(bias.explanation)}",
+            f"**{markdown(view.title)}**: {markdown(words.gap_sentence(bias))}",
             *markdown_table(view.table),
         )
         if view.best is not None and view.rest is not None:

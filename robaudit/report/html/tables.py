@@ -73,7 +73,9 @@ def accuracy_table(content: Content) -> Table:
             bar = Bar(one.value, one.lower, one.upper)
             ends = numbers.percents(one.lower, one.upper), numbers.percents(one.measured_lower, one.measured_upper)
             rows.append((Cell(_level(content, group)), Cell(group.key.estimator), Cell(numbers.noisy_percent(one), bar), *map(Cell, ends)))
-    return Table("Clean accuracy, and accuracy under noise", columns(("noise", "estimator"), ("accuracy", POPULATION, MEASUREMENT)), tuple(rows))
+    return Table(
+        "Clean accuracy, and accuracy under noise", columns(("noise", "estimator"), ("accuracy", POPULATION, MEASUREMENT)), tuple(rows)
+    )
 
 
 def robustness_tables(content: Content) -> tuple[Table, ...]:

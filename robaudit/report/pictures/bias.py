@@ -14,6 +14,7 @@ from robaudit.report.numbers import mean_estimate
 from robaudit.report.pictures.groups import one_of, others_text
 from robaudit.report.pictures.page import Box, Look, Sketch, axes, fitted, measured, put, put_level
 from robaudit.report.pictures.style import CARD, FAINT, GRID, HIGHER, INK, LOWER, few_ticks
+from robaudit.report.words import gap_sentence
 from robaudit.stats.classes import ClassBias, ClassStats, class_bias
 from robaudit.stats.groups import quantity_of
 from robaudit.stats.summary import Columns, Mean, mean_of
@@ -82,7 +83,7 @@ def sketch(classes: Classes) -> Sketch:
     key = classes.bias.key
     return Sketch(
         title=f"Robustness by class: {key.estimator}, {key.at}",
-        lead=classes.bias.explanation,
+        lead=gap_sentence(classes.bias),
         caption=_caption(classes),
         height=lambda look: lines * look.line * 1.35 + _BELOW + _ABOVE,
         draw=lambda figure, box, look: _draw(figure, box, look, classes),
