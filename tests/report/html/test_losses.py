@@ -1,4 +1,4 @@
-"""The section between the average and the worst case: its numbers are the summary's, and the robustness tables leave them to it."""
+"""The section from the average to the worst case: its numbers are the summary's, and the robustness tables leave them to it."""
 
 from __future__ import annotations
 

@@ -202,7 +202,7 @@ def test_no_intervals_means_nothing_is_clear(without_pictures: None) -> None:
 def test_one_class(count: int, without_pictures: None) -> None:
     found = Page.of(page([gather(hand_made(rows([0.2] * count, classes=1)), Choice())], images=False)[0])
     assert "not tested" in found.text("r1-classes")
-    assert "Weakest class" not in found.text("r1-verdict")
+    assert "Least robust class" not in found.text("r1-verdict")
     assert 'data-kind="bias"' not in found.text("r1-classes")
 
 
@@ -211,7 +211,7 @@ def test_a_thousand_classes(without_pictures: None) -> None:
     content = gather(hand_made(rows([0.3 + 0.6 * (i % 1000) / 1000 for i in range(2000)], classes=1000)), Choice(most=30))
     text, _ = page([content], images=False)
     found = Page.of(text)
-    assert "The 20 weakest of 1,000 classes" in found.text("r1-classes")
+    assert "The 20 least robust of 1,000 classes" in found.text("r1-classes")
     assert "All the other 975 classes" in found.text("r1-classes")
     assert found.count("li", class_="card") == 30
     assert text.index("The 20 weakest") < text.index("The 5 strongest") < text.index("All the other")
