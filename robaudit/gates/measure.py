@@ -75,7 +75,7 @@ class ClassPart:
 
     @property
     def text(self) -> str:
-        """Index and name: ``3 (cat)``."""
+        """The name, or the index of a class without one."""
         return class_name(self.index, None if self.name is None else {self.index: self.name})
 
 

@@ -43,7 +43,7 @@ def bias_csv(bias: ClassBias) -> str:
 
 
 def label_of(one: ClassStats, width: int | None = None) -> str:
-    """``3 (cat)``, shortened to ``width``."""
+    """The name of the class, or its index, shortened to ``width``."""
     return class_name(one.index, None if one.name is None else {one.index: one.name}, width)
 
 
