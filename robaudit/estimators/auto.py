@@ -74,7 +74,7 @@ class Auto(Estimator):
         first = list(self._first.estimate(work))
         predicted: list[int] = work.clean.predicted.tolist()
         rare = [b for b, (one, target) in enumerate(zip(first, predicted, strict=True)) if self._too_robust(one, target)]
-        near = [b for b, one in enumerate(first) if b not in rare and self._near(one)]
+        near = [b for b, one in enumerate(first) if b not in rare and self._undecided(one)]
         estimates = {b: _by("logit_gaussian", one) for b, one in enumerate(first)}
         if near:
             decided = zip(near, self._near.estimate(_some(work, near)), strict=True)
@@ -96,7 +96,7 @@ class Auto(Estimator):
     def _rare(self) -> Splitting:
         return Splitting(p_min=self.p_min)
 
-    def _near(self, one: Estimate) -> bool:
+    def _undecided(self, one: Estimate) -> bool:
         return one.lower is None or one.upper is None or one.lower < self.decide <= one.upper
 
     def _too_robust(self, one: Estimate, predicted: int) -> bool:

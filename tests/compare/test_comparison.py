@@ -18,6 +18,7 @@ from robaudit.errors import RobauditError, RunError, SpecError
 from robaudit.gates.decide import Decision
 from robaudit.rows import Row, bits_of
 from robaudit.spec.gates import parse_gate
+from robaudit.stats.flags import Certainty
 from robaudit.store.run import Run, read_run
 from tests.compare.conftest import Make
 from tests.states import change
@@ -110,7 +111,7 @@ def test_turned_round_all_signs_turn(trained: Run, ordinary: Run) -> None:
     assert back.mean.measured is not None
     assert there.mean.measured.lower == pytest.approx(-back.mean.measured.upper, abs=1e-12)
     assert (there.worse, there.better) == (back.better, back.worse)
-    assert there.flagged("newly flagged", "clear", "undecided") == back.flagged("fixed", "clear", "undecided")
+    assert there.flagged("newly flagged", *Certainty) == back.flagged("fixed", *Certainty)
 
 
 def test_another_seed_is_unpaired(make: Make, ordinary: Run) -> None:

@@ -133,7 +133,10 @@ def test_csv_of_bias_and_flags() -> None:
     assert float(bias[0]["mean_lower"]) <= float(bias[0]["mean"]) <= float(bias[0]["mean_upper"])
     assert {"q25", "median", "q75", "below", "below_count", "simultaneous_lower", "p_holm", "differs"} <= set(bias[0])
     flagged = flag(mc(), below=0.9, top=2)
-    flags = list(csv.DictReader(io.StringIO(flags_csv(flagged))))
+    flags = list(csv.DictReader(io.StringIO(flags_csv(flagged, {0: "=cat", 3: "dog"}))))
+    assert {line["predicted_name"] for line in flags} <= {"=cat", "dog", ""}
+    named = {line["predicted"]: line["predicted_name"] for line in flags}
+    assert named == {line: {"0": "=cat", "3": "dog"}.get(line, "") for line in named}
     assert [line["list"] for line in flags] == ["flagged"] * flagged.beyond + ["robust"] * 2
     assert flags[0]["id"] == flagged.samples[0].id
 

@@ -27,6 +27,13 @@ def valued(*values: float, width: float | None = 0.1, **more: object) -> list[Ro
     ]
 
 
+def test_the_document_names_the_classes() -> None:
+    found = flag(valued(0.1, 0.2, flips_to=2, label=None)).document(["cat", "dog"])["samples"]
+    names = [{key: value for key, value in one.items() if key.endswith("_name")} for one in found]
+    assert names == [{"label_name": None, "predicted_name": "cat", "flips_to_name": None}] * 2, "class 2 has no name"
+    assert list(found[0])[1:5] == ["label", "label_name", "predicted", "predicted_name"]
+
+
 def ids(samples: tuple[object, ...]) -> str:
     return "".join(getattr(sample, "id", "?") for sample in samples)
 
