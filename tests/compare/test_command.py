@@ -86,10 +86,6 @@ def test_formats(trained: Run, ordinary: Run, run_cli: RunCli, tmp_path: Path, m
     one = document["comparison"]["groups"][0]["changed"][0]
     classes = ("label", "base_predicted", "predicted")
     assert [one[f"{name}_name"] for name in classes] == [str(one[name]) for name in classes], "digits name themselves"
-        str(one["label"]),
-        str(one["base_predicted"]),
-        str(one["predicted"]),
-    )
     lines = list(csv.DictReader(io.StringIO(run_cli(*command, "csv").out)))
     assert [line["what"] for line in lines[:3]] == ["clean_accuracy", "mean", "noisy_accuracy"]
     assert {line["class_name"] for line in lines if line["what"] == "class_mean"} == set("0123456789")
