@@ -275,7 +275,7 @@ def _gallery(content: Content, gallery: Gallery) -> dict[str, Any]:
     if not one.has_threshold:
         text = f"None of {one.total:,} images is flagged: {NO_THRESHOLD}."
     if listed < one.beyond:
-        text += f" Shown: the worst {listed:,}."
+        text += f" Shown: the {listed:,} least robust."
     if extra:
         text += f" Also shown: {extra} of the least robust that are not flagged."
     meaning = MEANINGS.get(one.key.quantity, one.unit)

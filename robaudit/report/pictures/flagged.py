@@ -16,7 +16,7 @@ from robaudit.report.numbers import sample_value
 from robaudit.report.pictures.groups import one_of, others_text
 from robaudit.report.pictures.page import Box, Look, Sketch, fitted, measured, put
 from robaudit.report.pictures.style import FAINT, LOWER
-from robaudit.stats.flags import Flag, Flagged, flag, usual_threshold
+from robaudit.stats.flags import Certainty, Flag, Flagged, flag, usual_threshold
 from robaudit.stats.groups import quantity_of
 from robaudit.store.run import Run
 from robaudit.text import class_name
@@ -134,11 +134,11 @@ def _caption(worst: Worst) -> str:
     shown = len(worst.samples)
     beyond = f"{one.beyond:,} of {one.total:,} images {'is' if one.beyond == 1 else 'are'} {side} {one.threshold:.3g}"
     beyond = beyond if one.has_threshold else f"{one.total:,} images"
-    if one.clear or one.sampling_only:
-        beyond += f", {one.clear + one.sampling_only:,} by their whole interval"
+    for number, word in ((one.clear, Certainty.CLEAR), (one.sampling_only, Certainty.SAMPLING_ONLY)):
+        beyond += f", {number:,} {word}" if number else ""
     pair = "Each image twice: the result has no noise level" if one.key.at.levelless else "Each image clean and with its first noise draw"
     parts = [
-        f"{beyond}; shown: the {shown} worst." if shown > 1 else f"{beyond}; shown: the worst.",
+        f"{beyond}; shown: the {shown} least robust." if shown > 1 else f"{beyond}; shown: the least robust.",
         f"{pair}; the predicted class, and the class it most likely flips to; {one.key.quantity}.",
     ]
     if any(sample.label is not None and sample.label != sample.predicted for sample in worst.samples):

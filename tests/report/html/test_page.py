@@ -102,7 +102,7 @@ def test_a_choice_narrows_everything(run: Run, without_pictures: None) -> None:
     assert found.count("li", class_="card") == 2
     assert found.count("img") == 0
     assert "<b>" not in text
-    assert "Shown: the worst 2." in found.text("r1-samples")
+    assert "Shown: the 2 least robust." in found.text("r1-samples")
     assert "no interval" in found.text("r1-samples")
     assert found.text("r1-agreement") == ""
     with pytest.raises(RobauditError, match=r"--threshold 2: p_robust goes from 0 to 1"):
