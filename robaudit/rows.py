@@ -46,9 +46,8 @@ COLUMNS = (
     "note",
     "interval",
 )
-TABLE_COLUMNS = tuple(
-    column for name in COLUMNS for column in ((name, f"{name}_name") if name in ("label", "predicted", "flips_to") else (name,))
-)
+_CLASSES = frozenset({"label", "predicted", "flips_to", "base_predicted", "certified_class"})
+TABLE_COLUMNS = tuple(column for name in COLUMNS for column in ((name, f"{name}_name") if name in _CLASSES else (name,)))
 """The columns of samples.csv, and of every other table of rows: each class is followed by its name."""
 LARGEST = 1e150
 """All numbers of a result are smaller, so that they can be squared and summed without overflow."""
@@ -179,20 +178,34 @@ def table_values(row: Row, names: Names | None) -> tuple[Any, ...]:
         names: of the classes, by index.
     """
     values = _values(row)
-    label, predicted, flips_to = row.label, row.predicted, row.flips_to
     return (
-        *values[:_AFTER_LABEL],
-        None if label is None else known_name(label, names),
-        predicted,
-        known_name(predicted, names),
-        *values[_AFTER_LABEL + 1 : _AFTER_FLIP],
-        None if flips_to is None else known_name(flips_to, names),
-        *values[_AFTER_FLIP:],
+        *values[:_PREDICTED],
+        known_name(row.label, names),
+        row.predicted,
+        known_name(row.predicted, names),
+        *values[_PREDICTED + 1 : _FLIPS_TO + 1],
+        known_name(row.flips_to, names),
+        *values[_FLIPS_TO + 1 :],
     )
 
 
+def with_names(values: Mapping[str, Any], names: Names | None) -> dict[str, Any]:
+    """Values by name in which each class (label, predicted, ...) is followed by its name, None where it has none.
+
+    Args:
+        values: of one result or sample.
+        names: of the classes, by index.
+    """
+    named: dict[str, Any] = {}
+    for key, value in values.items():
+        named[key] = value
+        if key in _CLASSES:
+            named[f"{key}_name"] = known_name(value, names)
+    return named
+
+
 _values = attrgetter(*COLUMNS)
-_AFTER_LABEL, _AFTER_FLIP = COLUMNS.index("predicted"), COLUMNS.index("flips_to") + 1
+_PREDICTED, _FLIPS_TO = COLUMNS.index("predicted"), COLUMNS.index("flips_to")
 if tuple(f.name for f in fields(Row))[: len(COLUMNS)] != COLUMNS:
     raise AssertionError("Row and COLUMNS disagree")
 

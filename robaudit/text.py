@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 Names = Sequence[str] | Mapping[int, str]
@@ -24,26 +25,28 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
-def known_name(index: int, names: Names | None) -> str | None:
+def known_name(index: int | None, names: Names | None) -> str | None:
     """The name of a class; None where it has none.
 
     Args:
-        index: the class.
+        index: the class; None: no class.
         names: by class index.
     """
     try:
-        return names[index] if names is not None and index >= 0 else None
+        return names[index] if names is not None and index is not None and index >= 0 else None
     except LookupError:
         return None
 
 
 def class_name(index: int | None, names: Names | None = None, width: int | None = None) -> str:
-    """``3 (cat)``; ``3`` where the class has no name (or its number for a name); ``-`` for no class.
+    """``cat``; ``3`` where the class has no name; ``-`` for no class.
+
+    A name that could be taken for an index, or that nobody would see, follows the index: ``3 (7)``.
 
     Args:
         index: the class.
         names: by class index.
-        width: longer names are cut off, ``404 (airli.)``.
+        width: longer names are cut off, ``airli.``.
     """
     if index is None:
         return "-"
@@ -51,8 +54,16 @@ def class_name(index: int | None, names: Names | None = None, width: int | None 
     name = str(index) if known is None else printable(known)
     if name == str(index):
         return name
-    most = None if width is None else max(3, width - len(f"{index} ()"))
-    return f"{index} ({name if most is None or len(name) <= most else name[: most - 1] + '.'})"
+    alone = bool(name.strip()) and not name.strip().lstrip("-").isdecimal()
+    most = None if width is None else max(3, width if alone else width - len(f"{index} ()"))
+    shown = name if most is None or len(name) <= most else f"{name[: most - 1]}."
+    return shown if alone else f"{index} ({shown})"
+
+
+def distinct(names: Sequence[str]) -> list[str]:
+    """Class names, by index, of which no two are the same: those that several classes share carry the index, ``crane (134)``."""
+    shared = {name for name, number in Counter(names).items() if number > 1}
+    return distinct([f"{name} ({index})" if name in shared else name for index, name in enumerate(names)]) if shared else list(names)
 
 
 def shortened(text: str, width: int) -> str:

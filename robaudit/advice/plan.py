@@ -48,7 +48,7 @@ class Plan:
         images: number of images.
         seconds: predicted, including the start.
         error: predicted RMSE of an image's value, at the worst noise level.
-        error_of_mean: predicted standard error of the mean, for all images of this kind.
+        error_of_mean: predicted standard error of the mean, for the population.
         noise_of_mean: the same for exactly the images of the plan.
     """
 

@@ -1,7 +1,7 @@
 """Verdicts on estimators compared with the reference, and advice on which one to use.
 
 The rules, in this order. CLOSE, USABLE: an RMSE of at most .01, .03. Biased: a mean difference of at least .01 that is beyond two of its
-standard errors. Chance: the stated standard errors explain at least 70 % of the RMSE; no chance: at most half of it. Intervals are called
+standard errors. Sampling error: the stated standard errors explain at least 70 % of the RMSE; none: at most half. Intervals are called
 too narrow when the whole 95 % interval of their coverage is below 90 %. No verdict: fewer than 10 images; and, unless it is biased, where
 the reference errs more than the estimator seems to (and by more than .005), or an estimator agrees on images that noise does not affect.
 """
@@ -16,16 +16,16 @@ from robaudit.quantities import P_ROBUST
 
 CLOSE, USABLE = 0.01, 0.03
 FEWEST_IMAGES = 10
-_BIASED, _CHANCE, _NO_CHANCE, _NARROW, _RANKED = 0.01, 0.7, 0.5, 0.9, 0.95
+_BIASED, _SAMPLING, _NO_SAMPLING, _NARROW, _RANKED = 0.01, 0.7, 0.5, 0.9, 0.95
 _OPEN = 0.001, 0.999
 
 
 class Grade(StrEnum):
     """The use that an estimator's values are good enough for, by their RMSE."""
 
-    CLOSE = "close"
-    USABLE = "usable"
-    OFF = "off"
+    CLOSE = "accurate"
+    USABLE = "accurate for means"
+    OFF = "inaccurate"
     OTHER = "other quantity"
     UNKNOWN = "too few images"
     COARSE = "reference too coarse"
@@ -54,7 +54,7 @@ def _coarse(error: Error) -> bool:
 
 
 def biased(error: Error) -> bool:
-    """Whether the values are off on average, by more than chance."""
+    """Whether the values are biased significantly."""
     return abs(error.bias) >= _BIASED and error.bias_error is not None and abs(error.bias) > 2 * error.bias_error
 
 
@@ -69,34 +69,34 @@ def verdict(one: Comparison) -> str:
     if graded is Grade.UNKNOWN:
         return f"{one.images} images are too few for a verdict (at least {FEWEST_IMAGES})"
     if graded is Grade.UNAFFECTED:
-        return "cannot be judged: the noise affects none of these images, so there is nothing to compare"
+        return "no verdict: the noise affects none of these images, so there is nothing to compare"
     parts = [_how_far(one, one.error, graded), *_why(one.error, graded)]
     if one.coverage is not None and one.coverage.total >= FEWEST_IMAGES and one.coverage.upper < _NARROW:
-        parts.append(f"its intervals are too narrow: {one.coverage.share:.0%} hold the reference")
+        parts.append(f"its intervals are too narrow: coverage {one.coverage.share:.0%}")
     return "; ".join(parts)
 
 
 def _how_far(one: Comparison, error: Error, graded: Grade) -> str:
     if biased(error):
-        side = "too robust" if error.bias > 0 else "not robust enough"
-        ranks = "; it still ranks the images" if one.rank is not None and one.rank >= _RANKED else ""
-        return f"is off by {short(abs(error.bias))} on average ({side}){ranks}"
+        side = "overestimates" if error.bias > 0 else "underestimates"
+        ranks = "; its ranking of the images holds" if one.rank is not None and one.rank >= _RANKED else ""
+        return f"is biased: {side} by {short(abs(error.bias))} on average{ranks}"
     if graded is Grade.COARSE:
-        return "cannot be judged: the reference is too coarse"
+        return "no verdict: the reference is too coarse"
     if graded is Grade.CLOSE:
-        return "is close: good for each image"
+        return "is accurate for each image"
     if graded is Grade.USABLE:
-        return f"is good for means and rankings; one image is off by {short(error.rmse)} (RMSE)"
-    return f"is off by {short(error.rmse)} for one image (RMSE), not on average"
+        return f"is accurate for means and rankings; RMSE per image {short(error.rmse)}"
+    return f"is inaccurate for each image: RMSE {short(error.rmse)}, no significant bias"
 
 
 def _why(error: Error, graded: Grade) -> list[str]:
     if graded in (Grade.CLOSE, Grade.COARSE) or error.sampling is None:
         return []
-    if error.sampling >= _CHANCE * error.rmse:
-        return ["mostly chance: more draws would help"]
-    if error.sampling <= _NO_CHANCE * error.rmse:
-        return ["not chance: more draws would hardly help"]
+    if error.sampling >= _SAMPLING * error.rmse:
+        return ["mostly sampling error: more draws would help"]
+    if error.sampling <= _NO_SAMPLING * error.rmse:
+        return ["not sampling error: more draws would hardly help"]
     return []
 
 
@@ -132,8 +132,8 @@ def _off(one: Comparison) -> str:
     if one.error is None:
         return ""
     if biased(one.error):
-        return f"is off by {short(abs(one.error.bias))} on average"
-    return f"is off by {short(one.error.rmse)} for one image" if grade(one) is Grade.OFF else ""
+        return f"is biased by {signed(one.error.bias)}"
+    return f"has an RMSE of {short(one.error.rmse)} per image" if grade(one) is Grade.OFF else ""
 
 
 def remarks(group: Sequence[Comparison], truths: Sequence[float]) -> list[str]:
@@ -149,7 +149,7 @@ def remarks(group: Sequence[Comparison], truths: Sequence[float]) -> list[str]:
     coarse = [one for one in group if one.error is not None and _coarse(one.error)]
     if coarse and coarse[0].error is not None:
         names, error = ", ".join(one.estimator for one in coarse), coarse[0].error.reference
-        limits.append(f"the reference itself is off by {short(error)}: too coarse to judge {names}; give it more draws")
+        limits.append(f"the standard error of the reference is {short(error)}: too coarse to judge {names}; give it more draws")
     undecided = sum(_OPEN[0] < p < _OPEN[1] for p in truths)
     if not any(one.touched for one in group):
         limits.append(f"the noise affects none of the {len(truths)} images: stronger noise or more images would tell more")

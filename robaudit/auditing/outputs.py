@@ -25,6 +25,7 @@ from robaudit.stats.summary import Overview
 from robaudit.store.folder import OUTPUTS, SCHEMA_VERSION, RunFolder
 from robaudit.store.serialise import rows_csv, rows_json_chunks, summary_json
 from robaudit.store.state import SampleResults, Skip
+from robaudit.text import distinct
 
 
 def first_info(spec: AuditSpec, model: LogitModel, dataset: Dataset, device: torch.device, check: InputCheck) -> dict[str, Any]:
@@ -43,7 +44,7 @@ def first_info(spec: AuditSpec, model: LogitModel, dataset: Dataset, device: tor
         "device": device_name(device),
         "versions": versions(),
         "model": {"name": model.name, "format": model.format, "sha256": model.sha256, "classes": check.classes, "notes": list(model.notes)},
-        "data": {"where": dataset.where, "class_names": None if names is None else list(names)},
+        "data": {"where": dataset.where, "class_names": None if names is None else distinct(names)},
         "noise": _noise_description(spec),
         "warnings": list(check.warnings),
         "batch_dependent": check.batch_dependent,

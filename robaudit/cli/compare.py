@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 class Include(StrEnum):
     """Which samples below the threshold count as findings."""
 
-    SURELY = "surely"
-    MAYBE = "maybe"
+    CLEAR = "clear"
+    ALL = "all"
 
 
 class CompareFormat(StrEnum):
@@ -85,8 +85,8 @@ def compare(
     include: Annotated[
         Include | None,
         typer.Option(
-            help="With --baseline: which samples are findings, those surely below the threshold or all that may be. "
-            "Default: as in the file, else surely."
+            help="With --baseline: which samples are findings, those whose whole interval is below the threshold or all whose value is. "
+            "Default: as in the file, else clear."
         ),
     ] = None,
     format_: Annotated[CompareFormat, typer.Option("--format", help="Output format.")] = CompareFormat.TABLE,
@@ -167,13 +167,14 @@ def _compare(
     comparison = compare_runs(base, new, estimators=selection.estimators, levels=selection.levels, below=selection.below, confidence=sure)
     decisions = decide(comparison, asked, population=population, point=point)
     subject = Subject.of(new.info, "compare", Subject.of(base.info, "compare"), comparison.left_out())
-    tables = list(comparison_tables(comparison, base.info, new.info, new.class_names or base.class_names))
+    names = new.class_names or base.class_names
+    tables = list(comparison_tables(comparison, base.info, new.info, names))
     if format_ is CompareFormat.TABLE:
         _emit_table(Terminal(lambda _: tables), decisions, inconclusive, output)
     elif format_ is CompareFormat.CSV:
         emit(csv_text(comparison), output)
     elif format_ is CompareFormat.JSON:
-        emit(json_text(comparison_document(comparison, decisions, subject, inconclusive)), output)
+        emit(json_text(comparison_document(comparison, decisions, subject, inconclusive, names)), output)
     elif format_ is CompareFormat.MD:
         verdicts = "\n" + step_summary(decisions, subject, inconclusive=inconclusive) if decisions else ""
         emit(markdown_text(tables) + verdicts, output)
@@ -227,8 +228,8 @@ def _against_baseline(
     if accepted is None and not update:
         raise RunError(str(baseline), "no such file", "add --update to write it from the findings of this run")
     run = read_run(path)
-    wanted = include.value if include is not None else "surely" if accepted is None else accepted.include
-    report = against_accepted(run, accepted, selection.below, selection.estimators, selection.levels, maybe=wanted == "maybe")
+    wanted = include.value if include is not None else "clear" if accepted is None else accepted.include
+    report = against_accepted(run, accepted, selection.below, selection.estimators, selection.levels, every=wanted == "all")
     groups = run.chosen(dict.fromkeys((row.estimator, row.at) for row in run.rows), selection.estimators, selection.levels)
     decided = decisions(report, groups, accepting=update)
     not_finite = sum(not math.isfinite(row.value) for row in run.rows if (row.estimator, row.at) in groups)
@@ -237,7 +238,7 @@ def _against_baseline(
         table = baseline_table(report, run.class_names)
         _emit_table(Terminal(lambda _: [table]), decided, "inconclusive", output)
     elif format_ is CompareFormat.JSON:
-        document = {**decisions_document(decided, subject), "baseline": report.document()}
+        document = {**decisions_document(decided, subject), "baseline": report.document(run.class_names)}
         emit(json_text(document), output)
     else:
         _emit_gates(format_, decided, subject, "inconclusive", output)

@@ -34,7 +34,7 @@ def demo(
 
     keep_freed_memory()
     console = output()
-    console.print("Two classifiers of handwritten digits (8 x 8 pixels): how often does each keep its answer when a sensor adds noise?")
+    console.print("Two classifiers of handwritten digits (8 x 8 pixels): how often does each keep its prediction when a sensor adds noise?")
     descriptions = {"ordinary": "an ordinary CNN", "noise_trained": "the same CNN, trained with noise"}
     runs = {}
     for name, description in descriptions.items():

@@ -73,7 +73,7 @@ def gate(
     if skipped := opened.info["totals"]["skipped"]:
         say(f"{skipped} samples were skipped: the gates say nothing about them")
     if any(one.more is not None and one.covers is Covers.MEASUREMENT for one in decisions):
-        say("deciding again after more draws adds another chance of error: robaudit estimate --until-decided accounts for it")
+        say("deciding again after more draws adds to the error probability: robaudit estimate --until-decided accounts for it")
     counts: Verdict = inconclusive.value if inconclusive is not None else rules.inconclusive or "inconclusive"
     raise typer.Exit(report_gates(decisions, counts, format_, output, Subject.of(opened.info, "gate")))
 

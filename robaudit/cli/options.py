@@ -79,7 +79,9 @@ GatesOption = Annotated[
     list[str] | None,
     typer.Option("--gate", metavar="GATE", help='A condition to meet, for example "mean(estimator=mc, sigma=0.05) >= 0.9" (repeatable).'),
 ]
-PopulationOption = Annotated[bool, typer.Option("--population", help="Decide for all images like these, not only for the images measured.")]
+PopulationOption = Annotated[
+    bool, typer.Option("--population", help="Decide for the population that the images stand for, not only for these images.")
+]
 PointOption = Annotated[bool, typer.Option("--point", help="Let values without an interval (taylor, softmax) decide a gate.")]
 InconclusiveOption = Annotated[
     Inconclusive | None,

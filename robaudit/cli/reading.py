@@ -104,7 +104,7 @@ def bias_report(
     format_: FormatOption = TextFormat.TABLE,
     output: OutputOption = None,
 ) -> None:
-    """Report robustness by class, the gap between the least and the most robust class, and whether chance alone explains it.
+    """Report robustness by class, the gap between the least and the most robust class, and whether it is significant.
 
     Each estimator and noise level is reported separately; they are never pooled.
 
@@ -148,7 +148,7 @@ def flag_samples(
     images: Annotated[Path | None, typer.Option(metavar="DIR", help="Also write each listed sample as a PNG, clean beside noisy.")] = None,
     trust: TrustOption = False,
 ) -> None:
-    """List the non-robust samples, worst first, and say which are below the threshold with their whole interval.
+    """List the non-robust samples, least robust first, and say for which the whole interval is below the threshold.
 
     Example: robaudit flag-samples runs/spec-1a2b3c4d --below 0.9 --only correct --images worst/
     """
@@ -172,8 +172,9 @@ def flag_samples(
         )
         for rows in groups.values()
     ]
-    tables = [flags_table(one, opened.class_names, opened.quantities[one.key.quantity]) for one in results]
-    _emit_groups(format_, tables, lambda: [flags_csv(one) for one in results], [one.document() for one in results], output)
+    names = opened.class_names
+    tables = [flags_table(one, names, opened.quantities[one.key.quantity]) for one in results]
+    _emit_groups(format_, tables, lambda: [flags_csv(one, names) for one in results], [one.document(names) for one in results], output)
     if images is not None:
         from robaudit.report.gallery import write_gallery
 

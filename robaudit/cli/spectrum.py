@@ -119,9 +119,9 @@ def _print(found: Spectrum, run: Run, format_: TextFormat, to: Path | None, *, s
     from robaudit.store.serialise import document_json
 
     if format_ is TextFormat.JSON:
-        emit(document_json(found.document()), to)
+        emit(document_json(found.document(run.class_names)), to)
     elif format_ is TextFormat.CSV:
-        emit(spectrum_csv(found), to)
+        emit(spectrum_csv(found, run.class_names), to)
     else:
         table = (sample_table if single else SpectrumTable)(found, run.class_names)
         if to is not None:

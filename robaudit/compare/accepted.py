@@ -22,14 +22,14 @@ from robaudit.gates.decide import Covers, Decision, judge
 from robaudit.gates.measure import Method
 from robaudit.levels import LevelChoice, LevelName, NoiseLevel
 from robaudit.quantities import Quantity
-from robaudit.rows import LARGEST, Row
+from robaudit.rows import LARGEST, Row, with_names
 from robaudit.spec.gates import Gate
 from robaudit.stats.flags import Certainty, check_threshold, flag, usual_threshold
 from robaudit.stats.groups import json_values
 from robaudit.store.run import Run
-from robaudit.text import printable
+from robaudit.text import Names, printable
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 _REMEDY = "restore it, or delete it and write another one with --update"
 _LARGEST_FILE = 2**28
 
@@ -92,13 +92,13 @@ class Accepted(_Strict):
     Attributes:
         model: of the run whose findings were accepted last.
         noises: the noises by label, without levels.
-        include: "surely": findings whose whole interval is beyond the threshold; "maybe": all findings beyond it.
+        include: "clear": findings whose whole interval is beyond the threshold; "all": all findings whose value is.
     """
 
-    schema_version: Literal[2]
+    schema_version: Literal[3]
     model: _Model
     noises: dict[str, dict[str, Any]]
-    include: Literal["surely", "maybe"]
+    include: Literal["clear", "all"]
     thresholds: list[Threshold]
     findings: list[AcceptedFinding]
 
@@ -290,12 +290,12 @@ class BaselineReport:
             ),
         ]
 
-    def document(self) -> dict[str, Any]:
-        """As JSON values."""
+    def document(self, class_names: Names | None = None) -> dict[str, Any]:
+        """As JSON values, with the names of the classes (by index) beside those of the samples."""
         return {
             "thresholds": [{"estimator": name, **at.document(), "below": below} for (name, at), below in self.thresholds.items()],
             "counts": {state: len(self.of(state)) for state in STATES},
-            "findings": [one.document() for one in self.findings],
+            "findings": [with_names(one.document(), class_names) for one in self.findings],
         }
 
 
@@ -306,7 +306,7 @@ def against_accepted(
     estimators: Sequence[str],
     levels: LevelChoice | Sequence[float],
     *,
-    maybe: bool,
+    every: bool,
 ) -> BaselineReport:
     """Compare the samples of a run beyond the threshold with the accepted findings.
 
@@ -315,7 +315,7 @@ def against_accepted(
         accepted: the file, if there is one.
         below: the threshold; None: that of the file, else the usual one.
         estimators, levels: only these; all by default.
-        maybe: findings are all samples beyond the threshold, else only those whose whole interval is.
+        every: findings are all samples whose value is beyond the threshold, else only those whose whole interval is.
 
     Raises:
         RobauditError: a threshold outside the quantity's range, or noise other than that of the file.
@@ -342,7 +342,7 @@ def against_accepted(
             check_threshold(edge, quantity, where, f"{group[0]} at {group[1]}")
         thresholds[group] = edge
         findings += _without_value(rows, skipped, group, known, images)
-        findings += _with_value([row for row in rows if math.isfinite(row.value)], edge, quantity, known, images, maybe=maybe)
+        findings += _with_value([row for row in rows if math.isfinite(row.value)], edge, quantity, known, images, every=every)
     examined = set(groups)
     kept, absent = [], []
     for finding in known.values():
@@ -364,7 +364,7 @@ def against_accepted(
 
 
 def _with_value(
-    rows: Sequence[Row], edge: float, quantity: Quantity, known: dict[Key, AcceptedFinding], images: Mapping[str, str], *, maybe: bool
+    rows: Sequence[Row], edge: float, quantity: Quantity, known: dict[Key, AcceptedFinding], images: Mapping[str, str], *, every: bool
 ) -> Iterator[Finding]:
     """The findings among one group's rows with a finite value; accepted ones are removed from ``known``."""
     if not rows:
@@ -377,10 +377,10 @@ def _with_value(
             yield _stale(accepted, Why.OTHER_IMAGE)
             accepted = None
         beyond = sign * one.value < sign * edge
-        hit = beyond if maybe else one.certainty in ("surely", "likely")
+        hit = beyond if every else one.certainty in (Certainty.CLEAR, Certainty.SAMPLING_ONLY)
         if accepted is None and not hit:
             continue
-        gone = not beyond if one.certainty == "no interval" else one.certainty == "no"
+        gone = not beyond if one.certainty is Certainty.NO_INTERVAL else one.certainty is Certainty.NO
         state: State = "new" if accepted is None else "fixed" if gone else "persisting"
         finding = Finding(state, *group, one.id, image, one.label, one.predicted, one.value, one.lower, one.upper, one.certainty)
         yield finding if accepted is None else replace(finding, accepted=accepted.value, reason=accepted.reason)

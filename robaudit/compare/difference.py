@@ -27,7 +27,6 @@ from robaudit.compare.result import (
     Limits,
     Pairing,
     SampleChange,
-    Sureness,
 )
 from robaudit.errors import NothingLeftError, RunError
 from robaudit.gates.measure import Method
@@ -35,7 +34,7 @@ from robaudit.levels import LevelChoice, NoiseLevel
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import IntervalKind, Quantity
 from robaudit.rows import Row
-from robaudit.stats.flags import check_threshold, usual_threshold
+from robaudit.stats.flags import Certainty, check_threshold, usual_threshold
 from robaudit.stats.groups import GroupKey
 from robaudit.stats.intervals import (
     TAIL,
@@ -227,7 +226,7 @@ def _group(base: Run, new: Run, before: str, now: str, key: tuple[str, NoiseLeve
 
 
 def _clean(correct: Sequence[tuple[bool, bool]], matching: Matching, confidence: float) -> Difference | None:
-    """Exact for these images; for images of this kind, from those that only one model classifies correctly (McNemar's test)."""
+    """Exact for these images; for the population, from those that only one model classifies correctly (McNemar's test)."""
     if not correct:
         return None
     table = np.array(correct)
@@ -528,11 +527,11 @@ def _changed(group: PairedRows, below: float, lower: Floats, upper: Floats, wors
     certain = (newly & wholly_beyond[1] & wholly_within[0]) | (fixed & wholly_beyond[0] & wholly_within[1])
     places = np.flatnonzero(worse | newly | fixed)
     places = places[np.argsort(sign * group.changes[places], kind="stable")]
-    sure: Sureness = "likely" if group.base.sampling_only or group.new.sampling_only else "surely"
+    clear = Certainty.SAMPLING_ONLY if group.base.sampling_only or group.new.sampling_only else Certainty.CLEAR
     changes = []
     for i in places.tolist():
         bounded = not math.isnan(lower[i])
-        certainty: Sureness = "no interval" if not bounded else sure if certain[i] or not (newly[i] or fixed[i]) else "maybe"
+        certainty = clear if certain[i] or not (newly[i] or fixed[i]) else Certainty.UNDECIDED
         label = int(group.new.labels[i])
         changes.append(
             SampleChange(
@@ -546,7 +545,7 @@ def _changed(group: PairedRows, below: float, lower: Floats, upper: Floats, wors
                 lower=float(lower[i]) if bounded else None,
                 upper=float(upper[i]) if bounded else None,
                 flagged="newly flagged" if newly[i] else "fixed" if fixed[i] else "",
-                sure=certainty,
+                certainty=certainty if bounded else Certainty.NO_INTERVAL,
             )
         )
     return tuple(changes)

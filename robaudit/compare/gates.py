@@ -16,6 +16,7 @@ from robaudit.gates.decide import Basis, Decision, settle
 from robaudit.gates.evidence import matching_groups, refuse_accuracy_of
 from robaudit.gates.measure import ClassPart, Measured, Method, check_between
 from robaudit.spec.gates import Gate
+from robaudit.stats.flags import Certainty
 from robaudit.stats.intervals import Bounds, scaled
 from robaudit.store.run import Run
 from robaudit.text import count
@@ -25,6 +26,7 @@ QUANTITIES: Mapping[str, frozenset[str]] = dict.fromkeys(
 )
 """The quantities of `robaudit compare`; none needs an argument besides estimator and noise level."""
 
+_CLEAR = (Certainty.CLEAR, Certainty.SAMPLING_ONLY)
 _WHATEVER = "the interval holds whatever their values are"
 
 
@@ -72,7 +74,7 @@ def decide(comparison: Comparison, gates: Sequence[Gate], *, population: bool = 
     Args:
         comparison: of two runs.
         gates: on the quantities in :data:`QUANTITIES`.
-        population: use the intervals for images of this kind, else those for the measurement of these images.
+        population: use the intervals for the population, else those for the measurement of these images.
         point: let a value without an interval decide by itself.
 
     Raises:
@@ -161,14 +163,16 @@ def _count(gate: Gate, group: GroupComparison, basis: Basis, *remarks: str) -> D
     flags = gate.quantity == "newly_flagged"
     ends = group.counts.newly_flagged if flags else group.counts.worse_population if basis.population else group.counts.worse
     if ends is None:
-        value = float(group.flagged("newly flagged", "surely", "likely", "no interval")) if flags else group.declined / group.images
+        value = float(group.flagged("newly flagged", *_CLEAR, Certainty.NO_INTERVAL)) if flags else group.declined / group.images
         return settle(gate, Measured(value, None, Method.NONE, 0), basis, *remarks)
-    sure = group.flagged("newly flagged", "surely", "likely") if flags else group.worse
-    maybe = group.flagged("newly flagged", "maybe") if flags else 0
+    clear = group.flagged("newly flagged", *_CLEAR) if flags else group.worse
+    undecided = group.flagged("newly flagged", Certainty.UNDECIDED) if flags else 0
     size = group.images + group.not_finite + group.skipped
-    about = f"{sure} of {size} samples, each beyond its own 95 % interval" + (f", {maybe} more by their values" if maybe else "")
-    value = min(max(float(sure) if flags else sure / size, ends.lower), ends.upper)
-    stuck = "samples whose intervals straddle the limit leave it open"
+    about = f"{clear} of {size} samples, each beyond its own 95 % interval" + (
+        f", {undecided} more {Certainty.UNDECIDED}" if undecided else ""
+    )
+    value = min(max(float(clear) if flags else clear / size, ends.lower), ends.upper)
+    stuck = f"{Certainty.UNDECIDED} samples, whose intervals contain the threshold, leave it open"
     measured = Measured(value, lambda _: (ends.lower, ends.upper), ends.method, 0, stuck=stuck)
     return settle(gate, measured, replace(basis, population=basis.population and not flags), about, *remarks)
 

@@ -7,9 +7,11 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, NamedTuple
 
 from robaudit.compare.matching import Matching
+from robaudit.rows import with_names
+from robaudit.stats.flags import Certainty
 from robaudit.stats.groups import GroupKey, json_values
+from robaudit.text import Names
 
-Sureness = Literal["surely", "likely", "maybe", "no interval"]
 Pairing = Literal["common random numbers", "unpaired", "the same model"]
 
 
@@ -36,7 +38,7 @@ class Difference:
     Attributes:
         base, new, value: both values and their difference.
         measured: the interval for exactly these images; None where a row has none.
-        population: the interval for images of this kind.
+        population: the interval for the population that the images stand for.
     """
 
     base: float
@@ -49,8 +51,8 @@ class Difference:
         """As JSON values; an infinite end is null."""
         return {
             **json_values({"base": self.base, "new": self.new, "difference": self.value}),
-            "these_images": None if self.measured is None else json_values(self.measured._asdict()),
-            "images_of_this_kind": None if self.population is None else json_values(self.population._asdict()),
+            "measurement": None if self.measured is None else json_values(self.measured._asdict()),
+            "population": None if self.population is None else json_values(self.population._asdict()),
         }
 
 
@@ -75,8 +77,8 @@ class SampleChange:
     Attributes:
         base, new, difference, lower, upper: the values, their difference and its own 95 % interval (None without).
         flagged: newly flagged, fixed, or neither ("").
-        sure: how certain that is: "surely" (both intervals lie entirely on their side of the threshold), "likely" (the same for
-            intervals that cover sampling only), "maybe"; for a sample that is neither, whether its interval excludes 0.
+        certainty: "clear": both intervals lie entirely on their side of the threshold; "sampling-only": the same for intervals that
+            cover sampling only; "undecided": one of them contains the threshold.
     """
 
     id: str
@@ -89,11 +91,15 @@ class SampleChange:
     lower: float | None
     upper: float | None
     flagged: Literal["newly flagged", "fixed", ""]
-    sure: Sureness
+    certainty: Certainty
 
     def document(self) -> dict[str, Any]:
         """As JSON values."""
         return json_values(asdict(self))
+
+    def named(self, class_names: Names | None) -> dict[str, Any]:
+        """The same with the names of the classes, by index."""
+        return with_names(self.document(), class_names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,18 +155,18 @@ class GroupComparison:
     changed: tuple[SampleChange, ...]
     confidence: float = 0.95
 
-    def flagged(self, which: str, *sure: Sureness) -> int:
+    def flagged(self, which: str, *certainties: Certainty) -> int:
         """Number of samples that are newly flagged (or fixed) with one of these certainties."""
-        return sum(one.flagged == which and one.sure in sure for one in self.changed)
+        return sum(one.flagged == which and one.certainty in certainties for one in self.changed)
 
-    def document(self) -> dict[str, Any]:
-        """As JSON values."""
+    def document(self, class_names: Names | None = None) -> dict[str, Any]:
+        """As JSON values, with the names of the classes (by index) beside those of the samples."""
         plain: tuple[str, ...] = ("unit", "higher_is_better", "confidence", "images", "not_finite", "skipped", "draws", "how", "why")
         plain += ("variance_saved", "threshold")
         counts = {
-            f"{name}_{certainty}": self.flagged(which, certainty)
+            f"{name}_{certainty.replace('-', '_')}": self.flagged(which, certainty)
             for name, which in (("newly_flagged", "newly flagged"), ("fixed", "fixed"))
-            for certainty in ("surely", "likely", "maybe")
+            for certainty in (Certainty.CLEAR, Certainty.SAMPLING_ONLY, Certainty.UNDECIDED)
         }
         return {
             **self.key.document(),
@@ -176,7 +182,7 @@ class GroupComparison:
             "with_interval": self.compared,
             "sampling_only": self.sampling_only,
             **counts,
-            "changed": [one.document() for one in self.changed],
+            "changed": [one.named(class_names) for one in self.changed],
         }
 
 
@@ -208,8 +214,8 @@ class Comparison:
             "not_finite": sum(group.not_finite for group in self.groups),
         }
 
-    def document(self) -> dict[str, Any]:
-        """As JSON values."""
+    def document(self, class_names: Names | None = None) -> dict[str, Any]:
+        """As JSON values, with the names of the classes (by index) beside those of the samples."""
         matching = self.matching
         return {
             "samples": self.samples,
@@ -222,5 +228,5 @@ class Comparison:
             "other_images": matching.other_images,
             "other_labels": matching.other_labels,
             "clean_accuracy": None if self.clean_accuracy is None else self.clean_accuracy.document(),
-            "groups": [group.document() for group in self.groups],
+            "groups": [group.document(class_names) for group in self.groups],
         }

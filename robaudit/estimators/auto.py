@@ -23,7 +23,7 @@ class Auto(Estimator):
 
     All images begin with ``logit_gaussian``. Then
 
-    - an image whose interval straddles ``decide`` is *near the threshold*: ``mc`` with fresh draws until its confidence sequence lies
+    - an image whose interval contains ``decide`` is *near the threshold*: ``mc`` with fresh draws until its confidence sequence lies
       on one side (or ``max_samples``);
     - with ``rare``, one whose failure probability is below ``rare_below`` by the normal fit, and of whose copies none flipped, is *too
       robust to see*: ``splitting`` measures it, and value = 1 - p_fail (``details.log10_p_fail`` holds what a float near 1 cannot);
@@ -31,7 +31,7 @@ class Auto(Estimator):
 
     A value for every image at few passes, and exact intervals where a decision hangs on them. (``mc`` with ``decide`` alone takes about
     as many passes, but leaves images far from the threshold with an interval like [.9, 1].) An easy image's interval covers sampling only,
-    and the image was called easy only because that interval does not straddle: where every image matters, use ``mc``.
+    and the image was called easy only because that interval does not contain it: where every image matters, use ``mc``.
 
     Args:
         samples: copies for the first look (a multiple of 16).
@@ -54,7 +54,7 @@ class Auto(Estimator):
     interval: ClassVar[Interval] = Interval(IntervalKind.VARIES)
 
     samples: int = Field(64, ge=16, le=10**6, multiple_of=16, description="noisy copies of each image for the first look, a multiple of 16")
-    decide: float = Field(0.9, gt=0, lt=1, description="threshold: images whose interval straddles it are decided by mc")
+    decide: float = Field(0.9, gt=0, lt=1, description="threshold: images whose interval contains it are decided by mc")
     max_samples: int = Field(10_000, ge=16, le=10**8, description="the most copies that mc spends on an image near the threshold")
     rare: bool = Field(False, description="measure the failure probability of very robust images by splitting")
     rare_below: float = Field(1e-4, gt=0, le=0.1, description="with rare: failure probability below which splitting measures")
@@ -74,7 +74,7 @@ class Auto(Estimator):
         first = list(self._first.estimate(work))
         predicted: list[int] = work.clean.predicted.tolist()
         rare = [b for b, (one, target) in enumerate(zip(first, predicted, strict=True)) if self._too_robust(one, target)]
-        near = [b for b, one in enumerate(first) if b not in rare and self._straddles(one)]
+        near = [b for b, one in enumerate(first) if b not in rare and self._undecided(one)]
         estimates = {b: _by("logit_gaussian", one) for b, one in enumerate(first)}
         if near:
             decided = zip(near, self._near.estimate(_some(work, near)), strict=True)
@@ -96,7 +96,7 @@ class Auto(Estimator):
     def _rare(self) -> Splitting:
         return Splitting(p_min=self.p_min)
 
-    def _straddles(self, one: Estimate) -> bool:
+    def _undecided(self, one: Estimate) -> bool:
         return one.lower is None or one.upper is None or one.lower < self.decide <= one.upper
 
     def _too_robust(self, one: Estimate, predicted: int) -> bool:

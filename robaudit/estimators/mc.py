@@ -245,7 +245,7 @@ class Rule:
         ends = np.asarray(lower), np.asarray(upper)
         if self.decide is None:
             return "" if self.narrow(*ends) else "undecided: the tolerance was not reached"
-        return "" if self.decided(*ends) else f"undecided: the interval straddles {self.decide:g}"
+        return "" if self.decided(*ends) else f"undecided: the interval contains {self.decide:g}"
 
 
 class Sequences:

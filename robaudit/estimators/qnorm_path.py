@@ -240,7 +240,7 @@ def _blind(work: Work) -> bool:
 def _remarks(std_error: float, gap: float, ess: float, q: float, *, ways: bool, blind: bool) -> str:
     """What a row says of chains that disagree or grope, of a gap between the ways or below the populations' mean, and of a small
     effective sample size."""
-    said = ["likely low: no gradients in many variables"] if blind and q > _MODEST else []
+    said = ["biased low: no gradients in many variables"] if blind and q > _MODEST else []
     if std_error > _FAR:
         said.append(f"the chains disagree (standard error of log Z {std_error:.2g})")
     if abs(gap) / 2 > _FAR:

@@ -51,12 +51,12 @@ def _remarks(gate: Gate, made: CertifiedAccuracy) -> Iterator[str]:
     if radius > given.possible:
         yield f"{name} could not have certified more than {given.possible:.4g}: more draws or another noise level reach further"
     if given.asked not in (None, gate.radius):
-        yield f"images stopped once it was clear whether {given.asked:g} is certified: at another radius more may be"
+        yield f"images stopped once it was decided whether {given.asked:g} is certified: at another radius more may be"
     if made.abstains.count:
         yield f"nothing certified of {made.abstains.count} of {given.images} images"
     if made.wrong.count:
         yield f"another class than the label certified of {made.wrong.count}"
     if given.alpha:
-        yield f"a certificate is false with a chance of at most {given.alpha:g}"
+        yield f"a certificate is false with probability at most {given.alpha:g}"
     if given.unlabelled:
         yield f"{count(given.unlabelled, 'image')} without a label left out"

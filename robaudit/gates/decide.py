@@ -51,15 +51,15 @@ EXIT_CODES: dict[Verdict, int] = {"pass": 0, "fail": 1, "inconclusive": 4}
 class Covers(StrEnum):
     """What an interval covers."""
 
-    MEASUREMENT = "these images"
-    """The measurement of the images that were audited."""
-    POPULATION = "images of this kind"
-    """The measurement, and the choice of the images."""
+    MEASUREMENT = "measurement"
+    """The noise draws on the images that were audited."""
+    POPULATION = "population"
+    """The noise draws, and the choice of the images from the population that they stand for."""
     NOTHING = "nothing"
     """There is no interval."""
 
 
-_POWER = 0.8  # chance of deciding with the number of further draws or images that is reported
+_POWER = 0.8  # probability of deciding with the number of further draws or images that is reported
 _LARGEST_FACTOR = 2.0**24
 
 
@@ -77,7 +77,7 @@ class Decision:
         verdict: "pass": all of the interval is on the right side; "fail": all of it is on the wrong side; else "inconclusive".
             Without an interval (``--point``) the value alone decides.
         evidence: further remarks: how many more draws would decide it, which class is worst, ...
-        more: further draws per image (with ``covers`` "images of this kind": further images) that would decide it with a chance of
+        more: further draws per image (with ``covers`` "population": further images) that would decide it with a probability of
             80 % if the value is the true one; None where it is decided already, or where no number would.
         classes: for a gate about classes, worst first.
     """
@@ -118,7 +118,7 @@ class Basis:
 
     Attributes:
         confidence: of the intervals.
-        population: use the intervals for images of this kind, else those for the measurement of these images.
+        population: use the intervals for the population, else those for the measurement of these images.
         point: let a value without an interval decide by itself.
     """
 
@@ -230,7 +230,7 @@ def settle(gate: Gate, measured: Measured, basis: Basis, *remarks: str) -> Decis
         if not basis.point:
             raise without_interval(gate, source)
         verdict = judge(gate.relation, gate.threshold, measured.value, measured.value)
-        evidence = _joined(*remarks, f"by the value alone: {source} has no interval, so its error is unknown")
+        evidence = _joined(*remarks, f"point estimate: {source} has no interval, so its error is unknown")
         return Decision(
             gate, measured.value, None, None, Method.NONE, Covers.NOTHING, basis.confidence, verdict, evidence, None, measured.classes
         )  # fmt: skip
@@ -291,10 +291,10 @@ def _more(gate: Gate, measured: Measured, bounds: Callable[[float], Bounds], bas
         return None, measured.stuck
     factor = smallest_factor(lambda n: judge(gate.relation, gate.threshold, *bounds(n)) != "inconclusive")
     if factor is None:
-        return None, f"no number of {basis.unit} would decide it if the value stayed"
+        return None, f"no number of {basis.unit} would decide it at this value"
     for_power = (1.0 + float(ndtri(_POWER)) / float(ndtri(0.5 + basis.confidence / 2.0))) ** 2
     more = max(1, math.ceil(measured.now * (factor * for_power - 1.0)))
-    provided = "if no image changed sides" if gate.quantity == "share_below" else "in 4 of 5 cases if the value is the true one"
+    provided = "if no image crosses t" if gate.quantity == "share_below" else "with a power of 80 % at this value"
     return more, f"about {more:,} more {basis.unit} would decide it {provided}"
 
 
@@ -319,7 +319,7 @@ def _caveats(gate: Gate, evidence: Evidence, scale: Quantity, *, population: boo
     if gate.quantity in OF_CLASSES and (unclassified := evidence.without_class):
         caveats.append(f"{unclassified} of {evidence.size} images have no label and are in no class")
     if rows.censored:
-        beyond = "without a find up to" if rows.not_found else "are only known to be beyond"
+        beyond = "not found up to" if rows.not_found else "censored at"
         caveats.append(f"{rows.censored} of {evidence.size} images {beyond} {rows.cap:.4g}")
     if rows.upper_bounds + rows.not_found and gate.quantity != "noisy_accuracy":
         caveats.append("upper bounds: the true values may be as small as the range allows")

@@ -75,7 +75,7 @@ class ClassPart:
 
     @property
     def text(self) -> str:
-        """Index and name: ``3 (cat)``."""
+        """The name, or the index of a class without one."""
         return class_name(self.index, None if self.name is None else {self.index: self.name})
 
 
@@ -157,7 +157,7 @@ def measure(
         evidence: the rows that it is about.
         scale: range and direction of their values.
         confidence: of the interval.
-        population: an interval for images of this kind, else for the measurement of these images.
+        population: an interval for the population, else for the measurement of these images.
         names: of the classes.
 
     Raises:
@@ -217,7 +217,7 @@ def counted(count: int, total: int, confidence: float, *, population: bool, imag
     Args:
         count, total: the share.
         confidence: of the interval.
-        population: for images of this kind.
+        population: for the population.
         images: of the run, to say how many more would decide.
     """
     value = count / total
@@ -299,7 +299,7 @@ def _of_classes(
         classes.append(ClassPart(index, known_name(index, names), one.size, sign * means[index], *_signed(of(1.0), sign)))
     classes.sort(key=lambda one: (math.isnan(one.value), sign * one.value))
     method = _mean_method(next(iter(parts.values())), each, population=population)  # the same for all
-    return value, bounds, f"{len(parts)} classes at once, {method}", tuple(classes)
+    return value, bounds, f"simultaneous over {len(parts)} classes, {method}", tuple(classes)
 
 
 def _gap(bounds: Sequence[Bounds]) -> Bounds:

@@ -47,7 +47,7 @@ def remarks(scores: Scores) -> list[str]:
     if radii.upper_bounds:
         found.append(f"of the radii that {radii.key.estimator} found (upper bounds)")
     if radii.censored.any():
-        found.append(f"{int(radii.censored.sum())} of {len(radii.ids)} images are only known to be beyond {radii.cap:.4g}")
+        found.append(f"{int(radii.censored.sum())} of {len(radii.ids)} images are censored at {radii.cap:.4g}")
     if radii.left_out:
         found.append(f"{radii.left_out} correct images with g <= 0 are in no ratio")
     left = radii.unlabelled + radii.not_finite

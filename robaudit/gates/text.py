@@ -45,11 +45,7 @@ def number(value: float, threshold: float, rounding: str) -> str:
 
 
 def _about(decision: Decision) -> str:
-    about = {
-        Covers.MEASUREMENT: "measurement",
-        Covers.POPULATION: "population",
-        Covers.NOTHING: "no interval",
-    }[decision.covers]
+    about = "no interval" if decision.covers is Covers.NOTHING else decision.covers.value
     if decision.exact:
         about = "exact for these images"
     elif decision.covers is not Covers.NOTHING:

@@ -25,7 +25,7 @@ def plan_tables(found: Proposal) -> Iterator[RenderableType]:
     table = base_table(narrow=False)
     for name in ("", "estimator"):
         table.add_column(name, no_wrap=True)
-    for name in ("draws", "images", "RMSE per image", "error of the mean", "of these images", "time"):
+    for name in ("draws", "images", "RMSE per image", "error of the mean", "measurement", "time"):
         table.add_column(name, justify="right")
     for plan in found.alternatives:
         table.add_row(*map(plain, _plan_cells(plan, plan == found.chosen)), style="bold" if plan == found.chosen else "")
@@ -39,8 +39,8 @@ def plan_tables(found: Proposal) -> Iterator[RenderableType]:
 _PLAN_LEGEND = (
     "->: recommended: the cheapest whose error is within 10 % of the smallest. Errors are predictions for the worst noise level.",
     "A short trial does not show a small bias: robaudit validate measures it.",
-    "error of the mean: as an estimate for all images of this kind; a class of k images has sqrt(images / k) times as much.",
-    "of these images: the part of that error due to noise and bias, not to the choice of images.",
+    "error of the mean: for the population; a class of k images has sqrt(images / k) times as much.",
+    "measurement: the part of that error due to noise draws and bias, not to the choice of images.",
     "time: of the whole run, including its start; plans use at most nine tenths of the budget.",
 )
 
@@ -81,8 +81,8 @@ def validation_tables(found: Validation) -> Iterator[RenderableType]:
 
 _VALIDATION_LEGEND = (
     "bias: mean of estimate - reference. RMSE: the reference's own variance is taken out. rank: Spearman's correlation.",
-    "+-: one standard error over the images, not a 95 % interval: a few images do not show what rare large errors would add.",
-    "coverage: how many 95 % intervals agree with the reference and its interval. -: does not apply.",
+    "+-: one standard error over the images, not a 95 % interval: a few images may miss rare large errors.",
+    "coverage: share of 95 % intervals that agree with the reference and its interval. -: does not apply.",
 )
 
 

@@ -21,7 +21,7 @@ from robaudit.text import count
 
 _STEPS = tuple(factor * 10.0**power for power in range(-4, 4) for factor in (1.0, 2.5, 5.0))
 _MOST_RADII, _SIDE_BY_SIDE, _ON_A_PAGE = 8, 3, 4
-_BEYOND = "out of reach"
+_BEYOND = "not certifiable"
 
 
 class OfRun(NamedTuple):
@@ -116,7 +116,7 @@ def _table(block: Sequence[tuple[str, OfRun]], radii: Sequence[float], *, narrow
     """A line for each radius and number, and a column for each of these results, all of one norm."""
     accuracies = [one.accuracy for _, one in block]
     lines = [
-        ("correct without noise", _shares(accuracies, lambda one: one.clean, narrow)),
+        ("clean accuracy", _shares(accuracies, lambda one: one.clean, narrow)),
         *((_radius_text(radius), [_at(one, radius, narrow) for one in accuracies]) for radius in radii),
         ("another class certified", _shares(accuracies, lambda one: one.wrong, narrow)),
         ("nothing certified", _shares(accuracies, lambda one: one.abstains, narrow)),
@@ -141,7 +141,7 @@ def _table(block: Sequence[tuple[str, OfRun]], radii: Sequence[float], *, narrow
 
 
 def notes(named: Sequence[tuple[str, OfRun]]) -> Iterator[str]:
-    """How to read the numbers, what they leave out, and how sure the certificates are.
+    """How to read the numbers, what they leave out, and the error probability of the certificates.
 
     Args:
         named: results with their titles, at least one.
@@ -149,19 +149,19 @@ def notes(named: Sequence[tuple[str, OfRun]]) -> Iterator[str]:
     every = [one.accuracy for _, one in named]
     level = f"{100 * every[0].confidence:.4g} %"
     yield "At r: share of images whose class is certified within r, and is the label; r > 0: within any radius."
-    yield f"[ ] {level} interval for images of this kind, each by itself. For these images the shares are exact: what was certified."
+    yield f"[ ] {level} interval (population), each by itself. For these images the shares are exact."
     yield "Mean, median and largest radius: 0 where the certified class is not the label."
     if any(math.isfinite(one.certificates.possible) for one in every):
-        yield "Largest possible: with these options, of whatever image; what is beyond it is out of reach."
+        yield "Largest possible: with these options, for any image; larger radii are not certifiable."
     for alpha in dict.fromkeys(one.certificates.alpha for one in every if one.certificates.alpha):
         mine = [one.certificates for one in every if one.certificates.alpha == alpha]
         names = ", ".join(dict.fromkeys(ResultName.parse(one.key.estimator).estimator for one in mine))
         most = max(one.false_at_most for one in mine)
-        yield f"{names}: a certificate is false with a chance of at most {alpha:g}; of as many images {most:.2g} at most, on average."
+        yield f"{names}: a certificate is false with probability at most {alpha:g}: at most {most:.2g} expected among as many."
     for title, one in named:
         given = one.accuracy.certificates
         if given.asked is not None:
-            yield f"{title}: images stopped once it was clear whether r >= {given.asked:g}: at other radii it is a lower bound."
+            yield f"{title}: images stopped once r >= {given.asked:g} was decided: lower bounds at other radii."
         if given.unlabelled:
             yield f"{title}: {count(given.unlabelled, 'image')} without a label left out."
         if given.not_finite:

@@ -8,17 +8,16 @@ from dataclasses import fields
 from typing import Any
 
 from robaudit.quantities import Quantity
-from robaudit.report import numbers
+from robaudit.report import numbers, words
 from robaudit.report.summary_tables import approximate, circumstances, heading
-from robaudit.report.tables import Cell, Column, Table, Terminal, Tone, cells
-from robaudit.stats.classes import ClassBias, ClassStats
+from robaudit.report.tables import Cell, Column, Table, Terminal, cells
+from robaudit.stats.classes import ClassBias, ClassStats, GapVerdict
 from robaudit.stats.groups import quantity_of
 from robaudit.stats.summary import Mean, Quantile, Share
 from robaudit.store.serialise import table_csv
 from robaudit.text import class_name, count
 
 NAME_WIDTHS = {True: 14, False: 24}
-_TONES: dict[str, Tone] = {"real": "warning", "noise": "strong", "untested": "strong"}
 SINGLE_IMAGE = "( ) a single image says nothing about its class: listed but not tested."
 
 
@@ -44,7 +43,7 @@ def bias_csv(bias: ClassBias) -> str:
 
 
 def label_of(one: ClassStats, width: int | None = None) -> str:
-    """``3 (cat)``, shortened to ``width``."""
+    """The name of the class, or its index, shortened to ``width``."""
     return class_name(one.index, None if one.name is None else {one.index: one.name}, width)
 
 
@@ -86,7 +85,7 @@ def _table(bias: ClassBias, quantity: Quantity, narrow: bool) -> Table:
         ),
         tuple(rows),
         lines=(circumstances(bias.key, bias.higher_is_better, str(bias.key), by),),
-        conclusions=(*_gap(bias), Cell(bias.explanation, tone=_TONES[bias.verdict])),
+        conclusions=(*_gap(bias), Cell(words.gap_sentence(bias), tone="warning" if bias.verdict is GapVerdict.SIGNIFICANT else "strong")),
         notes=tuple(_notes(bias, share=bool(share))),
     )
 
@@ -114,16 +113,16 @@ def _gap(bias: ClassBias) -> Iterable[Cell]:
         least, most = label_of(by_index[bias.gap.least]), label_of(by_index[bias.gap.most])
         reach = f" [{bias.gap.lower:.3f}, {bias.gap.upper:.3f}], simultaneous over all classes."
         if not math.isfinite(bias.gap.upper - bias.gap.lower):
-            reach = " of the values; they are bounds, so the true gap may be smaller or larger."
+            reach = " of the values, which are bounds: the true gap may be smaller or larger."
         yield Cell(f"Least robust: {least}. Most robust: {most}. Gap {bias.gap.value:.3f}{reach}")
 
 
 def _notes(bias: ClassBias, *, share: bool) -> Iterator[str]:
     below = f"< {bias.threshold:g}: share of images below. " if share and bias.threshold is not None else ""
     yield (
-        f"[ ] interval over images, each class by itself. error: of the mean, from measuring these images. 25%, 50%, 75%: quartiles. "
-        f"{below}p: this class against the rest, by permutation, Holm-adjusted for the number of "
-        f"classes; lower, higher: p <= {bias.alpha:g}."
+        f"[ ] 95 % interval (population), each class by itself. error: standard error of the mean (measurement). 25%, 50%, 75%: quartiles. "
+        f"{below}p: this class against the rest, permutation test, Holm-adjusted for the number of "
+        f"classes; lower, higher: significant, p <= {bias.alpha:g}."
     )
     if any(one.images == 1 for one in bias.classes):
         yield SINGLE_IMAGE

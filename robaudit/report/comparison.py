@@ -13,12 +13,13 @@ from robaudit.gates.decide import Decision, Verdict
 from robaudit.report import numbers
 from robaudit.report.ci.document import Subject, decisions_document
 from robaudit.report.tables import Table, cells, columns, markdown, markdown_table
+from robaudit.stats.flags import Certainty
 from robaudit.store.serialise import table_csv
 from robaudit.text import Names, class_name, count, shortened
 
 MOST_CLASSES, MOST_SAMPLES, MOST_FINDINGS = 5, 10, 20
 _LONGEST_ID, _LONGEST_NAME, _LONGEST_REMARK = 40, 24, 60
-_CHANGES = ("base", "new", "new - base [these images]", "[images of this kind]")
+_CHANGES = ("base", "new", "new - base [measurement]", "[population]")
 _FIELDS = ("base", "new", "difference", "lower", "upper", "method", "population_lower", "population_upper")
 
 
@@ -66,12 +67,14 @@ def markdown_text(tables: Iterable[Table]) -> str:
 
 def csv_text(comparison: Comparison) -> str:
     """A line for clean accuracy; for each group a line for the mean, one for accuracy under noise, and one for each class."""
-    return table_csv(["estimator", "noise", "level_name", "level", "what", "class", "images", *_FIELDS], _records(comparison))
+    return table_csv(["estimator", "noise", "level_name", "level", "what", "class", "class_name", "images", *_FIELDS], _records(comparison))
 
 
-def comparison_document(comparison: Comparison, decisions: Sequence[Decision], subject: Subject, inconclusive: Verdict) -> dict[str, Any]:
+def comparison_document(
+    comparison: Comparison, decisions: Sequence[Decision], subject: Subject, inconclusive: Verdict, names: Names | None = None
+) -> dict[str, Any]:
     """The document of ``robaudit schema --for compare``: that of the gates, and the comparison."""
-    return {**decisions_document(decisions, subject, inconclusive=inconclusive), "comparison": comparison.document()}
+    return {**decisions_document(decisions, subject, inconclusive=inconclusive), "comparison": comparison.document(names)}
 
 
 def _head(comparison: Comparison, base: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
@@ -82,14 +85,14 @@ def _head(comparison: Comparison, base: Mapping[str, Any], new: Mapping[str, Any
     else:
         lines.append(
             f"clean accuracy  {accuracy.base:.1%} -> {accuracy.new:.1%}, {_points(accuracy.value)} points (exact for these images; "
-            f"images of this kind {_points_between(accuracy.population)})"
+            f"population {_points_between(accuracy.population)})"
         )
     for words, info in (("base", base), ("new", new)):
         model = info["model"]
         lines.append(f"{words:15} {info['name']}: model {model['name']} ({model['format']}, sha256 {model['sha256'][:8]})")
     lines.append(f"samples         {count(comparison.samples, 'sample')} in both")
     if comparison.matching.same_model:
-        lines.append("model           the same in both: what differs is noise of the measurement")
+        lines.append("model           the same in both: differences are measurement error")
     lines += [f"warning         {text}" for text in comparison.matching.warnings]
     return lines
 
@@ -154,16 +157,18 @@ def _counts(group: GroupComparison) -> list[str]:
     side = "below" if group.higher_is_better else "above"
     lines = []
     if group.compared:
-        each = f"of {group.compared:,}, each beyond its own 95 % interval (chance alone: up to 2.5 % either way)"
+        each = f"of {group.compared:,}, each beyond its own 95 % interval (by measurement error alone: up to 2.5 % either way)"
         lines.append(f"worse: {group.worse:,}, better: {group.better:,} {each}.")
     bounds, size = group.counts, group.images + group.not_finite + group.skipped
     if bounds.worse is not None and bounds.newly_flagged is not None:
         worse = f"{round(bounds.worse.lower * size):,} to {round(bounds.worse.upper * size):,} of {size:,}"
         flagged = f"{bounds.newly_flagged.lower:,.0f} to {bounds.newly_flagged.upper:,.0f}"
-        lines.append(f"truly worse, however little: {worse}; truly newly flagged: {flagged} ({100 * group.confidence:.4g} %).")
+        lines.append(f"true number ({100 * group.confidence:.4g} % bounds): worse by any amount {worse}; newly flagged {flagged}.")
     for which in ("newly flagged", "fixed") if math.isfinite(group.threshold) else ():
-        kinds = {kind: group.flagged(which, kind) for kind in ("surely", "likely", "maybe", "no interval")}
-        words = ", ".join(f"{number:,} {'by their values' if kind == 'no interval' else kind}" for kind, number in kinds.items() if number)
+        kinds = {kind: group.flagged(which, kind) for kind in Certainty}
+        words = ", ".join(
+            f"{number:,} {'without an interval' if kind is Certainty.NO_INTERVAL else kind}" for kind, number in kinds.items() if number
+        )
         lines.append(f"{which} ({side} {group.threshold:g}): {words or '0'}.")
     if group.not_finite:
         lines.append(
@@ -197,7 +202,7 @@ def _class(one: ClassChange, names: Names | None) -> tuple[str, ...]:
 def _sample(one: SampleChange, names: Names | None) -> tuple[str, ...]:
     before, now = (class_name(index, names, _LONGEST_NAME) for index in (one.base_predicted, one.predicted))
     predicted = now if before == now else f"{before} -> {now}"
-    flag = f"{one.flagged}, {one.sure}" if one.flagged else "worse"
+    flag = f"{one.flagged}, {one.certainty}" if one.flagged else "worse"
     ends = None if one.lower is None or one.upper is None else (one.lower, one.upper)
     label = class_name(one.label, names, _LONGEST_NAME)
     return shortened(one.id, _LONGEST_ID), label, predicted, flag, f"{one.base:.4f}", f"{one.new:.4f}", numbers.change(one.difference, ends)
@@ -222,14 +227,14 @@ def _finding(one: Finding, names: Names | None) -> tuple[str, ...]:
 
 def _records(comparison: Comparison) -> Iterator[list[object]]:
     if comparison.clean_accuracy is not None:
-        yield [None, None, None, None, "clean_accuracy", None, comparison.samples, *_fields(comparison.clean_accuracy)]
+        yield [None, None, None, None, "clean_accuracy", None, None, comparison.samples, *_fields(comparison.clean_accuracy)]
     for group in comparison.groups:
         key = [group.key.estimator, *group.key.at.document().values()]
-        yield [*key, "mean", None, group.images, *_fields(group.mean)]
+        yield [*key, "mean", None, None, group.images, *_fields(group.mean)]
         if group.noisy_accuracy is not None:
-            yield [*key, "noisy_accuracy", None, group.images, *_fields(group.noisy_accuracy)]
+            yield [*key, "noisy_accuracy", None, None, group.images, *_fields(group.noisy_accuracy)]
         for one in group.classes:
-            yield [*key, "class_mean", one.index, one.images, *_fields(one.difference)]
+            yield [*key, "class_mean", one.index, one.name, one.images, *_fields(one.difference)]
 
 
 def _fields(one: Difference) -> list[object]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from robaudit.report import numbers
 from robaudit.report.tables import Column, Table, Terminal, cells
+from robaudit.report.words import BOOTSTRAP
 from robaudit.stats.curves import HIGHER_IS_BETTER, HUMANS, NAMES, Curve, CurveKind, Curves, Relation, Summary
 from robaudit.store.serialise import table_csv
 from robaudit.text import count
@@ -18,7 +19,7 @@ MEANINGS = {
     CurveKind.L2: "mean l2 radius at which projected gradient ascent succeeds, 0 where misclassified",
     CurveKind.LINF: "the same in linf",
     CurveKind.NOISE: "mean standard deviation of Gaussian noise at which an image is misclassified",
-    CurveKind.LINEAR: f"share of the image left when half are misclassified; people: about {HUMANS:g}",
+    CurveKind.LINEAR: f"share of the image left when half are misclassified; human observers: about {HUMANS:g}",
 }
 
 
@@ -48,7 +49,7 @@ def _table(block: Sequence[Curves], notes: tuple[str, ...]) -> Table:
     rows.append(("clean accuracy", *(f"{100 * (1 - float(next(iter(one.curves.values())).errors[0])):.1f}%" for one in block)))
     rows += [(NAMES[kind], *(_both(one.curves.get(kind)) for one in block)) for kind in kinds]
     columns = (Column(""), *(Column(one.name, number=True, wrap=True) for one in block))
-    return Table("Error curves in one number", columns, tuple(map(cells, rows)), notes=notes)
+    return Table("Summary of the error curves", columns, tuple(map(cells, rows)), notes=notes)
 
 
 def _both(curve: Curve | None) -> str:
@@ -61,7 +62,7 @@ def text(summary: Summary) -> str:
 
 
 def interval(summary: Summary) -> str:
-    """The interval for images of this kind; open above where the curve leaves it open."""
+    """The interval for the population; open above where the curve leaves it open."""
     if summary.lower is None or summary.upper is None or summary.value is None:
         return ""
     return f"[{summary.lower:.3g}, {'...' if math.isinf(summary.upper) else f'{summary.upper:.3g}'}]"
@@ -72,7 +73,7 @@ def _notes(every: Sequence[Curves]) -> Iterator[str]:
     for kind in kinds:
         better = "higher" if kind in HIGHER_IS_BETTER else "lower"
         yield f"{NAMES[kind]}: {MEANINGS[kind]}; {better} is better."
-    yield "[ ] 95 % bootstrap interval (percentiles) for images of this kind. Errors are relative to the label."
+    yield f"[ ] 95 % {BOOTSTRAP}. Errors are relative to the label."
     several = len(every) > 1
     for one in every:
         for remark in remarks(one):
@@ -87,7 +88,7 @@ def remarks(one: Curves) -> Iterator[str]:
         if curve.summary.why:
             yield f"{NAMES[kind]} is not defined: {curve.summary.why}."
         elif kind is CurveKind.NOISE and relation is Relation.AT_LEAST:
-            yield f"the noise curve ends at sigma {end:g} with {100 * (1 - left):.1f}% errors, not as near chance as its rule asks."
+            yield f"the noise curve ends at sigma {end:g} with {100 * (1 - left):.1f}% errors, not as near random guessing as asked."
         elif kind is CurveKind.LINEAR and relation is not Relation.IS:
             yield f"the accuracy never {'falls to' if relation is Relation.AT_MOST else 'reaches'} 50 %."
         elif relation is Relation.AT_LEAST:
@@ -95,7 +96,7 @@ def remarks(one: Curves) -> Iterator[str]:
         if kind is not CurveKind.LINEAR and (first := _first_step(curve)) > _COARSE:
             what = "noise" if kind is CurveKind.NOISE else f"{kind} attacks"
             flag = f"--step-{'sigma' if kind is CurveKind.NOISE else kind}"
-            step = f"the first step, {curve.places[1]:g}, takes {100 * first:.0f}% of what was right"
+            step = f"the first step, {curve.places[1]:g}, takes {100 * first:.0f}% of the correct images"
             yield f"{what}: {step}; a smaller {flag} would tell more."
     if unlabelled := max(curve.unlabelled for curve in one.curves.values()):
         yield f"{count(unlabelled, 'image')} left out: no label."

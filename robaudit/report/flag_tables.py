@@ -6,23 +6,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 
 from robaudit.quantities import Quantity
-from robaudit.report import numbers
+from robaudit.report import numbers, words
 from robaudit.report.summary_tables import circumstances, heading
 from robaudit.report.tables import Cell, Column, Table, Terminal, cells
-from robaudit.stats.flags import Flag, Flagged
+from robaudit.rows import with_names
+from robaudit.stats.flags import Certainty, Flag, Flagged
 from robaudit.stats.groups import quantity_of
 from robaudit.store.serialise import table_csv
 from robaudit.text import Names, class_name, count, printable, shortened
 
 ID_WIDTHS = {True: 16, False: 30}
 CLASS_WIDTHS = {True: 11, False: 20}
-CERTAINTIES = {
-    "surely": "surely: the whole 95 % interval is beyond the threshold.",
-    "likely": "likely: the whole 95 % interval is beyond the threshold, but covers sampling only, not the estimator's bias.",
-    "maybe": "maybe: the interval straddles the threshold.",
-    "no interval": "~ no interval: an approximation of unknown error, so nothing is sure.",
-}
-"""What a sample's certainty means; "no": it is not beyond the threshold."""
 
 
 def flags_table(flagged: Flagged, class_names: Names | None = None, quantity: Quantity | None = None, limit: int | None = 50) -> Terminal:
@@ -51,12 +45,17 @@ def flags_table(flagged: Flagged, class_names: Names | None = None, quantity: Qu
     return Terminal(build)
 
 
-def flags_csv(flagged: Flagged) -> str:
-    """A line per sample: the group, the list it is on ("flagged" or "robust"), then the fields of :class:`Flag`."""
-    names = [field.name for field in fields(Flag)]
+def flags_csv(flagged: Flagged, class_names: Names | None = None) -> str:
+    """A line per sample: the group, the list it is on ("flagged" or "robust"), then the fields of :class:`Flag` and class names.
+
+    Args:
+        flagged: from :func:`robaudit.stats.flags.flag`.
+        class_names: by class index.
+    """
+    names = with_names(dict.fromkeys(field.name for field in fields(Flag)), None)
     group = [flagged.key.estimator, *flagged.key.at.document().values(), flagged.threshold if flagged.has_threshold else None]
     lists = (("flagged", flagged.samples), ("robust", flagged.robust))
-    lines = ([*group, name, *(getattr(sample, field) for field in names)] for name, samples in lists for sample in samples)
+    lines = ([*group, name, *sample.named(class_names).values()] for name, samples in lists for sample in samples)
     return table_csv(["estimator", "noise", "level_name", "level", "threshold", "list", *names], lines)
 
 
@@ -66,20 +65,18 @@ def is_beyond(sample: Flag, flagged: Flagged) -> bool:
 
 
 def count_line(flagged: Flagged) -> str:
-    """How many of how many are beyond the threshold, and how surely."""
+    """How many of how many are beyond the threshold, and how many of those are clear."""
     side = "below" if flagged.higher_is_better else "above"
     kind = f"{flagged.only} " if flagged.only else ""
     if not flagged.has_threshold:
         return f"{flagged.total:,} {kind}samples; {flagged.key.quantity} has no usual threshold, so none is flagged: --below gives one."
     text = f"{flagged.beyond:,} of {flagged.total:,} {kind}samples are {side} {flagged.threshold:g}"
     if flagged.with_interval == 0:
-        return f"{text}; none surely, because these estimates have no interval."
-    if flagged.likely:
-        whole = f"{flagged.likely:,} of them likely (their whole interval, which leaves out the estimator's bias)"
-        whole += f", {flagged.surely:,} surely" if flagged.surely else ""
-    else:
-        whole = f"{flagged.surely:,} of them by their whole interval"
-    return f"{text}, {whole}; for {flagged.maybe:,} the interval straddles {flagged.threshold:g}."
+        return f"{text}; none clear: no intervals."
+    only = f"{flagged.sampling_only:,} {Certainty.SAMPLING_ONLY}" if flagged.sampling_only else ""
+    clear = f"{flagged.clear:,} {Certainty.CLEAR}" if flagged.clear or not only else ""
+    certain = " and ".join(filter(None, (clear, only)))
+    return f"{text}, {certain}; {flagged.undecided:,} of {flagged.total:,} {Certainty.UNDECIDED}."
 
 
 def _table(samples: Sequence[Flag], flagged: Flagged, names: Names | None, quantity: Quantity, narrow: bool) -> Table:
@@ -91,7 +88,7 @@ def _table(samples: Sequence[Flag], flagged: Flagged, names: Names | None, quant
             numbers.sample_value(one, quantity.low, quantity.high, tight=narrow),
             class_name(one.flips_to, names, CLASS_WIDTHS[narrow]),
         )
-        answer = (Cell(_answer(one, flagged), tone="bad" if one.certainty == "surely" else ""),) if flagged.has_threshold else ()
+        answer = (Cell(_answer(one, flagged), tone="bad" if one.certainty is Certainty.CLEAR else ""),) if flagged.has_threshold else ()
         rows.append((*cells(texts), *answer))
     value = Column("value [95% interval]", number=True, wrap=True)
     question = Column(f"{'<' if flagged.higher_is_better else '>'} {flagged.threshold:g}?")
@@ -101,14 +98,14 @@ def _table(samples: Sequence[Flag], flagged: Flagged, names: Names | None, quant
 
 def _answer(one: Flag, flagged: Flagged) -> str:
     """Whether the sample is beyond the threshold, as the table says it."""
-    if one.certainty != "no interval":
+    if one.certainty is not Certainty.NO_INTERVAL:
         return one.certainty
     return "~yes" if is_beyond(one, flagged) else "~no"
 
 
 def _notes(flagged: Flagged) -> Iterator[str]:
     certainties = {one.certainty for one in flagged.samples + flagged.robust}
-    yield from (text for name, text in CERTAINTIES.items() if name in certainties and flagged.has_threshold)
+    yield from (text for name, text in words.CERTAINTIES.items() if name in certainties and flagged.has_threshold)
     if flagged.censored:
         yield f"> {flagged.censored:,} of {flagged.total:,} values are only known to be larger."
     if flagged.filtered:

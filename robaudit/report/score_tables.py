@@ -8,11 +8,12 @@ from collections.abc import Iterator, Sequence
 from robaudit.report import numbers
 from robaudit.report.summary_tables import MEANINGS as QUANTITIES
 from robaudit.report.tables import Column, Table, Terminal, cells
+from robaudit.report.words import BOOTSTRAP
 from robaudit.stats.scores import MEANINGS, Change, Radii, ScoreChanges, Scores, ScoreValue
 from robaudit.store.serialise import table_csv
 from robaudit.text import count
 
-_NOTE = "[ ] 95 % bootstrap interval (percentiles) for images of this kind."
+_NOTE = f"[ ] 95 % {BOOTSTRAP}."
 
 
 def score_table(scores: Scores) -> Terminal:
@@ -50,9 +51,7 @@ def change_table(changes: ScoreChanges, names: Sequence[str]) -> Terminal:
         lines = [f"{_counts(radii)} in {base}; {_counts(changes.new.radii)} in {new}"]
         if changes.only_base or changes.only_new:
             lines.append(f"left out: {count(changes.only_base, 'image')} only in {base}, {changes.only_new:,} only in {new}")
-        paired = (
-            f"[ ] {_percent(changes.base)} bootstrap intervals for images of this kind; of the difference: the same images drawn for both."
-        )
+        paired = f"[ ] {_percent(changes.base)} {BOOTSTRAP}; of the difference: the same images drawn for both."
         remarks = dict.fromkeys([*notes(changes.base), *notes(changes.new)])
         columns = (Column("score"), *(Column(head, number=True, wrap=True) for head in heads))
         yield Table(_heading(radii), columns, tuple(rows), tuple(lines), notes=(paired, *remarks))
@@ -104,7 +103,7 @@ def text(one: ScoreValue) -> str:
 
 
 def interval(one: ScoreValue) -> str:
-    """The interval for images of this kind; open above where censored images leave it open."""
+    """The interval for the population; open above where censored images leave it open."""
     if one.lower is None or one.upper is None:
         return ""
     return f"[{one.lower:.4g}, {'...' if math.isinf(one.upper) else f'{one.upper:.4g}'}]"

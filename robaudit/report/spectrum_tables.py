@@ -1,4 +1,4 @@
-"""Everything that a run says of its images side by side, and whether it fits together, for terminals and as CSV."""
+"""All results of the images of a run side by side, and their consistency, for terminals and as CSV."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from robaudit.stats.intervals import TAIL
 from robaudit.stats.relations import Verdict
 from robaudit.stats.spectrum import HEADS, Band, Line, Sample, Spectrum
 from robaudit.store.serialise import table_csv
-from robaudit.text import Names, class_name, count, printable, shortened
+from robaudit.text import Names, class_name, count, known_name, printable, shortened
 
 ACROSS = 12
 """The most images that stand side by side."""
@@ -25,15 +25,15 @@ MOST_CONTRADICTIONS = 10
 _ID, _CLASS, _CELL = 9, 9, 10
 _NOTHING = "abstains"
 _MEANINGS = {
-    Verdict.VIOLATION: "one of them is wrong: a bug of an estimator",
-    Verdict.DECLARED: "what the spec declares of the network (lipschitz, or linear: true) is not so",
+    Verdict.VIOLATION: "one of the two is wrong: a bug in an estimator",
+    Verdict.DECLARED: "what the spec declares of the network (lipschitz, or linear: true) is false",
     Verdict.MISSED: "a search missed what another result found; no theorem says that it must find it",
     Verdict.APPROXIMATION: "an approximation is off by more than its interval says",
 }
 
 _BLAME = {
     Verdict.VIOLATION: "bug in an estimator",
-    Verdict.DECLARED: "what the spec declares of the network (lipschitz, or linear: true) is not so",
+    Verdict.DECLARED: "what the spec declares of the network (lipschitz, or linear: true) is false",
 }
 
 
@@ -76,7 +76,7 @@ def _side_by_side(found: Spectrum, samples: Sequence[Sample], names: Names | Non
     ranked = found.ranked_by
     order = "lowest" if ranked.quantity.higher_is_better else "highest"
     return Table(
-        "Everything that the run says of each image",
+        "All results by image",
         heads,
         tuple(rows),
         lines=(
@@ -136,7 +136,7 @@ def short_text(row: Row | None, line: Line) -> str:
 
 
 def checks(consistency: Consistency) -> Iterator[Table]:
-    """What was compared, and what does not fit together."""
+    """What was compared, and what is inconsistent."""
     compared = [one for one in consistency.checked if one.comparisons]
     rows = [
         (
@@ -147,23 +147,25 @@ def checks(consistency: Consistency) -> Iterator[Table]:
         for one in compared
     ]
     heads = (
-        Column("what must hold"),
+        Column("relation"),
         *(Column(head, number=True) for head in ("compared", "images", "contradicted")),
         Column("meaning", wrap=True),
     )
     if not compared:
-        yield Table("Do the results fit together?", lines=("No two results of this run say anything about the same number.",))
+        yield Table("Consistency of the results", lines=("No two results of this run bound the same number.",))
         return
     total = sum(one.comparisons for one in compared)
     notes = []
     if consistency.tail < TAIL:  # else none of them is about anything random
-        wide = f"Intervals so wide that all comparisons together are free of chance with {100 * CONFIDENCE:g} %"
-        notes.append(f"{wide}: each end misses with at most {consistency.tail:.2g}.")
+        notes.append(
+            f"Intervals hold simultaneously for all comparisons with {100 * CONFIDENCE:g} % confidence: "
+            f"error probability of each end {consistency.tail:.2g}."
+        )
     if none := [one.relation.name for one in consistency.checked if not one.comparisons]:
         notes.append(f"Nothing to compare: {', '.join(none)}.")
     verdict = f"{count(total, 'comparison')} on {count(consistency.images, 'image')}, {count(len(consistency.violations), 'violation')}."
     conclusion = Cell(verdict, tone="bad" if consistency.violations else "strong")
-    yield Table("Do the results fit together?", heads, tuple(rows), conclusions=(conclusion,), notes=tuple(notes))
+    yield Table("Consistency of the results", heads, tuple(rows), conclusions=(conclusion,), notes=tuple(notes))
     for kind in Verdict:
         if some := consistency.of(kind):
             summary = [
@@ -187,19 +189,21 @@ def blame_lines(consistency: Consistency) -> list[str]:
     return lines
 
 
-def spectrum_csv(found: Spectrum) -> str:
+def spectrum_csv(found: Spectrum, names: Names | None = None) -> str:
     """A line for each image, three columns for each result, and how many violations the image is part of."""
     violations: dict[str, int] = {}
     for one in found.consistency.violations:
         violations[one.sample_id] = violations.get(one.sample_id, 0) + 1
     heads = [f"{line.key}{part}" for line in found.lines for part in ("", " lower", " upper")]
     return table_csv(
-        ["sample_id", "label", "predicted", "correct", "margin", "difficulty", "violations", *heads],
+        ["sample_id", "label", "label_name", "predicted", "predicted_name", "correct", "margin", "difficulty", "violations", *heads],
         (
             [
                 one.id,
                 one.label,
+                known_name(one.label, names),
                 one.predicted,
+                known_name(one.predicted, names),
                 one.correct,
                 one.margin,
                 one.difficulty,

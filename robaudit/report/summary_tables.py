@@ -94,7 +94,7 @@ def caveats(groups: Sequence[GroupSummary], interval: str = "the interval") -> I
         yield f"{', '.join(biased)}: the interval of an image covers its noise draws only, not the bias of the approximation."
     if leaning := list(dict.fromkeys(group.key.estimator for group in groups if group.adaptive)):
         yield (
-            f"{', '.join(leaning)}: images that stopped early lean towards the side on which they stopped, and so does their mean; "
+            f"{', '.join(leaning)}: images that stopped early are biased towards the side on which they stopped, and so is their mean; "
             f"{interval} allows for it."
         )
     yield from censoring(groups)
@@ -113,9 +113,9 @@ def censoring(groups: Sequence[GroupSummary]) -> Iterator[str]:
     for group in groups:
         if group.censored and group.cap is not None:
             where = "" if group.key.at == NO_NOISE else f" at {group.key.at}"
-            beyond, how = f"beyond {group.cap:.4g}", "its mean counts them as that and is a lower end"
+            beyond, how = f"beyond {group.cap:.4g}", "their mean counts them as that and is a lower bound"
             if group.not_found:
-                beyond, how = f"without a find up to {group.cap:.4g}", f"{how} of what the search finds, not of the true mean"
+                beyond, how = f"not found up to {group.cap:.4g}", f"{how} of the radii that the search finds, not of the true ones"
             yield f"{group.key.estimator}{where}: {group.censored:,} of {count(group.images, 'image')} {beyond}; {how}."
 
 
@@ -172,7 +172,7 @@ def _overall(groups: Sequence[GroupSummary], seconds: Mapping[tuple[str, NoiseLe
         tuple(rows),
         lines=(circumstances(None if several else key, quantity.higher_is_better, *facts),),
         notes=(
-            "[ ] 95 % interval of the mean over images of this kind." + (" < 0.5, < 0.9: share of images below." if shares else ""),
+            "[ ] 95 % interval of the mean (population)." + (" < 0.5, < 0.9: share of images below." if shares else ""),
             f"{tail} %ile: 95 % of the images have at {'least' if quantity.higher_is_better else 'most'} this value.",
             *caveats(groups, "[ ]"),
         ),

@@ -95,7 +95,7 @@ class Pair:
         images: number of samples.
         x, y: (dots, 3) value, lower and upper end of the samples that are drawn; an end is NaN where there is none.
         rank: Spearman's correlation; None where one of them gives all samples the same value.
-        difference: mean of up - across; ``lower``, ``upper``: 95 % interval for images of this kind.
+        difference: mean of up - across; ``lower``, ``upper``: 95 % interval for the population.
         rms: root mean square of the differences.
     """
 

@@ -28,7 +28,7 @@ def weights(images: int, replicates: int = REPLICATES, seed: int = SEED) -> Iter
 def percentiles(
     images: int, statistics: Callable[[Floats], Mapping[Key, Floats]], confidence: float = ROW_CONFIDENCE
 ) -> dict[Key, Bounds | None]:
-    """Percentile intervals of statistics of images of this kind: the quantiles of their bootstrap replicates.
+    """Percentile intervals of statistics of the population: the quantiles of their bootstrap replicates.
 
     A replicate in which a statistic is not defined is left out; with more than half of them undefined there is no interval, nor is there
     one of a single image.

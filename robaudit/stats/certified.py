@@ -108,7 +108,7 @@ class CertifiedAccuracy:
 
     Attributes:
         certificates: what it is of; at least one image.
-        confidence: of the intervals, which are for images of this kind. For these images all numbers are exact: what was certified.
+        confidence: of the intervals, which are for the population. For these images all numbers are exact: what was certified.
         clean: share of images that the network itself classifies correctly.
         wrong: share certified for another class than the label.
         abstains: share of which nothing is certified.

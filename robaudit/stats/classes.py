@@ -1,10 +1,11 @@
-"""Differences between classes, and whether chance alone explains them."""
+"""Differences between classes, and whether they are significant."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Any, Literal
 
 import numpy as np
@@ -19,6 +20,16 @@ from robaudit.stats.summary import Columns, Mean, Quantile, Share, mean_of, quan
 from robaudit.text import known_name
 
 By = Literal["label", "predicted"]
+
+
+class GapVerdict(StrEnum):
+    """Whether the gap between classes is significant: p <= alpha in a permutation test."""
+
+    SIGNIFICANT = "significant"
+    NOT_SIGNIFICANT = "not-significant"
+    NOT_TESTED = "not-tested"
+
+
 BLOCK = 1 << 20  # values shuffled at a time: 8 MiB
 
 
@@ -63,9 +74,9 @@ class Gap(Document):
         value: the gap.
         lower, upper: [max(0, max_k lower_k - min_k upper_k), max_k upper_k - min_k lower_k] of the simultaneous class intervals,
             which contains the gap of the population's class means whenever all of them contain theirs.
-        p_value: probability of a gap this large by chance alone.
-        null_mean, null_q95: mean and 95 % quantile of the gap that chance alone gives.
-        permutations: number of shuffles.
+        p_value: of a permutation test: probability of a gap this large where the value does not depend on the class.
+        null_mean, null_q95: mean and 95 % quantile of the gap under that null hypothesis.
+        permutations: of the class labels.
     """
 
     least: int
@@ -91,8 +102,8 @@ class ClassBias:
         gap: None where fewer than two classes have two images.
         left_out: rows without a class (no label) or without a finite value.
         alpha: 1 - confidence of all intervals and decisions.
-        verdict: "real" (chance rarely gives such a gap), "noise" (chance alone gives it), "untested".
-        explanation: the verdict in a sentence.
+        verdict: whether the gap is significant at level alpha.
+        explanation: the numbers behind the verdict, in words.
     """
 
     key: GroupKey
@@ -104,7 +115,7 @@ class ClassBias:
     gap: Gap | None
     left_out: int
     alpha: float
-    verdict: Literal["real", "noise", "untested"]
+    verdict: GapVerdict
     explanation: str
 
     def document(self) -> dict[str, Any]:
@@ -223,9 +234,9 @@ def _gap(tested: Sequence[ClassStats], null: Null, quantity: Quantity, permutati
 
 @dataclass(frozen=True, slots=True)
 class Null:
-    """What chance alone does if the value does not depend on the class.
+    """The null hypothesis: the value does not depend on the class.
 
-    The null: the class labels are dealt out to the images at random, class sizes kept. It assumes nothing about the distribution of
+    Under it, the class labels are permuted at random over the images, class sizes kept. It assumes nothing about the distribution of
     the values, which is bounded and piled up at one end, so that Welch's t with a few images per class is far from its nominal level.
 
     Attributes:
@@ -279,7 +290,7 @@ def permutation_null(values: Floats, sizes: NDArray[np.int64], permutations: int
 
 
 def holm(p_values: Floats) -> Floats:
-    """Holm's step-down adjusted p-values: reject all that are <= alpha, and the chance of any false rejection is <= alpha.
+    """Holm's step-down adjusted p-values: reject all that are <= alpha, and the probability of any false rejection is <= alpha.
 
     p_(i) sorted: adjusted_(i) = min(1, max_{j <= i} (K - j + 1) p_(j)). Valid under any dependence.
 
@@ -320,18 +331,18 @@ def _moment_tail(t: float, centred: Floats, n: int) -> float:
     return right + float(gammainc(shape, max(0.0, shape - z * shape**0.5)))
 
 
-def verdict_on(classes: Sequence[ClassStats], gap: Gap | None, alpha: float) -> tuple[Literal["real", "noise", "untested"], str]:
-    """The verdict on the gap, and a sentence that gives its reason."""
+def verdict_on(classes: Sequence[ClassStats], gap: Gap | None, alpha: float) -> tuple[GapVerdict, str]:
+    """The verdict on the gap, and the numbers behind it."""
     alone = sum(one.p_value is None for one in classes)
     more = f" {alone} of the {len(classes)} classes had a single image: listed, not tested." if alone and gap is not None else ""
     if gap is None:
-        return "untested", "Untested: at least two classes with two images each are needed to tell a difference from chance."
+        return GapVerdict.NOT_TESTED, "At least two classes with two images each are needed."
     differing = sum(one.differs in ("lower", "higher") for one in classes)
-    chance = f"{gap.null_mean:.3g} on average and up to {gap.null_q95:.3g} in 95 % of {gap.permutations} shuffles; p = {gap.p_value:.2g}"
     counted = {0: "no class differs", 1: "1 class differs"}.get(differing, f"{differing} classes differ")
-    holm_says = f" Taken one by one (Holm), {counted} from the rest."
-    among = f"among {len(classes) - alone} classes of these sizes"
-    if gap.p_value <= alpha:
-        return "real", f"Real: the gap of {gap.value:.3g} is more than chance alone gives {among} ({chance}).{holm_says}{more}"
-    by_chance = f"chance alone gives a gap like this one of {gap.value:.3g} {among} ({chance})"
-    return "noise", f"Noise, as far as these images tell: {by_chance}.{holm_says}{more}"
+    significant = gap.p_value <= alpha
+    return GapVerdict.SIGNIFICANT if significant else GapVerdict.NOT_SIGNIFICANT, (
+        f"Gap {gap.value:.3g} among {len(classes) - alone} classes, "
+        f"p = {gap.p_value:.2g}; with permuted class labels {gap.null_mean:.3g} on average, 95 % quantile {gap.null_q95:.3g} "
+        f"({gap.permutations} permutations). "
+        f"Class by class (Holm-adjusted), {counted} significantly from the rest.{more}"
+    )

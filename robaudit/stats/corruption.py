@@ -73,7 +73,7 @@ class Cell:
 
     Attributes:
         value: share of the labelled images' noisy copies that are classified correctly, a mean over the images.
-        lower, upper: 95 % interval, for images of this kind.
+        lower, upper: 95 % interval, for the population.
     """
 
     value: float

@@ -72,7 +72,7 @@ class Summary:
     Attributes:
         value: the number; None where it is not defined, ``why`` says the reason.
         relation: whether the true one is at least or at most this, because the curve ends too early.
-        lower, upper: 95 % percentile bootstrap interval for images of this kind, infinite where the end of the curve leaves it open; None
+        lower, upper: 95 % percentile bootstrap interval for the population, infinite where the end of the curve leaves it open; None
             where there is none.
     """
 

@@ -59,7 +59,7 @@ class KeptCurve:
         labels: of the noises.
         shares: kept (images,), ascending.
         mean: over the noises (images,); by_noise: of each (noises, images).
-        band: shares with their interval for images of this kind, by bootstrap, each share by itself.
+        band: shares with their interval for the population, by bootstrap, each share by itself.
     """
 
     errors: EasiestErrors

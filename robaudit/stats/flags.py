@@ -5,16 +5,32 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Literal
 
 from robaudit.errors import NothingLeftError, RobauditError
 from robaudit.quantities import LOG10_P_FAIL, LOSS, Quantity
-from robaudit.rows import Row
+from robaudit.rows import Row, with_names
 from robaudit.stats.groups import Document, GroupKey, json_number, one_group, quantity_of, with_values
 from robaudit.stats.summary import row_ends
+from robaudit.text import Names
 
 _EVEN_ODDS = {LOG10_P_FAIL.name: math.log10(0.5), LOSS.name: math.log(2.0)}
-Certainty = Literal["surely", "likely", "maybe", "no", "no interval"]
+
+
+class Certainty(StrEnum):
+    """Whether a sample is beyond the threshold, by its interval; the interval contains the threshold where it is undecided."""
+
+    CLEAR = "clear"
+    """Its whole interval is beyond."""
+    SAMPLING_ONLY = "sampling-only"
+    """The same for an interval that covers sampling only, not the estimator's bias."""
+    UNDECIDED = "undecided"
+    """The interval contains the threshold."""
+    NO = "no"
+    """Its whole interval is on the robust side."""
+    NO_INTERVAL = "no interval"
+    """There is none, so nothing is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +38,7 @@ class Flag(Document):
     """One sample.
 
     Attributes:
-        certainty: whether it is beyond the threshold: "surely" (its whole interval is), "likely" (the same for an
-            interval that covers sampling only, not the estimator's bias), "maybe" (the interval straddles the
-            threshold), "no" (its whole interval is on the robust side), "no interval" (there is none, so nothing is certain).
+        certainty: whether it is beyond the threshold.
         censored: whether the true value is only known to be larger.
     """
 
@@ -37,6 +51,14 @@ class Flag(Document):
     flips_to: int | None
     certainty: Certainty
     censored: bool = False
+
+    def named(self, class_names: Names | None) -> dict[str, Any]:
+        """The fields as JSON values, each class followed by its name: None where it has none.
+
+        Args:
+            class_names: by class index.
+        """
+        return with_names(self.document(), class_names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +74,9 @@ class Flagged:
         filtered: samples that ``only`` excluded.
         not_finite: samples without a finite value, which are never ranked.
         beyond: how many of ``total`` have a value beyond the threshold, listed or not.
-        surely: how many have their whole interval beyond it.
-        likely: the same, where the intervals cover sampling only.
-        maybe: how many of ``total`` have an interval that straddles the threshold, whichever side the value is on.
+        clear: how many have their whole interval beyond it.
+        sampling_only: the same, where the intervals cover sampling only.
+        undecided: how many of ``total`` have an interval that contains the threshold, whichever side the value is on.
         with_interval: how many of ``total`` have an interval.
         censored: how many of ``total`` have a value that the true one is only known to be larger than.
     """
@@ -74,9 +96,9 @@ class Flagged:
     filtered: int
     not_finite: int
     beyond: int
-    surely: int
-    likely: int
-    maybe: int
+    clear: int
+    sampling_only: int
+    undecided: int
     with_interval: int
     censored: int = 0
 
@@ -85,11 +107,15 @@ class Flagged:
         """Whether there is a threshold; without one no sample is flagged."""
         return math.isfinite(self.threshold)
 
-    def document(self) -> dict[str, Any]:
-        """The report as JSON values."""
+    def document(self, class_names: Names | None = None) -> dict[str, Any]:
+        """The report as JSON values.
+
+        Args:
+            class_names: by class index.
+        """
         plain = {name: getattr(self, name) for name in self.__slots__ if name not in {"key", "samples", "robust"}}
         plain["threshold"] = json_number(self.threshold)
-        listed = {"samples": [one.document() for one in self.samples], "robust": [one.document() for one in self.robust]}
+        listed = {name: [one.named(class_names) for one in getattr(self, name)] for name in ("samples", "robust")}
         return {**self.key.document(), **plain, **listed}
 
 
@@ -179,10 +205,10 @@ def flag(
         filtered=len(finite) - len(kept),
         not_finite=len(rows) - len(finite),
         beyond=len(beyond),
-        surely=certainties.count("surely"),
-        likely=certainties.count("likely"),
-        maybe=certainties.count("maybe"),
-        with_interval=len(kept) - certainties.count("no interval"),
+        clear=certainties.count(Certainty.CLEAR),
+        sampling_only=certainties.count(Certainty.SAMPLING_ONLY),
+        undecided=certainties.count(Certainty.UNDECIDED),
+        with_interval=len(kept) - certainties.count(Certainty.NO_INTERVAL),
         censored=sum(row.censored for row in kept),
     )
 
@@ -207,8 +233,8 @@ def _flag(row: Row, below: float, sign: float) -> Flag:
 def _certainty(row: Row, below: float, sign: float) -> Certainty:
     lower, upper = row_ends(row)
     if math.isnan(lower):
-        return "no interval"
+        return Certainty.NO_INTERVAL
     worst, best = (lower, upper) if sign > 0 else (upper, lower)
     if sign * best < sign * below:
-        return "surely" if row.interval.covers_bias else "likely"
-    return "maybe" if sign * worst < sign * below else "no"
+        return Certainty.CLEAR if row.interval.covers_bias else Certainty.SAMPLING_ONLY
+    return Certainty.UNDECIDED if sign * worst < sign * below else Certainty.NO

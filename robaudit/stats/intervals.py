@@ -195,7 +195,7 @@ def opened(images: MeasuredImages, bounds: Bounds) -> Bounds:
 
 
 def population_mean(images: MeasuredImages, confidence: float, *, light_tails: bool = False) -> Bounds:
-    """The mean over images of this kind, from the spread of the values, which includes the measurement error; where images stopped
+    """The mean over the population, from the spread of the values, which includes the measurement error; where images stopped
     adaptively, from the spread of their lower ends (below) and of their upper ends (above).
 
     Student's t (:func:`robaudit.numerics.intervals.mean_interval`); where the error is below 1 % and the range is finite, bets
@@ -304,7 +304,7 @@ def measured_share(images: MeasuredImages, t: float, confidence: float) -> Bound
 
 
 def population_share(images: MeasuredImages, t: float, confidence: float, factor: float = 1.0) -> Bounds:
-    """The share s below t of all images of this kind: an image's whole interval is below t with a chance r <= s + g (1 - s), so
+    """The share s below t of the population: an image's whole interval is below t with a chance r <= s + g (1 - s), so
     s >= (r - g)/(1 - g), with Clopper-Pearson's lower end for r; and the same for those that are not below.
 
     Args:
@@ -352,7 +352,7 @@ def _between(floor: float, weight: float, alpha: float, bound: Callable[[float, 
 
 
 def population_quantile(images: MeasuredImages, q: float, confidence: float, factor: float = 1.0) -> Bounds:
-    """The q-quantile of all images of this kind: at least (1 - g) q of them have a lower end that is not above it, and at most
+    """The q-quantile of the population: at least (1 - g) q of them have a lower end that is not above it, and at most
     q + g (1 - q) an upper end below it, so order statistics of the ends bound it, by the binomial ranks of those shares; the end of
     the range where there are too few images.
 

@@ -311,12 +311,12 @@ def _tolerance(rows: Sequence[Row], setting: Setting) -> Iterator[Pair]:
 
 
 def _below_tolerance(lower: End, level: float, kept: float, tail: float) -> float:
-    """The failure probability is at most this where the tolerance is surely above the level."""
+    """The failure probability is at most this where the whole interval of the tolerance is above the level."""
     return 1.0 - kept if level <= lower(tail) else 1.0
 
 
 def _above_tolerance(upper: End, level: float, kept: float, tail: float) -> float:
-    """The failure probability is at least this where the tolerance is surely below the level."""
+    """The failure probability is at least this where the whole interval of the tolerance is below the level."""
     return 1.0 - kept if level >= upper(tail) else 0.0
 
 

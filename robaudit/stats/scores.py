@@ -154,7 +154,7 @@ class ScoreValue:
 
     Attributes:
         value: the number; None where it is not defined, ``why`` says the reason.
-        lower, upper: percentile bootstrap interval for images of this kind; None where there is none. It reaches as far as what is
+        lower, upper: percentile bootstrap interval for the population; None where there is none. It reaches as far as what is
             known about these images.
         measured_lower, measured_upper: what is known for these images: the value itself for radii as they were found, infinite above
             where a censored image has a part in it; None where it is not defined.
@@ -311,7 +311,7 @@ def _why(radii: Radii, score: Score, exact: float) -> str:
     """Why a score is not defined; empty where it is."""
     if not math.isnan(exact):
         open_ = score is Score.R_SQUARED and bool((radii.usable & radii.censored).any())
-        return "censored images leave it open" if open_ else ""
+        return "undetermined: censored images" if open_ else ""
     if score in _OF_DIFFICULTY and radii.without_difficulty:
         return f"the difficulty of {radii.without_difficulty} images is unknown: add difficulty to the estimators"
     if not radii.correct.any():
@@ -476,7 +476,7 @@ class Change:
     Attributes:
         base, new: in either run, on the common images.
         value: new - base; None where one is not defined.
-        lower, upper: its interval for images of this kind; infinite on the side where a censored image leaves it open; None without one.
+        lower, upper: its interval for the population; infinite on the side where a censored image leaves it open; None without one.
     """
 
     base: ScoreValue

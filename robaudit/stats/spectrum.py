@@ -1,4 +1,4 @@
-"""Everything that a run says of each image, from the average over noise to what is proven, and whether it fits together."""
+"""All results of each image, from the average over noise to certificates, and their consistency."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from typing import Any
 from robaudit.errors import NothingLeftError, RunError, did_you_mean
 from robaudit.names import ResultName
 from robaudit.quantities import CERTIFIED, CONFIDENCE, DIFFICULTY, LOG10_P_FAIL, LOSS, P_ROBUST, RADIUS, TOLERANCE, IntervalKind, Quantity
-from robaudit.rows import Row
+from robaudit.rows import Row, with_names
 from robaudit.stats.agreement import Results
 from robaudit.stats.consistency import Consistency, by_sample, check
 from robaudit.stats.groups import GroupKey, json_number, quantity_of
+from robaudit.text import Names
 
 
 class Band(IntEnum):
@@ -36,7 +37,7 @@ HEADS = {
     Band.CLEAN: "clean image",
     Band.AVERAGE: "average under noise",
     Band.BETWEEN: "losses, average to worst",
-    Band.TOLERANCE: "noise tolerated",
+    Band.TOLERANCE: "noise tolerance",
     Band.OTHER: "other results",
     Band.FOUND: "flips found: radius at most",
     Band.EXACT: "exact",
@@ -105,10 +106,11 @@ class Sample:
         found = {GroupKey.of(row): row for row in rows}
         return Sample(first.sample_id, first.label, first.predicted, first.correct, margin, difficulty, found)
 
-    def document(self) -> dict[str, Any]:
-        """As JSON values."""
+    def document(self, class_names: Names | None = None) -> dict[str, Any]:
+        """As JSON values, each class with its name (by index)."""
         about = {name: getattr(self, name) for name in ("id", "label", "predicted", "correct", "margin", "difficulty")}
-        return {**about, "results": [{**key.document(), **_result(row)} for key, row in self.rows.items()]}
+        results = [{**key.document(), **with_names(_result(row), class_names)} for key, row in self.rows.items()]
+        return {**with_names(about, class_names), "results": results}
 
 
 def _result(row: Row) -> dict[str, Any]:
@@ -139,12 +141,12 @@ class Spectrum:
         """The lines that an image of those shown has a result for."""
         return tuple(line for line in self.lines if any(line.key in sample.rows for sample in self.samples))
 
-    def document(self) -> dict[str, Any]:
-        """As JSON values."""
+    def document(self, class_names: Names | None = None) -> dict[str, Any]:
+        """As JSON values, each class with its name (by index)."""
         return {
             "images": self.images,
             "ranked_by": self.ranked_by.key.document(),
-            "samples": [sample.document() for sample in self.samples],
+            "samples": [sample.document(class_names) for sample in self.samples],
             "checks": self.consistency.document(),
         }
 

@@ -19,7 +19,7 @@ def run_of(folder: Path, model: str) -> Run:
     return read_run(audit(AuditSpec.model_validate(values).located(folder, model), out=folder / model).path, kept=True)
 
 
-def test_a_network_trained_for_it_is_surely_more_robust(tmp_path: Path) -> None:
+def test_a_network_trained_for_it_is_clearly_more_robust(tmp_path: Path) -> None:
     ordinary, trained = (run_of(tmp_path, model) for model in ("mnist_conv_small_nat", "mnist_cnn_a_adv"))
     found = compare(ordinary, trained)
     (group,) = found.groups

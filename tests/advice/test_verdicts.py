@@ -25,23 +25,23 @@ TAYLOR = one("taylor", seconds=0.001, rank=0.6, bias=0.08, bias_error=0.01, rmse
 
 def test_the_issues_example() -> None:
     assert advice([TAYLOR, one("logit_gaussian"), one("mc", seconds=5.0)]) == [
-        "taylor is off by .08 on average: use logit_gaussian",
-        "use logit_gaussian: RMSE .005, the cheapest that is close (30 ms per image)",
+        "taylor is biased by +.08: use logit_gaussian",
+        "use logit_gaussian: RMSE .005, the cheapest that is accurate (30 ms per image)",
     ]
 
 
 def test_a_cheaper_one_that_does_for_means_is_named() -> None:
     lines = advice([one("mc", seconds=1.0), one("rough", seconds=0.1, rmse=0.02)])
     assert lines == [
-        "use mc: RMSE .005, the cheapest that is close (1.0 s per image)",
+        "use mc: RMSE .005, the cheapest that is accurate (1.0 s per image)",
         "for means and rankings rough will do (100 ms per image)",
     ]
 
 
 def test_where_nothing_is_good_mc_is_the_answer() -> None:
-    assert advice([TAYLOR]) == ["taylor is off by .08 on average: use mc"]
-    assert advice([replace(one("mine", rmse=0.2), kind="mc")]) == ["mine is off by .20 for one image: use mc with more draws"]
-    assert advice([one("coarse", rmse=0.2)]) == ["coarse is off by .20 for one image: use mc"]
+    assert advice([TAYLOR]) == ["taylor is biased by +.08: use mc"]
+    assert advice([replace(one("mine", rmse=0.2), kind="mc")]) == ["mine has an RMSE of .20 per image: use mc with more draws"]
+    assert advice([one("coarse", rmse=0.2)]) == ["coarse has an RMSE of .20 per image: use mc"]
 
 
 def test_other_quantities_have_no_part_in_the_choice() -> None:
@@ -54,25 +54,25 @@ def test_other_quantities_have_no_part_in_the_choice() -> None:
 @pytest.mark.parametrize(
     ("comparison", "says"),
     [
-        (one(), "is close: good for each image"),
+        (one(), "is accurate for each image"),
         (
             one(rmse=0.02, sampling=0.019),
-            "is good for means and rankings; one image is off by .02 (RMSE); mostly chance: more draws would help",
+            "is accurate for means and rankings; RMSE per image .02; mostly sampling error: more draws would help",
         ),
         (
             one(rmse=0.02, sampling=0.001),
-            "is good for means and rankings; one image is off by .02 (RMSE); not chance: more draws would hardly help",
+            "is accurate for means and rankings; RMSE per image .02; not sampling error: more draws would hardly help",
         ),
-        (one(rmse=0.06), "is off by .06 for one image (RMSE), not on average"),
-        (TAYLOR, "is off by .08 on average (too robust)"),
-        (one(bias=-0.08, bias_error=0.01, rmse=0.1), "is off by .08 on average (not robust enough); it still ranks the images"),
-        (one(bias=0.08, bias_error=0.05, rmse=0.1), "is off by .10 for one image (RMSE), not on average"),
-        (one(coverage=Coverage(30, 50, 0.45, 0.74)), "is close: good for each image; its intervals are too narrow: 60% hold the reference"),
-        (one(coverage=Coverage(46, 50, 0.81, 0.98)), "is close: good for each image"),
-        (replace(GOOD, touched=0), "cannot be judged: the noise affects none of these images, so there is nothing to compare"),
-        (replace(TAYLOR, touched=0), "is off by .08 on average (too robust)"),
-        (one(reference=0.008, rmse=0.001), "cannot be judged: the reference is too coarse"),
-        (one(reference=0.05, rmse=0.04), "cannot be judged: the reference is too coarse"),
+        (one(rmse=0.06), "is inaccurate for each image: RMSE .06, no significant bias"),
+        (TAYLOR, "is biased: overestimates by .08 on average"),
+        (one(bias=-0.08, bias_error=0.01, rmse=0.1), "is biased: underestimates by .08 on average; its ranking of the images holds"),
+        (one(bias=0.08, bias_error=0.05, rmse=0.1), "is inaccurate for each image: RMSE .10, no significant bias"),
+        (one(coverage=Coverage(30, 50, 0.45, 0.74)), "is accurate for each image; its intervals are too narrow: coverage 60%"),
+        (one(coverage=Coverage(46, 50, 0.81, 0.98)), "is accurate for each image"),
+        (replace(GOOD, touched=0), "no verdict: the noise affects none of these images, so there is nothing to compare"),
+        (replace(TAYLOR, touched=0), "is biased: overestimates by .08 on average"),
+        (one(reference=0.008, rmse=0.001), "no verdict: the reference is too coarse"),
+        (one(reference=0.05, rmse=0.04), "no verdict: the reference is too coarse"),
         (replace(GOOD, images=9), "9 images are too few for a verdict (at least 10)"),
     ],
 )
@@ -84,7 +84,7 @@ def test_what_limits_the_comparison_is_said() -> None:
     open_ = [0.5] * 40
     assert remarks([GOOD], open_) == []
     (text,) = remarks([one(reference=0.008, rmse=0.001)], open_)
-    assert text == "the reference itself is off by .008: too coarse to judge good; give it more draws"
+    assert text == "the standard error of the reference is .008: too coarse to judge good; give it more draws"
     assert advice([one(reference=0.008, rmse=0.001)]) == []
     untouched = replace(GOOD, touched=0)
     assert advice([untouched]) == []

@@ -39,7 +39,7 @@ def test_from_a_spec_to_a_table(tmp_path: Path, run_cli: RunCli) -> None:
     write(tmp_path, digits(limit=6, gates=["mean >= 0.9"]))
     outcome = run_cli("curves", "spec.yaml", *QUICK, "--picture", "curves.png")
     assert outcome.code == 0
-    for word in ("images", "clean accuracy", "ASR l2", "ASR linf", "AMS", "gamma at 50 %", "people: about 0.25", "bootstrap"):
+    for word in ("images", "clean accuracy", "ASR l2", "ASR linf", "AMS", "gamma at 50 %", "human observers: about 0.25", "bootstrap"):
         assert word in outcome.out
     first = next(line for line in outcome.err.splitlines() if line.startswith("spec.yaml:"))
     gradients = 2 * 6 * (10 + 20)

@@ -37,7 +37,9 @@ def test_folder_of_a_finished_run(tmp_path: Path, run_cli: RunCli) -> None:
     run = tmp_path / "run"
     found = read_rows(run)
     assert tuple(found[0]) == TABLE_COLUMNS
-    assert all(row[f"{which}_name"] == row[which] for row in found for which in ("label", "predicted", "flips_to")), "digits name themselves"
+    assert all(row[f"{which}_name"] == row[which] for row in found for which in ("label", "predicted", "flips_to")), (
+        "digits name themselves"
+    )
     assert len(found) == 8 * 2 * 3
     assert levels(run) == [(name, sigma) for sigma in ("0.1", "0.2") for name in ("mc", "taylor_mvs", "softmax")]
     about = info(run)

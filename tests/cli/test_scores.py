@@ -41,7 +41,7 @@ def test_table(run: Path, run_cli: RunCli) -> None:
     assert "radii:norm=l2: radius, norm of the smallest change of the image that changes the prediction" in done.out
     assert re.search(r"r_m +>= 1\.\d+ +\[1\.\d+, \.\.\.\]", done.out)
     assert re.search(r">= \d+ of 30 images only known to be beyond 1\.5\.", done.out)
-    assert "Not defined: r_squared: censored images leave it open." in done.out
+    assert "Not defined: r_squared: undetermined: censored images." in done.out
     assert not re.search(r"\binf\b", done.out)
 
 

@@ -71,7 +71,7 @@ def test_side_by_side(run: Path, run_cli: RunCli) -> None:
         "average under noise",
         " mc at sigma 0.3",
         " mc at uniform eps 0.2",
-        "noise tolerated",
+        "noise tolerance",
         "0 violations.",
     ):
         assert text in outcome.out
@@ -165,7 +165,7 @@ def test_a_run_whose_results_have_nothing_to_do_with_each_other(tmp_path: Path, 
     assert run_cli("estimate", write(tmp_path, digits(limit=2, estimators=["softmax"])), "--out", "run").code == 0
     outcome = run_cli("spectrum", "run")
     assert (outcome.code, outcome.err) == (0, "")
-    assert "No two results of this run say anything about the same number." in outcome.out
+    assert "No two results of this run bound the same number." in outcome.out
     outcome = run_cli("spectrum", "run", "--pictures", "none")
     assert outcome.err.count("none of its results has a size to draw") == 2
     assert outcome.err.endswith("0 pictures in none\n")
@@ -191,7 +191,7 @@ def test_a_wrong_estimator_is_found_and_named(tmp_path: Path, run_cli: RunCli) -
     assert outcome.err.startswith("bug in an estimator: planted:norm=l2: ")
     assert "on 5 images; first: sample " in outcome.err
     assert outcome.err.count("\n") == 1
-    assert "Violation: one of them is wrong: a bug of an estimator" in outcome.out
+    assert "Violation: one of the two is wrong: a bug in an estimator" in outcome.out
     found = json.loads(run_cli("spectrum", "run", "--format", "json").out)
     same = [one for one in found["checks"]["contradictions"] if one["at_most"]["estimator"] == "radius_attack:norm=l2"]
     assert len(same) == 5

@@ -39,7 +39,7 @@ def accepted_by(folder: Path, standing: BaselineReport, **reasons: str) -> Any:
     from robaudit.compare.accepted import write_accepted
 
     path = folder / "accepted.json"
-    header = {"model": {"name": "m", "sha256": "0"}, "noises": NOISES, "include": "surely"}
+    header = {"model": {"name": "m", "sha256": "0"}, "noises": NOISES, "include": "clear"}
     write_accepted(path, header, standing.thresholds, standing.accepted_now())
     document = json.loads(path.read_text())
     for one in document["findings"]:
@@ -55,20 +55,20 @@ def states(standing: BaselineReport) -> dict[str, list[str]]:
 
 def test_findings_and_their_states(tmp_path: Path, ordinary: Run) -> None:
     first = against_accepted(
-        with_values(ordinary, a=(0.1, 0.05), b=(0.2, 0.05), c=(0.3, 0.05), d=(0.9, 0.05), e=(0.48, 0.05)), None, None, (), (), maybe=False
+        with_values(ordinary, a=(0.1, 0.05), b=(0.2, 0.05), c=(0.3, 0.05), d=(0.9, 0.05), e=(0.48, 0.05)), None, None, (), (), every=False
     )
-    assert states(first) == {"new": ["a", "b", "c"]}, "e is only maybe below"
+    assert states(first) == {"new": ["a", "b", "c"]}, "e is undecided"
     (gate,) = decisions(first, [MC])
     assert (gate.verdict, gate.value) == ("fail", 3)
     accepted = accepted_by(tmp_path, first, b="known: drawn badly")
     then = with_values(ordinary, a=(0.12, 0.05), b=(0.48, 0.05), c=(0.8, 0.05), d=(0.2, 0.05))
-    second = against_accepted(then, accepted, None, (), (), maybe=False)
+    second = against_accepted(then, accepted, None, (), (), every=False)
     assert states(second) == {"new": ["d"], "persisting": ["a", "b"], "fixed": ["c"]}, "b may be below still"
     assert next(one.reason for one in second.findings if one.sample_id == "b") == "known: drawn badly"
     third = accepted_by(tmp_path, second)
     assert {one.sample_id: one.reason for one in third.findings} == {"a": None, "b": "known: drawn badly", "d": None}
-    assert states(against_accepted(then, third, None, (), (), maybe=False)) == {"persisting": ["a", "d", "b"]}
-    everything = against_accepted(with_values(ordinary, e=(0.48, 0.05)), None, None, (), (), maybe=True)
+    assert states(against_accepted(then, third, None, (), (), every=False)) == {"persisting": ["a", "d", "b"]}
+    everything = against_accepted(with_values(ordinary, e=(0.48, 0.05)), None, None, (), (), every=True)
     assert states(everything) == {"new": ["e"]}
 
 
@@ -76,38 +76,38 @@ def test_a_finding_whose_sample_or_image_is_gone_is_stale(tmp_path: Path, ordina
     run = with_values(ordinary, a=(0.1, 0.05), b=(0.2, 0.05), c=(0.9, 0.05))
     digests = {"a": "1" * 32, "b": "2" * 32, "c": "3" * 32}
     monkeypatch.setattr(accepted_module, "image_digests", lambda run: digests)
-    accepted = accepted_by(tmp_path, against_accepted(run, None, None, (), (), maybe=False))
+    accepted = accepted_by(tmp_path, against_accepted(run, None, None, (), (), every=False))
     digests["a"] = "4" * 32
-    found = against_accepted(with_values(ordinary, a=(0.1, 0.05), c=(0.9, 0.05)), accepted, None, (), (), maybe=False)
+    found = against_accepted(with_values(ordinary, a=(0.1, 0.05), c=(0.9, 0.05)), accepted, None, (), (), every=False)
     assert states(found) == {"new": ["a"], "stale": ["a", "b"]}
     assert {one.why for one in found.of("stale")} == {"another image", "not in this run"}
 
 
 def test_what_is_not_known_is_neither_new_nor_gone(tmp_path: Path, ordinary: Run) -> None:
     run = with_values(ordinary, a=(0.1, 0.05), b=(0.9, 0.05), c=(0.9, 0.05), d=(0.2, 0.05))
-    accepted = accepted_by(tmp_path, against_accepted(run, None, None, (), (), maybe=False), a="drawn badly")
+    accepted = accepted_by(tmp_path, against_accepted(run, None, None, (), (), every=False), a="drawn badly")
     nothing: dict[str, Any] = {"value": math.nan, "lower": None, "upper": None, "interval": NO_INTERVAL}
     rows = [replace(row, **nothing) if row.sample_id in ("a", "b") else row for row in run.rows if row.sample_id != "d"]
     info = {**run.info, "skipped": [{"sample_id": name, "reason": "unreadable"} for name in ("d", "e")]}
-    found = against_accepted(replace(run, rows=rows, info=info), accepted, None, (), (), maybe=False)
+    found = against_accepted(replace(run, rows=rows, info=info), accepted, None, (), (), every=False)
     assert states(found) == {"unknown": ["b", "e"], "persisting": ["a", "d"]}
     (gate,) = decisions(found, [MC])
     assert (gate.verdict, gate.lower, gate.upper) == ("inconclusive", 0, 2)
     assert "2 may be findings: 1 without a finite value and 1 skipped" in gate.evidence
     assert accepted_by(tmp_path, found, a="drawn badly") == accepted, "what was accepted stays so, its value included"
     everything = [replace(row, **nothing) for row in run.rows]
-    assert states(against_accepted(replace(run, rows=everything), accepted, None, (), (), maybe=False)) == {
+    assert states(against_accepted(replace(run, rows=everything), accepted, None, (), (), every=False)) == {
         "unknown": ["b", "c"],
         "persisting": ["a", "d"],
     }
     worse = [replace(row, value=0.1, lower=0.05, upper=0.15) if row.sample_id == "c" else row for row in rows]
-    (gate,) = decisions(against_accepted(replace(run, rows=worse), accepted, None, (), (), maybe=False), [MC])
+    (gate,) = decisions(against_accepted(replace(run, rows=worse), accepted, None, (), (), every=False), [MC])
     assert (gate.verdict, gate.value) == ("fail", 1), "a new one, whatever the others are"
 
 
 def test_update_forgets_what_is_not_in_the_run_only_when_told_to(ordinary: Run, run_cli: RunCli, tmp_path: Path) -> None:
     path = tmp_path / "accepted.json"
-    command = ("compare", "--baseline", path, "--below", "0.97", "--include", "maybe", "--update")
+    command = ("compare", "--baseline", path, "--below", "0.97", "--include", "all", "--update")
     assert run_cli(*command, ordinary.path).code == 0
     document = json.loads(path.read_text())
     assert len(document["findings"]) > 3
@@ -129,16 +129,16 @@ def test_update_forgets_what_is_not_in_the_run_only_when_told_to(ordinary: Run, 
 
 def test_the_threshold_of_the_file_holds(tmp_path: Path, ordinary: Run) -> None:
     run = with_values(ordinary, a=(0.7, 0.05))
-    assert states(against_accepted(run, None, None, (), (), maybe=False)) == {}
-    accepted = accepted_by(tmp_path, against_accepted(run, None, 0.8, (), (), maybe=False))
-    assert states(against_accepted(run, accepted, None, (), (), maybe=False)) == {"persisting": ["a"]}
-    assert states(against_accepted(run, accepted, 0.5, (), (), maybe=False)) == {"fixed": ["a"]}
+    assert states(against_accepted(run, None, None, (), (), every=False)) == {}
+    accepted = accepted_by(tmp_path, against_accepted(run, None, 0.8, (), (), every=False))
+    assert states(against_accepted(run, accepted, None, (), (), every=False)) == {"persisting": ["a"]}
+    assert states(against_accepted(run, accepted, 0.5, (), (), every=False)) == {"fixed": ["a"]}
 
 
 def test_what_a_filter_leaves_out_stays_in_the_file(tmp_path: Path, trained: Run) -> None:
-    accepted = accepted_by(tmp_path, against_accepted(trained, None, 0.99, (), (), maybe=True))
+    accepted = accepted_by(tmp_path, against_accepted(trained, None, 0.99, (), (), every=True))
     everything = len(accepted.findings)
-    only = against_accepted(trained, accepted, None, ["taylor"], (), maybe=True)
+    only = against_accepted(trained, accepted, None, ["taylor"], (), every=True)
     assert 0 < len(only.of("persisting")) < everything
     assert len(only.accepted_now()) == everything
     assert accepted_by(tmp_path, only) == accepted
@@ -168,10 +168,10 @@ def test_the_command(trained: Run, ordinary: Run, run_cli: RunCli, tmp_path: Pat
 
 
 GOOD: dict[str, Any] = {
-    "schema_version": 2,
+    "schema_version": 3,
     "model": {"name": "m", "sha256": "0"},
     "noises": NOISES,
-    "include": "surely",
+    "include": "clear",
     "thresholds": [{"estimator": "mc", **AT.document(), "below": 0.5}],
     "findings": [{"estimator": "mc", **sigma(1).document(), "sample_id": "a", "image": None, "value": 0.1, "reason": "\u001b[31m <b>"}],
 }
@@ -196,7 +196,7 @@ def test_a_file_written_by_hand_is_read(tmp_path: Path) -> None:
         "\x00\xff",
         '{"schema_version": NaN}',
         json.dumps({**GOOD, "schema_version": 1}),
-        json.dumps({**GOOD, "schema_version": 3}),
+        json.dumps({**GOOD, "schema_version": 2}),
         json.dumps({**GOOD, "more": 1}),
         json.dumps({**GOOD, "findings": [FINDING, FINDING]}),
         json.dumps({**GOOD, "findings": [{**FINDING, "level": "0.3"}]}),
@@ -204,7 +204,7 @@ def test_a_file_written_by_hand_is_read(tmp_path: Path) -> None:
         json.dumps({**GOOD, "noises": "gaussian"}),
         json.dumps({**GOOD, "findings": [{**FINDING, "value": 1e300}]}),
         json.dumps({**GOOD, "thresholds": {}}),
-        json.dumps({**GOOD, "schema_version": 2.0}),
+        json.dumps({**GOOD, "schema_version": 3.0}),
         json.dumps({**GOOD, "schema_version": True}),
         json.dumps({**GOOD, "thresholds": [{**GOOD["thresholds"][0], "below": -5}]}),
         json.dumps({**GOOD, "thresholds": [GOOD["thresholds"][0], {**GOOD["thresholds"][0], "below": 0.4}]}),
@@ -227,4 +227,4 @@ def test_other_noise_is_refused(tmp_path: Path, ordinary: Run) -> None:
     (tmp_path / "a.json").write_text(json.dumps({**GOOD, "noises": other}))
     says = r"and the accepted findings differ in the noise gaussian \(kind blur and gaussian\); name another --baseline file"
     with pytest.raises(RunError, match=says):
-        against_accepted(ordinary, read_accepted(tmp_path / "a.json"), None, (), (), maybe=False)
+        against_accepted(ordinary, read_accepted(tmp_path / "a.json"), None, (), (), every=False)

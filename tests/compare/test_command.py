@@ -83,8 +83,12 @@ def test_formats(trained: Run, ordinary: Run, run_cli: RunCli, tmp_path: Path, m
     document = validate(run_cli(*command, "json").out)
     assert (document["verdict"], document["exit_code"], len(document["gates"])) == ("fail", 1, 1)
     assert len(document["comparison"]["groups"]) == 3
+    one = document["comparison"]["groups"][0]["changed"][0]
+    classes = ("label", "base_predicted", "predicted")
+    assert [one[f"{name}_name"] for name in classes] == [str(one[name]) for name in classes], "digits name themselves"
     lines = list(csv.DictReader(io.StringIO(run_cli(*command, "csv").out)))
     assert [line["what"] for line in lines[:3]] == ["clean_accuracy", "mean", "noisy_accuracy"]
+    assert {line["class_name"] for line in lines if line["what"] == "class_mean"} == set("0123456789")
     assert len(lines) == 1 + 3 * 11 + 1
     suite = ElementTree.fromstring(run_cli(*command, "junit").out)[0]  # noqa: S314  ours
     assert (suite.attrib["tests"], suite.attrib["failures"]) == ("11", "11")
@@ -108,7 +112,7 @@ def test_confidence(trained: Run, ordinary: Run, run_cli: RunCli, tmp_path: Path
     looked = tmp_path / "looked"
     shutil.copytree(ordinary.path, looked)
     run = RunOf(identity=ordinary.info["identity"], base_identity=ordinary.info["base_identity"])
-    gate = {"gate": "mean >= 0.5", "verdict": "pass", "threshold": 0.5, "confidence": 0.99, "covers": "these images"}
+    gate = {"gate": "mean >= 0.5", "verdict": "pass", "threshold": 0.5, "confidence": 0.99, "covers": "measurement"}
     told = Decided.model_validate({**gate, "value": 0.9, "lower": 0.8, "upper": 1.0})
     asked = Asked(identity="0", gates=["mean >= 0.5"], confidence=0.95, most=1600)
     write_record(looked, InterimRecord(asked=asked, point=False, each=asked.each(), draws=[100], run=run, gates=[told]))
@@ -189,7 +193,7 @@ def test_hostile_names(ordinary: Run, run_cli: RunCli, tmp_path: Path) -> None:
         (["BASE", "NEW", "--prune"], "needs --update"),
         (["BASE", "NEW", "--format", "junit"], "there is no gate to report"),
         (["BASE", "NEW", "--update"], "needs --baseline"),
-        (["BASE", "NEW", "--include", "maybe"], "needs --baseline"),
+        (["BASE", "NEW", "--include", "all"], "needs --baseline"),
         (["--baseline", "a.json", "BASE", "NEW"], "--baseline compares one run, not 2"),
         (["--baseline", "a.json", "NEW", "--gate", "mean_drop <= 1"], "cannot be used with --baseline"),
         (["--baseline", "a.json", "NEW", "--format", "csv"], "cannot be used with --baseline"),

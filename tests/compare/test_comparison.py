@@ -18,6 +18,7 @@ from robaudit.errors import RobauditError, RunError, SpecError
 from robaudit.gates.decide import Decision
 from robaudit.rows import Row, bits_of
 from robaudit.spec.gates import parse_gate
+from robaudit.stats.flags import Certainty
 from robaudit.store.run import Run, read_run
 from tests.compare.conftest import Make
 from tests.states import change
@@ -110,7 +111,7 @@ def test_turned_round_all_signs_turn(trained: Run, ordinary: Run) -> None:
     assert back.mean.measured is not None
     assert there.mean.measured.lower == pytest.approx(-back.mean.measured.upper, abs=1e-12)
     assert (there.worse, there.better) == (back.better, back.worse)
-    assert there.flagged("newly flagged", "surely", "maybe") == back.flagged("fixed", "surely", "maybe")
+    assert there.flagged("newly flagged", *Certainty) == back.flagged("fixed", *Certainty)
 
 
 def test_another_seed_is_unpaired(make: Make, ordinary: Run) -> None:
@@ -270,7 +271,7 @@ def test_a_bound_on_one_side_leaves_the_difference_open(ordinary: Run) -> None:
             assert ends is not None
             assert math.isinf(getattr(ends, end))
             assert math.isfinite(getattr(ends, other))
-    assert above.document()["mean"]["these_images"]["upper"] is None
+    assert above.document()["mean"]["measurement"]["upper"] is None
 
 
 def test_flags_go_by_both_intervals(ordinary: Run) -> None:
@@ -278,10 +279,14 @@ def test_flags_go_by_both_intervals(ordinary: Run) -> None:
         rows = [replace(row, value=value, lower=value - half, upper=value + half, votes=None, kept=None) for row in rows_of(ordinary)[:1]]
         return replace(ordinary, rows=rows)
 
-    cases = [(0.9, 0.1, 0.05, "newly flagged", "surely"), (0.52, 0.48, 0.05, "newly flagged", "maybe"), (0.1, 0.9, 0.05, "fixed", "surely")]
+    cases = [
+        (0.9, 0.1, 0.05, "newly flagged", "clear"),
+        (0.52, 0.48, 0.05, "newly flagged", "undecided"),
+        (0.1, 0.9, 0.05, "fixed", "clear"),
+    ]
     for before, after, half, what, sure in cases:
         (one,) = group_of(at(before, half), at(after, half)).changed
-        assert (one.flagged, one.sure) == (what, sure)
+        assert (one.flagged, one.certainty) == (what, sure)
     assert group_of(at(0.9, 0.05), at(0.7, 0.05)).changed[0].flagged == ""
     assert group_of(at(0.9, 0.05), at(0.89, 0.05)).changed == ()
     assert group_of(at(0.9, 0.05), at(0.7, 0.05), below=0.8).changed[0].flagged == "newly flagged"
@@ -301,7 +306,7 @@ def test_gates(trained: Run, ordinary: Run) -> None:
     assert open_.more is not None
     assert f"about {open_.more:,} more draws per image" in open_.evidence
     (population,) = decided(trained, ordinary, f"mean_drop(estimator=mc) <= {edge!r}", population=True)
-    assert (population.covers, population.verdict) == ("images of this kind", "inconclusive")
+    assert (population.covers, population.verdict) == ("population", "inconclusive")
     assert "more images" in population.evidence
     (accuracy,) = decided(trained, ordinary, "accuracy_drop <= 0.5")
     assert (accuracy.method, accuracy.lower) == ("exact", accuracy.value)

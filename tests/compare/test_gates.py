@@ -51,7 +51,7 @@ def test_counts_of_samples_that_changed() -> None:
     assert share.verdict == "fail"
     assert share.upper > 0.5, "that an unchanged image is not a little worse cannot be shown"
     (population,) = decided(found, "share_worse <= 0.5", population=True)
-    assert population.covers == "images of this kind"
+    assert population.covers == "population"
     assert population.lower is not None
     assert 0.0 < population.lower < 10 / 300
 
@@ -108,7 +108,7 @@ def logs(values: list[float]) -> list[Row]:
     return [row(i, value, value - 0.05, value + 0.05, **known) for i, value in enumerate(values)]
 
 
-def test_images_of_this_kind_on_a_range_without_end() -> None:
+def test_the_population_on_a_range_without_end() -> None:
     found = between(logs([-8.0] * 30), logs([-7.9] * 30))
     (measured,) = decided(found, "mean_drop <= 0.2")
     assert measured.verdict == "pass"
@@ -212,7 +212,7 @@ def test_one_unit_in_one_line() -> None:
     new = [replace(one, correct=i % 4 != 1) for i, one in enumerate(shares([9] * 40, 10, [0] * 40))]
     found = between(base, new)
     first = next(iter(comparison_tables(found, made(base).info, made(new).info, None))).lines[0]
-    assert first.startswith("clean accuracy  50.0% -> 75.0%, +25.0 points (exact for these images; images of this kind [+")
+    assert first.startswith("clean accuracy  50.0% -> 75.0%, +25.0 points (exact for these images; population [+")
     assert first.endswith("] points)")
     assert found.clean_accuracy is not None
     assert found.clean_accuracy.population is not None

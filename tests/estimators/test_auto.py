@@ -85,7 +85,7 @@ def test_a_failure_that_is_only_bounded() -> None:
         assert "the value is a lower bound" in one.note
 
 
-def test_nothing_easy_straddles_whatever_its_interval_is() -> None:
+def test_nothing_easy_is_undecided_whatever_its_interval_is() -> None:
     """Margins that are not normal are decided by votes; where those leave it open, by mc."""
     found = list(Auto(decide=0.82, max_samples=2000).estimate(work_on(skewed, sigma=0.3, images=20, gradients=False)))
     assert any("decided by votes" in one.note for one in found) or "mc" in by(found)

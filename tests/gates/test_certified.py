@@ -52,13 +52,13 @@ def test_it_says_how_sure_the_certificates_are() -> None:
     one = decided("certified_accuracy(radius=0.4) >= 0.5", [*rows, certificate(9, 0.4, label=None)])
     assert one.evidence == (
         "nothing certified of 1 of 4 images; another class than the label certified of 1; "
-        "a certificate is false with a chance of at most 0.01; 1 image without a label left out"
+        "a certificate is false with probability at most 0.01; 1 image without a label left out"
     )
 
 
 def test_images_that_stopped_once_another_question_was_answered() -> None:
     rows = [certificate(i, 0.6, details=stating(0.001, 0.9, 0.5)) for i in range(3)]
-    assert "images stopped once it was clear whether 0.5 is certified" in decided("certified_accuracy(radius=0.6) >= 0.5", rows).evidence
+    assert "images stopped once it was decided whether 0.5 is certified" in decided("certified_accuracy(radius=0.6) >= 0.5", rows).evidence
     assert "stopped" not in decided("certified_accuracy(radius=0.5) >= 0.5", rows).evidence
 
 

@@ -104,7 +104,7 @@ def test_a_point_decides_only_where_there_is_no_interval(run: Run) -> None:
     found, other = decide(run, [gate("mean(estimator=softmax) >= 0.9"), gate("mean(estimator=mc, sigma=0.1) >= 0.9")], point=True)
     assert (found.verdict, found.lower, found.upper, found.method, found.covers) == ("pass", None, None, "none", "nothing")
     assert numbers(found) == "~0.9000"
-    assert "by the value alone" in found.evidence
+    assert "point estimate" in found.evidence
     assert other.verdict == "inconclusive"
 
 

@@ -56,7 +56,7 @@ def test_what_is_printed(run: Path, straddled: str, run_cli: RunCli) -> None:
     code, out, err = run_cli("gate", run, "--gate", SURE, "--gate", straddled)
     first, second, last = out.splitlines()
     assert code == 4
-    assert err.startswith("deciding again after more draws adds another chance of error: robaudit estimate --until-decided")
+    assert err.startswith("deciding again after more draws adds to the error probability: robaudit estimate --until-decided")
     assert first.startswith("pass          mean(estimator=mc, sigma=0.35) >= 0.5")
     assert first.endswith("measurement, pooled Clopper-Pearson")
     assert second.startswith("inconclusive  mean(estimator=mc, sigma=0.35) >= ")

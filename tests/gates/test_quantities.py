@@ -1,4 +1,4 @@
-"""Each quantity against numbers reckoned by hand, for these images and for images of this kind."""
+"""Each quantity against numbers reckoned by hand, for these images and for the population."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_mean_of_equal_draws_pools_the_votes(run: Run, confidence: float) -> Non
     found = one(run, "mean >= 0.7", confidence=confidence)
     assert found.value == pytest.approx(0.72)
     assert ends(found) == pytest.approx(exact(720, 1000, confidence))
-    assert (found.method, found.covers, found.confidence) == ("pooled Clopper-Pearson", "these images", confidence)
+    assert (found.method, found.covers, found.confidence) == ("pooled Clopper-Pearson", "measurement", confidence)
     assert (found.gate.estimator, found.gate.level) == ("mc", 0.1)
 
 
@@ -71,7 +71,7 @@ def test_mean_of_unequal_draws_is_mover(run: Run) -> None:
 def test_mean_over_the_population_is_student_s(run: Run) -> None:
     found = one(run, "mean >= 0.7", population=True)
     assert ends(found) == pytest.approx(mean_interval(np.array(KEPT) / 100, 0, 1))
-    assert found.covers == "images of this kind"
+    assert found.covers == "population"
 
 
 def test_median_by_ranks(run: Run) -> None:
@@ -137,7 +137,7 @@ def test_worst_class_and_gap_take_all_classes_at_once(run: Run) -> None:
     assert (found.value, *ends(found)) == pytest.approx((0.72, low[0], low[1]))
     assert [(part.index, part.name, part.images) for part in found.classes] == [(0, "cat", 5), (1, "dog", 5)]
     assert found.classes[1].lower == pytest.approx(high[0])
-    assert "class 0 (cat), 5 images" in found.evidence
+    assert "class cat, 5 images" in found.evidence
     gap = one(ordinary, "class_gap <= 0.1")
     assert (gap.value, *ends(gap)) == pytest.approx((0.16, high[0] - low[1], high[1] - low[0]))
     spread = one(ordinary, "class_gap <= 0.1", population=True)
@@ -219,7 +219,7 @@ def test_many_classes_of_a_population_are_bounded_by_bets() -> None:
     bets = np.geomspace(0.5 / math.sqrt(5), 1.0, 8)
     assert np.mean((1 - bets + bets / lower) ** 5) == pytest.approx(2 * 8 / 0.05, rel=1e-6)
     assert upper == 1.0
-    assert found.method == "8 classes at once, bets on images"
+    assert found.method == "simultaneous over 8 classes, bets on images"
     assert one(run_of(votes([100] * 25, 100, list(range(5)) * 5)), "worst_class >= 0.5", population=True).method.endswith("over images")
 
 

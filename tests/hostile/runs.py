@@ -160,7 +160,7 @@ def gates(values: dict[str, Any]) -> Callable[[Path], None]:
     def make(folder: Path) -> None:
         run = run_folder(folder)
         usual = {"gate": "mean >= 0.5", "verdict": "pass", "value": 0.7, "lower": 0.6, "upper": 0.8, "threshold": 0.5}
-        gate = {**usual, "confidence": 0.95, "covers": "these images", **values}
+        gate = {**usual, "confidence": 0.95, "covers": "measurement", **values}
         same = {key: read_info(run)[key] for key in ("identity", "base_identity")}
         asked = {"identity": same["identity"], "gates": [gate["gate"]], "confidence": 0.95, "most": 64}
         record = {"asked": asked, "point": False, "each": 0.95, "draws": [64], "run": same, "gates": [gate]}

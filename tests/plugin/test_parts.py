@@ -349,4 +349,4 @@ def test_its_losses_are_drawn_against_q(run: Path, run_cli: RunCli, tmp_path: Pa
     done = run_cli("plot", "run", "--kind", "loss-q", "--estimator", "mc", "-o", "it.png")
     assert (done.code, done.err.count("\n")) == (5, 1)
     assert run_cli("report", "run", "--no-images", "-o", "report.html").code == 0
-    assert "Between the average and the worst case" in (tmp_path / "report.html").read_text()
+    assert "From the average to the worst case" in (tmp_path / "report.html").read_text()

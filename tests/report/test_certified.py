@@ -42,16 +42,16 @@ def test_a_terminal_has_three_results_abreast_and_one_norm_in_a_table() -> None:
     ]
     text = plain_text(tables)
     assert text.count("At r: share of images") == 1
-    assert "out of reach" in text
+    assert "not certifiable" in text
     assert [line.split()[-1] for line in text.splitlines() if line.startswith("largest possible")] == ["–"]
-    assert "certified_radius: a certificate is false with a chance of at most 0.001; of as many images 0.012 at most, on average." in text
+    assert "certified_radius: a certificate is false with probability at most 0.001: at most 0.012 expected among as many." in text
 
 
 def test_the_numbers_of_a_table() -> None:
     rows = [*MIXED, certificate(8, 1.0, label=None)]
     text = plain_text(certified_tables(of_runs([run_of(rows)]), [0.0, 0.5, 3.0]))
     lines = {line.split("  ")[0].strip(): line.split("  ")[-1].strip() for line in text.splitlines() if "  " in line}
-    assert lines["correct without noise"] == "75.0% [34.9%, 96.9%]"
+    assert lines["clean accuracy"] == "75.0% [34.9%, 96.9%]"
     assert lines["r > 0"] == "62.5% [24.4%, 91.5%]"
     assert lines["r >= 0.5"] == "37.5% [8.5%, 75.6%]"
     assert lines["r >= 3"] == "<= 37%"
@@ -100,7 +100,7 @@ def test_a_radius_that_was_asked_about_is_shown_and_the_others_are_lower_bounds(
     rows = [certificate(i, 0.6, details=stating(0.001, 0.9, 0.55)) for i in range(3)]
     text = plain_text(certified_tables(of_runs([run_of(rows)])))
     assert [line.split("  ")[0] for line in text.splitlines() if line.startswith("r ")] == ["r > 0", "r >= 0.25", "r >= 0.5", "r >= 0.55"]
-    assert "certified_radius at sigma 0.25: images stopped once it was clear whether r >= 0.55: at other radii it is a lower bound." in text
+    assert "certified_radius at sigma 0.25: images stopped once r >= 0.55 was decided: lower bounds at other radii." in text
 
 
 def test_one_result_of_one_image() -> None:

@@ -114,7 +114,7 @@ def test_junit_cases_of_gates_and_classes() -> None:
     assert cases == [
         ("mean(estimator=mc, sigma=0.05) >= 0.9", "system-out"),
         ("worst_class(estimator=mc, sigma=0.05) >= 0.9", "failure"),
-        ("class 1 (cat)", "failure"),
+        ("class cat", "failure"),
         ("class 0", "error"),
         ("class 2 (3)", "system-out"),
     ]

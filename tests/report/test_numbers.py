@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.report import numbers
 from robaudit.stats.summary import Mean
-from robaudit.text import class_name, printable, shortened
+from robaudit.text import class_name, distinct, printable, shortened
 from tests.levels import sigma
 
 
@@ -109,9 +109,14 @@ def test_small_things() -> None:
 
 def test_names() -> None:
     names = ["airplane", "1", "c\x1b[31mat\n"]
-    assert [class_name(i, names) for i in (None, 0, 1, 2, 3, -1)] == ["-", "0 (airplane)", "1", "2 (c\\x1b[31mat\\n)", "3", "-1"]
-    assert class_name(0, names, 10) == "0 (airpl.)"
-    assert class_name(7, {7: "x"}) == "7 (x)"
+    assert [class_name(i, names) for i in (None, 0, 1, 2, 3, -1)] == ["-", "airplane", "1", "c\\x1b[31mat\\n", "3", "-1"]
+    assert class_name(0, names, 6) == "airpl."
+    assert class_name(7, {7: "x"}) == "x"
+    assert [class_name(3, {3: name}) for name in ("7", " ", "", "-1")] == ["3 (7)", "3 ( )", "3 ()", "3 (-1)"], (
+        "no index, and nothing to see"
+    )
+    assert distinct(["crane", "dog", "crane", "2"]) == ["crane (0)", "dog", "crane (2)", "2"]
+    assert distinct(["a", "a", "a (0)"]) == ["a (0) (0)", "a (1)", "a (0) (2)"]
     assert printable("Katze 猫") == "Katze 猫"
     assert shortened("train/tabby/017.png", 12) == "...y/017.png"
 

@@ -97,8 +97,8 @@ def test_the_table_has_no_shares_below_a_half() -> None:
 
 def test_flags_take_the_side_that_is_known() -> None:
     found = flag(MEASURED + BOUNDED, below=-5.8)
-    assert [(one.id, one.certainty) for one in found.samples] == [("a", "surely"), ("c", "surely")]
-    assert found.maybe == 1  # b straddles; what is below 1e-12 does not
+    assert [(one.id, one.certainty) for one in found.samples] == [("a", "clear"), ("c", "clear")]
+    assert found.undecided == 1  # b is undecided; what is below 1e-12 does not
     assert found.with_interval == 6
 
 

@@ -93,10 +93,10 @@ def test_the_bias_table_names_the_classes_and_the_verdict() -> None:
     rows = [replace(row, value=row.value * (0.5 if row.label == 3 else 1.0)) for row in mc(400)]
     lines = shown(bias_table(class_bias(rows, class_names=NAMES)), 100)
     first = next(i for i, line in enumerate(lines) if line.startswith("──")) + 1
-    assert lines[first].startswith("3 (cat)")
+    assert lines[first].startswith("cat ")
     assert lines[first].rstrip().endswith("lower")
-    assert any(line.startswith("Least robust: 3 (cat). Most robust:") for line in lines)
-    assert any(line.startswith("Real: the gap of") for line in lines)
+    assert any(line.startswith("Least robust: cat. Most robust:") for line in lines)
+    assert any(line.startswith("Significant. Gap ") for line in lines)
 
 
 def test_a_single_image_is_in_brackets_and_explained() -> None:
@@ -111,7 +111,7 @@ def test_the_flags_table_counts_before_it_lists_and_caps_the_list() -> None:
     assert f"{flagged.beyond} of 48 samples are below 0.9" in lines[2]
     assert f"... and {flagged.beyond - 3} more, which -o FILE writes too." in lines
     assert sum("img-" in line for line in lines) == 3
-    assert any("none surely" in line for line in shown(flags_table(flag(mc(**TAYLOR), below=0.9)), 120))
+    assert any("none clear" in line for line in shown(flags_table(flag(mc(**TAYLOR), below=0.9)), 120))
 
 
 def test_nothing_flagged_is_one_line() -> None:
@@ -133,12 +133,15 @@ def test_csv_of_bias_and_flags() -> None:
     assert float(bias[0]["mean_lower"]) <= float(bias[0]["mean"]) <= float(bias[0]["mean_upper"])
     assert {"q25", "median", "q75", "below", "below_count", "simultaneous_lower", "p_holm", "differs"} <= set(bias[0])
     flagged = flag(mc(), below=0.9, top=2)
-    flags = list(csv.DictReader(io.StringIO(flags_csv(flagged))))
+    flags = list(csv.DictReader(io.StringIO(flags_csv(flagged, {0: "=cat", 3: "dog"}))))
+    assert {line["predicted_name"] for line in flags} <= {"=cat", "dog", ""}
+    named = {line["predicted"]: line["predicted_name"] for line in flags}
+    assert named == {line: {"0": "=cat", "3": "dog"}.get(line, "") for line in named}
     assert [line["list"] for line in flags] == ["flagged"] * flagged.beyond + ["robust"] * 2
     assert flags[0]["id"] == flagged.samples[0].id
 
 
-def test_sure_and_likely_ones_are_both_counted() -> None:
+def test_clear_and_sampling_only_ones_are_both_counted() -> None:
     """As rows of auto are: some by an exact interval, some by one that leaves out the bias."""
     low = replace(ROW, value=0.3, lower=0.2, upper=0.4)
     rows = [
@@ -147,8 +150,7 @@ def test_sure_and_likely_ones_are_both_counted() -> None:
         replace(ROW, sample_id="c", value=0.95, lower=0.92, upper=0.98),
     ]
     text = " ".join(shown(flags_table(flag(rows, below=0.9)), 160))
-    assert "2 of 3 samples are below 0.9, 1 of them likely" in text
-    assert ", 1 surely; for 0 the interval straddles 0.9." in text
+    assert "2 of 3 samples are below 0.9, 1 clear and 1 sampling-only; 0 of 3 undecided." in text
 
 
 def test_a_mean_that_leans_is_explained() -> None:

@@ -51,21 +51,21 @@ def test_golden_values() -> None:
 
 def test_a_planted_gap_is_found_and_named() -> None:
     bias = class_bias(planted(0.25))
-    assert bias.verdict == "real"
+    assert bias.verdict == "significant"
     assert bias.gap is not None
     assert bias.gap.least == 3
     assert [one.index for one in bias.classes if one.differs == "lower"] == [3]
     assert 0.0 < bias.gap.lower < 0.2 < bias.gap.upper
     assert bias.gap.p_value == pytest.approx(1 / 2001)
-    assert bias.explanation.startswith("Real")
+    assert bias.explanation.startswith("Gap ")
 
 
 def test_the_worst_of_a_hundred_equal_classes_is_noise() -> None:
     bias = class_bias(planted(0.0, classes=100, each=10), permutations=500)
     assert bias.gap is not None
     assert bias.gap.value > 0.1  # it looks bad
-    assert bias.verdict == "noise"
-    assert bias.explanation.startswith("Noise")
+    assert bias.verdict == "not-significant"
+    assert bias.explanation.startswith("Gap ")
     assert bias.gap.lower == 0.0
     assert bias.gap.null_mean == pytest.approx(bias.gap.value, abs=bias.gap.null_q95)
     assert all(one.differs == "no" for one in bias.classes)
@@ -104,7 +104,7 @@ def test_samples_without_label_are_left_out_and_counted() -> None:
 @pytest.mark.parametrize("classes", [{0: [0.5, 0.6]}, {0: [0.5], 1: [0.9]}, {0: [0.5, 0.6], 1: [0.9]}])
 def test_too_few_images_are_untested_and_said_so(classes: dict[int | None, list[float]]) -> None:
     bias = class_bias(rows_of(classes))
-    assert (bias.verdict, bias.gap) == ("untested", None)
+    assert (bias.verdict, bias.gap) == ("not-tested", None)
     assert all(one.p_holm is None for one in bias.classes)
 
 
@@ -120,7 +120,7 @@ def test_where_lower_is_better_the_least_robust_class_is_the_highest() -> None:
 def test_all_robust_classes_have_no_gap_but_an_interval() -> None:
     bias = class_bias(rows_of({0: [1.0] * 10, 1: [1.0] * 10}))
     assert bias.gap is not None
-    assert (bias.gap.value, bias.gap.lower, bias.verdict) == (0.0, 0.0, "noise")
+    assert (bias.gap.value, bias.gap.lower, bias.verdict) == (0.0, 0.0, "not-significant")
     assert 0.2 < bias.gap.upper < 0.5
 
 

@@ -64,7 +64,7 @@ def test_they_are_counted_and_the_mean_is_a_lower_end() -> None:
     text = printed(overall_tables([one], quantities=LENGTHS))
     assert ">= 3.120 [" in text
     assert "> 4.200" in text
-    assert "radius_exact:norm=l2: 3 of 5 images beyond 4.2; its mean counts them as that and is a lower end." in text
+    assert "radius_exact:norm=l2: 3 of 5 images beyond 4.2; their mean counts them as that and is a lower bound." in text
     assert "< 0.5" not in text
     assert "inf" not in text
 
@@ -87,7 +87,9 @@ def test_a_search_that_failed_leaves_the_mean_of_what_was_found() -> None:
     assert one.p95.measured_lower == one.p95.value
     assert (one.censored, one.not_found, one.upper_bounds, one.of_search) == (1, 1, 2, True)
     text = " ".join(printed(overall_tables([one], quantities=LENGTHS)).split())
-    assert "1 of 3 images without a find up to 3; its mean counts them as that and is a lower end of what the search finds," in text
+    assert (
+        "1 of 3 images not found up to 3; their mean counts them as that and is a lower bound of the radii that the search finds," in text
+    )
     assert "<= radius_attack: upper bounds" in text
 
 
@@ -117,7 +119,7 @@ def test_flags() -> None:
     rows = [found(0, 1.0), found(1, 3.0), beyond(2, 4.0), beyond(3, 4.0, lower=4.0)]
     flagged = flag(rows, below=2.0, top=4, quantity=RADIUS)
     certainty = {one.id: one.certainty for one in flagged.robust}
-    assert certainty == {"0": "surely", "1": "maybe", "2": "maybe", "3": "no"}  # a failed search proves nothing
+    assert certainty == {"0": "clear", "1": "undecided", "2": "undecided", "3": "no"}  # a failed search proves nothing
     assert [one.censored for one in flagged.robust] == [True, True, False, False]
     text = printed(flags_table(flagged, quantity=RADIUS))
     assert "> 4.000" in text
@@ -132,7 +134,7 @@ def test_only_probabilities_have_a_usual_threshold() -> None:
     for quantity in (RADIUS, TOLERANCE):
         assert usual_threshold(quantity) == -math.inf
     flagged = flag(THREE, below=-math.inf, bottom=2, quantity=RADIUS)
-    assert (flagged.beyond, flagged.surely, flagged.maybe, flagged.has_threshold) == (0, 0, 0, False)
+    assert (flagged.beyond, flagged.clear, flagged.undecided, flagged.has_threshold) == (0, 0, 0, False)
     assert flagged.document()["threshold"] is None
     text = printed(flags_table(flagged, quantity=RADIUS))
     assert "5 samples; radius has no usual threshold, so none is flagged: --below gives one." in text
@@ -148,7 +150,7 @@ def test_classes() -> None:
     assert bias.gap.upper == math.inf
     text = printed(bias_table(bias, RADIUS))
     assert ">4.20" in text
-    assert "Gap 2.700 of the values; they are bounds, so the true gap may be smaller or larger." in text
+    assert "Gap 2.700 of the values, which are bounds: the true gap may be smaller or larger." in text
     assert "radius has no usual threshold: --threshold adds the share of images below one." in text
     with_share = class_bias(rows, quantity=RADIUS, threshold=1.5)
     assert [one.below.count for one in with_share.classes if one.below is not None] == [0, 1]
@@ -164,7 +166,7 @@ def test_a_search_never_passes_from_below(first: Row, quantity: str, population:
     """Neither what was found nor what was not is a lower end, however many images there are."""
     decision = decided([first, *(beyond(i, 4.0) for i in range(1, 40))], f"{quantity} >= 0.1", population=population)
     assert (decision.verdict, decision.more) == ("inconclusive", None)
-    assert "without a find up to 4; upper bounds" in decision.evidence
+    assert "not found up to 4; upper bounds" in decision.evidence
     found_ = decided([found(i, 3.0 + i / 40) for i in range(40)], f"{quantity} >= 0.1", population=population)
     assert (found_.verdict, found_.more) == ("inconclusive", None)
 
@@ -175,7 +177,7 @@ def test_a_mean_with_censored_images_passes_from_below_only(population: bool) ->
     assert decided(many, "mean >= 1.5", population=population).verdict == "pass"
     assert decided(many, "mean <= 4", population=population).verdict == "inconclusive"
     assert decided(many, "mean <= 1", population=population).verdict == "fail"
-    assert "20 of 60 images are only known to be beyond 4.2" in decided(many, "mean <= 4", population=population).evidence
+    assert "20 of 60 images censored at 4.2" in decided(many, "mean <= 4", population=population).evidence
 
 
 @pytest.mark.parametrize("population", [False, True])

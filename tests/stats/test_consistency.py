@@ -171,7 +171,7 @@ def test_what_the_spec_declares_is_no_bug() -> None:
         (name, Verdict.DECLARED, ("radius_exact:norm=l2",)),
     ]
     assert not found.violations
-    assert [line.partition(" is not so: ")[2][:24] for line in blame_lines(found)] == [
+    assert [line.partition(" is false: ")[2][:24] for line in blame_lines(found)] == [
         "margin_radius:norm=l2: 1",
         "radius_exact:norm=l2: 1 ",
     ]

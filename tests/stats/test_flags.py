@@ -27,6 +27,13 @@ def valued(*values: float, width: float | None = 0.1, **more: object) -> list[Ro
     ]
 
 
+def test_the_document_names_the_classes() -> None:
+    found = flag(valued(0.1, 0.2, flips_to=2, label=None)).document(["cat", "dog"])["samples"]
+    names = [{key: value for key, value in one.items() if key.endswith("_name")} for one in found]
+    assert names == [{"label_name": None, "predicted_name": "cat", "flips_to_name": None}] * 2, "class 2 has no name"
+    assert list(found[0])[1:5] == ["label", "label_name", "predicted", "predicted_name"]
+
+
 def ids(samples: tuple[object, ...]) -> str:
     return "".join(getattr(sample, "id", "?") for sample in samples)
 
@@ -34,8 +41,8 @@ def ids(samples: tuple[object, ...]) -> str:
 def test_worst_first_with_certainty_and_counts() -> None:
     flagged = flag(valued(0.9, 0.45, 0.1, 0.55, 0.3))
     assert ids(flagged.samples) == "ceb"
-    assert [sample.certainty for sample in flagged.samples] == ["surely", "surely", "maybe"]
-    assert (flagged.total, flagged.beyond, flagged.surely, flagged.maybe, flagged.with_interval) == (5, 3, 2, 2, 5)
+    assert [sample.certainty for sample in flagged.samples] == ["clear", "clear", "undecided"]
+    assert (flagged.total, flagged.beyond, flagged.clear, flagged.undecided, flagged.with_interval) == (5, 3, 2, 2, 5)
     assert flagged.robust == ()
 
 
@@ -64,7 +71,7 @@ def test_per_class_lists_each_class_in_turn() -> None:
 def test_without_interval_nothing_is_sure() -> None:
     flagged = flag(valued(0.1, 0.9, width=None))
     assert [sample.certainty for sample in flagged.samples] == ["no interval"]
-    assert (flagged.surely, flagged.maybe, flagged.with_interval) == (0, 0, 0)
+    assert (flagged.clear, flagged.undecided, flagged.with_interval) == (0, 0, 0)
 
 
 def test_only_filters_and_nothing_left_is_its_own_error() -> None:
@@ -92,8 +99,8 @@ def test_where_lower_is_better_everything_turns_round() -> None:
     loss = Quantity("loss", "nats", 0.0, math.inf, higher_is_better=False)
     flagged = flag(valued(1.0, 3.0, 2.05, 1.95, quantity="loss"), below=2.0, top=1, quantity=loss)
     assert (ids(flagged.samples), ids(flagged.robust)) == ("bc", "a")
-    assert [sample.certainty for sample in flagged.samples] == ["surely", "maybe"]
-    assert (flagged.beyond, flagged.surely, flagged.maybe) == (2, 1, 2)
+    assert [sample.certainty for sample in flagged.samples] == ["clear", "undecided"]
+    assert (flagged.beyond, flagged.clear, flagged.undecided) == (2, 1, 2)
 
 
 @pytest.mark.parametrize("options", [{"below": math.nan}, {"bottom": 0}, {"top": -1}])

@@ -165,7 +165,7 @@ def test_a_censored_image_leaves_what_it_enters_open_above() -> None:
     assert value(given_, Score.R_M) == 2
     assert not given_.values[Score.R_W_CORRECT].at_least  # the others are nearer
     assert value(given_, Score.MEDIAN_RATIO) == 0.5
-    assert given_.values[Score.R_SQUARED].why == "censored images leave it open"
+    assert given_.values[Score.R_SQUARED].why == "undetermined: censored images"
     assert given_.radii.upper_bounds
     variation = given_.values[Score.VARIATION_R_M]
     assert variation.measured_lower == pytest.approx((3 - 1) / (3 + 1))

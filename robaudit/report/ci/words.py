@@ -48,7 +48,7 @@ def coverage_text(decision: Decision) -> str:
 
 
 def class_text(part: ClassPart) -> str:
-    """``class 3 (cat)``."""
+    """``class cat``; ``class 3`` where it has no name."""
     return f"class {part.text}"
 
 

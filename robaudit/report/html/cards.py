@@ -15,7 +15,7 @@ from robaudit.report.flag_tables import is_beyond
 from robaudit.report.html.content import Content
 from robaudit.report.html.tables import bar_of
 from robaudit.report.tables import Bar
-from robaudit.stats.flags import Flag, Flagged
+from robaudit.stats.flags import Certainty, Flag, Flagged
 from robaudit.text import class_name, clipped, printable
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Card:
         classes: indices of label and prediction.
         value, interval: as text.
         bar: on the scale of the quantity.
-        certainty: as in :class:`robaudit.stats.flags.Flag`, or "no".
+        certainty: as in :class:`robaudit.stats.flags.Flag`, or NO.
         badge: what the card says about it.
         clean, noisy: the images; None where there are none.
     """
@@ -72,7 +72,7 @@ class Card:
     value: str
     interval: str
     bar: Bar | None
-    certainty: str
+    certainty: Certainty
     badge: str
     clean: Thumbnail | None
     noisy: Thumbnail | None
@@ -187,7 +187,7 @@ def _card(content: Content, one: Flagged, sample: Flag, rank: int, album: _Album
     names, quantity = content.run.class_names, content.quantity(one.key.quantity)
     pair = None if album is None else album.thumbnails(sample.id, [one.key.at])
     beyond = is_beyond(sample, one)
-    certainty = sample.certainty if beyond or sample.certainty == "maybe" else "no"
+    certainty = sample.certainty if beyond or sample.certainty is Certainty.UNDECIDED else Certainty.NO
     judged = "unlabelled" if sample.label is None else "correct" if sample.label == sample.predicted else "wrong"
     return Card(
         rank=rank,
@@ -201,7 +201,7 @@ def _card(content: Content, one: Flagged, sample: Flag, rank: int, album: _Album
         interval="no interval" if (ends := numbers.interval(sample.lower, sample.upper)) == numbers.NONE else ends,
         bar=bar_of(sample.value, sample.lower, sample.upper, quantity),
         certainty=certainty,
-        badge=NOT_FLAGGED if certainty == "no" else certainty,
+        badge=NOT_FLAGGED if certainty is Certainty.NO else certainty,
         clean=None if pair is None else pair[0],
         noisy=None if pair is None or len(pair) == 1 else pair[1],
     )

@@ -18,7 +18,7 @@ from robaudit.rows import Row
 from robaudit.stats.agreement import Agreement, agreements, comparable
 from robaudit.stats.classes import ClassBias, class_bias
 from robaudit.stats.curves import LINEAR, CurveKind, Curves, Relation, curves_of
-from robaudit.stats.flags import Flagged, flag, usual_threshold
+from robaudit.stats.flags import Certainty, Flagged, flag, usual_threshold
 from robaudit.stats.groups import quantity_of
 from robaudit.stats.losses import Losses, losses
 from robaudit.stats.scores import RADII, Scores, radii_of, scores_of
@@ -86,7 +86,7 @@ class Content:
         agreements: of the estimators of each quantity, at each noise level.
         examples: ids of samples whose noisy copies show what noise looks like.
         whole: whether no estimator or noise level was left out.
-        edges: of the same, how many flagged samples have an interval that straddles the threshold, and how many have none.
+        edges: of the same, how many flagged samples have an interval that contains the threshold, and how many have none.
         losses: by the order q of their norm, at each noise level that has such results.
         scores: of the results that are radii, where images have labels.
         certified: certified accuracies of the results that are certified radii, where images have labels.
@@ -163,8 +163,8 @@ def gather(run: Run, choice: Choice) -> Content:
             quantity = quantity_of(summaries[key].key.quantity, run.quantities)
             rows = [row for row in run.rows if (row.estimator, row.at) == key]
             worst = _worst(rows, quantity, choice)
-            unsure = Counter(one.certainty for one in worst.samples if is_beyond(one, worst))
-            edges[key] = unsure["maybe"], unsure["no interval"]
+            uncertain = Counter(one.certainty for one in worst.samples if is_beyond(one, worst))
+            edges[key] = uncertain[Certainty.UNDECIDED], uncertain[Certainty.NO_INTERVAL]
             flagged.append(replace(worst, samples=worst.samples[: min(choice.most, max(worst.beyond, _FEW))]))
             by: Literal["label", "predicted"] = "label" if labelled else "predicted"
             biases.append(class_bias(rows, by=by, class_names=run.class_names, quantity=quantity))

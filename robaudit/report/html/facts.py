@@ -93,7 +93,7 @@ def decision_table(decisions: Sequence[Mapping[str, Any]]) -> Table:
         interval = f"{lower or 'open'} to {upper or 'open'} ({100 * one['confidence']:.6g}%)" if lower or upper else NONE
         verdict = Cell(str(one["verdict"]), tone="bad" if one["verdict"] == "fail" else "")
         rows.append((Cell(str(one["gate"])), verdict, *cells((value or NONE, interval, str(one["covers"])))))
-    return Table("What the run must meet", columns(("gate", "verdict"), ("value", "interval", "covers")), tuple(rows))
+    return Table("Gates of the run", columns(("gate", "verdict"), ("value", "interval", "covers")), tuple(rows))
 
 
 def _provenance(info: Mapping[str, Any], path: str) -> Iterator[tuple[str, str]]:

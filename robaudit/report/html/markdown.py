@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from robaudit.report import curve_tables, numbers
+from robaudit.report import curve_tables, numbers, words
 from robaudit.report.certified_tables import OfRun, page_tables
 from robaudit.report.flag_tables import is_beyond
 from robaudit.report.html import facts, tables
@@ -70,24 +70,24 @@ def _run(content: Content, samples: int) -> Iterator[str]:
         yield "### Robustness"
     for table in robustness:
         yield from ("", markdown(table.heading), *markdown_table(table))
-    yield from (markdown(tables.COVER), "")
+    yield from (markdown(words.COVER), "")
     yield from _of_quantities(content)
-    yield "### Classes, weakest first"
+    yield "### Classes, least robust first"
     for bias in content.biases:
         view = tables.class_view(content, bias)
         yield from (
             "",
-            f"{markdown(view.title)}: **{tables.VERDICTS[bias.verdict]}**. {markdown(bias.explanation)}",
+            f"**{markdown(view.title)}**: {markdown(words.gap_sentence(bias))}",
             *markdown_table(view.table),
         )
         if view.best is not None and view.rest is not None:
-            yield from ("The strongest:", *markdown_table(view.best), f"{len(view.rest.rows)} more classes lie between them.", "")
+            yield from ("The most robust:", *markdown_table(view.best), f"{len(view.rest.rows)} more classes lie between them.", "")
     yield "### Flagged samples"
     for flagged in content.flagged:
         yield from _flagged(content, flagged, samples)
     if content.agreements:
         yield from ("### Agreement", *markdown_table(tables.agreement_table(content)))
-    yield from ("### Cost", *markdown_table(tables.cost_table(content)), "### How it was made", "")
+    yield from ("### Cost", *markdown_table(tables.cost_table(content)), "### Provenance", "")
     yield from (f"- {markdown(name)}: {markdown(clipped(text, 500))}" for name, text in facts.provenance(content))
 
 
@@ -96,8 +96,8 @@ def _of_quantities(content: Content) -> Iterator[str]:
     if content.losses:
         loss = tables.loss_table(content)
         yield from ("### Between the average and the worst case", "", markdown(loss.heading), *markdown_table(loss))
-        for words in filter(None, (*tables.LOSS_WORDS, failed_attacks(content.losses))):
-            yield from (markdown(words), "")
+        for text in filter(None, (*tables.LOSS_WORDS, failed_attacks(content.losses))):
+            yield from (markdown(text), "")
     if content.scores:
         yield from ("### Radius and difficulty", "", markdown(tables.SCORE_WORDS), "")
         for one in content.scores:
@@ -123,8 +123,8 @@ def _curves(every: Sequence[Curves]) -> Iterator[str]:
 
 def _flagged(content: Content, flagged: Flagged, most: int) -> Iterator[str]:
     level, names, quantity = content.levels[flagged.key.at], content.run.class_names, content.quantity(flagged.key.quantity)
-    many, sure = f"{flagged.beyond:,} of {flagged.total:,}", certainties(content, flagged)
-    what = f"{flagged.key.estimator}, {level}: {many} ({sure}): {flag_rule(flagged)}."
+    many, certain = f"{flagged.beyond:,} of {flagged.total:,}", certainties(content, flagged)
+    what = f"{flagged.key.estimator}, {level}: {many} ({certain}): {flag_rule(flagged)}."
     if not flagged.has_threshold:
         what = f"{flagged.key.estimator}, {level}: {NO_THRESHOLD}."
     listed = [sample for sample in flagged.samples if is_beyond(sample, flagged)][:most]
@@ -136,7 +136,7 @@ def _flagged(content: Content, flagged: Flagged, most: int) -> Iterator[str]:
             classes = [class_name(index, names, 40) for index in (one.label, one.predicted, one.flips_to)]
             value = numbers.sample_number(one, quantity), numbers.interval(one.lower, one.upper)
             rows.append(cells((one.id, *classes, *value, one.certainty)))
-        heads = (flagged.key.quantity, "95% for this image", "certainty")
+        heads = (flagged.key.quantity, "95% interval", "certainty")
         yield from markdown_table(Table("", columns(("sample", "label", "predicted", "flips to"), heads), tuple(rows)))[1:]
     if rest:
         yield from (f"{rest:,} more are not listed.", "")

@@ -13,19 +13,16 @@ from typing import Any
 
 from robaudit.errors import NothingLeftError, RunError, needs_extra
 from robaudit.levels import LevelChoice, NoiseLevel
-from robaudit.report import curve_tables
+from robaudit.report import curve_tables, words
 from robaudit.report.certified_tables import OfRun, page_tables
-from robaudit.report.flag_tables import CERTAINTIES
 from robaudit.report.html import facts
 from robaudit.report.html.cards import NOT_FLAGGED, Gallery, Shown, show
 from robaudit.report.html.content import Content
 from robaudit.report.html.tables import (
     CERTIFIED_WORDS,
-    COVER,
     CURVE_WORDS,
     LOSS_WORDS,
     SCORE_WORDS,
-    VERDICTS,
     accuracy_table,
     agreement_table,
     certified_together,
@@ -43,6 +40,7 @@ from robaudit.report.pictures.page import Sketch
 from robaudit.report.score_tables import table_of
 from robaudit.report.summary_tables import MEANINGS, run_names
 from robaudit.stats.curves import Curves
+from robaudit.stats.flags import Certainty
 from robaudit.store.run import Run
 from robaudit.text import class_name, clipped, printable
 
@@ -59,12 +57,11 @@ SECTIONS = (
     ("samples", "Flagged samples"),
     ("agreement", "Agreement"),
     ("cost", "Cost"),
-    ("made", "How it was made"),
+    ("made", "Provenance"),
 )
 _CERTAINTIES = {
-    **CERTAINTIES,
-    "maybe": "maybe (on the edge): the interval straddles the threshold.",
-    "no": f"{NOT_FLAGGED}: shown as one of the least robust.",
+    **words.CERTAINTIES,
+    Certainty.NO: f"{NOT_FLAGGED}: shown as one of the least robust.",
 }
 _OPEN = 3  # noise levels whose classes and samples start unfolded
 
@@ -109,7 +106,7 @@ def page(
         comparison_notes=comparison_notes(contents) if several else (),
         comparison_certified=_certified(together) if (together := certified_together(contents, names)) else None,
         comparison_curves=_curves(beside) if (beside := curves_together(contents, names)) else None,
-        cover=COVER,
+        cover=words.COVER,
         folded_from=_OPEN,
         sections=SECTIONS,
         policy=policy,
@@ -189,7 +186,7 @@ def _run(content: Content, shown: Shown, name: str, threshold: float | None) -> 
         "problems": shown.problems,
         "galleries": [_gallery(content, gallery) for gallery in shown.galleries],
         "class_options": [(i, class_name(i, class_names, 40)) for i in sorted({index for card in cards for index in card.classes})],
-        "certainty_options": [(key, NOT_FLAGGED if key == "no" else key) for key in _CERTAINTIES if key in there],
+        "certainty_options": [(key, NOT_FLAGGED if key is Certainty.NO else key) for key in _CERTAINTIES if key in there],
         "certainty_words": " ".join(text for key, text in _CERTAINTIES.items() if key in there),
         "reduced": shown.reduced,
         "agreement": agreement_table(content),
@@ -212,7 +209,7 @@ def _classes(content: Content, i: int, threshold: float | None) -> dict[str, Any
         "title": view.title,
         "open": i == 0 or len(content.biases) <= _OPEN,
         "verdict": bias.verdict,
-        "verdict_words": VERDICTS[bias.verdict],
+        "verdict_words": words.GAP_VERDICTS[bias.verdict],
         "explanation": bias.explanation,
         "picture": picture,
         "table": view.table,
@@ -278,11 +275,11 @@ def _gallery(content: Content, gallery: Gallery) -> dict[str, Any]:
     if not one.has_threshold:
         text = f"None of {one.total:,} images is flagged: {NO_THRESHOLD}."
     if listed < one.beyond:
-        text += f" Shown: the worst {listed:,}."
+        text += f" Shown: the {listed:,} least robust."
     if extra:
         text += f" Also shown: {extra} of the least robust that are not flagged."
-    words = MEANINGS.get(one.key.quantity, one.unit)
-    text += f" The large number on a card is {one.key.quantity}, the {words}, with its 95% interval for this image."
+    meaning = MEANINGS.get(one.key.quantity, one.unit)
+    text += f" The large number on a card is {one.key.quantity}, the {meaning}, with its 95% interval."
     return {"title": f"{one.key.estimator}, {level}", "level": level, "caption": text, "cards": gallery.cards}
 
 

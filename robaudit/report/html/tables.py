@@ -14,37 +14,28 @@ from robaudit.report.class_tables import SINGLE_IMAGE, label_of, weakest_first
 from robaudit.report.html.content import Content
 from robaudit.report.summary_tables import approximate, caveats, heading
 from robaudit.report.tables import Bar, Cell, Table, cells, columns
+from robaudit.report.words import MEASUREMENT, POPULATION
 from robaudit.stats.classes import ClassBias, ClassStats
 from robaudit.stats.curves import Curves
 from robaudit.stats.summary import GroupSummary
 from robaudit.text import clipped, count, printable
 
-KIND, THESE = "95% for images of this kind", "95% for these images"
-COVER = (
-    "“Images of this kind” allows for the choice of images: other images would give other numbers. “These images” allows only for "
-    "the noise that was drawn: it tells how precisely these were measured."
-)
 LOSS_WORDS = (
-    "The loss at q is the q-th root of the mean of l^q under the noise, where l is the cross-entropy of a noisy copy of the image. q=1 is "
-    "the average over the noise; the larger q is, the more the worst noise counts; the limit is the worst noise of all, which an attack "
-    "looks for. Lower is better. A flat curve: noise hardly ever does more harm than on average. A steep one: rare noise does much harm, "
-    "which the average hides.",
-    "Sampling rarely meets the worst noise, so at a large q a value is too low rather than too high, and so is the attack's: where two "
-    "differ by more than their intervals, the higher one is nearer to the truth.",
+    "The loss at q is the q-norm (E[l^q])^(1/q) over the noise, where l is the cross-entropy of a noisy copy of the image. q=1 is the "
+    "mean; the larger q is, the more the upper tail counts; the limit is the maximum, which an attack searches for. Lower is better. "
+    "A flat curve: the loss hardly varies with the noise. A steep one: rare noise gives a much larger loss than the mean shows.",
+    "Sampling rarely meets the tail, so at a large q a value is biased low, and so is the attack's: where two differ by more than their "
+    "intervals, the higher one is closer to the true value.",
 )
 SCORE_WORDS = (
-    "How far the nearest change of the answer is, and how that grows with g, the logit of the clean score: larger is easier. "
-    "Misclassified images count as 0. Ratios to g compare networks with less dependence on which images were chosen."
+    "The radius r of the nearest change of the prediction, and its growth with the difficulty g, the logit of the clean score: larger is "
+    "easier. Misclassified images count as 0. Ratios to g compare networks with less dependence on the choice of images."
 )
 CERTIFIED_WORDS = (
     "The share of images whose class provably stays the same within a radius, and is the label: unlike the tables under Robustness, it is "
     "relative to the label. A result of a noise level is about the network smoothed by that noise, any other about the network itself."
 )
-CURVE_WORDS = (
-    "The share of images that is classified as labelled, by the strength of what is done to them; a misclassified image is an error from "
-    "the start."
-)
-VERDICTS = {"real": "a real difference", "noise": "chance may explain it", "untested": "not tested"}
+CURVE_WORDS = "Accuracy against the size of the perturbation; an image that is misclassified on the clean image is an error at every size."
 _ALL, _WORST, _BEST = 30, 20, 5  # of the classes
 
 
@@ -55,8 +46,8 @@ class ClassView:
     Attributes:
         bias: all of them, tested.
         title: estimator and noise level.
-        table: all classes, the weakest first; of more than 30 the weakest 20.
-        best, rest: the strongest 5, and those between; None where the table has all.
+        table: all classes, the least robust first; of more than 30 the least robust 20.
+        best, rest: the most robust 5, and those between; None where the table has all.
         notes: lines below.
     """
 
@@ -82,7 +73,9 @@ def accuracy_table(content: Content) -> Table:
             bar = Bar(one.value, one.lower, one.upper)
             ends = numbers.percents(one.lower, one.upper), numbers.percents(one.measured_lower, one.measured_upper)
             rows.append((Cell(_level(content, group)), Cell(group.key.estimator), Cell(numbers.noisy_percent(one), bar), *map(Cell, ends)))
-    return Table("Share of correct answers", columns(("noise", "estimator"), ("correct", KIND, THESE)), tuple(rows))
+    return Table(
+        "Clean accuracy, and accuracy under noise", columns(("noise", "estimator"), ("accuracy", POPULATION, MEASUREMENT)), tuple(rows)
+    )
 
 
 def robustness_tables(content: Content) -> tuple[Table, ...]:
@@ -97,7 +90,7 @@ def robustness_tables(content: Content) -> tuple[Table, ...]:
 
 def agreement_table(content: Content) -> Table:
     """A line for each pair of estimators and noise level."""
-    texts, heads = ("noise", "quantity", "estimators"), ("images", "mean difference", KIND, "RMS difference", "rank correlation")
+    texts, heads = ("noise", "quantity", "estimators"), ("images", "mean difference", POPULATION, "RMS difference", "rank correlation")
     rows = []
     for group in content.agreements:
         place = content.levels[group.at], group.quantity.name
@@ -121,7 +114,7 @@ def loss_table(content: Content) -> Table:
             mean = numbers.mean(one, losses.quantity, marked=marked)
             rows.append(cells((content.levels[losses.at], name, q, f"{result.images:,}", mean, *ends, *spread)))
     listed = [groups[one.name, losses.at] for losses in content.losses for one in losses.results]
-    heads = ("q", "images", "mean", KIND, THESE, "median", _tail(LOSS))
+    heads = ("q", "images", "mean", POPULATION, MEASUREMENT, "median", _tail(LOSS))
     title = f"Mean loss by q ({LOSS.unit}, lower is better)"
     return Table(title, columns(("noise", "estimator"), heads), tuple(rows), notes=tuple(caveats(listed)))
 
@@ -200,7 +193,7 @@ def _robustness(content: Content, groups: Sequence[GroupSummary], quantity: Quan
         intervals = numbers.interval(one.lower, one.upper), numbers.interval(one.measured_lower, one.measured_upper)
         mean = Cell(numbers.mean(one, quantity, marked=marked), bar_of(one.value, one.lower, one.upper, quantity))
         rows.append((*cells((group.key.estimator, _level(content, group))), mean, *cells((*intervals, *middle, *below))))
-    heads = ("mean", KIND, THESE, "median", _tail(quantity), *shares)
+    heads = ("mean", POPULATION, MEASUREMENT, "median", _tail(quantity), *shares)
     return Table(meaning(groups[0]), columns(("estimator", "noise"), heads), tuple(rows), notes=tuple(caveats(groups)))
 
 
@@ -219,8 +212,8 @@ def _class_cells(one: ClassStats, bias: ClassBias, quantity: Quantity) -> Iterab
     yield Cell(numbers.quantile(one.median, quantity))
     yield Cell(numbers.NONE if one.p_holm is None else numbers.p_value(one.p_holm))
     worse = "lower" if bias.higher_is_better else "higher"
-    words = {None: "not tested", "no": "no", worse: "worse"}.get(one.differs, "better")
-    yield Cell(words, tone="bad" if words == "worse" else "")
+    differs = {None: "not tested", "no": "no", worse: "yes, worse"}.get(one.differs, "yes, better")
+    yield Cell(differs, tone="bad" if one.differs == worse else "")
 
 
 def _level(content: Content, group: GroupSummary) -> str:
@@ -233,7 +226,7 @@ def class_view(content: Content, bias: ClassBias) -> ClassView:
     title = f"{bias.key.estimator}, {content.levels[bias.key.at]}"
 
     def table(classes: Sequence[ClassStats], caption: str) -> Table:
-        heads = ("images", "mean", KIND, THESE, "median", "p", "beyond chance?")
+        heads = ("images", "mean", POPULATION, MEASUREMENT, "median", "p", "significant?")
         return Table(caption, columns(("class",), heads), tuple(tuple(_class_cells(one, bias, quantity)) for one in classes))
 
     if len(ordered) <= _ALL:
@@ -243,8 +236,8 @@ def class_view(content: Content, bias: ClassBias) -> ClassView:
     return ClassView(
         bias,
         title,
-        table(worst, f"The {len(worst)} weakest of {len(ordered):,} classes, {title}"),
-        table(best, f"The {len(best)} strongest, {title}"),
+        table(worst, f"The {len(worst)} least robust of {len(ordered):,} classes, {title}"),
+        table(best, f"The {len(best)} most robust, {title}"),
         table(rest, f"The others, {title}"),
         _class_notes(bias),
     )
@@ -252,8 +245,8 @@ def class_view(content: Content, bias: ClassBias) -> ClassView:
 
 def _class_notes(bias: ClassBias) -> tuple[str, ...]:
     lines = [
-        "p: this class against the rest, by permutation of the class labels, Holm-adjusted for the number of classes; "
-        f"chance does not explain it where p is at most {bias.alpha:g}."
+        "p: this class against the rest, permutation test, Holm-adjusted for the number of classes; "
+        f"significant: p is at most {bias.alpha:g}."
     ]
     if any(one.images == 1 for one in bias.classes):
         lines.append(SINGLE_IMAGE)
@@ -287,7 +280,7 @@ def comparison_tables(contents: Sequence[Content], names: Sequence[str]) -> tupl
             shown = Cell(numbers.mean(mean, quantity, marked=marked), bar_of(mean.value, mean.lower, mean.upper, quantity))
             ends = numbers.interval(mean.lower, mean.upper), numbers.quantile(group.bad_end, quantity)
             rows.append((*cells((*texts, numbers.NONE if noisy is None else numbers.noisy_percent(noisy))), shown, *cells(ends)))
-        heads = ("images", "correct, clean", "correct, noisy", "mean", KIND, _tail(mine[0][1].quantity(kind)))
+        heads = ("images", "clean accuracy", "accuracy under noise", "mean", POPULATION, _tail(mine[0][1].quantity(kind)))
         tables.append(Table(meaning(mine[0][0]), columns(("run", "noise", "estimator"), heads), tuple(rows)))
     return tuple(tables)
 
@@ -317,5 +310,5 @@ def curves_together(contents: Sequence[Content], names: Sequence[str]) -> list[C
 def comparison_notes(contents: Sequence[Content]) -> list[str]:
     """What to know before comparing lines."""
     if len({content.run.info["data"].get("sha256") for content in contents}) > 1:
-        return ["These runs used different data: a difference between two lines may come from the images."]
-    return ["All runs used the same data. Intervals that overlap may still hide a difference, because the images are the same."]
+        return ["These runs used different data: a difference between two lines may be due to the images."]
+    return ["All runs used the same data: a difference can be significant although intervals overlap. robaudit compare tests it."]

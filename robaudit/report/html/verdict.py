@@ -1,4 +1,4 @@
-"""The verdict on a run: a sentence and a few large numbers that a reader without statistics understands."""
+"""The verdict on a run: a sentence and a few large numbers."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from robaudit.quantities import LOG10_P_FAIL
 from robaudit.report import numbers
 from robaudit.report.class_tables import label_of
 from robaudit.report.html.content import Content
+from robaudit.report.words import POPULATION
 from robaudit.stats.classes import ClassBias, ClassStats
-from robaudit.stats.flags import Flagged
+from robaudit.stats.flags import Certainty, Flagged
 from robaudit.stats.summary import GroupSummary, Mean
 from robaudit.text import count
 
 _MOST = 4  # noise levels in a tile
-_KIND = "95% interval for images of this kind"
 NO_THRESHOLD = "the quantity has no usual threshold; --threshold gives one"
 """Why no image is flagged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One number of a tile: the noise level, the value, and how sure it is."""
+    """One number of a tile: the noise level, the value, and its interval or how certain it is."""
 
     where: str
     value: str
@@ -41,7 +41,7 @@ class Tile:
 
 
 def sentence(content: Content) -> str:
-    """The verdict: how robust the model is at the lowest and at the highest noise level, and how many images are not robust.
+    """The verdict: how robust the model is at the lowest and at the highest noise level, and how many images are flagged.
 
     Of several noises, each at its strongest level, it is about the least and the most harmful one.
     """
@@ -56,30 +56,31 @@ def sentence(content: Content) -> str:
 
 
 def tiles(content: Content) -> tuple[Tile, ...]:
-    """Clean accuracy, accuracy under noise, robustness, the worst class and the samples that are not robust."""
+    """Clean accuracy, accuracy under noise, robustness, the least robust class and the flagged samples."""
     return tuple(tile for tile in _tiles(content) if tile.lines)
 
 
 def flag_rule(flagged: Flagged) -> str:
     """When a sample of this list counts as not robust."""
     if flagged.key.quantity == "p_robust" and flagged.threshold == 0.5:
-        return "noise changes the answer in more than half of the noisy copies (value below 0.5)"
+        return "noise changes the prediction of more than half of the copies (value below 0.5)"
     return f"{flagged.key.quantity} {'below' if flagged.higher_is_better else 'above'} {flagged.threshold:.4g}"
 
 
 def certainties(content: Content, flagged: Flagged) -> str:
-    """How surely: ``8 surely, 2 on the edge; 1 more on the edge``, the last one of those that are not flagged.
+    """How certain: ``8 clear, 2 undecided; 1 more undecided``, the last one of those that are not flagged.
 
-    On the edge: the interval straddles the threshold. The numbers before the semicolon add up to the flagged samples.
+    The numbers before the semicolon add up to the flagged samples.
     """
     if not flagged.with_interval:
-        return "none of them surely: no intervals"
+        return "none clear: no intervals"
     edge, unknown = content.edges.get((flagged.key.estimator, flagged.key.at), (0, 0))
-    known = [(flagged.surely, "surely"), (flagged.likely, "likely")]
-    told = [f"{number:,} {word}" for number, word in known if number] or ["none surely"] * bool(flagged.beyond)
-    told += [f"{number:,} {word}" for number, word in ((edge, "on the edge"), (unknown, "without an interval")) if number]
-    more = flagged.maybe - edge
-    return "; ".join(filter(None, (", ".join(told), f"{more:,} {'more ' if flagged.beyond else ''}on the edge" if more else ""))) or "none"
+    known = [(flagged.clear, Certainty.CLEAR), (flagged.sampling_only, Certainty.SAMPLING_ONLY)]
+    told = [f"{number:,} {word}" for number, word in known if number] or ["none clear"] * bool(flagged.beyond)
+    told += [f"{number:,} {word}" for number, word in ((edge, Certainty.UNDECIDED), (unknown, "without an interval")) if number]
+    more = flagged.undecided - edge
+    more_text = f"{more:,} {'more ' if flagged.beyond else ''}{Certainty.UNDECIDED}" if more else ""
+    return "; ".join(filter(None, (", ".join(told), more_text))) or "none"
 
 
 def worst_class(bias: ClassBias) -> ClassStats | None:
@@ -91,34 +92,34 @@ def worst_class(bias: ClassBias) -> ClassStats | None:
 
 
 def explained(one: ClassStats, bias: ClassBias) -> str:
-    """Whether chance may explain the mean of a class."""
+    """Whether the mean of a class differs significantly from the rest."""
     worse = "lower" if bias.higher_is_better else "higher"
     if one.differs is None:
         return "not tested"
     if one.differs == "no":
-        return "chance may explain it"
-    return f"{'worse' if one.differs == worse else 'better'} than chance would explain"
+        return "not significant"
+    return f"significantly {'worse' if one.differs == worse else 'better'} than the rest"
 
 
 def _tiles(content: Content) -> Iterator[Tile]:
     groups, level = _headline(content), content.levels
     places = [group.key.at for group in groups]
     name, noisy = content.shown[0], _noisy_lines(content)
-    under = f"under noise: of noisy copies, by {name}; " if noisy else ""
-    yield Tile("Correct answers", (_clean_line(content), *noisy), f"accuracy; {under}{_KIND}")
+    under = f"under noise: share of noisy copies, {name}; " if noisy else ""
+    yield Tile("Accuracy", (_clean_line(content), *noisy), f"{under}{POPULATION}")
     yield Tile(_title(groups[0]), tuple(_mean_line(content, group) for group in groups), _mean_note(groups[0]))
     yield Tile(
-        "Weakest class",
+        "Least robust class",
         tuple(
             Line(level[bias.key.at], _class_text(worst), f"{_mean_text(content, worst, bias)}; {explained(worst, bias)}")
             for bias in content.biases
             if bias.key.estimator == name and bias.key.at in places and (worst := worst_class(bias)) is not None
         ),
-        "its mean, and whether chance would explain it",
+        "its mean; significance by permutation test, Holm-adjusted",
     )
     flagged = [one for one in content.flagged if one.key.estimator == name and one.key.at in places and one.has_threshold]
     yield Tile(
-        "Images that are not robust",
+        "Flagged images",
         tuple(Line(level[one.key.at], f"{one.beyond:,} of {one.total:,}", certainties(content, one)) for one in flagged),
         flag_rule(flagged[0]) if flagged else "",
     )
@@ -164,18 +165,18 @@ def _goodness(group: GroupSummary) -> float:
 
 def _title(group: GroupSummary) -> str:
     if group.unit == "probability":
-        return "Keeps its answer under noise"
-    return "Probability that noise changes the answer" if group.key.quantity == LOG10_P_FAIL.name else f"Mean {group.key.quantity}"
+        return "Prediction unchanged under noise"
+    return "Probability that noise changes the prediction" if group.key.quantity == LOG10_P_FAIL.name else f"Mean {group.key.quantity}"
 
 
 def _mean_note(group: GroupSummary) -> str:
     if group.unit == "probability":
-        sure = _KIND if group.with_interval else "~ an approximation without an interval"
-        return f"share of noisy copies, mean over the images ({group.key.estimator}); {sure}"
+        interval = POPULATION if group.with_interval else "~ an approximation without an interval"
+        return f"share of noisy copies, mean over the images ({group.key.estimator}); {interval}"
     if group.key.quantity == LOG10_P_FAIL.name:
-        return f"of noisy copies, geometric mean over the images ({group.key.estimator}); {_KIND}"
+        return f"of noisy copies, geometric mean over the images ({group.key.estimator}); {POPULATION}"
     direction = "higher is better" if group.higher_is_better else "lower is better"
-    found = "; of what the search found: the true mean may be smaller" if group.not_found else ""
+    found = "; upper bound: of what the search found" if group.not_found else ""
     return f"mean {group.key.quantity} ({group.unit}, {direction}), {group.key.estimator}{found}"
 
 
@@ -218,14 +219,14 @@ def _answer(content: Content, group: GroupSummary) -> str:
     line = _mean_line(content, group)
     if group.unit == "probability":
         levels = _amount(content, group.key.at)
-        return f"With {levels} the model keeps its answer in {line.value} of noisy copies{_within(line)}"
+        return f"With {levels} the prediction is unchanged in {line.value} of noisy copies{_within(line)}"
     if group.key.quantity == LOG10_P_FAIL.name:
         value = "an unknown share of" if line.value == numbers.NONE else line.value
         copies = f"{value} noisy copies{_within(line)}, by the geometric mean over the images"
-        return f"With {_named(group.key.at, line.where)} the model changes its answer in {copies}"
+        return f"With {_named(group.key.at, line.where)} the prediction changes in {copies}"
     if group.key.at == NO_NOISE:
-        found = ", as far as its search found one, " if group.not_found else " "
-        return f"The mean {group.key.quantity} of {group.key.estimator}{found}is {line.value}{_within(line)}"
+        found = " (an upper bound)" if group.not_found else ""
+        return f"The mean {group.key.quantity} of {group.key.estimator}{found} is {line.value}{_within(line)}"
     return f"With {_named(group.key.at, line.where)} the mean {group.key.quantity} is {line.value}{_within(line)}"
 
 
@@ -255,6 +256,6 @@ def _flag_sentence(content: Content, at: NoiseLevel) -> str:
         return ""
     one = flagged[0]
     many, verb = f"{one.beyond:,} of {count(one.total, 'image')}", "is" if one.beyond == 1 else "are"
-    sure = f" ({certainties(content, one)})" if one.beyond or one.maybe else ""
+    certain = f" ({certainties(content, one)})" if one.beyond or one.undecided else ""
     where = "Without noise" if at == NO_NOISE else f"At {content.levels[at]}"
-    return f"{where}, {many} {verb} not robust{sure}: {flag_rule(one)}."
+    return f"{where}, {many} {verb} flagged{certain}: {flag_rule(one)}."

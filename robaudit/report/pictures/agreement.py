@@ -47,7 +47,7 @@ def _caption(agreement: Agreement) -> str:
         parts.append("Faint bars: 95 % interval of each image (measurement).")
     parts.append(
         "Line: equal values. Rank: Spearman's correlation. \u0394: vertical minus horizontal, mean over the images, "
-        "with its 95 % interval for images of this kind."
+        "with its 95 % interval (population)."
     )
     if max(counts) > MOST_DOTS:
         parts.append(f"{MOST_DOTS} images are drawn, evenly spaced in the data set; the numbers are for all.")

@@ -14,6 +14,7 @@ from robaudit.report.numbers import mean_estimate
 from robaudit.report.pictures.groups import one_of, others_text
 from robaudit.report.pictures.page import Box, Look, Sketch, axes, fitted, measured, put, put_level
 from robaudit.report.pictures.style import CARD, FAINT, GRID, HIGHER, INK, LOWER, few_ticks
+from robaudit.report.words import gap_sentence
 from robaudit.stats.classes import ClassBias, ClassStats, class_bias
 from robaudit.stats.groups import quantity_of
 from robaudit.stats.summary import Columns, Mean, mean_of
@@ -82,7 +83,7 @@ def sketch(classes: Classes) -> Sketch:
     key = classes.bias.key
     return Sketch(
         title=f"Robustness by class: {key.estimator}, {key.at}",
-        lead=classes.bias.explanation,
+        lead=gap_sentence(classes.bias),
         caption=_caption(classes),
         height=lambda look: lines * look.line * 1.35 + _BELOW + _ABOVE,
         draw=lambda figure, box, look: _draw(figure, box, look, classes),
@@ -96,11 +97,9 @@ def _caption(classes: Classes) -> str:
     mean = mean_estimate(classes.overall, *ends)
     parts = [f"{images:,} images in {len(bias.classes):,} classes, by {by}; mean of all {mean} (line)."]
     if any(one.simultaneous_lower is not None for one in bias.classes):
-        parts.append(
-            f"Bars: {100 * (1 - bias.alpha):.3g} % intervals that hold for all classes together, for images of this kind (population)."
-        )
+        parts.append(f"Bars: {100 * (1 - bias.alpha):.3g} % intervals (population), simultaneous over all classes.")
     if any(one.differs in ("lower", "higher") for one in bias.classes):
-        parts.append("Filled: differs from the rest.")
+        parts.append("Filled: differs significantly from the rest.")
     if any(one.images == 1 for one in bias.classes):
         parts.append("A class without a bar has a single image.")
     if classes.overall.measured_by == "none":

@@ -72,8 +72,8 @@ def _caption(lines: Sequence[Line], left: Sequence[str]) -> Iterator[str]:
     images = count(sizes[0], "image") if len(sizes) == 1 else f"{sizes[0]:,} to {sizes[-1]:,} images"
     level = f"{100 * lines[0].accuracy.confidence:.4g} %"
     yield (
-        f"Share of {images} whose class is certified within the radius, and is the label. Band: {level} Clopper-Pearson interval for "
-        "images of this kind, each radius by itself. Ring: share that the network itself classifies correctly without noise."
+        f"Share of {images} whose class is certified within the radius, and is the label. Band: {level} Clopper-Pearson interval "
+        "(population), each radius by itself. Ring: clean accuracy of the network itself."
     )
     for line in lines:
         one = line.accuracy

@@ -29,7 +29,7 @@ _AXES = {
     CurveKind.L2: "l2 radius",
     CurveKind.LINF: "linf radius",
     CurveKind.NOISE: "standard deviation",
-    CurveKind.LINEAR: "gamma, what is left of the image",
+    CurveKind.LINEAR: "gamma, share of the image left",
 }
 _PANEL, _ALONE, _HEIGHT = 2.9, 2.6, 1.8  # inches: of a panel, at least; of the axes of one, of several
 _HEAD, _BETWEEN, _GAP, _SWATCH = 0.32, 0.25, 0.25, 0.34
@@ -53,7 +53,7 @@ def _caption(shown: Sequence[Curves], left: Sequence[Curves]) -> Iterator[str]:
     numbers = sorted({curve.images for one in shown for curve in one.curves.values()})
     yield f"Share of {' or '.join(count(n, 'image') for n in numbers)} that is classified as labelled."
     if numbers[-1] > 1:
-        yield "Bands: 95 % bootstrap intervals for images of this kind, each point by itself."
+        yield "Bands: 95 % bootstrap intervals (population), each point by itself."
     for kind in _kinds(shown):
         found = [(one.name, one.curves[kind].summary) for one in shown if kind in one.curves]
         words = "; ".join(
@@ -61,7 +61,7 @@ def _caption(shown: Sequence[Curves], left: Sequence[Curves]) -> Iterator[str]:
         )
         yield f"{NAMES[kind]}: {words}."
     if CurveKind.LINEAR in _kinds(shown):
-        yield f"Dashed: half of the images, which people name at gamma of about {HUMANS:g} (Jang et al. 2021, other images)."
+        yield f"Dashed: half of the images, which human observers name at gamma of about {HUMANS:g} (Jang et al. 2021, other images)."
     if (beyond := _beyond(shown)) is not None:
         yield f"Under noise the curves go on to a standard deviation of {beyond:g}."
     for one in shown:

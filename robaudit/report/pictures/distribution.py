@@ -121,7 +121,7 @@ def _level(at: NoiseLevel, columns: Columns, quantity: Quantity, threshold: floa
 
 
 def band(images: int) -> float:
-    """Half the width of a 95 % band about the whole curve, for images of this kind: sqrt(log(2 / .05) / (2 n)).
+    """Half the width of a 95 % band about the whole curve, for the population: sqrt(log(2 / .05) / (2 n)).
 
     Source: Dvoretzky, Kiefer and Wolfowitz (1956), with the constant of Massart (1990).
     """
@@ -155,9 +155,8 @@ def _caption(shown: Sequence[Distribution], left: Sequence[Distribution]) -> str
     parts = [
         f"{span((fewest, most))} images.",
         "Left: images sorted from worst to best; where a curve crosses a value, that share of the images has it or a worse one "
-        f"(95 % band of a whole curve for images of this kind: ± {100 * band(fewest):.0f} points).",
-        "Right: dot: mean; line: its 95 % interval for images of this kind (population); box: middle half of the images; "
-        "thin line: 5 % to 95 % of them.",
+        f"(95 % band of a whole curve, population: ± {100 * band(fewest):.0f} points).",
+        "Right: dot: mean; line: its 95 % interval (population); box: middle half of the images; thin line: 5 % to 95 % of them.",
     ]
     if limits := _thresholds(shown):
         parts.append(f"Dashed: {limits}.")
@@ -194,7 +193,7 @@ def _thresholds(shown: Sequence[Distribution]) -> str:
 def censoring_text(shown: Sequence[Distribution]) -> list[str]:
     """How many values of which estimators are only known to be larger, or are upper bounds."""
     parts = [
-        f"{one.estimator}: {level.censored:,} of {level.images:,} images are only known to be beyond {level.cap:.3g}."
+        f"{one.estimator}: {level.censored:,} of {level.images:,} images are censored at {level.cap:.3g}."
         for one in shown
         for level in one.levels
         if level.censored

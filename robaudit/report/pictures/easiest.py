@@ -61,12 +61,12 @@ def _kept_caption(curve: KeptCurve) -> Iterator[str]:
     errors = curve.errors
     severities = len(errors.levels)
     yield (
-        f"{count(errors.images, 'image')} sorted by the loss of the clean image. Thick: share of wrong answers, the mean over "
+        f"{count(errors.images, 'image')} sorted by the loss of the clean image. Thick: error rate, the mean over "
         f"{count(len(curve.labels), 'noise')} ({severities} noise levels; each noise its mean over severities), by the votes of "
         f"{errors.estimator}; not divided by the errors of another network."
     )
     if curve.band:
-        yield "Band: 95 % bootstrap interval for images of this kind, each share by itself."
+        yield "Band: 95 % bootstrap interval (population), each share by itself."
     if len(curve.labels) > 1:
         yield "Thin: each noise."
     yield f"All images: {curve.mean[-1]:.1%}; without noise {errors.clean:.1%}."

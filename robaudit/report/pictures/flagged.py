@@ -16,7 +16,7 @@ from robaudit.report.numbers import sample_value
 from robaudit.report.pictures.groups import one_of, others_text
 from robaudit.report.pictures.page import Box, Look, Sketch, fitted, measured, put
 from robaudit.report.pictures.style import FAINT, LOWER
-from robaudit.stats.flags import Flag, Flagged, flag, usual_threshold
+from robaudit.stats.flags import Certainty, Flag, Flagged, flag, usual_threshold
 from robaudit.stats.groups import quantity_of
 from robaudit.store.run import Run
 from robaudit.text import class_name
@@ -134,11 +134,11 @@ def _caption(worst: Worst) -> str:
     shown = len(worst.samples)
     beyond = f"{one.beyond:,} of {one.total:,} images {'is' if one.beyond == 1 else 'are'} {side} {one.threshold:.3g}"
     beyond = beyond if one.has_threshold else f"{one.total:,} images"
-    if one.surely or one.likely:
-        beyond += f", {one.surely + one.likely:,} by their whole interval"
+    for number, word in ((one.clear, Certainty.CLEAR), (one.sampling_only, Certainty.SAMPLING_ONLY)):
+        beyond += f", {number:,} {word}" if number else ""
     pair = "Each image twice: the result has no noise level" if one.key.at.levelless else "Each image clean and with its first noise draw"
     parts = [
-        f"{beyond}; shown: the {shown} worst." if shown > 1 else f"{beyond}; shown: the worst.",
+        f"{beyond}; shown: the {shown} least robust." if shown > 1 else f"{beyond}; shown: the least robust.",
         f"{pair}; the predicted class, and the class it most likely flips to; {one.key.quantity}.",
     ]
     if any(sample.label is not None and sample.label != sample.predicted for sample in worst.samples):
@@ -147,7 +147,7 @@ def _caption(worst: Worst) -> str:
         parts.append("[ ] 95 % interval of the image (measurement).")
     if any(sample.lower is None and sample.upper is None for sample in worst.samples):
         parts.append("~ no interval.")
-    if one.likely:
+    if one.sampling_only:
         parts.append("The intervals cover sampling only, not the estimator's bias.")
     if one.not_finite:
         parts.append(f"{one.not_finite:,} images without a finite value are left out.")

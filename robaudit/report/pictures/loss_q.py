@@ -74,10 +74,10 @@ def sketch(every: Sequence[Losses]) -> Sketch:
     """The picture of these losses, at least one noise level."""
     shown = every[:MOST_PANELS]
     return Sketch(
-        title="Loss between the average and the worst case",
+        title="Loss from the average to the worst case",
         caption=_caption(shown, every[MOST_PANELS:]),
-        lead="Loss at q: the q-th root of the mean of loss^q under the noise; lower is better. q=1: the average over the noise; the larger "
-        "q is, the more the worst noise counts.",
+        lead="Loss at q: the q-th root of the mean of loss^q under the noise; lower is better. q=1: the mean; the larger "
+        "q is, the more the upper tail counts.",
         height=lambda look: _legend_height(shown, look) + _rows(shown, look) * _panel_height(shown, look),
         draw=lambda figure, box, look: _draw(figure, box, look, shown),
     )
@@ -109,10 +109,10 @@ def _caption(shown: Sequence[Losses], left: Sequence[Losses]) -> str:
     parts = [f"{_images_text([one.images for one in results])}."]
     if any(losses.attacks for losses in shown):
         parts.append("\u221e: the highest loss that the attack found; the limit is at least as high.")
-    parts.append("Thick: mean over the images; bars: its 95 % interval for images of this kind (population).")
+    parts.append("Thick: mean over the images; bars: its 95 % interval (population).")
     parts.append(_thin(shown))
     if not all(map(_known, results)):
-        parts.append("No bar: a single image says nothing about others of its kind.")
+        parts.append("No bar: a single image says nothing about a population.")
     if any(_known(one) and (one.mean.upper > scale.high or one.mean.lower < scale.low) for one in results):
         parts.append("An interval that reaches an edge of the picture goes on beyond it.")
     if scale.logarithmic and any(value < scale.low for value in _values(shown)):

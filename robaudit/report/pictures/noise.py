@@ -77,7 +77,7 @@ def sketch(shown: Sequence[Preview], where: str) -> Sketch:
     """
     columns = 1 + max(len(one.levels) for one in shown)
     return Sketch(
-        title="What the noise looks like",
+        title="Examples of the noise",
         caption=f"The first images of {where}, clean and with the first draw of the run's noise; pixels beyond [0, 1] are cut off here.",
         height=lambda look: sum(_height(one, look, columns) for one in shown),
         draw=lambda figure, box, look: _draw(figure, box, look, shown, columns),

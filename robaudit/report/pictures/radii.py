@@ -47,7 +47,7 @@ def _caption(shown: Sequence[Scores], left: Sequence[Scores]) -> Iterator[str]:
             about = " ".join(filter(None, (text(slope), interval(slope))))
             words.append(f"slope {about}" + ("" if fit.value is None else f", R\N{SUPERSCRIPT TWO} {fit.value:.3f}"))
         if censored := int(radii.censored.sum()):
-            words.append(f"{censored:,} only known to be beyond {radii.cap:.3g}")
+            words.append(f"{censored:,} censored at {radii.cap:.3g}")
         if left_out := radii.left_out:
             words.append(f"{left_out:,} correct with g <= 0 not in the fit")
         bound = "; upper bounds" if radii.upper_bounds else ""

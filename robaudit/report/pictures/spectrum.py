@@ -277,7 +277,7 @@ def sketch(made: Portrait) -> Sketch:
 def _caption(made: Portrait) -> str:
     words = ["Sizes in l2; that of noise is its root mean square."]
     if made.attacked is not None and made.exact is None:
-        words.append("Grey: neither proven nor attacked.")
+        words.append("Grey: neither certified nor attacked.")
     if made.points:
         words.append("Bars: 95 % intervals of the measurement.")
     if made.votes:

@@ -112,7 +112,7 @@ def test_in_chromium(browser: Browser, html_file: Path) -> None:
     page.keyboard.press("ArrowDown")
     assert values(page) == least_first[::-1]
 
-    texts = (".faint", ".note", ".badge.surely", ".badge.maybe", ".controls label", "nav a")
+    texts = (".faint", ".note", ".badge.clear", ".badge.undecided", ".controls label", "nav a")
     there = [text for text in texts if page.locator(text).count()]
     assert [text for text in there if contrast(page, text) < 4.5] == []
     light = colours(page)

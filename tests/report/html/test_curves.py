@@ -16,7 +16,7 @@ from robaudit.stats.curves import NAMES, CurveKind, curves_of
 from tests.curve_rows import attacked, fading, noise_rows, noisy, pictured
 from tests.report.html.tools import Page, hand_made
 
-TITLE = "Error curves in one number"
+TITLE = "Summary of the error curves"
 EVERY = tuple(pictured(8).rows)
 
 

@@ -1,4 +1,4 @@
-"""The section between the average and the worst case: its numbers are the summary's, and the robustness tables leave them to it."""
+"""The section from the average to the worst case: its numbers are the summary's, and the robustness tables leave them to it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from robaudit.report import numbers
 from robaudit.report.html.content import Choice, Content, gather
 from robaudit.report.html.markdown import markdown_report
 from robaudit.report.html.render import page
-from robaudit.report.html.tables import KIND, THESE
+from robaudit.report.words import MEASUREMENT, POPULATION
 from robaudit.rows import Row
 from robaudit.stats.summary import summarise
 from tests.report.html.test_markdown import tables
@@ -36,7 +36,7 @@ def test_every_mean_is_in_the_table(without_pictures: None) -> None:
     found = shown(content(BOTH))
     assert found.open == []
     head, *lines = found.tables[TITLE]
-    assert head == ["noise", "estimator", "q", "images", "mean", KIND, THESE, "median", "95th percentile"]
+    assert head == ["noise", "estimator", "q", "images", "mean", POPULATION, MEASUREMENT, "median", "95th percentile"]
     groups = {(str(group.key.at), group.key.estimator): group for group in summarise(LOSSES, {LOSS.name: LOSS})}
     assert len(lines) == len(groups) == 14
     for at, estimator, q, images, mean, ends, these, median, tail in lines:
@@ -89,7 +89,7 @@ def test_the_distribution_leaves_them_out_too() -> None:
     found = Page.of(text)
     assert found.open == []
     assert "Robustness of the images by noise level" in found.text("r1-robustness")  # the title where all is p_robust
-    assert "Loss between the average and the worst case" in found.text("r1-losses")
+    assert "Loss from the average to the worst case" in found.text("r1-losses")
     assert "the 6 images with the highest loss at each noise level" in found.text("r1-losses")
     assert "q-th root of the mean of loss^q" not in text  # the section says it above the picture
 
@@ -105,7 +105,7 @@ def test_markdown_has_the_table_and_what_it_means() -> None:
     assert "\n### Between the average and the worst case\n\nMean loss by q" in text
     (lines,) = [lines for lines in tables(text) if lines[0].startswith("| noise | estimator | q |")]
     assert len(lines) == 2 + 14
-    assert "where two differ by more than their intervals, the higher one is nearer to the truth." in text
+    assert "where two differ by more than their intervals, the higher one is closer to the true value." in text
     assert "failed" not in text
     assert "\n\n\n" not in text
     assert "### Robustness\n" in text

@@ -27,7 +27,7 @@ def tables(text: str) -> list[list[str]]:
 def test_the_numbers_and_the_sections(content: Content) -> None:
     text = markdown_report([content], title="A *title*")
     assert text.startswith("# A \\*title\\*\n\n**With gaussian noise of sigma 0.1 ")
-    for head in ("Accuracy", "Robustness", "Classes, weakest first", "Flagged samples", "Agreement", "Cost", "How it was made"):
+    for head in ("Accuracy", "Robustness", "Classes, least robust first", "Flagged samples", "Agreement", "Cost", "Provenance"):
         assert f"\n### {head}\n" in text
     for group in content.run.summary():
         assert numbers.interval(group.mean.lower, group.mean.upper) in text
@@ -96,7 +96,7 @@ def test_without_labels_and_intervals() -> None:
     )
     text = markdown_report([gather(hand_made(plain, clean_accuracy=None), Choice())])
     assert "Not measured: the data have no labels." in text
-    assert "none of them surely: no intervals" in text
+    assert "none clear: no intervals" in text
     assert "\\~" in text
 
 

@@ -24,7 +24,7 @@ from robaudit.stats.summary import GroupSummary
 from robaudit.store.run import Run
 from tests.report.html.tools import Page, hand_made, rows
 
-KIND, THESE = "95% for images of this kind", "95% for these images"
+POPULATION, MEASUREMENT = "95% interval, population", "95% interval, measurement"
 DRAWS, IMAGES = 20, 12
 RIGHT = {0.1: [20, 19, 17, 18, 16, 20, 15, 19, 20, 20, 11, 20], 0.3: [18, 9, 12, 15, 10, 20, 4, 14, 20, 17, 6, 19]}
 NAMES = ["ant", "bee", "cow"]
@@ -102,8 +102,8 @@ def _values(run: Run, estimator: str, sigma: float) -> list[float]:
 
 
 def test_accuracy(found: Page, said: Content) -> None:
-    heads, clean, *lines = found.tables["Share of correct answers"]
-    assert heads == ["noise", "estimator", "correct", KIND, THESE]
+    heads, clean, *lines = found.tables["Clean accuracy, and accuracy under noise"]
+    assert heads == ["noise", "estimator", "accuracy", POPULATION, MEASUREMENT]
     assert clean == ["no noise", "", "91.7%", "61.5% to 99.8%", "exact"]
     assert [line[:2] for line in lines] == [["sigma 0.1", "mc"], ["sigma 0.3", "mc"]]
     for (_, _, value, kind, these), sigma in zip(lines, RIGHT, strict=True):
@@ -122,7 +122,16 @@ def test_robustness(found: Page, said: Content, made: Run, quantity: str) -> Non
     (table,) = [table for caption, table in found.tables.items() if caption.startswith(f"{quantity}: ")]
     shares = ["below 0.5", "below 0.9"] if quantity == "p_robust" else []
     heads, *lines = table
-    assert heads == ["estimator", "noise", "mean", KIND, THESE, "median", "5th percentile" if shares else "95th percentile", *shares]
+    assert heads == [
+        "estimator",
+        "noise",
+        "mean",
+        POPULATION,
+        MEASUREMENT,
+        "median",
+        "5th percentile" if shares else "95th percentile",
+        *shares,
+    ]
     groups = [group for group in said.groups if group.key.quantity == quantity]
     assert len(lines) == len(groups)
     for line, group in zip(lines, groups, strict=True):
@@ -157,7 +166,7 @@ def test_cost(found: Page, made: Run) -> None:
 
 def test_agreement(found: Page, said: Content, made: Run) -> None:
     heads, *lines = found.tables["Pairs of estimators, on the same images"]
-    assert heads == ["noise", "quantity", "estimators", "images", "mean difference", KIND, "RMS difference", "rank correlation"]
+    assert heads == ["noise", "quantity", "estimators", "images", "mean difference", POPULATION, "RMS difference", "rank correlation"]
     assert len(lines) == 2
     for line, sigma, group in zip(lines, RIGHT, said.agreements, strict=True):
         (one,) = group.pairs
@@ -200,10 +209,10 @@ def _pairs(rows: Sequence[Row]) -> tuple[Pair, ...]:
     return found.pairs
 
 
-@pytest.mark.parametrize(("estimator", "worst"), [("mc", "1 (bee)"), ("splitting", "0 (ant)")])
+@pytest.mark.parametrize(("estimator", "worst"), [("mc", "bee"), ("splitting", "ant")])
 def test_classes_and_the_weakest(made: Run, estimator: str, worst: str, without_pictures: None) -> None:
     content = gather(made, Choice(estimators=(estimator,)))
-    shown, (tile,) = Page.of(page([content], images=False)[0]), [one for one in tiles(content) if one.title == "Weakest class"]
+    shown, (tile,) = Page.of(page([content], images=False)[0]), [one for one in tiles(content) if one.title == "Least robust class"]
     for sigma, line in zip(RIGHT, tile.lines, strict=True):
         mine = [row for row in made.rows if (row.estimator, row.at.level) == (estimator, sigma)]
         quantity = content.quantity(mine[0].quantity)
@@ -211,8 +220,8 @@ def test_classes_and_the_weakest(made: Run, estimator: str, worst: str, without_
         means = {i: float(np.mean([row.value for row in mine if row.label == i])) for i in range(3)}
         order = sorted(means, key=lambda i: means[i] if quantity.higher_is_better else -means[i])
         heads, *lines = shown.tables[f"By label, {estimator}, sigma {sigma:g}"]
-        assert heads == ["class", "images", "mean", KIND, THESE, "median", "p", "beyond chance?"]
-        assert [cells[0] for cells in lines] == [f"{i} ({NAMES[i]})" for i in order]
+        assert heads == ["class", "images", "mean", POPULATION, MEASUREMENT, "median", "p", "significant?"]
+        assert [cells[0] for cells in lines] == [NAMES[i] for i in order]
         for cells, i in zip(lines, order, strict=True):
             one = bias.classes[i]
             assert one.mean.measured_lower is not None
@@ -222,7 +231,7 @@ def test_classes_and_the_weakest(made: Run, estimator: str, worst: str, without_
             assert cells[3:5] == [kind, these]
             assert kind != these
         assert line.where == f"sigma {sigma:g}"
-        assert line.value == f"{order[0]} ({NAMES[order[0]]})"
+        assert line.value == NAMES[order[0]]
         value = f"{100 * float(f'{means[order[0]]:.3f}'):.1f}%" if estimator == "mc" else f"{means[order[0]]:.3f}"
         assert line.detail.startswith(value)
     assert tile.lines[0].value == worst
@@ -230,7 +239,7 @@ def test_classes_and_the_weakest(made: Run, estimator: str, worst: str, without_
 
 def test_a_class_without_a_name_is_called_one() -> None:
     content = gather(hand_made(rows([0.2, 0.9] * 4, classes=2)), Choice())
-    (line,) = next(one for one in tiles(content) if one.title == "Weakest class").lines
+    (line,) = next(one for one in tiles(content) if one.title == "Least robust class").lines
     assert line.value == "class 0"
 
 
@@ -252,7 +261,7 @@ def test_the_tiles(found: Page, said: Content, made: Run) -> None:
 
 
 def test_certainties_add_up(without_pictures: None) -> None:
-    """Two surely, two whose interval straddles the threshold, one without an interval; two more whose value is above it."""
+    """Two clear, two whose interval contains the threshold, one without an interval; two more whose value is above it."""
     ends: Sequence[tuple[float, float | None, float | None]] = (
         (0.1, 0.0, 0.2), (0.2, 0.1, 0.3), (0.45, 0.3, 0.6), (0.46, 0.3, 0.6), (0.4, None, None),
         (0.55, 0.4, 0.7), (0.6, 0.45, 0.8), (0.9, 0.8, 1.0),
@@ -260,12 +269,12 @@ def test_certainties_add_up(without_pictures: None) -> None:
     made = [replace(row, lower=low, upper=high) for row, (_, low, high) in zip(rows([v for v, _, _ in ends]), ends, strict=True)]
     for most in (60, 1):
         content = gather(hand_made(made), Choice(most=most))
-        assert certainties(content, content.flagged[0]) == "2 surely, 2 on the edge, 1 without an interval; 2 more on the edge"
-        assert "5 of 8 images are not robust" in Page.of(page([content], images=False)[0]).text("r1-verdict")
+        assert certainties(content, content.flagged[0]) == "2 clear, 2 undecided, 1 without an interval; 2 more undecided"
+        assert "5 of 8 images are flagged" in Page.of(page([content], images=False)[0]).text("r1-verdict")
     sure = gather(hand_made([*made[:2], made[-1]]), Choice())
-    assert certainties(sure, sure.flagged[0]) == "2 surely"
+    assert certainties(sure, sure.flagged[0]) == "2 clear"
     edge = gather(hand_made([made[5], made[-1]]), Choice())
-    assert certainties(edge, edge.flagged[0]) == "1 on the edge"
+    assert certainties(edge, edge.flagged[0]) == "1 undecided"
 
 
 def test_noisy_images_are_those_of_the_run(run: Run, content: Content, html: str) -> None:

@@ -102,7 +102,7 @@ def test_a_choice_narrows_everything(run: Run, without_pictures: None) -> None:
     assert found.count("li", class_="card") == 2
     assert found.count("img") == 0
     assert "<b>" not in text
-    assert "Shown: the worst 2." in found.text("r1-samples")
+    assert "Shown: the 2 least robust." in found.text("r1-samples")
     assert "no interval" in found.text("r1-samples")
     assert found.text("r1-agreement") == ""
     with pytest.raises(RobauditError, match=r"--threshold 2: p_robust goes from 0 to 1"):
@@ -139,7 +139,7 @@ def test_the_verdict_on_classes_and_the_captions_are_text_of_the_page(content: C
     found = Page.of(html)
     for bias in content.biases:
         assert found.text("r1-classes").count(bias.explanation) >= 1
-    for section, words in (("classes", "intervals that hold for all classes together"), ("cost", "Seconds: measured once")):
+    for section, words in (("classes", "intervals (population), simultaneous over all classes"), ("cost", "Seconds: measured once")):
         assert words in found.text(f"r1-{section}")
         assert not any(words in svg for svg in re.findall(r"<svg xmlns.*?</svg>", html, re.DOTALL))
 
@@ -191,10 +191,10 @@ def test_data_without_labels(without_pictures: None) -> None:
     assert sum(attributes.get("data-judged") == "unlabelled" for _, attributes in found.tags) == 4
 
 
-def test_no_intervals_means_nothing_is_sure(without_pictures: None) -> None:
+def test_no_intervals_means_nothing_is_clear(without_pictures: None) -> None:
     run = hand_made(rows([0.2, 0.7, 0.9, 0.6], lower=None, upper=None, std_error=None, interval=NO_INTERVAL, estimator="taylor"))
     found = Page.of(page([gather(run, Choice())], images=False)[0])
-    assert "none of them surely: no intervals" in found.text("r1-verdict")
+    assert "none clear: no intervals" in found.text("r1-verdict")
     assert "~" in found.text("r1-verdict")
 
 
@@ -202,7 +202,7 @@ def test_no_intervals_means_nothing_is_sure(without_pictures: None) -> None:
 def test_one_class(count: int, without_pictures: None) -> None:
     found = Page.of(page([gather(hand_made(rows([0.2] * count, classes=1)), Choice())], images=False)[0])
     assert "not tested" in found.text("r1-classes")
-    assert "Weakest class" not in found.text("r1-verdict")
+    assert "Least robust class" not in found.text("r1-verdict")
     assert 'data-kind="bias"' not in found.text("r1-classes")
 
 
@@ -211,7 +211,7 @@ def test_a_thousand_classes(without_pictures: None) -> None:
     content = gather(hand_made(rows([0.3 + 0.6 * (i % 1000) / 1000 for i in range(2000)], classes=1000)), Choice(most=30))
     text, _ = page([content], images=False)
     found = Page.of(text)
-    assert "The 20 weakest of 1,000 classes" in found.text("r1-classes")
+    assert "The 20 least robust of 1,000 classes" in found.text("r1-classes")
     assert "All the other 975 classes" in found.text("r1-classes")
     assert found.count("li", class_="card") == 30
     assert text.index("The 20 weakest") < text.index("The 5 strongest") < text.index("All the other")
@@ -225,9 +225,9 @@ def test_failures_on_a_log_scale(without_pictures: None) -> None:
     content = gather(run, Choice())
     found = Page.of(page([content], images=False)[0])
     verdict = found.text("r1-verdict")
-    assert "Probability that noise changes the answer" in verdict
+    assert "Probability that noise changes the prediction" in verdict
     assert "≤ 1 of " in verdict
-    assert "the model changes its answer in ≤ 1 of" in verdict
+    assert "the prediction changes in ≤ 1 of" in verdict
     assert "log10_p_fail above -0.301" in verdict
     assert "%" not in " ".join(line.value for line in tiles(content)[1].lines)
     assert "1 of 5" in verdict

@@ -25,7 +25,7 @@ DECISION: Mapping[str, Any] = {
     "lower": 0.4,
     "upper": 0.6,
     "confidence": 0.95,
-    "covers": "these images",
+    "covers": "measurement",
     "threshold": 0.9,
 }
 """A decided gate, as documents have it."""

@@ -40,7 +40,7 @@ def axes_of(every: list[Curves], width: float = 7.0) -> dict[str, Any]:
 def test_lines_and_bands_are_those_of_the_curves() -> None:
     every = models(2)
     found = axes_of(every)
-    for kind, label in ((CurveKind.NOISE, "standard deviation"), (CurveKind.LINEAR, "gamma, what is left of the image")):
+    for kind, label in ((CurveKind.NOISE, "standard deviation"), (CurveKind.LINEAR, "gamma, share of the image left")):
         lines = [line for line in found[label].lines if len(line.get_xdata()) > 2]
         assert len(lines) == 2
         for line, one in zip(lines, every, strict=True):
@@ -50,9 +50,9 @@ def test_lines_and_bands_are_those_of_the_curves() -> None:
             assert np.array_equal(line.get_xdata(), curve.places[:points])
             assert np.allclose(line.get_ydata(), 1 - curve.errors[:points])
         assert len(found[label].collections) == 2
-    straight = [line for line in found["gamma, what is left of the image"].lines if len(line.get_xdata()) == 2]
+    straight = [line for line in found["gamma, share of the image left"].lines if len(line.get_xdata()) == 2]
     assert {tuple(map(float, line.get_xdata())) for line in straight} == {(HUMANS, HUMANS), (0.0, 1.0)}
-    assert found["gamma, what is left of the image"].get_xlim() == (1.0, 0.0), "less of the image to the right"
+    assert found["gamma, share of the image left"].get_xlim() == (1.0, 0.0), "less of the image to the right"
 
 
 def test_the_tail_of_a_noise_curve_is_left_out_and_the_caption_says_so() -> None:
@@ -75,7 +75,7 @@ def test_the_caption_says_what_is_open_and_what_is_left_out() -> None:
     words = sketch(models(MOST_MODELS + 1)).caption
     assert f"Not shown: model {MOST_MODELS}." in words
     assert "l2 attacks change nothing on" in words
-    assert "which people name at gamma of about 0.25" in words
+    assert "which human observers name at gamma of about 0.25" in words
     one = sketch(models(1)).caption
     assert "model 0" not in one, "one model needs no name"
     assert "Share of 6 images" in one
@@ -92,7 +92,7 @@ def test_curves_of_a_single_point_and_of_one_image() -> None:
 def test_a_grid_that_is_too_coarse() -> None:
     balls = [1, 1, 1, 2]
     lost = curves_of(curves_run([attacked(i, ball) for i, ball in enumerate(balls)]))
-    assert "L2 attacks: the first step, 0.32, takes 75% of what was right; a smaller --step-l2 would tell more." in printed([lost])
+    assert "L2 attacks: the first step, 0.32, takes 75% of the correct images; a smaller --step-l2 would tell more." in printed([lost])
     kept = curves_of(curves_run([attacked(i, ball + 1) for i, ball in enumerate(balls)]))
     assert "first step" not in printed([kept])
 
@@ -124,7 +124,7 @@ def printed(every: list[Curves], width: int = 120) -> str:
 @pytest.mark.parametrize(("width", "tables"), [(120, 2), (80, 2), (60, 2)])
 def test_models_side_by_side(width: int, tables: int) -> None:
     found = printed(models(4), width)
-    assert found.count("Error curves in one number") == tables
+    assert found.count("Summary of the error curves") == tables
     assert found.count("bootstrap interval") == 1, "the notes once, at the end"
     for i in range(4):
         assert f"model {i}" in found
