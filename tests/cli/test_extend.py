@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from robaudit.auditing import setup as auditing_setup
+from robaudit.rows import TABLE_COLUMNS
 from tests.conftest import RunCli
-from tests.specs import digits, read_info, write
+from tests.specs import digits, read_info, read_rows, write
 from tests.states import flushes, forget_flushes, query
 
 
@@ -61,7 +62,7 @@ def test_order_is_that_of_the_data_set_and_of_the_union_of_the_specs(run: Path, 
     assert (
         run_cli("estimate", "spec.yaml", "--out", "run", "--extend", "--sigma", "0.1", "--estimator", "softmax", "--limit", "9").code == 0
     )
-    found = [tuple(line.split(",")[i] for i in (0, 6, 7)) for line in lines(run)[1:]]
+    found = [(row["sample_id"], row["level"], row["estimator"]) for row in read_rows(run)]
     ids = list(dict.fromkeys(sample for sample, _, _ in found))
     assert len(ids) == 9
     assert found == [(i, sigma, name) for i in ids for sigma in ("0.2", "0.1") for name in ("mc", "taylor_mvs", "softmax")]
@@ -71,11 +72,12 @@ def test_an_extended_run_equals_one_made_at_once(run: Path, tmp_path: Path, run_
     wide = ["--sigma", "0.2", "--sigma", "0.1", "--limit", "12"]
     assert run_cli("estimate", "spec.yaml", "--out", "run", "--extend", *wide).code == 0
     assert run_cli("estimate", "spec.yaml", "--out", "once", *wide).code == 0
-    one, two = ([line.split(",") for line in lines(tmp_path / name)] for name in ("run", "once"))
-    assert [row[:9] for row in one] == [row[:9] for row in two]
-    for a, b in zip(one[1:], two[1:], strict=True):
-        vote = 1 / 30 if a[7] == "mc" else 0.0
-        assert float(a[9]) == pytest.approx(float(b[9]), abs=vote + 1e-5)
+    one, two = (read_rows(tmp_path / name) for name in ("run", "once"))
+    before = TABLE_COLUMNS[: TABLE_COLUMNS.index("value")]
+    for a, b in zip(one, two, strict=True):
+        assert [a[name] for name in before] == [b[name] for name in before]
+        vote = 1 / 30 if a["estimator"] == "mc" else 0.0
+        assert float(a["value"]) == pytest.approx(float(b["value"]), abs=vote + 1e-5)
 
 
 def test_what_is_there_already_needs_no_work(run: Path, run_cli: RunCli) -> None:
