@@ -212,7 +212,7 @@ def prepare(
     limit = memory_limit(spec.run.memory)
     if old is not None:
         refuse_another_machine(old, network, device, where, listener)
-    for text in network.notes:
+    for text in (*spec.taken, *network.notes):
         listener.note(text)
     needs_gradients = [chosen for chosen in estimators if "gradients" in chosen.estimator.needs]
     if needs_gradients and not network.differentiable:

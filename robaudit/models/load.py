@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from robaudit.errors import ModelError, did_you_mean
+from robaudit.models.architectures import FAMILIES
 from robaudit.models.base import LoadedNetwork, Source, check_finite, state_sha256
 from robaudit.models.exported import load_exported
 from robaudit.models.logits import LogitModel
@@ -19,7 +20,9 @@ from robaudit.models.python_callable import as_module, load_python
 from robaudit.models.safety import open_archive
 from robaudit.models.state_dict import load_safetensors, load_state_dict_file
 from robaudit.models.torchscript import load_torchscript
+from robaudit.models.torchvision_file import downloaded
 from robaudit.spec.model import ModelSpec
+from robaudit.spec.pretrained.folder import INDEX, weights_file
 
 SUFFIXES = {
     ".safetensors": "safetensors",
@@ -28,6 +31,8 @@ SUFFIXES = {
     ".torchscript": "torchscript",
     ".pt": "torchscript",
     ".pth": "state dict",
+    ".ckpt": "state dict",
+    ".bin": "state dict",
 }
 _KNOWN = ("torchscript", "pt2", "safetensors", "onnx")
 _FOREIGN = {
@@ -128,7 +133,7 @@ def load_model(
 
     Args:
         spec: the model section.
-        path: its path, resolved against the spec's folder; None where it has none.
+        path: its file or folder, resolved against the spec's folder; None where it has none.
         base_dir: the spec's folder, importable for trusted ``package.module:function`` code.
         device: where the network runs.
         dtype: torch.float32 or torch.float64, of the network.
@@ -137,12 +142,16 @@ def load_model(
     Raises:
         ModelError: the file, the architecture or the options do not make a model.
     """
+    if path is not None and spec.format != "python" and path.is_dir():
+        path = weights_file(path)
+    elif path is None and spec.download and spec.weights is not None:
+        path = downloaded(spec.weights)
     source = Source(spec, path, base_dir, device, dtype, trust)
     if spec.format == "python":
         found = "python"
     elif path is not None:
-        found = guess_format(path, spec.format)
-    elif spec.format is None and not (spec.architecture or "").startswith(("robaudit:", "torchvision:")):
+        found = "safetensors" if path.name.endswith(INDEX) else guess_format(path, spec.format)
+    elif spec.format is None and not (spec.architecture or "").startswith(FAMILIES):
         found = "python"
     else:
         raise ModelError(source.where, "has no weights", "add model.path, the weights file")
