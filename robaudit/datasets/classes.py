@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from robaudit.errors import did_you_mean
 
+_SHOWN = 6  # of names
+
 
 class ClassIndex:
     """Class indices by name: an id or a name as it is written, else without regard to case, underscores and the other synonyms of a name.
@@ -33,7 +35,11 @@ class ClassIndex:
 
     def remedy(self, text: str) -> str:
         """What would be right instead of a text that is not found."""
-        return did_you_mean(text, self._known(text))
+        names = sorted(self._known(text))
+        if (near := did_you_mean(text, names)).startswith("did"):
+            return near
+        known = f"known: {', '.join(names[:_SHOWN])}" + (f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else "")
+        return f"{known}; rename it, or write class_names in the order of the logits (null: in the order of the folders' or labels' names)"
 
     def _known(self, text: str) -> Iterable[str]:
         several = self._loose.get(_folded(text), set())

@@ -41,8 +41,7 @@ class ImagesDataset:
     def _index(self, folder: str, classes: ClassIndex) -> int:
         index = classes.find(name_text(folder))
         if index is None:
-            remedy = f"{classes.remedy(name_text(folder))}; class_names: null numbers the folders in the order of their names"
-            raise DataError(f"{self.where}/{folder}", "the folder is not in class_names", remedy)
+            raise DataError(f"{self.where}/{folder}", "the folder is not in class_names", classes.remedy(name_text(folder)))
         return index
 
     def __len__(self) -> int:

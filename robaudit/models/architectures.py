@@ -167,6 +167,8 @@ def build_architecture(source: Source) -> nn.Module:
     """
     name, options = source.spec.architecture or "", source.spec.architecture_options
     family, colon, short = name.partition(":")
+    if not colon and (meant := families_of(name)):
+        raise ModelError(f"architecture {name}", "names no network", f"did you mean {' or '.join(meant)}?")
     network: object
     with torch.random.fork_rng(devices=[]):
         if family == "robaudit" and colon:
@@ -180,6 +182,20 @@ def build_architecture(source: Source) -> nn.Module:
     if not isinstance(network, nn.Module):
         raise ModelError(name, f"returned {_article(type(network).__name__)}", "it must return a torch.nn.Module to load the weights into")
     return network.eval()
+
+
+def families_of(name: str) -> list[str]:
+    """The names with a family that a name without one may stand for."""
+    from torchvision import models
+
+    found = [f"robaudit:{name}"] if name in ARCHITECTURES else []
+    try:
+        import timm
+    except ImportError:
+        pass
+    else:
+        found += [f"timm:{name}"] if timm.is_model(name) else []
+    return found + ([f"torchvision:{name}"] if name in models.list_models() else [])
 
 
 def _torchvision(name: str, short: str, options: dict[str, Any]) -> nn.Module:

@@ -31,8 +31,6 @@ SUFFIXES = {
     ".torchscript": "torchscript",
     ".pt": "torchscript",
     ".pth": "state dict",
-    ".ckpt": "state dict",
-    ".bin": "state dict",
 }
 _KNOWN = ("torchscript", "pt2", "safetensors", "onnx")
 _FOREIGN = {

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from robaudit.errors import ModelError, did_you_mean
-from robaudit.models.architectures import build_architecture
+from robaudit.models.architectures import build_architecture, families_of
 from robaudit.models.base import LoadedNetwork, Source, check_finite, file_sha256
 from robaudit.models.safety import Unread, load_tensors
 from robaudit.models.transformers_model import build_transformers, config_of
@@ -209,6 +209,21 @@ def _needs_architecture(source: Source, what: str) -> None:
     if source.spec.architecture is None:
         remedy = "add architecture: timm:NAME, torchvision:NAME, robaudit:NAME or package.module:function"
         raise ModelError(source.where, what, remedy)
+
+
+def stated_architecture(path: Path) -> str | None:
+    """The architecture that a checkpoint states under ``arch``, as the training scripts of timm and of torchvision's users do.
+
+    Raises:
+        ModelError: the file is damaged.
+    """
+    found = load_tensors(path, str(path))
+    name = found.get("arch") if isinstance(found, Mapping) else None
+    if not isinstance(name, str):
+        return None
+    meant = [one for one in families_of(name) if not one.startswith("robaudit:")]
+    timms = "version" in found or len(meant) == 1  # timm's checkpoints have a version
+    return next((one for one in meant if one.startswith("timm:") == timms), meant[0] if meant else None)
 
 
 @dataclass(frozen=True, slots=True)
