@@ -103,8 +103,8 @@ def _content(path: Path, head: bytes) -> str | None:
             return "state dict"
         raise ModelError(str(path), "is a zip archive, but not one that torch wrote", f"give a file of one of {', '.join(_KNOWN)}")
     length = int.from_bytes(head[:8], "little")
-    if len(head) > 8 and head[8:9] == b"{" and 2 <= length <= 10**8:
-        return "safetensors"
+    if path.name.endswith(INDEX) or (len(head) > 8 and head[8:9] == b"{" and 2 <= length <= 10**8):
+        return "safetensors"  # of an index: or the state dicts that it lists, which the same loader reads
     if head[:1] == b"\x80" and len(head) > 1 and head[1] <= 5:
         return "state dict"  # a legacy torch.save or a bare pickle
     return None
@@ -148,7 +148,7 @@ def load_model(
     if spec.format == "python":
         found = "python"
     elif path is not None:
-        found = "safetensors" if path.name.endswith(INDEX) else guess_format(path, spec.format)
+        found = guess_format(path, spec.format)
     elif spec.format is None and not (spec.architecture or "").startswith(FAMILIES):
         found = "python"
     else:

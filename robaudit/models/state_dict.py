@@ -256,8 +256,8 @@ def _chosen(found: Any, entry: str | None, where: str) -> _Chosen:
                 where, f"has no weights under the key {entry!r}", did_you_mean(entry, states) if states else "remove model.entry"
             )
         return _Chosen(states[entry], (f"the weights are those under the key {entry!r}",))
-    if (whole := _state(found)) is not None:
-        return _Chosen(whole, ())
+    if _is_state(found):
+        return _Chosen(dict(found), ())
     names = [name for name in (*_PLAIN, *_AVERAGED) if name in states] or (list(states) if len(states) == 1 else [])
     if not names:
         raise _refusal(found, states, where)
@@ -287,9 +287,13 @@ def _state(value: Any, depth: int = 3) -> dict[str, torch.Tensor] | None:
     """The value as a state dict, or the one that it holds under one of the usual keys; None where it is neither."""
     if not isinstance(value, Mapping):
         return None
-    if value and all(isinstance(key, str) and isinstance(tensor, torch.Tensor) for key, tensor in value.items()):
+    if _is_state(value):
         return dict(value)
     for key in _PLAIN:
         if depth and isinstance(value.get(key), Mapping):
             return _state(value[key], depth - 1)
     return None
+
+
+def _is_state(value: Mapping[Any, Any]) -> bool:
+    return bool(value) and all(isinstance(key, str) and isinstance(tensor, torch.Tensor) for key, tensor in value.items())

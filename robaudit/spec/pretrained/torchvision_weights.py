@@ -46,13 +46,12 @@ def from_weights(name: str) -> Pretrained:
 def _member(name: str) -> tuple[str, Any]:
     from torchvision import models
 
-    known = {}
+    known = dict[str, tuple[str, Any]]()
     for model in models.list_models(module=models):
-        for member in models.get_model_weights(model):
-            known[f"{type(member).__name__}.{member.name}"] = model, member
+        enum = models.get_model_weights(model)
+        known |= {f"{enum.__name__}.{name}": (model, member) for name, member in enum.__members__.items()}  # DEFAULT included
     if name not in known:
-        enum, _, member = name.partition(".")
-        same = [one for one in known if one.partition(".")[0] == enum]
+        same = [one for one in known if one.partition(".")[0] == name.partition(".")[0]]
         raise ModelError(f"weights {name}", "torchvision has no such weights", did_you_mean(name, same or known))
     return known[name]
 
