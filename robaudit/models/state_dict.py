@@ -207,7 +207,7 @@ def _stripped(tensors: Mapping[str, torch.Tensor], wanted: Iterable[str]) -> tup
 
 def _needs_architecture(source: Source, what: str) -> None:
     if source.spec.architecture is None:
-        remedy = "add architecture: timm:NAME, torchvision:NAME, robaudit:NAME or package.module:function"
+        remedy = "add architecture: torchvision:NAME, timm:NAME, robaudit:NAME or package.module:function"
         raise ModelError(source.where, what, remedy)
 
 

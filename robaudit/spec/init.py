@@ -155,12 +155,9 @@ def with_images(section: dict[str, Any], known: Pretrained) -> dict[str, Any]:
             more.pop("channels", None)
     if kind in ("images", "manifest", "npz") and known.class_names and len(known.class_names) <= _MOST_NAMES:
         more["class_names"] = list(known.class_names)
-    chosen = {key: section[key] for key in ("limit", "sample") if key in section}
-    return {
-        **{key: value for key, value in section.items() if key not in chosen},
-        **{k: v for k, v in more.items() if k not in section},
-        **chosen,
-    }
+    last: dict[str, Any] = {key: section[key] for key in section if key in ("limit", "sample")}
+    first = {key: value for key, value in section.items() if key not in last}
+    return first | {key: value for key, value in more.items() if key not in first} | last
 
 
 def _refuse(files: Mapping[str, int], text: str) -> None:

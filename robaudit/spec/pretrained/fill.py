@@ -27,7 +27,7 @@ def filled(spec: AuditSpec) -> AuditSpec:
     Raises:
         RobauditError: the model's files are damaged, or of a model that is not supported.
     """
-    found = describe(spec.model, spec.base_dir)
+    found = None if spec.taken else describe(spec.model, spec.base_dir)
     if found is None:
         return spec
     model, dataset = _for_model(spec.model, found), _for_dataset(spec.dataset, found)
@@ -41,7 +41,9 @@ def filled(spec: AuditSpec) -> AuditSpec:
         what = f"gives {'.'.join(map(str, first['loc']))} a value that a spec cannot have: {first['msg']}"
         raise ModelError(found.source, what, "restore the model's own file, or correct it") from error
     whole = spec.model_copy(update=changes)
-    return whole.noting(*_lines(found, {**model, **dataset}, found.source.replace(f"{spec.base_dir}/", "")))
+    return whole.noting(
+        *_lines(found, {**model, **dataset}, found.source.replace(f"{spec.base_dir}/", ""), files=isinstance(spec.dataset, ImageOptions))
+    )
 
 
 def _for_model(given: ModelSpec, found: Pretrained) -> dict[str, Any]:
@@ -77,13 +79,17 @@ def _for_dataset(given: BaseDatasetSpec, found: Pretrained) -> dict[str, Any]:
     return taken
 
 
-def _lines(found: Pretrained, taken: dict[str, Any], source: str) -> tuple[str, ...]:
-    """What was taken, in a line for the user."""
+def _lines(found: Pretrained, taken: dict[str, Any], source: str, *, files: bool) -> tuple[str, ...]:
+    """What was taken, in a line for the user; for data that are no image files, also the size that the model was made for."""
     shown = [f"{key} {_value(taken[key])}" for key in ("mean", "std", *_GEOMETRY, "interpolation", "channels", "revision") if key in taken]
     if "class_names" in taken:
         names = taken["class_names"]
         listed = ", ".join(clipped(name, 40) for name in names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
         shown.append(f"{count(len(names), 'class name')} ({listed})")
+    side = found.images.get("crop", found.images.get("resize"))
+    if side is not None and not files:
+        height, width = side if isinstance(side, tuple) else (side, side)
+        shown.append(f"made for images of {height} x {width}, which the data must have already")
     options = found.options if "architecture_options" in taken else {}
     with_options = f" ({', '.join(f'{key} {value}' for key, value in options.items())})" if options else ""
     head = f"{found.architecture}{with_options}" if "architecture" in taken or not shown else ""

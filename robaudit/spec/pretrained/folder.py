@@ -23,14 +23,15 @@ _PREFERRED = (
     "model.pth",
 )
 _SUFFIXES = (".safetensors", ".pth", ".pt", ".bin", ".ckpt", ".pt2", ".onnx")
+_ONLY_WEIGHTS = (".safetensors", ".bin", INDEX)
 _FAMILIES = (timm_config.FAMILY, transformers_config.FAMILY)
 
 
 def describe(model: ModelSpec, base_dir: Path) -> Pretrained | None:
     """What the files of a spec's model say about it; None where they say nothing, and the spec must say it all.
 
-    The configuration counts for a folder, for a file beside it whose architecture the spec does not name or names as one of timm or
-    Transformers, and for a model of the Hub (which is downloaded, without its weights).
+    The configuration counts for a folder, for a file beside it whose architecture the spec names as one of timm or Transformers (or
+    does not name, although the file is .safetensors or .bin), and for a model of the Hub (which is downloaded, without its weights).
 
     Raises:
         RobauditError: a file is damaged, or of a model that is not supported.
@@ -40,7 +41,7 @@ def describe(model: ModelSpec, base_dir: Path) -> Pretrained | None:
     if model.weights is not None:
         return torchvision_weights.from_weights(model.weights)
     folder, is_file = _config_folder(model, base_dir)
-    theirs = model.architecture is None or model.architecture.startswith(_FAMILIES)
+    theirs = model.architecture.startswith(_FAMILIES) if model.architecture else (model.path or "").endswith(_ONLY_WEIGHTS)
     if folder is not None and (not is_file or theirs):
         refuse_adapter(folder)
         found = _from_folder(folder, strict=not is_file)
