@@ -103,8 +103,7 @@ def has_gradients(spec: AuditSpec) -> bool:
     options = spec.model
     if options.path is None or options.format == "python" or is_hub(options.path):
         return True
-    path = spec.base_dir / expanded(options.path)
-    return guess_format(weights_file(path) if path.is_dir() else path, options.format) != "onnx"
+    return guess_format(weights_file(spec.base_dir / expanded(options.path)), options.format) != "onnx"
 
 
 def refuse_unlabelled(spec: AuditSpec, *, trust: bool, skip_bad: bool) -> None:

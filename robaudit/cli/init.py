@@ -177,20 +177,16 @@ def _needs_architecture(path: Path) -> bool:
 def _stated_architecture(path: Path) -> str | None:
     """What a checkpoint itself says."""
     from robaudit.models.state_dict import stated_architecture
+    from robaudit.spec.pretrained.folder import weights_file
 
-    return stated_architecture(_weights(path)) if _format(path) == "state dict" else None
+    return stated_architecture(weights_file(path)) if _format(path) == "state dict" else None
 
 
 def _format(path: Path) -> str:
     from robaudit.models.load import guess_format
-
-    return guess_format(_weights(path), None)
-
-
-def _weights(path: Path) -> Path:
     from robaudit.spec.pretrained.folder import weights_file
 
-    return weights_file(path) if path.is_dir() else path
+    return guess_format(weights_file(path), None)
 
 
 def _check(spec: AuditSpec, path: Path, *, trust: bool) -> None:

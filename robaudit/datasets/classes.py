@@ -37,7 +37,7 @@ class ClassIndex:
         """What would be right instead of a text that is not found."""
         names = sorted(self._known(text))
         if (near := did_you_mean(text, names)).startswith("did"):
-            return near
+            return near if len(names) <= _SHOWN else f"{near}; or write class_names in the order of the logits"
         known = f"known: {', '.join(names[:_SHOWN])}" + (f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else "")
         return f"{known}; rename it, or write class_names in the order of the logits (null: in the order of the folders' or labels' names)"
 

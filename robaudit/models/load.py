@@ -140,7 +140,7 @@ def load_model(
     Raises:
         ModelError: the file, the architecture or the options do not make a model.
     """
-    if path is not None and spec.format != "python" and path.is_dir():
+    if path is not None and spec.format != "python":
         path = weights_file(path)
     elif path is None and spec.download and spec.weights is not None:
         path = downloaded(spec.weights)

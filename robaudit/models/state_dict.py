@@ -50,7 +50,7 @@ def fit_state(network: nn.Module, tensors: Mapping[str, torch.Tensor], where: st
     if unexpected:
         complaints.append(f"{len(unexpected)} are not the architecture's ({_few(unexpected)})")
     if complaints:
-        raise ModelError(where, ", ".join(complaints), "check architecture and architecture_options")
+        raise ModelError(where, ", ".join(complaints), _beside(wanted, tensors) or "check architecture and architecture_options")
     differing = [key for key in wanted if key in tensors and wanted[key].shape != tensors[key].shape]
     if differing:
         shown = [f"{key} is {_shape(tensors[key])}, the architecture has {_shape(wanted[key])}" for key in differing]
@@ -58,6 +58,16 @@ def fit_state(network: nn.Module, tensors: Mapping[str, torch.Tensor], where: st
             where, f"{len(differing)} of {len(wanted)} tensors have another shape: {_few(shown)}", _hint(wanted, tensors, differing)
         )
     network.load_state_dict(dict(tensors))
+
+
+def _beside(wanted: Mapping[str, torch.Tensor], tensors: Mapping[str, torch.Tensor]) -> str:
+    """What to do where the network is whole, below one prefix, and other tensors lie beside it (the loss of a LightningModule)."""
+    for prefix in (f"{name}." for name in _PREFIXES):
+        inside = {key.removeprefix(prefix) for key in tensors if key.startswith(prefix)}
+        if inside and inside >= wanted.keys():
+            beside = [key for key in tensors if not key.startswith(prefix)]
+            return f"the network is below {prefix!r}, beside {_few(beside)}: save the state_dict() of the network alone"
+    return ""
 
 
 def _refuse_odd(tensors: Mapping[str, torch.Tensor], where: str) -> None:

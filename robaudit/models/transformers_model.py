@@ -18,7 +18,10 @@ from robaudit.spec.pretrained.folder import CONFIG
 from robaudit.text import clipped
 
 _EXTRA = "num_batches_tracked"
-_NUMBER_FORMAT = ("dtype", "torch_dtype")  # of the file; the audit has its own
+_NOT_TAKEN = frozenset(
+    ("dtype", "torch_dtype", "auto_map", "attn_implementation", "experts_implementation", "use_kernels", "use_pretrained_backbone")
+)
+"""Entries of config.json that are left out: the number format is the audit's own, and the others could fetch weights or code."""
 
 
 class Logits(nn.Module):
@@ -58,12 +61,12 @@ def build_transformers(source: Source, tensors: Mapping[str, torch.Tensor]) -> n
         raise needs_extra(where, "transformers", "hf") from error
 
     wanted = (source.spec.architecture or "").partition(":")[2]
-    values = {key: value for key, value in read_object(path).items() if key not in _NUMBER_FORMAT}
+    values = _architecture_only(read_object(path))
     state = {key: tensor.float() if tensor.is_floating_point() else tensor for key, tensor in tensors.items()}
     with _quiet(transformers), torch.random.fork_rng(devices=[]):
         try:
             config = type(transformers.AutoConfig.for_model(str(values.get("model_type")))).from_dict(values)
-            kind = type(transformers.AutoModelForImageClassification.from_config(config))
+            kind = type(transformers.AutoModelForImageClassification.from_config(config, trust_remote_code=False))
         except Exception as error:
             what = f"is of a model that Transformers {transformers.__version__} does not build ({_first_line(error)})"
             raise ModelError(str(path), what, "use the version that saved it; code that a folder brings along never runs") from error
@@ -94,16 +97,25 @@ def _check(about: Mapping[str, Any], where: str) -> None:
             raise ModelError(where, f"{said} ({shown})", f"weights and {CONFIG} must be of the same model")
 
 
+def _architecture_only(values: Any) -> Any:
+    """The entries that say what the network is, at every depth."""
+    if isinstance(values, dict):
+        return {key: _architecture_only(value) for key, value in values.items() if key not in _NOT_TAKEN and not key.startswith("_")}
+    return [_architecture_only(value) for value in values] if isinstance(values, list) else values
+
+
 @contextmanager
 def _quiet(transformers: Any) -> Iterator[None]:
-    """Keep the library from printing."""
-    log = transformers.utils.logging
-    level, bars = log.get_verbosity(), log.is_progress_bar_enabled()
+    """Keep the library from printing, and from asking the Hub for anything."""
+    log, hub = transformers.utils.logging, importlib.import_module("huggingface_hub").constants
+    level, bars, offline = log.get_verbosity(), log.is_progress_bar_enabled(), hub.HF_HUB_OFFLINE
     log.set_verbosity(log.CRITICAL)
     log.disable_progress_bar()
+    hub.HF_HUB_OFFLINE = True
     try:
         yield
     finally:
+        hub.HF_HUB_OFFLINE = offline
         log.set_verbosity(level)
         if bars:
             log.enable_progress_bar()

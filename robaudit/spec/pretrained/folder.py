@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -65,25 +66,28 @@ def model_path(model: ModelSpec, base_dir: Path) -> Path | None:
     return base_dir / expanded(model.path)
 
 
-def weights_file(folder: Path) -> Path:
-    """The file of the weights in a folder (for weights in several files, their index).
+def weights_file(path: Path) -> Path:
+    """The path itself, or, of a folder, the file of the weights in it (for weights in several files, their index).
 
     Raises:
         ModelError: there is none, or more than one that could be meant.
     """
+    if not os.path.isdir(path):  # noqa: PTH112  a name may be too long, or no path at all: its loader says so
+        return path
+    folder = path
     refuse_adapter(folder)
     for name in _PREFERRED:
         if (folder / name).exists():
             return folder / name
     try:
-        others = sorted(path for path in folder.iterdir() if path.suffix.lower() in _SUFFIXES and not path.name.startswith("."))
+        others = sorted(file for file in folder.iterdir() if file.suffix.lower() in _SUFFIXES and not file.name.startswith("."))
     except OSError as error:
         raise ModelError(str(folder), f"cannot be listed: {error.strerror or error}", "give a folder that you may read") from error
     if len(others) == 1:
         return others[0]
     if not others:
         raise ModelError(str(folder), "is a directory without weights", f"give the weights file, or a folder with {_PREFERRED[0]}")
-    listed = ", ".join(path.name for path in others[:5]) + (", ..." if len(others) > 5 else "")
+    listed = ", ".join(file.name for file in others[:5]) + (", ..." if len(others) > 5 else "")
     raise ModelError(str(folder), f"is a directory with several weights files ({listed})", "give the one that is meant")
 
 

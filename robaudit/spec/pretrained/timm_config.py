@@ -14,6 +14,7 @@ _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 _CROP_PCT, _INTERPOLATION, _SIZE = 0.875, "bicubic", (3, 224, 224)  # where an entry is missing, as in timm.data.resolve_data_config
 _INTERPOLATIONS = ("nearest", "box", "bilinear", "hamming", "bicubic", "lanczos")
 _CROP_MODES = ("center", "squash", "border")
+_MOST_CLASSES = 10**6
 FAMILY = "timm:"
 
 
@@ -107,7 +108,10 @@ def _names(
             by_index = {int(index): name for index, name in labels.items()}
         except (TypeError, ValueError):
             raise entries.wrong("label_names", "a list, or an object by class index") from None
-        labels = [by_index.get(index, "") for index in range(max(by_index, default=-1) + 1 if len(by_index) < 10**6 else 0)]
+        last = max(by_index, default=-1)
+        if last >= _MOST_CLASSES or min(by_index, default=0) < 0:
+            raise entries.wrong("label_names", f"an object by class index below {_MOST_CLASSES:,}")
+        labels = [by_index.get(index, "") for index in range(last + 1)]
     if not isinstance(labels, list | tuple) or not all(isinstance(name, str) for name in labels):
         raise entries.wrong("label_names", "a list of names")
     if classes is not None and len(labels) != classes:
