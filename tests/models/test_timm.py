@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from PIL import Image
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from robaudit.datasets.decode import read_image
 from robaudit.errors import ModelError, RobauditError
@@ -177,3 +177,15 @@ def test_a_configuration_that_is_damaged(tmp_path: Path, change: dict[str, Any],
     with pytest.raises(ModelError) as caught:
         from_config(config, tmp_path / "config.json")
     assert says in str(caught.value)
+
+
+def test_saved_by_the_wrapper_of_transformers(home: Path, tmp_path: Path) -> None:
+    """The class of Transformers for timm's models writes timm's configuration, and in some versions a prefix before every key."""
+    (tmp_path / "net").mkdir()
+    (tmp_path / "images").symlink_to(home / "images")
+    config = json.loads((home / "resnet18" / "config.json").read_text())
+    config |= {"model_type": "timm_wrapper", "architectures": ["TimmWrapperForImageClassification"], "model_args": None}
+    (tmp_path / "net" / "config.json").write_text(json.dumps(config))
+    tensors = load_file(home / "resnet18" / "model.safetensors")
+    save_file({f"timm_model.{key}": tensor for key, tensor in tensors.items()}, tmp_path / "net" / "model.safetensors")
+    assert torch.equal(audited(spec_of(tmp_path, "path: net"))[1], audited(spec_of(home, "path: resnet18"))[1])
