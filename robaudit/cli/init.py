@@ -59,11 +59,11 @@ def init(
     Example: robaudit init --model model.pt --data test.npz --normalise cifar10 --gate 0.9
     """
     from robaudit.files import expanded, write_atomically
+    from robaudit.models.recognise import needs_architecture, recognise
     from robaudit.noise.registry import build
     from robaudit.spec.init import Answers, dataset_section, levels, model_section, spec_text, with_images
     from robaudit.spec.load import load_spec
-    from robaudit.spec.model import HUB, ModelSpec
-    from robaudit.spec.pretrained.folder import describe
+    from robaudit.spec.model import HUB
 
     if spec.exists() and not force:
         raise RobauditError(str(spec), "already exists", "name another file, or add --force")
@@ -85,14 +85,9 @@ def init(
         return section
 
     path = _answer("Trained model (file)", model, None, known_file, asking, "--model")
-    known = describe(ModelSpec(path=path, architecture=architecture), base)
-    if known is not None:
-        architecture = architecture or known.architecture
-    elif architecture is None:
-        architecture = _stated_architecture(base / path)
-        known = None if architecture is None else describe(ModelSpec(path=path, architecture=architecture), base)
-    if architecture is None and _needs_architecture(base / path):
-        architecture = _answer("Its architecture, for example torchvision:resnet18", None, None, str, asking, "--architecture")
+    keys, known = recognise(path, architecture, base)
+    if not keys and needs_architecture(base / path):
+        keys["architecture"] = _answer("Its architecture, for example torchvision:resnet18", None, None, str, asking, "--architecture")
     dataset = _answer("Images (.npz, class folders, .csv, digits, torchvision:CIFAR10)", data, None, known_data, asking, "--data")
     if known is not None:
         dataset = with_images(dataset, known)
@@ -100,7 +95,7 @@ def init(
         "Normalisation used in training (none, imagenet, cifar10, ..., or mean/std)",
         normalise,
         _NORMALISE,
-        lambda text: model_section(path, architecture, text, known),
+        lambda text: model_section(path, keys, text, known if normalise is None else None),
         asking and known is None,
         "--normalise",
     )
@@ -110,6 +105,8 @@ def init(
     elif gate is not None:
         _share(str(gate))
     source = "" if known is None else known.source.replace(f"{base}/", "")
+    if known is not None and normalise is not None and "mean" not in section:
+        section |= {"mean": [], "std": []}  # none, although the model's own files say otherwise
     names = () if known is None or "class_names" in dataset else known.class_names or ()
     text = spec_text(Answers(section, dataset, chosen, samples, gate, source, names))
     written = load_spec(spec, text=text)  # never write an invalid spec, whatever the answers were
@@ -168,25 +165,6 @@ def _share(text: str) -> float | None:
     if not 0.0 < share <= 1.0:
         raise SpecError(f"--gate {text}", "is not a share", "give a number above 0 and at most 1, for example 0.9")
     return share
-
-
-def _needs_architecture(path: Path) -> bool:
-    return _format(path) in ("safetensors", "state dict")
-
-
-def _stated_architecture(path: Path) -> str | None:
-    """What a checkpoint itself says."""
-    from robaudit.models.state_dict import stated_architecture
-    from robaudit.spec.pretrained.folder import weights_file
-
-    return stated_architecture(weights_file(path)) if _format(path) == "state dict" else None
-
-
-def _format(path: Path) -> str:
-    from robaudit.models.load import guess_format
-    from robaudit.spec.pretrained.folder import weights_file
-
-    return guess_format(weights_file(path), None)
 
 
 def _check(spec: AuditSpec, path: Path, *, trust: bool) -> None:

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from robaudit.errors import ModelError, did_you_mean
-from robaudit.models.architectures import build_architecture, families_of
+from robaudit.models.architectures import build_architecture
 from robaudit.models.base import LoadedNetwork, Source, check_finite, file_sha256
 from robaudit.models.safety import Unread, load_tensors
 from robaudit.models.transformers_model import build_transformers, config_of
@@ -124,7 +124,7 @@ def load_safetensors(source: Source) -> LoadedNetwork:
         if path == source.file or path.suffix == ".safetensors":
             tensors |= _read_safetensors(path, str(path))
         else:
-            tensors |= _chosen(load_tensors(path, str(path)), None, str(path)).tensors
+            tensors |= state_of(load_tensors(path, str(path)), None, str(path))
     if source.spec.entry is not None:
         raise ModelError(source.where, "has no entries: safetensors holds the weights themselves", "remove model.entry")
     return _fill(source, files, tensors, ())
@@ -221,19 +221,18 @@ def _needs_architecture(source: Source, what: str) -> None:
         raise ModelError(source.where, what, remedy)
 
 
-def stated_architecture(path: Path) -> str | None:
-    """The architecture that a checkpoint states under ``arch``, as the training scripts of timm and of torchvision's users do.
+def state_of(found: Any, entry: str | None, where: str) -> dict[str, torch.Tensor]:
+    """The weights in what a file holds: the state dict itself, or that of a checkpoint.
+
+    Args:
+        found: what was read.
+        entry: the key of the weights; None: the plain ones under one of the usual keys.
+        where: what messages call the file.
 
     Raises:
-        ModelError: the file is damaged.
+        ModelError: there are none.
     """
-    found = load_tensors(path, str(path))
-    name = found.get("arch") if isinstance(found, Mapping) else None
-    if not isinstance(name, str):
-        return None
-    meant = [one for one in families_of(name) if not one.startswith("robaudit:")]
-    timms = "version" in found or len(meant) == 1  # timm's checkpoints have a version
-    return next((one for one in meant if one.startswith("timm:") == timms), meant[0] if meant else None)
+    return _chosen(found, entry, where).tensors
 
 
 @dataclass(frozen=True, slots=True)

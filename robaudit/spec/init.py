@@ -43,14 +43,14 @@ class Answers:
     names: tuple[str, ...] = ()
 
 
-def model_section(path: str, architecture: str | None, normalise: str, known: Pretrained | None = None) -> dict[str, Any]:
+def model_section(path: str, keys: Mapping[str, Any], normalise: str, known: Pretrained | None = None) -> dict[str, Any]:
     """The ``model`` section.
 
     Args:
         path: of the model.
-        architecture: its name, if one is needed.
+        keys: what else it needs (architecture, weights).
         normalise: a name or numbers.
-        known: what the model's own files say, whose mean and std are used unless ``normalise`` says anything but none.
+        known: what the model's own files say, whose mean and std are used where ``normalise`` is none.
 
     Raises:
         SpecError: the normalisation is neither a name nor numbers.
@@ -58,9 +58,7 @@ def model_section(path: str, architecture: str | None, normalise: str, known: Pr
     mean, std = normalisation(normalise)
     if known is not None and not mean:
         mean, std = known.mean, known.std
-    section: dict[str, Any] = {"path": path}
-    if architecture:
-        section["architecture"] = architecture
+    section: dict[str, Any] = {"path": path, **keys}
     if mean:
         section["mean"], section["std"] = list(mean), list(std)
     return section

@@ -17,8 +17,8 @@ from torch.optim.swa_utils import AveragedModel
 
 from robaudit.models import LogitModel
 from robaudit.models.architectures import digits_cnn
+from robaudit.models.recognise import recognise
 from robaudit.models.safety import Unread
-from robaudit.models.state_dict import stated_architecture
 from tests.conftest import RunCli
 from tests.models.conftest import load, pixels, refusal
 from tests.specs import WEIGHTS
@@ -204,10 +204,13 @@ def test_init_takes_the_architecture_that_a_checkpoint_states(tmp_path: Path, ru
     timm = pytest.importorskip("timm")
     with torch.random.fork_rng(devices=[]):
         state = timm.create_model("resnet18", num_classes=10, in_chans=1).state_dict()
-    path = saved(tmp_path, timms(state))
-    assert stated_architecture(path) == "timm:resnet18"
-    assert stated_architecture(saved(tmp_path, {"arch": "resnet18", "state_dict": state}, "plain.pth")) == "torchvision:resnet18"
-    assert stated_architecture(saved(tmp_path, {"arch": "mine", "state_dict": state}, "mine.pth")) is None
+    saved(tmp_path, timms(state))
+    options = {"architecture_options": {"num_classes": 10}}
+    assert recognise("net.ckpt", None, tmp_path)[0] == {"architecture": "timm:resnet18", **options}
+    saved(tmp_path, {"arch": "resnet18", "state_dict": state}, "plain.pth")
+    assert recognise("plain.pth", None, tmp_path) == ({"architecture": "torchvision:resnet18", **options}, None)
+    saved(tmp_path, {"arch": "mine", "state_dict": state}, "mine.pth")
+    assert recognise("mine.pth", None, tmp_path) == ({}, None)
     code, _, err = run_cli("init", "--model", "net.ckpt", "--data", "digits", "--no-check")
     assert code == 0, err
     assert 'architecture: "timm:resnet18"' in (tmp_path / "audit.yaml").read_text()

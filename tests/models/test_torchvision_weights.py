@@ -13,7 +13,9 @@ from PIL import Image
 from torchvision import models
 
 from robaudit.errors import ModelError, SpecError
-from robaudit.spec.pretrained.torchvision_weights import from_weights
+from robaudit.spec.load import load_spec
+from robaudit.spec.pretrained.torchvision_weights import from_weights, name_of_file
+from tests.conftest import RunCli
 from tests.models.conftest import load, refusal
 from tests.models.pictures import audited, difference, draw, files, spec_of
 
@@ -140,3 +142,17 @@ def test_fetching(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert torch.equal(logits, audited(spec_of(home, NAMED))[1])
     audited(spec)
     assert len(asked) == 2
+
+
+def test_init_knows_the_files_of_torchvision_by_their_names(home: Path, tmp_path: Path, run_cli: RunCli) -> None:
+    (tmp_path / "images").symlink_to(home / "images")
+    (tmp_path / "resnet18-f37072fd.pth").symlink_to(home / "net.pth")
+    code, _, err = run_cli("init", "--model", "resnet18-f37072fd.pth", "--data", "images")
+    assert code == 0, err
+    text = (tmp_path / "audit.yaml").read_text()
+    assert 'weights: "ResNet18_Weights.IMAGENET1K_V1"' in text
+    assert "resize: 256" in text
+    code, _, err = run_cli("init", "none.yaml", "--model", "resnet18-f37072fd.pth", "--data", "images", "--normalise", "none")
+    assert code == 0, err
+    assert load_spec(tmp_path / "none.yaml").model.mean == ()
+    assert name_of_file("resnet18-00000000.pth") is None

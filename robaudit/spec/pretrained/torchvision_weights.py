@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from robaudit.errors import ModelError, did_you_mean
 from robaudit.spec.pretrained.base import Pretrained, distinct
 
 FAMILY = "torchvision:"
+_FILE = re.compile(r"[\w.-]+-[0-9a-f]{8}\.pth")
 
 
 def weights_named(name: str) -> Any:
@@ -43,13 +45,26 @@ def from_weights(name: str) -> Pretrained:
     return Pretrained(where, FAMILY + model, _options(model, weights), tuple(transform.mean), tuple(transform.std), images, names)
 
 
-def _member(name: str) -> tuple[str, Any]:
+def name_of_file(file: str) -> str | None:
+    """The weights whose file torchvision publishes under this name (``resnet50-11ad3fa6.pth``); None where there are none."""
+    if not _FILE.fullmatch(file):
+        return None
+    return next((name for name, (_, member) in _known().items() if member.url.endswith(f"/{file}") and not name.endswith(".DEFAULT")), None)
+
+
+def _known() -> dict[str, tuple[str, Any]]:
+    """The builder and the weights of every image classifier of torchvision, by the name of the weights."""
     from torchvision import models
 
     known = dict[str, tuple[str, Any]]()
     for model in models.list_models(module=models):
         enum = models.get_model_weights(model)
         known |= {f"{enum.__name__}.{name}": (model, member) for name, member in enum.__members__.items()}  # DEFAULT included
+    return known
+
+
+def _member(name: str) -> tuple[str, Any]:
+    known = _known()
     if name not in known:
         same = [one for one in known if one.partition(".")[0] == name.partition(".")[0]]
         raise ModelError(f"weights {name}", "torchvision has no such weights", did_you_mean(name, same or known))
