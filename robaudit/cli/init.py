@@ -86,7 +86,7 @@ def init(
 
     path = _answer("Trained model (file)", model, None, known_file, asking, "--model")
     keys, known = recognise(path, architecture, base)
-    if not keys and needs_architecture(base / path):
+    if not keys and needs_architecture(path, base):
         keys["architecture"] = _answer("Its architecture, for example torchvision:resnet18", None, None, str, asking, "--architecture")
     dataset = _answer("Images (.npz, class folders, .csv, digits, torchvision:CIFAR10)", data, None, known_data, asking, "--data")
     if known is not None:

@@ -22,7 +22,7 @@ from robaudit.models.state_dict import load_safetensors, load_state_dict_file
 from robaudit.models.torchscript import load_torchscript
 from robaudit.models.torchvision_file import downloaded
 from robaudit.spec.model import ModelSpec
-from robaudit.spec.pretrained.folder import INDEX, weights_file
+from robaudit.spec.pretrained.folder import CONFIG, INDEX, weights_file
 
 SUFFIXES = {
     ".safetensors": "safetensors",
@@ -113,7 +113,7 @@ def _content(path: Path, head: bytes) -> str | None:
 def _neighbour(path: Path) -> str:
     if not path.parent.is_dir():
         return f"there is no directory {path.parent} either; paths are relative to the spec file"
-    files = [entry.name for entry in path.parent.iterdir() if entry.suffix.lower() in SUFFIXES]
+    files = [entry.name for entry in path.parent.iterdir() if entry.suffix.lower() in SUFFIXES or (entry / CONFIG).is_file()]
     hint = did_you_mean(path.name, files)
     return hint if hint.startswith("did") else "paths are relative to the spec file"
 

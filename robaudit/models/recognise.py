@@ -45,13 +45,13 @@ def recognise(path: str, architecture: str | None, base: Path) -> tuple[dict[str
     return keys, known
 
 
-def needs_architecture(path: Path) -> bool:
-    """Whether a file holds weights only.
+def needs_architecture(path: str, base: Path) -> bool:
+    """Whether a model without a configuration is weights only; on the Hub, all are.
 
     Raises:
         ModelError: there is no such file, or it is none of the known formats.
     """
-    return _is_state_dict(path) or guess_format(weights_file(path), None) == "safetensors"
+    return is_hub(path) or guess_format(weights_file(base / path), None) in ("state dict", "safetensors")
 
 
 def _is_state_dict(path: Path) -> bool:

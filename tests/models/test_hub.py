@@ -81,6 +81,20 @@ def test_a_run_by_name(home: Path, tmp_path: Path, asked: list[dict[str, Any]], 
     assert {call["name"] for call in asked} == {"someone/net"}
 
 
+def test_weights_without_a_configuration(home: Path, asked: list[dict[str, Any]]) -> None:
+    """The commit is kept all the same."""
+    (home / "net" / "config.json").rename(home / "config.json")
+    try:
+        spec = spec_of(home, f"path: '{NAME}', architecture: 'torchvision:resnet18', architecture_options: {{num_classes: 3}}")
+        assert spec.model.revision == COMMIT
+        assert spec.taken == (f"from {NAME}: revision {COMMIT}",)
+        with pytest.raises(ModelError, match="safetensors holds weights only; add architecture"):
+            audited(spec_of(home, f"path: '{NAME}'", "kind: digits"))
+    finally:
+        (home / "config.json").rename(home / "net" / "config.json")
+    assert asked
+
+
 def fails(error: Exception) -> Callable[..., str]:
     def snapshot_download(*_: Any, **__: Any) -> str:
         raise error

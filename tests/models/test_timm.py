@@ -150,6 +150,11 @@ def test_names_and_options_that_are_wrong(home: Path, fields: dict[str, Any], sa
     assert says in refusal(home / "resnet18" / "model.safetensors", **fields)
 
 
+def test_a_folder_that_is_not_there(home: Path) -> None:
+    with pytest.raises(ModelError, match=r"resnet81: there is no such file; did you mean 'resnet18'\?"):
+        audited(spec_of(home, "path: resnet81"))
+
+
 def test_without_timm(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "timm", None)
     spec = spec_of(home, "path: resnet18")  # its configuration needs no timm

@@ -27,10 +27,17 @@ def filled(spec: AuditSpec) -> AuditSpec:
     Raises:
         RobauditError: the model's files are damaged, or of a model that is not supported.
     """
-    found = None if spec.taken else describe(spec.model, spec.base_dir)
-    if found is None:
+    if spec.taken:
         return spec
-    model, dataset = _for_model(spec.model, found), _for_dataset(spec.dataset, found)
+    found, model = describe(spec.model, spec.base_dir), _commit(spec.model)
+    if found is None and not model:
+        return spec
+    dataset = dict[str, Any]()
+    if found is None:
+        found = Pretrained(spec.model.path or "", spec.model.architecture or "a model without a configuration")
+    else:
+        model |= _for_model(spec.model, found)
+        dataset = _for_dataset(spec.dataset, found)
     try:
         changes = {
             "model": ModelSpec.model_validate({**spec.model.model_dump(exclude_unset=True), **model}),
@@ -58,11 +65,15 @@ def _for_model(given: ModelSpec, found: Pretrained) -> dict[str, Any]:
         if found.unclear is not None:
             raise found.unclear
         taken |= {key: value for key, value in (("mean", found.mean), ("std", found.std)) if value}
-    if hub.is_hub(given.path):
-        commit = hub.config_folder(given.path or "", given.revision).name
-        if commit != given.revision:
-            taken["revision"] = commit
     return taken
+
+
+def _commit(given: ModelSpec) -> dict[str, Any]:
+    """The commit that a model of the Hub has now, where the spec does not name one."""
+    if not hub.is_hub(given.path):
+        return {}
+    commit = hub.config_folder(given.path or "", given.revision).name
+    return {} if commit == given.revision else {"revision": commit}
 
 
 def _for_dataset(given: BaseDatasetSpec, found: Pretrained) -> dict[str, Any]:
