@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -113,7 +114,8 @@ def _content(path: Path, head: bytes) -> str | None:
 def _neighbour(path: Path) -> str:
     if not path.parent.is_dir():
         return f"there is no directory {path.parent} either; paths are relative to the spec file"
-    files = [entry.name for entry in path.parent.iterdir() if entry.suffix.lower() in SUFFIXES or (entry / CONFIG).is_file()]
+    beside = list(path.parent.iterdir())
+    files = [entry.name for entry in beside if entry.suffix.lower() in SUFFIXES or os.path.isfile(entry / CONFIG)]  # noqa: PTH113  no errors
     hint = did_you_mean(path.name, files)
     return hint if hint.startswith("did") else "paths are relative to the spec file"
 
