@@ -16,6 +16,8 @@ from robaudit.files import expanded
 from robaudit.levels import GAUSSIAN
 from robaudit.models.load import guess_format
 from robaudit.spec.model import AuditSpec
+from robaudit.spec.pretrained.folder import weights_file
+from robaudit.spec.pretrained.hub import is_hub
 from robaudit.stats.curves import LINEAR, CurveKind
 
 POINTS: Mapping[CurveKind, int] = {CurveKind.L2: BALLS, CurveKind.LINF: BALLS, CurveKind.NOISE: 50}
@@ -99,9 +101,9 @@ def has_gradients(spec: AuditSpec) -> bool:
         ModelError: there is no such file, or its format is unknown.
     """
     options = spec.model
-    if options.path is None or options.format == "python":
+    if options.path is None or options.format == "python" or is_hub(options.path):
         return True
-    return guess_format(spec.base_dir / expanded(options.path), options.format) != "onnx"
+    return guess_format(weights_file(spec.base_dir / expanded(options.path)), options.format) != "onnx"
 
 
 def refuse_unlabelled(spec: AuditSpec, *, trust: bool, skip_bad: bool) -> None:

@@ -22,7 +22,10 @@ from robaudit.estimators.registry import Chosen, registered
 from robaudit.text import clipped, count, printable
 
 _OWN_PACKAGE = "robaudit"
-_PACKAGES = (_OWN_PACKAGE, "torch", "torchvision", "numpy", "scipy", "scikit-learn", "pillow", "safetensors", "pydantic", "onnxruntime")
+_PACKAGES = (
+    *(_OWN_PACKAGE, "torch", "torchvision", "numpy", "scipy", "scikit-learn", "pillow", "safetensors", "pydantic"),
+    *("onnxruntime", "timm", "transformers"),
+)
 _CPUINFO = Path("/proc/cpuinfo")
 _LONGEST_COMMAND = 2**14  # characters
 _WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"

@@ -190,7 +190,7 @@ def extended(spec: AuditSpec, info: Mapping[str, Any], where: str) -> AuditSpec:
         "noise": _joined(old["noise"], new["noise"], where),
         "estimators": estimators,
     }
-    return AuditSpec.model_validate(document).located(spec.base_dir, spec.name)
+    return AuditSpec.model_validate(document).located(spec.base_dir, spec.name).noting(*spec.taken)
 
 
 def _joined(old: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]], where: str) -> list[dict[str, Any]]:

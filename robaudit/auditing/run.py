@@ -42,6 +42,7 @@ from robaudit.quantities import LOSS, RADIUS
 from robaudit.rows import Row
 from robaudit.spec.load import load_spec
 from robaudit.spec.model import AuditSpec
+from robaudit.spec.pretrained.fill import filled
 from robaudit.store.folder import RunFolder, label_of, locked, refuse_other_gates
 from robaudit.store.log import Logged
 from robaudit.store.run import Run, read_run
@@ -85,7 +86,7 @@ def audit(
     """
     if on_error not in ("stop", "skip"):
         raise RunError(f"on_error={on_error!r}", "is neither 'stop' nor 'skip'", "give one of them")
-    asked = load_spec(Path(spec)) if isinstance(spec, str | Path) else spec
+    asked = load_spec(Path(spec)) if isinstance(spec, str | Path) else spec if model is not None else filled(spec)
     log = Logged(listener or Silent())
     with closing(log):
         folder = RunFolder(Path(out) if out is not None else default_out(asked, extend=extend))
@@ -212,7 +213,7 @@ def prepare(
     limit = memory_limit(spec.run.memory)
     if old is not None:
         refuse_another_machine(old, network, device, where, listener)
-    for text in network.notes:
+    for text in (*spec.taken, *network.notes):
         listener.note(text)
     needs_gradients = [chosen for chosen in estimators if "gradients" in chosen.estimator.needs]
     if needs_gradients and not network.differentiable:

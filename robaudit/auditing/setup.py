@@ -13,7 +13,6 @@ from robaudit.datasets.base import Dataset
 from robaudit.errors import SpecError
 from robaudit.estimators.engine import Engine, fitting_passes
 from robaudit.estimators.registry import Task
-from robaudit.files import expanded
 from robaudit.levels import NO_NOISE, NoiseLevel
 from robaudit.memory import Headroom, Limit, free_bytes
 from robaudit.models.load import from_module, load_model
@@ -23,6 +22,7 @@ from robaudit.noise.draws import NormalDraws
 from robaudit.noise.gaussian import Gaussian
 from robaudit.noise.registry import Noise, NoiseSource
 from robaudit.spec.model import AuditSpec
+from robaudit.spec.pretrained.folder import model_path
 
 MOST_IMAGES = 1024
 _FIRST_VALUES = 2**22  # pixel values through the network in the first chunk: 1,365 passes at 3 x 32 x 32
@@ -129,8 +129,7 @@ def make_model(spec: AuditSpec, given: nn.Module | None, device: torch.device, *
     options = spec.model
     if given is not None:
         return from_module(given, mean=options.mean, std=options.std, output=options.output, dtype=dtype, device=device, name="model")
-    path = None if options.path is None else spec.base_dir / expanded(options.path)
-    return load_model(options, path, base_dir=spec.base_dir, device=device, dtype=dtype, trust=trust)
+    return load_model(options, model_path(options, spec.base_dir), base_dir=spec.base_dir, device=device, dtype=dtype, trust=trust)
 
 
 def check_noises(noises: Sequence[Noise], image: torch.Tensor, dataset: Dataset) -> None:

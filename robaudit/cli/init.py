@@ -21,10 +21,16 @@ _SIGMA, _NORMALISE = "0.02,0.05", "none"
 
 def init(
     spec: Annotated[Path, typer.Argument(metavar="SPEC.yaml", help="The file to write.")] = Path("audit.yaml"),
-    model: Annotated[str | None, typer.Option(metavar="FILE", help="The trained model: .pt, .pt2, .safetensors or .onnx.")] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATH",
+            help="The trained model: a .pt, .pt2, .safetensors or .onnx file, a folder of timm or Transformers, or hf:org/name.",
+        ),
+    ] = None,
     architecture: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="For a .safetensors file or a state dict: torchvision:resnet18, robaudit:cifar_resnet, ..."),
+        typer.Option(metavar="NAME", help="For a file of weights: torchvision:resnet18, timm:resnet18, ..."),
     ] = None,
     data: Annotated[
         str | None,
@@ -53,9 +59,11 @@ def init(
     Example: robaudit init --model model.pt --data test.npz --normalise cifar10 --gate 0.9
     """
     from robaudit.files import expanded, write_atomically
+    from robaudit.models.recognise import needs_architecture, recognise
     from robaudit.noise.registry import build
-    from robaudit.spec.init import Answers, dataset_section, levels, model_section, spec_text
+    from robaudit.spec.init import Answers, dataset_section, levels, model_section, spec_text, with_images
     from robaudit.spec.load import load_spec
+    from robaudit.spec.model import HUB
 
     if spec.exists() and not force:
         raise RobauditError(str(spec), "already exists", "name another file, or add --force")
@@ -66,7 +74,7 @@ def init(
 
     def known_file(text: str) -> str:
         text = str(expanded(text))
-        if not (base / text).is_file():
+        if not text.startswith(HUB) and not (base / text).exists():
             raise SpecError(f"--model {text}", "no such file", "give the path of the trained model, relative to the spec's folder")
         return text
 
@@ -77,15 +85,18 @@ def init(
         return section
 
     path = _answer("Trained model (file)", model, None, known_file, asking, "--model")
-    if architecture is None and _needs_architecture(base / path):
-        architecture = _answer("Its architecture, for example torchvision:resnet18", None, None, str, asking, "--architecture")
+    keys, known = recognise(path, architecture, base)
+    if not keys and needs_architecture(path, base):
+        keys["architecture"] = _answer("Its architecture, for example torchvision:resnet18", None, None, str, asking, "--architecture")
     dataset = _answer("Images (.npz, class folders, .csv, digits, torchvision:CIFAR10)", data, None, known_data, asking, "--data")
+    if known is not None:
+        dataset = with_images(dataset, known)
     section = _answer(
         "Normalisation used in training (none, imagenet, cifar10, ..., or mean/std)",
         normalise,
         _NORMALISE,
-        lambda text: model_section(path, architecture, text),
-        asking,
+        lambda text: model_section(path, keys, text, known if normalise is None else None),
+        asking and known is None,
         "--normalise",
     )
     chosen = _answer("Noise levels, for pixels in [0, 1]", sigma, _SIGMA, levels, asking, "--sigma")
@@ -93,7 +104,11 @@ def init(
         gate = _answer("Mean robustness that CI should require at least (empty: no gate)", None, "", _share, asking, "--gate")
     elif gate is not None:
         _share(str(gate))
-    text = spec_text(Answers(section, dataset, chosen, samples, gate))
+    source = "" if known is None else known.source.replace(f"{base}/", "")
+    if known is not None and normalise is not None and "mean" not in section:
+        section |= {"mean": [], "std": []}  # none, although the model's own files say otherwise
+    names = () if known is None or "class_names" in dataset else known.class_names or ()
+    text = spec_text(Answers(section, dataset, chosen, samples, gate, source, names))
     written = load_spec(spec, text=text)  # never write an invalid spec, whatever the answers were
     build(written.noise, written.base_dir, written.written)
     write_atomically(spec, text.encode())
@@ -150,12 +165,6 @@ def _share(text: str) -> float | None:
     if not 0.0 < share <= 1.0:
         raise SpecError(f"--gate {text}", "is not a share", "give a number above 0 and at most 1, for example 0.9")
     return share
-
-
-def _needs_architecture(path: Path) -> bool:
-    from robaudit.models.load import guess_format
-
-    return guess_format(path, None) in ("safetensors", "state dict")
 
 
 def _check(spec: AuditSpec, path: Path, *, trust: bool) -> None:

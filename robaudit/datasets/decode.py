@@ -7,7 +7,7 @@ Conventions, chosen to agree with torchvision's own loaders where those have a g
 - transparency is flattened onto white;
 - the pixels are taken as stored: an EXIF orientation is not applied (torchvision's loaders do not either);
 - of an animation, the first frame;
-- ``resize`` is bilinear with antialiasing; an int is the length of the shorter side; ``crop`` is central.
+- ``resize`` is antialiased, and bilinear unless asked otherwise; an int is the length of the shorter side; ``crop`` is central.
 """
 
 from __future__ import annotations
@@ -201,9 +201,11 @@ def image_pixels(image: Image.Image, where: str, options: ImageOptions) -> Tenso
     """
     channels: int = options.channels or (1 if image.mode in ("1", "L", "LA", "I", "I;16", "I;16B", "I;16L") else 3)
     flat, scale = _flatten(image, where, channels)
-    cropped = _crop(_resize(flat, where, options.resize), where, options.crop)
+    cropped = _crop(_resize(flat, where, options), where, options)
     _refuse_giant(cropped.size, where)
     values = np.asarray(cropped)  # (height, width) or (height, width, 3)
+    if values.dtype.kind == "f":
+        values = values.clip(0.0, scale)  # where a filter has overshot; Pillow does so itself with 8 bits
     pixels = as_pixels(values if values.ndim == 2 else np.moveaxis(values, -1, 0), where, scale)
     return pixels.repeat(channels, 1, 1) if pixels.shape[0] < channels else pixels
 
@@ -222,28 +224,54 @@ def _flatten(image: Image.Image, where: str, channels: int) -> tuple[Image.Image
     return image.convert("L"), 255.0
 
 
-def _resize(image: Image.Image, where: str, size: int | tuple[int, int] | None) -> Image.Image:
-    if size is None:
+def _resize(image: Image.Image, where: str, options: ImageOptions) -> Image.Image:
+    if options.resize is None:
         return image
-    width, height = image.size
-    if isinstance(size, tuple):
-        new = (size[1], size[0])
-    else:
-        short = min(width, height)
-        new = (size if width == short else int(size * width / short), size if height == short else int(size * height / short))
+    new = _new_size(image.size, options.resize, options.fit)
     _refuse_bomb(new, where)
-    return image if new == image.size else image.resize(new, Image.Resampling.BILINEAR)
+    return image if new == image.size else image.resize(new, Image.Resampling[options.interpolation.upper()])
 
 
-def _crop(image: Image.Image, where: str, size: int | tuple[int, int] | None) -> Image.Image:
-    if size is None:
+def _new_size(size: tuple[int, int], resize: int | tuple[int, int], fit: str) -> tuple[int, int]:
+    """Width and height after the resize, with the rounding of torchvision (shorter side) and of timm (cover, contain)."""
+    width, height = size
+    if isinstance(resize, int):
+        short = min(width, height)
+        return (resize if width == short else int(resize * width / short), resize if height == short else int(resize * height / short))
+    if fit == "stretch":
+        return resize[1], resize[0]
+    ratios = height / resize[0], width / resize[1]
+    ratio = min(ratios) if fit == "cover" else max(ratios)
+    return max(1, round(width / ratio)), max(1, round(height / ratio))
+
+
+def _crop(image: Image.Image, where: str, options: ImageOptions) -> Image.Image:
+    if options.crop is None:
         return image
-    height, width = (size, size) if isinstance(size, int) else size
+    height, width = (options.crop, options.crop) if isinstance(options.crop, int) else options.crop
     if height > image.height or width > image.width:
-        what = f"is {image.height} x {image.width} pixels, smaller than the crop of {height} x {width}"
-        raise SampleError(where, what, "set resize, which comes first, or a smaller crop")
-    top, left = round((image.height - height) / 2), round((image.width - width) / 2)
+        if options.pad is None:
+            what = f"is {image.height} x {image.width} pixels, smaller than the crop of {height} x {width}"
+            raise SampleError(where, what, "set resize, which comes first, or a smaller crop")
+        image = _padded(image, (max(width, image.width), max(height, image.height)), options.pad)
+    top, left = (_corner(whole - part, options.crop_rounding) for whole, part in ((image.height, height), (image.width, width)))
     return image.crop((left, top, left + width, top + height))
+
+
+def _corner(excess: int, rounding: str) -> int:
+    return excess // 2 if rounding == "floor" else round(excess / 2)
+
+
+def _padded(image: Image.Image, size: tuple[int, int], colour: int | tuple[int, int, int]) -> Image.Image:
+    """The image in the middle of a larger one; an odd row or column of the border goes to the bottom or the right."""
+    red, green, blue = (colour, colour, colour) if isinstance(colour, int) else colour
+    grey = (red + green + blue) / 3
+    fill: tuple[float, ...] | float = (red, green, blue)
+    if image.mode != "RGB":
+        fill = grey / 255 * _SIXTEEN_BITS if image.mode == "F" else round(grey)
+    larger = Image.new(image.mode, size, fill)
+    larger.paste(image, ((size[0] - image.width) // 2, (size[1] - image.height) // 2))
+    return larger
 
 
 def _refuse_special(path: Path, where: str) -> None:

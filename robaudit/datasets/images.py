@@ -9,8 +9,9 @@ from typing import NoReturn
 import numpy as np
 
 from robaudit.datasets.base import Labels, Sample, find, name_text, reason
+from robaudit.datasets.classes import ClassIndex
 from robaudit.datasets.decode import read_image
-from robaudit.errors import DataError, did_you_mean
+from robaudit.errors import DataError
 from robaudit.spec.model import ImagesSpec
 from robaudit.text import count
 
@@ -28,17 +29,20 @@ class ImagesDataset:
         self._root = find(spec.path, base_dir, "folder")
         folders = _class_folders(self._root, self.where)
         self.class_names: tuple[str, ...] | None = spec.class_names or tuple(map(name_text, folders))
-        index = {name: number for number, name in enumerate(self.class_names)}
-        for folder in folders:
-            if name_text(folder) not in index:
-                raise DataError(f"{self.where}/{folder}", "the folder is not in class_names", did_you_mean(name_text(folder), index))
-        files = [(name, index[name_text(folder)]) for folder in folders for name in _images_below(self._root, folder, self.where)]
+        classes = ClassIndex(self.class_names, spec.class_ids)
+        files = [(name, self._index(folder, classes)) for folder in folders for name in _images_below(self._root, folder, self.where)]
         if not files:
             raise DataError(
                 self.where, f"has no images in its {count(len(folders), 'class folder')}", f"known suffixes: {' '.join(sorted(SUFFIXES))}"
             )
         self._names = [name for name, _ in files]
         self._labels = np.array([label for _, label in files], dtype=np.int64)
+
+    def _index(self, folder: str, classes: ClassIndex) -> int:
+        index = classes.find(name_text(folder))
+        if index is None:
+            raise DataError(f"{self.where}/{folder}", "the folder is not in class_names", classes.remedy(name_text(folder)))
+        return index
 
     def __len__(self) -> int:
         return len(self._names)

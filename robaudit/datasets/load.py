@@ -26,6 +26,8 @@ def open_dataset(spec: DatasetSpec, *, base_dir: Path, trust: bool) -> Dataset:
     if names is not None and len(set(names)) != len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise DataError("dataset.class_names", f"{twice!r} appears twice", "names must differ")
+    if names is not None and spec.class_ids is not None and len(spec.class_ids) != len(names):
+        raise DataError("dataset.class_ids", f"has {len(spec.class_ids)} entries for {len(names)} class_names", "give one for each class")
     whole = _open_whole(spec, base_dir, trust)
     chosen = choose(whole, spec)
     if spec.kind == "python":

@@ -14,6 +14,7 @@ from typing import IO, Any
 import numpy as np
 
 from robaudit.datasets.base import Labels, Sample, find, reason
+from robaudit.datasets.classes import ClassIndex
 from robaudit.datasets.decode import read_image
 from robaudit.errors import DataError, did_you_mean
 from robaudit.files import expanded
@@ -44,7 +45,7 @@ class ManifestDataset:
         self._columns: dict[str, int] = {}  # the place of each of our columns that the header has
         self._open()
         first_lines = self._scan()
-        indices, names = _class_indices(first_lines, self.where, spec.class_names)
+        indices, names = _class_indices(first_lines, self.where, spec.class_names, spec.class_ids)
         self.class_names: tuple[str, ...] | None = names
         self._by_code = np.array([*(indices[text] for text in first_lines), -1], dtype=np.int64)  # code -1 is the last entry
 
@@ -192,7 +193,7 @@ class _Lines:
 
 
 def _class_indices(
-    lines: Mapping[str, int], where: str, class_names: tuple[str, ...] | None
+    lines: Mapping[str, int], where: str, class_names: tuple[str, ...] | None, class_ids: tuple[str, ...] | None
 ) -> tuple[dict[str, int], tuple[str, ...] | None]:
     """The class index of every label text.
 
@@ -202,6 +203,7 @@ def _class_indices(
         lines: the line on which each distinct label first appears.
         where: what messages call the table.
         class_names: the names by class index that the user gave.
+        class_ids: what else labels call the classes.
 
     Returns:
         The index by text, and the class names (None where the labels are integers without names).
@@ -211,12 +213,14 @@ def _class_indices(
     """
     numbers = [text for text in lines if _NUMBER.fullmatch(text)]
     names = [text for text in lines if not _NUMBER.fullmatch(text)]
-    if class_names is not None and (names or set(numbers) <= set(class_names)):
-        index = {name: number for number, name in enumerate(class_names)}
+    if class_names is not None and (names or set(numbers) <= {*class_names, *(class_ids or ())}):
+        classes, found = ClassIndex(class_names, class_ids), dict[str, int]()
         for text, line in lines.items():
-            if text not in index:
-                raise DataError(f"{where}:{line}", f"the label {text!r} is not in class_names", did_you_mean(text, index))
-        return {text: index[text] for text in lines}, class_names
+            index = classes.find(text)
+            if index is None:
+                raise DataError(f"{where}:{line}", f"the label {text!r} is not in class_names", classes.remedy(text))
+            found[text] = index
+        return found, class_names
     if names and numbers:
         first, second = lines[names[0]], lines[numbers[0]]
         what = f"mixes labels that are names ({names[0]!r}, line {first}) and numbers ({numbers[0]!r}, line {second})"

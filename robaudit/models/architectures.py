@@ -1,4 +1,4 @@
-"""Networks by name: ``robaudit:NAME`` (built in), ``torchvision:NAME`` or ``package.module:function``."""
+"""Networks by name: ``robaudit:NAME`` (built in), ``torchvision:NAME``, ``timm:NAME`` or ``package.module:function``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from robaudit.errors import ModelError, did_you_mean
+from robaudit.errors import ModelError, did_you_mean, needs_extra
 from robaudit.models.base import Source
 from robaudit.models.python_callable import call_target
 
@@ -144,6 +144,9 @@ class CifarResnet(nn.Module):
         return logits
 
 
+FAMILIES = ("robaudit:", "torchvision:", "timm:", "transformers:")
+"""What the names of networks begin with that are nobody's own code."""
+_TIMM_FILES = ("pretrained", "checkpoint_path", "pretrained_cfg", "pretrained_cfg_overlay", "cache_dir")
 ARCHITECTURES: dict[str, Callable[..., nn.Module]] = {
     "cifar_resnet": CifarResnet,
     "digits_cnn": digits_cnn,
@@ -164,17 +167,35 @@ def build_architecture(source: Source) -> nn.Module:
     """
     name, options = source.spec.architecture or "", source.spec.architecture_options
     family, colon, short = name.partition(":")
+    if not colon and (meant := families_of(name)):
+        raise ModelError(f"architecture {name}", "names no network", f"did you mean {' or '.join(meant)}?")
     network: object
     with torch.random.fork_rng(devices=[]):
         if family == "robaudit" and colon:
             network = _build(name, short, ARCHITECTURES, options)
         elif family == "torchvision" and colon:
             network = _torchvision(name, short, options)
+        elif family == "timm" and colon:
+            network = _timm(name, short, options)
         else:
             network = call_target(source)
     if not isinstance(network, nn.Module):
         raise ModelError(name, f"returned {_article(type(network).__name__)}", "it must return a torch.nn.Module to load the weights into")
     return network.eval()
+
+
+def families_of(name: str) -> list[str]:
+    """The names with a family that a name without one may stand for."""
+    from torchvision import models
+
+    found = [f"robaudit:{name}"] if name in ARCHITECTURES else []
+    try:
+        import timm
+    except ImportError:
+        pass
+    else:
+        found += [f"timm:{name}"] if timm.is_model(name) else []
+    return found + ([f"torchvision:{name}"] if name in models.list_models() else [])
 
 
 def _torchvision(name: str, short: str, options: dict[str, Any]) -> nn.Module:
@@ -185,6 +206,28 @@ def _torchvision(name: str, short: str, options: dict[str, Any]) -> nn.Module:
     if short in ("googlenet", "inception_v3"):
         defaults["init_weights"] = False  # slow, warns, and is overwritten by the loaded weights
     return _build(name, short, known, defaults | options)
+
+
+def _timm(name: str, short: str, options: dict[str, Any]) -> nn.Module:
+    where = f"architecture {name}"
+    try:
+        import timm
+    except ImportError as error:
+        raise needs_extra(where, "timm", "timm") from error
+
+    known, tag = timm.list_models(), short.partition(".")[2]
+    if short.partition(".")[0] not in known:
+        raise ModelError(where, "timm has no such model", did_you_mean(short, known))
+    if tag and short not in timm.list_pretrained():
+        raise ModelError(where, "timm has no such weights", did_you_mean(short, timm.list_pretrained(f"{short.partition('.')[0]}.*")))
+    for option in _TIMM_FILES:
+        if options.get(option):
+            raise ModelError(where, f"{option} would read or download other weights", "leave it out: the weights come from model.path")
+    try:
+        network: nn.Module = timm.create_model(short, pretrained=False, **options)
+    except Exception as error:
+        raise ModelError(where, f"its options do not fit: {error}", "see architecture_options") from error
+    return network
 
 
 def _build(name: str, short: str, known: dict[str, Callable[..., nn.Module]], options: dict[str, Any]) -> nn.Module:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ import torch
 from torch import nn
 
 from robaudit.errors import ModelError, did_you_mean
+from robaudit.models.architectures import FAMILIES
 from robaudit.models.base import LoadedNetwork, Source, check_finite, state_sha256
 from robaudit.models.exported import load_exported
 from robaudit.models.logits import LogitModel
@@ -19,7 +21,9 @@ from robaudit.models.python_callable import as_module, load_python
 from robaudit.models.safety import open_archive
 from robaudit.models.state_dict import load_safetensors, load_state_dict_file
 from robaudit.models.torchscript import load_torchscript
+from robaudit.models.torchvision_file import downloaded
 from robaudit.spec.model import ModelSpec
+from robaudit.spec.pretrained.folder import CONFIG, INDEX, weights_file
 
 SUFFIXES = {
     ".safetensors": "safetensors",
@@ -100,8 +104,8 @@ def _content(path: Path, head: bytes) -> str | None:
             return "state dict"
         raise ModelError(str(path), "is a zip archive, but not one that torch wrote", f"give a file of one of {', '.join(_KNOWN)}")
     length = int.from_bytes(head[:8], "little")
-    if len(head) > 8 and head[8:9] == b"{" and 2 <= length <= 10**8:
-        return "safetensors"
+    if path.name.endswith(INDEX) or (len(head) > 8 and head[8:9] == b"{" and 2 <= length <= 10**8):
+        return "safetensors"  # of an index: or the state dicts that it lists, which the same loader reads
     if head[:1] == b"\x80" and len(head) > 1 and head[1] <= 5:
         return "state dict"  # a legacy torch.save or a bare pickle
     return None
@@ -110,7 +114,8 @@ def _content(path: Path, head: bytes) -> str | None:
 def _neighbour(path: Path) -> str:
     if not path.parent.is_dir():
         return f"there is no directory {path.parent} either; paths are relative to the spec file"
-    files = [entry.name for entry in path.parent.iterdir() if entry.suffix.lower() in SUFFIXES]
+    beside = list(path.parent.iterdir())
+    files = [entry.name for entry in beside if entry.suffix.lower() in SUFFIXES or os.path.isfile(entry / CONFIG)]  # noqa: PTH113  no errors
     hint = did_you_mean(path.name, files)
     return hint if hint.startswith("did") else "paths are relative to the spec file"
 
@@ -128,7 +133,7 @@ def load_model(
 
     Args:
         spec: the model section.
-        path: its path, resolved against the spec's folder; None where it has none.
+        path: its file or folder, resolved against the spec's folder; None where it has none.
         base_dir: the spec's folder, importable for trusted ``package.module:function`` code.
         device: where the network runs.
         dtype: torch.float32 or torch.float64, of the network.
@@ -137,12 +142,16 @@ def load_model(
     Raises:
         ModelError: the file, the architecture or the options do not make a model.
     """
+    if path is not None and spec.format != "python":
+        path = weights_file(path)
+    elif path is None and spec.download and spec.weights is not None:
+        path = downloaded(spec.weights)
     source = Source(spec, path, base_dir, device, dtype, trust)
     if spec.format == "python":
         found = "python"
     elif path is not None:
         found = guess_format(path, spec.format)
-    elif spec.format is None and not (spec.architecture or "").startswith(("robaudit:", "torchvision:")):
+    elif spec.format is None and not (spec.architecture or "").startswith(FAMILIES):
         found = "python"
     else:
         raise ModelError(source.where, "has no weights", "add model.path, the weights file")

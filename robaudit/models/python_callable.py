@@ -74,7 +74,9 @@ def call_target(source: Source, *, with_path: bool = False) -> object:
     module_name, colon, function_name = target.partition(":")
     if not (module_name and colon and function_name):
         raise ModelError(
-            f"architecture {target or '(none)'}", "names no network", "write torchvision:NAME, robaudit:NAME or package.module:function"
+            f"architecture {target or '(none)'}",
+            "names no network",
+            "write torchvision:NAME, timm:NAME, robaudit:NAME or package.module:function",
         )
     if not source.trust:
         raise ModelError(

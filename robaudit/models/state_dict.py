@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from robaudit.errors import ModelError
+from robaudit.errors import ModelError, did_you_mean
 from robaudit.models.architectures import build_architecture
 from robaudit.models.base import LoadedNetwork, Source, check_finite, file_sha256
-from robaudit.models.safety import load_tensors
+from robaudit.models.safety import Unread, load_tensors
+from robaudit.models.transformers_model import build_transformers, config_of
+from robaudit.spec.pretrained.base import read_object
+from robaudit.spec.pretrained.folder import INDEX, adapter, quantised
+from robaudit.spec.pretrained.transformers_config import FAMILY
 from robaudit.text import clipped
 
-_NESTED = ("state_dict", "model_state_dict", "model")
+_PLAIN = ("state_dict", "model_state_dict", "model", "net", "network", "module", "weights", "params")
+_AVERAGED = ("state_dict_ema", "model_ema", "ema", "ema_state_dict", "ema_model", "model_ema_state_dict")
+_PREFIXES = ("module", "_orig_mod", "model", "net", "backbone", "network", "ema_model", "timm_model")
+_COUNTERS = ("num_batches_tracked", "n_averaged")
+_LORA = re.compile(r"(^|\.)lora_(A|B|embedding_A|embedding_B|magnitude_vector)(\.|$)")
+_QUANTISED = {
+    "bitsandbytes": re.compile(r"\.(SCB|weight_format|absmax|nested_absmax|quant_map|nested_quant_map|quant_state\.\w+)$"),
+    "GPTQ or AWQ": re.compile(r"\.(qweight|qzeros|g_idx)$"),
+    "torch.ao": re.compile(r"(^|\.)(_packed_params(\._packed_params)?|zero_point)$"),
+}
+_OLD_DENSENET = re.compile(r"^(.*denselayer\d+\.(?:norm|relu|conv))\.((?:[12])\.(?:weight|bias|running_mean|running_var))$")
 
 
 def fit_state(network: nn.Module, tensors: Mapping[str, torch.Tensor], where: str) -> None:
@@ -32,17 +50,36 @@ def fit_state(network: nn.Module, tensors: Mapping[str, torch.Tensor], where: st
     if unexpected:
         complaints.append(f"{len(unexpected)} are not the architecture's ({_few(unexpected)})")
     if complaints:
-        raise ModelError(where, ", ".join(complaints), "check architecture and architecture_options")
+        raise ModelError(where, ", ".join(complaints), _beside(wanted, tensors) or "check architecture and architecture_options")
     differing = [key for key in wanted if key in tensors and wanted[key].shape != tensors[key].shape]
     if differing:
         shown = [f"{key} is {_shape(tensors[key])}, the architecture has {_shape(wanted[key])}" for key in differing]
         raise ModelError(
             where, f"{len(differing)} of {len(wanted)} tensors have another shape: {_few(shown)}", _hint(wanted, tensors, differing)
         )
-    for key in wanted:
-        if key in tensors and (kind := _odd(tensors[key])):
-            raise ModelError(where, f"the tensor {key} is {kind}", "save it as plain dense numbers, like those of state_dict()")
     network.load_state_dict(dict(tensors))
+
+
+def _beside(wanted: Mapping[str, torch.Tensor], tensors: Mapping[str, torch.Tensor]) -> str:
+    """What to do where the network is whole, below one prefix, and other tensors lie beside it (the loss of a LightningModule)."""
+    for prefix in (f"{name}." for name in _PREFIXES):
+        inside = {key.removeprefix(prefix) for key in tensors if key.startswith(prefix)}
+        if inside and inside >= wanted.keys():
+            beside = [key for key in tensors if not key.startswith(prefix)]
+            return f"the network is below {prefix!r}, beside {_few(beside)}: save the state_dict() of the network alone"
+    return ""
+
+
+def _refuse_odd(tensors: Mapping[str, torch.Tensor], where: str) -> None:
+    """Refuse adapters and quantised weights by name, and tensors that are not plain real numbers in memory."""
+    for key, value in tensors.items():
+        if _LORA.search(key):
+            raise adapter(where)
+        for how, pattern in _QUANTISED.items():
+            if pattern.search(key):
+                raise quantised(where, how)
+        if kind := _odd(value):
+            raise ModelError(where, f"the tensor {key} is {kind}", "save it as plain dense numbers, like those of state_dict()")
 
 
 def _odd(tensor: torch.Tensor) -> str:
@@ -75,62 +112,197 @@ def _shape(tensor: torch.Tensor) -> str:
 
 
 def load_safetensors(source: Source) -> LoadedNetwork:
-    """Load a .safetensors file into its architecture.
+    """Load a .safetensors file, or all those that an index lists, into its architecture.
 
     Raises:
         ModelError: no architecture is given, the file is damaged, or the weights do not fit or are not finite.
     """
+    _needs_architecture(source, "safetensors holds weights only")
+    files = _listed(source.file) if source.file.name.endswith(INDEX) else [source.file]
+    tensors: dict[str, torch.Tensor] = {}
+    for path in files:
+        if path == source.file or path.suffix == ".safetensors":
+            tensors |= _read_safetensors(path, str(path))
+        else:
+            tensors |= state_of(load_tensors(path, str(path)), None, str(path))
+    if source.spec.entry is not None:
+        raise ModelError(source.where, "has no entries: safetensors holds the weights themselves", "remove model.entry")
+    return _fill(source, files, tensors, ())
+
+
+def _read_safetensors(path: Path, where: str) -> dict[str, torch.Tensor]:
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    _needs_architecture(source, "safetensors holds weights only")
     try:
-        tensors = load_file(source.file)
+        return dict(load_file(path))
     except (RuntimeError, MemoryError) as error:  # torch's part: mapping the file
-        raise ModelError(source.where, f"cannot be mapped into memory ({error})", "give a smaller file, or more memory") from error
-    except (SafetensorError, ValueError, KeyError) as error:
+        raise ModelError(where, f"cannot be mapped into memory ({error})", "give a smaller file, or more memory") from error
+    except (OSError, SafetensorError, ValueError, KeyError) as error:
         raise ModelError(
-            source.where, f"is not a complete safetensors file ({error})", "the file is truncated or damaged; save it again"
+            where, f"is not a complete safetensors file ({error})", "the file is truncated or damaged; save it again"
         ) from error
-    return _fill(source, tensors, ())
+
+
+def _listed(index: Path) -> list[Path]:
+    """The files that an index of weights in several files lists, which must lie beside it."""
+    names = read_object(index).get("weight_map")
+    if not isinstance(names, dict) or not names or not all(isinstance(name, str) and Path(name).name == name for name in names.values()):
+        raise ModelError(str(index), "does not list files beside it under weight_map", "restore the model's own file")
+    files = [index.parent / name for name in sorted(set(names.values()))]
+    for path in files:
+        if not path.is_file():
+            raise ModelError(str(path), "there is no such file", f"{index.name} lists it: copy or download it, too")
+    return files
 
 
 def load_state_dict_file(source: Source) -> LoadedNetwork:
-    """Load a state dict saved with ``torch.save`` into its architecture, with ``weights_only=True``.
+    """Load a state dict or checkpoint saved with ``torch.save`` into its architecture, with ``weights_only=True``.
 
     Raises:
         ModelError: it holds more than tensors, no architecture is given, or the weights do not fit or are not finite.
     """
-    found = load_tensors(source.file, source.where)
-    tensors = _tensors_of(found)
-    if tensors is None:
-        raise ModelError(source.where, f"holds {type(found).__name__}, not a state dict", "save model.state_dict() as safetensors")
+    chosen = _chosen(load_tensors(source.file, source.where), source.spec.entry, source.where)
     _needs_architecture(source, "is a state dict: weights only")
-    return _fill(source, tensors, ("state dict of torch.save, read with weights_only; safetensors is the plainer format",))
+    notes = ("state dict of torch.save, read with weights_only; safetensors is the plainer format", *chosen.notes)
+    return _fill(source, [source.file], chosen.tensors, notes)
 
 
-def _fill(source: Source, tensors: dict[str, torch.Tensor], notes: tuple[str, ...]) -> LoadedNetwork:
-    network = build_architecture(source)
-    if tensors and all(key.startswith("module.") for key in tensors) and "module" not in dict(network.named_children()):
-        tensors = {key.removeprefix("module."): tensor for key, tensor in tensors.items()}
-        notes = (*notes, "the prefix 'module.' (DataParallel) was removed from every key")
-    fit_state(network, tensors, source.where)
+def _fill(source: Source, files: list[Path], tensors: Mapping[str, torch.Tensor], notes: tuple[str, ...]) -> LoadedNetwork:
+    _refuse_odd(tensors, source.where)
+    if (source.spec.architecture or "").startswith(FAMILY):
+        network: nn.Module = build_transformers(source, tensors)
+        files = [*files, config_of(source)]
+    else:
+        network = build_architecture(source)
+        tensors, more = _stripped(tensors, network.state_dict().keys())
+        notes = (*notes, *more)
+        fit_state(network, tensors, source.where)
     network = network.to(device=source.device, dtype=source.dtype)
     check_finite(network, source.where)
-    return LoadedNetwork(network, "safetensors", file_sha256(source.file), notes=notes)
+    return LoadedNetwork(network, "safetensors", _digest(files), notes=notes)
+
+
+def _digest(files: list[Path]) -> str:
+    """sha256 (hex) of a file, or of the digests of several."""
+    digests = [file_sha256(path) for path in files]
+    return digests[0] if len(digests) == 1 else hashlib.sha256("\n".join(digests).encode()).hexdigest()
+
+
+def _stripped(tensors: Mapping[str, torch.Tensor], wanted: Iterable[str]) -> tuple[dict[str, torch.Tensor], tuple[str, ...]]:
+    """The tensors without prefixes that all keys share and that the architecture does not have, and a note of what was removed.
+
+    What averaging weights counts (``n_averaged``) is left out, too; torchvision's first densenets had other names.
+    """
+    known, notes = set(wanted), list[str]()
+    found = {key: value for key, value in tensors.items() if key != "n_averaged" or key in known}
+    removed: list[str] = []
+    while found and not known & found.keys():
+        heads = {key.partition(".")[0] for key in found}
+        if len(heads) != 1 or not heads <= set(_PREFIXES):
+            break
+        prefix = f"{heads.pop()}."
+        removed.append(prefix)
+        found = {key.removeprefix(prefix): value for key, value in found.items()}
+    if removed and not known & found.keys():
+        return dict(tensors), ()  # it does not help: the message is to name the keys as they are in the file
+    if removed:
+        notes.append(f"the prefix {''.join(removed)!r} was removed from every key")
+    renamed = {_OLD_DENSENET.sub(r"\1\2", key): value for key, value in found.items()}
+    if renamed.keys() != found.keys() and len(known & renamed.keys()) > len(known & found.keys()):
+        notes.append("the layers' names are those of torchvision's first densenets and were brought up to date")
+        found = renamed
+    return found, tuple(notes)
 
 
 def _needs_architecture(source: Source, what: str) -> None:
     if source.spec.architecture is None:
-        raise ModelError(source.where, what, "add architecture: torchvision:NAME, robaudit:NAME or package.module:function")
+        remedy = "add architecture: torchvision:NAME, timm:NAME, robaudit:NAME or package.module:function"
+        raise ModelError(source.where, what, remedy)
 
 
-def _tensors_of(found: Any) -> dict[str, torch.Tensor] | None:
+def state_of(found: Any, entry: str | None, where: str) -> dict[str, torch.Tensor]:
+    """The weights in what a file holds: the state dict itself, or that of a checkpoint.
+
+    Args:
+        found: what was read.
+        entry: the key of the weights; None: the plain ones under one of the usual keys.
+        where: what messages call the file.
+
+    Raises:
+        ModelError: there are none.
+    """
+    return _chosen(found, entry, where).tensors
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """A state dict of a checkpoint.
+
+    Attributes:
+        tensors: by key.
+        notes: what was taken, and what else there is.
+    """
+
+    tensors: dict[str, torch.Tensor]
+    notes: tuple[str, ...]
+
+
+def _chosen(found: Any, entry: str | None, where: str) -> _Chosen:
+    """The state dict of a file: what it holds, or the entry of a checkpoint that holds it.
+
+    Without ``entry``, plain weights come before averaged ones (EMA), and the note says what else there is.
+
+    Raises:
+        ModelError: it holds none, or none under this key.
+    """
     if not isinstance(found, Mapping):
+        raise ModelError(where, f"holds {type(found).__name__}, not a state dict", "save model.state_dict() as safetensors")
+    states = {str(key): state for key, value in found.items() if (state := _state(value)) is not None}
+    if entry is not None:
+        if entry not in states:
+            raise ModelError(
+                where, f"has no weights under the key {entry!r}", did_you_mean(entry, states) if states else "remove model.entry"
+            )
+        return _Chosen(states[entry], (f"the weights are those under the key {entry!r}",))
+    if _is_state(found):
+        return _Chosen(dict(found), ())
+    names = [name for name in (*_PLAIN, *_AVERAGED) if name in states] or (list(states) if len(states) == 1 else [])
+    if not names:
+        raise _refusal(found, states, where)
+    others = [name for name in states if name != names[0] and name in (*_PLAIN, *_AVERAGED)]
+    note = f"the weights are those under the key {names[0]!r}"
+    if others:
+        note += f"; the file also has {', '.join(others)}: choose with model.entry: {others[0]}"
+    left_out = sorted({str(key) for key, value in found.items() if str(key) != names[0] and str(key) not in others})
+    if left_out:
+        note += f"; not read: {_few(left_out, 6)}"
+    return _Chosen(states[names[0]], (note,))
+
+
+def _refusal(found: Mapping[Any, Any], states: Mapping[str, object], where: str) -> ModelError:
+    remedy = "save model.state_dict() as safetensors"
+    if states:
+        return ModelError(where, f"has weights under several keys ({_few(states)})", "say which: model.entry")
+    inner = next((value for name in (*_PLAIN, *_AVERAGED) if isinstance(value := found.get(name), Mapping)), found)
+    unread = [str(key) for key, value in inner.items() if isinstance(value, Unread)]
+    if unread:
+        what = f"holds pickled Python objects that are not read ({_few(unread)}), and no state dict of tensors alone"
+        return ModelError(where, what, remedy + ', once and where you trust the file: torch.save({"state_dict": ...}, ...)')
+    return ModelError(where, f"holds {type(found).__name__}, not a state dict", remedy)
+
+
+def _state(value: Any, depth: int = 3) -> dict[str, torch.Tensor] | None:
+    """The value as a state dict, or the one that it holds under one of the usual keys; None where it is neither."""
+    if not isinstance(value, Mapping):
         return None
-    for key in _NESTED:
-        if isinstance(found.get(key), Mapping):
-            found = found[key]
-    if found and all(isinstance(key, str) and isinstance(value, torch.Tensor) for key, value in found.items()):
-        return dict(found)
+    if _is_state(value):
+        return dict(value)
+    for key in _PLAIN:
+        if depth and isinstance(value.get(key), Mapping):
+            return _state(value[key], depth - 1)
     return None
+
+
+def _is_state(value: Mapping[Any, Any]) -> bool:
+    return bool(value) and all(isinstance(key, str) and isinstance(tensor, torch.Tensor) for key, tensor in value.items())

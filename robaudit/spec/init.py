@@ -14,8 +14,10 @@ from robaudit.errors import SpecError, did_you_mean
 from robaudit.files import expanded
 from robaudit.spec.fields import as_number
 from robaudit.spec.presets import NORMALISATIONS
+from robaudit.spec.pretrained.base import Pretrained
 
 _EMBEDDED = "digits"
+_MOST_NAMES = 20  # written out
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,8 @@ class Answers:
         sigma: noise levels as the user wrote them.
         samples: noisy copies of each image.
         least: the mean robustness that a gate requires; None: no gate.
+        source: which files of the model said the rest of the section; empty: none did.
+        names: the class names, where they are too many to be written out.
     """
 
     model: Mapping[str, Any]
@@ -35,18 +39,26 @@ class Answers:
     sigma: tuple[str, ...]
     samples: int
     least: float | None
+    source: str = ""
+    names: tuple[str, ...] = ()
 
 
-def model_section(path: str, architecture: str | None, normalise: str) -> dict[str, Any]:
+def model_section(path: str, keys: Mapping[str, Any], normalise: str, known: Pretrained | None = None) -> dict[str, Any]:
     """The ``model`` section.
+
+    Args:
+        path: of the model.
+        keys: what else it needs (architecture, weights).
+        normalise: a name or numbers.
+        known: what the model's own files say, whose mean and std are used where ``normalise`` is none.
 
     Raises:
         SpecError: the normalisation is neither a name nor numbers.
     """
     mean, std = normalisation(normalise)
-    section: dict[str, Any] = {"path": path}
-    if architecture:
-        section["architecture"] = architecture
+    if known is not None and not mean:
+        mean, std = known.mean, known.std
+    section: dict[str, Any] = {"path": path, **keys}
     if mean:
         section["mean"], section["std"] = list(mean), list(std)
     return section
@@ -126,6 +138,26 @@ def dataset_section(text: str, base: Path, *, resize: int | None, crop: int | No
     return {"kind": kind, "path": text, **files, "sample": {"size": limit}}
 
 
+def with_images(section: dict[str, Any], known: Pretrained) -> dict[str, Any]:
+    """The ``dataset`` section with what the model's own files say about its images and classes, where the section does not say it.
+
+    Names beyond 20 are left out of the text: the spec takes them from the model when it is read.
+    """
+    kind, more = section["kind"], dict[str, Any]()
+    if kind in ("images", "manifest", "torchvision"):
+        given = section.keys() & {"resize", "crop"}
+        more = {
+            key: value for key, value in known.images.items() if not given or key not in ("resize", "crop", "fit", "crop_rounding", "pad")
+        }
+        if kind == "torchvision":
+            more.pop("channels", None)
+    if kind in ("images", "manifest", "npz") and known.class_names and len(known.class_names) <= _MOST_NAMES:
+        more["class_names"] = list(known.class_names)
+    last: dict[str, Any] = {key: section[key] for key in section if key in ("limit", "sample")}
+    first = {key: value for key, value in section.items() if key not in last}
+    return first | {key: value for key, value in more.items() if key not in first} | last
+
+
 def _refuse(files: Mapping[str, int], text: str) -> None:
     if files:
         raise SpecError(f"--{next(iter(files))}", f"does not apply to {text}", "it is for image files; leave it out")
@@ -155,11 +187,15 @@ def levels(text: str) -> tuple[str, ...]:
 def spec_text(answers: Answers) -> str:
     """The YAML text: commented sections, with values in YAML's JSON subset so that no text can break out of its quotes."""
     lines = ["# What robaudit audits; for all keys see docs/spec.md or robaudit schema", "model:"]
+    lines += [f"  # the following is from {answers.source}"] if answers.source else []
     lines += [f"  {key}: {_value(value)}" for key, value in answers.model.items()]
-    if "mean" not in answers.model:
+    if "mean" not in answers.model and not answers.source:
         lines.append("  # mean: [0.485, 0.456, 0.406]   # as in training, if the images were normalised; applied after the noise")
         lines.append("  # std: [0.229, 0.224, 0.225]")
     lines += ["dataset:", *(f"  {key}: {_value(value)}" for key, value in answers.dataset.items())]
+    if answers.names:
+        shown = ", ".join(map(_value, answers.names[:3]))
+        lines.append(f"  # class_names: the model's {len(answers.names):,} ({shown}, ...)")
     lines += ["noise:", f"  sigma: [{', '.join(answers.sigma)}]   # standard deviation on pixels in [0, 1]"]
     lines += ["estimators:", f"  - mc: {{samples: {answers.samples}}}   # noisy copies of each image"]
     if answers.least is not None:

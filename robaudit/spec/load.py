@@ -15,6 +15,7 @@ from robaudit.errors import SpecError, did_you_mean
 from robaudit.levels import GAUSSIAN, LEVEL_KEYS, LevelName
 from robaudit.spec.errors import explain
 from robaudit.spec.model import DEFAULT_ESTIMATOR, AuditSpec, noise_entries
+from robaudit.spec.pretrained.fill import filled
 from robaudit.spec.written import Location, Written
 
 _MAX_BYTES, _MAX_NODES, _MAX_DEPTH = 2**20, 20_000, 50
@@ -64,6 +65,7 @@ def load_spec(
     levels: Sequence[str] = (),
     estimators: Sequence[str] = (),
     overrides: Mapping[Location, Any] | None = None,
+    complete: bool = True,
 ) -> AuditSpec:
     """Read a spec file and apply the command line's changes.
 
@@ -76,9 +78,11 @@ def load_spec(
         levels: replace the levels of the noises, which must all have levels of one name.
         estimators: replace the spec's list; an estimator that the spec lists keeps its options.
         overrides: further values by location, for example ``{("run", "seed"): 3}``.
+        complete: fill in what the spec leaves out from its model's own files.
 
     Raises:
         SpecError: the file is missing, is not YAML, or is not a valid spec; the line is named.
+        ModelError: the model's own files are damaged, or of a model that is not supported.
     """
     raw, lines = _parse(_read(path) if text is None else text, str(path))
     for location, value in (overrides or {}).items():
@@ -102,7 +106,8 @@ def load_spec(
         spec = AuditSpec.model_validate(raw)
     except ValidationError as error:
         raise explain(error, AuditSpec, written) from error
-    return spec.located(path.resolve().parent, path.stem, written)
+    spec = spec.located(path.resolve().parent, path.stem, written)
+    return filled(spec) if complete else spec
 
 
 def _read(path: Path) -> str:

@@ -32,20 +32,33 @@ from robaudit.spec.written import Location, Written
 
 MOST_NOISES, MOST_LEVELS = 100, 1000
 MOST_ROWS, MOST_WORKERS, MOST_GATES = 2**20, 64, 1000
+HUB = "hf:"
+"""What the path of a model on the Hugging Face Hub begins with."""
 
 
 class ModelSpec(Part):
     """The trained model and the normalisation of its input."""
 
-    path: str | None = Field(None, description="weights file, relative to the spec file; optional for format python")
+    path: str | None = Field(
+        None,
+        description="weights file, or a folder as timm and Transformers save it, relative to the spec file; or hf:org/name (downloads it); "
+        "optional for format python",
+    )
+    revision: str | None = Field(None, description="for hf:org/name: branch, tag or commit; the commit it leads to is kept in run.json")
+    entry: str | None = Field(None, description="key of the weights in a checkpoint that holds several, for example model_ema")
     format: Literal["torchscript", "pt2", "safetensors", "onnx", "python"] | None = Field(
         None, description="default: guessed from the file's suffix and content"
     )
     architecture: str | None = Field(
         None,
-        description="safetensors: torchvision:NAME, robaudit:NAME or package.module:function (--trust); python: package.module:function",
+        description="safetensors and state dicts: torchvision:NAME, timm:NAME, robaudit:NAME or package.module:function (--trust); "
+        "python: package.module:function",
     )
     architecture_options: dict[str, Any] = Field(default_factory=dict, description="keyword arguments of the architecture")
+    weights: str | None = Field(
+        None, description="torchvision's name of the weights, for their transforms and class names: ResNet50_Weights.IMAGENET1K_V2"
+    )
+    download: bool = Field(False, description="let torchvision fetch the file of weights, where there is no path")
     mean: Annotated[tuple[Number, ...], BeforeValidator(as_tuple)] = Field(
         (), description="mean per channel, subtracted after the noise is added"
     )
@@ -58,7 +71,13 @@ class ModelSpec(Part):
     def _check(self) -> ModelSpec:
         if self.mean and self.std and len(self.mean) != len(self.std):
             raise ValueError(f"mean has {len(self.mean)} values and std has {len(self.std)}; give one for each channel in both")
-        if self.path is None and self.architecture is None:
+        if self.download and (self.weights is None or self.path is not None):
+            raise ValueError("download is for weights without a path" if self.weights else "download needs weights, torchvision's name")
+        if self.path is None and self.weights is not None and not self.download:
+            raise ValueError("needs a path: the file of the weights; or download: true, and torchvision fetches it")
+        if self.revision is not None and not (self.path or "").startswith(HUB):
+            raise ValueError(f"revision is for a path such as {HUB}org/name")
+        if self.path is None and self.architecture is None and self.weights is None:
             raise ValueError("needs a path (or, for format python, an architecture package.module:function)")
         return self
 
@@ -77,6 +96,9 @@ class BaseDatasetSpec(Part):
     sample: SampleSpec | None = Field(None, description="audit a random subset instead: {size: 1000, seed: 0}")
     class_names: tuple[str, ...] | None = Field(
         None, description="names by class index; also the order of class folders, which are sorted by name without it"
+    )
+    class_ids: tuple[str, ...] | None = Field(
+        None, description="what folders and labels call the classes, by class index, where that is not class_names: synsets, for example"
     )
 
     @model_validator(mode="after")
@@ -97,11 +119,27 @@ class NpzSpec(BaseDatasetSpec):
     scale: Positive | None = Field(None, description="divisor of the pixels; default: 255 for uint8, 1 for float")
 
 
+Interpolation = Literal["nearest", "box", "bilinear", "hamming", "bicubic", "lanczos"]
+Byte = Annotated[int, Field(ge=0, le=255), BeforeValidator(no_bool)]
+
+
 class ImageOptions(BaseDatasetSpec):
     """How image files become tensors."""
 
     resize: Count | tuple[Count, Count] | None = Field(None, description="shorter side, or [height, width]")
+    fit: Literal["stretch", "cover", "contain"] = Field(
+        "stretch",
+        description="how an image gets the size [height, width]: stretched, or with its ratio kept, to cover it or to fit into it",
+    )
+    interpolation: Interpolation = Field("bilinear", description="filter of the resize (Pillow's, antialiased)")
     crop: Count | tuple[Count, Count] | None = Field(None, description="centre crop, after the resize")
+    crop_rounding: Literal["round", "floor"] = Field(
+        "round", description="of the crop's corner between two pixels: round (torchvision, timm), floor (Transformers)"
+    )
+    pad: Byte | tuple[Byte, Byte, Byte] | None = Field(
+        None,
+        description="colour from 0 to 255 (one, or for each channel) around images smaller than the crop, which are refused without it",
+    )
     channels: Literal[1, 3] = 3
 
 
@@ -341,6 +379,7 @@ class AuditSpec(Part):
     _base_dir: Path = PrivateAttr(default_factory=Path.cwd)
     _name: str = PrivateAttr(default="audit")
     _written: Written | None = PrivateAttr(default=None)
+    _taken: tuple[str, ...] = PrivateAttr(default=())
 
     @property
     def base_dir(self) -> Path:
@@ -365,6 +404,16 @@ class AuditSpec(Part):
     def located(self, base_dir: Path, name: str, written: Written | None = None) -> AuditSpec:
         """Record where the spec came from: the folder of its relative paths, its name, and where its parts are written."""
         self._base_dir, self._name, self._written = base_dir, name, written
+        return self
+
+    @property
+    def taken(self) -> tuple[str, ...]:
+        """Lines for the user: what was taken from the model's own files."""
+        return self._taken
+
+    def noting(self, *lines: str) -> AuditSpec:
+        """Record what was taken from the model's own files."""
+        self._taken = lines
         return self
 
     def document(self) -> dict[str, Any]:

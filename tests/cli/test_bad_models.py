@@ -118,10 +118,10 @@ def test_pickled_module(tmp_path: Path, refuse_model: RefuseModel) -> None:
 
 
 ARCHITECTURES = {
-    "none": (None, {}, "safetensors holds weights only; add architecture: torchvision:NAME, robaudit:NAME or"),
+    "none": (None, {}, "safetensors holds weights only; add architecture: torchvision:NAME, timm:NAME, robaudit:NAME or"),
     "unknown": ("robaudit:digit_cnn", {}, "there is no such network; did you mean 'digits_cnn'?"),
     "unknown to torchvision": ("torchvision:resnet19", {}, "there is no such network; did you mean 'resnet1"),
-    "without a source": ("resnet18", {}, "names no network; write torchvision:NAME"),
+    "without a source": ("my_net", {}, "names no network; write torchvision:NAME"),
     "another": ("robaudit:linear", {}, "2 of 2 tensors are missing (linear.weight, linear.bias)"),
     "other class count": (
         "robaudit:digits_cnn",

@@ -209,3 +209,44 @@ def test_decompression_bomb_with_warnings_as_errors(tmp_path: Path) -> None:
 def test_a_sliver_is_not_blown_up(tmp_path: Path) -> None:
     Image.new("L", (100_000, 1)).save(path := tmp_path / "a.png")
     assert "make it smaller before the audit" in message(path, resize=224)
+
+
+@pytest.mark.parametrize("interpolation", ["nearest", "box", "bilinear", "hamming", "bicubic", "lanczos"])
+def test_filters_are_those_of_pillow(tmp_path: Path, interpolation: str) -> None:
+    Image.fromarray(COLOUR).save(path := tmp_path / "a.png")
+    wanted = np.asarray(Image.fromarray(COLOUR).resize((3, 4), Image.Resampling[interpolation.upper()]))
+    assert np.array_equal(read(path, resize=(4, 3), interpolation=interpolation).mul(255).round().permute(1, 2, 0).numpy(), wanted)
+
+
+@pytest.mark.parametrize(("fit", "size"), [("stretch", (8, 4)), ("cover", (8, 7)), ("contain", (5, 4))])
+def test_fits(tmp_path: Path, fit: str, size: tuple[int, int]) -> None:
+    """6 x 5 pixels into 8 x 4: stretched; covering it; or within it."""
+    Image.fromarray(COLOUR).save(path := tmp_path / "a.png")
+    assert read(path, resize=(8, 4), fit=fit).shape == (3, *size)
+
+
+def test_the_corner_of_the_crop(tmp_path: Path) -> None:
+    """Three of six columns: the corner lies between the second and the third."""
+    columns = np.arange(6, dtype=np.uint8)[None].repeat(4, 0)
+    Image.fromarray(columns).save(path := tmp_path / "a.png")
+    first = {rounding: read(path, crop=3, channels=1, crop_rounding=rounding)[0, 0, 0] * 255 for rounding in ("round", "floor")}
+    assert first == {"round": 2, "floor": 1}
+
+
+@pytest.mark.parametrize(("values", "shown"), [(COLOUR, (10, 20, 30)), (COLOUR[..., 0], (20, 20, 20)), (GREY16, (20, 20, 20))])
+def test_pad(tmp_path: Path, values: Any, shown: tuple[int, ...]) -> None:
+    """The image stays in the middle; in a grey one the colour is grey."""
+    Image.fromarray(values).save(path := tmp_path / "a.png")
+    pixels = read(path, crop=(9, 8), pad=(10, 20, 30))
+    assert pixels.shape == (3, 9, 8)
+    torch.testing.assert_close(pixels[:, 1:7, 1:6], read(path), rtol=0, atol=0)
+    torch.testing.assert_close(pixels[:, 0, 0] * 255, torch.tensor(shown, dtype=torch.float64), rtol=0, atol=1e-4)
+    assert pixels.shape == read(path, crop=(9, 8), pad=7).shape
+
+
+def test_a_filter_that_overshoots_stays_in_range(tmp_path: Path) -> None:
+    edge = np.zeros((8, 8), np.uint16)
+    edge[:, 4:] = 65535
+    Image.fromarray(edge).save(path := tmp_path / "a.png")
+    pixels = read(path, resize=(8, 5), interpolation="lanczos", channels=1)
+    assert 0 <= float(pixels.min()) <= float(pixels.max()) <= 1

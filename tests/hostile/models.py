@@ -7,6 +7,7 @@ import io
 import json
 import os
 import pickle
+import shutil
 import struct
 import tarfile
 import tempfile
@@ -322,6 +323,55 @@ def state_cases() -> dict[str, Case]:
     }
 
 
+def folder(**files: object) -> Callable[[Path], None]:
+    """A model's folder with these files (``config`` is config.json): bytes as they are, anything else as JSON."""
+
+    def make(place: Path) -> None:
+        (place / "net").mkdir()
+        shutil.copy(WEIGHTS, place / "net" / "model.safetensors")
+        for name, content in files.items():
+            whole = content if isinstance(content, bytes) else json.dumps(content).encode()
+            (place / "net" / f"{name}.json").write_bytes(whole)
+        model_spec(place, "net")
+
+    return make
+
+
+def folder_cases() -> dict[str, Case]:
+    """Folders whose configuration is not what it should be."""
+    vit = {"model_type": "vit", "architectures": ["ViTForImageClassification"]}
+    elsewhere = {"weight_map": {"0.weight": "../../net.safetensors"}}
+
+    def listed(place: Path) -> None:
+        folder(config={"architecture": "resnet18"})(place)
+        (place / "net" / "model.safetensors").unlink()
+        (place / "net" / "model.safetensors.index.json").write_text(json.dumps(elsewhere))
+
+    def piped(place: Path) -> None:
+        folder()(place)
+        os.mkfifo(place / "net" / "preprocessor_config.json")
+        (place / "net" / "config.json").mkdir()
+
+    return {
+        "folder: a configuration 200,000 deep": Case(folder(config=b"[" * 200_000), "config.json: is not valid JSON"),
+        "folder: a list": Case(folder(config=[1]), "config.json: does not hold a JSON object"),
+        "folder: not UTF-8": Case(folder(config=b"\xff\xfe{}"), "config.json: is not valid JSON"),
+        "folder: of something else": Case(folder(config={"a": 1}), "is neither timm's nor Transformers' description of a model"),
+        "folder: an architecture that is an object": Case(folder(config={"architecture": {"a": 1}}), "its 'architecture' is not text"),
+        "folder: an architecture that is a path": Case(folder(config={"architecture": "local-dir:/etc"}), "timm has no such model"),
+        "folder: 10^9 classes": Case(
+            folder(config={"architecture": "resnet18", "label_names": {"999999999": "x"}}), "by class index below 1,000,000"
+        ),
+        "folder: numbers that are not": Case(
+            folder(config=b'{"architecture": "resnet18", "pretrained_cfg": {"mean": [NaN]}}'), "its 'mean' is not"
+        ),
+        "folder: an escape sequence": Case(folder(config={**vit, "architectures": ["\x1b[31mViT"]}), "which is not an image classifier"),
+        "folder: weights elsewhere": Case(listed, "does not list files beside it under weight_map"),
+        "folder: a folder for a configuration": Case(piped, "net"),
+        "folder: an adapter": Case(folder(adapter_config={"peft_type": "LORA"}), "holds a LoRA adapter (PEFT)"),
+    }
+
+
 def zip_cases() -> dict[str, Case]:
     huge = zeros(10 * 1024)
     return {
@@ -585,6 +635,7 @@ def all_cases() -> dict[str, Case]:
         safetensors_cases,
         onnx_cases,
         place_cases,
+        folder_cases,
     )
     return {name: case for group in groups for name, case in group().items()}
 

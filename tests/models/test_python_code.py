@@ -90,7 +90,7 @@ def test_another_folder_with_a_module_of_the_same_name(folder: Path) -> None:
         ("my_network:number", {}, "returned int; return a torch.nn.Module or a callable"),
         ("my_network:broken", {}, "raised ValueError: two lines"),
         ("my_network:build", {"clases": 3}, "unexpected keyword argument 'clases'"),
-        ("my_network", {}, "write torchvision:NAME, robaudit:NAME or package.module:function"),
+        ("my_network", {}, "write torchvision:NAME, timm:NAME, robaudit:NAME or package.module:function"),
     ],
 )
 def test_mistakes(folder: Path, architecture: str, options: dict[str, int], said: str) -> None:

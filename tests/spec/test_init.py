@@ -167,7 +167,7 @@ def test_normalisations() -> None:
 
 @given(path=st.text(min_size=1), names=st.lists(st.text(), max_size=3))
 def test_any_text_stays_text(path: str, names: list[str]) -> None:
-    answers = Answers(model_section(path, None, "none"), {"kind": "npz", "path": path, "class_names": names}, levels("0.1"), 5, 0.9)
+    answers = Answers(model_section(path, {}, "none"), {"kind": "npz", "path": path, "class_names": names}, levels("0.1"), 5, 0.9)
     text = spec_text(answers)
     found = yaml.safe_load(text)
     assert found["model"]["path"] == path

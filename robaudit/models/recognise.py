@@ -1,0 +1,82 @@
+"""Recognise a trained model by its path alone: a folder, a file of torchvision's, a checkpoint that states its architecture."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from robaudit.models.architectures import families_of
+from robaudit.models.load import guess_format
+from robaudit.models.safety import load_tensors
+from robaudit.models.state_dict import state_of
+from robaudit.spec.model import ModelSpec
+from robaudit.spec.pretrained.base import Pretrained
+from robaudit.spec.pretrained.folder import describe, weights_file
+from robaudit.spec.pretrained.hub import is_hub
+from robaudit.spec.pretrained.torchvision_weights import name_of_file
+
+_IMAGENET = 1000  # classes, which architectures have unless told otherwise
+
+
+def recognise(path: str, architecture: str | None, base: Path) -> tuple[dict[str, Any], Pretrained | None]:
+    """What the ``model`` section of a spec needs for this model, as far as its files tell.
+
+    Args:
+        path: as in the spec.
+        architecture: its name, if the user gave one.
+        base: the folder of the spec.
+
+    Returns:
+        The keys beside path, mean and std (architecture, its options, weights); and what the model's files say, if they say anything.
+
+    Raises:
+        RobauditError: a file is damaged, or of a model that is not supported.
+    """
+    keys: dict[str, Any] = {} if architecture is None else {"architecture": architecture}
+    known = describe(ModelSpec(path=path, **keys), base)
+    if known is not None:
+        return {"architecture": known.architecture, **keys}, known
+    if architecture is None and not is_hub(path) and _is_state_dict(base / path):
+        keys = _by_file(weights_file(base / path))
+        known = describe(ModelSpec(path=path, **keys), base) if keys else None
+    return keys, known
+
+
+def needs_architecture(path: str, base: Path) -> bool:
+    """Whether a model without a configuration is weights only; on the Hub, all are.
+
+    Raises:
+        ModelError: there is no such file, or it is none of the known formats.
+    """
+    return is_hub(path) or guess_format(weights_file(base / path), None) in ("state dict", "safetensors")
+
+
+def _is_state_dict(path: Path) -> bool:
+    return guess_format(weights_file(path), None) == "state dict"
+
+
+def _by_file(path: Path) -> dict[str, Any]:
+    weights = name_of_file(path.name)
+    return {"weights": weights} if weights else _stated(path)
+
+
+def _stated(path: Path) -> dict[str, Any]:
+    """The architecture that a checkpoint states under ``arch``, as the scripts of timm and of torchvision's users write it."""
+    found = load_tensors(path, str(path))
+    name = found.get("arch") if isinstance(found, Mapping) else None
+    meant = [one for one in families_of(name) if not one.startswith("robaudit:")] if isinstance(name, str) else []
+    if not meant:
+        return {}
+    timms = "version" in found or len(meant) == 1  # timm's checkpoints have a version
+    keys: dict[str, Any] = {"architecture": next((one for one in meant if one.startswith("timm:") == timms), meant[0])}
+    classes = _classes(state_of(found, None, str(path)))
+    return keys | ({"architecture_options": {"num_classes": classes}} if classes not in (None, _IMAGENET) else {})
+
+
+def _classes(tensors: Mapping[str, torch.Tensor]) -> int | None:
+    """The rows of the last matrix."""
+    matrices = [tensor for tensor in tensors.values() if tensor.dim() == 2]
+    return matrices[-1].shape[0] if matrices else None

@@ -1,0 +1,125 @@
+"""Image classifiers of Transformers: the class by the config.json beside the weights, the weights by the library's own key mapping."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from robaudit.errors import ModelError, did_you_mean, needs_extra
+from robaudit.models.base import Source
+from robaudit.spec.pretrained.base import read_object
+from robaudit.spec.pretrained.folder import CONFIG
+from robaudit.text import clipped
+
+_EXTRA = "num_batches_tracked"
+_NOT_TAKEN = frozenset(
+    ("dtype", "torch_dtype", "auto_map", "attn_implementation", "experts_implementation", "use_kernels", "use_pretrained_backbone")
+)
+"""Entries of config.json that are left out: the number format is the audit's own, and the others could fetch weights or code."""
+
+
+class Logits(nn.Module):
+    """A network of Transformers as a function from normalised images to logits."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Logits (n, classes) of images (n, channels, height, width)."""
+        logits: torch.Tensor = self.network(pixel_values=images, return_dict=True).logits
+        return logits
+
+
+def config_of(source: Source) -> Path:
+    """The config.json that belongs to the weights."""
+    return source.file.parent / CONFIG
+
+
+def build_transformers(source: Source, tensors: Mapping[str, torch.Tensor]) -> nn.Module:
+    """The image classifier that the config.json beside the weights describes, with these weights, in eval mode.
+
+    No code comes from the folder, and nothing is looked up on the Hub. Names of tensors that changed between versions of the library
+    are translated by the library.
+
+    Raises:
+        RobauditError: Transformers is not installed, knows no such class, or the weights do not fit.
+    """
+    where = f"architecture {source.spec.architecture}"
+    path = config_of(source)
+    if not path.is_file():
+        raise ModelError(where, f"needs the {CONFIG} of the model beside its weights", "give the folder that save_pretrained wrote")
+    try:
+        transformers: Any = importlib.import_module("transformers")
+    except ImportError as error:
+        raise needs_extra(where, "transformers", "hf") from error
+
+    wanted = (source.spec.architecture or "").partition(":")[2]
+    values = _architecture_only(read_object(path))
+    state = {key: tensor.float() if tensor.is_floating_point() else tensor for key, tensor in tensors.items()}
+    with _quiet(transformers), torch.random.fork_rng(devices=[]):
+        try:
+            config = type(transformers.AutoConfig.for_model(str(values.get("model_type")))).from_dict(values)
+            kind = type(transformers.AutoModelForImageClassification.from_config(config, trust_remote_code=False))
+        except Exception as error:
+            what = f"is of a model that Transformers {transformers.__version__} does not build ({_first_line(error)})"
+            raise ModelError(str(path), what, "use the version that saved it; code that a folder brings along never runs") from error
+        if kind.__name__ != wanted:
+            raise ModelError(where, f"{path} describes a {kind.__name__}", did_you_mean(wanted, [kind.__name__]))
+        try:
+            network, about = kind.from_pretrained(
+                None, config=config, state_dict=state, output_loading_info=True, ignore_mismatched_sizes=True
+            )
+        except Exception as error:
+            raise ModelError(source.where, f"Transformers cannot load it ({_first_line(error)})", "save the model again") from error
+    _check(about, source.where)
+    return Logits(network.eval())
+
+
+def _check(about: Mapping[str, Any], where: str) -> None:
+    """Refuse weights of which the library has left any out, or made any up."""
+    missing = sorted(key for key in about["missing_keys"] if not key.endswith(_EXTRA))
+    mismatched = sorted(str(entry[0]) if isinstance(entry, tuple) else str(entry) for entry in about["mismatched_keys"])
+    for keys, what in (
+        (missing, "{} of the network are missing"),
+        (mismatched, "{} have another shape than the network's"),
+        (sorted(about["unexpected_keys"]), "{} are not the network's"),
+    ):
+        if keys:
+            shown = clipped(", ".join(keys[:3]) + (", ..." if len(keys) > 3 else ""), 300)
+            said = what.format(f"{len(keys)} tensors" if len(keys) > 1 else "1 tensor")
+            raise ModelError(where, f"{said} ({shown})", f"weights and {CONFIG} must be of the same model")
+
+
+def _architecture_only(values: Any) -> Any:
+    """The entries that say what the network is, at every depth."""
+    if isinstance(values, dict):
+        return {key: _architecture_only(value) for key, value in values.items() if key not in _NOT_TAKEN and not key.startswith("_")}
+    return [_architecture_only(value) for value in values] if isinstance(values, list) else values
+
+
+@contextmanager
+def _quiet(transformers: Any) -> Iterator[None]:
+    """Keep the library from printing, and from asking the Hub for anything."""
+    log, hub = transformers.utils.logging, importlib.import_module("huggingface_hub").constants
+    level, bars, offline = log.get_verbosity(), log.is_progress_bar_enabled(), hub.HF_HUB_OFFLINE
+    log.set_verbosity(log.CRITICAL)
+    log.disable_progress_bar()
+    hub.HF_HUB_OFFLINE = True
+    try:
+        yield
+    finally:
+        hub.HF_HUB_OFFLINE = offline
+        log.set_verbosity(level)
+        if bars:
+            log.enable_progress_bar()
+
+
+def _first_line(error: Exception) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)[:200]

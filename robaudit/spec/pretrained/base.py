@@ -1,0 +1,141 @@
+"""What is known about a trained model from its own files, and careful reading of their JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+import stat
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from robaudit.errors import ModelError
+
+_MOST_BYTES = 2**25  # 21,000 class names take two million
+
+
+@dataclass(frozen=True, slots=True)
+class Pretrained:
+    """What the files of a trained model say.
+
+    Attributes:
+        source: which file or enum says so, for messages.
+        architecture: timm:NAME, transformers:CLASS or torchvision:NAME.
+        options: keyword arguments of the architecture.
+        mean, std: of the pixels in [0, 1], per channel; a rescale factor is folded into them. Empty: none.
+        images: the keys of `ImageOptions` that make an image file what the model was made for.
+        class_names: by class index; None where the files name none.
+        class_ids: what else the classes are called (synsets).
+        notes: further lines for the user.
+        unclear: why mean, std and images are empty although the model needs them; an error unless the spec says them.
+    """
+
+    source: str
+    architecture: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+    images: Mapping[str, Any] = field(default_factory=dict)
+    class_names: tuple[str, ...] | None = None
+    class_ids: tuple[str, ...] | None = None
+    notes: tuple[str, ...] = ()
+    unclear: ModelError | None = None
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """A JSON file that holds an object.
+
+    Raises:
+        ModelError: it cannot be read, is too large, or holds something else.
+    """
+    where = str(path)
+    try:
+        about = path.stat()
+        if not stat.S_ISREG(about.st_mode) or about.st_size > _MOST_BYTES:
+            raise ModelError(where, "is not a regular file of at most 32 MB", "restore the model's own file")
+        found = json.loads(path.read_bytes())
+    except OSError as error:
+        raise ModelError(where, f"cannot be read: {error.strerror or error}", "give a file that you may read") from error
+    except (ValueError, RecursionError) as error:
+        raise ModelError(where, "is not valid JSON", "restore the model's own file") from error
+    if not isinstance(found, dict):
+        raise ModelError(where, "does not hold a JSON object", "restore the model's own file")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """The entries of a JSON object, each of the type that is asked for.
+
+    Attributes:
+        values: the object.
+        where: its file, for messages.
+    """
+
+    values: Mapping[str, Any]
+    where: str
+
+    def text(self, key: str, default: str | None = None) -> str | None:
+        """A text."""
+        found: str | None = self._get(key, default, str, "text")
+        return found
+
+    def flag(self, key: str, default: bool | None) -> bool:
+        """True or false; null is false."""
+        return bool(self._get(key, default, bool, "true or false"))
+
+    def number(self, key: str, default: float | None) -> float | None:
+        """A finite number above 0."""
+        found = self._get(key, default, (int, float), "a number above 0")
+        if found is not None and not (not isinstance(found, bool) and 0 < found < math.inf):
+            raise self.wrong(key, "a number above 0")
+        return None if found is None else float(found)
+
+    def whole(self, key: str, default: int | None = None) -> int | None:
+        """A whole number above 0."""
+        found = self._get(key, default, int, "a whole number above 0")
+        if found is not None and (isinstance(found, bool) or found < 1):
+            raise self.wrong(key, "a whole number above 0")
+        return found
+
+    def numbers(self, key: str, default: Sequence[float], *, positive: bool = False) -> tuple[float, ...]:
+        """A number, or a list of numbers."""
+        found = self.values.get(key)
+        listed = default if found is None else found if isinstance(found, list | tuple) else [found]
+        fine = all(isinstance(one, int | float) and not isinstance(one, bool) and math.isfinite(one) for one in listed)
+        if not fine or (positive and min(listed, default=1) <= 0):
+            raise self.wrong(key, "a list of numbers" + (" above 0" if positive else ""))
+        return tuple(float(one) for one in listed)
+
+    def wholes(self, key: str) -> tuple[int, ...] | None:
+        """A list of whole numbers above 0."""
+        found = self.values.get(key)
+        if found is None:
+            return None
+        if not (isinstance(found, list | tuple) and all(isinstance(one, int) and not isinstance(one, bool) and one > 0 for one in found)):
+            raise self.wrong(key, "a list of whole numbers above 0")
+        return tuple(found)
+
+    def part(self, key: str) -> dict[str, Any]:
+        """An object; an empty one where there is none."""
+        return self._get(key, {}, dict, "an object") or {}
+
+    def wrong(self, key: str, wanted: str) -> ModelError:
+        """The error for an entry that is not as it should be."""
+        return ModelError(self.where, f"its {key!r} is not {wanted}", "restore the model's own file, or correct it")
+
+    def _get(self, key: str, default: Any, kind: type | tuple[type, ...], wanted: str) -> Any:
+        found = self.values.get(key, default)
+        if found is not None and not isinstance(found, kind):
+            raise self.wrong(key, wanted)
+        return found
+
+
+def distinct(names: Sequence[str], ids: Sequence[str] | None = None) -> tuple[str, ...]:
+    """The names, with the id or the index in brackets where several classes have the same (ImageNet has two cranes)."""
+    times = Counter(names)
+    return tuple(
+        name if name and times[name] == 1 else f"{name} ({ids[index] if ids else index})".strip() for index, name in enumerate(names)
+    )

@@ -1,0 +1,68 @@
+"""Models of the Hugging Face Hub: ``hf:org/name``, downloaded once, at a revision that is kept."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from robaudit.errors import ModelError, needs_extra
+from robaudit.spec.model import HUB
+
+_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+_CONFIGS = ("config.json", "preprocessor_config.json", "processor_config.json", "adapter_config.json")
+_WEIGHTS = (
+    ("model.safetensors", "model.safetensors.index.json", "model-*-of-*.safetensors"),
+    ("pytorch_model.bin", "pytorch_model.bin.index.json", "pytorch_model-*-of-*.bin"),
+)
+
+
+def is_hub(path: str | None) -> bool:
+    """Whether a model's path is one of the Hub."""
+    return (path or "").startswith(HUB)
+
+
+def config_folder(path: str, revision: str | None) -> Path:
+    """The local folder of a model's configuration, downloaded where it is not there; its name is the commit.
+
+    Raises:
+        RobauditError: huggingface_hub is not installed, there is no such model, or it cannot be reached.
+    """
+    return _folder(path, revision, _CONFIGS, ("config.json", "adapter_config.json"))
+
+
+def weights_folder(path: str, revision: str | None) -> Path:
+    """The local folder of a model with its weights: safetensors where it has them, else a file of torch.
+
+    Raises:
+        RobauditError: huggingface_hub is not installed, there is no such model or no weights, or it cannot be reached.
+    """
+    for patterns in _WEIGHTS:
+        folder = _folder(path, revision, (*_CONFIGS, *patterns), patterns[:2])
+        if any((folder / name).exists() for name in patterns[:2]):
+            return folder
+    raise ModelError(path, "has no model.safetensors and no pytorch_model.bin", "give another model of the Hub, or a local folder")
+
+
+def _folder(path: str, revision: str | None, patterns: tuple[str, ...], wanted: tuple[str, ...]) -> Path:
+    name = path.removeprefix(HUB)
+    if not _NAME.fullmatch(name):
+        raise ModelError(path, "is not of the form hf:org/name", "for example hf:timm/resnet18.a1_in1k; a revision has a key of its own")
+    try:
+        from huggingface_hub import snapshot_download
+    except ImportError as error:
+        raise needs_extra(path, "huggingface_hub", "hf") from error
+
+    if _COMMIT.fullmatch(revision or ""):  # a commit does not change: what is here already is right
+        try:
+            found = Path(snapshot_download(name, revision=revision, allow_patterns=list(patterns), local_files_only=True))
+        except (OSError, ValueError):  # not in the cache
+            found = None
+        if found is not None and any((found / one).exists() for one in wanted):
+            return found
+    try:
+        return Path(snapshot_download(name, revision=revision, allow_patterns=list(patterns)))
+    except Exception as error:  # the library's, and those of the HTTP client it uses
+        reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        what = f"cannot be downloaded ({type(error).__name__}: {reason[:200]})"
+        raise ModelError(path, what, "check the name, the revision and the network; or give the local folder of a copy") from error

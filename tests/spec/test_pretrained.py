@@ -1,0 +1,201 @@
+"""What a model's own files say, read without the library that wrote them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from robaudit.errors import ModelError, SpecError
+from robaudit.spec.load import load_spec
+from robaudit.spec.model import AuditSpec
+from robaudit.spec.pretrained.base import distinct
+from robaudit.spec.pretrained.fill import filled
+from robaudit.spec.pretrained.timm_config import from_config
+from tests.conftest import RunCli
+
+CFG = {"input_size": [3, 32, 32], "mean": [0.1, 0.2, 0.3], "std": [0.4, 0.5, 0.6], "interpolation": "bilinear", "crop_pct": 0.8}
+
+
+def model(folder: Path, **entries: Any) -> Path:
+    """The configuration of a model of timm with three classes, in a folder."""
+    config = {"architecture": "resnet18", "num_classes": 3, "label_names": ["cat", "dog", "owl"], "pretrained_cfg": CFG, **entries}
+    (folder / "net").mkdir(exist_ok=True)
+    (folder / "net" / "config.json").write_text(json.dumps({key: value for key, value in config.items() if value is not None}))
+    return folder / "net" / "config.json"
+
+
+def spec(folder: Path, dataset: str = "kind: images, path: images", more: str = "", **settings: str) -> AuditSpec:
+    text = f"model: {{path: net{more}}}\ndataset: {{{dataset}}}\nnoise: {{sigma: 0.05}}\n"
+    return load_spec(folder / "spec.yaml", text=text, settings=[f"{key}={value}" for key, value in settings.items()])
+
+
+def test_everything_that_is_left_out(tmp_path: Path) -> None:
+    model(tmp_path)
+    found = spec(tmp_path)
+    assert found.model.architecture == "timm:resnet18"
+    assert found.model.architecture_options == {"num_classes": 3}
+    assert (found.model.mean, found.model.std) == ((0.1, 0.2, 0.3), (0.4, 0.5, 0.6))
+    said = found.dataset.model_dump(exclude={"limit", "sample", "path", "class_ids"})
+    wanted = {
+        "kind": "images",
+        "class_names": ("cat", "dog", "owl"),
+        "resize": 40,
+        "fit": "stretch",
+        "interpolation": "bilinear",
+        "crop": 32,
+    }
+    assert said == {**wanted, "crop_rounding": "round", "pad": None, "channels": 3}
+    assert found.base_dir == tmp_path
+    assert found.name == "spec"
+    assert found.written is not None
+
+
+def test_no_library_is_imported(tmp_path: Path) -> None:
+    model(tmp_path)
+    (tmp_path / "spec.yaml").write_text("model: {path: net}\ndataset: {kind: images, path: images}\nnoise: {sigma: 0.05}\n")
+    program = "import sys\nfrom pathlib import Path\nfrom robaudit.spec.load import load_spec\nload_spec(Path('spec.yaml'))\n"
+    heavy = "print([name for name in ('torch', 'timm', 'transformers', 'torchvision', 'huggingface_hub') if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", program + heavy], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_twice_is_once(tmp_path: Path) -> None:
+    """A spec as run.json keeps it changes no more, whatever becomes of the model's files."""
+    path = model(tmp_path)
+    first = spec(tmp_path)
+    assert filled(first) is first
+    again = AuditSpec.model_validate(first.document()).located(first.base_dir, first.name)
+    path.write_text(json.dumps({"architecture": "resnet50", "num_classes": 5, "pretrained_cfg": {}}))
+    assert filled(again).document() == first.document()
+
+
+@pytest.mark.parametrize(
+    ("setting", "kept", "taken"),
+    [
+        ({"model.mean": "[0.5]"}, {"mean": (0.5,), "std": ()}, {"resize": 40}),
+        ({"model.std": "[0.5]"}, {"mean": (), "std": (0.5,)}, {"resize": 40}),
+        ({"model.mean": "[]"}, {"mean": (), "std": ()}, {"crop": 32}),
+        ({"dataset.resize": "64"}, {"resize": 64, "crop": None}, {"interpolation": "bilinear", "mean": (0.1, 0.2, 0.3)}),
+        ({"dataset.crop": "null"}, {"resize": None, "crop": None}, {"channels": 3}),
+        ({"dataset.interpolation": "lanczos"}, {"interpolation": "lanczos"}, {"resize": 40, "crop": 32}),
+        ({"dataset.class_names": "[a, b, c]"}, {"class_names": ("a", "b", "c")}, {"resize": 40}),
+        ({"dataset.class_names": "null"}, {"class_names": None}, {"resize": 40}),
+        ({"model.architecture_options": "{drop_rate: 0.1}"}, {"architecture_options": {"drop_rate": 0.1, "num_classes": 3}}, {}),
+        ({"model.architecture": "timm:resnet34"}, {"architecture": "timm:resnet34", "architecture_options": {}}, {"crop": 32}),
+    ],
+)
+def test_what_the_spec_says_stays(tmp_path: Path, setting: dict[str, str], kept: dict[str, Any], taken: dict[str, Any]) -> None:
+    model(tmp_path)
+    found = spec(tmp_path, **setting)
+    values = {**found.model.model_dump(), **found.dataset.model_dump()}
+    assert {key: values[key] for key in {**kept, **taken}} == {**kept, **taken}
+
+
+def test_data_that_are_no_image_files(tmp_path: Path) -> None:
+    """An array gets the names, and a line on the size; what has names of its own keeps them."""
+    model(tmp_path)
+    found = spec(tmp_path, "kind: npz, path: a.npz")
+    assert found.dataset.class_names == ("cat", "dog", "owl")
+    assert found.taken[0].endswith("3 class names (cat, dog, owl); made for images of 32 x 32, which the data must have already")
+    assert spec(tmp_path, "kind: digits").dataset.class_names is None
+    torchvision = spec(tmp_path, "kind: torchvision, name: CIFAR10, root: data").dataset
+    assert torchvision.class_names is None
+    assert torchvision.model_dump(include={"resize", "crop", "channels"}) == {"resize": 40, "crop": 32, "channels": None}
+
+
+@pytest.mark.parametrize(
+    ("path", "architecture", "counts"),
+    [
+        ("net/model.safetensors", None, True),
+        ("net/model.safetensors", "timm:resnet18", True),
+        ("net/model.safetensors", "torchvision:resnet18", False),
+        ("net/model.pt", None, False),  # TorchScript, perhaps, and its normalisation may be inside
+        ("net/model.pt", "timm:resnet18", True),
+        ("net/none.safetensors", None, False),
+    ],
+)
+def test_files_beside_a_configuration(tmp_path: Path, path: str, architecture: str | None, counts: bool) -> None:
+    model(tmp_path)
+    for name in ("model.safetensors", "model.pt"):
+        (tmp_path / "net" / name).touch()
+    given = {"path": path, **({} if architecture is None else {"architecture": architecture})}
+    text = f"model: {json.dumps(given)}\ndataset: {{kind: digits}}\nnoise: {{sigma: 0.05}}\n"
+    assert bool(load_spec(tmp_path / "spec.yaml", text=text).model.mean) == counts
+
+
+def test_gates_are_read_without_the_model(tmp_path: Path) -> None:
+    (tmp_path / "net").mkdir()
+    (tmp_path / "net" / "config.json").write_text("[")
+    text = "model: {path: net}\ndataset: {kind: digits}\nnoise: {sigma: 0.05}\ngates: [mean >= 0.9]\n"
+    assert load_spec(tmp_path / "spec.yaml", text=text, complete=False).gates == ("mean >= 0.9",)
+    with pytest.raises(ModelError, match="is not valid JSON"):
+        load_spec(tmp_path / "spec.yaml", text=text)
+
+
+def test_labels_of_timm(tmp_path: Path) -> None:
+    """Descriptions are the names, and labels the ids; gaps have no name; labels of another number of classes are left out."""
+    labels = {"label_names": ["n1", "n2", "n3"], "label_descriptions": {"n1": "crane", "n2": "crane", "n3": "owl, bird"}}
+    found = from_config(json.loads(model(tmp_path, **labels).read_text()), tmp_path)
+    assert found.class_names == ("crane (n1)", "crane (n2)", "owl, bird")
+    assert found.class_ids == ("n1", "n2", "n3")
+    found = from_config(json.loads(model(tmp_path, label_names={"0": "cat", "2": "owl"}).read_text()), tmp_path)
+    assert found.class_names == ("cat", "(1)", "owl")
+    found = from_config(json.loads(model(tmp_path, label_names=["cat", "dog"]).read_text()), tmp_path)
+    assert found.class_names is None
+    assert found.notes == ("its 2 label names are left out: it has 3 classes",)
+    assert distinct(["a", "b", "a"]) == ("a (0)", "b", "a (2)")
+
+
+def test_forms_of_timm(tmp_path: Path) -> None:
+    """One flat object in early files; a model of grey images; a size that the model's arguments change."""
+    flat = {"architecture": "resnet18", "num_classes": 3, "labels": ["a", "b", "c"], **CFG}
+    found = from_config(flat, tmp_path)
+    assert (found.class_names, found.mean, found.images["crop"]) == (("a", "b", "c"), (0.1, 0.2, 0.3), 32)
+    grey = from_config(json.loads(model(tmp_path, model_args={"in_chans": 1}).read_text()), tmp_path)
+    assert (grey.images["channels"], grey.mean, grey.options) == (1, (), {"num_classes": 3, "in_chans": 1})
+    assert grey.notes == ("its mean and std are for 3 channels and left out: it takes 1",)
+    sized = {"model_args": {"img_size": [48, 64]}, "pretrained_cfg": {**CFG, "fixed_input_size": True}}
+    found = from_config(json.loads(model(tmp_path, **sized).read_text()), tmp_path)
+    assert (found.images["crop"], found.images["resize"], found.images["fit"]) == ((48, 64), (60, 80), "cover")
+
+
+def test_values_that_no_spec_can_have(tmp_path: Path) -> None:
+    model(tmp_path, pretrained_cfg={**CFG, "input_size": [3, 4, 4], "crop_pct": 100.0})
+    with pytest.raises(ModelError, match=r"config\.json: gives resize.* a value that a spec cannot have: "):
+        spec(tmp_path)
+
+
+def test_init_with_many_names_and_options_of_its_own(tmp_path: Path, run_cli: RunCli) -> None:
+    model(tmp_path, num_classes=30, label_names=[f"class {index}" for index in range(30)])
+    np.savez(tmp_path / "a.npz", images=np.zeros((2, 32, 32, 3), np.uint8), labels=np.zeros(2, np.int64))
+    (tmp_path / "images" / "class 3").mkdir(parents=True)
+    for name in ("a.png", "b.png"):
+        from PIL import Image
+
+        Image.new("RGB", (40, 50)).save(tmp_path / "images" / "class 3" / name)
+    code, _, err = run_cli("init", "--model", "net", "--data", "images", "--no-check", "--resize", "64", "--normalise", "half")
+    assert code == 0, err
+    text = (tmp_path / "audit.yaml").read_text()
+    assert '# class_names: the model\'s 30 ("class 0", "class 1", "class 2", ...)' in text
+    assert "mean: [0.5]" in text
+    assert "crop" not in text
+    assert "resize: 64" in text
+    found = load_spec(tmp_path / "audit.yaml")
+    assert found.dataset.class_names is not None
+    assert len(found.dataset.class_names) == 30
+    code, _, err = run_cli("init", "npz.yaml", "--model", "net", "--data", "a.npz", "--no-check")
+    assert code == 0, err
+    assert "mean: [0.1, 0.2, 0.3]" in (tmp_path / "npz.yaml").read_text()
+
+
+def test_pad_is_one_colour_or_three(tmp_path: Path) -> None:
+    model(tmp_path)
+    with pytest.raises(SpecError, match=r"dataset\.pad: "):
+        spec(tmp_path, **{"dataset.pad": "[1, 2]"})
+    assert spec(tmp_path, **{"dataset.pad": "[1, 2, 3]"}).dataset.model_dump()["pad"] == (1, 2, 3)
