@@ -8,13 +8,17 @@ from typing import NoReturn
 
 import numpy as np
 
-from robaudit.datasets.base import Labels, Sample, find, name_text, reason
+from robaudit.datasets.base import Dataset, Labels, Sample, find, name_text, reason
 from robaudit.datasets.decode import read_image
 from robaudit.errors import DataError, did_you_mean
 from robaudit.spec.model import ImagesSpec
 from robaudit.text import count
 
 SUFFIXES = frozenset((".png", ".jpg", ".jpeg", ".bmp", ".ppm", ".pgm", ".pbm", ".tif", ".tiff", ".webp", ".gif"))
+
+
+def open_images(spec: ImagesSpec, *, base_dir: Path) -> Dataset:
+    return ImagesDataset(spec, base_dir=base_dir)
 
 
 class ImagesDataset:
