@@ -11,17 +11,12 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from robaudit.datasets.base import Labels
+from robaudit.datasets.base import USUAL_LABELS, Labels
 from robaudit.datasets.decode import decode_image, read_image
 from robaudit.datasets.manifest import _class_indices
 from robaudit.errors import DataError, SampleError, did_you_mean, needs_extra
 from robaudit.spec.model import ImageOptions, TableOptions
 from robaudit.text import clipped
-
-USUAL_PATHS = ("path", "file_name", "filename", "file", "filepath", "file_path", "image_path", "img_path", "image", "img")
-"""What columns of image paths are usually called."""
-USUAL_LABELS = ("label", "labels", "class", "class_id", "class_idx", "class_name", "target", "category", "label_id", "label_name", "y")
-"""What columns of labels are usually called."""
 
 
 class Holds(Enum):

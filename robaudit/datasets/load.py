@@ -9,17 +9,7 @@ from pathlib import Path
 from robaudit.datasets.base import Dataset
 from robaudit.datasets.select import Selected, choose
 from robaudit.errors import DataError
-from robaudit.spec.model import (
-    DatasetSpec,
-    DigitsSpec,
-    HfSpec,
-    ImagesSpec,
-    ManifestSpec,
-    NpzSpec,
-    ParquetSpec,
-    TorchvisionSpec,
-    WebdatasetSpec,
-)
+from robaudit.spec.model import DatasetSpec, DigitsSpec, PythonDatasetSpec
 
 
 def open_dataset(spec: DatasetSpec, *, base_dir: Path, trust: bool) -> Dataset:

@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, Private
 
 from robaudit.errors import SpecError
 from robaudit.levels import GAUSSIAN, LEVEL_KEYS, NO_NOISE, LevelName, NoiseLevel
+from robaudit.spec.class_names import read_class_names
 from robaudit.spec.fields import (
     MISSING_KEY,
     UNKNOWN_KEY,
@@ -75,8 +76,12 @@ class BaseDatasetSpec(Part):
 
     limit: Count | None = Field(None, description="audit the first N samples")
     sample: SampleSpec | None = Field(None, description="audit a random subset instead: {size: 1000, seed: 0}")
-    class_names: tuple[str, ...] | None = Field(
-        None, description="names by class index; also the order of class folders, which are sorted by name without it"
+    class_names: Annotated[
+        tuple[str, ...] | None, BeforeValidator(read_class_names, json_schema_input_type=tuple[str, ...] | str | None)
+    ] = Field(
+        None,
+        description="names by class index, or a file of them (.txt: one on each line; .json); also the order of class folders, "
+        "which are sorted by name without it",
     )
 
     @model_validator(mode="after")

@@ -147,7 +147,9 @@ def test_a_class_folder_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytes
 
 def test_loose_images(tmp_path: Path) -> None:
     draw(tmp_path, "a.png", "b.png")
-    assert message(tmp_path) == ("pets: holds 2 images but no class folders; put them into one folder per class, or use kind manifest")
+    assert message(tmp_path) == (
+        "pets: holds 2 images but no class folders; put them into one folder per class, or name a file with their labels: labels: FILE"
+    )
 
 
 def test_threads_and_pickles_read_the_same(tmp_path: Path) -> None:
