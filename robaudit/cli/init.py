@@ -28,7 +28,9 @@ def init(
     ] = None,
     data: Annotated[
         str | None,
-        typer.Option(metavar="DATA", help="A .npz file, a folder of class folders, a .csv manifest, digits, or torchvision:CIFAR10."),
+        typer.Option(
+            metavar="DATA", help="A .npz, .csv, .parquet or .tar file, a folder (of images or of datasets), digits, or torchvision:CIFAR10."
+        ),
     ] = None,
     normalise: Annotated[
         str | None,
@@ -79,7 +81,9 @@ def init(
     path = _answer("Trained model (file)", model, None, known_file, asking, "--model")
     if architecture is None and _needs_architecture(base / path):
         architecture = _answer("Its architecture, for example torchvision:resnet18", None, None, str, asking, "--architecture")
-    dataset = _answer("Images (.npz, class folders, .csv, digits, torchvision:CIFAR10)", data, None, known_data, asking, "--data")
+    dataset = _answer(
+        "Images (.npz, a folder, .csv, .parquet, .tar, digits, torchvision:CIFAR10)", data, None, known_data, asking, "--data"
+    )
     section = _answer(
         "Normalisation used in training (none, imagenet, cifar10, ..., or mean/std)",
         normalise,

@@ -20,14 +20,6 @@ from robaudit.errors import DataError, NothingLeftError, SampleError, did_you_me
 from robaudit.files import expanded
 
 Labels = NDArray[np.int64]
-SPLITS = ("test", "testing", "validation", "valid", "val", "dev", "eval", "evaluation", "train", "training")
-"""What the parts of a data set are called; those that an audit would rather take come first."""
-SUFFIXES = frozenset((".png", ".jpg", ".jpeg", ".bmp", ".ppm", ".pgm", ".pbm", ".tif", ".tiff", ".webp", ".gif"))
-"""Of image files."""
-USUAL_PATHS = ("path", "file_name", "filename", "file", "filepath", "file_path", "image_path", "img_path", "image", "img")
-"""What columns of image paths are usually called."""
-USUAL_LABELS = ("label", "labels", "class", "class_id", "class_idx", "class_name", "target", "category", "label_id", "label_name", "y")
-"""What columns of labels are usually called."""
 _BRACES = re.compile(r"\{(\d+)\.\.(\d+)\}")
 _MOST_FILES = 10**6
 

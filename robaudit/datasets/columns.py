@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from robaudit.datasets.base import USUAL_LABELS, Labels
+from robaudit.datasets.base import Labels
 from robaudit.datasets.decode import decode_image, read_image
 from robaudit.datasets.manifest import _class_indices
 from robaudit.errors import DataError, SampleError, did_you_mean, needs_extra
+from robaudit.spec.data_files import USUAL_LABELS
 from robaudit.spec.model import ImageOptions, TableOptions
 from robaudit.text import clipped
 

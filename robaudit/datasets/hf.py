@@ -11,8 +11,9 @@ from typing import Any
 
 from robaudit.datasets.base import Dataset, Labels, Sample, find, matching, reason
 from robaudit.datasets.columns import Column, Holds, choose_columns, image_of, read_ids, read_labels
-from robaudit.datasets.parquet_files import ParquetDataset, split_of
+from robaudit.datasets.parquet_files import ParquetDataset
 from robaudit.errors import DataError, SampleError, did_you_mean, needs_extra
+from robaudit.spec.data_files import split_of
 from robaudit.spec.model import HfSpec
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,18 +9,14 @@ from typing import NoReturn
 
 import numpy as np
 
-from robaudit.datasets.base import SPLITS, SUFFIXES, USUAL_LABELS, Dataset, Labels, Sample, find, name_text, reason
+from robaudit.datasets.base import Dataset, Labels, Sample, find, name_text, reason
 from robaudit.datasets.decode import read_image
 from robaudit.datasets.imagenet import Classes, are_synsets, image_labels, labels_file, synset_classes
 from robaudit.datasets.manifest import ManifestDataset
 from robaudit.errors import DataError, did_you_mean
+from robaudit.spec.data_files import METADATA, METADATA_PATH, SPLITS, SUFFIXES, USUAL_LABELS, columns_of, preferred
 from robaudit.spec.model import ImageOptions, ImagesSpec, ManifestSpec
 from robaudit.text import count
-
-METADATA = ("metadata.csv", "metadata.jsonl")
-"""Files that give the labels of the images of their folder, as the library ``datasets`` has them."""
-METADATA_PATH = "file_name"
-"""Their column of paths."""
 
 
 def open_images(spec: ImagesSpec, *, base_dir: Path) -> Dataset:
@@ -43,7 +38,7 @@ def open_images(spec: ImagesSpec, *, base_dir: Path) -> Dataset:
         )
     folders, loose = _visible(root, spec.path)
     metadata = next((root / name for name in METADATA if (root / name).is_file() and _is_metadata(root / name)), None)
-    if metadata is not None and (not folders or "label" in _columns(metadata)):
+    if metadata is not None and (not folders or "label" in columns_of(metadata)):
         return _by_metadata(spec, metadata)
     if folders:
         return _by_folders(spec, root, folders)
@@ -135,9 +130,8 @@ def _refuse_groups(spec: ImagesSpec, folders: Sequence[str], names: Sequence[str
     below = len({tuple(parts[:2]) for parts in depths})
     splits = [folder for folder in folders if folder.lower() in SPLITS]
     if len(splits) == len(folders):
-        chosen = min(splits, key=lambda folder: SPLITS.index(folder.lower()))
         what = f"holds the {'splits' if len(splits) > 1 else 'split'} {', '.join(splits)}, which hold the class folders"
-        raise DataError(spec.path, what, f"choose one: path: {spec.path.rstrip('/')}/{chosen}")
+        raise DataError(spec.path, what, f"choose one: path: {spec.path.rstrip('/')}/{preferred(splits)}")
     if len(folders) == 1 and below > 1:
         what = f"has a single class folder {folders[0]!r}, whose images lie in {below} folders"
         raise DataError(spec.path, what, f"set path: {spec.path.rstrip('/')}/{folders[0]}, or classes: top if it is one class")
@@ -163,7 +157,7 @@ def _by_list(spec: ImagesSpec, root: Path, listed: Path) -> Dataset:
 def _by_metadata(spec: ImagesSpec, path: Path) -> Dataset:
     """Images that a metadata file lists."""
     shared = {name: getattr(spec, name) for name in spec.model_fields_set - {"kind", "path", "classes", "labels"}}
-    columns = _columns(path)
+    columns = columns_of(path)
     label = {} if "label" in columns else {"label_column": None}
     if label and (other := next((name for name in USUAL_LABELS if name in columns), None)) is not None:
         remedy = f"use kind: manifest with path_column: {METADATA_PATH} and label_column: {other}"
@@ -173,17 +167,7 @@ def _by_metadata(spec: ImagesSpec, path: Path) -> Dataset:
 
 
 def _is_metadata(path: Path) -> bool:
-    return METADATA_PATH in _columns(path)
-
-
-def _columns(path: Path) -> list[str]:
-    """The columns of a metadata file; none where it is no such file."""
-    try:
-        with path.open("rb") as file:
-            line = file.readline(2**20).decode("utf-8-sig")
-        return list(json.loads(line)) if path.suffix.lower() == ".jsonl" else [name.strip().strip('"') for name in line.split(",")]
-    except (OSError, ValueError, TypeError):
-        return []
+    return METADATA_PATH in columns_of(path)
 
 
 def _visible(root: Path, where: str) -> tuple[list[str], list[str]]:

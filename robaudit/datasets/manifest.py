@@ -15,15 +15,15 @@ from typing import IO, Any
 
 import numpy as np
 
-from robaudit.datasets.base import SUFFIXES, USUAL_LABELS, USUAL_PATHS, Labels, Sample, find, reason
+from robaudit.datasets.base import Labels, Sample, find, reason
 from robaudit.datasets.decode import read_image
 from robaudit.errors import DataError, did_you_mean
 from robaudit.files import expanded
+from robaudit.spec.data_files import DELIMITERS, JSON_LINES, SUFFIXES, USUAL_LABELS, USUAL_PATHS, usual
 from robaudit.spec.model import ManifestSpec
 from robaudit.text import clipped
 
 _COLUMNS = ("path", "label", "id")
-_DELIMITERS = (",", ";", "\t")
 _LONGEST_LINE = 2**20
 _NUMBER = re.compile(r"[-+]?\d+(\.\d*)?", re.ASCII)
 _MOST_DIGITS = 9
@@ -45,7 +45,7 @@ class ManifestDataset:
         self._starts, self._codes = array("q"), array("i")  # of every row: its byte offset, and the code of its label (-1: none)
         self._end = self._longest = 0  # the offset after the last row, and the bytes of the longest one
         self._columns: dict[str, int] = {}  # the place of each of our columns that the header has
-        self._json = self._path.suffix.lower() in (".jsonl", ".ndjson")
+        self._json = self._path.suffix.lower() in JSON_LINES
         self._delimiter: str = spec.delimiter or ","
         self._open()
         first_lines = self._scan()
@@ -151,10 +151,10 @@ class ManifestDataset:
 
     def _guessed(self, header: str) -> str:
         """The delimiter that makes the path's column one of the header's, else the most frequent one."""
-        for delimiter in _DELIMITERS:
+        for delimiter in DELIMITERS:
             if self._spec.path_column in (name.strip().strip('"') for name in header.split(delimiter)):
                 return delimiter
-        return str(max(_DELIMITERS, key=header.count))
+        return str(max(DELIMITERS, key=header.count))
 
     def _json_fields(self, text: str, where: str) -> list[str]:
         """Path, label and id of a line of JSON, as text."""
@@ -184,8 +184,8 @@ class ManifestDataset:
         for option, key in (("label_column", label), ("id_column", sample_id)):
             if key is not None and key not in names and option in self._spec.model_fields_set:
                 raise DataError(self.where, f"has no column {key!r} (columns: {held})", f"{option}: {did_you_mean(key, names)}")
-        if label is not None and label not in names and (usual := _usual(USUAL_LABELS, names)) is not None:
-            raise DataError(self.where, f"has no column {label!r}, but {usual!r}", f"set label_column: {usual} (null: no labels)")
+        if label is not None and label not in names and (other := usual(USUAL_LABELS, names)) is not None:
+            raise DataError(self.where, f"has no column {label!r}, but {other!r}", f"set label_column: {other} (null: no labels)")
         for key in self._keys():
             if key is not None and names.count(key) > 1:
                 raise DataError(self.where, f"has the column {key!r} twice", "keep one")
@@ -197,9 +197,9 @@ class ManifestDataset:
         """The options that would make a header without our columns work."""
         if any(os.path.splitext(name)[1].lower() in SUFFIXES for name in names):  # noqa: PTH122
             return "begin the file with a line that names its columns, such as path,label"
-        if "path_column" in self._spec.model_fields_set or (path := _usual(USUAL_PATHS, names)) is None:
+        if "path_column" in self._spec.model_fields_set or (path := usual(USUAL_PATHS, names)) is None:
             return did_you_mean(self._spec.path_column, names)
-        label = None if self._spec.label_column in names else _usual(USUAL_LABELS, names)
+        label = None if self._spec.label_column in names else usual(USUAL_LABELS, names)
         return f"set path_column: {path}" + (f" and label_column: {label}" if label else "")
 
     def _checked_id(self, fields: list[str], width: int, where: str) -> str:
@@ -234,12 +234,6 @@ class ManifestDataset:
             count += chunk.count(b"\n")
             at += len(chunk)
         return count
-
-
-def _usual(usual: Sequence[str], names: Sequence[str]) -> str | None:
-    """The column with the most usual of these names, in whatever case."""
-    lower = {name.lower(): name for name in reversed(names)}
-    return next((lower[name] for name in usual if name in lower), None)
 
 
 def _spoken(delimiter: str) -> str:

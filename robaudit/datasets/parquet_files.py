@@ -5,7 +5,6 @@ from __future__ import annotations
 import bisect
 import json
 import os
-import re
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Iterator, Sequence
@@ -13,10 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from robaudit.datasets.base import SPLITS, Labels, Sample, matching, name_text, reason
+from robaudit.datasets.base import Labels, Sample, matching, name_text, reason
 from robaudit.datasets.columns import Chosen, Column, Holds, choose_columns, image_of, pyarrow_for, read_ids, read_labels
 from robaudit.errors import DataError, SampleError
 from robaudit.files import expanded
+from robaudit.spec.data_files import split_of
 from robaudit.spec.model import ParquetSpec, TableOptions
 
 PIECE = 8 << 20
@@ -249,17 +249,3 @@ def open_parquet(spec: ParquetSpec, *, base_dir: Path) -> ParquetDataset:
         remedy = "choose one: kind: hf with split, or a pattern such as test-*.parquet (**/*.parquet: all of them)"
         raise DataError(spec.path, f"has files of {len(splits)} splits ({', '.join(splits)})", remedy)
     return ParquetDataset(files, spec, spec.path)
-
-
-_SHARD = re.compile(r"(.+?)-\d+-of-\d+(-[0-9a-f]+)?")
-
-
-def split_of(path: Path) -> tuple[str, Path]:
-    """The split that a Parquet file belongs to, by its name or its folder's, and the folder that its data set is in."""
-    shard = _SHARD.fullmatch(path.stem)
-    if shard:
-        return shard[1], path.parent
-    named = next((word for word in re.split(r"[-._ ]", path.stem) if word in SPLITS), None)
-    if named is not None:
-        return named, path.parent
-    return (path.parent.name, path.parent.parent) if path.parent.name in SPLITS else ("train", path.parent)

@@ -15,10 +15,11 @@ from typing import IO
 
 import numpy as np
 
-from robaudit.datasets.base import SUFFIXES, Labels, Sample, matching, name_text, reason
+from robaudit.datasets.base import Labels, Sample, matching, name_text, reason
 from robaudit.datasets.decode import MOST_BYTES, decode_image
 from robaudit.datasets.manifest import _class_indices
 from robaudit.errors import DataError, SampleError
+from robaudit.spec.data_files import SUFFIXES
 from robaudit.spec.model import WebdatasetSpec
 from robaudit.text import clipped
 

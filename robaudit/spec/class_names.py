@@ -1,4 +1,4 @@
-"""Class names from a file: one on each line (also ``n01440764 tench, Tinca tinca``), or JSON: a list, ``{index: name}`` or ``{name: index}``."""
+"""Class names from a file: one on each line (also ``n01440764 tench, Tinca tinca``), or JSON: ``[name]``, ``{index: name}`` or reversed."""
 
 from __future__ import annotations
 
