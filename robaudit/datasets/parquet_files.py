@@ -30,7 +30,7 @@ class ParquetDataset:
     """Rows of Parquet files, in the order of the files' names; a sample's id is its index, or that of its column.
 
     The images are the bytes of image files, or ``{bytes, path}`` as the Hub has them. Labels are read when the data set is opened; of
-    the images, a few pieces of :data:`PIECE` bytes are in memory, however large the row groups are.
+    the images, a few pieces of :data:`PIECE` bytes and a page of the file are in memory, however large the row groups are.
 
     Args:
         files: what to read.
