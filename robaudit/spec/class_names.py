@@ -72,9 +72,10 @@ def _from_json(text: str) -> list[str]:
 
 def _in_order(document: dict[str, Any]) -> list[Any]:
     """The names of a mapping from or to indices, which must be 0, 1, 2, ... without a gap."""
+    count = len(document)
     if document and all(type(value) is int for value in document.values()):
         document = {str(index): name for name, index in document.items()}
-    missing = next((index for index in range(len(document)) if str(index) not in document), None)
+    missing = next((index for index in range(count) if str(index) not in document), None)
     if missing is not None:
         raise ValueError(f"has no name for class {missing}")
-    return [document[str(index)] for index in range(len(document))]
+    return [document[str(index)] for index in range(count)]

@@ -87,9 +87,11 @@ def write_all(folder: Path, *, bad: bool = False) -> dict[str, dict[str, Any]]:
         whole.select(part).to_parquet(folder / f"hub/data/test-{number:05}-of-00002.parquet")
     write_parquet(folder / "plain.parquet", bad=bad)
     write_tar(folder / "whole.tar", bad=bad)
-    in_json = [{"__key__": f"s{i:03}", "png": encoded(i, bad=bad), "json": {"label": NAMES[LABELS[i]], "n": i}} for i in range(COUNT)]
-    for number, part in enumerate((in_json[:7], in_json[7:])):
-        write_tar(folder / f"shards/val-{number:03}.tar", part)
+    in_json: list[dict[str, Any]] = [
+        {"__key__": f"s{i:03}", "png": encoded(i, bad=bad), "json": {"label": NAMES[LABELS[i]], "n": i}} for i in range(COUNT)
+    ]
+    for number, samples in enumerate((in_json[:7], in_json[7:])):
+        write_tar(folder / f"shards/val-{number:03}.tar", samples)
     for name in ("csv", "jsonl"):
         files = write_files(folder / name, bad=bad)
         rows = [(file, NAMES[label]) for file, label in zip(files, LABELS, strict=True)]

@@ -72,7 +72,12 @@ def test_classes_by_name(tmp_path: Path) -> None:
 
 
 def test_columns_by_other_names(tmp_path: Path) -> None:
-    columns = {"thumb": [encoded(0)] * COUNT, "breed": LABELS, "key": [f"k{i}" for i in range(COUNT)], "target": [1] * COUNT}
+    columns: dict[str, Any] = {
+        "thumb": [encoded(0)] * COUNT,
+        "breed": LABELS,
+        "key": [f"k{i}" for i in range(COUNT)],
+        "target": [1] * COUNT,
+    }
     write_parquet(tmp_path / "a.parquet", **columns)
     dataset = open_parquet(tmp_path, image_column="image", label_column="breed", id_column="key")
     assert (dataset.sample_id(3), dataset[3].id, dataset.labels().tolist()) == ("k3", "k3", LABELS)
@@ -111,7 +116,7 @@ def test_files_written_by_pandas(tmp_path: Path) -> None:
 
 def test_paths_in_place_of_bytes(tmp_path: Path) -> None:
     files = write_files(tmp_path / "images")
-    values = [{"bytes": None, "path": f"images/{file}"} for file in files]
+    values: list[dict[str, Any]] = [{"bytes": None, "path": f"images/{file}"} for file in files]
     values[1], values[2], values[3] = (
         {"bytes": None, "path": "https://somewhere/a.png"},
         {"bytes": None, "path": None},
@@ -196,7 +201,12 @@ def test_each_piece_is_read_once_in_order(tmp_path: Path, monkeypatch: pytest.Mo
     dataset = open_parquet(tmp_path)
     read = []
     begin = parquet_files._Reader._begin
-    monkeypatch.setattr(parquet_files._Reader, "_begin", lambda self: (read.append(1), begin(self))[1])
+
+    def counted(self: Any) -> None:
+        read.append(1)
+        begin(self)
+
+    monkeypatch.setattr(parquet_files._Reader, "_begin", counted)
     for index in range(COUNT):
         dataset[index]
         dataset[max(0, index - 1)]  # a thread that is a little behind

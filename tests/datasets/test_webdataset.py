@@ -120,7 +120,11 @@ def test_both_images_can_be_chosen(tmp_path: Path) -> None:
 
 
 def test_a_sample_without_an_image_is_skipped_like_a_bad_one(tmp_path: Path) -> None:
-    samples = [{"__key__": "s0", "cls": 1}, {"__key__": "s1", "png": encoded(0), "cls": 1}, {"__key__": "s2", "png": b""}]
+    samples: list[dict[str, Any]] = [
+        {"__key__": "s0", "cls": 1},
+        {"__key__": "s1", "png": encoded(0), "cls": 1},
+        {"__key__": "s2", "png": b""},
+    ]
     write_tar(tmp_path / "a.tar", samples)
     dataset = open_tar(tmp_path)
     for index in (0, 2):
