@@ -133,6 +133,10 @@ def read_labels(array: Any, column: Column, where: str, options: TableOptions) -
     labels = _whole_numbers(array, where, column.name)
     if column.class_names is None:
         return _small(labels), options.class_names
+    if int(labels.max(initial=-1)) >= len(column.class_names):
+        index = int(labels.argmax())
+        what = f"the column {column.name!r} has the label {int(labels[index])} (row {index}), but {len(column.class_names)} classes"
+        raise DataError(where, what, "repair it")
     return _small(_by_name(column.class_names, options.class_names, where)[labels]), options.class_names or column.class_names
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from robaudit.datasets.base import Dataset, Labels, Sample, find, matching, reason
-from robaudit.datasets.columns import Column, Holds, choose_columns, image_of, read_ids, read_labels
+from robaudit.datasets.columns import Chosen, Column, Holds, choose_columns, image_of, read_ids, read_labels
 from robaudit.datasets.parquet_files import ParquetDataset
 from robaudit.errors import DataError, SampleError, did_you_mean, needs_extra
 from robaudit.spec.data_files import split_of
@@ -86,6 +86,7 @@ class ArrowDataset:
         self.where, self._options, self._folder = where, spec, folder
         whole = _loaded(folder, where)
         self._columns = choose_columns([_column(name, feature) for name, feature in whole.features.items()], spec, where)
+        _validate(whole, self._columns, where)
         self.class_names: tuple[str, ...] | None = spec.class_names
         self._labels = self._ids = None
         if self._columns.label is not None:
@@ -133,6 +134,15 @@ def _loaded(folder: Path, where: str) -> Any:
         return datasets.load_from_disk(str(folder), keep_in_memory=False).with_format(None)
     except Exception as error:  # noqa: BLE001  the library raises nearly anything on damaged files
         raise DataError(where, f"cannot be opened ({reason(error)})", "save the data set again with save_to_disk") from None
+
+
+def _validate(whole: Any, columns: Chosen, where: str) -> None:
+    """Check what Arrow itself does not when it maps a file: whether every value lies within it."""
+    try:
+        for name in columns.names:
+            whole.data.column(name).validate(full=True)
+    except Exception as error:  # noqa: BLE001  the library raises nearly anything on damaged files
+        raise DataError(where, f"is damaged ({reason(error)})", "save the data set again with save_to_disk") from None
 
 
 def _column(name: str, feature: Any) -> Column:

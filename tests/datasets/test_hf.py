@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from robaudit.errors import DataError
-from tests.datasets.forms import COUNT, LABELS, PIXELS, hub, opened, write_files, write_parquet
+from tests.datasets.forms import COUNT, LABELS, PIXELS, encoded, hub, opened, write_files, write_parquet
 
 
 @pytest.fixture(autouse=True)
@@ -121,3 +121,23 @@ def test_damaged_folders(tmp_path: Path) -> None:
     arrow = next((tmp_path / "pets").glob("*.arrow"))
     arrow.write_bytes(arrow.read_bytes()[:100])
     assert "pets: cannot be opened (" in message(tmp_path)
+
+
+def test_offsets_beyond_the_file(tmp_path: Path) -> None:
+    """Arrow maps what a file says without checking it; reading it would be the end of the process."""
+    hub().save_to_disk(tmp_path / "pets")
+    arrow = next((tmp_path / "pets").glob("*.arrow"))
+    content = arrow.read_bytes()
+    offsets = np.cumsum([0, *(len(encoded(index)) for index in range(COUNT))]).astype("<i4")
+    place = content.index(offsets[1:4].tobytes())
+    arrow.write_bytes(content[:place] + b"\xff\xff\xff\x7f" + content[place + 4 :])
+    assert "pets: is damaged (" in message(tmp_path)
+
+
+def test_labels_beyond_the_classes(tmp_path: Path) -> None:
+    whole = hub()
+    features = whole.features
+    features["label"] = datasets.ClassLabel(names=["cat", "dog"])
+    datasets.Dataset(whole.data.table, info=datasets.DatasetInfo(features=features)).save_to_disk(tmp_path / "pets")
+    row = LABELS.index(2)
+    assert message(tmp_path) == f"pets: the column 'label' has the label 2 (row {row}), but 2 classes; repair it"
