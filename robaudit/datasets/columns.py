@@ -108,8 +108,8 @@ def _listed(names: Mapping[str, Column]) -> str:
 def read_labels(array: Any, column: Column, where: str, options: TableOptions) -> tuple[Labels, tuple[str, ...] | None]:
     """The labels of a pyarrow column as class indices, -1 for none (in the smallest type that holds them), and the class names.
 
-    Class indices with names are taken by name where the user's ``class_names`` have all of these names, and by index where they have
-    none of them and are as many.
+    Class indices with names are taken by name where the user's ``class_names`` have all of these names, and by index where they are as
+    many and those that are the same have the same index.
 
     Raises:
         DataError: they are neither class indices nor names.
@@ -134,8 +134,8 @@ def read_labels(array: Any, column: Column, where: str, options: TableOptions) -
     if column.class_names is None:
         return _small(labels), options.class_names
     if int(labels.max(initial=-1)) >= len(column.class_names):
-        index = int(labels.argmax())
-        what = f"the column {column.name!r} has the label {int(labels[index])} (row {index}), but {len(column.class_names)} classes"
+        row = int(labels.argmax())
+        what = f"the column {column.name!r} has the label {int(labels[row])} (row {row}), but {len(column.class_names)} classes"
         raise DataError(where, what, "repair it")
     return _small(_by_name(column.class_names, options.class_names, where)[labels]), options.class_names or column.class_names
 
@@ -146,12 +146,14 @@ def _by_name(own: tuple[str, ...], asked: tuple[str, ...] | None, where: str) ->
     if asked is None:
         return same
     index = {name: number for number, name in enumerate(asked)}
-    missing = [name for name in own if name not in index]
-    if not missing:
-        return np.array([*(index[name] for name in own), -1], dtype=np.int64)
-    if len(missing) == len(own) == len(asked):
+    found = [index.get(name) for name in own]
+    known = [number for number in found if number is not None]
+    if len(known) == len(own):
+        return np.array([*known, -1], dtype=np.int64)
+    if len(own) == len(asked) and all(number in (place, None) for place, number in enumerate(found)):
         return same
-    raise DataError(where, f"its class {missing[0]!r} is not in class_names", did_you_mean(missing[0], index))
+    missing = own[found.index(None)]
+    raise DataError(where, f"its class {missing!r} is not in class_names", did_you_mean(missing, index))
 
 
 def _whole_numbers(array: Any, where: str, name: str) -> Labels:

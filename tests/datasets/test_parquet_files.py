@@ -68,7 +68,10 @@ def test_classes_by_name(tmp_path: Path) -> None:
     assert turned.labels().tolist() == [[3, 0, 2][label] for label in LABELS]
     renamed = open_parquet(tmp_path, class_names=("Katze", "Hund", "Fuchs"))
     assert (renamed.labels().tolist(), renamed.class_names) == (LABELS, ("Katze", "Hund", "Fuchs"))
-    assert "a.parquet: its class 'cat' is not in class_names; did you mean 'cats'?" in message(tmp_path, class_names=("cats", "dog", "fox"))
+    assert open_parquet(tmp_path, class_names=("Katze", "dog", "fox")).labels().tolist() == LABELS
+    assert "its class 'cat' is not in class_names; " in message(tmp_path, class_names=("dog", "Katze", "fox"))
+    assert "its class 'cat' is not in class_names; " in message(tmp_path, class_names=("a", "b", "c", "d"))
+    assert "a.parquet: its class 'cat' is not in class_names; did you mean 'cats'?" in message(tmp_path, class_names=("cats", "fox", "dog"))
 
 
 def test_columns_by_other_names(tmp_path: Path) -> None:
