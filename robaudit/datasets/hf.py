@@ -6,6 +6,7 @@ Nothing is downloaded, and no code of a data set runs.
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,9 @@ from robaudit.spec.data_files import split_of
 from robaudit.spec.model import HfSpec
 
 
+_HUB_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?", re.ASCII)
+
+
 def open_hf(spec: HfSpec, *, base_dir: Path) -> Dataset:
     """Open a data set by its folder.
 
@@ -24,6 +28,11 @@ def open_hf(spec: HfSpec, *, base_dir: Path) -> Dataset:
         DataError: the folder is none of a data set, or does not have the split.
         RobauditError: a library is not installed.
     """
+    if _HUB_NAME.fullmatch(spec.path) and not (base_dir / spec.path).exists():
+        first = f"datasets.load_dataset({spec.path!r}).save_to_disk({spec.path.rpartition('/')[2]!r})"
+        raise DataError(
+            spec.path, f"no such folder in {str(base_dir)!r}", f"nothing is downloaded; save a data set of the Hub first: {first}"
+        )
     folder = find(spec.path, base_dir, "folder")
     if (folder / "dataset_dict.json").is_file():
         splits = {name: folder / name for name in _split_names(folder / "dataset_dict.json", spec.path)}

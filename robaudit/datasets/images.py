@@ -124,14 +124,15 @@ def _classes(spec: ImagesSpec, root: Path, present: Sequence[str]) -> Classes:
 
 def _refuse_groups(spec: ImagesSpec, folders: Sequence[str], names: Sequence[str]) -> None:
     """Refuse folders that are no classes but hold them: splits, or a single folder around all others."""
-    depths = [name.split("/") for name in names]
-    if "classes" in spec.model_fields_set or spec.class_names is not None or min(map(len, depths)) < 3:
+    if "classes" in spec.model_fields_set or spec.class_names is not None:
         return
-    below = len({tuple(parts[:2]) for parts in depths})
+    places = [name.split("/") for name in names]
+    deep = min(map(len, places)) > 2
     splits = [folder for folder in folders if folder.lower() in SPLITS]
-    if len(splits) == len(folders):
-        what = f"holds the {'splits' if len(splits) > 1 else 'split'} {', '.join(splits)}, which hold the class folders"
+    if len(splits) == len(folders) and (deep or len(splits) > 1):
+        what = f"holds the {'splits' if len(splits) > 1 else 'split'} {', '.join(splits)}, which are no classes"
         raise DataError(spec.path, what, f"choose one: path: {spec.path.rstrip('/')}/{preferred(splits)}")
+    below = len({tuple(parts[:2]) for parts in places}) if deep else 0
     if len(folders) == 1 and below > 1:
         what = f"has a single class folder {folders[0]!r}, whose images lie in {below} folders"
         raise DataError(spec.path, what, f"set path: {spec.path.rstrip('/')}/{folders[0]}, or classes: top if it is one class")

@@ -89,7 +89,7 @@ def _class_folders(path: Path) -> str:
     if not folders or any(name.lower() not in SPLITS for name in folders):
         return ""
     best = preferred(folders)
-    return f"/{best}" if any((path / best / name).is_dir() for name in _entries(path / best)) else ""
+    return f"/{best}" if len(folders) > 1 or any((path / best / name).is_dir() for name in _entries(path / best)) else ""
 
 
 def preferred(splits: Iterable[str]) -> str:

@@ -107,6 +107,11 @@ def test_images_that_were_files(tmp_path: Path) -> None:
     assert np.array_equal(open_hf(tmp_path)[2].pixels.numpy().transpose(1, 2, 0) * 255, PIXELS[2].astype(float))
 
 
+def test_a_name_of_the_hub(tmp_path: Path) -> None:
+    says = "nothing is downloaded; save a data set of the Hub first: datasets.load_dataset('pets').save_to_disk('pets')"
+    assert message(tmp_path) == f"pets: no such folder in {str(tmp_path)!r}; {says}"
+
+
 def test_damaged_folders(tmp_path: Path) -> None:
     (tmp_path / "pets").mkdir()
     assert message(tmp_path) == "pets: has no .parquet files; name the folder that holds them, or the files by a pattern with *"
