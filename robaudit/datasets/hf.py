@@ -5,6 +5,7 @@ Nothing is downloaded, and no code of a data set runs.
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
 from pathlib import Path
@@ -17,7 +18,6 @@ from robaudit.errors import DataError, SampleError, did_you_mean, needs_extra
 from robaudit.spec.data_files import split_of
 from robaudit.spec.model import HfSpec
 
-
 _HUB_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?", re.ASCII)
 
 
@@ -28,11 +28,10 @@ def open_hf(spec: HfSpec, *, base_dir: Path) -> Dataset:
         DataError: the folder is none of a data set, or does not have the split.
         RobauditError: a library is not installed.
     """
-    if _HUB_NAME.fullmatch(spec.path) and not (base_dir / spec.path).exists():
-        first = f"datasets.load_dataset({spec.path!r}).save_to_disk({spec.path.rpartition('/')[2]!r})"
-        raise DataError(
-            spec.path, f"no such folder in {str(base_dir)!r}", f"nothing is downloaded; save a data set of the Hub first: {first}"
-        )
+    if _names_the_hub(spec.path, base_dir):
+        first = f"datasets.load_dataset({spec.path!r}).save_to_disk({spec.path!r})"
+        what = f"no such folder in {str(base_dir)!r}"
+        raise DataError(spec.path, what, f"nothing is downloaded; save a data set of the Hub first: {first}")
     folder = find(spec.path, base_dir, "folder")
     if (folder / "dataset_dict.json").is_file():
         splits = {name: folder / name for name in _split_names(folder / "dataset_dict.json", spec.path)}
@@ -54,6 +53,14 @@ def open_hf(spec: HfSpec, *, base_dir: Path) -> Dataset:
             spec.path, f"has the split {name} in {len(places)} folders ({', '.join(places[:5])})", f"set path: {spec.path}/{places[0]}"
         )
     return ParquetDataset(next(iter(by_split[name].values())), spec, f"{spec.path}, split {name}" if len(by_split) > 1 else spec.path, "hf")
+
+
+def _names_the_hub(written: str, base_dir: Path) -> bool:
+    """Whether a path that leads nowhere may be the name of a data set of the Hub rather than a misspelt one."""
+    if not _HUB_NAME.fullmatch(written) or (base_dir / written).exists():
+        return False
+    here = [path.name for path in base_dir.iterdir()] if base_dir.is_dir() else []
+    return not difflib.get_close_matches(written.split("/", 1)[0], here, n=1)
 
 
 def _chosen(spec: HfSpec, splits: Any) -> str:

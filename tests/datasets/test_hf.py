@@ -110,6 +110,8 @@ def test_images_that_were_files(tmp_path: Path) -> None:
 def test_a_name_of_the_hub(tmp_path: Path) -> None:
     says = "nothing is downloaded; save a data set of the Hub first: datasets.load_dataset('pets').save_to_disk('pets')"
     assert message(tmp_path) == f"pets: no such folder in {str(tmp_path)!r}; {says}"
+    (tmp_path / "pet").mkdir()
+    assert message(tmp_path) == f"pets: no such folder in {str(tmp_path)!r}; did you mean 'pet'?"
 
 
 def test_damaged_folders(tmp_path: Path) -> None:
