@@ -116,7 +116,7 @@ class ManifestDataset:
             with os.fdopen(self._descriptor, "rb", closefd=False) as file:
                 lines = _Lines(file, self.where)
                 reader, width = self._rows(lines)
-                start, line = (0, 1) if self._json else (lines.offset, lines.number + 1)
+                start, line = (0, lines.number) if self._json else (lines.offset, lines.number + 1)
                 for fields in reader:  # csv.DictReader skips empty lines and does not say where a row begins
                     if fields:
                         hashes.append(hash(self._checked_id(fields, width, f"{self.where}:{line}")))
@@ -181,9 +181,9 @@ class ManifestDataset:
         held = clipped(", ".join(names[:20]), 200) or "none"
         if path not in names:
             raise DataError(self.where, f"has no column {path!r} in its first line (columns: {held})", self._renamed(names))
-        for option, key in (("label_column", label), ("id_column", sample_id)):
-            if key is not None and key not in names and option in self._spec.model_fields_set:
-                raise DataError(self.where, f"has no column {key!r} (columns: {held})", f"{option}: {did_you_mean(key, names)}")
+        for option, key, usually in (("label_column", label, "label"), ("id_column", sample_id, "id")):
+            if key not in (None, usually, *names):
+                raise DataError(self.where, f"has no column {key!r} (columns: {held})", f"{option}: {did_you_mean(str(key), names)}")
         if label is not None and label not in names and (other := usual(USUAL_LABELS, names)) is not None:
             raise DataError(self.where, f"has no column {label!r}, but {other!r}", f"set label_column: {other} (null: no labels)")
         for key in self._keys():
@@ -197,7 +197,7 @@ class ManifestDataset:
         """The options that would make a header without our columns work."""
         if any(os.path.splitext(name)[1].lower() in SUFFIXES for name in names):  # noqa: PTH122
             return "begin the file with a line that names its columns, such as path,label"
-        if "path_column" in self._spec.model_fields_set or (path := usual(USUAL_PATHS, names)) is None:
+        if self._spec.path_column != "path" or (path := usual(USUAL_PATHS, names)) is None:
             return did_you_mean(self._spec.path_column, names)
         label = None if self._spec.label_column in names else usual(USUAL_LABELS, names)
         return f"set path_column: {path}" + (f" and label_column: {label}" if label else "")

@@ -11,11 +11,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from pydantic import TypeAdapter
 
 from robaudit.datasets import parquet_files
 from robaudit.datasets.base import Dataset
 from robaudit.errors import RobauditError, SampleError
 from robaudit.spec.data_files import recognised
+from robaudit.spec.model import DatasetSpec
 from tests.conftest import RunCli
 from tests.datasets.forms import BAD, COUNT, LABELS, NAMES, PIXELS, opened, write_all
 from tests.specs import digits, read_info, write
@@ -81,6 +83,8 @@ def test_the_contract(good: Forms, form: str) -> None:
         dataset[COUNT]
     check(dataset, [0, COUNT - 1, 3, 2, 5, 1, *range(COUNT)])
     check(pickle.loads(pickle.dumps(dataset)), [7, 2])
+    stored = TypeAdapter(DatasetSpec).validate_python(specs[form]).model_dump(mode="json")  # as run.json has it
+    check(opened(folder, **stored), [3])
 
 
 @pytest.mark.parametrize("form", FORMS)

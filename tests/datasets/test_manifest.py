@@ -283,6 +283,13 @@ def test_a_delimiter_that_is_given(tmp_path: Path) -> None:
     assert (ids(dataset), labels(dataset)) == (["a,b.png"], [2])
 
 
+def test_defaults_that_are_written_out(tmp_path: Path) -> None:
+    """The spec that a run keeps has every default in it."""
+    draw(tmp_path / "a.png")
+    dataset = opened(tmp_path, "path\na.png\n", path_column="path", label_column="label", id_column="id", delimiter=None)
+    assert (ids(dataset), dataset.labels()) == (["a.png"], None)
+
+
 def test_no_labels_on_demand(tmp_path: Path) -> None:
     draw(tmp_path / "a.png")
     assert opened(tmp_path, "path,class\na.png,cat\n", label_column=None).labels() is None
