@@ -34,7 +34,9 @@ def init(
     ] = None,
     data: Annotated[
         str | None,
-        typer.Option(metavar="DATA", help="A .npz file, a folder of class folders, a .csv manifest, digits, or torchvision:CIFAR10."),
+        typer.Option(
+            metavar="DATA", help="A .npz, .csv, .parquet or .tar file, a folder (of images or of datasets), digits, or torchvision:CIFAR10."
+        ),
     ] = None,
     normalise: Annotated[
         str | None,
@@ -88,7 +90,9 @@ def init(
     keys, known = recognise(path, architecture, base)
     if not keys and needs_architecture(path, base):
         keys["architecture"] = _answer("Its architecture, for example torchvision:resnet18", None, None, str, asking, "--architecture")
-    dataset = _answer("Images (.npz, class folders, .csv, digits, torchvision:CIFAR10)", data, None, known_data, asking, "--data")
+    dataset = _answer(
+        "Images (.npz, a folder, .csv, .parquet, .tar, digits, torchvision:CIFAR10)", data, None, known_data, asking, "--data"
+    )
     if known is not None:
         dataset = with_images(dataset, known)
     section = _answer(

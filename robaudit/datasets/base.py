@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import glob
 import os
+import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, NoReturn, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +20,8 @@ from robaudit.errors import DataError, NothingLeftError, SampleError, did_you_me
 from robaudit.files import expanded
 
 Labels = NDArray[np.int64]
+_BRACES = re.compile(r"\{(\d+)\.\.(\d+)\}")
+_MOST_FILES = 10**6
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +86,46 @@ def find(written: str, base_dir: Path, kind: Literal["file", "folder"]) -> Path:
     if kind == "folder" and not stat.S_ISDIR(mode):
         raise DataError(written, "is a file", "give the folder")
     return path
+
+
+def matching(written: str, base_dir: Path, suffixes: Sequence[str]) -> list[Path]:
+    """The files that a path names, in order.
+
+    Args:
+        written: a file; a folder, for the files anywhere below it that have the suffixes; a pattern with ``*``, ``?`` or ``[ ]``;
+            or a range such as ``{000..049}``, of which every file must be there.
+        base_dir: where relative paths begin.
+        suffixes: of the files of a folder.
+
+    Raises:
+        DataError: there are none.
+    """
+    path = base_dir / expanded(written)
+    if (numbers := _BRACES.search(written)) and not os.path.lexists(path):
+        first, last = int(numbers[1]), int(numbers[2])
+        if not first <= last < first + _MOST_FILES:
+            raise DataError(written, f"{numbers[0]} is not a range of files", "for example {000..049}")
+        width = len(numbers[1])
+        names = [f"{written[: numbers.start()]}{number:0{width}}{written[numbers.end() :]}" for number in range(first, last + 1)]
+        return [file for name in names for file in matching(name, base_dir, suffixes)]
+    if any(c in written for c in "*?[") and not os.path.lexists(path):
+        names = sorted(glob.glob(str(path), recursive=True))  # noqa: PTH207  Path.glob takes no absolute pattern
+        if not names:
+            raise DataError(written, "matches no file", "paths are relative to the spec file")
+        return [find(name, base_dir, "file") for name in names]
+    if not path.is_dir():
+        return [find(written, base_dir, "file")]
+    found: list[Path] = []
+    for place, folders, names in os.walk(path, onerror=partial(_unlisted, written)):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        found += [Path(place, name) for name in names if not name.startswith(".") and name.lower().endswith(tuple(suffixes))]
+    if not found:
+        raise DataError(written, f"has no {suffixes[0]} files", "name the folder that holds them, or the files by a pattern with *")
+    return sorted(found)
+
+
+def _unlisted(written: str, error: OSError) -> NoReturn:
+    raise DataError(written, f"cannot be listed ({reason(error)})", "give folders that you may read") from None
 
 
 def _missing(written: str, path: Path, kind: str) -> DataError:

@@ -13,6 +13,7 @@ Conventions, chosen to agree with torchvision's own loaders where those have a g
 from __future__ import annotations
 
 import contextlib
+import io
 import re
 import stat
 import threading
@@ -33,12 +34,13 @@ from robaudit.errors import SampleError
 from robaudit.spec.model import ImageOptions
 
 MOST_PIXELS = 89_478_485  # Pillow's own limit against decompression bombs, at which it warns; beyond twice its limit it refuses
+MOST_BYTES = 2**29
+"""Of an image file: some of Pillow's decoders read it whole."""
 FORMATS = ("BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
 """What Pillow may decode: plain rasters. Others (EPS) start external programs."""
 
 _SIXTEEN_BITS = 65535.0
 _MOST_AUDITED = 2**24  # pixels of an image as the network gets it: 400 MB as float64 with three channels
-_MOST_BYTES = 2**29  # of a file: some of Pillow's decoders read it whole
 
 
 def hush() -> None:
@@ -169,10 +171,28 @@ def read_image(path: Path, where: str, options: ImageOptions) -> Tensor:
     Raises:
         SampleError: missing, not a regular file, not an image, damaged, too large, or smaller than the crop.
     """
-    try:
+    with _one_line(where):
         _refuse_special(path, where)
-        hush()
         return _decoded(path, where, options)
+
+
+def decode_image(content: bytes, where: str, options: ImageOptions) -> Tensor:
+    """Decode the content of an image file, as :func:`read_image` does.
+
+    Raises:
+        SampleError: not an image, damaged, too large, or smaller than the crop.
+    """
+    with _one_line(where):
+        _refuse_size(len(content), where)
+        return _decoded(io.BytesIO(content), where, options)
+
+
+@contextlib.contextmanager
+def _one_line(where: str) -> Iterator[None]:
+    """Whatever reading an image raises, as a SampleError."""
+    try:
+        hush()
+        yield
     except SampleError:
         raise
     except FileNotFoundError:
@@ -184,8 +204,8 @@ def read_image(path: Path, where: str, options: ImageOptions) -> Tensor:
         raise SampleError(where, what, "repair or leave out this file") from None
 
 
-def _decoded(path: Path, where: str, options: ImageOptions) -> Tensor:
-    with Image.open(path, formats=FORMATS) as image:
+def _decoded(source: Path | io.BytesIO, where: str, options: ImageOptions) -> Tensor:
+    with Image.open(source, formats=FORMATS) as image:
         _refuse_bomb(image.size, where)
         if options.resize is None and options.crop is None:
             _refuse_giant(image.size, where)  # before its pixels are decoded
@@ -279,10 +299,14 @@ def _refuse_special(path: Path, where: str) -> None:
     about = path.stat()
     if not stat.S_ISREG(about.st_mode):
         raise SampleError(where, "is not a regular file", "give an image file")
-    if about.st_size == 0:  # like the kernel's files in /proc, some of which never end
+    _refuse_size(about.st_size, where)
+
+
+def _refuse_size(size: int, where: str) -> None:
+    if size == 0:  # like the kernel's files in /proc, some of which never end
         raise SampleError(where, "is an empty file", "repair or leave out this file")
-    if about.st_size > _MOST_BYTES:
-        raise SampleError(where, f"has {about.st_size} bytes, more than {_MOST_BYTES}", "give a smaller file")
+    if size > MOST_BYTES:
+        raise SampleError(where, f"has {size} bytes, more than {MOST_BYTES}", "give a smaller file")
 
 
 def _refuse_bomb(size: tuple[int, int], where: str) -> None:

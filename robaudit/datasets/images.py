@@ -1,48 +1,75 @@
-"""A folder with one subfolder of images per class, as a data set."""
+"""A folder of images as a data set: with one folder for each class, with a metadata file, or with a list of labels."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
 import numpy as np
 
-from robaudit.datasets.base import Labels, Sample, find, name_text, reason
+from robaudit.datasets.base import Dataset, Labels, Sample, find, name_text, reason
 from robaudit.datasets.classes import ClassIndex
 from robaudit.datasets.decode import read_image
+from robaudit.datasets.imagenet import Classes, are_synsets, image_labels, labels_file, synset_classes
+from robaudit.datasets.manifest import ManifestDataset
 from robaudit.errors import DataError
-from robaudit.spec.model import ImagesSpec
+from robaudit.spec.data_files import METADATA, METADATA_PATH, SPLITS, SUFFIXES, USUAL_LABELS, columns_of, preferred
+from robaudit.spec.model import ImageOptions, ImagesSpec, ManifestSpec
 from robaudit.text import count
 
-SUFFIXES = frozenset((".png", ".jpg", ".jpeg", ".bmp", ".ppm", ".pgm", ".pbm", ".tif", ".tiff", ".webp", ".gif"))
+
+def open_images(spec: ImagesSpec, *, base_dir: Path) -> Dataset:
+    """Open a folder of images, by what lies in it.
+
+    A metadata file with the columns ``file_name`` and ``label`` gives the labels, as in the library ``datasets``; otherwise class
+    folders do; otherwise a list of labels beside the images.
+
+    Raises:
+        DataError: there are no images, or nothing that gives their labels.
+    """
+    root = find(spec.path, base_dir, "folder")
+    if spec.labels is not None:
+        listed = find(spec.labels, base_dir, "file")
+        return (
+            _by_metadata(spec, listed)
+            if listed.suffix.lower() in (".csv", ".jsonl") and _is_metadata(listed)
+            else _by_list(spec, root, listed)
+        )
+    folders, loose = _visible(root, spec.path)
+    metadata = next((root / name for name in METADATA if (root / name).is_file() and _is_metadata(root / name)), None)
+    if metadata is not None and (not folders or "label" in columns_of(metadata)):
+        return _by_metadata(spec, metadata)
+    if folders:
+        return _by_folders(spec, root, folders)
+    if loose and (listed_beside := labels_file(root)) is not None:
+        return _by_list(spec, root, listed_beside)
+    if loose:
+        remedy = "put them into one folder per class, or name a file with their labels: labels: FILE"
+        raise DataError(spec.path, f"holds {count(len(loose), 'image')} but no class folders", remedy)
+    holds_nothing = "holds no class folders" if any(root.iterdir()) else "is an empty folder"
+    raise DataError(spec.path, holds_nothing, "give a folder with one folder per class")
 
 
 class ImagesDataset:
-    """Image files in class folders, ordered by path; a sample's id is its path relative to the folder, with slashes.
+    """Image files of a folder, ordered by path; a sample's id is its path relative to the folder, with slashes.
 
-    Only names are read at first. Folders inside class folders are searched too; hidden files and other suffixes are ignored.
+    Args:
+        where: what messages call the folder.
+        root: the folder.
+        names: of the files, relative to it.
+        labels: of the files.
+        class_names: by index.
+        options: of decoding.
     """
 
-    def __init__(self, spec: ImagesSpec, *, base_dir: Path) -> None:
-        self.where, self._spec = spec.path, spec
-        self._root = find(spec.path, base_dir, "folder")
-        folders = _class_folders(self._root, self.where)
-        self.class_names: tuple[str, ...] | None = spec.class_names or tuple(map(name_text, folders))
-        classes = ClassIndex(self.class_names, spec.class_ids)
-        files = [(name, self._index(folder, classes)) for folder in folders for name in _images_below(self._root, folder, self.where)]
-        if not files:
-            raise DataError(
-                self.where, f"has no images in its {count(len(folders), 'class folder')}", f"known suffixes: {' '.join(sorted(SUFFIXES))}"
-            )
-        self._names = [name for name, _ in files]
-        self._labels = np.array([label for _, label in files], dtype=np.int64)
-
-    def _index(self, folder: str, classes: ClassIndex) -> int:
-        index = classes.find(name_text(folder))
-        if index is None:
-            raise DataError(f"{self.where}/{folder}", "the folder is not in class_names", classes.remedy(name_text(folder)))
-        return index
+    def __init__(
+        self, where: str, root: Path, names: list[str], labels: Labels, class_names: tuple[str, ...] | None, options: ImageOptions
+    ) -> None:
+        self.where, self._root, self._names, self._options = where, root, names, options
+        self._labels = labels
+        self.class_names = class_names
 
     def __len__(self) -> int:
         return len(self._names)
@@ -52,7 +79,7 @@ class ImagesDataset:
         return name_text(self._names[index])
 
     def labels(self) -> Labels | None:
-        """The class of every image, by its folder."""
+        """The class of every image."""
         return self._labels
 
     def __getitem__(self, index: int) -> Sample:
@@ -62,26 +89,98 @@ class ImagesDataset:
             SampleError: it cannot be decoded.
         """
         sample_id = self.sample_id(index)
-        pixels = read_image(self._root / self._names[index], f"{self.where}/{sample_id}", self._spec)
+        pixels = read_image(self._root / self._names[index], f"{self.where}/{sample_id}", self._options)
         return Sample(sample_id, pixels, int(self._labels[index]))
 
 
-def _class_folders(root: Path, where: str) -> list[str]:
-    """The names of the class folders, sorted."""
+def _by_folders(spec: ImagesSpec, root: Path, folders: Sequence[str]) -> Dataset:
+    """Images whose class is the name of a folder, or of several."""
+    names = [name for folder in folders for name in _images_below(root, folder, spec.path)]
+    if not names:
+        suffixes = f"known suffixes: {' '.join(sorted(SUFFIXES))}"
+        raise DataError(spec.path, f"has no images in its {count(len(folders), 'class folder')}", suffixes)
+    if spec.classes == "top":
+        _refuse_groups(spec, folders, names)
+        of_files, present = [name.split("/", 1)[0] for name in names], list(folders)  # a class folder without images is a class
+    else:
+        parents = [name.rpartition("/")[0] for name in names]
+        of_files = [parent.rpartition("/")[2] for parent in parents] if spec.classes == "leaf" else parents
+        present = sorted(set(of_files))
+    classes = _classes(spec, root, [name_text(one) for one in present])
+    labels = np.array([classes.index[name_text(one)] for one in of_files], dtype=np.int64)
+    return ImagesDataset(spec.path, root, names, labels, classes.names, spec)
+
+
+def _classes(spec: ImagesSpec, root: Path, present: Sequence[str]) -> Classes:
+    """The class index of every folder: by ``class_names``, else by the order of the names; that of synsets by all of ImageNet's."""
+    asked = spec.class_names
+    by_name = ClassIndex(asked or present, spec.class_ids if asked else None)
+    index = {name: number for name in present if (number := by_name.find(name)) is not None}
+    unknown = next((name for name in present if name not in index), None)
+    if are_synsets(present) and (asked is None or unknown is not None) and (found := synset_classes(root, present, asked)) is not None:
+        return found
+    if unknown is not None:
+        raise DataError(f"{spec.path}/{unknown}", "the folder is not in class_names", by_name.remedy(unknown))
+    return Classes(index, asked or tuple(present))
+
+
+def _refuse_groups(spec: ImagesSpec, folders: Sequence[str], names: Sequence[str]) -> None:
+    """Refuse folders that are no classes but hold them: splits, or a single folder around all others."""
+    if "classes" in spec.model_fields_set or spec.class_names is not None:
+        return
+    places = [name.split("/") for name in names]
+    deep = min(map(len, places)) > 2
+    splits = [folder for folder in folders if folder.lower() in SPLITS]
+    if len(splits) == len(folders) and (deep or len(splits) > 1):
+        what = f"holds the {'splits' if len(splits) > 1 else 'split'} {', '.join(splits)}, which are no classes"
+        raise DataError(spec.path, what, f"choose one: path: {spec.path.rstrip('/')}/{preferred(splits)}")
+    below = len({tuple(parts[:2]) for parts in places}) if deep else 0
+    if len(folders) == 1 and below > 1:
+        what = f"has a single class folder {folders[0]!r}, whose images lie in {below} folders"
+        raise DataError(spec.path, what, f"set path: {spec.path.rstrip('/')}/{folders[0]}, or classes: top if it is one class")
+
+
+def _by_list(spec: ImagesSpec, root: Path, listed: Path) -> Dataset:
+    """Images of one folder whose labels are in a list."""
+    names = sorted(_visible(root, spec.path)[1])
+    if not names:
+        raise DataError(spec.path, "has no images", f"known suffixes: {' '.join(sorted(SUFFIXES))}")
+    labels = image_labels(listed, [name_text(name) for name in names], spec.path)
+    texts = list(dict.fromkeys(labels.values()))
+    if not are_synsets(texts):
+        index = {text: int(text) for text in texts if text.isdecimal()}
+        if len(index) < len(texts):
+            raise DataError(str(listed), "mixes class indices and names", "use one kind in the whole file")
+        return ImagesDataset(spec.path, root, names, np.array([index[label] for label in labels.values()]), spec.class_names, spec)
+    classes = _classes(spec, root, sorted(texts))
+    found = np.array([classes.index[label] for label in labels.values()], dtype=np.int64)
+    return ImagesDataset(spec.path, root, names, found, classes.names, spec)
+
+
+def _by_metadata(spec: ImagesSpec, path: Path) -> Dataset:
+    """Images that a metadata file lists."""
+    shared = {name: getattr(spec, name) for name in spec.model_fields_set - {"kind", "path", "classes", "labels"}}
+    columns = columns_of(path)
+    label = {} if "label" in columns else {"label_column": None}
+    if label and (other := next((name for name in USUAL_LABELS if name in columns), None)) is not None:
+        remedy = f"use kind: manifest with path_column: {METADATA_PATH} and label_column: {other}"
+        raise DataError(f"{spec.path}/{path.name}", f"has no column 'label', but {other!r}", remedy)
+    manifest = ManifestSpec(kind="manifest", path=str(path), path_column=METADATA_PATH, **label, **shared)
+    return ManifestDataset(manifest, base_dir=path.parent, where=f"{spec.path}/{path.name}")
+
+
+def _is_metadata(path: Path) -> bool:
+    return METADATA_PATH in columns_of(path)
+
+
+def _visible(root: Path, where: str) -> tuple[list[str], list[str]]:
+    """The names of the folders, sorted, and of the images in a folder."""
     try:
         with os.scandir(root) as entries:
             visible = [entry for entry in entries if not entry.name.startswith(".")]
     except OSError as error:
         raise DataError(where, f"cannot be listed ({reason(error)})", "give a folder that you may read") from None
-    folders = sorted(entry.name for entry in visible if entry.is_dir())
-    if folders:
-        return folders
-    loose = sum(_is_image(entry.name) for entry in visible)
-    if loose:
-        raise DataError(
-            where, f"holds {count(loose, 'image')} but no class folders", "put them into one folder per class, or use kind manifest"
-        )
-    raise DataError(where, "holds no class folders" if visible else "is an empty folder", "give a folder with one folder per class")
+    return sorted(entry.name for entry in visible if entry.is_dir()), [entry.name for entry in visible if _is_image(entry.name)]
 
 
 def _images_below(root: Path, folder: str, where: str) -> list[str]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 
 from robaudit.datasets.base import Dataset
 from robaudit.datasets.select import Selected, choose
 from robaudit.errors import DataError
-from robaudit.spec.model import DatasetSpec, DigitsSpec, ImagesSpec, ManifestSpec, NpzSpec, TorchvisionSpec
+from robaudit.spec.model import DatasetSpec, DigitsSpec, PythonDatasetSpec
 
 
 def open_dataset(spec: DatasetSpec, *, base_dir: Path, trust: bool) -> Dataset:
@@ -35,30 +36,29 @@ def open_dataset(spec: DatasetSpec, *, base_dir: Path, trust: bool) -> Dataset:
     return Selected(whole, chosen, names)
 
 
+_OF_FILES = {
+    "npz": ("robaudit.datasets.npz", "NpzDataset"),
+    "images": ("robaudit.datasets.images", "open_images"),
+    "manifest": ("robaudit.datasets.manifest", "ManifestDataset"),
+    "hf": ("robaudit.datasets.hf", "open_hf"),
+    "parquet": ("robaudit.datasets.parquet_files", "open_parquet"),
+    "webdataset": ("robaudit.datasets.webdataset", "WebdatasetDataset"),
+    "torchvision": ("robaudit.datasets.torchvision_set", "TorchvisionDataset"),
+}  # by kind: the module and what opens it there; imported when it is needed
+
+
 def _open_whole(spec: DatasetSpec, base_dir: Path, trust: bool) -> Dataset:
-    if isinstance(spec, NpzSpec):
-        from robaudit.datasets.npz import NpzDataset
-
-        return NpzDataset(spec, base_dir=base_dir)
-    if isinstance(spec, ImagesSpec):
-        from robaudit.datasets.images import ImagesDataset
-
-        return ImagesDataset(spec, base_dir=base_dir)
-    if isinstance(spec, ManifestSpec):
-        from robaudit.datasets.manifest import ManifestDataset
-
-        return ManifestDataset(spec, base_dir=base_dir)
-    if isinstance(spec, TorchvisionSpec):
-        from robaudit.datasets.torchvision_set import TorchvisionDataset
-
-        return TorchvisionDataset(spec, base_dir=base_dir)
     if isinstance(spec, DigitsSpec):
         from robaudit.datasets.digits import DigitsDataset
 
         return DigitsDataset(spec)
-    from robaudit.datasets.python_callable import PythonDataset
+    if isinstance(spec, PythonDatasetSpec):
+        from robaudit.datasets.python_callable import PythonDataset
 
-    return PythonDataset(spec, base_dir=base_dir, trust=trust)
+        return PythonDataset(spec, base_dir=base_dir, trust=trust)
+    module, name = _OF_FILES[spec.kind]
+    dataset: Dataset = getattr(import_module(module), name)(spec, base_dir=base_dir)
+    return dataset
 
 
 def _refuse_duplicates(dataset: Dataset, indices: Sequence[int]) -> None:

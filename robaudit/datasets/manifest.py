@@ -1,51 +1,53 @@
-"""A CSV file of image paths and labels as a data set that remembers where each row begins, not its text."""
+"""A CSV or JSONL file of image paths and labels as a data set that remembers where each row begins, not its text."""
 
 from __future__ import annotations
 
 import csv
+import json
 import os
-import re
 import weakref
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
 from robaudit.datasets.base import Labels, Sample, find, reason
-from robaudit.datasets.classes import ClassIndex
+from robaudit.datasets.classes import class_indices
 from robaudit.datasets.decode import read_image
 from robaudit.errors import DataError, did_you_mean
 from robaudit.files import expanded
+from robaudit.spec.data_files import DELIMITERS, JSON_LINES, SUFFIXES, USUAL_LABELS, USUAL_PATHS, usual
 from robaudit.spec.model import ManifestSpec
 from robaudit.text import clipped
 
 _COLUMNS = ("path", "label", "id")
 _LONGEST_LINE = 2**20
-_NUMBER = re.compile(r"[-+]?\d+(\.\d*)?", re.ASCII)
-_MOST_DIGITS = 9
 
 
 class ManifestDataset:
-    """Rows of a CSV file (UTF-8, commas) with the column path and, optionally, label and id; other columns are ignored.
+    """Rows of a CSV file (UTF-8) with the column path and, optionally, label and id, by these or other names; other columns are ignored.
 
-    Paths are relative to the CSV file or absolute, and may lead anywhere, but only to regular files. A sample's id is its id,
-    or its path as written. An empty label means no label.
+    A file that ends in .jsonl has a JSON object on each line instead. Paths are relative to the file or absolute, and may lead anywhere,
+    but only to regular files. A sample's id is its id, or its path as written. An empty label means no label.
 
     A row takes 12 bytes, however long it is: its byte offset and the code of its label. It is read again from the file, which stays
     open, through one descriptor for all threads, as long as the data set exists.
     """
 
-    def __init__(self, spec: ManifestSpec, *, base_dir: Path) -> None:
-        self.where, self._spec = spec.path, spec
+    def __init__(self, spec: ManifestSpec, *, base_dir: Path, where: str | None = None) -> None:
+        self.where, self._spec = where or spec.path, spec
         self._path = find(spec.path, base_dir, "file")
         self._starts, self._codes = array("q"), array("i")  # of every row: its byte offset, and the code of its label (-1: none)
         self._end = self._longest = 0  # the offset after the last row, and the bytes of the longest one
         self._columns: dict[str, int] = {}  # the place of each of our columns that the header has
+        self._json = self._path.suffix.lower() in JSON_LINES
+        self._delimiter: str = spec.delimiter or ","
         self._open()
         first_lines = self._scan()
-        indices, names = _class_indices(first_lines, self.where, spec.class_names, spec.class_ids)
+        indices, names = class_indices(first_lines, self.where, spec.class_names, spec.class_ids)
         self.class_names: tuple[str, ...] | None = names
         self._by_code = np.array([*(indices[text] for text in first_lines), -1], dtype=np.int64)  # code -1 is the last entry
 
@@ -92,8 +94,9 @@ class ManifestDataset:
         try:
             # between two rows there are only empty lines, which the reader skips
             text = os.pread(self._descriptor, min(end - start, self._longest), start).decode("utf-8")
-            return self._path_and_id(next(csv.reader([text], strict=True)))
-        except (OSError, ValueError, csv.Error, IndexError, StopIteration) as error:
+            fields = self._json_fields(text, self.where) if self._json else next(csv.reader([text], delimiter=self._delimiter, strict=True))
+            return self._path_and_id(fields)
+        except (OSError, ValueError, csv.Error, IndexError, StopIteration, DataError) as error:
             raise DataError(self.where, f"changed while it was in use ({reason(error)})", "start again") from None
 
     def _path_and_id(self, fields: list[str]) -> tuple[str, str]:
@@ -110,10 +113,9 @@ class ManifestDataset:
         try:
             with os.fdopen(self._descriptor, "rb", closefd=False) as file:
                 lines = _Lines(file, self.where)
-                reader = csv.reader(lines, strict=True)
-                width = self._read_header(next(reader, []))
-                start, line = lines.offset, lines.number + 1  # csv.DictReader skips empty lines and does not say where a row begins
-                for fields in reader:
+                reader, width = self._rows(lines)
+                start, line = (0, lines.number) if self._json else (lines.offset, lines.number + 1)
+                for fields in reader:  # csv.DictReader skips empty lines and does not say where a row begins
                     if fields:
                         hashes.append(hash(self._checked_id(fields, width, f"{self.where}:{line}")))
                         self._starts.append(start)
@@ -126,30 +128,89 @@ class ManifestDataset:
         except OSError as error:
             raise DataError(self.where, f"cannot be read ({reason(error)})", "give a file that you may read") from None
         except csv.Error as error:
-            remedy = 'fields are separated by commas and quoted by "'
+            remedy = f'fields are separated by {_spoken(self._delimiter)} and quoted by "'
             raise DataError(f"{self.where}:{lines.number}", f"is not valid CSV ({error})", remedy) from None
         self._refuse_duplicates(hashes)
         return first_lines
 
+    def _rows(self, lines: _Lines) -> tuple[Iterable[list[str]], int]:
+        """The rows after the header, empty where the line is, and the number of fields that each must have."""
+        texts = iter(lines)
+        first = next(texts, "")
+        if not self._json:
+            self._delimiter = self._spec.delimiter or self._guessed(first)
+            reader = csv.reader(chain([first] if first else [], texts), delimiter=self._delimiter, strict=True)
+            return reader, self._read_header(next(reader, []))
+        while first and not first.strip():
+            first = next(texts, "")
+        self._read_header(list(_object(first, f"{self.where}:{lines.number}")) if first else [])
+        self._columns = {name: place for place, name in enumerate(_COLUMNS) if name in self._columns}
+        return (self._json_fields(text, f"{self.where}:{lines.number}") for text in chain([first], texts)), len(_COLUMNS)
+
+    def _guessed(self, header: str) -> str:
+        """The delimiter that makes the path's column one of the header's, else the most frequent one."""
+        for delimiter in DELIMITERS:
+            if self._spec.path_column in (name.strip().strip('"') for name in header.split(delimiter)):
+                return delimiter
+        return str(max(DELIMITERS, key=header.count))
+
+    def _json_fields(self, text: str, where: str) -> list[str]:
+        """Path, label and id of a line of JSON, as text."""
+        text = text.lstrip("\ufeff")
+        if not text.strip():
+            return []
+        values = _object(text, where)
+        fields = []
+        for name, key in zip(_COLUMNS, self._keys(), strict=True):
+            value = values.get(key) if key is not None and name in self._columns else None
+            if isinstance(value, bool | float | list | dict):
+                raise DataError(where, f"its {key!r} is {clipped(json.dumps(value), 60)}", "it must be text or a whole number")
+            fields.append("" if value is None else str(value))
+        return fields
+
+    def _keys(self) -> tuple[str, str | None, str]:
+        """What our columns are called in this file."""
+        return self._spec.path_column, self._spec.label_column, self._spec.id_column
+
     def _read_header(self, header: list[str]) -> int:
         """Note the places of our columns; returns how many columns there are."""
         names = [name.strip() for name in header]
-        if "path" not in names:
-            held = clipped(", ".join(names[:20]), 200) or "none"
-            raise DataError(self.where, f"has no column 'path' in its first line (columns: {held})", did_you_mean("path", names))
-        for name in _COLUMNS:
-            if names.count(name) > 1:
-                raise DataError(self.where, f"has the column {name!r} twice", "keep one")
-        self._columns = {name: names.index(name) for name in _COLUMNS if name in names}
+        path, label, sample_id = self._keys()
+        held = clipped(", ".join(names[:20]), 200) or "none"
+        if path not in names:
+            raise DataError(self.where, f"has no column {path!r} in its first line (columns: {held})", self._renamed(names))
+        for option, key, usually in (("label_column", label, "label"), ("id_column", sample_id, "id")):
+            if key not in (None, usually, *names):
+                raise DataError(self.where, f"has no column {key!r} (columns: {held})", f"{option}: {did_you_mean(str(key), names)}")
+        if label is not None and label not in names and (other := usual(USUAL_LABELS, names)) is not None:
+            raise DataError(self.where, f"has no column {label!r}, but {other!r}", f"set label_column: {other} (null: no labels)")
+        for key in self._keys():
+            if key is not None and names.count(key) > 1:
+                raise DataError(self.where, f"has the column {key!r} twice", "keep one")
+        places = {name: key for name, key in zip(_COLUMNS, self._keys(), strict=True) if key is not None and key in names}
+        self._columns = {name: names.index(key) for name, key in places.items()}
         return len(names)
+
+    def _renamed(self, names: Sequence[str]) -> str:
+        """The options that would make a header without our columns work."""
+        if any(os.path.splitext(name)[1].lower() in SUFFIXES for name in names):  # noqa: PTH122
+            return "begin the file with a line that names its columns, such as path,label"
+        if self._spec.path_column != "path" or (path := usual(USUAL_PATHS, names)) is None:
+            return did_you_mean(self._spec.path_column, names)
+        label = None if self._spec.label_column in names else usual(USUAL_LABELS, names)
+        return f"set path_column: {path}" + (f" and label_column: {label}" if label else "")
 
     def _checked_id(self, fields: list[str], width: int, where: str) -> str:
         if len(fields) != width:
             few = "few" if len(fields) < width else "many"
-            raise DataError(where, f"has {len(fields)} fields, too {few}: the header has {width}", "quote fields with commas")
+            raise DataError(
+                where, f"has {len(fields)} fields, too {few}: the header has {width}", f"quote fields with {_spoken(self._delimiter)}"
+            )
         path, sample_id = self._path_and_id(fields)
         if not path or not sample_id:
-            raise DataError(where, f"has an empty {'id' if path else 'path'}", "fill it in, or remove the line")
+            raise DataError(
+                where, f"has an empty {self._spec.id_column if path else self._spec.path_column}", "fill it in, or remove the line"
+            )
         return sample_id
 
     def _refuse_duplicates(self, hashes: array[int]) -> None:
@@ -173,6 +234,20 @@ class ManifestDataset:
         return count
 
 
+def _spoken(delimiter: str) -> str:
+    return {",": "commas", ";": "semicolons", "\t": "tabs"}[delimiter]
+
+
+def _object(text: str, where: str) -> dict[str, Any]:
+    try:
+        values = json.loads(text)
+    except (ValueError, RecursionError):
+        values = None
+    if not isinstance(values, dict):
+        raise DataError(where, "is not a JSON object", 'each line is an object such as {"path": "a.png", "label": 0}')
+    return values
+
+
 class _Lines:
     """The lines of a binary file as text, with the number and the end offset of the last one given."""
 
@@ -190,48 +265,3 @@ class _Lines:
                 yield raw.decode("utf-8-sig" if self.number == 1 else "utf-8")
             except UnicodeDecodeError:
                 raise DataError(f"{self._where}:{self.number}", "is not UTF-8 text", "save the file as UTF-8") from None
-
-
-def _class_indices(
-    lines: Mapping[str, int], where: str, class_names: tuple[str, ...] | None, class_ids: tuple[str, ...] | None
-) -> tuple[dict[str, int], tuple[str, ...] | None]:
-    """The class index of every label text.
-
-    Labels are names where ``class_names`` has them; otherwise they are all integers, or all names, which are then sorted.
-
-    Args:
-        lines: the line on which each distinct label first appears.
-        where: what messages call the table.
-        class_names: the names by class index that the user gave.
-        class_ids: what else labels call the classes.
-
-    Returns:
-        The index by text, and the class names (None where the labels are integers without names).
-
-    Raises:
-        DataError: negative or fractional numbers, names not in ``class_names``, or names mixed with integers.
-    """
-    numbers = [text for text in lines if _NUMBER.fullmatch(text)]
-    names = [text for text in lines if not _NUMBER.fullmatch(text)]
-    if class_names is not None and (names or set(numbers) <= {*class_names, *(class_ids or ())}):
-        classes, found = ClassIndex(class_names, class_ids), dict[str, int]()
-        for text, line in lines.items():
-            index = classes.find(text)
-            if index is None:
-                raise DataError(f"{where}:{line}", f"the label {text!r} is not in class_names", classes.remedy(text))
-            found[text] = index
-        return found, class_names
-    if names and numbers:
-        first, second = lines[names[0]], lines[numbers[0]]
-        what = f"mixes labels that are names ({names[0]!r}, line {first}) and numbers ({numbers[0]!r}, line {second})"
-        raise DataError(where, what, "use one kind in the whole file")
-    for text in numbers:
-        if not text.isdecimal() or len(text.lstrip("0")) > _MOST_DIGITS:
-            raise DataError(
-                f"{where}:{lines[text]}",
-                f"the label {clipped(text, 60)!r} is not a class index",
-                "class indices are 0, 1, 2, ...; leave it empty for none",
-            )
-    if names:
-        return {text: number for number, text in enumerate(sorted(names))}, tuple(sorted(names))
-    return {text: int(text) for text in numbers}, class_names

@@ -12,6 +12,7 @@ from typing import Any
 
 from robaudit.errors import SpecError, did_you_mean
 from robaudit.files import expanded
+from robaudit.spec.data_files import is_pattern, recognised
 from robaudit.spec.fields import as_number
 from robaudit.spec.presets import NORMALISATIONS
 from robaudit.spec.pretrained.base import Pretrained
@@ -119,23 +120,16 @@ def dataset_section(text: str, base: Path, *, resize: int | None, crop: int | No
             raise SpecError(f"--data {text}", "does not name a data set", "for example torchvision:CIFAR10")
         return {"kind": "torchvision", "name": of, "root": "data", **files, "limit": limit}
     text = str(expanded(text))
-    path = base / text
-    if path.is_dir():
-        return {"kind": "images", "path": text, **files, "sample": {"size": limit}}
-    kinds = {".npz": "npz", ".csv": "manifest"}
-    if not path.exists():
+    found = recognised(text, base)
+    if not (base / text).exists() and not is_pattern(text):
         raise SpecError(f"--data {text}", "no such file or folder", "give an existing one, digits or torchvision:CIFAR10")
-    if path.suffix.lower() not in kinds:
-        raise SpecError(
-            f"--data {text}",
-            "is not a supported kind of data",
-            "give a .npz file, a folder of class folders, or a .csv manifest (path,label)",
-        )
-    kind = kinds[path.suffix.lower()]
-    if kind == "npz":
+    if found is None:
+        forms = "a .npz, .csv, .jsonl, .parquet or .tar file, a folder of images, or one that the library datasets has written"
+        raise SpecError(f"--data {text}", "is not a supported kind of data", f"give {forms}; all forms: docs/data.md")
+    if found["kind"] == "npz":
         _refuse(files, text)
-        return {"kind": kind, "path": text, "limit": limit}
-    return {"kind": kind, "path": text, **files, "sample": {"size": limit}}
+        return {**found, "limit": limit}
+    return {**found, **files, "sample": {"size": limit}}
 
 
 def with_images(section: dict[str, Any], known: Pretrained) -> dict[str, Any]:

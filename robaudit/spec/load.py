@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from robaudit.errors import SpecError, did_you_mean
 from robaudit.levels import GAUSSIAN, LEVEL_KEYS, LevelName
+from robaudit.spec.class_names import BASE_DIR
 from robaudit.spec.errors import explain
 from robaudit.spec.model import DEFAULT_ESTIMATOR, AuditSpec, noise_entries
 from robaudit.spec.pretrained.fill import filled
@@ -103,7 +104,7 @@ def load_spec(
     moved: dict[Location, Location] = {("noise", i): ("noise", *place) for i, (place, _) in enumerate(noise_entries(raw.get("noise")))}
     written = Written(str(path), lines, moved)
     try:
-        spec = AuditSpec.model_validate(raw)
+        spec = AuditSpec.model_validate(raw, context={BASE_DIR: path.resolve().parent})
     except ValidationError as error:
         raise explain(error, AuditSpec, written) from error
     spec = spec.located(path.resolve().parent, path.stem, written)

@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, Private
 
 from robaudit.errors import SpecError
 from robaudit.levels import GAUSSIAN, LEVEL_KEYS, NO_NOISE, LevelName, NoiseLevel
+from robaudit.spec.class_names import read_class_names
 from robaudit.spec.fields import (
     MISSING_KEY,
     UNKNOWN_KEY,
@@ -94,8 +95,12 @@ class BaseDatasetSpec(Part):
 
     limit: Count | None = Field(None, description="audit the first N samples")
     sample: SampleSpec | None = Field(None, description="audit a random subset instead: {size: 1000, seed: 0}")
-    class_names: tuple[str, ...] | None = Field(
-        None, description="names by class index; also the order of class folders, which are sorted by name without it"
+    class_names: Annotated[
+        tuple[str, ...] | None, BeforeValidator(read_class_names, json_schema_input_type=tuple[str, ...] | str | None)
+    ] = Field(
+        None,
+        description="names by class index, or a file of them (.txt: one on each line; .json); also the order of class folders, "
+        "which are sorted by name without it",
     )
     class_ids: tuple[str, ...] | None = Field(
         None, description="what folders and labels call the classes, by class index, where that is not class_names: synsets, for example"
@@ -144,17 +149,62 @@ class ImageOptions(BaseDatasetSpec):
 
 
 class ImagesSpec(ImageOptions):
-    """A folder with one folder of images for each class."""
+    """A folder of images: with one folder for each class, with a metadata file, or ImageNet's validation images."""
 
     kind: Literal["images"]
     path: str
+    classes: Literal["top", "leaf", "path"] = Field(
+        "top", description="the class of an image: the folder right below path (top), the folder it lies in (leaf), or all folders (path)"
+    )
+    labels: str | None = Field(
+        None, description="labels of images without class folders: metadata.csv, LOC_val_solution.csv, val.txt, ...; default: found beside"
+    )
 
 
 class ManifestSpec(ImageOptions):
-    """A CSV file with columns path, label and optionally id; paths are relative to the CSV file."""
+    """A CSV or JSONL file with columns path, label and optionally id; paths are relative to the file."""
 
     kind: Literal["manifest"]
     path: str
+    path_column: str = "path"
+    label_column: str | None = Field("label", description="null: no labels")
+    id_column: str = Field("id", description="where there is no such column, ids are the paths")
+    delimiter: Literal[",", ";", "\t"] | None = Field(None, description="default: that of the first line")
+
+
+class TableOptions(ImageOptions):
+    """Which columns of a table hold the images, their labels and ids."""
+
+    image_column: str | None = Field(None, description="encoded images; default: the only column that can be")
+    label_column: str | None = Field(
+        None, description="class indices or names; default: the only ClassLabel, else the column called label, class or the like"
+    )
+    id_column: str | None = Field(None, description="ids of the samples; default: their indices")
+
+
+class HfSpec(TableOptions):
+    """A data set of Hugging Face `datasets` on disk: a folder of save_to_disk, or of Parquet files as the Hub has them."""
+
+    kind: Literal["hf"]
+    path: str
+    split: str | None = Field(None, description="for example test; not needed where there is only one")
+
+
+class ParquetSpec(TableOptions):
+    """Parquet files with encoded images in a column."""
+
+    kind: Literal["parquet"]
+    path: str = Field(description="a file, a folder, or a pattern such as data/test-*.parquet")
+
+
+class WebdatasetSpec(ImageOptions):
+    """WebDataset tars: files of one sample share their name up to the first dot."""
+
+    kind: Literal["webdataset"]
+    path: str = Field(description="a tar, a folder of tars, or a pattern such as val-{000..049}.tar or val-*.tar")
+    image_key: str | None = Field(None, description="the image's extension, for example jpg; default: the only one of an image format")
+    label_key: str | None = Field(None, description="the label's extension; default: cls, else json if it has the label_field")
+    label_field: str = Field("label", description="of a JSON label")
 
 
 class TorchvisionSpec(ImageOptions):
@@ -184,12 +234,18 @@ class PythonDatasetSpec(BaseDatasetSpec):
     options: dict[str, Any] = Field(default_factory=dict)
 
 
-DatasetSpec = Annotated[NpzSpec | ImagesSpec | ManifestSpec | TorchvisionSpec | DigitsSpec | PythonDatasetSpec, Field(discriminator="kind")]
+DatasetSpec = Annotated[
+    NpzSpec | ImagesSpec | ManifestSpec | HfSpec | ParquetSpec | WebdatasetSpec | TorchvisionSpec | DigitsSpec | PythonDatasetSpec,
+    Field(discriminator="kind"),
+]
 
 DATASET_SPECS: Mapping[str, type[BaseDatasetSpec]] = {
     "npz": NpzSpec,
     "images": ImagesSpec,
     "manifest": ManifestSpec,
+    "hf": HfSpec,
+    "parquet": ParquetSpec,
+    "webdataset": WebdatasetSpec,
     "torchvision": TorchvisionSpec,
     "digits": DigitsSpec,
     "python": PythonDatasetSpec,

@@ -147,7 +147,9 @@ def test_a_class_folder_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytes
 
 def test_loose_images(tmp_path: Path) -> None:
     draw(tmp_path, "a.png", "b.png")
-    assert message(tmp_path) == ("pets: holds 2 images but no class folders; put them into one folder per class, or use kind manifest")
+    assert message(tmp_path) == (
+        "pets: holds 2 images but no class folders; put them into one folder per class, or name a file with their labels: labels: FILE"
+    )
 
 
 def test_threads_and_pickles_read_the_same(tmp_path: Path) -> None:
@@ -159,3 +161,160 @@ def test_threads_and_pickles_read_the_same(tmp_path: Path) -> None:
     for index, sample in enumerate(samples):
         assert sample.id == f"cat/{index % 40:03}.png"
         assert sample.pixels.equal(again[index % 40].pixels)
+
+
+def test_the_class_is_the_top_folder_unless_asked_otherwise(tmp_path: Path) -> None:
+    draw(tmp_path, "birds/owl/a.png", "birds/owl/young/b.png", "cats/owl/c.png", "cats/d.png")
+    assert opened(tmp_path).class_names == ("birds", "cats")
+    leaf = opened(tmp_path, classes="leaf")
+    assert leaf.class_names == ("cats", "owl", "young")
+    assert dict(zip(ids(leaf), labels(leaf), strict=True)) == {
+        "birds/owl/a.png": 1,
+        "birds/owl/young/b.png": 2,
+        "cats/d.png": 0,
+        "cats/owl/c.png": 1,
+    }
+    path = opened(tmp_path, classes="path")
+    assert path.class_names == ("birds/owl", "birds/owl/young", "cats", "cats/owl")
+    assert labels(path) == [0, 1, 2, 3]
+    assert opened(tmp_path, classes="leaf", class_names=("young", "owl", "cats")).class_names == ("young", "owl", "cats")
+    assert "pets/owl: the folder is not in class_names" in message(tmp_path, classes="leaf", class_names=("young", "cats"))
+
+
+def test_splits_are_no_classes(tmp_path: Path) -> None:
+    draw(tmp_path, "train/cat/a.png", "val/cat/b.png", "val/dog/c.png")
+    assert message(tmp_path) == "pets: holds the splits train, val, which are no classes; choose one: path: pets/val"
+    assert opened(tmp_path, classes="top").class_names == ("train", "val")
+    assert labels(opened(tmp_path, classes="leaf")) == [0, 0, 1]
+    draw(tmp_path, "val/loose.png")
+    assert "holds the splits train, val" in message(tmp_path)
+    draw(tmp_path, "bus/d.png")
+    assert opened(tmp_path).class_names == ("bus", "train", "val")
+
+
+def test_a_class_that_is_called_like_a_split(tmp_path: Path) -> None:
+    draw(tmp_path, "train/a.png")
+    assert opened(tmp_path).class_names == ("train",)
+
+
+def test_one_folder_around_all_classes(tmp_path: Path) -> None:
+    draw(tmp_path, "photos/cat/a.png", "photos/dog/b.png")
+    assert message(tmp_path) == (
+        "pets: has a single class folder 'photos', whose images lie in 2 folders; set path: pets/photos, or classes: top if it is one class"
+    )
+    assert opened(tmp_path, classes="top").class_names == ("photos",)
+    assert opened(tmp_path, class_names=("photos",)).class_names == ("photos",)
+
+
+def test_metadata_decides_where_it_has_labels(tmp_path: Path) -> None:
+    draw(tmp_path, "x/a.png", "y/b.png", "c.png")
+    (tmp_path / "pets/metadata.csv").write_text("file_name,caption\nx/a.png,1\n")
+    assert opened(tmp_path).class_names == ("x", "y")
+    (tmp_path / "pets/metadata.csv").write_text("file_name,label\nc.png,dog\nx/a.png,cat\n")
+    dataset = opened(tmp_path, resize=3)
+    assert (ids(dataset), labels(dataset), dataset.class_names) == (["c.png", "x/a.png"], [1, 0], ("cat", "dog"))
+    assert (dataset.where, dataset[0].pixels.shape) == ("pets/metadata.csv", (3, 3, 3))
+    (tmp_path / "pets/metadata.csv").write_text("image,label\nc.png,dog\n")
+    assert opened(tmp_path).class_names == ("x", "y")
+
+
+def test_metadata_without_labels(tmp_path: Path) -> None:
+    draw(tmp_path, "c.png")
+    (tmp_path / "pets/metadata.csv").write_text("file_name,caption\nc.png,a cat\n")
+    assert opened(tmp_path).labels() is None
+    (tmp_path / "pets/metadata.csv").write_text("file_name,class\nc.png,cat\n")
+    assert message(tmp_path) == (
+        "pets/metadata.csv: has no column 'label', but 'class'; use kind: manifest with path_column: file_name and label_column: class"
+    )
+
+
+SYNSETS = ("n01440764", "n01443537", "n02012849", "n03126707")
+WORDS = ("tench, Tinca tinca", "goldfish, Carassius auratus", "crane", "crane, derrick")
+
+
+def write_words(path: Path) -> None:
+    path.write_text("".join(f"{synset} {words}\n" for synset, words in zip(SYNSETS, WORDS, strict=True)))
+
+
+def test_synset_folders(tmp_path: Path) -> None:
+    draw(tmp_path, *(f"{synset}/a.JPEG" for synset in SYNSETS[1:]))
+    assert opened(tmp_path).class_names == SYNSETS[1:]
+    write_words(tmp_path / "LOC_synset_mapping.txt")
+    dataset = opened(tmp_path)
+    assert dataset.class_names == ("tench", "goldfish", "crane", "crane, derrick")
+    assert labels(dataset) == [1, 2, 3]
+    named = opened(tmp_path, class_names=("a", "b", "c", "d"))
+    assert (named.class_names, labels(named)) == (("a", "b", "c", "d"), [1, 2, 3])
+    assert labels(opened(tmp_path, class_names=(*SYNSETS[2:], SYNSETS[1]))) == [2, 0, 1]
+    assert "pets/n01443537: the folder is not in class_names" in message(tmp_path, class_names=("a", "b"))
+
+
+def imagenet(folder: Path) -> list[str]:
+    names = [f"ILSVRC2012_val_{number:08}.JPEG" for number in (1, 2, 4)]
+    draw(folder, *names)
+    return names
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (
+            "LOC_val_solution.csv",
+            "ImageId,PredictionString\n{}_00000004,n01440764 1 2 3 4 \n{}_00000002,n03126707 1 2 3 4 n03126707 5 6 7 8\n"
+            "{}_00000001,n01443537 1 2 3 4 \n",
+        ),
+        ("imagenet_2012_validation_synset_labels.txt", "n01443537\nn03126707\nn01443537\nn01440764\n"),
+        ("val.txt", "val/{}_00000001.JPEG n01443537\nval/{}_00000002.JPEG n03126707\nval/{}_00000004.JPEG n01440764\n"),
+        ("ILSVRC2012_validation_ground_truth.txt", "2\n3\n2\n1\n"),
+    ],
+)
+def test_imagenet_validation_images(tmp_path: Path, name: str, text: str) -> None:
+    names = imagenet(tmp_path)
+    (tmp_path / name).write_text(text.replace("{}", "ILSVRC2012_val"))
+    (tmp_path / "map_clsloc.txt").write_text("n01440764 1 tench\nn01443537 2 goldfish\nn03126707 3 crane\n")
+    dataset = opened(tmp_path)
+    assert ids(dataset) == names
+    assert (labels(dataset), dataset.class_names) == ([1, 2, 0], ("n01440764", "n01443537", "n03126707"))
+    write_words(tmp_path / "synset_words.txt")
+    dataset = opened(tmp_path)
+    assert (labels(dataset), dataset.class_names) == ([1, 3, 0], ("tench", "goldfish", "crane", "crane, derrick"))
+    (tmp_path / name).rename(tmp_path / "elsewhere")
+    assert labels(opened(tmp_path, labels="elsewhere")) == [1, 3, 0] if name != "ILSVRC2012_validation_ground_truth.txt" else True
+
+
+def test_a_list_of_indices(tmp_path: Path) -> None:
+    names = imagenet(tmp_path)
+    (tmp_path / "val.txt").write_text("".join(f"{name} {65 + place}\n" for place, name in enumerate(names)))
+    dataset = opened(tmp_path)
+    assert (labels(dataset), dataset.class_names) == ([65, 66, 67], None)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        (
+            "val.txt",
+            "ILSVRC2012_val_00000001.JPEG 1\n",
+            "pets/ILSVRC2012_val_00000002.JPEG: has no label in val.txt; set labels to the file",
+        ),
+        ("val.txt", "what is this\n", "val.txt:1: is not a label of an image; known are LOC_val_solution.csv, "),
+        ("val.txt", "", "val.txt: has no labels; "),
+        (
+            "imagenet_2012_validation_synset_labels.txt",
+            "n01443537\n",
+            "pets/ILSVRC2012_val_00000002.JPEG: has no number from 1 to 1 at its end",
+        ),
+        ("ILSVRC2012_validation_ground_truth.txt", "2\n", "numbers the classes in the order of the development kit"),
+    ],
+)
+def test_wrong_lists(tmp_path: Path, name: str, text: str, says: str) -> None:
+    imagenet(tmp_path)
+    (tmp_path / name).write_text(text)
+    assert says in message(tmp_path)
+
+
+def test_a_named_file_of_labels(tmp_path: Path) -> None:
+    names = imagenet(tmp_path)
+    (tmp_path / "truth.csv").write_text("file_name,label\n" + "".join(f"pets/{name},dog\n" for name in names))
+    assert opened(tmp_path, labels="truth.csv").class_names == ("dog",)
+    assert "nowhere.csv: no such file" in message(tmp_path, labels="nowhere.csv")

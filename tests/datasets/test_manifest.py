@@ -105,7 +105,23 @@ def test_labels(tmp_path: Path, column: list[str], class_names: Any, indices: li
 @pytest.mark.parametrize(
     ("text", "options", "expected"),
     [
-        ("file,label\na,1\n", {}, "list.csv: has no column 'path' in its first line (columns: file, label)"),
+        ("file,label\na,1\n", {}, "list.csv: has no column 'path' in its first line (columns: file, label); set path_column: file"),
+        ("filename,class\na,1\n", {}, "(columns: filename, class); set path_column: filename and label_column: class"),
+        ("Image,Y\na,1\n", {}, "; set path_column: Image and label_column: Y"),
+        ("a.png,1\n", {}, "; begin the file with a line that names its columns, such as path,label"),
+        ("path,class\na,1\n", {}, "list.csv: has no column 'label', but 'class'; set label_column: class (null: no labels)"),
+        (
+            "path,label\na,1\n",
+            {"label_column": "lable"},
+            "has no column 'lable' (columns: path, label); label_column: did you mean 'label'?",
+        ),
+        ("path,label\na,1\n", {"id_column": "key"}, "has no column 'key' (columns: path, label); id_column: known: label, path"),
+        (
+            "path,label\na,1\n",
+            {"path_column": "paths"},
+            "has no column 'paths' in its first line (columns: path, label); did you mean 'path'?",
+        ),
+        ("path;label\na;1;2\n", {}, "list.csv:2: has 3 fields, too many: the header has 2; quote fields with semicolons"),
         ("paths,label\na,1\n", {}, "; did you mean 'paths'?"),
         ("", {}, "list.csv: has no column 'path' in its first line (columns: none)"),
         ("path,label,path\n", {}, "list.csv: has the column 'path' twice; keep one"),
@@ -250,3 +266,66 @@ def test_many_rows_are_cheap(tmp_path: Path, options: dict[str, Any]) -> None:
     assert peak < held + 16 * rows
     assert after < held + 1000
     assert peak_of_labels < held + 16 * rows
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+def test_delimiters_and_names_of_columns(tmp_path: Path, delimiter: str) -> None:
+    draw(tmp_path / "a b.png")
+    lines = [["no", "filename", "class", "key"], ["1", "a b.png", "3", "x"], ["2", "a b.png", "", "y"]]
+    dataset = opened(tmp_path, "\n".join(map(delimiter.join, lines)), path_column="filename", label_column="class", id_column="key")
+    assert (ids(dataset), labels(dataset), dataset[0].label) == (["x", "y"], [3, -1], 3)
+    assert opened(tmp_path, f"path{delimiter}label\na b.png{delimiter}3\n")[0].label == 3
+
+
+def test_a_delimiter_that_is_given(tmp_path: Path) -> None:
+    draw(tmp_path / "a,b.png")
+    dataset = opened(tmp_path, "path;x,y,z\na,b.png;2\n", delimiter=";", label_column="x,y,z")
+    assert (ids(dataset), labels(dataset)) == (["a,b.png"], [2])
+
+
+def test_defaults_that_are_written_out(tmp_path: Path) -> None:
+    """The spec that a run keeps has every default in it."""
+    draw(tmp_path / "a.png")
+    dataset = opened(tmp_path, "path\na.png\n", path_column="path", label_column="label", id_column="id", delimiter=None)
+    assert (ids(dataset), dataset.labels()) == (["a.png"], None)
+
+
+def test_no_labels_on_demand(tmp_path: Path) -> None:
+    draw(tmp_path / "a.png")
+    assert opened(tmp_path, "path,class\na.png,cat\n", label_column=None).labels() is None
+
+
+def json_lines(folder: Path, text: str, **options: Any) -> Dataset:
+    (folder / "list.jsonl").write_text(text, encoding="utf-8")
+    return open_dataset(ManifestSpec(kind="manifest", path="list.jsonl", **options), base_dir=folder, trust=False)
+
+
+def test_json_lines(tmp_path: Path) -> None:
+    draw(tmp_path / "ä.png")
+    text = '\ufeff\n{"path": "ä.png", "label": 3, "id": 7}\n\n{"id": "x", "label": null, "more": [1], "path": "\\u00e4.png"}\n'
+    dataset = json_lines(tmp_path, text)
+    assert (ids(dataset), labels(dataset)) == (["7", "x"], [3, -1])
+    assert [dataset[index].label for index in (1, 0)] == [None, 3]
+    named = json_lines(tmp_path, '{"file": "ä.png", "breed": "cat"}\n', path_column="file", label_column="breed")
+    assert (ids(named), named.class_names) == (["ä.png"], ("cat",))
+    assert json_lines(tmp_path, '{"path": "ä.png"}\n').labels() is None
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "list.jsonl: has no column 'path' in its first line (columns: none)"),
+        ('{"file": "a"}\n', "list.jsonl: has no column 'path' in its first line (columns: file); set path_column: file"),
+        ('{"path": "a"}\n{"file": "b"}\n', "list.jsonl:2: has an empty path; "),
+        ('{"path": "a"}\n[1]\n', "list.jsonl:2: is not a JSON object; each line is an object such as "),
+        ('{"path": "a"}\n{"path": \n', "list.jsonl:2: is not a JSON object; "),
+        ('{"path": "a", "label": 1.5}\n', "list.jsonl:1: its 'label' is 1.5; it must be text or a whole number"),
+        ('{"path": "a", "label": true}\n', "list.jsonl:1: its 'label' is true; "),
+        ('{"path": "a"}\n{"path": "a"}\n', "list.jsonl: lines 1 and 2 have the same id 'a'; "),
+        ("[" * 5000, "list.jsonl:1: is not a JSON object; "),
+    ],
+)
+def test_wrong_json_lines(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(DataError) as caught:
+        json_lines(tmp_path, text)
+    assert says in str(caught.value)

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from robaudit.errors import ModelError
+from robaudit.errors import ModelError, RobauditError
 from robaudit.models import load_model
 from robaudit.spec.model import ModelSpec
 from tests.models.conftest import load, one_line, pixels, refusal, small_net
@@ -96,4 +96,5 @@ def test_device_that_onnxruntime_does_not_have(tmp_path: Path) -> None:
 def test_onnxruntime_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = graph(tmp_path, small_net())
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    assert "pip install 'robaudit[onnx]'" in refusal(path)
+    with pytest.raises(RobauditError, match=r"needs onnxruntime, which is not installed; pip install 'robaudit\[onnx\]'"):
+        load(path)

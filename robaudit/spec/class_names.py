@@ -1,0 +1,81 @@
+"""Class names from a file: one on each line (also ``n01440764 tench, Tinca tinca``), or JSON: ``[name]``, ``{index: name}`` or reversed."""
+
+from __future__ import annotations
+
+import json
+import re
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationInfo
+
+from robaudit.files import expanded
+
+BASE_DIR = "base_dir"
+"""The key of the validation context under which the folder of relative paths stands."""
+SYNSET_WORDS = re.compile(r"(n\d{8})[\s,]+(\S.*)")
+"""A line of ImageNet's files of names: a synset and its synonyms."""
+_LARGEST = 2**24
+
+
+def read_class_names(value: object, info: ValidationInfo) -> object:
+    """The names in the file that a text names, in the order of the class indices; anything else as it is.
+
+    Raises:
+        ValueError: there is no such file, or it has no names.
+    """
+    if not isinstance(value, str):
+        return value
+    path = (info.context or {}).get(BASE_DIR, Path()) / expanded(value)
+    try:
+        about = path.stat()
+        if not stat.S_ISREG(about.st_mode) or about.st_size > _LARGEST:
+            raise ValueError("must be a list of names, or a file of them")
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise ValueError("must be a file of UTF-8 text") from None
+    except OSError as error:
+        raise ValueError(f"must be a list of names, or a file of them ({error.strerror or error}: {path})") from None
+    names = _from_json(text) if path.suffix.lower() == ".json" else [line.strip() for line in text.strip().splitlines()]
+    if not names or not all(names):
+        raise ValueError(f"must be a file with a name on each line (line {names.index('') + 1} is empty)" if names else "is an empty file")
+    words = [SYNSET_WORDS.fullmatch(name) for name in names]
+    return first_synonyms([word[2] for word in words if word]) if all(words) else tuple(names)
+
+
+def first_synonyms(names: Sequence[str]) -> tuple[str, ...]:
+    """The first of the synonyms of each class, or all of them where that is not unique: ImageNet has two cranes."""
+    first = [name.split(",", 1)[0].strip() for name in names]
+    return tuple(short if first.count(short) == 1 else name for short, name in zip(first, names, strict=True))
+
+
+def _from_json(text: str) -> list[str]:
+    """The names by index.
+
+    ``{"0": ["n01440764", "tench"]}``, the index of Keras, gives "tench".
+    """
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"is not valid JSON ({error})") from None
+    if isinstance(document, dict):
+        document = _in_order(document)
+    if not isinstance(document, list):
+        raise ValueError("must be JSON with a list of names, {index: name} or {name: index}")  # noqa: TRY004  pydantic reports a ValueError
+    names = [one[-1] if isinstance(one, list) and one else one for one in document]
+    if not all(isinstance(name, str) for name in names):
+        raise ValueError("has names that are not text")
+    return names
+
+
+def _in_order(document: dict[str, Any]) -> list[Any]:
+    """The names of a mapping from or to indices, which must be 0, 1, 2, ... without a gap."""
+    count = len(document)
+    if document and all(type(value) is int for value in document.values()):
+        document = {str(index): name for name, index in document.items()}
+    missing = next((index for index in range(count) if str(index) not in document), None)
+    if missing is not None:
+        raise ValueError(f"has no name for class {missing}")
+    return [document[str(index)] for index in range(count)]

@@ -1,0 +1,116 @@
+"""The same images in every form that data sets have on disk."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import datasets
+import numpy as np
+import pyarrow as pa
+import webdataset
+from PIL import Image
+from pyarrow import parquet
+from pydantic import TypeAdapter
+
+from robaudit.datasets import open_dataset
+from robaudit.datasets.base import Dataset
+from robaudit.spec.model import DatasetSpec
+
+COUNT, NAMES = 12, ("cat", "dog", "fox")
+PIXELS = np.random.default_rng(5).integers(0, 256, (COUNT, 10, 8, 3), dtype=np.uint8)
+LABELS = [index * 5 % 3 for index in range(COUNT)]
+BAD = 4
+"""The image that is damaged where a form is asked for one."""
+
+
+def encoded(index: int, *, bad: bool = False) -> bytes:
+    """An image as the bytes of a PNG file."""
+    if bad and index == BAD:
+        return b"junk"
+    buffer = io.BytesIO()
+    Image.fromarray(PIXELS[index]).save(buffer, "png")
+    return buffer.getvalue()
+
+
+def opened(folder: Path, **spec: Any) -> Dataset:
+    """The data set of a spec."""
+    return open_dataset(TypeAdapter(DatasetSpec).validate_python(spec), base_dir=folder, trust=False)
+
+
+def hub(*, bad: bool = False, names: tuple[str, ...] = NAMES) -> datasets.Dataset:
+    """The images as the library ``datasets`` holds them."""
+    features = datasets.Features(
+        {"image": datasets.Image(), "note": datasets.Value("string"), "label": datasets.ClassLabel(names=list(names))}
+    )
+    rows = [{"image": {"bytes": encoded(i, bad=bad), "path": None}, "note": f"{i}", "label": LABELS[i]} for i in range(COUNT)]
+    return datasets.Dataset.from_list(rows, features=features)
+
+
+def write_parquet(path: Path, *, bad: bool = False, group: int = 5, **columns: list[Any]) -> Path:
+    """The images as plain bytes, with the further columns (default: label)."""
+    content = {"image": [encoded(i, bad=bad) for i in range(COUNT)], **(columns or {"label": LABELS})}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    parquet.write_table(pa.table(content), path, row_group_size=group)
+    return path
+
+
+def write_tar(path: Path, samples: list[dict[str, Any]] | None = None, *, bad: bool = False) -> Path:
+    """The images by webdataset's own writer, or other samples."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    usual = [{"__key__": f"s{i:03}", "png": encoded(i, bad=bad), "cls": LABELS[i]} for i in range(COUNT)]
+    with webdataset.TarWriter(str(path)) as writer:
+        for sample in usual if samples is None else samples:
+            writer.write(sample)
+    return path
+
+
+def write_files(folder: Path, *, bad: bool = False) -> list[str]:
+    """The images as files; their names."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for index in range(COUNT):
+        (folder / f"{index:03}.png").write_bytes(encoded(index, bad=bad))
+    return [f"{index:03}.png" for index in range(COUNT)]
+
+
+def write_all(folder: Path, *, bad: bool = False) -> dict[str, dict[str, Any]]:
+    """Every form below the folder; the dataset section of each by a name."""
+    datasets.disable_progress_bars()
+    whole = hub(bad=bad)
+    whole.save_to_disk(folder / "arrow")
+    datasets.DatasetDict({"train": whole.select(range(3)), "test": whole}).save_to_disk(folder / "dict")
+    (folder / "hub" / "data").mkdir(parents=True)
+    whole.select(range(3)).to_parquet(folder / "hub/data/train-00000-of-00001.parquet")
+    for number, part in enumerate((range(7), range(7, COUNT))):
+        whole.select(part).to_parquet(folder / f"hub/data/test-{number:05}-of-00002.parquet")
+    write_parquet(folder / "plain.parquet", bad=bad)
+    write_tar(folder / "whole.tar", bad=bad)
+    in_json: list[dict[str, Any]] = [
+        {"__key__": f"s{i:03}", "png": encoded(i, bad=bad), "json": {"label": NAMES[LABELS[i]], "n": i}} for i in range(COUNT)
+    ]
+    for number, samples in enumerate((in_json[:7], in_json[7:])):
+        write_tar(folder / f"shards/val-{number:03}.tar", samples)
+    for name in ("csv", "jsonl"):
+        files = write_files(folder / name, bad=bad)
+        rows = [(file, NAMES[label]) for file, label in zip(files, LABELS, strict=True)]
+        text = {
+            "csv": "file_name,label\n" + "".join(f"{file},{label}\n" for file, label in rows),
+            "jsonl": "".join(json.dumps({"file_name": file, "label": label}) + "\n" for file, label in rows),
+        }
+        (folder / name / f"metadata.{name}").write_text(text[name])
+    rows_of_tsv = "".join(f"csv/{index:03}.png\t{label}\n" for index, label in enumerate(LABELS))
+    (folder / "list.tsv").write_text(f"filename\tclass\n{rows_of_tsv}")
+    return {
+        "hf, arrow": {"kind": "hf", "path": "arrow"},
+        "hf, a split": {"kind": "hf", "path": "dict", "split": "test"},
+        "hf, parquet": {"kind": "hf", "path": "hub", "split": "test"},
+        "parquet, of the hub": {"kind": "parquet", "path": "hub/data/test-*.parquet"},
+        "parquet": {"kind": "parquet", "path": "plain.parquet"},
+        "webdataset": {"kind": "webdataset", "path": "whole.tar"},
+        "webdataset, shards": {"kind": "webdataset", "path": "shards/val-{000..001}.tar"},
+        "images, metadata.csv": {"kind": "images", "path": "csv"},
+        "images, metadata.jsonl": {"kind": "images", "path": "jsonl"},
+        "manifest, tabs": {"kind": "manifest", "path": "list.tsv", "path_column": "filename", "label_column": "class"},
+    }

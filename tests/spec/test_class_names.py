@@ -1,0 +1,78 @@
+"""Class names from a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from robaudit.errors import SpecError
+from robaudit.spec.load import load_spec
+from tests.conftest import RunCli
+from tests.specs import digits, read_info, write
+
+
+def names_in(folder: Path, name: str, text: str | bytes, *settings: str) -> Any:
+    """The class names of a spec that names such a file in another folder than the current one."""
+    (folder / "lists").mkdir(exist_ok=True)
+    (folder / "lists" / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+    spec = digits(dataset={"kind": "digits", "class_names": f"lists/{name}"})
+    return load_spec(write(folder, spec), settings=settings).dataset.class_names
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "names"),
+    [
+        ("a.txt", "cat\n dog \n", ("cat", "dog")),
+        ("a.txt", "\ufeffcat\r\ndog\r\n\r\n", ("cat", "dog")),
+        ("names", "cat", ("cat",)),
+        ("a.txt", "n01440764 tench, Tinca tinca\nn02012849 crane\nn03126707 crane, machine\n", ("tench", "crane", "crane, machine")),
+        ("a.txt", "n01440764\nn02012849\n", ("n01440764", "n02012849")),
+        ("a.json", '["cat", "dog"]', ("cat", "dog")),
+        ("a.json", '{"1": "dog", "0": "cat"}', ("cat", "dog")),
+        ("a.json", '{"dog": 1, "cat": 0}', ("cat", "dog")),
+        ("a.json", '{"0": ["n01440764", "tench"], "1": ["n01443537", "goldfish"]}', ("tench", "goldfish")),
+    ],
+)
+def test_forms(tmp_path: Path, name: str, text: str, names: tuple[str, ...]) -> None:
+    assert names_in(tmp_path, name, text) == names
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("a.txt", "", "got 'lists/a.txt'; is an empty file"),
+        ("a.txt", "a\n\nb\n", "must be a file with a name on each line (line 2 is empty)"),
+        ("a.txt", b"\xff\xfe", "must be a file of UTF-8 text"),
+        ("a.json", "[1", "is not valid JSON ("),
+        ("a.json", "3", "must be JSON with a list of names, {index: name} or {name: index}"),
+        ("a.json", "[1, 2]", "has names that are not text"),
+        ("a.json", '{"0": "a", "2": "c"}', "has no name for class 1"),
+        ("a.json", '{"a": 0, "b": 0}', "has no name for class"),
+    ],
+)
+def test_wrong_files(tmp_path: Path, name: str, text: str | bytes, says: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        names_in(tmp_path, name, text)
+    assert f"spec.yaml:6: dataset.class_names: got 'lists/{name}'; " in str(caught.value)
+    assert says in str(caught.value)
+
+
+def test_no_file(tmp_path: Path) -> None:
+    with pytest.raises(
+        SpecError, match=r"dataset.class_names: got 'lists/b.txt'; must be a list of names, or a file of them \(No such file"
+    ):
+        names_in(tmp_path, "a.txt", "a", "dataset.class_names=lists/b.txt")
+    with pytest.raises(SpecError, match=r"dataset.class_names: got 'lists'; must be a list of names, or a file of them"):
+        names_in(tmp_path, "a.txt", "a", "dataset.class_names=lists")
+
+
+def test_the_run_keeps_the_names(tmp_path: Path, run_cli: RunCli) -> None:
+    (tmp_path / "names.txt").write_text("".join(f"digit {index}\n" for index in range(10)))
+    spec = write(tmp_path, digits(dataset={"kind": "digits", "limit": 4, "class_names": "names.txt"}))
+    assert run_cli("estimate", spec, "--out", "run").code == 0
+    (tmp_path / "names.txt").unlink()
+    info = read_info(tmp_path / "run")
+    assert info["spec"]["dataset"]["class_names"] == info["data"]["class_names"] == [f"digit {index}" for index in range(10)]
+    assert run_cli("flag-samples", "run").code == 0

@@ -1,0 +1,100 @@
+"""Data sets recognised by their paths (those that have all files of a form: tests/datasets/test_forms.py)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from robaudit.spec.data_files import recognised, split_of
+from tests.conftest import RunCli
+from tests.datasets.forms import NAMES, write_all, write_files
+from tests.specs import WEIGHTS
+
+
+def make(folder: Path, *names: str) -> None:
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("")
+
+
+@pytest.mark.parametrize(
+    ("files", "written", "section"),
+    [
+        (["a.npz"], "a.npz", {"kind": "npz", "path": "a.npz"}),
+        (["x/cat/a.png", "x/dog/b.png"], "x", {"kind": "images", "path": "x"}),
+        (["x/train/cat/a.png", "x/val/cat/b.png"], "x", {"kind": "images", "path": "x/val"}),
+        (["x/Train/cat/a.png", "x/Test/cat/b.png"], "x/", {"kind": "images", "path": "x/Test"}),
+        (["x/train/a.png", "x/test/metadata.csv"], "x", {"kind": "images", "path": "x/test"}),
+        (["x/train/a.png"], "x", {"kind": "images", "path": "x"}),
+        (["x/ILSVRC2012_val_00000001.JPEG"], "x", {"kind": "images", "path": "x"}),
+        (["x/0.tar", "x/1.tar"], "x", {"kind": "webdataset", "path": "x"}),
+        (["x/train-0.tar", "x/train-1.tar", "x/val-0.tar"], "x", {"kind": "webdataset", "path": "x/val-*.tar"}),
+        (["x/train/0.tar", "x/test/0.tar"], "x", {"kind": "webdataset", "path": "x/test/*.tar"}),
+        ([], "x/val-{000..009}.tar", {"kind": "webdataset", "path": "x/val-{000..009}.tar"}),
+        ([], "x/*.parquet", {"kind": "parquet", "path": "x/*.parquet"}),
+        (["x/0.parquet", "x/1.parquet"], "x", {"kind": "parquet", "path": "x"}),
+        (
+            ["x/data/validation-00000-of-00001.parquet", "x/data/train-00000-of-00001.parquet"],
+            "x",
+            {"kind": "hf", "path": "x", "split": "validation"},
+        ),
+        (["x/dataset_dict.json"], "x", {"kind": "hf", "path": "x", "split": "test"}),
+        (["x/state.json"], "x", {"kind": "hf", "path": "x"}),
+        (["a.txt"], "a.txt", None),
+    ],
+)
+def test_by_path(tmp_path: Path, files: list[str], written: str, section: dict[str, Any] | None) -> None:
+    make(tmp_path, *files)
+    assert recognised(written, tmp_path) == section
+
+
+@pytest.mark.parametrize(
+    ("header", "options"),
+    [
+        ("path,label", {}),
+        ("filename;class", {"path_column": "filename", "label_column": "class"}),
+        ("id\tImage\tlabel", {"path_column": "Image"}),
+        ("path,weather", {}),
+        ("a,b", {}),
+    ],
+)
+def test_columns_of_a_manifest(tmp_path: Path, header: str, options: dict[str, str]) -> None:
+    (tmp_path / "a.csv").write_text(f"{header}\n")
+    assert recognised("a.csv", tmp_path) == {"kind": "manifest", "path": "a.csv", **options}
+
+
+@pytest.mark.parametrize(
+    ("path", "split", "folder"),
+    [
+        ("data/test-00000-of-00001.parquet", "test", "data"),
+        ("test-00000-of-00001-0123abcd.parquet", "test", "."),
+        ("default/validation/0000.parquet", "validation", "default"),
+        ("my_val_images.parquet", "val", "."),
+        ("images.parquet", "train", "."),
+        ("contest.parquet", "train", "."),
+    ],
+)
+def test_splits_of_parquet_files(path: str, split: str, folder: str) -> None:
+    assert split_of(Path(path)) == (split, Path(folder))
+
+
+def test_init_writes_a_spec_that_opens(tmp_path: Path, run_cli: RunCli) -> None:
+    write_all(tmp_path / "data")
+    write_files(tmp_path / "data/images/val" / NAMES[0])
+    model = ("--model", str(WEIGHTS), "--architecture", "robaudit:digits_cnn", "--no-check", "--force")
+    for path, expected in (
+        ("dict", {"kind": "hf", "path": "data/dict", "split": "test"}),
+        ("hub", {"kind": "hf", "path": "data/hub", "split": "test"}),
+        ("plain.parquet", {"kind": "parquet", "path": "data/plain.parquet"}),
+        ("shards", {"kind": "webdataset", "path": "data/shards"}),
+        ("csv", {"kind": "images", "path": "data/csv"}),
+        ("images", {"kind": "images", "path": "data/images/val"}),
+        ("list.tsv", {"kind": "manifest", "path": "data/list.tsv", "path_column": "filename", "label_column": "class"}),
+    ):
+        code, _, err = run_cli("init", *model, "--data", f"data/{path}", "--resize", "8", "--limit", "5")
+        assert code == 0, err
+        assert yaml.safe_load((tmp_path / "audit.yaml").read_text())["dataset"] == {**expected, "resize": 8, "sample": {"size": 5}}
