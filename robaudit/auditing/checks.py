@@ -13,9 +13,11 @@ from robaudit.auditing.environment import image_digest
 from robaudit.datasets.base import Dataset, Sample, first_samples
 from robaudit.errors import DataError, ModelError
 from robaudit.estimators.engine import Engine, rows_by_rule
-from robaudit.levels import NoiseLevel
+from robaudit.levels import LevelName, NoiseLevel
 from robaudit.memory import is_out_of_memory
 from robaudit.models.logits import LogitModel, rounded_products
+from robaudit.noise.base import shape_of
+from robaudit.noise.registry import Noise
 from robaudit.numerics.margins import margin_gradients
 from robaudit.spec.model import Precision
 from robaudit.spec.presets import LIKELY, NORMALISATIONS, hint
@@ -23,6 +25,9 @@ from robaudit.spec.presets import LIKELY, NORMALISATIONS, hint
 _MOST_CHECKED, _FEWEST_CHECKED, _CHECKED_BYTES = 256, 32, 2**28  # fewer of large images: 256 MB at most
 _ROWS = 64  # in a pass
 _IMAGES, _COPIES = 16, 32  # for the effect of a lower precision
+_ROUNDING = 1e-6  # of pixels
+_DRAWS, _HALF_RANGE = 4, 0.5  # of a noise whose level is above 1, to see what it does to pixels
+_LEAST_GREY, _MOST_GREY = 2, 255  # levels that are likely to be grey levels; 1 to 2 are used for certificates
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +42,7 @@ class InputCheck:
         warnings: one line each.
         batch_dependent: whether an image's logits depend on the other images of its batch.
         seen: pixel digest and label of each image checked, by sample id.
+        pixels: the smallest and the largest pixel value.
     """
 
     classes: int
@@ -46,6 +52,7 @@ class InputCheck:
     warnings: tuple[str, ...]
     batch_dependent: bool
     seen: Mapping[str, tuple[str, int | None]]
+    pixels: tuple[float, float]
 
 
 def check_input(model: LogitModel, dataset: Dataset, *, gradients: bool, skip_bad: bool) -> InputCheck:
@@ -91,7 +98,41 @@ def check_input(model: LogitModel, dataset: Dataset, *, gradients: bool, skip_ba
     warnings += list(_accuracy_warnings(model, x, labels, right, known, classes))
     if gradients:
         warnings += list(_gradient_warnings(model, x[finite][:8]))
-    return InputCheck(classes, len(samples), int(known.sum()), int(right.sum()), tuple(warnings), batch_dependent, seen)
+    pixels = float(x.min()), float(x.max())
+    return InputCheck(classes, len(samples), int(known.sum()), int(right.sum()), tuple(warnings), batch_dependent, seen, pixels)
+
+
+def level_warnings(noises: Sequence[Noise], image: Tensor, pixels: tuple[float, float]) -> Iterator[str]:
+    """Levels that cannot be meant for pixels in [0, 1]: 8 where 8/255 is usual.
+
+    A level is told where it is above 1, a standard deviation or a radius, and the noise moves pixels by more than half their range:
+    a ball of the Euclidean norm may well have a larger radius, and a kind may scale its level.
+
+    Args:
+        noises: of the run; they fit the image.
+        image: one of the data set (channels, height, width).
+        pixels: the smallest and the largest value of the images checked; beyond [0, 1] another warning says what is wrong.
+    """
+    if not within_unit(*pixels):
+        return
+    for noise in noises:
+        for at in noise.levels:
+            if at.level > 1 and at.name in (LevelName.SIGMA, LevelName.EPS) and _typical_change(noise, image, at.level) > _HALF_RANGE:
+                what = f"{noise.label} noise: {at.name} {at.level:g} is {at.level:g} times the whole range of pixels in [0, 1]"
+                grey = f"; {at.level:g}/255 = {at.level / 255:.3g} was probably meant: --{at.argument} {at.level:g}/255"
+                yield what + (grey if _LEAST_GREY <= at.level <= _MOST_GREY else "")
+
+
+def within_unit(low: float, high: float) -> bool:
+    """Whether pixels run within [0, 1], up to rounding."""
+    return low >= -_ROUNDING and high <= 1 + _ROUNDING
+
+
+def _typical_change(noise: Noise, image: Tensor, level: float) -> float:
+    """The root mean square of the change of a pixel."""
+    x = image.expand(_DRAWS, *image.shape)
+    z = torch.randn((_DRAWS, *noise.form.latent_shape(shape_of(image))), generator=torch.Generator().manual_seed(0), dtype=image.dtype)
+    return float((noise.form.noisy(x, z, level, ids=[""] * _DRAWS) - x).square().mean().sqrt())
 
 
 def _forward(model: LogitModel, x: Tensor, what: str) -> Tensor:
@@ -149,7 +190,7 @@ def _check_names(model: LogitModel, dataset: Dataset, classes: int) -> None:
 
 def _range_warnings(dataset: Dataset, x: Tensor) -> Iterator[str]:
     low, high = float(x.min()), float(x.max())
-    if high > 1 + 1e-6 or low < -1e-6:
+    if not within_unit(low, high):
         bytes_ = high > 64 and low >= 0
         advice = "they look like 0-255: set dataset.scale: 255" if bytes_ else "noise levels are meant for [0, 1]: set dataset.scale"
         yield f"{dataset.where}: pixels run from {low:.3g} to {high:.3g}, not within [0, 1]; {advice}"

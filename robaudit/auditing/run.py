@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from robaudit.auditing.checks import InputCheck, check_input, precision_effects
+from robaudit.auditing.checks import InputCheck, check_input, level_warnings, precision_effects
 from robaudit.auditing.environment import deterministic, pick_device, plugins
 from robaudit.auditing.loop import NEEDS_LABELS, OnError, compute_missing, needing_labels, step_name, task_names
 from robaudit.auditing.outputs import finish, first_info, history
@@ -228,6 +228,10 @@ def prepare(
     _report(check, listener)
     image = next(first_samples(samples, 1, skip_bad=skip_bad)).pixels
     check_noises(noises, image, samples)
+    levels = tuple(level_warnings(noises, image, check.pixels))
+    for text in levels:
+        listener.warn(text)
+    check = replace(check, warnings=(*levels, *check.warnings))
     check_model(estimators, network, image)
     engine = make_engine(spec, noises, network, noisy, check.classes, image, limit, gradients=bool(needs_gradients))
     return Ready(

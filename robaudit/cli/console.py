@@ -8,17 +8,22 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from types import TracebackType
-from typing import IO, Any, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from rich.console import Console, RenderableType
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column
+from rich.text import Text
 
 from robaudit.cli.streams import StandardError
 from robaudit.progress import SPEED_WINDOW, AuditProgress, Clock
 from robaudit.text import printable
+
+if TYPE_CHECKING:
+    from robaudit.store.run import Run
 
 _WIDTH_WITHOUT_TERMINAL = 120
 _SECONDS_BETWEEN_LINES = 5.0
@@ -48,6 +53,22 @@ def plain_text(*renderables: RenderableType, soft_wrap: bool = False) -> str:
         for renderable in renderables:
             console.print(renderable, soft_wrap=soft_wrap)
     return captured.get()
+
+
+def leading_warnings(runs: Sequence[Run], *, in_table: bool) -> list[Text]:
+    """The warnings of runs, which come before anything that is printed about them: lines for above a table, or on standard error.
+
+    Args:
+        runs: where there are several, each line names its run.
+        in_table: whether a table follows; other formats have standard output to themselves.
+    """
+    told = [(run.info["name"], text) for run in runs for text in run.info["warnings"]]
+    lines = [printable(f"warning: {f'{name}: ' if len(runs) > 1 else ''}{text}") for name, text in told]
+    if in_table:
+        return [Text(line, "yellow") for line in lines]
+    for line in lines:
+        say(line)
+    return []
 
 
 class Reporter:

@@ -104,14 +104,15 @@ def curves(
         _refuse_unused(context)
     specs = {path: _spec(path, plan, given, set_ or (), how) for path in paths if not path.is_dir()}
     finished = {path: read_run(path) for path in paths if path.is_dir()}
-    found = _curves([finished[path] if path in finished else _computed(specs[path], how) for path in paths], plan)
+    runs = [finished[path] if path in finished else _computed(specs[path], how) for path in paths]
+    found = _curves(runs, plan)
     if picture is not None:
         from robaudit.cli.streams import write_output
         from robaudit.report.pictures.curves import sketch
         from robaudit.report.pictures.kinds import drawn
 
         write_output(picture, [drawn(sketch(found), picture.suffix.lower()[1:])])
-    _emit(found, format_, output, quiet=quiet)
+    _emit(found, runs, format_, output, quiet=quiet)
 
 
 _OF_RUNS = frozenset({"sources", "only", "format_", "output", "picture", "quiet"})
@@ -241,21 +242,22 @@ def _curves(runs: Sequence[Run], plan: CurvePlan) -> list[Curves]:
     return [curves_of(run, name, plan.kinds) for run, name in zip(runs, run_names(runs), strict=True)]
 
 
-def _emit(found: Sequence[Curves], format_: TextFormat, to: Path | None, *, quiet: bool) -> None:
-    from robaudit.cli.console import output, plain_text, say
+def _emit(found: Sequence[Curves], runs: Sequence[Run], format_: TextFormat, to: Path | None, *, quiet: bool) -> None:
+    from robaudit.cli.console import leading_warnings, output, plain_text, say
     from robaudit.cli.streams import emit, reader_may_leave
     from robaudit.report.curve_tables import curve_table, curves_csv
     from robaudit.store.serialise import document_json
 
+    warnings = leading_warnings(runs, in_table=format_ is TextFormat.TABLE)
     if format_ is TextFormat.JSON:
         emit(document_json({"models": [one.document() for one in found]}), to)
     elif format_ is TextFormat.CSV:
         emit(curves_csv(found), to)
     elif to is not None:
-        emit(plain_text(curve_table(found)), to)
+        emit(plain_text(*warnings, curve_table(found)), to)
     else:
         with reader_may_leave():
-            output().print(curve_table(found))
+            output().print(*warnings, curve_table(found), sep="\n")
     if not quiet:
         for one in found:
             say(f"{one.name}: {one.path}")

@@ -85,6 +85,7 @@ InconclusiveOption = Annotated[
     Inconclusive | None,
     typer.Option("--inconclusive", help="What an inconclusive gate counts as: exit code 0, 1 or 4. Default: inconclusive."),
 ]
+StrictOption = Annotated[bool, typer.Option("--strict", help="Fail if the run has warnings: add the gate warnings <= 0.")]
 ConfidenceOption = Annotated[
     float | None, typer.Option("--confidence", metavar="P", help="Confidence of each gate's interval. Default: 0.95.")
 ]

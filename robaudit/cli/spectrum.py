@@ -113,11 +113,12 @@ def _audited(
 
 
 def _print(found: Spectrum, run: Run, format_: TextFormat, to: Path | None, *, single: bool) -> None:
-    from robaudit.cli.console import output, plain_text
+    from robaudit.cli.console import leading_warnings, output, plain_text
     from robaudit.cli.streams import emit, reader_may_leave
     from robaudit.report.spectrum_tables import SpectrumTable, sample_table, spectrum_csv
     from robaudit.store.serialise import document_json
 
+    warnings = leading_warnings([run], in_table=format_ is TextFormat.TABLE)
     if format_ is TextFormat.JSON:
         emit(document_json(found.document()), to)
     elif format_ is TextFormat.CSV:
@@ -125,10 +126,10 @@ def _print(found: Spectrum, run: Run, format_: TextFormat, to: Path | None, *, s
     else:
         table = (sample_table if single else SpectrumTable)(found, run.class_names)
         if to is not None:
-            emit(plain_text(table), to)
+            emit(plain_text(*warnings, table), to)
         else:
             with reader_may_leave():
-                output().print(table)
+                output().print(*warnings, table, sep="\n")
 
 
 def _check_folder(folder: Path) -> None:

@@ -58,8 +58,9 @@ def _lines(contents: Sequence[Content], title: str | None, samples: int) -> Iter
 
 
 def _run(content: Content, samples: int) -> Iterator[str]:
-    yield from ("", f"**{markdown(sentence(content))}**", "", markdown(facts.facts(content)), "")
-    yield from (f"Warning: {markdown(clipped(warning, 500))}\n" for warning in content.run.info["warnings"][:10])
+    yield ""
+    yield from (f"**Warning:** {markdown(clipped(warning, 500))}\n" for warning in content.run.info["warnings"][:10])
+    yield from (f"**{markdown(sentence(content))}**", "", markdown(facts.facts(content)), "")
     if content.decisions:
         yield from ("### Gates", *markdown_table(facts.decision_table(content.decisions)))
     yield "### Accuracy"
