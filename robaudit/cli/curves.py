@@ -24,7 +24,7 @@ from robaudit.cli.options import (
 from robaudit.errors import SpecError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from robaudit.auditing.curves import CurvePlan
     from robaudit.spec.model import AuditSpec
@@ -93,17 +93,19 @@ def curves(
         from robaudit.report.pictures import can_draw
 
         can_draw(required=True)
+    from robaudit.spec.load import load_spec
     from robaudit.store.run import read_run
 
-    plan = _plan(only, (step_l2, step_linf, step_sigma), (cap_l2, cap_linf, cap_sigma), steps, restarts, draws, clip)
     overrides: dict[tuple[int | str, ...], Any] = {("dataset", "limit"): limit, ("run", "seed"): seed, ("run", "device"): device}
     given = {key: value for key, value in overrides.items() if value is not None}
     how = _How(out, trust, on_error, quiet)
     paths = list(dict.fromkeys(sources))
     if all(path.is_dir() for path in paths):
         _refuse_unused(context)
-    specs = {path: _spec(path, plan, given, set_ or (), how) for path in paths if not path.is_dir()}
+    asked = {path: load_spec(path, settings=set_ or (), overrides=given) for path in paths if not path.is_dir()}
     finished = {path: read_run(path) for path in paths if path.is_dir()}
+    plan = _plan(only, (step_l2, step_linf, step_sigma), (cap_l2, cap_linf, cap_sigma), steps, restarts, draws, clip)
+    specs = {path: _spec(path, spec, plan, how) for path, spec in asked.items()}
     runs = [finished[path] if path in finished else _computed(specs[path], how) for path in paths]
     found = _curves(runs, plan)
     if picture is not None:
@@ -189,7 +191,7 @@ def _positive(flag: str, text: str) -> float:
     return value
 
 
-def _spec(path: Path, plan: CurvePlan, given: Mapping[tuple[int | str, ...], Any], settings: Sequence[str], how: _How) -> AuditSpec:
+def _spec(path: Path, spec: AuditSpec, plan: CurvePlan, how: _How) -> AuditSpec:
     """The audit of a spec's curves; a model without gradients has no attacks.
 
     Raises:
@@ -197,9 +199,7 @@ def _spec(path: Path, plan: CurvePlan, given: Mapping[tuple[int | str, ...], Any
     """
     from robaudit.auditing.curves import ATTACKS, curves_spec, has_gradients, refuse_unlabelled
     from robaudit.cli.console import say
-    from robaudit.spec.load import load_spec
 
-    spec = load_spec(path, settings=settings, overrides=given)
     refuse_unlabelled(spec, trust=how.trust, skip_bad=how.on_error is OnError.SKIP)
     asked = plan
     if not has_gradients(spec) and any(kind in plan.kinds for kind in ATTACKS):

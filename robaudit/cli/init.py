@@ -53,7 +53,6 @@ def init(
     Example: robaudit init --model model.pt --data test.npz --normalise cifar10 --gate 0.9
     """
     from robaudit.files import expanded, write_atomically
-    from robaudit.noise.registry import build
     from robaudit.spec.init import Answers, dataset_section, levels, model_section, spec_text
     from robaudit.spec.load import load_spec
 
@@ -95,6 +94,8 @@ def init(
         _share(str(gate))
     text = spec_text(Answers(section, dataset, chosen, samples, gate))
     written = load_spec(spec, text=text)  # never write an invalid spec, whatever the answers were
+    from robaudit.noise.registry import build
+
     build(written.noise, written.base_dir, written.written)
     write_atomically(spec, text.encode())
     typer.echo(f"wrote {spec}", err=True)

@@ -53,10 +53,6 @@ def spectrum(
     Example: robaudit spectrum runs/spec-1a2b3c4d --bottom 6 --pictures spectra/
     """
     from robaudit.cli.streams import check_output
-    from robaudit.report.spectrum_tables import blame_lines
-    from robaudit.stats.relations import Verdict
-    from robaudit.stats.spectrum import spectrum as spectrum_of
-    from robaudit.store.run import read_run
 
     if source.is_dir():
         for option, given in (("--out", out), ("--extend", extend), ("--limit", limit), ("--set", set_)):
@@ -70,9 +66,15 @@ def spectrum(
         check_output(output)
     if pictures is not None:
         _check_folder(pictures)
+    from robaudit.store.run import read_run
+
     run = (
         read_run(source) if source.is_dir() else _audited(source, out, limit, set_ or (), on_error, extend=extend, trust=trust, quiet=quiet)
     )
+    from robaudit.report.spectrum_tables import blame_lines
+    from robaudit.stats.relations import Verdict
+    from robaudit.stats.spectrum import spectrum as spectrum_of
+
     found = spectrum_of(run, bottom, tuple(sample or ()))
     _print(found, run, format_, output, single=bool(sample))
     if pictures is not None:
@@ -88,14 +90,15 @@ def _audited(
     path: Path, out: Path | None, limit: int | None, settings: Sequence[str], on_error: OnError, *, extend: bool, trust: bool, quiet: bool
 ) -> Run:
     """Audit a spec with every estimator that applies, or continue that."""
+    from robaudit.spec.load import load_spec
+
+    asked = load_spec(path, settings=settings, overrides={} if limit is None else {("dataset", "limit"): limit})
     from robaudit.auditing.environment import command_line
     from robaudit.auditing.run import audit
     from robaudit.auditing.spectrum import fitted_spec, spectrum_folder
     from robaudit.cli.console import Reporter
     from robaudit.cli.process import keep_freed_memory
-    from robaudit.spec.load import load_spec
 
-    asked = load_spec(path, settings=settings, overrides={} if limit is None else {("dataset", "limit"): limit})
     keep_freed_memory()
     with Reporter(quiet=quiet) as reporter:
         spec, left_out = fitted_spec(asked, trust=trust, skip_bad=on_error is OnError.SKIP)

@@ -15,7 +15,7 @@ from robaudit.estimators.contract import blaming, check_class, check_parts, chec
 from robaudit.levels import NO_NOISE, NoiseLevel, whole_noise
 from robaudit.names import ResultName
 from robaudit.noise.base import AdditiveNoise, NoiseKind
-from robaudit.plugins import installed, load_class
+from robaudit.plugins import ESTIMATORS, installed, load_class
 from robaudit.spec.errors import explain
 from robaudit.spec.model import AuditSpec, EstimatorSpec
 from robaudit.spec.written import Written
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from robaudit.estimators.work import Work
     from robaudit.models.logits import LogitModel
 
-GROUP = "robaudit.estimators"
+GROUP = ESTIMATORS
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from robaudit.errors import SpecError, did_you_mean
 from robaudit.levels import GAUSSIAN, LEVEL_KEYS, LevelName
+from robaudit.plugins import ESTIMATORS, NOISES, refuse_unknown
 from robaudit.spec.errors import explain
 from robaudit.spec.model import DEFAULT_ESTIMATOR, AuditSpec, noise_entries
 from robaudit.spec.written import Location, Written
@@ -78,7 +79,8 @@ def load_spec(
         overrides: further values by location, for example ``{("run", "seed"): 3}``.
 
     Raises:
-        SpecError: the file is missing, is not YAML, or is not a valid spec; the line is named.
+        SpecError: the file is missing, is not YAML, or is not a valid spec; the line is named. Names of estimators and noises are
+            looked up; their options are checked when they are built, which imports torch.
     """
     raw, lines = _parse(_read(path) if text is None else text, str(path))
     for location, value in (overrides or {}).items():
@@ -102,6 +104,10 @@ def load_spec(
         spec = AuditSpec.model_validate(raw)
     except ValidationError as error:
         raise explain(error, AuditSpec, written) from error
+    for i, noise in enumerate(spec.noise):
+        refuse_unknown(NOISES, "noise kind", noise.kind, written.place(("noise", i, "kind")))
+    for i, one in enumerate(spec.estimators):
+        refuse_unknown(ESTIMATORS, "estimator", one.name, f"estimators[{i}]")
     return spec.located(path.resolve().parent, path.stem, written)
 
 
