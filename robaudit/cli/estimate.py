@@ -169,7 +169,7 @@ def estimate(
     Example: robaudit estimate spec.yaml --sigma 0.05 --sigma 8/255 --limit 100
     Example: robaudit estimate spec.yaml --gate "mean >= 0.9" --report report.html --junit gates.xml
     """
-    from robaudit.cli.console import Reporter, say
+    from robaudit.cli.console import Reporter, say, starting
     from robaudit.spec.load import load_spec
 
     about_gates = _GateOptions(gates or (), max_samples, population, point, inconclusive, confidence, strict, junit)
@@ -198,9 +198,10 @@ def estimate(
         overrides={key: value for key, value in overrides.items() if value is not None},
     )
     files.check()
-    from robaudit.auditing.environment import command_line
-    from robaudit.auditing.run import audit
-    from robaudit.cli.process import keep_freed_memory
+    with starting(quiet=quiet):
+        from robaudit.auditing.environment import command_line
+        from robaudit.auditing.run import audit
+        from robaudit.cli.process import keep_freed_memory
 
     keep_freed_memory()
     files.remove()

@@ -93,10 +93,12 @@ def _audited(
     from robaudit.spec.load import load_spec
 
     asked = load_spec(path, settings=settings, overrides={} if limit is None else {("dataset", "limit"): limit})
-    from robaudit.auditing.environment import command_line
-    from robaudit.auditing.run import audit
-    from robaudit.auditing.spectrum import fitted_spec, spectrum_folder
-    from robaudit.cli.console import Reporter
+    from robaudit.cli.console import Reporter, starting
+
+    with starting(quiet=quiet):
+        from robaudit.auditing.environment import command_line
+        from robaudit.auditing.run import audit
+        from robaudit.auditing.spectrum import fitted_spec, spectrum_folder
     from robaudit.cli.process import keep_freed_memory
 
     keep_freed_memory()

@@ -52,13 +52,14 @@ def validate(
 
     Example: robaudit validate spec.yaml --samples 50 --budget 5m
     """
-    from robaudit.cli.console import Reporter, output
+    from robaudit.cli.console import Reporter, output, starting
     from robaudit.progress import parse_duration
     from robaudit.spec.load import load_spec
 
     limit = None if budget is None else parse_duration(budget)
     asked_spec = load_spec(spec, settings=set_ or ())
-    from robaudit.advice.validate import validate as run
+    with starting(quiet=quiet):
+        from robaudit.advice.validate import validate as run
     from robaudit.advice.validation_files import check_folder, default_out, document, request_digest, write
     from robaudit.auditing.environment import command_line
     from robaudit.cli.process import keep_freed_memory

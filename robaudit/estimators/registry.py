@@ -63,6 +63,11 @@ class Task:
         """Its results of an image, in order: the noise level, and the name of the value."""
         return tuple((self.at, name) for name in self.chosen.names)
 
+    @property
+    def text(self) -> str:
+        """What is computed, for people: "mc at sigma 0.05"."""
+        return self.chosen.label if self.at.levelless else f"{self.chosen.label} at {self.at}"
+
     def cost(self, classes: int) -> int:
         """About what one image costs, in forward passes."""
         forwards, backwards = self.chosen.estimator.passes(classes)

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -69,7 +70,7 @@ def test_no_such_run_or_spec(tmp_path: Path) -> None:
         assert [name for name in imported if name != "matplotlib"] == [], command  # plot looks first whether it can draw
 
 
-INVALID = {
+INVALID: dict[str, tuple[dict[str, Any], str]] = {
     "estimator": ({"estimators": ["mcc"]}, "unknown estimator 'mcc'; did you mean 'mc'?"),
     "noise": ({"noise": {"kind": "gauss", "sigma": 0.1}}, "unknown noise kind 'gauss'; did you mean 'gaussian'?"),
     "key": ({"modl": {}}, "unknown key 'modl'"),
