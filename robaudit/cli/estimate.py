@@ -86,7 +86,7 @@ class _Files:
         from robaudit.cli.streams import check_output
 
         for file in self.reports:
-            check_report(file, option="--report")
+            check_report(file, option="--report", by_name=True)
         if self.junit is not None:
             check_output(self.junit)
 

@@ -80,8 +80,14 @@ def report(
         reporter.note(f"{output}: {len(text.encode()) / 1e6:.2f} MB, one file")
 
 
-def check_report(output: Path | None, format_: ReportFormat | None = None, option: str = "-o") -> bool:
+def check_report(output: Path | None, format_: ReportFormat | None = None, option: str = "-o", *, by_name: bool = False) -> bool:
     """Refuse a report that cannot be written, before any work is done; return whether it is Markdown, by the format or the file's name.
+
+    Args:
+        output: the file; None: standard output.
+        format_: as typed; None: by the file's name, else HTML.
+        option: that names the file.
+        by_name: there is no option for the format: the name must say it.
 
     Raises:
         RobauditError: the file cannot be written or is of another kind, a page would go to a terminal, or a package is missing.
@@ -92,7 +98,8 @@ def check_report(output: Path | None, format_: ReportFormat | None = None, optio
     suffix = "" if output is None else output.suffix.lower()
     if output is not None:
         check_output(output)
-    if format_ is None and suffix in (".pdf", ".png", ".svg"):
+    unfit = suffix not in (".html", ".htm", ".md", ".markdown") if by_name else suffix in (".pdf", ".png", ".svg")
+    if format_ is None and unfit:
         raise RobauditError(
             f"{option} {output}", "a report is HTML or Markdown", "name a file that ends in .html or .md; robaudit plot makes pictures"
         )

@@ -255,7 +255,9 @@ def apply_setting(raw: dict[str, Any], setting: str) -> None:
             raw["estimators"] = [DEFAULT_ESTIMATOR]
             apply_setting(raw, setting)
             return
-        remedy = did_you_mean(str(location[0]), [*AuditSpec.model_fields, *known])
+        sections = [name for name in AuditSpec.model_fields if isinstance(raw.get(name), dict)]
+        inside = [f"{name}.{location[0]}" for name in sections if location[0] in raw[name]]
+        remedy = f"write --set {inside[0]}={text}" if inside else did_you_mean(str(location[0]), [*AuditSpec.model_fields, *known])
         raise SpecError(f"--set {setting}", f"unknown key {location[0]!r}", remedy)
     put(raw, location, value)
 

@@ -198,7 +198,8 @@ def test_files_beside_the_run(tmp_path: Path, run_cli: RunCli, refuse: Refuse) -
     assert run_cli("estimate", path, "--out", "plain", "--report", "plain.html").code == 0  # without deciding anything
 
     assert "--junit: needs gates" in refuse("estimate", path, "--junit", "x.xml")
-    assert "--report x.pdf: a report is HTML or Markdown" in refuse("estimate", path, "--report", "x.pdf")
+    for name in ("x.pdf", "x.txt", "x"):
+        assert f"--report {name}: a report is HTML or Markdown" in refuse("estimate", path, "--report", name)
     assert "its folder does not exist" in refuse("estimate", path, "--report", "none/x.html")
     assert "its folder does not exist" in refuse("estimate", path, "--until-decided", "--junit", "none/x.xml")
 
