@@ -106,6 +106,14 @@ def test_the_page(run: Path, tmp_path: Path, run_cli: RunCli) -> None:
     assert verdict.index("sigma 8 is 8 times") < verdict.index('class="sentence"')
 
 
+def test_reports_of_two_runs(run: Path, silent: Path, tmp_path: Path, run_cli: RunCli) -> None:
+    for name, head in (("two.html", "<h2>Comparison</h2>"), ("two.md", "## Comparison")):
+        assert run_cli("report", silent, run, "-o", name).code == 0
+        text = (tmp_path / name).read_text()
+        following = text[text.index(head) + len(head) :]
+        assert "8 times the whole range" in following[:400]
+
+
 # --- gates
 
 
