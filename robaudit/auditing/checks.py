@@ -102,7 +102,7 @@ def check_input(model: LogitModel, dataset: Dataset, *, gradients: bool, skip_ba
     return InputCheck(classes, len(samples), int(known.sum()), int(right.sum()), tuple(warnings), batch_dependent, seen, pixels)
 
 
-def level_warnings(noises: Sequence[Noise], image: Tensor, pixels: tuple[float, float]) -> Iterator[str]:
+def level_warnings(noises: Sequence[Noise], image: Tensor, check: InputCheck) -> Iterator[str]:
     """Levels that cannot be meant for pixels in [0, 1]: 8 where 8/255 is usual.
 
     A level is told where it is above 1, a standard deviation or a radius, and the noise moves pixels by more than half their range:
@@ -110,14 +110,22 @@ def level_warnings(noises: Sequence[Noise], image: Tensor, pixels: tuple[float, 
 
     Args:
         noises: of the run; they fit the image.
-        image: one of the data set (channels, height, width).
-        pixels: the smallest and the largest value of the images checked; beyond [0, 1] another warning says what is wrong.
+        image: the first that was checked (channels, height, width).
+        check: where its pixels go beyond [0, 1], another of its warnings says what is wrong.
+
+    Raises:
+        NoiseError: the noise of a plugin fails.
     """
-    if not within_unit(*pixels):
+    if not within_unit(*check.pixels):
         return
+    sample_id = next(iter(check.seen))
     for noise in noises:
         for at in noise.levels:
-            if at.level > 1 and at.name in (LevelName.SIGMA, LevelName.EPS) and _typical_change(noise, image, at.level) > _HALF_RANGE:
+            if (
+                at.level > 1
+                and at.name in (LevelName.SIGMA, LevelName.EPS)
+                and _typical_change(noise, image, sample_id, at.level) > _HALF_RANGE
+            ):
                 what = f"{noise.label} noise: {at.name} {at.level:g} is {at.level:g} times the whole range of pixels in [0, 1]"
                 grey = f"; {at.level:g}/255 = {at.level / 255:.3g} was probably meant: --{at.argument} {at.level:g}/255"
                 yield what + (grey if _LEAST_GREY <= at.level <= _MOST_GREY else "")
@@ -128,11 +136,12 @@ def within_unit(low: float, high: float) -> bool:
     return low >= -_ROUNDING and high <= 1 + _ROUNDING
 
 
-def _typical_change(noise: Noise, image: Tensor, level: float) -> float:
+def _typical_change(noise: Noise, image: Tensor, sample_id: str, level: float) -> float:
     """The root mean square of the change of a pixel."""
-    x = image.expand(_DRAWS, *image.shape)
-    z = torch.randn((_DRAWS, *noise.form.latent_shape(shape_of(image))), generator=torch.Generator().manual_seed(0), dtype=image.dtype)
-    return float((noise.form.noisy(x, z, level, ids=[""] * _DRAWS) - x).square().mean().sqrt())
+    source, x = noise.source(0, image.device, image.dtype), image[None]
+    draws = source.blocks(sample_id, _DRAWS, shape_of(image))  # of a large image, a block holds fewer
+    changes = torch.cat([source.noisy(x, z, level, ids=[sample_id]) - x for z in draws])
+    return float(changes.square().mean().sqrt())
 
 
 def _forward(model: LogitModel, x: Tensor, what: str) -> Tensor:

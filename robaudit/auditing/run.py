@@ -232,7 +232,7 @@ def prepare(
     _report(check, listener)
     image = next(first_samples(samples, 1, skip_bad=skip_bad)).pixels
     check_noises(noises, image, samples)
-    levels = tuple(level_warnings(noises, image, check.pixels))
+    levels = tuple(level_warnings(noises, image, check))
     for text in levels:
         listener.warn(text)
     check = replace(check, warnings=(*levels, *check.warnings))

@@ -210,8 +210,7 @@ def _bar(console: Console, name: Column, clock: Clock) -> Progress:
     counts = (TextColumn("{task.fields[samples]}"), rate) if console.width >= _NARROW else ()
     what = TextColumn("{task.description}", markup=False, table_column=name)
     return Progress(
-        SpinnerColumn("line"),
-        what if console.width >= _NARROW else TextColumn(AUDITING),
+        *((SpinnerColumn("line"), what) if console.width >= _NARROW else (TextColumn(AUDITING),)),
         bar,
         *counts,
         TimeRemainingColumn(),

@@ -96,13 +96,13 @@ class _Files:
             if file.is_file():
                 file.unlink()
 
-    def write(self, run: Run, decisions: Sequence[Decision], inconclusive: Verdict = "inconclusive", *, quiet: bool) -> None:
-        """Write them; a line on standard error says what a report lacks."""
+    def write(self, run: Run, decisions: Sequence[Decision] | None, inconclusive: Verdict = "inconclusive", *, quiet: bool) -> None:
+        """Write them; a line on standard error says what a report lacks. ``decisions``: None where nothing was to be decided."""
         from robaudit.cli.console import Reporter
         from robaudit.cli.report import write_reports
         from robaudit.cli.streams import write_output
 
-        if self.junit is not None:
+        if self.junit is not None and decisions is not None:
             from robaudit.report.ci import junit
             from robaudit.report.ci.document import Subject
 
@@ -214,7 +214,7 @@ def estimate(
     if deciding:
         raise typer.Exit(_until_decided(asked, out, audited, about_gates, files, quiet=quiet))
     run = audited(asked, out)
-    files.write(run, (), quiet=quiet)
+    files.write(run, None, quiet=quiet)
     if quiet:
         return
     from robaudit.cli.reading import print_run

@@ -113,17 +113,26 @@ def check_report(output: Path | None, format_: ReportFormat | None = None, optio
     return False
 
 
-def write_reports(run: Run, files: Sequence[Path], decisions: Sequence[Decision], *, trust: bool) -> list[str]:
+def write_reports(run: Run, files: Sequence[Path], decisions: Sequence[Decision] | None, *, trust: bool) -> list[str]:
     """Write the report of one run to files that :func:`check_report` has passed, with the gates as they were decided.
+
+    Args:
+        run: it is about.
+        files: to write.
+        decisions: on its gates; None: on those of its spec.
+        trust: allow the Python data set that the spec names.
 
     Returns:
         What it lacks, one line each.
     """
     from robaudit.cli.streams import write_output
+    from robaudit.gates.sources import decisions_of
     from robaudit.report.html.content import Choice, gather_all
 
     gathered, problems = gather_all([run], Choice((), EVERY_LEVEL, None, SHOWN))
-    contents = [replace(content, decisions=tuple(one.document() for one in decisions)) for content in gathered]
+    documents, problem = decisions_of(run) if decisions is None else (tuple(one.document() for one in decisions), "")
+    problems += [f"no gates: {problem}"] if problem else []
+    contents = [replace(content, decisions=documents) for content in gathered]
     for file in files:
         text, missing = _rendered(contents, check_report(file), trust=trust)
         problems += missing

@@ -203,7 +203,8 @@ def test_files_beside_the_run(tmp_path: Path, run_cli: RunCli, refuse: Refuse) -
     assert "### Gates" in (tmp_path / "r.md").read_text()
     assert "mean(estimator=mc, sigma=0.5)" in (tmp_path / "r.html").read_text()
     assert (tmp_path / "gates.xml").read_text().count("<failure") == 1
-    assert run_cli("estimate", path, "--out", "plain", "--report", "plain.html").code == 0  # without deciding anything
+    assert run_cli("estimate", path, "--out", "plain", "--report", "plain.md").code == 0  # without deciding anything
+    assert "mean(estimator=mc, sigma=0.5) &gt;= 0.999" in (tmp_path / "plain.md").read_text()
 
     assert "--junit: needs gates" in refuse("estimate", path, "--junit", "x.xml")
     for name in ("x.pdf", "x.txt", "x"):
