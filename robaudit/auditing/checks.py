@@ -21,12 +21,14 @@ from robaudit.noise.registry import Noise
 from robaudit.numerics.margins import margin_gradients
 from robaudit.spec.model import Precision
 from robaudit.spec.presets import LIKELY, NORMALISATIONS, hint
+from robaudit.text import count
 
 _MOST_CHECKED, _FEWEST_CHECKED, _CHECKED_BYTES = 256, 32, 2**28  # fewer of large images: 256 MB at most
 _ROWS = 64  # in a pass
 _IMAGES, _COPIES = 16, 32  # for the effect of a lower precision
 _ROUNDING = 1e-6  # of pixels
 _DRAWS, _HALF_RANGE = 4, 0.5  # of a noise whose level is above 1, to see what it does to pixels
+_USUAL, _STEP = 0.5, 4.0  # a level as high is not remarkable, nor is one that is so many times another
 _LEAST_GREY, _MOST_GREY = 2, 255  # levels that are likely to be grey levels; 1 to 2 are used for certificates
 
 
@@ -105,8 +107,9 @@ def check_input(model: LogitModel, dataset: Dataset, *, gradients: bool, skip_ba
 def level_warnings(noises: Sequence[Noise], image: Tensor, check: InputCheck) -> Iterator[str]:
     """Levels that cannot be meant for pixels in [0, 1]: 8 where 8/255 is usual.
 
-    A level is told where it is above 1, a standard deviation or a radius, and the noise moves pixels by more than half their range:
-    a ball of the Euclidean norm may well have a larger radius, and a kind may scale its level.
+    A level is told where it is above 1, a standard deviation or a radius, no smaller levels lead up to it, and the noise moves pixels by
+    more than half their range: a ball of the Euclidean norm may well have a larger radius, and a kind may scale its level. There is at
+    most one warning for each noise.
 
     Args:
         noises: of the run; they fit the image.
@@ -120,15 +123,24 @@ def level_warnings(noises: Sequence[Noise], image: Tensor, check: InputCheck) ->
         return
     sample_id = next(iter(check.seen))
     for noise in noises:
-        for at in noise.levels:
-            if (
-                at.level > 1
-                and at.name in (LevelName.SIGMA, LevelName.EPS)
-                and _typical_change(noise, image, sample_id, at.level) > _HALF_RANGE
-            ):
-                what = f"{noise.label} noise: {at.name} {at.level:g} is {at.level:g} times the whole range of pixels in [0, 1]"
-                grey = f"; {at.level:g}/255 = {at.level / 255:.3g} was probably meant: --{at.argument} {at.level:g}/255"
-                yield what + (grey if _LEAST_GREY <= at.level <= _MOST_GREY else "")
+        beyond = [at for at in _unprepared(noise.levels) if at.level > 1 and at.name in (LevelName.SIGMA, LevelName.EPS)]
+        if beyond and _typical_change(noise, image, sample_id, beyond[0].level) > _HALF_RANGE:
+            at, more = beyond[0], len(beyond) - 1
+            is_ = f"and {count(more, 'more level')} are more than" if more else f"is {at.level:g} times"
+            what = f"{noise.label} noise: {at.name} {at.level:g} {is_} the whole range of pixels in [0, 1]"
+            grey = f"; {at.level:g}/255 = {at.level / 255:.3g} was probably meant: --{at.argument} {at.level:g}/255"
+            yield what + (grey if _LEAST_GREY <= at.level <= _MOST_GREY else "")
+
+
+def _unprepared(levels: Sequence[NoiseLevel]) -> list[NoiseLevel]:
+    """The levels that no smaller ones lead up to: a grid from 0.3 to 10, say, has large levels on purpose."""
+    found, reached = list[NoiseLevel](), _USUAL
+    for at in sorted(levels, key=lambda at: at.level):
+        if at.level <= reached:
+            reached = max(reached, _STEP * at.level)
+        else:
+            found.append(at)
+    return found
 
 
 def within_unit(low: float, high: float) -> bool:

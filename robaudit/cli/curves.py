@@ -93,6 +93,7 @@ def curves(
         from robaudit.report.pictures import can_draw
 
         can_draw(required=True)
+    from robaudit.cli.console import starting
     from robaudit.spec.load import load_spec
     from robaudit.store.run import read_run
 
@@ -104,7 +105,8 @@ def curves(
         _refuse_unused(context)
     asked = {path: load_spec(path, settings=set_ or (), overrides=given) for path in paths if not path.is_dir()}
     finished = {path: read_run(path) for path in paths if path.is_dir()}
-    plan = _plan(only, (step_l2, step_linf, step_sigma), (cap_l2, cap_linf, cap_sigma), steps, restarts, draws, clip)
+    with starting(quiet=quiet):
+        plan = _plan(only, (step_l2, step_linf, step_sigma), (cap_l2, cap_linf, cap_sigma), steps, restarts, draws, clip)
     specs = {path: _spec(path, spec, plan, how) for path, spec in asked.items()}
     runs = [finished[path] if path in finished else _computed(specs[path], how) for path in paths]
     found = _curves(runs, plan)

@@ -103,6 +103,7 @@ def _audited(
 
     keep_freed_memory()
     with Reporter(quiet=quiet) as reporter:
+        reporter.doing("loading model and data to see what applies")
         spec, left_out = fitted_spec(asked, trust=trust, skip_bad=on_error is OnError.SKIP)
         for one in left_out:
             reporter.note(one.text)

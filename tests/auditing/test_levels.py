@@ -41,6 +41,25 @@ def test_of_images_of_any_size(shape: tuple[int, int, int]) -> None:
     assert told({"kind": "gaussian_correlated", "length": 1.5, "sigma": 8}, torch.full(shape, 0.5))
 
 
+@pytest.mark.parametrize(
+    ("levels", "says"),
+    [
+        ([0.02, 0.05, 8], "sigma 8 is 8 times"),
+        ([8, 4, 2, 1], "sigma 2 and 2 more levels are more than the whole range of pixels in [0, 1]; 2/255 = 0.00784 was probably meant"),
+        ([0.5, 1.0], ""),
+        ([1.0, 1.5], "sigma 1.5 is 1.5 times"),
+        ([0.32 * step for step in range(1, 40)], ""),  # a curve
+        ([0.25, 0.5, 1.0, 2.0], ""),
+        ([0.5, 30], "sigma 30 is 30 times"),
+    ],
+    ids=str,
+)
+def test_levels_that_smaller_ones_lead_up_to_are_meant(levels: list[float], says: str) -> None:
+    found = told({"sigma": levels}, torch.full((1, 8, 8), 0.5))
+    assert len(found) == bool(says)
+    assert says in "".join(found)
+
+
 def test_other_pixels_have_another_warning() -> None:
     check = InputCheck(10, 1, 1, 1, ("pixels run from 0 to 255",), False, {"a": ("", 0)}, (0.0, 255.0))
     assert told({"sigma": 8}, torch.full((1, 8, 8), 100.0), check) == []
