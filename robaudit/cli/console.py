@@ -224,8 +224,8 @@ def _bar(console: Console, name: Column, clock: Clock) -> Progress:
 
 
 @contextlib.contextmanager
-def starting(*, quiet: bool = False) -> Iterator[None]:
-    """Show that the program starts while the block imports what takes seconds: torch, and all that is made of it."""
+def starting(what: str = "starting", *, quiet: bool = False) -> Iterator[None]:
+    """Show what is done while the block takes seconds, such as importing torch and all that is made of it; it prints nothing itself."""
     with Reporter(quiet=quiet) as reporter:
-        reporter.doing("starting")
+        reporter.doing(what)
         yield

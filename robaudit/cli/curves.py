@@ -200,9 +200,10 @@ def _spec(path: Path, spec: AuditSpec, plan: CurvePlan, how: _How) -> AuditSpec:
         RobauditError: the spec, its data or its model cannot be used, or nothing is left of what was asked for.
     """
     from robaudit.auditing.curves import ATTACKS, curves_spec, has_gradients, refuse_unlabelled
-    from robaudit.cli.console import say
+    from robaudit.cli.console import say, starting
 
-    refuse_unlabelled(spec, trust=how.trust, skip_bad=how.on_error is OnError.SKIP)
+    with starting("opening the data set", quiet=how.quiet):
+        refuse_unlabelled(spec, trust=how.trust, skip_bad=how.on_error is OnError.SKIP)
     asked = plan
     if not has_gradients(spec) and any(kind in plan.kinds for kind in ATTACKS):
         asked = replace(plan, kinds=tuple(kind for kind in plan.kinds if kind not in ATTACKS))
