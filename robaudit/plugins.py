@@ -12,6 +12,9 @@ from typing import Any, TypeVar
 
 from robaudit.errors import RobauditError, SpecError, did_you_mean
 
+ESTIMATORS, NOISES = "robaudit.estimators", "robaudit.noise"
+"""Entry-point groups of the plugins that a spec names."""
+
 _T = TypeVar("_T")
 
 
@@ -37,6 +40,17 @@ def installed(group: str, what: str) -> dict[str, EntryPoint]:
     return points
 
 
+def refuse_unknown(group: str, what: str, name: str, where: str) -> None:
+    """Refuse the name of no plugin; nothing is imported.
+
+    Raises:
+        SpecError: it is none, with a did-you-mean.
+    """
+    points = installed(group, what)
+    if name not in points:
+        raise SpecError(where, f"unknown {what} {name!r}", did_you_mean(name, points))
+
+
 def load_class(group: str, what: str, name: str, base: type[_T], where: str) -> type[_T]:
     """The class behind a name.
 
@@ -50,9 +64,8 @@ def load_class(group: str, what: str, name: str, base: type[_T], where: str) -> 
         SpecError: unknown name, with a did-you-mean.
         RobauditError: the plugin cannot be imported, or its class is of another kind.
     """
+    refuse_unknown(group, what, name, where)
     points = installed(group, what)
-    if name not in points:
-        raise SpecError(where, f"unknown {what} {name!r}", did_you_mean(name, points))
     try:
         cls = points[name].load()
     except Exception as error:

@@ -24,6 +24,8 @@ _STEPS = (  # durations below this many seconds are rounded to this many, and wr
 )
 _DURATION = re.compile(r"(?:(\d{1,9}(?:\.\d{1,9})?)h)?(?:(\d{1,9}(?:\.\d{1,9})?)m)?(?:(\d{1,9}(?:\.\d{1,9})?)s)?", re.ASCII)
 _SECONDS_BETWEEN_UPDATES = 0.5
+AUDITING = "auditing"
+"""What is done, where nothing better is known."""
 SPEED_WINDOW = 600.0
 """Seconds over which the speed of an audit is averaged."""
 
@@ -38,6 +40,9 @@ class Listener(Protocol):
 
     def warn(self, text: str) -> None:
         """Receive a warning about something suspicious."""
+
+    def doing(self, what: str) -> None:
+        """This is done from now on: a stage of the start, or an estimator at a noise level."""
 
     def begin(self, total: int, done: int) -> None:
         """The audit of ``total`` samples starts; ``done`` of them are already on disk."""
@@ -63,6 +68,9 @@ class Silent:
         """Do nothing."""
 
     def warn(self, text: str) -> None:
+        """Do nothing."""
+
+    def doing(self, what: str) -> None:
         """Do nothing."""
 
     def begin(self, total: int, done: int) -> None:
@@ -95,12 +103,17 @@ class AuditProgress:
     """
 
     def __init__(self, total: int, done: int, display: Progress | None = None, clock: Clock = time.monotonic) -> None:
-        self.total, self.done, self._before = total, done, done
+        self.total, self.done, self._before, self._what = total, done, done, ""
         self._clock, self._last = clock, float("-inf")
         self._display = display or Progress(disable=True, get_time=clock, speed_estimate_period=SPEED_WINDOW)
-        self._id = self._display.add_task("auditing", total=total, completed=done, samples=self._samples(), rate="")
+        self._id = self._display.add_task(AUDITING, total=total, completed=done, samples=self._samples(), rate="")
         self._display.advance(self._id, 0)  # from here on the speed is measured
         self._task = next(task for task in self._display.tasks if task.id == self._id)
+
+    def doing(self, what: str) -> None:
+        """This is computed from now on."""
+        self._what = what
+        self._display.update(self._id, description=what)
 
     def working(self, share: float) -> None:
         """This share of the session's work is done; it never decreases."""
@@ -131,8 +144,9 @@ class AuditProgress:
         return f"{about}{duration_text(seconds)} left"
 
     def line(self) -> str:
-        """All of it on one line: ``128 of 1000 samples, 12.3/s, 71 s left``."""
-        return ", ".join(part for part in (f"{self.done} of {self.total} samples", self.rate(), self.left()) if part)
+        """All of it on one line: ``128 of 1000 samples, 12.3/s, 71 s left (mc at sigma 0.05)``."""
+        what = f" ({self._what})" if self._what and self.done < self.total else ""
+        return ", ".join(part for part in (f"{self.done} of {self.total} samples", self.rate(), self.left()) if part) + what
 
     def _samples(self) -> str:
         return f"{self.done:>{len(str(self.total))}}/{self.total} samples"

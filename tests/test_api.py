@@ -27,6 +27,7 @@ class Listener:
         self.warnings: list[str] = []
         self.progress: list[int] = []
         self.shares: list[float] = []
+        self.stages: list[str] = []
         self.ended = 0
 
     def note(self, text: str) -> None:
@@ -34,6 +35,9 @@ class Listener:
 
     def warn(self, text: str) -> None:
         self.warnings.append(text)
+
+    def doing(self, what: str) -> None:
+        self.stages.append(what)
 
     def begin(self, total: int, done: int) -> None:
         self.progress += [total, done]

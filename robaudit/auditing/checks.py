@@ -13,16 +13,23 @@ from robaudit.auditing.environment import image_digest
 from robaudit.datasets.base import Dataset, Sample, first_samples
 from robaudit.errors import DataError, ModelError
 from robaudit.estimators.engine import Engine, rows_by_rule
-from robaudit.levels import NoiseLevel
+from robaudit.levels import LevelName, NoiseLevel
 from robaudit.memory import is_out_of_memory
 from robaudit.models.logits import LogitModel, rounded_products
+from robaudit.noise.base import shape_of
+from robaudit.noise.registry import Noise
 from robaudit.numerics.margins import margin_gradients
 from robaudit.spec.model import Precision
 from robaudit.spec.presets import LIKELY, NORMALISATIONS, hint
+from robaudit.text import count
 
 _MOST_CHECKED, _FEWEST_CHECKED, _CHECKED_BYTES = 256, 32, 2**28  # fewer of large images: 256 MB at most
 _ROWS = 64  # in a pass
 _IMAGES, _COPIES = 16, 32  # for the effect of a lower precision
+_ROUNDING = 1e-6  # of pixels
+_DRAWS, _HALF_RANGE = 4, 0.5  # of a noise whose level is above 1, to see what it does to pixels
+_USUAL, _STEP = 0.5, 4.0  # a level as high is not remarkable, nor is one that is so many times another
+_LEAST_GREY, _MOST_GREY = 2, 255  # levels that are likely to be grey levels; 1 to 2 are used for certificates
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +44,7 @@ class InputCheck:
         warnings: one line each.
         batch_dependent: whether an image's logits depend on the other images of its batch.
         seen: pixel digest and label of each image checked, by sample id.
+        pixels: the smallest and the largest pixel value.
     """
 
     classes: int
@@ -46,6 +54,7 @@ class InputCheck:
     warnings: tuple[str, ...]
     batch_dependent: bool
     seen: Mapping[str, tuple[str, int | None]]
+    pixels: tuple[float, float]
 
 
 def check_input(model: LogitModel, dataset: Dataset, *, gradients: bool, skip_bad: bool) -> InputCheck:
@@ -91,7 +100,60 @@ def check_input(model: LogitModel, dataset: Dataset, *, gradients: bool, skip_ba
     warnings += list(_accuracy_warnings(model, x, labels, right, known, classes))
     if gradients:
         warnings += list(_gradient_warnings(model, x[finite][:8]))
-    return InputCheck(classes, len(samples), int(known.sum()), int(right.sum()), tuple(warnings), batch_dependent, seen)
+    pixels = float(x.min()), float(x.max())
+    return InputCheck(classes, len(samples), int(known.sum()), int(right.sum()), tuple(warnings), batch_dependent, seen, pixels)
+
+
+def level_warnings(noises: Sequence[Noise], image: Tensor, check: InputCheck) -> Iterator[str]:
+    """Levels that cannot be meant for pixels in [0, 1]: 8 where 8/255 is usual.
+
+    A level is told where it is above 1, a standard deviation or a radius, no smaller levels lead up to it, and the noise moves pixels by
+    more than half their range: a ball of the Euclidean norm may well have a larger radius, and a kind may scale its level. There is at
+    most one warning for each noise.
+
+    Args:
+        noises: of the run; they fit the image.
+        image: the first that was checked (channels, height, width).
+        check: where its pixels go beyond [0, 1], another of its warnings says what is wrong.
+
+    Raises:
+        NoiseError: the noise of a plugin fails.
+    """
+    if not within_unit(*check.pixels):
+        return
+    sample_id = next(iter(check.seen))
+    for noise in noises:
+        beyond = [at for at in _unprepared(noise.levels) if at.level > 1 and at.name in (LevelName.SIGMA, LevelName.EPS)]
+        if beyond and _typical_change(noise, image, sample_id, beyond[0].level) > _HALF_RANGE:
+            at, more = beyond[0], len(beyond) - 1
+            is_ = f"and {count(more, 'more level')} are more than" if more else f"is {at.level:g} times"
+            what = f"{noise.label} noise: {at.name} {at.level:g} {is_} the whole range of pixels in [0, 1]"
+            grey = f"; {at.level:g}/255 = {at.level / 255:.3g} was probably meant: --{at.argument} {at.level:g}/255"
+            yield what + (grey if _LEAST_GREY <= at.level <= _MOST_GREY else "")
+
+
+def _unprepared(levels: Sequence[NoiseLevel]) -> list[NoiseLevel]:
+    """The levels that no smaller ones lead up to: a grid from 0.3 to 10, say, has large levels on purpose."""
+    found, reached = list[NoiseLevel](), _USUAL
+    for at in sorted(levels, key=lambda at: at.level):
+        if at.level <= reached:
+            reached = max(reached, _STEP * at.level)
+        else:
+            found.append(at)
+    return found
+
+
+def within_unit(low: float, high: float) -> bool:
+    """Whether pixels run within [0, 1], up to rounding."""
+    return low >= -_ROUNDING and high <= 1 + _ROUNDING
+
+
+def _typical_change(noise: Noise, image: Tensor, sample_id: str, level: float) -> float:
+    """The root mean square of the change of a pixel."""
+    source, x = noise.source(0, image.device, image.dtype), image[None]
+    draws = source.blocks(sample_id, _DRAWS, shape_of(image))  # of a large image, a block holds fewer
+    changes = torch.cat([source.noisy(x, z, level, ids=[sample_id]) - x for z in draws])
+    return float(changes.square().mean().sqrt())
 
 
 def _forward(model: LogitModel, x: Tensor, what: str) -> Tensor:
@@ -149,7 +211,7 @@ def _check_names(model: LogitModel, dataset: Dataset, classes: int) -> None:
 
 def _range_warnings(dataset: Dataset, x: Tensor) -> Iterator[str]:
     low, high = float(x.min()), float(x.max())
-    if high > 1 + 1e-6 or low < -1e-6:
+    if not within_unit(low, high):
         bytes_ = high > 64 and low >= 0
         advice = "they look like 0-255: set dataset.scale: 255" if bytes_ else "noise levels are meant for [0, 1]: set dataset.scale"
         yield f"{dataset.where}: pixels run from {low:.3g} to {high:.3g}, not within [0, 1]; {advice}"

@@ -28,6 +28,7 @@ from robaudit.text import count
 
 OnError = Literal["stop", "skip"]
 _CLEAN = "clean"  # the name of the clean pass among the steps
+_SECONDS_BETWEEN_SIGNS = 0.2  # of life, within a step
 _MOST_SKIPS = 1024  # in one flush, roughly
 NEEDS_LABELS = "label it, or go by the class predicted without noise (target: predicted)"
 
@@ -277,6 +278,11 @@ class _Loop:
     _left: int = field(default=0, init=False)
     _cost: float = field(default=0.0, init=False)
     _paid: float = field(default=0.0, init=False)
+    _passed: float = field(default=0.0, init=False)
+    """Rows that have gone through the network in the present step."""
+    _due_cost: float = field(default=0.0, init=False)
+    """What the present step is expected to cost."""
+    _told: float = field(default=0.0, init=False)
     _task_of: Sequence[int] = field(default=(), init=False)
     """The task of each of the state's."""
 
@@ -290,7 +296,7 @@ class _Loop:
         self._cost = float(sum(n * (1 + task.cost(classes)) for n, task in zip(self._lacking(), self.tasks, strict=True)))
         self.listener.begin(len(self.dataset), len(self.dataset) - self._left)
         try:
-            with closing(self._chunks(unfinished)) as chunks:
+            with closing(self._chunks(unfinished)) as chunks, self.engine.counting(self._went_through):
                 for chunk in chunks:
                     self._compute(chunk)
             self._flush()
@@ -313,6 +319,7 @@ class _Loop:
     def _chunks(self, unfinished: Sequence[int]) -> Generator[Chunk]:
         """Consecutive images that lack the same tasks, as many at a time as the pace says."""
         current = Chunk([], [])
+        self.listener.doing("reading images")
         with closing(read_ahead(self.dataset, unfinished, self.workers, 4 * self.workers)) as samples:
             for index, read in samples:
                 sample = self._usable(index, read)
@@ -321,6 +328,7 @@ class _Loop:
                 tasks = [self.tasks[number] for number in dict.fromkeys(self._task_of[name] for name in self.state.missing(index))]
                 if current.samples and (tasks != current.tasks or len(current.samples) >= self.pace.next_images(tasks)):
                     yield current
+                    self.listener.doing("reading images")
                     current = Chunk([], [])
                 current.samples.append(sample)
                 current.tasks = tasks
@@ -353,11 +361,13 @@ class _Loop:
         """Do the tasks of a chunk until memory runs out, removing what is done from it; return the seconds of the longest step."""
         longest = 0.0
         try:
+            self._begin_step(chunk)
             for step in steps(self.engine, list(chunk.samples), list(chunk.tasks), self.dataset.where):
                 self._take(step, chunk)
                 longest = max(longest, step.seconds)
                 if step.task is not None:
                     chunk.tasks.remove(step.task)
+                self._begin_step(chunk)
                 if chunk.tasks and self._new.rows and self._due():
                     self._flush(chunk)
         except Exception as error:
@@ -366,6 +376,22 @@ class _Loop:
         else:
             chunk.tasks.clear()
         return longest  # only here are the tensors of the failure freed: the traceback kept them alive
+
+    def _begin_step(self, chunk: Chunk) -> None:
+        """Say what is computed next: the first of the tasks that are left; the clean pass before it takes no time."""
+        self._passed = 0.0
+        if chunk.tasks:
+            task = chunk.tasks[0]
+            self._due_cost = len(chunk.samples) * (1 + task.cost(self.engine.classes))
+            self.listener.doing(task.text)
+
+    def _went_through(self, rows: int) -> None:
+        """Show progress within a step: by the rows that have gone through the network, of those that it is expected to take."""
+        self._passed += rows
+        now = time.perf_counter()
+        if self._cost and now - self._told >= _SECONDS_BETWEEN_SIGNS:
+            self._told = now
+            self.listener.working(min(1.0, (self._paid + min(self._passed, self._due_cost)) / self._cost))
 
     def _shrink(self, chunk: Chunk) -> None:
         """Adapt to a chunk that did not fit into memory: fewer images from now on, or fewer rows in a pass if it was a single image."""

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from robaudit.auditing.checks import InputCheck, check_input, precision_effects
+from robaudit.auditing.checks import InputCheck, check_input, level_warnings, precision_effects
 from robaudit.auditing.environment import deterministic, pick_device, plugins
 from robaudit.auditing.loop import NEEDS_LABELS, OnError, compute_missing, needing_labels, step_name, task_names
 from robaudit.auditing.outputs import finish, first_info, history
@@ -202,13 +202,16 @@ def prepare(
     Raises:
         RobauditError: something is missing, is damaged, or does not fit the rest, or the memory is used up.
     """
+    listener.doing("reading the spec")
     estimators = registry.build(spec.estimators)
     noises = build_noises(spec.noise, spec.base_dir, spec.written)
     tasks = tasks_of(spec, estimators)
     refuse_unfit(tasks, {noise.label: noise.form for noise in noises})
+    listener.doing("opening the data set")
     samples = dataset if dataset is not None else open_dataset(spec.dataset, base_dir=spec.base_dir, trust=trust)
     if len(samples) == 0:
         raise NothingLeftError(samples.where, "the data set is empty", "give it samples")
+    listener.doing("loading the model")
     network = make_model(spec, model, device, trust=trust)
     limit = memory_limit(spec.run.memory)
     if old is not None:
@@ -223,13 +226,19 @@ def prepare(
             f"use {_WITHOUT_GRADIENTS.get(needs_gradients[0].estimator.quantity.name, 'mc or softmax')}, or another format of the model",
         )
     noisy = for_noisy_passes(network, spec.run.precision)
+    listener.doing("checking model and data on the first images")
     check = check_input(network, samples, gradients=bool(needs_gradients), skip_bad=skip_bad)
     if (needing := needing_labels(tasks)) and not check.labelled:
         raise DataError(samples.where, f"has no labels, and {needing} needs them", NEEDS_LABELS)
     _report(check, listener)
     image = next(first_samples(samples, 1, skip_bad=skip_bad)).pixels
     check_noises(noises, image, samples)
+    levels = tuple(level_warnings(noises, image, check))
+    for text in levels:
+        listener.warn(text)
+    check = replace(check, warnings=(*levels, *check.warnings))
     check_model(estimators, network, image)
+    listener.doing("measuring memory")
     engine = make_engine(spec, noises, network, noisy, check.classes, image, limit, gradients=bool(needs_gradients))
     return Ready(
         spec=spec,
@@ -286,6 +295,7 @@ def _carry_out(ready: Ready, folder: RunFolder, old: Mapping[str, Any] | None, o
             log.open(folder.path)
         with log.until_interrupted():
             if ready.compute_missing(state, ready.samples, log, on_error=on_error) or not finished:
+                log.doing("writing the results")
                 finish(folder, info, state.results(), state.skips(), ready.tasks, state.seconds())
                 return
     if old is not None and list(spec.gates) != list(old["spec"].get("gates", ())):  # gates change nothing that was computed

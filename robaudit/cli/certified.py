@@ -77,6 +77,7 @@ def certified(
         decisions,
         asked,
         output,
+        opened,
     )
     asked.leave(decisions)
 

@@ -170,7 +170,7 @@ def _compare(
     names = new.class_names or base.class_names
     tables = list(comparison_tables(comparison, base.info, new.info, names))
     if format_ is CompareFormat.TABLE:
-        _emit_table(Terminal(lambda _: tables), decisions, inconclusive, output)
+        _emit_table(Terminal(lambda _: tables), (base, new), decisions, inconclusive, output)
     elif format_ is CompareFormat.CSV:
         emit(csv_text(comparison), output)
     elif format_ is CompareFormat.JSON:
@@ -236,7 +236,7 @@ def _against_baseline(
     subject = Subject.of(run.info, "compare", left_out={"not_finite": not_finite})
     if format_ is CompareFormat.TABLE:
         table = baseline_table(report, run.class_names)
-        _emit_table(Terminal(lambda _: [table]), decided, "inconclusive", output)
+        _emit_table(Terminal(lambda _: [table]), (run,), decided, "inconclusive", output)
     elif format_ is CompareFormat.JSON:
         document = {**decisions_document(decided, subject), "baseline": report.document(run.class_names)}
         emit(json_text(document), output)
@@ -275,15 +275,16 @@ def _emit_gates(
     emit((junit if format_ is CompareFormat.JUNIT else github)(decisions, subject, inconclusive=inconclusive), output)
 
 
-def _emit_table(shown: RenderableType, decisions: Sequence[Decision], inconclusive: Verdict, to: Path | None) -> None:
+def _emit_table(shown: RenderableType, runs: Sequence[Run], decisions: Sequence[Decision], inconclusive: Verdict, to: Path | None) -> None:
     """Print a table with the gates below it, or write both to a file."""
     from rich.console import Group
     from rich.text import Text
 
-    from robaudit.cli.console import output, plain_text
+    from robaudit.cli.console import leading_warnings, output, plain_text
     from robaudit.cli.streams import emit, reader_may_leave
     from robaudit.gates.text import lines
 
+    shown = Group(*leading_warnings(runs, in_table=True), shown)
     verdicts = Group(*(Text(line) for _, line in lines(decisions, inconclusive))) if decisions else Group()
     if to is not None:
         emit(plain_text(shown) + plain_text(verdicts, soft_wrap=True), to)

@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import signal
 import sys
 import threading
 import time
+from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import IO, Any, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from rich.console import Console, RenderableType
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Column
+from rich.text import Text
 
 from robaudit.cli.streams import StandardError
-from robaudit.progress import SPEED_WINDOW, AuditProgress, Clock
+from robaudit.progress import AUDITING, SPEED_WINDOW, AuditProgress, Clock
 from robaudit.text import printable
+
+if TYPE_CHECKING:
+    from robaudit.store.run import Run
 
 _WIDTH_WITHOUT_TERMINAL = 120
 _SECONDS_BETWEEN_LINES = 5.0
 _NARROW = 50  # columns; a narrower terminal has no room for counts beside the bar
+_NARROWEST_NAME, _WIDEST_NAME, _BESIDE_NAME = 12, 40, 48  # columns of what is computed, and of all that is beside it
 
 
 def output() -> Console:
@@ -50,6 +57,22 @@ def plain_text(*renderables: RenderableType, soft_wrap: bool = False) -> str:
     return captured.get()
 
 
+def leading_warnings(runs: Sequence[Run], *, in_table: bool) -> list[Text]:
+    """The warnings of runs, which come before anything that is printed about them: lines for above a table, or on standard error.
+
+    Args:
+        runs: where there are several, each line names its run.
+        in_table: whether a table follows; other formats have standard output to themselves.
+    """
+    told = [(run.info["name"], text) for run in runs for text in run.info["warnings"]]
+    lines = [printable(f"warning: {f'{name}: ' if len(runs) > 1 else ''}{text}") for name, text in told]
+    if in_table:
+        return [Text(line, "yellow") for line in lines]
+    for line in lines:
+        say(line)
+    return []
+
+
 class Reporter:
     """A listener that prints: notes, warnings and, on a terminal, a progress bar, otherwise a plain line every few seconds.
 
@@ -65,6 +88,8 @@ class Reporter:
         self._console, self._quiet, self._patient, self._clock = messages(), quiet, patient, clock
         self._progress = AuditProgress(0, 0, clock=clock)
         self._display: Progress | None = None
+        self._stage: Progress | None = None
+        self._name = Column(max_width=max(_NARROWEST_NAME, min(_WIDEST_NAME, self._console.width - _BESIDE_NAME)), no_wrap=True)
         self._last = clock()
         self._stop = False
         self._previous_handler: Any = None
@@ -84,13 +109,25 @@ class Reporter:
         """Print a warning, always."""
         self._console.print(f"[yellow]warning:[/yellow] {escape(printable(text))}")
 
+    def doing(self, what: str) -> None:
+        """Show what is done: beside the bar, or before there is one by itself."""
+        if self._display is not None:
+            self._name.min_width = min(max(self._name.min_width or 0, len(what)), self._name.max_width or 0)  # the bar does not jump
+            self._progress.doing(what)
+        elif not self._on_terminal():
+            self._progress.doing(what)
+            self._print_stage(what)
+        elif not self._quiet:
+            self._show_stage(what)
+
     def begin(self, total: int, done: int) -> None:
         """Start the progress display."""
+        self._end_stage()
         self._handle_interrupts()
         if done and done < total:
             self.note(f"resuming: {done} of {total} samples are already on disk")
         if not self._quiet and done < total and self._on_terminal():
-            self._display = _bar(self._console, self._clock)
+            self._display = _bar(self._console, self._name, self._clock)
         self._progress, self._last = AuditProgress(total, done, self._display, self._clock), self._clock()
         if self._display is not None:
             self._display.start()
@@ -107,6 +144,7 @@ class Reporter:
 
     def end(self) -> None:
         """Remove the progress display."""
+        self._end_stage()
         display, self._display = self._display, None
         if display is not None:
             display.stop()
@@ -128,6 +166,25 @@ class Reporter:
         self._last = self._clock()
         self._console.print(f"auditing: {self._progress.line()}")
 
+    def _show_stage(self, what: str) -> None:
+        """Show a stage that has no bar, with a sign of life and the seconds that it has taken."""
+        self._end_stage()
+        self._stage = _spinner(self._console, self._clock)
+        self._stage.add_task(printable(what), total=None)
+        self._stage.start()
+
+    def _end_stage(self) -> None:
+        stage, self._stage = self._stage, None
+        if stage is not None:
+            stage.stop()
+
+    def _print_stage(self, what: str) -> None:
+        """Say what is done where nothing was printed for a while and no audit runs, which has lines of its own."""
+        if self._quiet or self._progress.total or self._clock() - self._last < _SECONDS_BETWEEN_LINES:
+            return
+        self._last = self._clock()
+        self._console.print(escape(printable(what)))
+
     def _handle_interrupts(self) -> None:
         if self._patient and threading.current_thread() is threading.main_thread() and self._previous_handler is None:
             self._previous_handler = signal.signal(signal.SIGINT, self._interrupted)
@@ -139,13 +196,21 @@ class Reporter:
         self._console.print("finishing the current part; press Ctrl-C again to stop at once")
 
 
-def _bar(console: Console, clock: Clock) -> Progress:
+def _spinner(console: Console, clock: Clock) -> Progress:
+    """A line for a stage whose length nobody knows, redrawn several times a second by a thread."""
+    elapsed = TimeElapsedColumn()
+    text = TextColumn("{task.description}", markup=False)
+    return Progress(SpinnerColumn("line"), text, elapsed, console=console, refresh_per_second=5, get_time=clock, transient=True)
+
+
+def _bar(console: Console, name: Column, clock: Clock) -> Progress:
     """A progress bar, redrawn several times a second by a thread."""
     bar = BarColumn(bar_width=None, table_column=Column(min_width=4, max_width=40, ratio=1))
     rate = TextColumn("{task.fields[rate]}", table_column=Column(min_width=8, no_wrap=True))  # so that the bar keeps its width
     counts = (TextColumn("{task.fields[samples]}"), rate) if console.width >= _NARROW else ()
+    what = TextColumn("{task.description}", markup=False, table_column=name)
     return Progress(
-        TextColumn("auditing"),
+        *((SpinnerColumn("line"), what) if console.width >= _NARROW else (TextColumn(AUDITING),)),
         bar,
         *counts,
         TimeRemainingColumn(),
@@ -156,3 +221,11 @@ def _bar(console: Console, clock: Clock) -> Progress:
         get_time=clock,
         transient=True,
     )
+
+
+@contextlib.contextmanager
+def starting(what: str = "starting", *, quiet: bool = False) -> Iterator[None]:
+    """Show what is done while the block takes seconds, such as importing torch and all that is made of it; it prints nothing itself."""
+    with Reporter(quiet=quiet) as reporter:
+        reporter.doing(what)
+        yield

@@ -24,7 +24,7 @@ from robaudit.cli.options import (
 from robaudit.errors import SpecError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from robaudit.auditing.curves import CurvePlan
     from robaudit.spec.model import AuditSpec
@@ -93,25 +93,30 @@ def curves(
         from robaudit.report.pictures import can_draw
 
         can_draw(required=True)
+    from robaudit.cli.console import starting
+    from robaudit.spec.load import load_spec
     from robaudit.store.run import read_run
 
-    plan = _plan(only, (step_l2, step_linf, step_sigma), (cap_l2, cap_linf, cap_sigma), steps, restarts, draws, clip)
     overrides: dict[tuple[int | str, ...], Any] = {("dataset", "limit"): limit, ("run", "seed"): seed, ("run", "device"): device}
     given = {key: value for key, value in overrides.items() if value is not None}
     how = _How(out, trust, on_error, quiet)
     paths = list(dict.fromkeys(sources))
     if all(path.is_dir() for path in paths):
         _refuse_unused(context)
-    specs = {path: _spec(path, plan, given, set_ or (), how) for path in paths if not path.is_dir()}
+    asked = {path: load_spec(path, settings=set_ or (), overrides=given) for path in paths if not path.is_dir()}
     finished = {path: read_run(path) for path in paths if path.is_dir()}
-    found = _curves([finished[path] if path in finished else _computed(specs[path], how) for path in paths], plan)
+    with starting(quiet=quiet):
+        plan = _plan(only, (step_l2, step_linf, step_sigma), (cap_l2, cap_linf, cap_sigma), steps, restarts, draws, clip)
+    specs = {path: _spec(path, spec, plan, how) for path, spec in asked.items()}
+    runs = [finished[path] if path in finished else _computed(specs[path], how) for path in paths]
+    found = _curves(runs, plan)
     if picture is not None:
         from robaudit.cli.streams import write_output
         from robaudit.report.pictures.curves import sketch
         from robaudit.report.pictures.kinds import drawn
 
         write_output(picture, [drawn(sketch(found), picture.suffix.lower()[1:])])
-    _emit(found, format_, output, quiet=quiet)
+    _emit(found, runs, format_, output, quiet=quiet)
 
 
 _OF_RUNS = frozenset({"sources", "only", "format_", "output", "picture", "quiet"})
@@ -188,18 +193,17 @@ def _positive(flag: str, text: str) -> float:
     return value
 
 
-def _spec(path: Path, plan: CurvePlan, given: Mapping[tuple[int | str, ...], Any], settings: Sequence[str], how: _How) -> AuditSpec:
+def _spec(path: Path, spec: AuditSpec, plan: CurvePlan, how: _How) -> AuditSpec:
     """The audit of a spec's curves; a model without gradients has no attacks.
 
     Raises:
         RobauditError: the spec, its data or its model cannot be used, or nothing is left of what was asked for.
     """
     from robaudit.auditing.curves import ATTACKS, curves_spec, has_gradients, refuse_unlabelled
-    from robaudit.cli.console import say
-    from robaudit.spec.load import load_spec
+    from robaudit.cli.console import say, starting
 
-    spec = load_spec(path, settings=settings, overrides=given)
-    refuse_unlabelled(spec, trust=how.trust, skip_bad=how.on_error is OnError.SKIP)
+    with starting("opening the data set", quiet=how.quiet):
+        refuse_unlabelled(spec, trust=how.trust, skip_bad=how.on_error is OnError.SKIP)
     asked = plan
     if not has_gradients(spec) and any(kind in plan.kinds for kind in ATTACKS):
         asked = replace(plan, kinds=tuple(kind for kind in plan.kinds if kind not in ATTACKS))
@@ -241,21 +245,22 @@ def _curves(runs: Sequence[Run], plan: CurvePlan) -> list[Curves]:
     return [curves_of(run, name, plan.kinds) for run, name in zip(runs, run_names(runs), strict=True)]
 
 
-def _emit(found: Sequence[Curves], format_: TextFormat, to: Path | None, *, quiet: bool) -> None:
-    from robaudit.cli.console import output, plain_text, say
+def _emit(found: Sequence[Curves], runs: Sequence[Run], format_: TextFormat, to: Path | None, *, quiet: bool) -> None:
+    from robaudit.cli.console import leading_warnings, output, plain_text, say
     from robaudit.cli.streams import emit, reader_may_leave
     from robaudit.report.curve_tables import curve_table, curves_csv
     from robaudit.store.serialise import document_json
 
+    warnings = leading_warnings(runs, in_table=format_ is TextFormat.TABLE)
     if format_ is TextFormat.JSON:
         emit(document_json({"models": [one.document() for one in found]}), to)
     elif format_ is TextFormat.CSV:
         emit(curves_csv(found), to)
     elif to is not None:
-        emit(plain_text(curve_table(found)), to)
+        emit(plain_text(*warnings, curve_table(found)), to)
     else:
         with reader_may_leave():
-            output().print(curve_table(found))
+            output().print(*warnings, curve_table(found), sep="\n")
     if not quiet:
         for one in found:
             say(f"{one.name}: {one.path}")

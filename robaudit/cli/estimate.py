@@ -22,6 +22,7 @@ from robaudit.cli.options import (
     QuietOption,
     SetOption,
     SpecArgument,
+    StrictOption,
     TrustOption,
     levels,
 )
@@ -30,6 +31,7 @@ from robaudit.errors import SpecError
 if TYPE_CHECKING:
     from robaudit.gates.decide import Decision, Verdict
     from robaudit.gates.interim import InterimAnalysis
+    from robaudit.spec.gates import Gate
     from robaudit.spec.model import AuditSpec
     from robaudit.store.run import Run
 
@@ -46,6 +48,8 @@ class _GateOptions:
     point: bool = False
     inconclusive: Inconclusive | None = None
     confidence: float | None = None
+    strict: bool = False
+    junit: Path | None = None
 
     def refuse_without_gates(self) -> None:
         """Refuse options that have no meaning without gates.
@@ -53,9 +57,61 @@ class _GateOptions:
         Raises:
             SpecError: one of them is given.
         """
-        for name in ("max_samples", "population", "point", "inconclusive", "confidence"):
+        for name in ("max_samples", "population", "point", "inconclusive", "confidence", "strict", "junit"):
             if getattr(self, name) not in (None, False):
                 raise SpecError(f"--{name.replace('_', '-')}", "needs gates", "add --gate, or --until-decided for the gates of the spec")
+
+
+@dataclass(frozen=True, slots=True)
+class _Files:
+    """The files that are written besides the run folder.
+
+    Attributes:
+        reports: of the run, by their suffix.
+        junit: of the gates.
+        trust: allow the Python data set that the spec names, for the images of a report.
+    """
+
+    reports: tuple[Path, ...]
+    junit: Path | None
+    trust: bool
+
+    def check(self) -> None:
+        """Refuse files that cannot be written, before any work is done.
+
+        Raises:
+            RobauditError: there is one.
+        """
+        from robaudit.cli.report import check_report
+        from robaudit.cli.streams import check_output
+
+        for file in self.reports:
+            check_report(file, option="--report", by_name=True)
+        if self.junit is not None:
+            check_output(self.junit)
+
+    def remove(self) -> None:
+        """Remove what an earlier audit left, so that it is not taken for this one's if it ends early."""
+        for file in (*self.reports, *([] if self.junit is None else [self.junit])):
+            if file.is_file():
+                file.unlink()
+
+    def write(self, run: Run, decisions: Sequence[Decision] | None, inconclusive: Verdict = "inconclusive", *, quiet: bool) -> None:
+        """Write them; a line on standard error says what a report lacks. ``decisions``: None where nothing was to be decided."""
+        from robaudit.cli.console import Reporter
+        from robaudit.cli.report import write_reports
+        from robaudit.cli.streams import write_output
+
+        if self.junit is not None and decisions is not None:
+            from robaudit.report.ci import junit
+            from robaudit.report.ci.document import Subject
+
+            write_output(self.junit, [junit(decisions, Subject.of(run.info, "estimate"), inconclusive=inconclusive)])
+        if self.reports:
+            problems = write_reports(run, self.reports, decisions, trust=self.trust)
+            with Reporter(quiet=quiet) as reporter:
+                for problem in problems:
+                    reporter.note(problem)
 
 
 def estimate(
@@ -98,6 +154,11 @@ def estimate(
     point: PointOption = False,
     inconclusive: InconclusiveOption = None,
     confidence: ConfidenceOption = None,
+    strict: StrictOption = False,
+    reports: Annotated[
+        list[Path] | None, typer.Option("--report", metavar="FILE", help="Also write the report: .html, or .md (repeatable).")
+    ] = None,
+    junit: Annotated[Path | None, typer.Option(metavar="FILE", help="With gates: also write them as JUnit XML.")] = None,
     quiet: QuietOption = False,
 ) -> None:
     """Estimate every sample's robustness to noise and write a run folder.
@@ -106,16 +167,18 @@ def estimate(
     as robaudit gate does: 0 if all pass, 1 if one fails, 4 if one is inconclusive. With --population all draws are taken at once.
 
     Example: robaudit estimate spec.yaml --sigma 0.05 --sigma 8/255 --limit 100
+    Example: robaudit estimate spec.yaml --gate "mean >= 0.9" --report report.html --junit gates.xml
     """
-    from robaudit.cli.console import Reporter, say
+    from robaudit.cli.console import Reporter, say, starting
     from robaudit.spec.load import load_spec
 
-    about_gates = _GateOptions(gates or (), max_samples, population, point, inconclusive, confidence)
+    about_gates = _GateOptions(gates or (), max_samples, population, point, inconclusive, confidence, strict, junit)
     deciding = bool(gates) or until_decided
     if extend and deciding:
         raise SpecError("--extend", "cannot be combined with sampling until gates are decided", "extend first, then run robaudit gate RUN")
     if not deciding:
         about_gates.refuse_without_gates()
+    files = _Files(tuple(reports or ()), junit, trust)
     levels(noise, level, sigma)  # here the message names the option; the spec's would name a line
     overrides: dict[tuple[int | str, ...], Any] = {
         ("dataset", "limit"): limit,
@@ -134,11 +197,14 @@ def estimate(
         estimators=estimator or (),
         overrides={key: value for key, value in overrides.items() if value is not None},
     )
-    from robaudit.auditing.environment import command_line
-    from robaudit.auditing.run import audit
-    from robaudit.cli.process import keep_freed_memory
+    files.check()
+    with starting(quiet=quiet):
+        from robaudit.auditing.environment import command_line
+        from robaudit.auditing.run import audit
+        from robaudit.cli.process import keep_freed_memory
 
     keep_freed_memory()
+    files.remove()
     command = command_line(sys.argv[1:])
 
     def audited(wanted: AuditSpec, folder: Path | None) -> Run:
@@ -146,8 +212,9 @@ def estimate(
             return audit(wanted, out=folder, trust=trust, on_error=on_error.value, extend=extend, listener=reporter, command=command)
 
     if deciding:
-        raise typer.Exit(_until_decided(asked, out, audited, about_gates, quiet=quiet))
+        raise typer.Exit(_until_decided(asked, out, audited, about_gates, files, quiet=quiet))
     run = audited(asked, out)
+    files.write(run, None, quiet=quiet)
     if quiet:
         return
     from robaudit.cli.reading import print_run
@@ -158,7 +225,7 @@ def estimate(
         say(f"the spec has {count(len(asked.gates), 'gate')}; to decide: robaudit gate {run.path}")
 
 
-def _until_decided(spec: AuditSpec, out: Path | None, audit: Audit, options: _GateOptions, *, quiet: bool) -> int:
+def _until_decided(spec: AuditSpec, out: Path | None, audit: Audit, options: _GateOptions, files: _Files, *, quiet: bool) -> int:
     """Sample until the gates are decided, print the run and the gates, and return the exit code.
 
     Raises:
@@ -168,14 +235,15 @@ def _until_decided(spec: AuditSpec, out: Path | None, audit: Audit, options: _Ga
     from robaudit.cli.gate import GateFormat, report_gates
     from robaudit.cli.reading import print_run
     from robaudit.cli.streams import reader_may_leave
-    from robaudit.gates.decide import check_confidence, decide
+    from robaudit.gates.decide import check_confidence, decide, with_strict
     from robaudit.gates.interim import read_record, refuse_undecidable, with_draws
     from robaudit.gates.sources import confidence_of, parsed
     from robaudit.report.ci.document import Subject
 
-    gates = parsed(options.gates, "--gate") if options.gates else parsed(spec.gates, "gates")
+    gates: Sequence[Gate] = parsed(options.gates, "--gate") if options.gates else parsed(spec.gates, "gates")
     if not gates:
         raise SpecError("--until-decided", "the spec has no gates", 'add --gate "mean >= 0.9", or gates: [mean >= 0.9] to the spec')
+    gates = with_strict(gates, options.strict)
     check_confidence(0.95 if options.confidence is None else options.confidence)
     refuse_undecidable(spec, gates, point=options.point)
     most = _most_draws(spec, options.max_samples)
@@ -186,10 +254,11 @@ def _until_decided(spec: AuditSpec, out: Path | None, audit: Audit, options: _Ga
         decisions: Sequence[Decision] = decide(run, gates, population=options.population, point=options.point, confidence=each)
     else:
         run, decisions = _interim_analyses(spec, gates, folder, audit, options, most, quiet=quiet)
+    counts: Verdict = "inconclusive" if options.inconclusive is None else options.inconclusive.value
+    files.write(run, decisions, counts, quiet=quiet)
     if not quiet:
         with reader_may_leave():
             print_run(run)
-    counts: Verdict = "inconclusive" if options.inconclusive is None else options.inconclusive.value
     return report_gates(decisions, counts, GateFormat.TEXT, None, Subject.of(run.info, "estimate"))
 
 

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from robaudit.cli.options import ConfidenceOption, GatesOption, InconclusiveOption, OutputOption, PointOption, PopulationOption, RunArgument
+from robaudit.cli.options import (
+    ConfidenceOption,
+    GatesOption,
+    InconclusiveOption,
+    OutputOption,
+    PointOption,
+    PopulationOption,
+    RunArgument,
+    StrictOption,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,6 +42,7 @@ def gate(
     point: PointOption = False,
     inconclusive: InconclusiveOption = None,
     confidence: ConfidenceOption = None,
+    strict: StrictOption = False,
     spec: Annotated[Path | None, typer.Option(metavar="SPEC.yaml", help="Take the gates from this spec.")] = None,
     pyproject: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Take the gates from tool.robaudit in this file. Default: ./pyproject.toml.")
@@ -42,9 +52,9 @@ def gate(
 ) -> None:
     """Decide whether a run meets its gates: exit code 0 if all pass, 1 if one fails, 4 if one is inconclusive.
 
-    Quantities: mean, median, p05, worst_class, class_gap, share_below(t=...), accuracy, noisy_accuracy, certified_accuracy(radius=...)
-    (see robaudit certified), and the scores of radii: r_m, r_w, r_nu, median_ratio, slope, r_margin, relative_variation, ... (see robaudit
-    scores).
+    Quantities: mean, median, p05, worst_class, class_gap, share_below(t=...), accuracy, noisy_accuracy, warnings (how many the run has),
+    certified_accuracy(radius=...) (see robaudit certified), and the scores of radii: r_m, r_w, r_nu, median_ratio, slope, r_margin,
+    relative_variation, ... (see robaudit scores).
 
     Example: robaudit gate runs/spec-1a2b3c4d --gate "mean(estimator=mc) >= 0.9" --gate "worst_class >= 0.7"
     """
@@ -57,7 +67,7 @@ def gate(
 
     opened = read_run(run)
     of_run = gates_of(opened)
-    rules = find_rules(gates or (), spec=spec, pyproject=pyproject, of_run=of_run)
+    rules = find_rules(gates or (), spec=spec, pyproject=pyproject, of_run=of_run, strict=strict)
     each = confidence_of(of_run.record, confidence, rules.confidence)
     decisions = decide(
         opened,
@@ -65,6 +75,7 @@ def gate(
         population=population or bool(rules.population),
         point=point or bool(rules.point) or (rules.where == of_run.where and of_run.point),
         confidence=each,
+        strict=strict,
     )
     if rules.where != "the command line":
         say(f"gates of {printable(rules.where)}")
@@ -86,7 +97,7 @@ def report_gates(decisions: Sequence[Decision], inconclusive: Verdict, format_: 
     from robaudit.report.ci.document import gates_json
 
     if format_ is GateFormat.TEXT:
-        _print_text(decisions, inconclusive, output)
+        _print_text(decisions, inconclusive, subject, output)
     else:
         render = {GateFormat.JSON: gates_json, GateFormat.JUNIT: junit, GateFormat.GITHUB: github}[format_]
         emit(render(decisions, subject, inconclusive=inconclusive), output)
@@ -106,20 +117,24 @@ def summarise(decisions: Sequence[Decision], subject: Subject, inconclusive: Ver
         say(f"warning: {problem}")
 
 
-def _print_text(decisions: Sequence[Decision], inconclusive: Verdict, to: Path | None) -> None:
-    """Print one line per gate; on a terminal, the verdict at its beginning is coloured."""
+def _print_text(decisions: Sequence[Decision], inconclusive: Verdict, subject: Subject, to: Path | None) -> None:
+    """Print the run's warnings and one line per gate; on a terminal, the verdict at its beginning is coloured."""
     from rich.text import Text
 
     from robaudit.cli.console import output
     from robaudit.cli.streams import emit, reader_may_leave
     from robaudit.gates.text import lines
+    from robaudit.text import printable
 
+    warnings = [printable(f"warning: {text}") for text in subject.untold(decisions)]
     verdicts = lines(decisions, inconclusive)
     if to is not None or not output().is_terminal:
-        emit("".join(f"{line}\n" for _, line in verdicts), to)
+        emit("".join(f"{line}\n" for line in [*warnings, *(line for _, line in verdicts)]), to)
         return
     colours = {"pass": "green", "fail": "red", "inconclusive": "yellow"}
     with reader_may_leave():
+        for line in warnings:
+            output().print(Text(line, "yellow"), soft_wrap=True)
         for verdict, line in verdicts:
             shown = Text(line)
             shown.stylize(f"bold {colours[verdict]}", 0, line.index(verdict) + len(verdict))

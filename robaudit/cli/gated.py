@@ -76,15 +76,17 @@ def emit_gated(
     decisions: Sequence[Decision],
     asked: AskedGates,
     to: Path | None,
+    runs: Sequence[Run],
 ) -> None:
     """Print or write results; tables have the gates below them, JSON has them beside, and with CSV they are on standard error."""
     from rich.text import Text
 
-    from robaudit.cli.console import output, plain_text, say
+    from robaudit.cli.console import leading_warnings, output, plain_text, say
     from robaudit.cli.streams import emit, reader_may_leave
     from robaudit.gates.text import lines
     from robaudit.store.serialise import document_json
 
+    tables = [*leading_warnings(runs, in_table=format_ is TextFormat.TABLE), *tables]
     verdicts = [line for _, line in lines(decisions, asked.inconclusive)] if decisions else []
     if format_ is TextFormat.JSON:
         emit(document_json({"results": list(documents()), "gates": [one.document() for one in decisions]}), to)

@@ -62,7 +62,6 @@ def init(
     """
     from robaudit.files import expanded, write_atomically
     from robaudit.models.recognise import needs_architecture, recognise
-    from robaudit.noise.registry import build
     from robaudit.spec.init import Answers, dataset_section, levels, model_section, spec_text, with_images
     from robaudit.spec.load import load_spec
     from robaudit.spec.model import HUB
@@ -114,6 +113,8 @@ def init(
     names = () if known is None or "class_names" in dataset else known.class_names or ()
     text = spec_text(Answers(section, dataset, chosen, samples, gate, source, names))
     written = load_spec(spec, text=text)  # never write an invalid spec, whatever the answers were
+    from robaudit.noise.registry import build
+
     build(written.noise, written.base_dir, written.written)
     write_atomically(spec, text.encode())
     typer.echo(f"wrote {spec}", err=True)

@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
@@ -167,9 +168,18 @@ def _how_to_resume() -> str:
 def _usage(error: Any) -> str:
     """The parser's message in one line, with the help to consult."""
     context = getattr(error, "ctx", None)
-    command = context.command_path if context is not None else "robaudit"
+    typed = [word for word in sys.argv[1:2] if not word.startswith("-")]  # where the parser does not say in which command it was
+    command = context.command_path if context is not None else " ".join(["robaudit", *typed])
     message = " ".join(str(error.format_message()).split()).rstrip(".").replace("Value error, ", "").replace("Input should", "must")
-    return f"{message or 'no command given'}; see {command} --help"
+    message = message.partition(", unable to parse string as")[0]
+    return f"{message or 'no command given'}; {_quote_gates()}see {command} --help"
+
+
+def _quote_gates() -> str:
+    """What to do about a gate that the shell took apart: without quotes, ``>`` redirects the output, and only the quantity is left."""
+    words = sys.argv[1:]
+    taken_apart = words[:1] != ["init"] and any(word == "--gate" and not set(value) & set("<>") for word, value in pairwise(words))
+    return 'write a gate in quotes: --gate "mean >= 0.9"; ' if taken_apart else ""
 
 
 def _internal(error: Exception) -> NoReturn:

@@ -87,6 +87,7 @@ InconclusiveOption = Annotated[
     Inconclusive | None,
     typer.Option("--inconclusive", help="What an inconclusive gate counts as: exit code 0, 1 or 4. Default: inconclusive."),
 ]
+StrictOption = Annotated[bool, typer.Option("--strict", help="Fail if the run has warnings: add the gate warnings <= 0.")]
 ConfidenceOption = Annotated[
     float | None, typer.Option("--confidence", metavar="P", help="Confidence of each gate's interval. Default: 0.95.")
 ]
@@ -106,7 +107,8 @@ def levels(noises: list[str] | None, numbers: list[str] | None, sigmas: list[str
 def _numbers(flag: str, texts: Sequence[str]) -> Iterator[float]:
     example = "give a noise level such as 0.05 or 8/255"
     for text in texts:
-        value = number(flag, text, example)
+        several = [part.strip() for part in text.split(",") if part.strip()]
+        value = number(flag, text, example if len(several) < 2 else f"{example}; several: {' '.join(f'{flag} {part}' for part in several)}")
         if not 0 < value < float("inf"):
             raise SpecError(f"{flag} {text}", "is not a positive number", example)
         yield value

@@ -35,13 +35,14 @@ def plan(
     Example: robaudit plan spec.yaml --budget 10m --for mean
     """
     started = time.perf_counter()
-    from robaudit.cli.console import Reporter, output
+    from robaudit.cli.console import Reporter, output, starting
     from robaudit.progress import parse_duration
     from robaudit.spec.load import load_spec
 
     limit = parse_duration(budget)
     asked = load_spec(spec, settings=set_ or ())
-    from robaudit.advice.plan import propose
+    with starting(quiet=quiet):
+        from robaudit.advice.plan import propose
     from robaudit.cli.process import keep_freed_memory
     from robaudit.cli.streams import put
     from robaudit.report.advice_tables import plan_tables

@@ -127,7 +127,7 @@ def bias_report(
         for rows in opened.groups(estimator or (), levels(noise, level, sigma)).values()
     ]
     tables = [bias_table(one, opened.quantities[one.key.quantity]) for one in results]
-    _emit_groups(format_, tables, lambda: [bias_csv(one) for one in results], [one.document() for one in results], output)
+    _emit_groups(format_, tables, lambda: [bias_csv(one) for one in results], [one.document() for one in results], output, opened)
 
 
 def flag_samples(
@@ -174,7 +174,8 @@ def flag_samples(
     ]
     names = opened.class_names
     tables = [flags_table(one, names, opened.quantities[one.key.quantity]) for one in results]
-    _emit_groups(format_, tables, lambda: [flags_csv(one, names) for one in results], [one.document(names) for one in results], output)
+    documents = [one.document(names) for one in results]
+    _emit_groups(format_, tables, lambda: [flags_csv(one, names) for one in results], documents, output, opened)
     if images is not None:
         from robaudit.report.gallery import write_gallery
 
@@ -227,7 +228,7 @@ def corruption_report(
         other = read_run(Path(baseline))
         against = other.info["name"], baseline_of(report_of(other.info, estimator, None, baseline))
     report = report_of(opened.info, estimator, against, str(run))
-    _emit_groups(format_, [corruption_table(report)], lambda: [corruption_csv(report)], [report.document()], output)
+    _emit_groups(format_, [corruption_table(report)], lambda: [corruption_csv(report)], [report.document()], output, opened)
 
 
 def _emit_groups(
@@ -236,12 +237,14 @@ def _emit_groups(
     csv: Callable[[], Sequence[str]],
     documents: Sequence[dict[str, Any]],
     to: Path | None,
+    run: Run,
 ) -> None:
-    """Print or write one report of several groups; the CSV texts of all groups share one header."""
-    from robaudit.cli.console import output, plain_text
+    """Print or write one report of several groups of a run; the CSV texts of all groups share one header."""
+    from robaudit.cli.console import leading_warnings, output, plain_text
     from robaudit.cli.streams import emit
     from robaudit.store.serialise import document_json
 
+    tables = [*leading_warnings([run], in_table=format_ is TextFormat.TABLE), *tables]
     if format_ is TextFormat.JSON:
         emit(document_json({"groups": list(documents)}), to)
     elif format_ is TextFormat.CSV:

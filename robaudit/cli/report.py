@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from robaudit.cli.options import EstimatorFilter, LevelFilter, NoiseFilter, OutputOption, SigmaFilter, ThresholdOption, TrustOption, levels
+from robaudit.levels import EVERY_LEVEL
+
+if TYPE_CHECKING:
+    from robaudit.gates.decide import Decision
+    from robaudit.report.html.content import Content
+    from robaudit.store.run import Run
+
+SHOWN = 60
+"""Flagged samples that a report shows for each estimator and noise level, unless asked otherwise."""
 
 
 class ReportFormat(StrEnum):
@@ -34,7 +44,7 @@ def report(
     threshold: ThresholdOption = None,
     max_images: Annotated[
         int, typer.Option(min=0, metavar="N", help="Show at most N flagged samples for each estimator and noise level.")
-    ] = 60,
+    ] = SHOWN,
     no_images: Annotated[bool, typer.Option("--no-images", help="List the flagged samples without images.")] = False,
     trust: TrustOption = False,
 ) -> None:
@@ -45,25 +55,12 @@ def report(
     Example: robaudit report runs/spec-1a2b3c4d -o report.html
     """
     from robaudit.cli.console import Reporter
-    from robaudit.cli.streams import check_output, put, write_output
-    from robaudit.errors import RobauditError
+    from robaudit.cli.streams import put, write_output
     from robaudit.gates.sources import decisions_of
     from robaudit.report.html.content import Choice, gather_all
     from robaudit.store.run import read_run
 
-    markdown = format_ is ReportFormat.MD or (format_ is None and output is not None and output.suffix.lower() in (".md", ".markdown"))
-    if output is not None:
-        check_output(output)
-    if format_ is None and output is not None and output.suffix.lower() in (".pdf", ".png", ".svg"):
-        raise RobauditError(
-            f"-o {output}", "a report is HTML or Markdown", "name a file that ends in .html or .md; robaudit plot makes pictures"
-        )
-    if not markdown and output is None and sys.stdout.isatty():
-        raise RobauditError("robaudit report", "an HTML page cannot be shown on a terminal", "name a file with -o, or give --format md")
-    if not markdown:
-        from robaudit.report.html.render import environment
-
-        environment()  # reports a missing package before any work is done
+    markdown = check_report(output, format_)
     choice = Choice(tuple(estimator or ()), levels(noise, level, sigma), threshold, max_images)
     gathered, problems = gather_all([read_run(run) for run in runs], choice)
     contents = []
@@ -71,15 +68,8 @@ def report(
         decisions, problem = decisions_of(content.run)
         contents.append(replace(content, decisions=decisions))
         problems += [f"no gates: {problem}"] if problem else []
-    if markdown:
-        from robaudit.report.html.markdown import markdown_report
-
-        text = markdown_report(contents, title=title)
-    else:
-        from robaudit.report.html.render import page
-
-        text, missing = page(contents, title=title, images=not no_images, trust=trust, threshold=threshold)
-        problems += [f"no images: {problem}" for problem in missing]
+    text, missing = _rendered(contents, markdown, title=title, images=not no_images, trust=trust, threshold=threshold)
+    problems += missing
     with Reporter() as reporter:
         for problem in problems:
             reporter.note(problem)
@@ -88,3 +78,83 @@ def report(
             return
         write_output(output, [text])
         reporter.note(f"{output}: {len(text.encode()) / 1e6:.2f} MB, one file")
+
+
+def check_report(output: Path | None, format_: ReportFormat | None = None, option: str = "-o", *, by_name: bool = False) -> bool:
+    """Refuse a report that cannot be written, before any work is done; return whether it is Markdown, by the format or the file's name.
+
+    Args:
+        output: the file; None: standard output.
+        format_: as typed; None: by the file's name, else HTML.
+        option: that names the file.
+        by_name: there is no option for the format: the name must say it.
+
+    Raises:
+        RobauditError: the file cannot be written or is of another kind, a page would go to a terminal, or a package is missing.
+    """
+    from robaudit.cli.streams import check_output
+    from robaudit.errors import RobauditError
+
+    suffix = "" if output is None else output.suffix.lower()
+    if output is not None:
+        check_output(output)
+    unfit = suffix not in (".html", ".htm", ".md", ".markdown") if by_name else suffix in (".pdf", ".png", ".svg")
+    if format_ is None and unfit:
+        raise RobauditError(
+            f"{option} {output}", "a report is HTML or Markdown", "name a file that ends in .html or .md; robaudit plot makes pictures"
+        )
+    if format_ is ReportFormat.MD or (format_ is None and suffix in (".md", ".markdown")):
+        return True
+    if output is None and sys.stdout.isatty():
+        raise RobauditError("robaudit report", "an HTML page cannot be shown on a terminal", "name a file with -o, or give --format md")
+    from robaudit.report.html.render import environment
+
+    environment()  # reports a missing package
+    return False
+
+
+def write_reports(run: Run, files: Sequence[Path], decisions: Sequence[Decision] | None, *, trust: bool) -> list[str]:
+    """Write the report of one run to files that :func:`check_report` has passed, with the gates as they were decided.
+
+    Args:
+        run: it is about.
+        files: to write.
+        decisions: on its gates; None: on those of its spec.
+        trust: allow the Python data set that the spec names.
+
+    Returns:
+        What it lacks, one line each.
+    """
+    from robaudit.cli.streams import write_output
+    from robaudit.gates.sources import decisions_of
+    from robaudit.report.html.content import Choice, gather_all
+
+    gathered, problems = gather_all([run], Choice((), EVERY_LEVEL, None, SHOWN))
+    documents, problem = decisions_of(run) if decisions is None else (tuple(one.document() for one in decisions), "")
+    problems += [f"no gates: {problem}"] if problem else []
+    contents = [replace(content, decisions=documents) for content in gathered]
+    for file in files:
+        text, missing = _rendered(contents, check_report(file), trust=trust)
+        problems += missing
+        write_output(file, [text])
+    return problems
+
+
+def _rendered(
+    contents: Sequence[Content],
+    markdown: bool,
+    *,
+    title: str | None = None,
+    images: bool = True,
+    trust: bool = False,
+    threshold: float | None = None,
+) -> tuple[str, list[str]]:
+    """The text of a report, and what it lacks."""
+    if markdown:
+        from robaudit.report.html.markdown import markdown_report
+
+        return markdown_report(contents, title=title), []
+    from robaudit.report.html.render import page
+
+    text, missing = page(contents, title=title, images=images, trust=trust, threshold=threshold)
+    return text, [f"no images: {problem}" for problem in missing]

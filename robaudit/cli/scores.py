@@ -66,7 +66,7 @@ def scores(
         shown = _of_one([scores_of(one, asked.confidence) for one in found[0]])
     else:
         shown = _of_two(_paired(opened, found, asked.confidence), opened)
-    emit_gated(format_, *shown, decisions, asked, output)
+    emit_gated(format_, *shown, decisions, asked, output, opened)
     asked.leave(decisions)
 
 

@@ -53,10 +53,6 @@ def spectrum(
     Example: robaudit spectrum runs/spec-1a2b3c4d --bottom 6 --pictures spectra/
     """
     from robaudit.cli.streams import check_output
-    from robaudit.report.spectrum_tables import blame_lines
-    from robaudit.stats.relations import Verdict
-    from robaudit.stats.spectrum import spectrum as spectrum_of
-    from robaudit.store.run import read_run
 
     if source.is_dir():
         for option, given in (("--out", out), ("--extend", extend), ("--limit", limit), ("--set", set_)):
@@ -70,9 +66,15 @@ def spectrum(
         check_output(output)
     if pictures is not None:
         _check_folder(pictures)
+    from robaudit.store.run import read_run
+
     run = (
         read_run(source) if source.is_dir() else _audited(source, out, limit, set_ or (), on_error, extend=extend, trust=trust, quiet=quiet)
     )
+    from robaudit.report.spectrum_tables import blame_lines
+    from robaudit.stats.relations import Verdict
+    from robaudit.stats.spectrum import spectrum as spectrum_of
+
     found = spectrum_of(run, bottom, tuple(sample or ()))
     _print(found, run, format_, output, single=bool(sample))
     if pictures is not None:
@@ -88,16 +90,20 @@ def _audited(
     path: Path, out: Path | None, limit: int | None, settings: Sequence[str], on_error: OnError, *, extend: bool, trust: bool, quiet: bool
 ) -> Run:
     """Audit a spec with every estimator that applies, or continue that."""
-    from robaudit.auditing.environment import command_line
-    from robaudit.auditing.run import audit
-    from robaudit.auditing.spectrum import fitted_spec, spectrum_folder
-    from robaudit.cli.console import Reporter
-    from robaudit.cli.process import keep_freed_memory
     from robaudit.spec.load import load_spec
 
     asked = load_spec(path, settings=settings, overrides={} if limit is None else {("dataset", "limit"): limit})
+    from robaudit.cli.console import Reporter, starting
+
+    with starting(quiet=quiet):
+        from robaudit.auditing.environment import command_line
+        from robaudit.auditing.run import audit
+        from robaudit.auditing.spectrum import fitted_spec, spectrum_folder
+    from robaudit.cli.process import keep_freed_memory
+
     keep_freed_memory()
     with Reporter(quiet=quiet) as reporter:
+        reporter.doing("loading model and data to see what applies")
         spec, left_out = fitted_spec(asked, trust=trust, skip_bad=on_error is OnError.SKIP)
         for one in left_out:
             reporter.note(one.text)
@@ -113,11 +119,12 @@ def _audited(
 
 
 def _print(found: Spectrum, run: Run, format_: TextFormat, to: Path | None, *, single: bool) -> None:
-    from robaudit.cli.console import output, plain_text
+    from robaudit.cli.console import leading_warnings, output, plain_text
     from robaudit.cli.streams import emit, reader_may_leave
     from robaudit.report.spectrum_tables import SpectrumTable, sample_table, spectrum_csv
     from robaudit.store.serialise import document_json
 
+    warnings = leading_warnings([run], in_table=format_ is TextFormat.TABLE)
     if format_ is TextFormat.JSON:
         emit(document_json(found.document(run.class_names)), to)
     elif format_ is TextFormat.CSV:
@@ -125,10 +132,10 @@ def _print(found: Spectrum, run: Run, format_: TextFormat, to: Path | None, *, s
     else:
         table = (sample_table if single else SpectrumTable)(found, run.class_names)
         if to is not None:
-            emit(plain_text(table), to)
+            emit(plain_text(*warnings, table), to)
         else:
             with reader_may_leave():
-                output().print(table)
+                output().print(*warnings, table, sep="\n")
 
 
 def _check_folder(folder: Path) -> None:

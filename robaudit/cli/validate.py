@@ -52,22 +52,23 @@ def validate(
 
     Example: robaudit validate spec.yaml --samples 50 --budget 5m
     """
-    from robaudit.cli.console import Reporter, output
+    from robaudit.cli.console import Reporter, output, starting
     from robaudit.progress import parse_duration
     from robaudit.spec.load import load_spec
 
     limit = None if budget is None else parse_duration(budget)
     asked_spec = load_spec(spec, settings=set_ or ())
-    from robaudit.advice.validate import validate as run
-    from robaudit.advice.validation_files import check_folder, default_out, document, request_digest, write
-    from robaudit.auditing.environment import command_line
-    from robaudit.cli.process import keep_freed_memory
-    from robaudit.cli.streams import put
-    from robaudit.report.advice_tables import validation_tables
-    from robaudit.report.pictures import can_draw
-    from robaudit.store.serialise import document_json
+    with starting(quiet=quiet):
+        from robaudit.advice.validate import validate as run
+        from robaudit.advice.validation_files import check_folder, default_out, document, request_digest, write
+        from robaudit.auditing.environment import command_line
+        from robaudit.cli.process import keep_freed_memory
+        from robaudit.cli.streams import put
+        from robaudit.report.advice_tables import validation_tables
+        from robaudit.report.pictures import can_draw
+        from robaudit.store.serialise import document_json
 
-    drawing = can_draw(required=picture is True) and picture is not False
+        drawing = can_draw(required=picture is True) and picture is not False
     wanted = request_digest(asked_spec, samples, reference_draws, limit, convergence)
     folder = out or default_out(asked_spec, wanted)
     check_folder(folder, wanted)

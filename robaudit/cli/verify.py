@@ -27,13 +27,14 @@ def verify(
     Example: robaudit verify runs/spec-1a2b3c4d --samples all
     """
     count = _count(samples)
+    from robaudit.store.run import read_run
+
+    opened = read_run(run, kept=True)
     from robaudit.auditing.verify import verify as check
     from robaudit.cli.console import Reporter
     from robaudit.cli.process import keep_freed_memory
-    from robaudit.store.run import read_run
 
     keep_freed_memory()
-    opened = read_run(run, kept=True)
     with Reporter(quiet=quiet, patient=False) as reporter:
         result = check(opened, count, seed=seed, device=device, trust=trust, listener=reporter)
     for name in result.altered:

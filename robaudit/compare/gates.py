@@ -13,7 +13,7 @@ from pathlib import Path
 from robaudit.compare.result import Comparison, Difference, GroupComparison, Limits
 from robaudit.errors import RunError
 from robaudit.gates.decide import Basis, Decision, settle
-from robaudit.gates.evidence import matching_groups, refuse_accuracy_of
+from robaudit.gates.evidence import matching_groups, refuse_results_of
 from robaudit.gates.measure import ClassPart, Measured, Method, check_between
 from robaudit.spec.gates import Gate
 from robaudit.stats.flags import Certainty
@@ -89,7 +89,7 @@ def decide(comparison: Comparison, gates: Sequence[Gate], *, population: bool = 
 def _decision(gate: Gate, comparison: Comparison, basis: Basis) -> Decision:
     apart = _apart(comparison)
     if gate.quantity == "accuracy_drop":
-        refuse_accuracy_of(gate)
+        refuse_results_of(gate)
         accuracy, unknown = comparison.clean_accuracy, comparison.clean_unknown
         if accuracy is None:
             raise RunError(f"gate {str(gate)!r}", "the runs share no sample with a label", "use data with labels")

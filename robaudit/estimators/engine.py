@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from robaudit.levels import GAUSSIAN, NoiseLevel
 from robaudit.memory import extra_peak, give_back, is_out_of_memory
@@ -100,6 +101,22 @@ class Engine:
         self._noisy, self._batch_size, self._fitting = noisy or model, batch_size, fitting or Fitting()
         self._halved = False
         self._tidied = -math.inf
+
+    @contextmanager
+    def counting(self, passed: Callable[[int], None]) -> Iterator[None]:
+        """Tell how many rows have gone through the network, pass by pass, within the block; one that is differentiated counts threefold."""
+
+        def told(_: nn.Module, arguments: tuple[Tensor, ...], __: object) -> None:
+            differentiated = torch.is_grad_enabled() and arguments[0].requires_grad
+            passed(len(arguments[0]) * (1 + 2 * differentiated))
+
+        models = {id(model): model for model in (self.model, self._noisy)}  # copies that clip share the hooks of theirs
+        handles = [model.register_forward_hook(told) for model in models.values()]
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
 
     def rows(self, shape: Sequence[int]) -> int:
         """Rows in one forward pass for images of this shape."""

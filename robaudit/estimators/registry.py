@@ -15,7 +15,7 @@ from robaudit.estimators.contract import blaming, check_class, check_parts, chec
 from robaudit.levels import NO_NOISE, NoiseLevel, whole_noise
 from robaudit.names import ResultName
 from robaudit.noise.base import AdditiveNoise, NoiseKind
-from robaudit.plugins import installed, load_class
+from robaudit.plugins import ESTIMATORS, installed, load_class
 from robaudit.spec.errors import explain
 from robaudit.spec.model import AuditSpec, EstimatorSpec
 from robaudit.spec.written import Written
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from robaudit.estimators.work import Work
     from robaudit.models.logits import LogitModel
 
-GROUP = "robaudit.estimators"
+GROUP = ESTIMATORS
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,11 @@ class Task:
     def names(self) -> tuple[tuple[NoiseLevel, str], ...]:
         """Its results of an image, in order: the noise level, and the name of the value."""
         return tuple((self.at, name) for name in self.chosen.names)
+
+    @property
+    def text(self) -> str:
+        """What is computed, for people: "mc at sigma 0.05"."""
+        return self.chosen.label if self.at.levelless else f"{self.chosen.label} at {self.at}"
 
     def cost(self, classes: int) -> int:
         """About what one image costs, in forward passes."""

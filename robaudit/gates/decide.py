@@ -16,12 +16,12 @@ from typing import Any, Literal
 from robaudit.errors import SpecError
 from robaudit.gates.certified import certified_for, measured_certified
 from robaudit.gates.certified import remarks as remarks_on_certificates
-from robaudit.gates.evidence import Evidence, gather, group_of, refuse_accuracy_of
-from robaudit.gates.measure import OF_CLASSES, ClassPart, Measured, Method, check_range, meaning, measure
+from robaudit.gates.evidence import Evidence, gather, group_of, refuse_results_of
+from robaudit.gates.measure import OF_CLASSES, OF_THE_RUN, ClassPart, Measured, Method, check_range, meaning, measure, measured_warnings
 from robaudit.gates.scores import measured_score, scores_for
 from robaudit.gates.scores import remarks as remarks_on_scores
 from robaudit.quantities import Quantity
-from robaudit.spec.gates import CERTIFIED_ACCURACY, SCORES, Gate
+from robaudit.spec.gates import CERTIFIED_ACCURACY, NO_WARNINGS, SCORES, WARNINGS, Gate
 from robaudit.stats.groups import json_values
 from robaudit.stats.intervals import Bounds
 from robaudit.store.run import Run
@@ -55,6 +55,8 @@ class Covers(StrEnum):
     """The noise draws on the images that were audited."""
     POPULATION = "population"
     """The noise draws, and the choice of the images from the population that they stand for."""
+    RUN = "run"
+    """Nothing but the run itself, of which the value is a count."""
     NOTHING = "nothing"
     """There is no interval."""
 
@@ -98,6 +100,11 @@ class Decision:
     def exact(self) -> bool:
         """Whether the value has no error for these images."""
         return self.method == Method.EXACT
+
+    @property
+    def count(self) -> bool:
+        """Whether the value is a count, and not about images."""
+        return self.covers is Covers.RUN
 
     def document(self) -> dict[str, Any]:
         """The decision as JSON values."""
@@ -154,7 +161,7 @@ def overall(decisions: Sequence[Decision], inconclusive: Verdict = "inconclusive
 
 
 def decide(
-    run: Run, gates: Sequence[Gate], *, population: bool = False, point: bool = False, confidence: float = 0.95
+    run: Run, gates: Sequence[Gate], *, population: bool = False, point: bool = False, confidence: float = 0.95, strict: bool = False
 ) -> tuple[Decision, ...]:
     """Decide gates on a finished run, each by its interval at the given confidence, without a correction for their number.
 
@@ -164,6 +171,7 @@ def decide(
         population: the interval also covers the choice of the images; else it covers the measurement of these images only.
         point: values without an interval decide by themselves.
         confidence: of the intervals, above .5 and below 1.
+        strict: the run must not have warned: the gate ``warnings <= 0`` comes first.
 
     Returns:
         The decisions, in the order of the gates.
@@ -175,20 +183,23 @@ def decide(
     """
     check_confidence(confidence)
     basis = Basis(confidence, population, point)
+    gates = with_strict(gates, strict)
     groups = gather(run, gates)
     scores_of = functools.cache(lambda key: scores_for(run, key, confidence))  # several gates may be about one result
     certified_of = functools.cache(lambda key: certified_for(run, key, confidence))
     decisions = []
     for gate in gates:
-        if gate.quantity == "accuracy":
-            refuse_accuracy_of(gate)
+        if gate.quantity in OF_THE_RUN:
+            refuse_results_of(gate)
             evidence, full = next(iter(groups.values())), gate
         else:
             evidence = group_of(gate, run, groups)
             full = gate.about(evidence.key.estimator, evidence.key.at)
         scale = evidence.scale(run.quantities)
         check_range(full, scale)
-        if gate.quantity in SCORES:
+        if gate.quantity == WARNINGS:
+            measured, remarks = measured_warnings(run.info["warnings"])
+        elif gate.quantity in SCORES:
             scores = scores_of(evidence.key)
             measured, remarks = measured_score(full, scores, population=population), remarks_on_scores(scores)
         elif gate.quantity == CERTIFIED_ACCURACY:
@@ -201,6 +212,11 @@ def decide(
                 remarks += _caveats(full, evidence, scale, population=population)
         decisions.append(settle(full, measured, basis, *remarks))
     return tuple(decisions)
+
+
+def with_strict(gates: Sequence[Gate], strict: bool) -> Sequence[Gate]:
+    """The gates, led by the one on warnings if they are to be strict and have none."""
+    return (NO_WARNINGS, *gates) if strict and NO_WARNINGS not in gates else gates
 
 
 def check_confidence(confidence: float) -> None:
@@ -243,7 +259,7 @@ def settle(gate: Gate, measured: Measured, basis: Basis, *remarks: str) -> Decis
         lower=lower,
         upper=upper,
         method=measured.method,
-        covers=basis.covers,
+        covers=Covers.RUN if measured.method == Method.OF_THE_RUN else basis.covers,
         confidence=basis.confidence,
         verdict=verdict,
         evidence=_joined(*remarks, sentence),

@@ -15,7 +15,7 @@ from robaudit.levels import NoiseLevel
 from robaudit.names import Part, ResultName, series
 from robaudit.quantities import CERTIFIED, Quantity
 from robaudit.rows import Row
-from robaudit.spec.gates import CERTIFIED_ACCURACY, SCORES, Gate
+from robaudit.spec.gates import CERTIFIED_ACCURACY, SCORES, WARNINGS, Gate
 from robaudit.stats.groups import GroupKey, quantity_of, refuse_no_values
 from robaudit.stats.intervals import MeasuredImages
 from robaudit.stats.scores import RADII
@@ -216,13 +216,15 @@ def _lacking(gate: Gate, names: Sequence[str], subject: str) -> tuple[str, str]:
     return f"{subject} has no {gate.part}{of}", have
 
 
-def refuse_accuracy_of(gate: Gate) -> None:
-    """Refuse an estimator or a noise level in a gate on the accuracy without noise, or on its drop.
+def refuse_results_of(gate: Gate) -> None:
+    """Refuse an estimator or a noise level in a gate on warnings, on the accuracy without noise, or on its drop.
 
     Raises:
         SpecError: it does.
     """
     if gate.estimator is not None or gate.part is not None or gate.levels:
+        if gate.quantity == WARNINGS:
+            raise SpecError(f"gate {str(gate)!r}", "warnings are about the run", "leave estimator and noise level out")
         raise SpecError(
             f"gate {str(gate)!r}",
             f"{gate.quantity} is about the clean images",

@@ -21,8 +21,8 @@ from robaudit.estimators import registry
 from robaudit.estimators.registry import tasks_of
 from robaudit.files import SEAL, json_bytes, read_json, sealed, unsealed, write_atomically
 from robaudit.gates.decide import Covers, Decision, Verdict, decide, without_interval
-from robaudit.gates.evidence import matching_groups, needed_by, needed_group, refuse_accuracy_of
-from robaudit.gates.measure import check_range
+from robaudit.gates.evidence import matching_groups, needed_by, needed_group, refuse_results_of
+from robaudit.gates.measure import OF_THE_RUN, check_range
 from robaudit.quantities import IntervalKind
 from robaudit.spec.gates import Gate
 from robaudit.spec.model import AuditSpec, identity
@@ -128,8 +128,8 @@ def refuse_undecidable(spec: AuditSpec, gates: Sequence[Gate], *, point: bool) -
     run = Run(Path(spec.name), {}, ())
     keys = [(name, at) for task in tasks_of(spec, built) for at, name in task.names]
     for gate in gates:
-        if gate.quantity == "accuracy":
-            refuse_accuracy_of(gate)
+        if gate.quantity in OF_THE_RUN:
+            refuse_results_of(gate)
             check_range(gate, next(iter(estimators.values())).quantity)
             continue
         if (needed := needed_by(gate)) is not None:

@@ -13,7 +13,7 @@ from robaudit.errors import SpecError
 from robaudit.gates.evidence import Evidence
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import LOSS, Quantity
-from robaudit.spec.gates import CERTIFIED_ACCURACY, SCORES, Gate
+from robaudit.spec.gates import CERTIFIED_ACCURACY, SCORES, WARNINGS, Gate
 from robaudit.stats.intervals import (
     Bounds,
     MeanMethod,
@@ -31,6 +31,8 @@ from robaudit.stats.intervals import (
 from robaudit.text import class_name, known_name
 
 SHARES = frozenset({"share_below", "accuracy", "noisy_accuracy", CERTIFIED_ACCURACY})
+OF_THE_RUN = frozenset({"accuracy", WARNINGS})
+"""Those that no estimator and no noise level has to do with."""
 OF_CLASSES = frozenset({"worst_class", "class_gap"})
 _QUANTILES = {"median": 0.5, "p05": 0.05}
 _LOWER_IS_BETTER = {
@@ -54,6 +56,8 @@ class Method(StrEnum):
 
     EXACT = "exact"
     """The value has no error for these images."""
+    OF_THE_RUN = "a count"
+    """Not of the images: it has no error at all."""
     COUNTED = "counted"
     """Counted without error, apart from images whose value is not known."""
     SAME_MODEL = "the same model"
@@ -110,6 +114,8 @@ def check_range(gate: Gate, scale: Quantity) -> None:
         share = gate.quantity.startswith("relative_variation")
         low, high = (-math.inf, 1.0) if gate.quantity == "r_squared" else (0.0, 1.0) if share else (0.0, math.inf)
         check_between(gate, low, high, gate.quantity, gate.threshold)
+    elif gate.quantity == WARNINGS:
+        check_between(gate, 0.0, math.inf, "a number of warnings", gate.threshold)
     elif gate.quantity in SHARES:
         check_between(gate, 0.0, 1.0, gate.quantity, gate.threshold)
     else:
@@ -209,6 +215,12 @@ def _accuracy(gate: Gate, evidence: Evidence, confidence: float, *, population: 
     if not evidence.judged:
         raise SpecError(f"gate {str(gate)!r}", "the run has no labels, and so no accuracy", "audit labelled images")
     return counted(evidence.correct, evidence.judged, confidence, population=population, images=evidence.size)
+
+
+def measured_warnings(warnings: Sequence[str]) -> tuple[Measured, list[str]]:
+    """The number of a run's warnings, which has no error, and the warnings as remarks."""
+    value = float(len(warnings))
+    return Measured(value, lambda _: (value, value), Method.OF_THE_RUN, 0), list(warnings)
 
 
 def counted(count: int, total: int, confidence: float, *, population: bool, images: int) -> Measured:

@@ -11,7 +11,7 @@ from typing import Any, get_args
 from robaudit.errors import RobauditError, SpecError, did_you_mean
 from robaudit.gates.decide import Verdict, check_confidence, decide
 from robaudit.gates.interim import InterimRecord, read_record
-from robaudit.spec.gates import QUANTITIES, Gate, parse_gate
+from robaudit.spec.gates import NO_WARNINGS, QUANTITIES, Gate, parse_gate
 from robaudit.store.run import Run
 
 _LARGEST = 2**20  # bytes
@@ -108,7 +108,7 @@ def confidence_of(record: InterimRecord | None, option: float | None, rules: flo
 
 
 def find_rules(
-    given: Sequence[str], *, spec: Path | None = None, pyproject: Path | None = None, of_run: RunGates | None = None
+    given: Sequence[str], *, spec: Path | None = None, pyproject: Path | None = None, of_run: RunGates | None = None, strict: bool = False
 ) -> GateRules:
     """The gates of the first source that has any: the command line, ``--spec``, ``--pyproject``, the run itself, and the
     pyproject.toml of the working folder. The other keys of a pyproject.toml apply only with its gates.
@@ -117,6 +117,7 @@ def find_rules(
         given: the values of ``--gate``.
         spec, pyproject: files named on the command line.
         of_run: the gates of the run.
+        strict: no gate is needed besides the one on warnings.
 
     Raises:
         SpecError: there are none, one is not a gate, or a file cannot be read or has other contents.
@@ -139,6 +140,8 @@ def find_rules(
         return GateRules(parsed(of_run.written, f"{of_run.where}, gates"), of_run.where)
     nearest = Path("pyproject.toml")
     rules = _from_pyproject(nearest) if nearest.is_file() else None
+    if rules is None and strict:
+        return GateRules((NO_WARNINGS,), "the command line")
     if rules is None:
         raise SpecError(
             "robaudit gate",

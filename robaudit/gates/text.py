@@ -24,6 +24,8 @@ def lines(decisions: Sequence[Decision], inconclusive: Verdict = "inconclusive")
 def numbers(decision: Decision) -> str:
     """The value and its interval, whose ends are rounded outwards; rounding never hides on which side of the threshold a number is."""
     threshold = decision.gate.threshold
+    if decision.count:
+        return f"{decision.value:g}"
     if decision.lower is None or decision.upper is None:
         return "~" + number(decision.value, threshold, ROUND_HALF_EVEN)
     value = number(decision.value, threshold, ROUND_HALF_EVEN)
@@ -46,7 +48,9 @@ def number(value: float, threshold: float, rounding: str) -> str:
 
 def _about(decision: Decision) -> str:
     about = "no interval" if decision.covers is Covers.NOTHING else decision.covers.value
-    if decision.exact:
+    if decision.count:
+        about = decision.method
+    elif decision.exact:
         about = "exact for these images"
     elif decision.covers is not Covers.NOTHING:
         about += f", {decision.method}"
@@ -58,6 +62,8 @@ def _total(decisions: Sequence[Decision], inconclusive: Verdict) -> str:
     past = {"pass": "passed", "fail": "failed", "inconclusive": "inconclusive"}
     counted = ", ".join(f"{count} {past[verdict]}" for verdict, count in counts.items() if count)
     taken = f" (inconclusive counts as {inconclusive})" if counts["inconclusive"] and inconclusive != "inconclusive" else ""
-    confidences = dict.fromkeys(f"{100 * one.confidence:.6g}" for one in decisions if one.covers is not Covers.NOTHING and not one.exact)
+    confidences = dict.fromkeys(
+        f"{100 * one.confidence:.6g}" for one in decisions if one.covers is not Covers.NOTHING and not (one.exact or one.count)
+    )
     each = f"; intervals {' and '.join(confidences)} %, each gate by itself" if confidences else ""
     return f"{overall(decisions, inconclusive)}: of {len(decisions)} gate{'s' * (len(decisions) > 1)} {counted}{taken}{each}"

@@ -20,12 +20,12 @@ from robaudit.levels import GAUSSIAN, LevelName, NoiseLevel
 from robaudit.noise.base import BASE_DIR, AdditiveNoise, NoiseKind, Shape
 from robaudit.noise.draws import NormalDraws
 from robaudit.noise.gaussian import Gaussian
-from robaudit.plugins import BrokenContractError, blaming, installed, is_ours, load_class, shown
+from robaudit.plugins import NOISES, BrokenContractError, blaming, installed, is_ours, load_class, shown
 from robaudit.spec.errors import explain
 from robaudit.spec.model import NoiseSpec
 from robaudit.spec.written import Location, Written
 
-GROUP = "robaudit.noise"
+GROUP = NOISES
 _DECLARED: dict[str, tuple[type | tuple[type, ...], str]] = {
     "level_name": (LevelName, "a LevelName"),
     **dict.fromkeys(("least", "most"), ((int, float), "a number")),

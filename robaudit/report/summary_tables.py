@@ -30,11 +30,12 @@ MEANINGS = {
 
 
 def headline(info: Mapping[str, Any]) -> list[str]:
-    """The lines above a run's tables, from run.json: clean accuracy first, then model, data and noise."""
+    """The lines above a run's tables, from run.json: warnings and clean accuracy first, then model, data and noise."""
     totals, data, model = info["totals"], info["data"], info["model"]
     skipped = f", {totals['skipped']} skipped" if totals["skipped"] else ""
     passes = f"{totals['forwards']:,} forward and {totals['backwards']:,} backward passes"
     lines = [
+        *warning_lines(info),
         f"clean accuracy  {_accuracy(info['clean_accuracy'])}",
         *_noisy(info["noisy_accuracy"]),
         f"model           {model['name']} ({model['format']}, {model['classes']} classes, sha256 {model['sha256'][:8]})",
@@ -42,11 +43,15 @@ def headline(info: Mapping[str, Any]) -> list[str]:
         f"noise           {info['noise']}",
         f"run             seed {info['seed']}, {info['device']}, {passes}",
     ]
-    lines += [f"warning         {text}" for text in info["warnings"]]
     lines += [f"skipped         {skip['reason']}" for skip in info["skipped"][:3]]
     if len(info["skipped"]) > 3:
         lines.append(f"skipped         and {len(info['skipped']) - 3} more: see run.json")
     return [printable(line) for line in lines]
+
+
+def warning_lines(info: Mapping[str, Any]) -> list[str]:
+    """The lines that lead whatever is printed about a run that warned."""
+    return [printable(f"warning         {text}") for text in info["warnings"]]
 
 
 def overall_tables(

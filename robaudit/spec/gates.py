@@ -33,6 +33,8 @@ SCORES = (
 """Those that are scores of radii: :class:`robaudit.stats.scores.Score`."""
 CERTIFIED_ACCURACY = "certified_accuracy"
 """The share of images whose class is certified, and is the label, within a radius."""
+WARNINGS = "warnings"
+"""The number of warnings of a run."""
 QUANTITIES: Mapping[str, frozenset[str]] = {
     "mean": frozenset(),
     "median": frozenset(),
@@ -41,6 +43,7 @@ QUANTITIES: Mapping[str, frozenset[str]] = {
     "class_gap": frozenset(),
     "share_below": frozenset({"t"}),
     "accuracy": frozenset(),
+    WARNINGS: frozenset(),
     "noisy_accuracy": frozenset(),
     CERTIFIED_ACCURACY: frozenset({"radius"}),
     **dict.fromkeys(SCORES, frozenset[str]()),
@@ -111,6 +114,10 @@ class Gate:
             f"{name}={value if isinstance(value, str) else number_text(value)}" for name, value in given.items() if value is not None
         )
         return f"{self.quantity}{f'({named})' if named else ''} {self.relation} {number_text(self.threshold)}"
+
+
+NO_WARNINGS = Gate(WARNINGS, "<=", 0.0)
+"""What ``--strict`` adds: a run that warned fails."""
 
 
 def number_text(number: float) -> str:

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from robaudit.errors import SpecError, did_you_mean
 from robaudit.levels import GAUSSIAN, LEVEL_KEYS, LevelName
+from robaudit.plugins import ESTIMATORS, NOISES, refuse_unknown
 from robaudit.spec.class_names import BASE_DIR
 from robaudit.spec.errors import explain
 from robaudit.spec.model import DEFAULT_ESTIMATOR, AuditSpec, noise_entries
@@ -82,7 +83,8 @@ def load_spec(
         complete: fill in what the spec leaves out from its model's own files.
 
     Raises:
-        SpecError: the file is missing, is not YAML, or is not a valid spec; the line is named.
+        SpecError: the file is missing, is not YAML, or is not a valid spec; the line is named. Names of estimators and noises are
+            looked up; their options are checked when they are built, which imports torch.
         ModelError: the model's own files are damaged, or of a model that is not supported.
     """
     raw, lines = _parse(_read(path) if text is None else text, str(path))
@@ -107,6 +109,10 @@ def load_spec(
         spec = AuditSpec.model_validate(raw, context={BASE_DIR: path.resolve().parent})
     except ValidationError as error:
         raise explain(error, AuditSpec, written) from error
+    for i, noise in enumerate(spec.noise):
+        refuse_unknown(NOISES, "noise kind", noise.kind, written.place(("noise", i, "kind")))
+    for i, one in enumerate(spec.estimators):
+        refuse_unknown(ESTIMATORS, "estimator", one.name, f"estimators[{i}]")
     spec = spec.located(path.resolve().parent, path.stem, written)
     return filled(spec) if complete else spec
 
@@ -255,7 +261,9 @@ def apply_setting(raw: dict[str, Any], setting: str) -> None:
             raw["estimators"] = [DEFAULT_ESTIMATOR]
             apply_setting(raw, setting)
             return
-        remedy = did_you_mean(str(location[0]), [*AuditSpec.model_fields, *known])
+        sections = [name for name in AuditSpec.model_fields if isinstance(raw.get(name), dict)]
+        inside = [f"{name}.{location[0]}" for name in sections if location[0] in raw[name]]
+        remedy = f"write --set {inside[0]}={text}" if inside else did_you_mean(str(location[0]), [*AuditSpec.model_fields, *known])
         raise SpecError(f"--set {setting}", f"unknown key {location[0]!r}", remedy)
     put(raw, location, value)
 

@@ -79,6 +79,11 @@ class Logged:
         self.write(f"warning: {text}")
         self._listener.warn(text)
 
+    def doing(self, what: str) -> None:
+        """Pass on what is done; the log has it in the lines of progress."""
+        self._progress.doing(what)
+        self._listener.doing(what)
+
     def begin(self, total: int, done: int) -> None:
         """Pass on that the audit starts."""
         self._progress, self._last = AuditProgress(total, done, clock=self._clock), self._clock()

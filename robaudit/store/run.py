@@ -155,7 +155,9 @@ def read_run(path: Path, *, kept: bool = False) -> Run:
     """
     folder = RunFolder(path)
     if not path.is_dir():
-        raise RunError(str(path), "is not a run folder", "name a folder that robaudit estimate has written")
+        inside = path.is_file() and RunFolder(path.parent).exists
+        remedy = f"name its folder, {path.parent}" if inside else "name a folder that robaudit estimate has written"
+        raise RunError(str(path), "is not a run folder", remedy)
     info = folder.info()
     if info["status"] != "complete":
         folder.refuse_old()

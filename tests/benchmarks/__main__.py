@@ -16,7 +16,7 @@ import torch
 
 from robaudit.auditing.environment import pick_device
 from robaudit.cli.process import keep_freed_memory
-from tests.benchmarks import accuracy, busy, cdf, engine, kinds, memory, scaling, versus
+from tests.benchmarks import accuracy, busy, cdf, engine, kinds, memory, scaling, start, versus
 from tests.benchmarks.machine import exact_products, machine
 from tests.benchmarks.networks import Bench
 from tests.benchmarks.report import ORDER, Section, write
@@ -32,6 +32,7 @@ PARTS: dict[str, Callable[[Bench], Section]] = {
     "scaling": scaling.measure,
     "memory": memory.measure,
     "busy": busy.measure,
+    "start": start.measure,
 }
 NEED_SHARED = ("published", "accuracy", "engine", "noise", "kinds")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -200,8 +201,8 @@ def test_progress_without_a_terminal_is_plain_lines(tmp_path: Path, run_cli: Run
     monkeypatch.setattr(console, "_SECONDS_BETWEEN_LINES", 0.0)
     _, out, err = run_cli("estimate", write(tmp_path, digits(limit=130)), "--out", "run")
     lines = [line for line in err.splitlines() if line.startswith("auditing: ")]
-    assert lines[0].startswith("auditing: 0 of 130 samples, about ")
-    assert lines[0].endswith(" s left")
+    assert all(re.fullmatch(r"auditing: \d+ of 130 samples.*? \((mc at sigma 0.2|reading images)\)", line) for line in lines[:-1]), lines
+    assert any(", about " in line for line in lines)
     assert lines[-1].startswith("auditing: 130 of 130 samples, ")
     assert "auditing" not in out
 

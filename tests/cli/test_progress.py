@@ -70,6 +70,30 @@ def test_lines_without_a_terminal(lines: Callable[[], list[str]]) -> None:
     told.end()
 
 
+def test_what_is_computed(lines: Callable[[], list[str]]) -> None:
+    clock = Clock()
+    told = Reporter(clock=clock)
+    told.doing("loading the model")
+    assert lines() == [], "soon done"
+    clock.now += 6
+    told.doing("checking model and data")
+    assert lines() == ["checking model and data"]
+    told.begin(10, 0)
+    told.doing("mc at sigma 0.05")
+    clock.now += 6
+    told.working(0.1)
+    assert lines() == ["auditing: 0 of 10 samples, about 54 s left (mc at sigma 0.05)"]
+    told.doing("splitting at sigma 0.1")
+    clock.now += 6
+    told.working(0.2)
+    assert lines() == ["auditing: 0 of 10 samples, about 48 s left (splitting at sigma 0.1)"]
+    told.advance(10)
+    clock.now += 6
+    told.working(1.0)
+    assert lines() == ["auditing: 10 of 10 samples, 50/min"]
+    told.end()
+
+
 def test_a_resumed_audit_starts_where_it_stood(lines: Callable[[], list[str]]) -> None:
     clock = Clock()
     told = Reporter(clock=clock)
@@ -83,26 +107,28 @@ def test_a_resumed_audit_starts_where_it_stood(lines: Callable[[], list[str]]) -
 def test_quiet(lines: Callable[[], list[str]]) -> None:
     clock = Clock()
     told = Reporter(quiet=True, clock=clock)
+    told.doing("loading the model")
     told.begin(10, 5)
     clock.now += 60
+    told.doing("mc at sigma 0.05")
     told.working(0.5)
     told.advance(1)
     told.end()
     assert lines() == []
 
 
-def on_terminal(tmp_path: Path, **environment: str) -> str:
+def on_terminal(tmp_path: Path, script: str = SCRIPT, **environment: str) -> str:
     """What the script writes to a terminal, escape codes and all."""
     controller, terminal = pty.openpty()
     settings = plain({"TERM": "xterm", "COLORTERM": "", "COLUMNS": "80", **environment})
-    with subprocess.Popen([sys.executable, "-c", SCRIPT], cwd=tmp_path, env=settings, stderr=terminal):
+    with subprocess.Popen([sys.executable, "-c", script], cwd=tmp_path, env=settings, stderr=terminal):
         os.close(terminal)
         return read_all(controller)
 
 
 def frames(text: str) -> list[tuple[float, str]]:
     """Every drawing of the bar: how full it is, and the words beside it."""
-    drawn = re.findall(r"auditing (.*?)(?=\r|\x1b\[\?25h|$)", text)
+    drawn = re.findall(r"(?:auditing|mc at sigma 0.05) +(\S.*?)(?=\r|\x1b\[\?25h|$)", text)
     found = []
     for line in drawn:
         bar, rest = re.fullmatch(r"((?:\x1b\[[\d;]*m|[━╸╺])*) *(.*?) *", line).groups()  # type: ignore[union-attr]
@@ -127,6 +153,27 @@ def test_the_bar_on_a_terminal(tmp_path: Path) -> None:
     assert len(set(full)) >= 4, "it moves with the work, not with the disk alone"
     assert "warning:\x1b[0m one is damaged" in text
     assert text.rfind("\x1b[?25h") > text.rfind("\x1b[?25l") > -1, "the cursor is shown again"
+
+
+STAGES = """
+from robaudit.cli.console import Reporter
+with Reporter() as told:
+    told.doing("loading the model")
+    told.note("a note")
+    told.begin(10, 0)
+    told.doing("certified_radius at sigma 0.25")
+    told.advance(5)
+"""
+
+
+@pytest.mark.parametrize(
+    ("columns", "says"), [("100", r"[-\\|/] certified_radius at sigma 0.25 "), ("60", r"[-\\|/] certified_r… "), ("40", "auditing ")]
+)
+def test_stages_on_a_terminal(columns: str, says: str, tmp_path: Path) -> None:
+    text = re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", on_terminal(tmp_path, STAGES, COLUMNS=columns))
+    assert re.search(r"\S loading the model 0:00:00", text)
+    assert "note: a note" in text
+    assert re.search(rf"{says} *[━╸╺]{{4,}}", text)
 
 
 @pytest.mark.parametrize("environment", [{"TERM": "dumb"}, {"TTY_COMPATIBLE": "0"}], ids=str)

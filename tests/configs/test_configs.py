@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torchvision import models
 
+from robaudit.spec.gates import QUANTITIES, parse_gate
 from tests.conftest import RunCli
 from tests.datasets.cifar10 import write_cifar10
 from tests.specs import read_info, save_npz
@@ -114,58 +116,116 @@ def test_it_runs(name: str, tmp_path: Path, run_cli: RunCli, monkeypatch: pytest
     assert "mean [95% interval]" in out
 
 
+# --- pipelines
+
+
+@pytest.fixture
+def audited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """A spec with gates, one of which is on the mean, beside its model and data."""
+
+    def make(least: str) -> Path:
+        document = yaml.safe_load((CONFIGS / "ci-gate.yaml").read_text())
+        document["estimators"] = [{"mc": {"samples": 400}}]
+        document["noise"]["sigma"] = 0.5
+        document["gates"] = ["accuracy >= 0.8", f"mean >= {least}"]
+        gated(tmp_path, monkeypatch)
+        path = tmp_path / "audit.yaml"
+        path.write_text(yaml.safe_dump(document))
+        return path
+
+    return make
+
+
+def script(name: str) -> str:
+    """The step of the action with this id."""
+    steps = yaml.safe_load((CONFIGS / "ci" / "action.yml").read_text())["runs"]["steps"]
+    (found,) = [step for step in steps if step.get("id") == name]
+    return str(found["run"])
+
+
+def run_script(folder: Path, **inputs: str) -> subprocess.CompletedProcess[str]:
+    """The script of the action's audit, as the runner calls it."""
+    environment = {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "OMP_NUM_THREADS": "1",
+        "GITHUB_OUTPUT": str(folder / "output"),
+        "GITHUB_STEP_SUMMARY": str(folder / "summary.md"),
+        "GATES": "",
+        **inputs,
+    }
+    command = ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c", script("audit")]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=200, check=False)
+
+
 @pytest.mark.parametrize(("least", "code"), [pytest.param("0.2", 0, marks=pytest.mark.slow), ("0.9999", 1)])
-def test_the_shell_script(least: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From a spec to an exit code, JUnit XML and reports, as a pipeline would run it."""
-    document = yaml.safe_load((CONFIGS / "ci-gate.yaml").read_text())
-    document["estimators"] = [{"mc": {"samples": 400}}]
-    document["noise"]["sigma"] = 0.5
-    document["gates"] = ["accuracy >= 0.8", f"mean >= {least}"]
-    (tmp_path / "audit.yaml").write_text(yaml.safe_dump(document))
-    gated(tmp_path, monkeypatch)
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        ["sh", str(CONFIGS / "ci" / "gate.sh"), "audit.yaml", "results"],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
+def test_the_action(least: str, code: int, tmp_path: Path, audited: Callable[[str], Path]) -> None:
+    """From a spec to an exit code, JUnit XML, a report, annotations and a summary."""
+    audited(least)
+    done = run_script(tmp_path, SPEC="audit.yaml", REPORT="results/report.html")
     assert done.returncode == code, done.stderr
     results = tmp_path / "results"
-    assert sorted(path.name for path in results.iterdir()) == ["junit.xml", "report.html", "report.md", "run"]
-    suites = ElementTree.parse(results / "junit.xml").getroot()  # noqa: S314  our own file
+    assert sorted(path.name for path in results.iterdir()) == ["gates.xml", "report.html", "run"]
+    suites = ElementTree.parse(results / "gates.xml").getroot()  # noqa: S314  our own file
     assert len(list(suites.iter("testcase"))) == 2
     assert len(list(suites.iter("failure"))) == code
-    assert "### Gates" in (results / "report.md").read_text()
+    assert ("::error" in done.stdout) == bool(code)
+    assert "robaudit gate: " in (tmp_path / "summary.md").read_text()
+    assert (tmp_path / "output").read_text() == "folder=results/\n"
 
 
-def test_the_shell_script_gives_the_code_of_a_mistake(tmp_path: Path) -> None:
-    """Never 1, which is that of a failed gate; and what an earlier run has left is not shown as this one's."""
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+def test_the_action_takes_gates_and_runs_nothing_else(tmp_path: Path, audited: Callable[[str], Path]) -> None:
+    audited("0.2")
+    gates = 'accuracy >= 0.5\n\n   \nwarnings <= 0; $(touch gates) "\n'
+    done = run_script(tmp_path, SPEC="audit.yaml", REPORT="report.html", GATES=gates)
+    assert done.returncode == 2
+    assert "--gate 'warnings <= 0; $(touch gates) \"'" in done.stderr
+    assert not (tmp_path / "gates").exists()
 
-    def gate(*args: str) -> subprocess.CompletedProcess[str]:
-        command = ["sh", str(CONFIGS / "ci" / "gate.sh"), *args]
-        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
 
-    (tmp_path / "audit").mkdir()
-    (tmp_path / "audit" / "junit.xml").write_text("of an earlier run")
+def test_the_action_gives_the_code_of_a_mistake(tmp_path: Path) -> None:
+    """Never 1, which is that of a failed gate."""
     (tmp_path / "file").touch()
-    for args, says in (([], "usage"), (["no.yaml"], "no.yaml"), (["no.yaml", "file"], "file"), (["no.yaml", "-x"], "no.yaml")):
-        done = gate(*args)
+    for inputs, says in (({"SPEC": "no.yaml", "REPORT": "a/r.html"}, "no.yaml"), ({"SPEC": "no.yaml", "REPORT": "file/r.html"}, "file")):
+        done = run_script(tmp_path, **inputs)
         assert done.returncode == 2
         assert says in done.stderr
-    assert list((tmp_path / "audit").iterdir()) == []
 
 
-def test_the_workflow_names_commands_that_there_are(run_cli: RunCli) -> None:
-    document = yaml.safe_load((CONFIGS / "ci" / "github.yml").read_text())
-    steps = [step["run"] for step in document["jobs"]["audit"]["steps"] if "run" in step]
-    called = [line.split() for step in steps for line in step.splitlines() if line.strip().startswith("robaudit ")]
-    assert {words[1] for words in called} == {"estimate", "gate", "report"}
-    for words in called:
+def test_the_action_is_one() -> None:
+    """The keys that GitHub requires, and no input that is used without being declared."""
+    text = (CONFIGS / "ci" / "action.yml").read_text()
+    action = yaml.safe_load(text)
+    assert set(action) == {"name", "description", "inputs", "runs"}
+    assert set(action["inputs"]) == {"spec", "gates", "report", "python-version"}
+    assert set(re.findall(r"inputs\.([\w-]+)", text)) == set(action["inputs"])
+    for one in action["inputs"].values():
+        assert one["description"]
+        assert ("default" in one) != one.get("required", False)
+    assert action["runs"]["using"] == "composite"
+    for step in action["runs"]["steps"]:
+        assert ("run" in step) != ("uses" in step)
+        assert step.get("shell") == "bash" if "run" in step else "@" in step["uses"]
+        assert "${{" not in step.get("run", ""), "an input would become part of the script"
+    workflow = yaml.safe_load((CONFIGS / "ci" / "github.yml").read_text())
+    (use,) = [step for step in workflow["jobs"]["audit"]["steps"] if step.get("uses", "").startswith("./")]
+    assert set(use["with"]) <= set(action["inputs"])
+    for line in use["with"]["gates"].splitlines():
+        parse_gate(line, QUANTITIES, "github.yml")
+
+
+def test_they_name_commands_and_options_that_there_are(run_cli: RunCli) -> None:
+    (hook,) = yaml.safe_load((CONFIGS / "ci" / "pre-commit.yaml").read_text())["repos"][0]["hooks"]
+    assert {"id", "name", "entry", "language"} <= set(hook)
+    re.compile(hook["files"])
+    line = re.findall(r"`(robaudit .*?)`", (CONFIGS / "README.md").read_text().split("one line:")[1])[0]
+    joined = script("audit").replace("\\\n", " ")
+    called = re.findall(r"robaudit [a-z].*?(?=\|\||$)", joined, re.MULTILINE)
+    assert len(called) == 2
+    commands = [command.split() for command in (*called, hook["entry"], line)]
+    assert {words[1] for words in commands} == {"estimate", "gate"}
+    for words in commands:
         options = [word for word in words if word.startswith("--")]
         help_ = run_cli(words[1], "--help").out
+        assert options
         assert all(option in help_ for option in options), words

@@ -114,6 +114,28 @@ def test_the_rule_on_cuda_is_cut_by_memory_to_a_power_of_two() -> None:
     assert rows_by_rule((3, 224, 224), cuda) == 16
 
 
+def test_passes_are_counted_within_the_block_only() -> None:
+    model, lower = from_module(curved()), from_module(curved(seed=1))
+    engine = Engine(model, gaussian_source(0, CPU), 4, 8, noisy=lower)
+    clipped = model.clipping(True)
+    told = list[int]()
+    with engine.counting(told.append):
+        model(IMAGES)
+        clipped(IMAGES)
+        lower.clipping(True)(IMAGES)
+        with torch.inference_mode():
+            model.clipping(True)(IMAGES.requires_grad_(False))
+        margin_gradients(model, IMAGES)
+    assert told == [3, 3, 3, 3, 9]
+    for one in (model, clipped, lower):
+        one(IMAGES)
+    assert len(told) == 5
+    with engine.counting(told.append), pytest.raises(ZeroDivisionError):
+        1 / 0  # noqa: B018
+    model(IMAGES)
+    assert len(told) == 5
+
+
 def test_noisy_passes_go_through_their_own_model() -> None:
     exact, lower = Recorder(curved()), Recorder(curved(seed=1))
     engine = Engine(from_module(exact), gaussian_source(0, CPU), 4, noisy=from_module(lower))

@@ -22,6 +22,12 @@ SEVERAL = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def _any_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read specs with a made-up kind; that its name is looked up is tested with the command line, and below with ``build``."""
+    monkeypatch.setattr("robaudit.spec.load.refuse_unknown", lambda *_: None)
+
+
 def load(folder: Path, noise: object, **changes: Any) -> AuditSpec:
     return load_spec(write(folder, digits(noise=noise)), **changes)
 

@@ -9,6 +9,7 @@ from importlib.resources import files
 from typing import Any
 
 from robaudit.gates.decide import EXIT_CODES, Decision, Verdict, overall
+from robaudit.spec.gates import WARNINGS
 
 SCHEMA_VERSION = 1
 
@@ -24,6 +25,7 @@ class Subject:
         identity: sha256 of what the run computes.
         robaudit: the version that made the run.
         against: of a comparison, the run that it was compared with.
+        warnings: of the run; they lead whatever is written about its gates.
         skipped: samples that the run should have measured but could not.
         left_out: counts, by name, of other samples that the gates ignore or count only in part.
     """
@@ -35,6 +37,7 @@ class Subject:
     identity: str
     robaudit: str | None
     against: Subject | None = None
+    warnings: Sequence[str] = ()
     skipped: int = 0
     left_out: Mapping[str, int] = field(default_factory=dict)
 
@@ -49,7 +52,12 @@ class Subject:
         """From a run's run.json."""
         version, skipped, model = info.get("versions", {}).get("robaudit"), info.get("totals", {}).get("skipped", 0), info["model"]
         name, identity = info["name"], info["identity"]
-        return cls(command, name, model["name"], model["sha256"], identity, version, against, skipped, left_out or {})
+        warnings = tuple(info["warnings"])
+        return cls(command, name, model["name"], model["sha256"], identity, version, against, warnings, skipped, left_out or {})
+
+    def untold(self, decisions: Sequence[Decision]) -> Sequence[str]:
+        """The warnings, unless one of the gates is about them and tells them."""
+        return () if any(one.gate.quantity == WARNINGS for one in decisions) else self.warnings
 
     def counts(self) -> dict[str, int]:
         """Counts of the samples left out, by name: ``skipped`` (of a comparison also ``base_skipped``), and ``left_out``."""
@@ -93,6 +101,7 @@ def decisions_document(decisions: Sequence[Decision], subject: Subject, *, incon
         "verdict": verdict,
         "exit_code": EXIT_CODES[verdict],
         "inconclusive_counts_as": inconclusive,
+        "warnings": list(subject.warnings),
         "run": subject.document(),
         "base": None if subject.against is None else subject.against.document(),
         "left_out": subject.counts(),

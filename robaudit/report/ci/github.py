@@ -24,12 +24,14 @@ LEFT_OUT = "\n_The rest is left out: GitHub takes 1 MiB of step summary._\n"
 _LEVELS: dict[Verdict, str] = {"fail": "error", "inconclusive": "warning", "pass": "notice"}
 _ORDER = ("fail", "inconclusive", "pass")
 _LONGEST_NAME = 300
+_WARNINGS = 3  # of the run, at most
 _SIGNS: dict[Verdict, str] = {"pass": "✅", "fail": "❌", "inconclusive": "❔"}
 _MOST_CLASSES = 20
 
 
 def github(decisions: Sequence[Decision], subject: Subject, *, inconclusive: Verdict = "inconclusive") -> str:
-    """Workflow commands, one a line: an error for a failed gate, a warning for an inconclusive one, and a notice that says how many passed.
+    """Workflow commands, one a line: the run's first warnings, an error for a failed gate, a warning for an inconclusive one, and a
+    notice that says how many passed.
 
     An inconclusive gate that counts as failed is an error, one that counts as passed a notice. At most ten lines, the failures first;
     where there are more, the last says how many.
@@ -39,6 +41,9 @@ def github(decisions: Sequence[Decision], subject: Subject, *, inconclusive: Ver
         subject: the run.
         inconclusive: what an inconclusive gate counts as.
     """
+    warned = [
+        _command("warning", f"robaudit {subject.command}", f"{subject.name}: {text}") for text in subject.untold(decisions)[:_WARNINGS]
+    ]
     told = [one for one in decisions if one.verdict != "pass"]
     told.sort(key=lambda one: _ORDER.index(counted(one, inconclusive)))  # stable: otherwise as they were given
     lines = [
@@ -49,12 +54,13 @@ def github(decisions: Sequence[Decision], subject: Subject, *, inconclusive: Ver
     if passed:
         words = f"{subject.name}: {passed} of {count(len(decisions), 'gate')} passed"
         lines.append(_command("notice", f"robaudit {subject.command}", words))
-    if len(lines) > MOST:
-        left = len(told) - (MOST - 1)
-        level = _LEVELS[counted(told[MOST - 1], inconclusive)]
+    room = MOST - len(warned)
+    if len(lines) > room:
+        left = len(told) - (room - 1)
+        level = _LEVELS[counted(told[room - 1], inconclusive)]
         words = f"{subject.name}: {left} more gates did not pass, {passed} passed; all are in the log and the step summary"
-        lines = [*lines[: MOST - 1], _command(level, f"robaudit {subject.command}", words)]
-    return "".join(line + "\n" for line in lines)
+        lines = [*lines[: room - 1], _command(level, f"robaudit {subject.command}", words)]
+    return "".join(line + "\n" for line in [*warned, *lines])
 
 
 def step_summary(decisions: Sequence[Decision], subject: Subject, *, inconclusive: Verdict = "inconclusive") -> str:
@@ -66,7 +72,9 @@ def step_summary(decisions: Sequence[Decision], subject: Subject, *, inconclusiv
         inconclusive: what an inconclusive gate counts as.
     """
     verdict = overall(decisions, inconclusive)
-    lines = [f"### {_SIGNS[verdict]} robaudit {subject.command}: {verdict}", "", _about(subject)]
+    lines = [f"### {_SIGNS[verdict]} robaudit {subject.command}: {verdict}", ""]
+    lines += [f"**Warning:** {markdown(clipped(text, _LONGEST_NAME))}\n" for text in subject.untold(decisions)]
+    lines += [_about(subject)]
     if subject.against is not None:
         lines += ["", f"compared with {_about(subject.against)}"]
     left_out = [f"{number:,} {name.replace('_', ' ')}" for name, number in subject.counts().items() if number]

@@ -1,6 +1,7 @@
 """Decided gates as JUnit XML.
 
-One test suite for the run; a test case for each gate, and one for each class of a gate that has classes. A failed gate is a
+One test suite for the run. Its warnings lead, each a test case that is ``<skipped>`` (listed, and the job continues); a gate on them
+makes them a failure. Then a test case for each gate, and one for each class of a gate that has classes. A failed gate is a
 ``<failure>``. An inconclusive one is what it counts as: by itself an ``<error>`` (JUnit's word for a test without a result;
 every CI system lists it with the failures, and the command exits with code 4), with ``--inconclusive pass`` a ``<skipped>``
 (listed, and the job continues), with ``--inconclusive fail`` a ``<failure>``.
@@ -39,8 +40,11 @@ def junit(decisions: Sequence[Decision], subject: Subject, *, inconclusive: Verd
         subject: the run.
         inconclusive: what an inconclusive gate counts as.
     """
-    cases = [case for decision in decisions for case in _cases(decision, subject)]
-    elements = [_element(case.verdict, inconclusive) for case in cases]
+    cases = [_Case(f"robaudit.{subject.name}", "warning", "pass", text) for text in subject.untold(decisions)]
+    elements: list[str | None] = ["skipped"] * len(cases)
+    gated = [case for decision in decisions for case in _cases(decision, subject)]
+    cases += gated
+    elements += [_element(case.verdict, inconclusive) for case in gated]
     counts = {
         "tests": str(len(cases)),
         "failures": str(elements.count("failure")),

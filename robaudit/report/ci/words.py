@@ -44,6 +44,8 @@ def coverage_text(decision: Decision) -> str:
     """What the interval covers, and the method behind it."""
     if decision.covers is Covers.NOTHING:
         return "no interval"
+    if decision.count:
+        return decision.method
     return f"{decision.covers}; {100 * decision.confidence:.4g} % interval, {decision.method}"
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN
 from typing import Any
 
+from robaudit.gates.decide import Covers
 from robaudit.gates.text import number
 from robaudit.levels import NO_NOISE
 from robaudit.names import ResultName
@@ -91,6 +92,8 @@ def decision_table(decisions: Sequence[Mapping[str, Any]]) -> Table:
             for key, rounding in (("value", ROUND_HALF_EVEN), ("lower", ROUND_FLOOR), ("upper", ROUND_CEILING))
         )
         interval = f"{lower or 'open'} to {upper or 'open'} ({100 * one['confidence']:.6g}%)" if lower or upper else NONE
+        if one["covers"] == Covers.RUN:
+            value, interval = f"{one['value']:g}", NONE
         verdict = Cell(str(one["verdict"]), tone="bad" if one["verdict"] == "fail" else "")
         rows.append((Cell(str(one["gate"])), verdict, *cells((value or NONE, interval, str(one["covers"])))))
     return Table("Gates of the run", columns(("gate", "verdict"), ("value", "interval", "covers")), tuple(rows))

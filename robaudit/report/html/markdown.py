@@ -46,6 +46,8 @@ def _lines(contents: Sequence[Content], title: str | None, samples: int) -> Iter
     yield f"# {markdown(clipped(title or 'Robustness of ' + ', '.join(names), 500))}"
     if len(contents) > 1:
         yield from ("", "## Comparison", "")
+        for content, name in zip(contents, names, strict=True):
+            yield from _warnings(content, f"{name}: ")
         yield from (markdown(note) for note in tables.comparison_notes(contents))
         for table in tables.comparison_tables(contents, names):
             yield from ("", markdown(table.heading), *markdown_table(table))
@@ -57,9 +59,14 @@ def _lines(contents: Sequence[Content], title: str | None, samples: int) -> Iter
         yield from _run(content, samples)
 
 
+def _warnings(content: Content, name: str = "") -> Iterator[str]:
+    return (f"**Warning:** {markdown(clipped(name + warning, 500))}\n" for warning in content.run.info["warnings"][:10])
+
+
 def _run(content: Content, samples: int) -> Iterator[str]:
-    yield from ("", f"**{markdown(sentence(content))}**", "", markdown(facts.facts(content)), "")
-    yield from (f"Warning: {markdown(clipped(warning, 500))}\n" for warning in content.run.info["warnings"][:10])
+    yield ""
+    yield from _warnings(content)
+    yield from (f"**{markdown(sentence(content))}**", "", markdown(facts.facts(content)), "")
     if content.decisions:
         yield from ("### Gates", *markdown_table(facts.decision_table(content.decisions)))
     yield "### Accuracy"

@@ -26,7 +26,10 @@ def tables(text: str) -> list[list[str]]:
 
 def test_the_numbers_and_the_sections(content: Content) -> None:
     text = markdown_report([content], title="A *title*")
-    assert text.startswith("# A \\*title\\*\n\n**With gaussian noise of sigma 0.1 ")
+    title, _, warning, _, verdict, *_ = text.splitlines()
+    assert title == "# A \\*title\\*"
+    assert warning.startswith("**Warning:** ")
+    assert verdict.startswith("**With gaussian noise of sigma 0.1 ")
     for head in ("Accuracy", "Robustness", "Classes, least robust first", "Flagged samples", "Agreement", "Cost", "Provenance"):
         assert f"\n### {head}\n" in text
     for group in content.run.summary():

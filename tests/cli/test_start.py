@@ -1,0 +1,122 @@
+"""What must be answered before the large libraries are imported: help, mistakes on the command line, and an invalid spec."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from robaudit import audit, load_spec
+from robaudit.cli.main import make_app
+from tests.specs import digits, write
+
+LARGE = ("torch", "scipy", "matplotlib", "onnxruntime", "PIL")
+COMMANDS = sorted(str(command.name) for command in make_app().registered_commands)
+_CODE = f"""
+import contextlib, io, json, sys
+commands = json.load(sys.stdin)
+for command in commands:
+    sys.argv = ["robaudit", *command]
+    said = io.StringIO()
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(said):
+        try:
+            from robaudit.cli import main
+            main()
+        except SystemExit as exit_:
+            code = exit_.code
+    print(json.dumps([code, said.getvalue(), [name for name in {LARGE!r} if name in sys.modules]]))
+"""
+
+
+def answers(commands: list[list[str]], folder: Path) -> list[tuple[int, str, list[str]]]:
+    """Exit code, message and large libraries imported so far, of commands one after the other in a fresh process."""
+    done = subprocess.run(
+        [sys.executable, "-c", _CODE],
+        input=json.dumps(commands),
+        cwd=folder,
+        env={**os.environ, "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
+
+
+def test_help_and_misspelt_options(tmp_path: Path) -> None:
+    commands = [["--help"], ["--nosuch"], ["nosuch"], *([name, word] for name in COMMANDS for word in ("--help", "--nosuch"))]
+    found = answers(commands, tmp_path)
+    assert len(found) == len(commands) > 40
+    for command, (code, said, imported) in zip(commands, found, strict=True):
+        assert code == (0 if command[-1] == "--help" else 2), command
+        assert ("--help" in said) == (code == 2), command
+        assert imported == [], command
+
+
+def test_no_such_run_or_spec(tmp_path: Path) -> None:
+    more = {"plan": ["--budget", "1m"], "plot": ["--kind", "bias", "-o", "x.png"], "compare": ["other"], "noise-preview": ["-o", "x.txt"]}
+    commands = [[name, "nosuch", *more.get(name, [])] for name in COMMANDS]
+    found = answers(commands, tmp_path)
+    for command, (code, said, imported) in zip(commands, found, strict=True):
+        assert code == 2, command
+        assert said.startswith("error: "), command
+        assert len(said.splitlines()) == 1, command
+        assert [name for name in imported if name != "matplotlib"] == [], command  # plot looks first whether it can draw
+
+
+INVALID: dict[str, tuple[dict[str, Any], str]] = {
+    "estimator": ({"estimators": ["mcc"]}, "unknown estimator 'mcc'; did you mean 'mc'?"),
+    "noise": ({"noise": {"kind": "gauss", "sigma": 0.1}}, "unknown noise kind 'gauss'; did you mean 'gaussian'?"),
+    "key": ({"modl": {}}, "unknown key 'modl'"),
+    "dataset": ({"dataset": {"kind": "digitz"}}, "unknown kind 'digitz'"),
+    "level": ({"noise": {"sigma": -1}}, "must be greater than 0"),
+    "gate": ({"gates": ["men >= 1"]}, "unknown quantity 'men'"),
+}
+
+
+def test_invalid_specs(tmp_path: Path) -> None:
+    for name, (changed, _) in INVALID.items():
+        write(tmp_path, digits(**changed), f"{name}.yaml")
+    (tmp_path / "yaml.yaml").write_text("a: [")
+    specs = [*(f"{name}.yaml" for name in INVALID), "yaml.yaml"]
+    commands = [[*command, spec] for command in (["estimate"], ["validate"], ["plan", "--budget", "1m"]) for spec in specs]
+    commands += [
+        ["curves", "key.yaml"],
+        ["spectrum", "key.yaml"],
+        ["estimate", "gate.yaml", "--sigma", "x"],
+        ["estimate", "gate.yaml", "--set", "a"],
+    ]
+    for command, (code, said, imported) in zip(commands, answers(commands, tmp_path), strict=True):
+        assert code == 2, command
+        assert INVALID.get(command[-1].removesuffix(".yaml"), ("", "error: "))[1] in said, command
+        assert imported == [], command
+
+
+def test_gates(tmp_path: Path) -> None:
+    spec = digits(limit=4, estimators=[{"mc": {"samples": 2}}])
+    audit(load_spec(write(tmp_path, spec)), out=tmp_path / "run")
+    found = answers([["gate", "run", "--gate", "men >= 1"], ["gate", "run", "--gate", "mean > 1"], ["show", "run"]], tmp_path)
+    for code, said, imported in found[:2]:
+        assert (code, imported) == (2, [])
+        assert said.startswith("error: --gate 'me")
+    assert "torch" not in found[2][2]
+
+
+@pytest.mark.parametrize("name", ["estimator", "noise"])
+def test_the_message_is_the_same_where_a_spec_is_no_file(name: str, tmp_path: Path) -> None:
+    """Names are looked up twice: as text when a file is read, and when the plugins are built."""
+    from robaudit.errors import SpecError
+    from robaudit.estimators.registry import build
+    from robaudit.noise.registry import build as build_noises
+    from robaudit.spec.model import AuditSpec
+
+    changed, says = INVALID[name]
+    spec = AuditSpec.model_validate(yaml.safe_load(yaml.safe_dump(digits(**changed))))
+    with pytest.raises(SpecError, match=says.replace("?", "\\?")):
+        build(spec.estimators) if name == "estimator" else build_noises(spec.noise, tmp_path)

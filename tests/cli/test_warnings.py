@@ -1,0 +1,227 @@
+"""A run that warned says so first, wherever it is shown, and fails where it is asked to be strict."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from robaudit import audit, load_spec, read_run
+from robaudit.gates.decide import decide, overall
+from robaudit.spec.gates import NO_WARNINGS, QUANTITIES, parse_gate
+from tests.cli.conftest import Refuse, refuse
+from tests.conftest import RunCli
+from tests.specs import digits, read_info, write
+
+__all__ = ["refuse"]
+GATE = "mean(estimator=mc) >= 0.01"
+MEANT = "gaussian noise: sigma 8 is 8 times the whole range of pixels in [0, 1]; 8/255 = 0.0314 was probably meant: --sigma 8/255"
+
+
+def spec(**changed: Any) -> dict[str, Any]:
+    return digits(**{"limit": 20, "noise": {"sigma": [8]}, "estimators": [{"mc": {"samples": 60}}], **changed})
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Twenty digits at sigma 8."""
+    folder = tmp_path_factory.mktemp("warned")
+    return audit(load_spec(write(folder, spec())), out=folder / "run").path
+
+
+@pytest.fixture(scope="module")
+def silent(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same at sigma .1."""
+    folder = tmp_path_factory.mktemp("silent")
+    return audit(load_spec(write(folder, spec(noise={"sigma": [0.1]}))), out=folder / "run").path
+
+
+def test_the_likely_meaning(run: Path, silent: Path) -> None:
+    assert read_info(run)["warnings"] == [MEANT]
+    assert read_info(silent)["warnings"] == []
+
+
+@pytest.mark.parametrize(
+    ("noise", "says"),
+    [
+        ({"kind": "gaussian", "sigma": [0.1, "8/255", 1]}, ""),
+        ({"kind": "gaussian", "sigma": [1.5]}, "gaussian noise: sigma 1.5 is 1.5 times the whole range of pixels in [0, 1]"),
+        ({"kind": "gaussian", "sigma": [300]}, "gaussian noise: sigma 300 is 300 times the whole range of pixels in [0, 1]"),
+        (
+            {"kind": "uniform", "name": "box", "eps": [8]},
+            "box noise: eps 8 is 8 times the whole range of pixels in [0, 1]; 8/255 = 0.0314 was probably meant: --level 8/255",
+        ),
+        ({"kind": "uniform", "norm": "l2", "eps": [2, 3]}, ""),  # a radius in the space of all pixels
+        ({"kind": "gaussian_scaled", "scale": 1 / 255, "sigma": [8]}, ""),  # grey levels, by the kind's own scale
+        ({"kind": "poisson", "photons": [8]}, ""),
+        ({"kind": "gaussian", "clip": True, "sigma": [8]}, MEANT),
+    ],
+    ids=str,
+)
+def test_levels_in_pixel_units(noise: dict[str, Any], says: str, tmp_path: Path) -> None:
+    estimators = [{"mc": {"samples": 2}}]
+    run = audit(load_spec(write(tmp_path, spec(limit=2, noise=noise, estimators=estimators))), out=tmp_path / "run")
+    assert run.info["warnings"] == ([says] if says else [])
+
+
+@pytest.mark.parametrize("options", [("--sigma", "8"), ("--level", "8"), ("--set", "noise.sigma=8")], ids=lambda options: options[0])
+def test_however_the_level_is_given(options: tuple[str, str], tmp_path: Path, run_cli: RunCli) -> None:
+    """The command neither asks nor stops."""
+    path = write(tmp_path, spec(limit=2, noise={"sigma": [0.1]}, estimators=[{"mc": {"samples": 2}}]))
+    code, out, err = run_cli("estimate", path, "--out", "run", *options)
+    assert code == 0
+    assert f"warning: {MEANT}" in err
+    assert " ".join(out.split()).startswith(f"warning {MEANT}")
+
+
+@pytest.mark.parametrize(
+    "command", [("show",), ("bias-report",), ("flag-samples",), ("report", "--format", "md"), ("gate", "--gate", GATE)], ids=lambda c: c[0]
+)
+def test_it_leads(command: tuple[str, ...], run: Path, silent: Path, run_cli: RunCli) -> None:
+    first, *rest = command
+    text = " ".join(run_cli(first, run, *rest).out.replace("*", "").replace("\\", "").split())
+    assert "sigma 8 is 8 times" in text[: 200 if first == "report" else 80]
+    assert "arning" not in run_cli(first, silent, *rest).out
+
+
+def test_of_two_runs(run: Path, run_cli: RunCli) -> None:
+    first, *_ = run_cli("compare", run, run).out.splitlines()
+    assert first.startswith("warning: spec: gaussian noise: sigma 8 is 8 times")
+
+
+def test_other_formats_keep_standard_output(run: Path, run_cli: RunCli) -> None:
+    for name in ("csv", "json"):
+        _, out, err = run_cli("bias-report", run, "--format", name)
+        assert "8 times" not in out
+        assert err == f"warning: {MEANT}\n"
+
+
+def test_the_page(run: Path, tmp_path: Path, run_cli: RunCli) -> None:
+    assert run_cli("report", run, "-o", "report.html").code == 0
+    page = (tmp_path / "report.html").read_text()
+    verdict = page[page.index("<h2>Verdict</h2>") :]
+    assert verdict.index("sigma 8 is 8 times") < verdict.index('class="sentence"')
+
+
+def test_reports_of_two_runs(run: Path, silent: Path, tmp_path: Path, run_cli: RunCli) -> None:
+    for name, head in (("two.html", "<h2>Comparison</h2>"), ("two.md", "## Comparison")):
+        assert run_cli("report", silent, run, "-o", name).code == 0
+        text = (tmp_path / name).read_text()
+        following = text[text.index(head) + len(head) :]
+        assert "8 times the whole range" in following[:400]
+
+
+# --- gates
+
+
+def test_strict(run: Path, silent: Path, run_cli: RunCli) -> None:
+    assert run_cli("gate", run, "--gate", GATE).code == 0
+    code, out, _ = run_cli("gate", run, "--gate", GATE, "--strict")
+    first, second, last = out.splitlines()
+    assert code == 1
+    assert first.startswith("fail  warnings <= 0 ")
+    assert first.endswith(MEANT)
+    assert second.startswith("pass  mean(estimator=mc, sigma=8) >= 0.01")
+    assert last == "fail: of 2 gates 1 passed, 1 failed; intervals 95 %, each gate by itself"
+    assert run_cli("gate", silent, "--gate", GATE, "--strict").code == 0
+
+
+def test_strict_by_itself(run: Path, silent: Path, run_cli: RunCli) -> None:
+    assert run_cli("gate", silent, "--strict").out == "pass  warnings <= 0  0  a count\npass: of 1 gate 1 passed\n"
+    assert run_cli("gate", run, "--strict", "--population").code == 1
+    assert run_cli("gate", run, "--gate", "warnings <= 1").code == 0
+
+
+def test_a_gate_on_warnings_is_about_the_run(run: Path, refuse: Refuse) -> None:
+    line = refuse("gate", run, "--gate", "warnings(sigma=8) <= 0")
+    assert line.endswith("gate 'warnings(sigma=8) <= 0': warnings are about the run; leave estimator and noise level out")
+    assert "a number of warnings is at least 0" in refuse("gate", run, "--gate", "warnings <= -1")
+
+
+def test_strict_in_python(run: Path, silent: Path) -> None:
+    gates = [parse_gate(GATE, QUANTITIES, "test")]
+    for path, verdict in ((run, "fail"), (silent, "pass")):
+        decisions = decide(read_run(path), gates, strict=True)
+        assert [one.gate.quantity for one in decisions] == ["warnings", "mean"]
+        assert overall(decisions) == verdict
+    assert len(decide(read_run(run), [NO_WARNINGS], strict=True)) == 1
+
+
+def test_documents(run: Path, run_cli: RunCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
+    found = json.loads(run_cli("gate", run, "--gate", GATE, "--format", "json").out)
+    assert (found["warnings"], found["verdict"]) == ([MEANT], "pass")
+    found = json.loads(run_cli("gate", run, "--strict", "--format", "json").out)
+    assert (found["exit_code"], found["gates"][0]["verdict"], found["gates"][0]["covers"]) == (1, "fail", "run")
+
+    suite = ElementTree.fromstring(run_cli("gate", run, "--gate", GATE, "--format", "junit").out.split("\n", 1)[1])  # noqa: S314  our own
+    first, second = suite.iter("testcase")
+    assert (first.get("name"), [child.tag for child in first], first[0].get("message")) == ("warning", ["skipped"], MEANT)
+    assert [child.tag for child in second] == ["system-out"]
+    suite = ElementTree.fromstring(run_cli("gate", run, "--gate", GATE, "--strict", "--format", "junit").out.split("\n", 1)[1])  # noqa: S314
+    first, _ = suite.iter("testcase")
+    assert [child.tag for child in first] == ["failure"]
+    assert MEANT in str(first[0].get("message"))
+
+    lines = run_cli("gate", run, "--gate", GATE, "--format", "github").out.splitlines()
+    assert lines[0].startswith("::warning title=robaudit gate::spec: gaussian noise: sigma 8 is 8 times")
+    assert lines[1].startswith("::notice")
+    assert "**Warning:** gaussian noise" in (tmp_path / "summary.md").read_text()
+
+
+def test_at_most_ten_annotations(run: Path, run_cli: RunCli) -> None:
+    gates = [argument for i in range(12) for argument in ("--gate", f"mean >= 0.9{i}")]
+    lines = run_cli("gate", run, *gates, "--format", "github").out.splitlines()
+    assert len(lines) == 10
+    assert [line.split()[0] for line in lines] == ["::warning", *["::error"] * 9]
+    assert "4 more gates did not pass, 0 passed" in lines[-1]
+
+
+# --- estimate
+
+
+def test_estimate_strict(tmp_path: Path, run_cli: RunCli, refuse: Refuse) -> None:
+    path = write(tmp_path, spec())
+    code, out, err = run_cli("estimate", path, "--out", "run", "--gate", GATE, "--strict", "--report", "r.html", "--junit", "gates.xml")
+    assert code == 1
+    assert "fail  warnings <= 0" in err  # the interim analysis: no need for further draws
+    assert out.splitlines()[-1].startswith("fail: of 2 gates 1 passed, 1 failed")
+    assert MEANT in (tmp_path / "r.html").read_text()
+    assert (tmp_path / "gates.xml").read_text().count("<failure") == 1
+    assert run_cli("gate", "run").code == 1  # the run remembers what it was sampled for
+    assert "--strict: needs gates" in refuse("estimate", path, "--strict")
+
+
+def test_files_beside_the_run(tmp_path: Path, run_cli: RunCli, refuse: Refuse) -> None:
+    path = write(tmp_path, spec(noise={"sigma": [0.5]}, gates=["mean >= 0.999"]))
+    (tmp_path / "r.md").write_text("of an earlier audit")
+    files = ("--report", "r.md", "--report", "r.html", "--junit", "gates.xml")
+    assert run_cli("estimate", path, "--out", "run", "--until-decided", "--quiet", *files).code == 1
+    assert "### Gates" in (tmp_path / "r.md").read_text()
+    assert "mean(estimator=mc, sigma=0.5)" in (tmp_path / "r.html").read_text()
+    assert (tmp_path / "gates.xml").read_text().count("<failure") == 1
+    assert run_cli("estimate", path, "--out", "plain", "--report", "plain.md").code == 0  # without deciding anything
+    assert "mean(estimator=mc, sigma=0.5) &gt;= 0.999" in (tmp_path / "plain.md").read_text()
+
+    assert "--junit: needs gates" in refuse("estimate", path, "--junit", "x.xml")
+    for name in ("x.pdf", "x.txt", "x"):
+        assert f"--report {name}: a report is HTML or Markdown" in refuse("estimate", path, "--report", name)
+    assert "its folder does not exist" in refuse("estimate", path, "--report", "none/x.html")
+    assert "its folder does not exist" in refuse("estimate", path, "--until-decided", "--junit", "none/x.xml")
+
+
+def test_the_report_has_the_gates_of_the_command_line(tmp_path: Path, run_cli: RunCli) -> None:
+    """Also where the run keeps no record of them, because no estimator draws more."""
+    path = write(tmp_path, spec(noise={"sigma": [0.1]}, estimators=["softmax"]))
+    assert run_cli("estimate", path, "--out", "run", "--gate", "accuracy >= 0.2", "--report", "r.md").code == 0
+    assert "accuracy &gt;= 0.2" in (tmp_path / "r.md").read_text()
+
+
+def test_an_audit_that_ends_early_leaves_no_older_report(tmp_path: Path, run_cli: RunCli) -> None:
+    path = write(tmp_path, spec(dataset={"kind": "npz", "path": "none.npz"}))
+    (tmp_path / "r.html").write_text("of an earlier audit")
+    assert run_cli("estimate", path, "--report", "r.html").code == 2
+    assert not (tmp_path / "r.html").exists()
