@@ -8,7 +8,7 @@ from pathlib import Path
 from robaudit.datasets.base import Dataset
 from robaudit.datasets.select import Selected, choose
 from robaudit.errors import DataError
-from robaudit.spec.model import DatasetSpec, DigitsSpec, ImagesSpec, ManifestSpec, NpzSpec, TorchvisionSpec
+from robaudit.spec.model import DatasetSpec, DigitsSpec, ImagesSpec, ManifestSpec, MemorySpec, NpzSpec, TorchvisionSpec
 
 
 def open_dataset(spec: DatasetSpec, *, base_dir: Path, trust: bool) -> Dataset:
@@ -50,6 +50,9 @@ def _open_whole(spec: DatasetSpec, base_dir: Path, trust: bool) -> Dataset:
         from robaudit.datasets.torchvision_set import TorchvisionDataset
 
         return TorchvisionDataset(spec, base_dir=base_dir)
+    if isinstance(spec, MemorySpec):
+        what = "the data were objects in the memory of a Python program, and are not kept"
+        raise DataError("dataset", what, "pass them again: robaudit.audit(net, dataset, ..., out=RUN) checks that they are the same")
     if isinstance(spec, DigitsSpec):
         from robaudit.datasets.digits import DigitsDataset
 

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from robaudit.errors import SpecError, did_you_mean
 from robaudit.levels import GAUSSIAN, LEVEL_KEYS, LevelName
 from robaudit.spec.errors import explain
-from robaudit.spec.model import DEFAULT_ESTIMATOR, AuditSpec, noise_entries
+from robaudit.spec.model import DEFAULT_ESTIMATOR, IN_MEMORY, AuditSpec, noise_entries
 from robaudit.spec.written import Location, Written
 
 _MAX_BYTES, _MAX_NODES, _MAX_DEPTH = 2**20, 20_000, 50
@@ -102,7 +102,16 @@ def load_spec(
         spec = AuditSpec.model_validate(raw)
     except ValidationError as error:
         raise explain(error, AuditSpec, written) from error
+    _refuse_memory(spec, written)
     return spec.located(path.resolve().parent, path.stem, written)
+
+
+def _refuse_memory(spec: AuditSpec, written: Written) -> None:
+    """Refuse what only a Python program can pass to an audit."""
+    for location, kind in ((("dataset", "kind"), spec.dataset.kind), (("model", "format"), spec.model.format)):
+        if kind == IN_MEMORY:
+            what = f"{kind} stands for objects of a Python program, which a file cannot name"
+            raise SpecError(written.place(location), what, "name files, or call robaudit.audit(net, dataset, ...)")
 
 
 def _read(path: Path) -> str:

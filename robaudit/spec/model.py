@@ -38,7 +38,7 @@ class ModelSpec(Part):
     """The trained model and the normalisation of its input."""
 
     path: str | None = Field(None, description="weights file, relative to the spec file; optional for format python")
-    format: Literal["torchscript", "pt2", "safetensors", "onnx", "python"] | None = Field(
+    format: Literal["torchscript", "pt2", "safetensors", "onnx", "python", "memory"] | None = Field(
         None, description="default: guessed from the file's suffix and content"
     )
     architecture: str | None = Field(
@@ -58,7 +58,7 @@ class ModelSpec(Part):
     def _check(self) -> ModelSpec:
         if self.mean and self.std and len(self.mean) != len(self.std):
             raise ValueError(f"mean has {len(self.mean)} values and std has {len(self.std)}; give one for each channel in both")
-        if self.path is None and self.architecture is None:
+        if self.path is None and self.architecture is None and self.format != "memory":
             raise ValueError("needs a path (or, for format python, an architecture package.module:function)")
         return self
 
@@ -146,7 +146,15 @@ class PythonDatasetSpec(BaseDatasetSpec):
     options: dict[str, Any] = Field(default_factory=dict)
 
 
-DatasetSpec = Annotated[NpzSpec | ImagesSpec | ManifestSpec | TorchvisionSpec | DigitsSpec | PythonDatasetSpec, Field(discriminator="kind")]
+class MemorySpec(BaseDatasetSpec):
+    """Samples that a Python program passed to robaudit.audit; no spec file can name them."""
+
+    kind: Literal["memory"]
+
+
+DatasetSpec = Annotated[
+    NpzSpec | ImagesSpec | ManifestSpec | TorchvisionSpec | DigitsSpec | PythonDatasetSpec | MemorySpec, Field(discriminator="kind")
+]
 
 DATASET_SPECS: Mapping[str, type[BaseDatasetSpec]] = {
     "npz": NpzSpec,
@@ -155,8 +163,11 @@ DATASET_SPECS: Mapping[str, type[BaseDatasetSpec]] = {
     "torchvision": TorchvisionSpec,
     "digits": DigitsSpec,
     "python": PythonDatasetSpec,
+    "memory": MemorySpec,
 }
 """The dataset sections by kind."""
+IN_MEMORY = "memory"
+"""The kind of data, and the format of a model, that a Python program passed to :func:`robaudit.audit`."""
 
 
 def noise_entries(value: object) -> list[tuple[Location, object]]:
