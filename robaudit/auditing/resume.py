@@ -11,7 +11,7 @@ from robaudit.errors import AnotherRunError, RunError
 from robaudit.levels import level_name_in, without_levels
 from robaudit.models.logits import LogitModel
 from robaudit.progress import Listener
-from robaudit.spec.model import AuditSpec, base_identity, identity
+from robaudit.spec.model import IN_MEMORY, AuditSpec, base_identity, identity
 from robaudit.store.folder import RunFolder, label_of
 from robaudit.store.state import State
 
@@ -90,7 +90,8 @@ def refuse_another_machine(old: Mapping[str, Any], model: LogitModel, device: to
         RunError: other weights, or another kind of device.
     """
     if old["model"]["sha256"] != model.sha256:
-        raise AnotherRunError(where, "was made with other weights", "choose another --out")
+        what = "was made with other weights" + (" or other code" if model.format == IN_MEMORY else "")
+        raise AnotherRunError(where, what, "choose another --out")
     if _kind(old["device"]) != _kind(device_name(device)):
         raise AnotherRunError(where, f"was begun on {old['device']}, and this device draws other noise", "choose another --out")
     now, then = versions(), old.get("versions", {})

@@ -17,12 +17,13 @@ from robaudit.models.base import state_sha256
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _MOST_OBJECTS = 10_000
+_PLAIN = (bool, int, float, str)
 
 
 def fingerprint(value: object) -> str:
     """sha256 (hex) of what a module or a callable computes, as far as Python shows it.
 
-    A module counts by its weights, its structure (its repr) and the code of its classes; a function by its code, and by the modules,
+    A module counts by its weights, its structure (its repr), its plain attributes and the code of its classes; a function by its code, and by the modules,
     tensors, arrays, numbers and functions that it reaches through its arguments, its closure, its globals and its instance. What is
     compiled, or stands deeper, is not seen: a change there does not change the digest.
     """
@@ -43,6 +44,10 @@ def _parts(value: object, seen: set[int]) -> Iterator[str]:
         yield from (state_sha256(value), _ADDRESS.sub("", repr(value)))
         for kind in dict.fromkeys(type(module) for module in value.modules()):
             yield from _class(kind)
+        for name, module in value.named_modules():
+            plain = {key: one for key, one in vars(module).items() if key[0] != "_" and key != "training" and isinstance(one, _PLAIN)}
+            if plain:
+                yield f"{name} {sorted(plain.items())}"
     elif isinstance(value, torch.Tensor):
         plain = value.detach().cpu().contiguous()
         yield f"{plain.dtype} {tuple(plain.shape)} {_sha(plain.reshape(-1).view(torch.uint8).numpy())}"

@@ -50,7 +50,7 @@ def pick_output(returned: object, output: str | int | None, where: str) -> torch
 
 def _from_mapping(returned: Mapping[object, object], output: str | int | None, where: str) -> object:
     keys = [str(key) for key in returned]
-    if output is None and "logits" in returned:
+    if output is None and keys == ["logits"]:
         return returned["logits"]
     if output is None:
         raise ModelError(

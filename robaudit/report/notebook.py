@@ -19,7 +19,7 @@ _FAINT = "opacity:.7;font-size:90%"
 
 def html(*tables: Table) -> str:
     """Tables with the text around them; all text is escaped, and colours follow the notebook's theme."""
-    return f'<div style="line-height:1.4">{"".join(part for table in tables for part in _parts(table))}</div>'
+    return f'<div style="line-height:1.4;margin:.6em 0">{"".join(part for table in tables for part in _parts(table))}</div>'
 
 
 def html_lines(lines: Iterable[str], style: str = "") -> str:
