@@ -10,6 +10,7 @@ import base64
 import binascii
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from robaudit.levels import NoiseLevel, noise_level
 from robaudit.names import CERTIFIED_CLASS
 from robaudit.quantities import Interval, IntervalKind
+from robaudit.text import Names, known_name
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -44,6 +46,10 @@ COLUMNS = (
     "note",
     "interval",
 )
+TABLE_COLUMNS = tuple(
+    column for name in COLUMNS for column in ((name, f"{name}_name") if name in ("label", "predicted", "flips_to") else (name,))
+)
+"""The columns of samples.csv, and of every other table of rows: each class is followed by its name."""
 LARGEST = 1e150
 """All numbers of a result are smaller, so that they can be squared and summed without overflow."""
 MOST_STORED_DRAWS = 2**14
@@ -52,7 +58,7 @@ MOST_STORED_DRAWS = 2**14
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One result. Fields up to ``interval`` are the columns of samples.csv, in order; the others go to samples.json only.
+    """One result. Fields up to ``interval`` are columns of samples.csv, in order; the others go to samples.json only.
 
     Attributes:
         label, predicted, flips_to: class indices; None where unknown.
@@ -165,6 +171,28 @@ class Row:
         )
 
 
+def table_values(row: Row, names: Names | None) -> tuple[Any, ...]:
+    """The row as a line of a table: the values of :data:`TABLE_COLUMNS`; the name of a class is None where it has none.
+
+    Args:
+        row: the result.
+        names: of the classes, by index.
+    """
+    values = _values(row)
+    label, predicted, flips_to = row.label, row.predicted, row.flips_to
+    return (
+        *values[:_AFTER_LABEL],
+        None if label is None else known_name(label, names),
+        predicted,
+        known_name(predicted, names),
+        *values[_AFTER_LABEL + 1 : _AFTER_FLIP],
+        None if flips_to is None else known_name(flips_to, names),
+        *values[_AFTER_FLIP:],
+    )
+
+
+_values = attrgetter(*COLUMNS)
+_AFTER_LABEL, _AFTER_FLIP = COLUMNS.index("predicted"), COLUMNS.index("flips_to") + 1
 if tuple(f.name for f in fields(Row))[: len(COLUMNS)] != COLUMNS:
     raise AssertionError("Row and COLUMNS disagree")
 

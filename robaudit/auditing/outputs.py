@@ -150,13 +150,13 @@ def finish(
             pending.append(row)
             yield row
 
-    header = rows_csv(())
+    header, names = rows_csv(()), info["data"]["class_names"]
     with ExitStack() as files:
         csv, json, summary = (files.enter_context(writing(folder.path / name, folder.guard)) for name in OUTPUTS)
         csv.write(header.encode())
         for text in rows_json_chunks(rows()):
             json.write(text.encode())
-            csv.write(rows_csv(pending)[len(header) :].encode())
+            csv.write(rows_csv(pending, names)[len(header) :].encode())
             pending.clear()
         if not tally.rows:
             if folder.info()["status"] != "complete":

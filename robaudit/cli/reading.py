@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -54,6 +55,7 @@ class RowsFormat(StrEnum):
 
     CSV = "csv"
     JSON = "json"
+    PARQUET = "parquet"
 
 
 def show(
@@ -253,27 +255,52 @@ def _emit_groups(
 
 def export(
     run: RunArgument,
-    format_: Annotated[RowsFormat, typer.Option("--format", help="As in samples.csv or as in samples.json.")] = RowsFormat.CSV,
+    format_: Annotated[
+        RowsFormat | None,
+        typer.Option(
+            "--format", help="As in samples.csv or samples.json, or those of samples.csv typed. Default: by the suffix of -o, else csv."
+        ),
+    ] = None,
     output: OutputOption = None,
 ) -> None:
-    """Write the rows of a run as in samples.csv or samples.json; if the run is unfinished, those it has so far.
+    """Write the rows of a run as in samples.csv or samples.json, or as a Parquet table; if the run is unfinished, those it has so far.
 
-    Example: robaudit export runs/spec-1a2b3c4d --format json -o rows.json
+    pandas, polars and DuckDB read the Parquet file as it is (it needs: pip install 'robaudit[parquet]').
+
+    Example: robaudit export runs/spec-1a2b3c4d -o rows.parquet
     """
     from robaudit.cli.streams import check_output, put, write_output
+    from robaudit.errors import RobauditError
     from robaudit.store.folder import RunFolder
     from robaudit.store.run import read_run
     from robaudit.store.serialise import rows_csv_chunks, rows_json_chunks
+    from robaudit.store.table import parquet_pieces
 
     if output is not None:
         check_output(output)
+    chosen = format_ or _format_by_suffix(output)
+    if chosen is RowsFormat.PARQUET and output is None and sys.stdout.isatty():
+        raise RobauditError("robaudit export", "a Parquet file cannot be shown on a terminal", "name a file with -o")
     folder = RunFolder(run)
-    finished = folder.info()["status"] == "complete"
-    rows = read_run(run, kept=True).rows if finished else folder.rows_so_far()
-    texts = (rows_csv_chunks if format_ is RowsFormat.CSV else rows_json_chunks)(rows)
-    if output is None:
-        put(texts)
+    info = folder.info()
+    finished = info["status"] == "complete"
+    rows = read_run(run, kept=chosen is RowsFormat.JSON).rows if finished else folder.rows_so_far()
+    names = info["data"]["class_names"]
+    pieces: Iterable[str | bytes]
+    if chosen is RowsFormat.PARQUET:
+        pieces = parquet_pieces(rows, names, where="--format parquet")
+    elif chosen is RowsFormat.CSV:
+        pieces = rows_csv_chunks(rows, names)
     else:
-        write_output(output, texts)
+        pieces = rows_json_chunks(rows)
+    if output is None:
+        put(pieces)
+    else:
+        write_output(output, pieces)
     if not finished:
         typer.echo(f"note: {run} is unfinished: these are the {len(rows)} rows it has so far", err=True)
+
+
+def _format_by_suffix(output: Path | None) -> RowsFormat:
+    suffix = "" if output is None else output.suffix.lower().removeprefix(".")
+    return RowsFormat(suffix) if suffix in set(RowsFormat) else RowsFormat.CSV

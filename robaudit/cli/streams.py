@@ -83,13 +83,13 @@ def reader_may_leave() -> Iterator[None]:
         discard_output()
 
 
-def put(texts: Iterable[str]) -> None:
-    """Write to standard output: unchanged to a file or a pipe, with control characters escaped on a terminal."""
+def put(texts: Iterable[str | bytes]) -> None:
+    """Write to standard output: unchanged to a file or a pipe, text on a terminal with control characters escaped."""
     terminal, encoding = sys.stdout.isatty(), sys.stdout.encoding or "utf-8"
     sys.stdout.flush()
-    for text in texts:
-        data = _visible(text).encode(encoding, "backslashreplace") if terminal else text.encode()
-        sys.stdout.buffer.write(data)
+    for piece in texts:
+        text = _visible(piece) if terminal and isinstance(piece, str) else piece
+        sys.stdout.buffer.write(text.encode(encoding if terminal else "utf-8", "backslashreplace") if isinstance(text, str) else text)
     sys.stdout.flush()
 
 

@@ -5,8 +5,8 @@ compared by eye. NaN and infinity, which JSON does not have, are never written.
 
 The CSV has a header and one comma-separated line for each result, ending in "\\n". An absent value is an empty field, a truth value
 ``true`` or ``false``, a float the shortest text that reads back as the same float. Text is quoted only where necessary, and its
-characters are kept: ids that begin with ``=``, ``+``, ``-`` or ``@`` are *not* altered, because an id must remain the id. If the ids
-come from strangers, import the file into a spreadsheet with its columns declared as text.
+characters are kept: ids and class names that begin with ``=``, ``+``, ``-`` or ``@`` are *not* altered, because an id must remain the
+id. If they come from strangers, import the file into a spreadsheet with its columns declared as text.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from numbers import Integral
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from types import NoneType
 from typing import IO, Any, Protocol
 
 from robaudit.errors import RunError
 from robaudit.levels import LevelName
 from robaudit.quantities import Interval
-from robaudit.rows import COLUMNS, LARGEST, Row, check_kept
+from robaudit.rows import COLUMNS, LARGEST, TABLE_COLUMNS, Row, check_kept, table_values
 from robaudit.stats.groups import json_values
-from robaudit.text import clipped
+from robaudit.text import Names, clipped
 
 SCHEMA_VERSION = 2
 _PIECE = 2**17  # characters
@@ -239,14 +239,19 @@ def _row_text(row: Row) -> str:
     return _encode(document if math.isfinite(row.value) else {**document, "error": f"value is {float(row.value)!r}"})
 
 
-def rows_csv(rows: Iterable[Row]) -> str:
-    """The text of samples.csv: the columns of :data:`robaudit.rows.COLUMNS` (votes are in samples.json only)."""
-    return "".join(rows_csv_chunks(rows))
+def rows_csv(rows: Iterable[Row], class_names: Names | None = None) -> str:
+    """The text of samples.csv: the columns of :data:`robaudit.rows.TABLE_COLUMNS` (votes are in samples.json only).
+
+    Args:
+        rows: the results.
+        class_names: by class index; None where they are not known.
+    """
+    return "".join(rows_csv_chunks(rows, class_names))
 
 
-def rows_csv_chunks(rows: Iterable[Row]) -> Iterator[str]:
+def rows_csv_chunks(rows: Iterable[Row], class_names: Names | None = None) -> Iterator[str]:
     """The text of :func:`rows_csv` piece by piece, with few rows in memory at a time."""
-    return pieces(_lines(itertools.chain([COLUMNS], map(attrgetter(*COLUMNS), rows))))
+    return pieces(_lines(itertools.chain([TABLE_COLUMNS], (table_values(row, class_names) for row in rows))))
 
 
 def table_csv(columns: Sequence[str], lines: Iterable[Sequence[Any]]) -> str:
@@ -260,7 +265,7 @@ def _lines(lines: Iterable[Sequence[Any]]) -> Iterator[str]:
 
 
 def read_rows(text: str, where: str = "samples.csv") -> list[Row]:
-    """The inverse of :func:`rows_csv`, except for what it does not write.
+    """The inverse of :func:`rows_csv`, except for what it does not write; the names of the classes are left out.
 
     Raises:
         RunError: it has another header, or a line that does not fit the header; the message names the line.
@@ -269,10 +274,11 @@ def read_rows(text: str, where: str = "samples.csv") -> list[Row]:
     rows: list[Row] = []
     line = 1
     try:
-        if tuple(next(reader, ())) != COLUMNS:
-            raise RunError(where, "the header is not that of a samples.csv", "it should be " + ",".join(COLUMNS))
+        if tuple(next(reader, ())) != TABLE_COLUMNS:
+            raise RunError(where, "the header is not that of a samples.csv", "it should be " + ",".join(TABLE_COLUMNS))
         for fields in reader:
-            rows.append(Row(**{name: _READ[name](field) for name, field in zip(COLUMNS, fields, strict=True)}))
+            named = dict(zip(TABLE_COLUMNS, fields, strict=True))
+            rows.append(Row(**{name: read(named[name]) for name, read in _READ.items()}))
             line = reader.line_num
     except (ValueError, KeyError, csv.Error) as error:
         raise RunError(f"{where}:{line + 1}", f"the line is not a result ({error})", "restore the file, or run the audit again") from error
@@ -280,7 +286,9 @@ def read_rows(text: str, where: str = "samples.csv") -> list[Row]:
 
 
 def _text(value: str) -> str:
-    """Text as a field, quoted where necessary."""
+    """Text as a field, quoted where necessary; what UTF-8 cannot hold (lone surrogates of a class name) is escaped."""
+    if not value.isascii():
+        value = value.encode(errors="backslashreplace").decode()
     if "," in value or '"' in value or "\n" in value or "\r" in value or value != value.strip():
         return '"' + value.replace('"', '""') + '"'
     return value

@@ -12,7 +12,7 @@ from PIL import Image
 
 from robaudit.auditing import run as run_module
 from robaudit.cli import console
-from robaudit.rows import COLUMNS
+from robaudit.rows import COLUMNS, TABLE_COLUMNS
 from tests.conftest import RunCli
 from tests.specs import WEIGHTS, digits, read_rows, save_npz, write
 
@@ -36,7 +36,8 @@ def test_folder_of_a_finished_run(tmp_path: Path, run_cli: RunCli) -> None:
     assert err.splitlines()[0] == "note: clean accuracy 100.0% (8 of the first 8 labelled images)"
     run = tmp_path / "run"
     found = read_rows(run)
-    assert tuple(found[0]) == COLUMNS
+    assert tuple(found[0]) == TABLE_COLUMNS
+    assert all(row[f"{which}_name"] == row[which] for row in found for which in ("label", "predicted", "flips_to")), "digits name themselves"
     assert len(found) == 8 * 2 * 3
     assert levels(run) == [(name, sigma) for sigma in ("0.1", "0.2") for name in ("mc", "taylor_mvs", "softmax")]
     about = info(run)

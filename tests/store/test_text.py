@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import math
 from dataclasses import replace
@@ -66,10 +68,25 @@ def test_json_reads_back(written: list[Row]) -> None:
 
 def test_golden_csv() -> None:
     assert rows_csv([ROW, replace(BARE, sample_id='x,"y"', level=8 / 255)]) == (
-        "sample_id,label,predicted,correct,noise,level_name,level,estimator,quantity,value,lower,upper,std_error,flips_to,forwards,backwards,note,interval\n"
-        "a,0,0,true,gaussian,sigma,0.1,mc,p_robust,0.8,0.7,0.9,0.05,1,11,0,,clopper-pearson\n"
-        '"x,""y""",,0,,gaussian,sigma,0.03137254901960784,mc,p_robust,0.8,,,,,11,0,,clopper-pearson\n'
+        "sample_id,label,label_name,predicted,predicted_name,correct,noise,level_name,level,estimator,quantity,value,lower,upper,std_error,"
+        "flips_to,flips_to_name,forwards,backwards,note,interval\n"
+        "a,0,,0,,true,gaussian,sigma,0.1,mc,p_robust,0.8,0.7,0.9,0.05,1,,11,0,,clopper-pearson\n"
+        '"x,""y""",,,0,,,gaussian,sigma,0.03137254901960784,mc,p_robust,0.8,,,,,,11,0,,clopper-pearson\n'
     )
+
+
+def test_csv_names_the_classes() -> None:
+    """As they are, like ids: only quoted where CSV needs it. A class beyond the names has none."""
+    written = [ROW, BARE, replace(ROW, label=2, flips_to=3)]
+    text = rows_csv(written, ["=cmd|'/c calc'!A0", 'dog, "wet"', "a\nb\x1b[2J \ud800"])
+    assert read_rows(text) == [replace(row, votes=None) for row in written], "indices stay for joins"
+    found = list(csv.DictReader(io.StringIO(text, newline="")))
+    assert [(row["label_name"], row["predicted_name"], row["flips_to_name"]) for row in found] == [
+        ("=cmd|'/c calc'!A0", "=cmd|'/c calc'!A0", 'dog, "wet"'),
+        ("", "=cmd|'/c calc'!A0", ""),
+        ("a\nb\x1b[2J \\ud800", "=cmd|'/c calc'!A0", ""),
+    ]
+    text.encode()
 
 
 def test_golden_json() -> None:
@@ -107,7 +124,7 @@ def test_json_never_holds_a_number_that_is_none(value: float) -> None:
         (lambda t: t.replace("sample_id", "id"), "samples.csv: the header"),
         (lambda t: "", "samples.csv: the header"),
         (lambda t: t[:-30], "samples.csv:3: "),
-        (lambda t: t.replace("a,0,0,true", "a,0,0,yes"), "samples.csv:2: "),
+        (lambda t: t.replace("a,0,,0,,true", "a,0,,0,,yes"), "samples.csv:2: "),
         (lambda t: t.replace("0.8,0.7", "much,0.7"), "samples.csv:2: "),
         (lambda t: t + '"open', "samples.csv:4: "),
     ],
