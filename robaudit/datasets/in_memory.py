@@ -197,25 +197,26 @@ class _Items(_Samples):
         """
         index = range(self._length)[index]
         where = f"{self.where}, sample {self.sample_id(index)}"
+        self._look_at_first(index)
         image, label = self._parts(self._item(index, where), where)
         pixels = self._pixels(image, where)
-        self._refuse_other_shape(index, tuple(pixels.shape), where)
-        if self._labels is not None:
-            label = int(self._labels[index])
-        return Sample(self.sample_id(index), pixels, self._label(label, where))
-
-    def _refuse_other_shape(self, index: int, shape: tuple[int, ...], where: str) -> None:
-        """Refuse an image of another shape than the first readable one, whichever is asked for first."""
-        for earlier in range(index if self._first is None else 0):
-            try:
-                self._first = self.sample_id(earlier), tuple(self[earlier].pixels.shape)
-                break
-            except SampleError:
-                continue
+        shape = tuple(pixels.shape)
         first_id, first = self._first = self._first or (self.sample_id(index), shape)
         if shape != first:
             what = f"its shape is {shape}, but that of the first sample {first_id!r} is {first}"
             raise SampleError(where, what, "bring all to one size and one number of channels, for example with Resize((224, 224))")
+        if self._labels is not None:
+            label = int(self._labels[index])
+        return Sample(self.sample_id(index), pixels, self._label(label, where))
+
+    def _look_at_first(self, index: int) -> None:
+        """Read the first readable sample, whose shape the others must have, whichever is asked for first."""
+        for earlier in range(index if self._first is None else 0):
+            try:
+                self[earlier]
+            except SampleError:
+                continue
+            return
 
     def _item(self, index: int, where: str) -> Any:
         try:
@@ -362,7 +363,8 @@ def _parted(data: object) -> tuple[Any, object]:
         return data.tensors[0], data.tensors[1] if len(data.tensors) == 2 else None
     if isinstance(data, tuple | list) and len(data) == 2 and not isinstance(data, _ReadIn):
         images, labels = data
-        stacked = _is_array(images) and images.ndim in (3, 4)
+        flat = _is_array(images) and images.ndim == 2 and not (_is_array(labels) and labels.ndim > 1)  # refused later
+        stacked = flat or (_is_array(images) and images.ndim in (3, 4))
         if (stacked or isinstance(images, list | tuple)) and (labels is None or _like_labels(labels, None if stacked else len(images))):
             return images, labels
     return data, None
