@@ -317,7 +317,10 @@ def _validated(document: Mapping[str, Any], written: Written) -> AuditSpec:
         return AuditSpec.model_validate(document).located(Path.cwd(), "audit", written)
     except ValidationError as error:
         found = explain(error, AuditSpec, written)
-        raise SpecError(found.where, found.what.removeprefix(f"{found.where}: "), found.remedy) from error
+        key, _, what = found.what.partition(": ")
+        if what and key.startswith(found.where):  # "sigma[0]: got 'x'" of the argument sigma
+            raise SpecError(key, what, found.remedy) from error
+        raise found from error
 
 
 def _plain(value: Any) -> Any:

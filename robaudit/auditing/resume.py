@@ -169,6 +169,17 @@ def refuse_changed_data(state: State, seen: Mapping[str, tuple[str, int | None]]
             raise AnotherRunError(f"{where}: {sample_id}", f"this {what} has changed since the run began", "choose another --out")
 
 
+def refuse_lost_data(state: State, seen: Mapping[str, object], where: str) -> None:
+    """Refuse to continue without a sample that the run has rows of.
+
+    Raises:
+        RunError: one is missing.
+    """
+    lost = next((sample_id for sample_id in state.images() if sample_id not in seen), None)
+    if lost is not None:
+        raise AnotherRunError(where, f"no longer has the sample {lost!r} of the run", "choose another --out")
+
+
 def extended(spec: AuditSpec, info: Mapping[str, Any], where: str) -> AuditSpec:
     """The union of an existing run and a spec: noise levels, estimators and the larger limit.
 

@@ -22,6 +22,7 @@ from robaudit.auditing.resume import (
     extended,
     refuse_another_machine,
     refuse_changed_data,
+    refuse_lost_data,
     refuse_other_noises,
     refuse_other_options,
 )
@@ -265,7 +266,10 @@ def _carry_out(ready: Ready, folder: RunFolder, old: Mapping[str, Any] | None, o
         noises |= {label: {**noises[label], "files": files} for label, files in digests.items()}
         refuse_other_options(state, entries, str(folder.path))
         refuse_other_noises(state, noises, str(folder.path))
-        seen = ready.check.seen if old is None or spec.dataset.kind != IN_MEMORY else {**ready.check.seen, **_all_seen(ready.samples)}
+        seen = ready.check.seen
+        if old is not None and spec.dataset.kind == IN_MEMORY:
+            seen = _all_seen(ready.samples)
+            refuse_lost_data(state, seen, ready.samples.where)
         refuse_changed_data(state, seen, ready.samples.where)
         by_name = {name: entries[task.chosen.label] for task in ready.tasks for _, name in task.names}
         state.begin(ready.samples, task_names(ready.tasks), by_name, noises)

@@ -18,6 +18,7 @@ from robaudit.models.base import state_sha256
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _MOST_OBJECTS = 10_000
 _PLAIN = (bool, int, float, str)
+_WRITTEN = (*_PLAIN, complex, bytes, type(None), torch.dtype, torch.device)
 
 
 def fingerprint(value: object) -> str:
@@ -34,7 +35,7 @@ def fingerprint(value: object) -> str:
 
 
 def _parts(value: object, seen: set[int]) -> Iterator[str]:
-    if isinstance(value, bool | int | float | complex | str | bytes | None | torch.dtype | torch.device):
+    if isinstance(value, _WRITTEN):
         yield repr(value)
         return
     if id(value) in seen or len(seen) > _MOST_OBJECTS:
