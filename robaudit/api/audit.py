@@ -108,11 +108,25 @@ def audit(
     dataset: object = None,
     /,
     *,
-    model: Any = None,
+    sigma: Levels | None = None,
+    noise: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+    estimators: Entry | Sequence[Entry] | None = None,
+    gates: str | Sequence[str] | None = None,
+    mean: object = None,
+    std: object = None,
+    output: str | int | None = None,
+    class_names: Sequence[str] | None = None,
     ids: Sequence[object] | None = None,
     layout: Layout | None = None,
     image_key: str | None = None,
     label_key: str | None = None,
+    limit: int | None = None,
+    seed: int | None = None,
+    device: object = None,
+    precision: Precision | None = None,
+    batch_size: int | Literal["auto"] | None = None,
+    memory: str | int | None = None,
+    deterministic: bool | None = None,
     name: str | None = None,
     out: str | Path | None = None,
     extend: bool = False,
@@ -121,7 +135,8 @@ def audit(
     progress: bool | None = None,
     listener: Listener | None = None,
     command: str | None = None,
-    **settings: Any,
+    model: Any = None,
+    **more: Any,
 ) -> Run:
     """Audit how robust a classifier is to noise: of a network and samples in memory, or of a spec.
 
@@ -168,10 +183,26 @@ def audit(
     Warns:
         RobauditWarning: the input check finds something suspicious: a clean accuracy no better than chance, vanishing gradients, ...
     """
-    unknown = [key for key in settings if key not in (*_SETTINGS, "dataset")]
-    if unknown:
-        raise TypeError(f"audit() got an unexpected keyword argument {unknown[0]!r}")
-    data = settings.pop("dataset", None) if dataset is None else dataset
+    data = more.pop("dataset", None) if dataset is None else dataset  # also by name
+    if more:
+        raise TypeError(f"audit() got an unexpected keyword argument {next(iter(more))!r}")
+    settings = {
+        "sigma": sigma,
+        "noise": noise,
+        "estimators": estimators,
+        "gates": gates,
+        "mean": mean,
+        "std": std,
+        "output": output,
+        "class_names": class_names,
+        "limit": limit,
+        "seed": seed,
+        "device": device,
+        "precision": precision,
+        "batch_size": batch_size,
+        "memory": memory,
+        "deterministic": deterministic,
+    }
     given = {key: value for key, value in settings.items() if value is not None}
     if isinstance(what, AuditSpec | str | Path | Mapping):
         net, spec = model, _changed(_as_spec(what), given, name, net_given=model is not None, data_given=data is not None)
@@ -263,7 +294,7 @@ def _of_objects(net: Any, given: Mapping[str, Any], name: str | None) -> AuditSp
     document = {"model": {"format": IN_MEMORY}, "dataset": {"kind": IN_MEMORY}}
     usual = {"device": _device_of(net), **given}
     spec = _validated(_with(document, usual), _written(given))
-    return spec.located(Path.cwd(), name or getattr(net, "__name__", type(net).__name__))
+    return spec.located(Path.cwd(), name or str(getattr(net, "__name__", type(net).__name__)))
 
 
 def _changed(spec: AuditSpec, given: Mapping[str, Any], name: str | None, *, net_given: bool, data_given: bool) -> AuditSpec:
@@ -287,8 +318,8 @@ def _with(document: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
         if key == "estimators":
             document[key] = [value] if isinstance(value, str | Mapping) else value
         elif key not in ("sigma", "noise"):
-            section = document if len(location) == 1 else document.setdefault(location[0], {})
-            section[location[-1]] = str(value) if key == "device" else value
+            section = document if len(location) == 1 else document.setdefault(str(location[0]), {})
+            section[str(location[-1])] = str(value) if key == "device" else value
     if "sigma" in given or "noise" in given:
         others = _plain(given.get("noise", []))
         gaussian = [{"sigma": _plain(given["sigma"])}] if "sigma" in given else []

@@ -133,5 +133,5 @@ def _notebook() -> Any:
     from IPython import get_ipython
     from IPython.display import display
 
-    shell = get_ipython()  # type: ignore[no-untyped-call]
+    shell = get_ipython()
     return display if shell is not None and hasattr(shell, "kernel") else None

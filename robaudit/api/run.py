@@ -34,8 +34,9 @@ if TYPE_CHECKING:
     from robaudit.stats.summary import GroupSummary
 
 T = TypeVar("T")
-Several = T | Sequence[T] | None
-"""One, several, or all."""
+Texts = str | Sequence[str] | None
+Numbers = float | Sequence[float] | None
+"""One, several, or (None) all."""
 _LISTED = 20  # flagged samples in a table
 _FEW = 3  # results in a repr
 
@@ -117,10 +118,10 @@ class Run(stored.Run):
         *,
         by: Literal["label", "predicted"] | None = None,
         threshold: float | None = None,
-        estimator: Several[str] = None,
-        noise: Several[str] = None,
-        level: Several[float] = None,
-        sigma: Several[float] = None,
+        estimator: Texts = None,
+        noise: Texts = None,
+        level: Numbers = None,
+        sigma: Numbers = None,
     ) -> Results[ClassBias]:
         """Robustness by class, the gap between the least and the most robust class, and whether chance alone explains it.
 
@@ -152,10 +153,10 @@ class Run(stored.Run):
         top: int | None = None,
         per_class: bool = False,
         only: Literal["correct", "wrong"] | None = None,
-        estimator: Several[str] = None,
-        noise: Several[str] = None,
-        level: Several[float] = None,
-        sigma: Several[float] = None,
+        estimator: Texts = None,
+        noise: Texts = None,
+        level: Numbers = None,
+        sigma: Numbers = None,
     ) -> Results[Flagged]:
         """The samples that are not robust, the least robust first.
 
@@ -268,20 +269,46 @@ class Run(stored.Run):
         return target
 
     @overload
-    def plot(self, kind: str, path: None = None, **options: Any) -> Figure: ...
+    def plot(
+        self,
+        kind: str,
+        path: None = None,
+        *,
+        estimator: Texts = None,
+        noise: Texts = None,
+        level: Numbers = None,
+        sigma: Numbers = None,
+        threshold: float | None = None,
+        max_images: int | None = None,
+        sample: str | None = None,
+        width: float = 7.0,
+    ) -> Figure: ...
 
     @overload
-    def plot(self, kind: str, path: str | Path, **options: Any) -> Path: ...
+    def plot(
+        self,
+        kind: str,
+        path: str | Path,
+        *,
+        estimator: Texts = None,
+        noise: Texts = None,
+        level: Numbers = None,
+        sigma: Numbers = None,
+        threshold: float | None = None,
+        max_images: int | None = None,
+        sample: str | None = None,
+        width: float = 7.0,
+    ) -> Path: ...
 
     def plot(
         self,
         kind: str,
         path: str | Path | None = None,
         *,
-        estimator: Several[str] = None,
-        noise: Several[str] = None,
-        level: Several[float] = None,
-        sigma: Several[float] = None,
+        estimator: Texts = None,
+        noise: Texts = None,
+        level: Numbers = None,
+        sigma: Numbers = None,
         threshold: float | None = None,
         max_images: int | None = None,
         sample: str | None = None,
@@ -351,7 +378,7 @@ class Run(stored.Run):
     def _place(self) -> str:
         return "in a temporary folder: out= keeps it" if self._home is not None else f"in {printable(str(self.path))}"
 
-    def _groups(self, estimator: Several[str], noise: Several[str], level: Several[float], sigma: Several[float]) -> Iterable[list[Row]]:
+    def _groups(self, estimator: Texts, noise: Texts, level: Numbers, sigma: Numbers) -> Iterable[list[Row]]:
         return self.groups(_several(estimator), _levels(noise, level, sigma)).values()
 
 
@@ -382,21 +409,21 @@ def _gates_html(decide: Callable[[], Decisions]) -> str:
         return notebook.html_lines([f"gates: {error}"])
 
 
-def _several(given: Several[T]) -> tuple[T, ...]:
+def _several(given: T | Sequence[T] | None) -> tuple[T, ...]:
     """One or several as a tuple."""
     if given is None:
         return ()
-    return tuple(given) if isinstance(given, list | tuple) else (given,)  # type: ignore[arg-type]
+    return tuple(given) if isinstance(given, list | tuple) else (given,)  # type: ignore[return-value]
 
 
-def _levels(noise: Several[str], level: Several[float], sigma: Several[float]) -> LevelChoice:
+def _levels(noise: Texts, level: Numbers, sigma: Numbers) -> LevelChoice:
     found = []
     for name, given in (("level", level), ("sigma", sigma)):
-        numbers_ = _several(given)
-        for one in numbers_:
+        chosen: tuple[object, ...] = _several(given)
+        for one in chosen:
             if isinstance(one, bool) or not isinstance(one, int | float) or not 0 < one < float("inf"):
                 raise SpecError(name, f"{one!r} is not a positive number", "give a noise level such as 0.05")
-        found.append(tuple(float(one) for one in numbers_))
+        found.append(tuple(float(one) for one in chosen if isinstance(one, int | float)))
     return LevelChoice(_several(noise), *found)
 
 

@@ -263,7 +263,7 @@ class _Items(_Samples):
         if isinstance(image, Image.Image):
             if not self._channels:  # of the first one: the others follow
                 self._channels = len(image_pixels(image, where, ImageOptions.model_construct(channels=None)))  # type: ignore[arg-type]
-            return image_pixels(image, where, ImageOptions(channels=self._channels))  # type: ignore[arg-type]
+            return image_pixels(image, where, ImageOptions(channels=self._channels))
         if not _is_array(image):
             remedy = "convert it in the transform, for example with ToTensor()" if not isinstance(image, str | bytes | Path) else "open it"
             raise SampleError(where, f"the image is {type(image).__name__}", f"images are PIL images, arrays or tensors: {remedy}")

@@ -24,48 +24,49 @@ _WRITTEN = (*_PLAIN, complex, bytes, type(None), torch.dtype, torch.device)
 def fingerprint(value: object) -> str:
     """sha256 (hex) of what a module or a callable computes, as far as Python shows it.
 
-    A module counts by its weights, its structure (its repr), its plain attributes and the code of its classes; a function by its code, and by the modules,
-    tensors, arrays, numbers and functions that it reaches through its arguments, its closure, its globals and its instance. What is
-    compiled, or stands deeper, is not seen: a change there does not change the digest.
+    A module counts by its weights, its structure (its repr), its plain attributes and the code of its classes; a function by its code,
+    and by the modules, tensors, arrays, numbers and functions that it reaches through its arguments, its closure, its globals and its
+    instance. What is compiled is not seen: a change there does not change the digest.
     """
-    digest, seen = hashlib.sha256(), set[int]()
+    digest, seen = hashlib.sha256(), dict[int, object]()
     for text in _parts(value, seen):
         digest.update(text.encode("utf-8", "backslashreplace") + b"\x1f")
     return digest.hexdigest()
 
 
-def _parts(value: object, seen: set[int]) -> Iterator[str]:
+def _parts(value: object, seen: dict[int, object]) -> Iterator[str]:
     if isinstance(value, _WRITTEN):
         yield repr(value)
         return
     if id(value) in seen or len(seen) > _MOST_OBJECTS:
         return
-    seen.add(id(value))
+    seen[id(value)] = value  # kept alive, so that no other object gets its number
     if isinstance(value, nn.Module):
-        yield from (state_sha256(value), _ADDRESS.sub("", repr(value)))
-        for kind in dict.fromkeys(type(module) for module in value.modules()):
-            yield from _class(kind)
-        for name, module in value.named_modules():
-            plain = {key: one for key, one in vars(module).items() if key[0] != "_" and key != "training" and isinstance(one, _PLAIN)}
-            if plain:
-                yield f"{name} {sorted(plain.items())}"
+        yield from _module(value)
     elif isinstance(value, torch.Tensor):
         plain = value.detach().cpu().contiguous()
         yield f"{plain.dtype} {tuple(plain.shape)} {_sha(plain.reshape(-1).view(torch.uint8).numpy())}"
     elif isinstance(value, np.ndarray):
         yield f"{value.dtype} {value.shape} {_sha(value)}" if value.dtype.kind != "O" else "objects"
-    elif isinstance(value, list | tuple | set | frozenset):
-        for one in value if isinstance(value, list | tuple) else sorted(value, key=repr):
-            yield from _parts(one, seen)
-    elif isinstance(value, Mapping):
-        for key, one in value.items():
-            yield str(key)
+    elif isinstance(value, list | tuple | set | frozenset | Mapping):
+        ordered = sorted(value, key=repr) if isinstance(value, set | frozenset) else value
+        for one in ordered.items() if isinstance(ordered, Mapping) else ordered:
             yield from _parts(one, seen)
     else:
         yield from _callable(value, seen)
 
 
-def _callable(value: Any, seen: set[int]) -> Iterator[str]:
+def _module(network: nn.Module) -> Iterator[str]:
+    yield from (state_sha256(network), _ADDRESS.sub("", repr(network)))
+    for kind in dict.fromkeys(type(module) for module in network.modules()):
+        yield from _class(kind)
+    for name, module in network.named_modules():
+        plain = {key: one for key, one in vars(module).items() if key[0] != "_" and key != "training" and isinstance(one, _PLAIN)}
+        if plain:
+            yield f"{name} {sorted(plain.items())}"
+
+
+def _callable(value: Any, seen: dict[int, object]) -> Iterator[str]:
     if isinstance(value, functools.partial):
         yield from _parts((value.func, value.args, value.keywords), seen)
     elif isinstance(value, types.MethodType):

@@ -58,7 +58,7 @@ def test_the_network_is_left_as_it_was() -> None:
             self.register_buffer("calls", torch.zeros(()))
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            self.calls += 1  # type: ignore[operator]
+            self.calls += 1  # type: ignore[assignment,operator]
             return self.inner(self.norm(x))  # type: ignore[no-any-return]
 
     net = Net().double().train()
@@ -89,7 +89,7 @@ def test_weights_are_shared() -> None:
 def test_a_function_and_wrappers() -> None:
     net = network().eval()
     rows = robaudit.audit(net, arrays(3), **FEW).rows
-    for other in (lambda x: net(x), nn.DataParallel(net), torch.compile(net), lambda x: {"logits": net(x)}):
+    for other in (lambda x: net(x) + 0, nn.DataParallel(net), torch.compile(net), lambda x: {"logits": net(x)}):
         assert [row.value for row in robaudit.audit(other, arrays(3), **FEW).rows] == [row.value for row in rows]
 
 
@@ -154,7 +154,7 @@ def test_the_same_call_finds_its_run(tmp_path: Path) -> None:
 def test_fewer_samples_are_other_data(tmp_path: Path) -> None:
     images, labels = arrays(12)
     robaudit.audit(network(), (images, labels), **FEW, out=tmp_path / "run")
-    with pytest.raises(AnotherRunError, match="data in memory: no longer has the sample '10' of the run"):
+    with pytest.raises(AnotherRunError, match="data in memory: no longer has the sample '6' of the run"):
         robaudit.audit(network(), (images[:6], labels[:6]), **FEW, out=tmp_path / "run")
 
 
@@ -214,7 +214,7 @@ BAD: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
     "mean and std": ((network(), arrays(2)), {"sigma": 0.1, "mean": [0, 0], "std": [1, 1, 1]}, "mean has 2 values and std has 3"),
     "a gate": ((network(), arrays(2)), {"sigma": 0.1, "gates": ["meen >= 0.9"]}, "^gates"),
     "an estimator": ((network(), arrays(2)), {"sigma": 0.1, "estimators": "mcc"}, "unknown estimator 'mcc'; did you mean 'mc'"),
-    "an option": ((network(), arrays(2)), {"sigma": 0.1, "estimators": {"mc": {"sample": 3}}}, "unknown key .*sample.*did you mean 'samples'"),
+    "an option": ((network(), arrays(2)), {"sigma": 0.1, "estimators": {"mc": {"sample": 3}}}, "unknown key .*did you mean 'samples'"),
     "noise": ((network(), arrays(2)), {"noise": {"kind": "unifrom", "eps": 0.1}}, "'unifrom'.*did you mean 'uniform'"),
     "noise levels": ((network(), arrays(2)), {"noise": [{"kind": "uniform", "eps": "y"}]}, r"^noise.*eps.*must be a number"),
     "limit": ((network(), arrays(2)), {"sigma": 0.1, "limit": 0}, "^limit: got 0; must be greater than 0"),
@@ -226,7 +226,7 @@ BAD: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
     "an empty set": ((network(), TensorDataset(torch.zeros(0, 1, 8, 8))), {"sigma": 0.1}, r"shape \(0, 1, 8, 8\)"),
     "normalised": ((network(), (floats(4)[0] * 4 - 2, [0] * 4)), {"sigma": 0.1}, "dataset: pixels run from -2 to 2: they look normalised"),
     "data of a spec": (({"model": NETWORK, "dataset": {"kind": "digits"}},), {"ids": ["a"]}, "describe samples in memory"),
-    "memory in a mapping": (({"model": NETWORK, "dataset": {"kind": "memory"}},), {"sigma": 0.1}, "dataset: the data were objects in the memory"),
+    "memory in a mapping": (({"model": NETWORK, "dataset": {"kind": "memory"}},), {"sigma": 0.1}, "dataset: the data were objects"),
 }  # fmt: skip
 
 
@@ -282,7 +282,7 @@ def test_files_say_that_it_was_in_memory(tmp_path: Path, run_cli: RunCli) -> Non
     assert torch.equal(kept, floats(80)[0][int(worst.sample_id)])
     assert len(list(np.load(tmp_path / "run" / "images.npz")["images"])) < 80
     best = max(run.rows[3:], key=lambda row: (row.value, int(row.sample_id)))
-    with pytest.raises(RobauditError, match="its data were in memory, and it keeps the images of its .. least robust samples only"):
+    with pytest.raises(RobauditError, match=r"its data were in memory, and it keeps the images of its .. least robust samples only"):
         RunImages(run, [best.sample_id]).clean(best.sample_id)
 
 

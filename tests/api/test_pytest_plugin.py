@@ -70,7 +70,7 @@ def test_fails_with_the_message_of_the_gate(pytester: pytest.Pytester) -> None:
 )
 def test_an_inconclusive_gate(pytester: pytest.Pytester, options: tuple[str, ...], more: str, outcome: dict[str, int]) -> None:
     done = run(pytester, UNDECIDED, *options, more=more)
-    done.assert_outcomes(**outcome)  # type: ignore[arg-type]
+    done.assert_outcomes(**outcome)
     assert "passed" in outcome or "inconclusive: of 1 gate 1 inconclusive" in done.stdout.str()
 
 
