@@ -180,7 +180,7 @@ def test_typed() -> None:
 
 IMPORTS = {
     "import robaudit": "import robaudit, sys; print(sorted({'torch', 'numpy', 'pydantic', 'yaml'} & set(sys.modules)))",
-    "audit first": "from robaudit import audit; import robaudit.auditing.run, robaudit.api.audit; print([audit] if audit is not robaudit.audit else [])",
+    "audit first": "from robaudit import audit; import robaudit.api.audit; print([] if callable(robaudit.audit) else 'shadowed')",
     "auditing first": "import robaudit.api.audit, robaudit; from robaudit import audit; print([] if callable(audit) else 'shadowed')",
     "spec without torch": "import robaudit, sys; robaudit.load_spec; print(sorted({'torch', 'numpy'} & set(sys.modules)))",
     "runs without torch": "import robaudit, sys; robaudit.read_run; print(sorted({'torch'} & set(sys.modules)))",

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from robaudit.errors import RobauditWarning
-from robaudit.progress import AuditProgress, Silent, progress_bar
+from robaudit.progress import AuditProgress, Clock, Silent, progress_bar
 from robaudit.text import printable
 
 _SECONDS_BETWEEN = 0.5
@@ -25,11 +25,12 @@ class PythonListener(Silent):
 
     Args:
         progress: show it; None: in notebooks and on terminals.
+        clock: seconds.
     """
 
-    def __init__(self, progress: bool | None = None) -> None:
-        self._wanted = progress
-        self._progress = AuditProgress(0, 0)
+    def __init__(self, progress: bool | None = None, clock: Clock = time.monotonic) -> None:
+        self._wanted, self._clock = progress, clock
+        self._progress = AuditProgress(0, 0, clock=clock)
         self._bar: Progress | None = None
         self._output: _NotebookOutput | None = None
 
@@ -41,12 +42,12 @@ class PythonListener(Silent):
         """Start the bar."""
         if done < total and self._wanted is not False:
             if (shell := _notebook()) is not None:
-                self._output = _NotebookOutput(shell)
-                self._bar = progress_bar(self._output.console, time.monotonic)
+                self._output = _NotebookOutput(shell, self._clock)
+                self._bar = progress_bar(self._output.console, self._clock)
             elif self._wanted or sys.stderr.isatty():
-                self._bar = progress_bar(Console(file=sys.stderr), time.monotonic)
+                self._bar = progress_bar(Console(file=sys.stderr), self._clock)
                 self._bar.start()
-        self._progress = AuditProgress(total, done, self._bar)
+        self._progress = AuditProgress(total, done, self._bar, self._clock)
         self._show(force=True)
 
     def working(self, share: float) -> None:
@@ -75,19 +76,19 @@ class PythonListener(Silent):
 class _NotebookOutput:
     """One output of a notebook's cell, which is updated in place; rich draws it, and no widgets are needed."""
 
-    def __init__(self, display: Any) -> None:
+    def __init__(self, display: Any, clock: Clock) -> None:
         self.console = Console(
             file=io.StringIO(), width=_WIDTH, force_terminal=True, force_jupyter=False, color_system="truecolor", record=True
         )
-        self._last = float("-inf")
+        self._clock, self._last = clock, float("-inf")
         self._handle: Any = None
         self._display = display
 
     def show(self, bar: Progress, *, force: bool) -> None:
         """Draw the bar, at most twice a second."""
-        if not force and time.monotonic() - self._last < _SECONDS_BETWEEN:
+        if not force and self._clock() - self._last < _SECONDS_BETWEEN:
             return
-        self._last = time.monotonic()
+        self._last = self._clock()
         self.console.print(bar.get_renderable(), end="")
         self._put(self.console.export_html(inline_styles=True, code_format=_PRE))
 

@@ -29,7 +29,8 @@ def html_lines(lines: Iterable[str], style: str = "") -> str:
 
 def text(*renderables: RenderableType) -> str:
     """Tables as a prompt prints them: without colours, as wide as the terminal."""
-    console = Console(file=io.StringIO(), width=max(60, get_terminal_size((120, 24)).columns), highlight=False, color_system=None)
+    width = max(60, get_terminal_size((120, 24)).columns)
+    console = Console(file=io.StringIO(), width=width, highlight=False, color_system=None, force_jupyter=False)
     with console.capture() as captured:
         for renderable in renderables:
             console.print(renderable)
