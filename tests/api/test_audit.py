@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import os
 import re
 import subprocess
@@ -294,3 +295,13 @@ def test_a_spec_file_cannot_name_it(tmp_path: Path, run_cli: RunCli) -> None:
     done = run_cli("estimate", write(tmp_path, "model: {format: memory}\ndataset: {kind: digits}\nnoise: {sigma: 0.1}\n"))
     assert "spec.yaml:1: model.format: memory stands for objects" in done.err
     assert re.search(r'"memory"(?!:)|MemorySpec', run_cli("schema").out) is None
+
+
+def test_the_page_names_every_argument_and_method() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "python.md").read_text(encoding="utf-8")
+    words = set(re.findall(r"\w+", page))
+    parameters = set(inspect.signature(robaudit.audit).parameters) - {"what", "more", "command", "listener", "trust", "name"}
+    methods = {name for name in vars(robaudit.Run) if not name.startswith("_")}
+    assert (parameters | methods) - words == set()
+    for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+        compile(code, "docs/python.md", "exec")
