@@ -60,6 +60,9 @@ def _module(network: nn.Module) -> Iterator[str]:
     yield from (state_sha256(network), _ADDRESS.sub("", repr(network)))
     for kind in dict.fromkeys(type(module) for module in network.modules()):
         yield from _class(kind)
+    if isinstance(network, torch.jit.ScriptModule):
+        yield str(network.inlined_graph)
+        return
     for name, module in network.named_modules():
         plain = {key: one for key, one in vars(module).items() if key[0] != "_" and key != "training" and isinstance(one, _PLAIN)}
         if plain:

@@ -206,7 +206,7 @@ def _unwrapped(module: Any) -> Any:
 
 
 def _twin(module: nn.Module, where: str) -> nn.Module:
-    """A copy with modes, flags, buffers and hooks of its own, whose parameters share the memory of the original's.
+    """A copy with modes, flags, buffers and hooks of its own, whose parameters share the memory of the original's (not TorchScript's).
 
     Raises:
         ModelError: it has no values (a meta or lazy module), or cannot be copied.
@@ -219,7 +219,8 @@ def _twin(module: nn.Module, where: str) -> nn.Module:
     for part in module.modules():  # what a hook or forward has computed
         shared.update({id(one): one.detach() for one in vars(part).values() if isinstance(one, torch.Tensor) and one.grad_fn is not None})
     try:
-        return copy.deepcopy(module, shared)
+        with torch.no_grad():
+            return copy.deepcopy(module, {} if isinstance(module, torch.jit.ScriptModule) else shared)
     except Exception as error:
         what = f"cannot be copied ({type(error).__name__}: {error})"[:300]
         raise ModelError(where, what, "pass a function instead: lambda x: net(x), with net in eval mode") from error

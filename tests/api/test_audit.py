@@ -94,6 +94,49 @@ def test_a_function_and_wrappers() -> None:
         assert [row.value for row in robaudit.audit(other, arrays(3), **FEW).rows] == [row.value for row in rows]
 
 
+@pytest.mark.filterwarnings("ignore:.torch.jit.*. is deprecated")
+def test_torchscript_in_memory() -> None:
+    net = network().eval()
+    scripted = torch.jit.script(net)
+    rows, same = (robaudit.audit(one, arrays(3), **FEW).rows for one in (net, scripted))
+    assert [row.votes for row in same] == [row.votes for row in rows]
+    assert all(parameter.requires_grad for parameter in scripted.parameters())
+
+
+def test_networks_that_cannot_be_audited() -> None:
+    class Pinned(nn.Module):
+        def __deepcopy__(self, memo: object) -> nn.Module:
+            raise TypeError("not this one")
+
+    for net, said in (
+        (nn.LazyLinear(10), "LazyLinear: its weights have no values yet; load them, or call the network once"),
+        (Pinned(), r"Pinned: cannot be copied \(TypeError: not this one\); pass a function instead: lambda x: net\(x\)"),
+    ):
+        with pytest.raises(RobauditError, match=said):
+            robaudit.audit(net, arrays(3), **FEW)
+
+
+@pytest.mark.parametrize("content", [b"", b"no archive", None])
+def test_damaged_pictures_of_a_run(content: bytes | None, tmp_path: Path, run_cli: RunCli) -> None:
+    run = robaudit.audit(network(), arrays(20), **FEW, out=tmp_path / "run")
+    if content is None:
+        np.savez(
+            tmp_path / "run" / "images.npz",
+            images=np.zeros((2, 1, 8, 8), np.uint8),
+            ids=np.frombuffer(b"[1, 2]", np.uint8).reshape(1, 1, -1),
+        )
+    else:
+        (tmp_path / "run" / "images.npz").write_bytes(content)
+    done = run_cli("report", "run", "-o", "report.html")
+    assert done.code == 0
+    assert "note: no images: " in done.err
+    assert "images.npz" in done.err
+    (tmp_path / "run" / "images.npz").unlink()
+    assert "its data were in memory, and it keeps no images" in run_cli("report", "run", "-o", "report.html").err
+    robaudit.audit(network(), arrays(20), **FEW, out=run.path)
+    assert "no images" not in run_cli("report", "run", "-o", "report.html").err, "the same call restores them"
+
+
 def test_a_temporary_run_lives_as_long_as_it_is_used() -> None:
     run = robaudit.audit(network(), arrays(3), **FEW)
     folder = run.path
