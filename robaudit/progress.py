@@ -7,9 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Column
+from rich.progress import Progress
 
 from robaudit.errors import RobauditError
 
@@ -26,7 +24,6 @@ _STEPS = (  # durations below this many seconds are rounded to this many, and wr
 )
 _DURATION = re.compile(r"(?:(\d{1,9}(?:\.\d{1,9})?)h)?(?:(\d{1,9}(?:\.\d{1,9})?)m)?(?:(\d{1,9}(?:\.\d{1,9})?)s)?", re.ASCII)
 _SECONDS_BETWEEN_UPDATES = 0.5
-_NARROW = 50  # columns; a narrower terminal has no room for counts beside the bar
 SPEED_WINDOW = 600.0
 """Seconds over which the speed of an audit is averaged."""
 
@@ -139,25 +136,6 @@ class AuditProgress:
 
     def _samples(self) -> str:
         return f"{self.done:>{len(str(self.total))}}/{self.total} samples"
-
-
-def progress_bar(console: Console, clock: Clock) -> Progress:
-    """A progress bar, redrawn several times a second by a thread."""
-    bar = BarColumn(bar_width=None, table_column=Column(min_width=4, max_width=40, ratio=1))
-    rate = TextColumn("{task.fields[rate]}", table_column=Column(min_width=8, no_wrap=True))  # so that the bar keeps its width
-    counts = (TextColumn("{task.fields[samples]}"), rate) if console.width >= _NARROW else ()
-    return Progress(
-        TextColumn("auditing"),
-        bar,
-        *counts,
-        TimeRemainingColumn(),
-        TextColumn("left"),
-        console=console,
-        refresh_per_second=5,
-        speed_estimate_period=SPEED_WINDOW,
-        get_time=clock,
-        transient=True,
-    )
 
 
 def parse_duration(text: str, where: str = "--budget") -> float:

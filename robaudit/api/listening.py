@@ -9,10 +9,10 @@ import warnings
 from typing import Any
 
 from rich.console import Console
-from rich.progress import Progress
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from robaudit.errors import RobauditWarning
-from robaudit.progress import AuditProgress, Clock, Silent, progress_bar
+from robaudit.progress import SPEED_WINDOW, AuditProgress, Clock, Silent
 from robaudit.text import printable
 
 _SECONDS_BETWEEN = 0.5
@@ -43,12 +43,19 @@ class PythonListener(Silent):
         if done < total and self._wanted is not False:
             if (shell := _notebook()) is not None:
                 self._output = _NotebookOutput(shell, self._clock)
-                self._bar = progress_bar(self._output.console, self._clock)
+                self._bar = _bar(self._output.console, self._clock)
             elif self._wanted or sys.stderr.isatty():
-                self._bar = progress_bar(Console(file=sys.stderr), self._clock)
+                self._bar = _bar(Console(file=sys.stderr), self._clock)
                 self._bar.start()
         self._progress = AuditProgress(total, done, self._bar, self._clock)
         self._show(force=True)
+
+    def doing(self, what: str) -> None:
+        """Say what is computed."""
+        if self._bar is not None:
+            for task in self._bar.task_ids:
+                self._bar.update(task, description=what)
+            self._show()
 
     def working(self, share: float) -> None:
         """Move the bar."""
@@ -103,6 +110,22 @@ class _NotebookOutput:
             self._handle = self._display(shown, raw=True, display_id=True)
         else:
             self._handle.update(shown, raw=True)
+
+
+def _bar(console: Console, clock: Clock) -> Progress:
+    """The bar of an audit: what is computed, how far it is, and the time left."""
+    return Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=30),
+        TextColumn("{task.fields[samples]}  {task.fields[rate]}", markup=False),
+        TimeRemainingColumn(),
+        TextColumn("left"),
+        console=console,
+        refresh_per_second=5,
+        speed_estimate_period=SPEED_WINDOW,
+        get_time=clock,
+        transient=True,
+    )
 
 
 def warn_caller(text: str) -> None:

@@ -13,14 +13,16 @@ from typing import IO, Any, cast
 
 from rich.console import Console, RenderableType
 from rich.markup import escape
-from rich.progress import Progress
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Column
 
 from robaudit.cli.streams import StandardError
-from robaudit.progress import AuditProgress, Clock, progress_bar
+from robaudit.progress import SPEED_WINDOW, AuditProgress, Clock
 from robaudit.text import printable
 
 _WIDTH_WITHOUT_TERMINAL = 120
 _SECONDS_BETWEEN_LINES = 5.0
+_NARROW = 50  # columns; a narrower terminal has no room for counts beside the bar
 
 
 def output() -> Console:
@@ -88,7 +90,7 @@ class Reporter:
         if done and done < total:
             self.note(f"resuming: {done} of {total} samples are already on disk")
         if not self._quiet and done < total and self._on_terminal():
-            self._display = progress_bar(self._console, self._clock)
+            self._display = _bar(self._console, self._clock)
         self._progress, self._last = AuditProgress(total, done, self._display, self._clock), self._clock()
         if self._display is not None:
             self._display.start()
@@ -135,3 +137,22 @@ class Reporter:
             raise KeyboardInterrupt
         self._stop = True
         self._console.print("finishing the current part; press Ctrl-C again to stop at once")
+
+
+def _bar(console: Console, clock: Clock) -> Progress:
+    """A progress bar, redrawn several times a second by a thread."""
+    bar = BarColumn(bar_width=None, table_column=Column(min_width=4, max_width=40, ratio=1))
+    rate = TextColumn("{task.fields[rate]}", table_column=Column(min_width=8, no_wrap=True))  # so that the bar keeps its width
+    counts = (TextColumn("{task.fields[samples]}"), rate) if console.width >= _NARROW else ()
+    return Progress(
+        TextColumn("auditing"),
+        bar,
+        *counts,
+        TimeRemainingColumn(),
+        TextColumn("left"),
+        console=console,
+        refresh_per_second=5,
+        speed_estimate_period=SPEED_WINDOW,
+        get_time=clock,
+        transient=True,
+    )
