@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from robaudit.auditing.run import audit
-    from robaudit.errors import RobauditError
+    from robaudit.api.audit import audit
+    from robaudit.api.run import Run, read_run
+    from robaudit.errors import RobauditError, RobauditWarning
     from robaudit.estimators.base import Estimate, Estimator, Scope
     from robaudit.estimators.work import Work
     from robaudit.levels import LevelChoice, LevelName, NoiseLevel
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from robaudit.rows import Row
     from robaudit.spec.load import load_spec
     from robaudit.spec.model import AuditSpec
-    from robaudit.store.run import Run, read_run
 
 __all__ = [
     "CERTIFIED",
@@ -40,6 +40,7 @@ __all__ = [
     "PartName",
     "Quantity",
     "RobauditError",
+    "RobauditWarning",
     "Row",
     "Run",
     "Scope",
@@ -52,7 +53,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "audit": "robaudit.auditing.run",
+    "audit": "robaudit.api.audit",
     "AuditSpec": "robaudit.spec.model",
     "load_spec": "robaudit.spec.load",
     "CERTIFIED": "robaudit.quantities",
@@ -74,12 +75,13 @@ _HOMES = {
     "PartName": "robaudit.names",
     "Quantity": "robaudit.quantities",
     "RobauditError": "robaudit.errors",
+    "RobauditWarning": "robaudit.errors",
     "Row": "robaudit.rows",
-    "Run": "robaudit.store.run",
+    "Run": "robaudit.api.run",
     "Work": "robaudit.estimators.work",
     "clopper_pearson": "robaudit.numerics.intervals",
     "margins": "robaudit.numerics.margins",
-    "read_run": "robaudit.store.run",
+    "read_run": "robaudit.api.run",
 }
 
 
@@ -92,3 +94,8 @@ def __getattr__(name: str) -> Any:
     value = getattr(import_module(_HOMES[name]), name)
     globals()[name] = value
     return value
+
+
+def __dir__() -> list[str]:
+    """The public names only, for completion."""
+    return sorted(__all__)

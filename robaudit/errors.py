@@ -31,6 +31,10 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
+class RobauditWarning(UserWarning):
+    """Something suspicious about an audit from Python: see :func:`robaudit.audit`."""
+
+
 class SpecError(RobauditError):
     """The spec, an option or a setting is not valid."""
 

@@ -26,7 +26,8 @@ ROOMS = (
     ("advice",),
     ("demo",),
     ("report",),
-    ("cli",),
+    ("api",),
+    ("cli", "pytest"),
 )
 FLOOR = {room: floor for floor, rooms in enumerate(ROOMS) for room in rooms}
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from robaudit import AuditSpec, Estimator, audit
+from robaudit import AuditSpec, Estimator
 from robaudit.noise.registry import build
-from robaudit.spec.load import load_spec
+from tests.api.nets import arrays, network
 from tests.estimators.tools import curved, values, work_on
 from tests.levels import sigma
 from tests.specs import digits
@@ -43,19 +43,13 @@ def test_the_estimator_of_fifteen_lines_works() -> None:
     assert {one.value for (one,) in estimates} <= {0.0, 1.0}
 
 
-def test_the_python_api_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_python_api_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    text = "model: {path: m.safetensors, architecture: 'robaudit:digits_cnn'}\ndataset: {kind: digits, limit: 4}\n"
-    Path("spec.yaml").write_text(text + "noise: {sigma: 0.1}\nestimators: [{mc: {samples: 20}}]\n", encoding="utf-8")
-    import robaudit.demo
-
-    folder = Path(robaudit.demo.__file__).parent
-    Path("m.safetensors").write_bytes((folder / "digits_cnn.safetensors").read_bytes())
-    names: dict[str, Any] = {}
+    names: dict[str, Any] = {"net": network(), "dataset": arrays(30), "mean": 0.0, "std": 1.0}
     exec(blocks("python")[0], names)  # noqa: S102 - the README's own code
-    assert capsys.readouterr().out.startswith("mc sigma 0.1 ")
-    assert names["run"].path == Path("runs/mine")
-    assert len(names["run"].rows) == len(audit(load_spec(Path("spec.yaml")), out="runs/mine").rows) == 4
+    assert names["run"].gate().verdict == "pass"
+    assert len(names["run"].to_pandas()) == 2 * 30
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
 
 
 def test_no_placeholder_is_left() -> None:

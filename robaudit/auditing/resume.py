@@ -11,7 +11,7 @@ from robaudit.errors import AnotherRunError, RunError
 from robaudit.levels import level_name_in, without_levels
 from robaudit.models.logits import LogitModel
 from robaudit.progress import Listener
-from robaudit.spec.model import AuditSpec, base_identity, identity
+from robaudit.spec.model import IN_MEMORY, AuditSpec, base_identity, identity
 from robaudit.store.folder import RunFolder, label_of
 from robaudit.store.state import State
 
@@ -90,7 +90,8 @@ def refuse_another_machine(old: Mapping[str, Any], model: LogitModel, device: to
         RunError: other weights, or another kind of device.
     """
     if old["model"]["sha256"] != model.sha256:
-        raise AnotherRunError(where, "was made with other weights", "choose another --out")
+        what = "was made with other weights" + (" or other code" if model.format == IN_MEMORY else "")
+        raise AnotherRunError(where, what, "choose another --out")
     if _kind(old["device"]) != _kind(device_name(device)):
         raise AnotherRunError(where, f"was begun on {old['device']}, and this device draws other noise", "choose another --out")
     now, then = versions(), old.get("versions", {})
@@ -166,6 +167,17 @@ def refuse_changed_data(state: State, seen: Mapping[str, tuple[str, int | None]]
         if (*before,) != seen[sample_id]:
             what = "image" if seen[sample_id][0] != before[0] else "label"
             raise AnotherRunError(f"{where}: {sample_id}", f"this {what} has changed since the run began", "choose another --out")
+
+
+def refuse_lost_data(state: State, seen: Mapping[str, object], where: str) -> None:
+    """Refuse to continue without a sample that the run has rows of.
+
+    Raises:
+        RunError: one is missing.
+    """
+    lost = next((sample_id for sample_id in state.images() if sample_id not in seen), None)
+    if lost is not None:
+        raise AnotherRunError(where, f"no longer has the sample {lost!r} of the run", "choose another --out")
 
 
 def extended(spec: AuditSpec, info: Mapping[str, Any], where: str) -> AuditSpec:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from robaudit.auditing.checks import InputCheck, check_input, level_warnings, precision_effects
-from robaudit.auditing.environment import deterministic, pick_device, plugins
+from robaudit.auditing.environment import deterministic, image_digest, pick_device, plugins
 from robaudit.auditing.loop import NEEDS_LABELS, OnError, compute_missing, needing_labels, step_name, task_names
 from robaudit.auditing.outputs import finish, first_info, history
 from robaudit.auditing.resume import (
@@ -21,6 +22,7 @@ from robaudit.auditing.resume import (
     extended,
     refuse_another_machine,
     refuse_changed_data,
+    refuse_lost_data,
     refuse_other_noises,
     refuse_other_options,
 )
@@ -28,7 +30,7 @@ from robaudit.auditing.setup import check_noises, make_engine, make_model
 from robaudit.datasets.ahead import default_workers
 from robaudit.datasets.base import Dataset, first_samples
 from robaudit.datasets.load import open_dataset
-from robaudit.errors import DataError, ModelError, NothingLeftError, RunError, SpecError
+from robaudit.errors import DataError, ModelError, NothingLeftError, RunError, SampleError, SpecError
 from robaudit.estimators import registry
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.registry import Task, check_model, refuse_unfit, tasks_of
@@ -41,7 +43,7 @@ from robaudit.progress import Listener, Silent
 from robaudit.quantities import LOSS, RADIUS
 from robaudit.rows import Row
 from robaudit.spec.load import load_spec
-from robaudit.spec.model import AuditSpec
+from robaudit.spec.model import IN_MEMORY, AuditSpec
 from robaudit.spec.pretrained.fill import filled
 from robaudit.store.folder import RunFolder, label_of, locked, refuse_other_gates
 from robaudit.store.log import Logged
@@ -274,7 +276,11 @@ def _carry_out(ready: Ready, folder: RunFolder, old: Mapping[str, Any] | None, o
         noises |= {label: {**noises[label], "files": files} for label, files in digests.items()}
         refuse_other_options(state, entries, str(folder.path))
         refuse_other_noises(state, noises, str(folder.path))
-        refuse_changed_data(state, ready.check.seen, ready.samples.where)
+        seen = ready.check.seen
+        if old is not None and spec.dataset.kind == IN_MEMORY:
+            seen = _all_seen(ready.samples)
+            refuse_lost_data(state, seen, ready.samples.where)
+        refuse_changed_data(state, seen, ready.samples.where)
         by_name = {name: entries[task.chosen.label] for task in ready.tasks for _, name in task.names}
         state.begin(ready.samples, task_names(ready.tasks), by_name, noises)
         info = {
@@ -301,6 +307,16 @@ def _carry_out(ready: Ready, folder: RunFolder, old: Mapping[str, Any] | None, o
     if old is not None and list(spec.gates) != list(old["spec"].get("gates", ())):  # gates change nothing that was computed
         folder.write_info({**old, "spec": {**old["spec"], "gates": list(spec.gates)}})
     log.note(f"{folder.path}: this run is complete; nothing was recomputed")
+
+
+def _all_seen(samples: Dataset) -> dict[str, tuple[str, int | None]]:
+    """Pixel digest and label of every readable sample, by id: data in memory have no file by which they would be known."""
+    seen: dict[str, tuple[str, int | None]] = {}
+    for index in range(len(samples)):
+        with contextlib.suppress(SampleError):
+            sample = samples[index]
+            seen[sample.id] = (image_digest(sample), sample.label)
+    return seen
 
 
 def _effects(spec: AuditSpec, engine: Engine, dataset: Dataset, listener: Listener, *, skip_bad: bool) -> dict[str, Any]:

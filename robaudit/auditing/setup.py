@@ -128,7 +128,8 @@ def make_model(spec: AuditSpec, given: nn.Module | None, device: torch.device, *
     dtype = PIXELS[spec.run.precision]
     options = spec.model
     if given is not None:
-        return from_module(given, mean=options.mean, std=options.std, output=options.output, dtype=dtype, device=device, name="model")
+        name = getattr(given, "__name__", type(given).__name__)  # of a function, or of the class
+        return from_module(given, mean=options.mean, std=options.std, output=options.output, dtype=dtype, device=device, name=name)
     return load_model(options, model_path(options, spec.base_dir), base_dir=spec.base_dir, device=device, dtype=dtype, trust=trust)
 
 

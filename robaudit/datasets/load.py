@@ -9,7 +9,7 @@ from pathlib import Path
 from robaudit.datasets.base import Dataset
 from robaudit.datasets.select import Selected, choose
 from robaudit.errors import DataError
-from robaudit.spec.model import DatasetSpec, DigitsSpec, PythonDatasetSpec
+from robaudit.spec.model import DatasetSpec, DigitsSpec, MemorySpec, PythonDatasetSpec
 
 
 def open_dataset(spec: DatasetSpec, *, base_dir: Path, trust: bool) -> Dataset:
@@ -48,6 +48,9 @@ _OF_FILES = {
 
 
 def _open_whole(spec: DatasetSpec, base_dir: Path, trust: bool) -> Dataset:
+    if isinstance(spec, MemorySpec):
+        what = "the data were objects in the memory of a Python program, and are not kept"
+        raise DataError("dataset", what, "pass them again: robaudit.audit(net, dataset, ..., out=RUN) checks that they are the same")
     if isinstance(spec, DigitsSpec):
         from robaudit.datasets.digits import DigitsDataset
 

@@ -7,14 +7,16 @@ import os
 import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
 
 from robaudit.errors import ModelError, did_you_mean
 from robaudit.models.architectures import FAMILIES
-from robaudit.models.base import LoadedNetwork, Source, check_finite, state_sha256
+from robaudit.models.base import LoadedNetwork, Source, check_finite
 from robaudit.models.exported import load_exported
+from robaudit.models.fingerprint import fingerprint
 from robaudit.models.logits import LogitModel
 from robaudit.models.onnx_file import load_onnx
 from robaudit.models.python_callable import as_module, load_python
@@ -22,7 +24,7 @@ from robaudit.models.safety import open_archive
 from robaudit.models.state_dict import load_safetensors, load_state_dict_file
 from robaudit.models.torchscript import load_torchscript
 from robaudit.models.torchvision_file import downloaded
-from robaudit.spec.model import ModelSpec
+from robaudit.spec.model import IN_MEMORY, ModelSpec
 from robaudit.spec.pretrained.folder import CONFIG, INDEX, weights_file
 
 SUFFIXES = {
@@ -142,6 +144,9 @@ def load_model(
     Raises:
         ModelError: the file, the architecture or the options do not make a model.
     """
+    if spec.format == IN_MEMORY:
+        what = "the network was an object in the memory of a Python program, and is not kept"
+        raise ModelError("model", what, "pass it again: robaudit.audit(net, dataset, ..., out=RUN) checks that it is the same")
     if path is not None and spec.format != "python":
         path = weights_file(path)
     elif path is None and spec.download and spec.weights is not None:
@@ -169,7 +174,7 @@ def from_module(
     device: torch.device | str = "cpu",
     name: str = "model",
 ) -> LogitModel:
-    """Wrap a module or callable in memory; a module is copied, so the caller's stays as it is.
+    """Wrap a module or callable in memory; the caller's module stays as it is, and shares its weights wherever they need no cast.
 
     Args:
         module: maps normalised images (n, channels, height, width) to logits.
@@ -181,15 +186,50 @@ def from_module(
         name: what messages call it.
 
     Raises:
-        ModelError: it is neither a module nor a callable, or has NaN weights.
+        ModelError: it is neither a module nor a callable, cannot be copied, or has NaN weights.
     """
+    module = _unwrapped(module)
     network = as_module(module)
     if network is None:
-        raise ModelError(name, f"is {type(module).__name__}", "give a torch.nn.Module or a callable")
+        what = f"is the class {module.__name__}" if isinstance(module, type) else f"is {type(module).__name__}"
+        raise ModelError(name, what, "give a torch.nn.Module (an instance) or a callable")
     device = torch.device(device)
     if isinstance(module, nn.Module):
-        network = copy.deepcopy(network)
+        network = _twin(module, name)
     network = network.eval().to(device=device, dtype=dtype)
     check_finite(network, name)
-    loaded = LoadedNetwork(network, "python", state_sha256(network))
+    loaded = LoadedNetwork(network, IN_MEMORY, fingerprint(module))
     return LogitModel(loaded, mean=mean, std=std, output=output, device=device, dtype=dtype, name=name)
+
+
+def _unwrapped(module: Any) -> Any:
+    """The network inside torch.compile's wrapper, and those of data parallel training, which cannot be copied."""
+    while isinstance(module, nn.Module):
+        if isinstance(module, nn.DataParallel | nn.parallel.DistributedDataParallel):
+            module = module.module
+        elif isinstance(inner := getattr(module, "_orig_mod", None), nn.Module):
+            module = inner
+        else:
+            break
+    return module
+
+
+def _twin(module: nn.Module, where: str) -> nn.Module:
+    """A copy with modes, flags, buffers and hooks of its own, whose parameters share the memory of the original's (not TorchScript's).
+
+    Raises:
+        ModelError: it has no values (a meta or lazy module), or cannot be copied.
+    """
+    shared: dict[int, object] = {}
+    for parameter in module.parameters():
+        if parameter.is_meta or isinstance(parameter, nn.parameter.UninitializedParameter):
+            raise ModelError(where, "its weights have no values yet", "load them, or call the network once, before the audit")
+        shared[id(parameter)] = nn.Parameter(parameter.detach(), requires_grad=False)
+    for part in module.modules():  # what a hook or forward has computed
+        shared.update({id(one): one.detach() for one in vars(part).values() if isinstance(one, torch.Tensor) and one.grad_fn is not None})
+    try:
+        with torch.no_grad():
+            return copy.deepcopy(module, {} if isinstance(module, torch.jit.ScriptModule) else shared)
+    except Exception as error:
+        what = f"cannot be copied ({type(error).__name__}: {error})"[:300]
+        raise ModelError(where, what, "pass a function instead: lambda x: net(x), with net in eval mode") from error

@@ -50,6 +50,8 @@ def pick_output(returned: object, output: str | int | None, where: str) -> torch
 
 def _from_mapping(returned: Mapping[object, object], output: str | int | None, where: str) -> object:
     keys = [str(key) for key in returned]
+    if output is None and keys == ["logits"]:
+        return returned["logits"]
     if output is None:
         raise ModelError(
             where, f"the network returns a mapping with the keys {', '.join(keys)}", "say which are the logits: model.output: KEY"

@@ -1,4 +1,4 @@
-"""Clean and noisy images of the listed samples, read again from the run's data set."""
+"""Clean and noisy images of the listed samples, read again from the run's data set or from the images that the run keeps."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ from PIL import Image
 from pydantic import ValidationError
 from torch import Tensor
 
+from robaudit.datasets.base import Dataset
 from robaudit.datasets.load import open_dataset
 from robaudit.errors import RobauditError, SampleError
 from robaudit.files import write_atomically
 from robaudit.levels import NoiseLevel
 from robaudit.noise.base import shape_of
 from robaudit.noise.registry import NoiseSource, build
+from robaudit.report.kept_images import KeptImages, only_the_worst
 from robaudit.spec.errors import explain
-from robaudit.spec.model import AuditSpec
+from robaudit.spec.model import IN_MEMORY, AuditSpec
 from robaudit.stats.flags import Flag, Flagged
 from robaudit.store.run import Run
 from robaudit.text import class_name
@@ -46,12 +48,13 @@ class RunImages:
             spec = AuditSpec.model_validate(run.info["spec"]).located(Path(run.info["spec_folder"]), run.info["name"])
         except ValidationError as error:
             raise explain(error, AuditSpec, f"{run.path}/run.json, spec") from error
-        self._dataset = open_dataset(spec.dataset, base_dir=spec.base_dir, trust=trust)
+        self._kept = spec.dataset.kind == IN_MEMORY
+        self._dataset: Dataset = KeptImages(run.path) if self._kept else open_dataset(spec.dataset, base_dir=spec.base_dir, trust=trust)
         wanted = dict.fromkeys(ids)
         known = ((self._dataset.sample_id(i), i) for i in range(len(self._dataset)))
         self._index = {sample_id: i for sample_id, i in known if sample_id in wanted}
         for sample_id in wanted:
-            if sample_id not in self._index:
+            if sample_id not in self._index and not self._kept:
                 raise RobauditError(
                     self._dataset.where, f"no longer has a sample {sample_id!r}", "restore the data set that the run was made on"
                 )
@@ -63,6 +66,8 @@ class RunImages:
         Raises:
             RobauditError: this sample cannot be read.
         """
+        if self._kept and sample_id not in self._index:
+            raise only_the_worst(len(self._dataset))
         try:
             return self._dataset[self._index[sample_id]].pixels
         except SampleError as error:

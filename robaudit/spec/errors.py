@@ -11,7 +11,7 @@ from pydantic_core import ErrorDetails
 
 from robaudit.errors import SpecError, did_you_mean
 from robaudit.spec.fields import KEY, MISSING_KEY, UNKNOWN_KEY
-from robaudit.spec.model import DATASET_SPECS
+from robaudit.spec.model import DATASET_SPECS, IN_MEMORY
 from robaudit.spec.written import Location, Written, key_text
 
 _UNKNOWN, _MISSING = ("extra_forbidden", UNKNOWN_KEY), ("missing", MISSING_KEY)
@@ -57,7 +57,7 @@ def explain(error: ValidationError, model: type[BaseModel], where: str | Written
     if kind in _MISSING:
         return SpecError(place, f"the key {key!r} is missing", _description(model, own))
     if kind in ("union_tag_invalid", "union_tag_not_found"):
-        choices = list(DATASET_SPECS)
+        choices = [kind for kind in DATASET_SPECS if kind != IN_MEMORY]
         named = given.get("kind") if isinstance(given, dict) else None
         remedy = did_you_mean(str(named), choices) if named else "kind: " + " | ".join(choices)
         return SpecError(place, f"{key}.kind: " + (f"unknown kind {named!r}" if named else "is missing"), remedy)

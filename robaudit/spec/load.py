@@ -16,7 +16,7 @@ from robaudit.levels import GAUSSIAN, LEVEL_KEYS, LevelName
 from robaudit.plugins import ESTIMATORS, NOISES, refuse_unknown
 from robaudit.spec.class_names import BASE_DIR
 from robaudit.spec.errors import explain
-from robaudit.spec.model import DEFAULT_ESTIMATOR, AuditSpec, noise_entries
+from robaudit.spec.model import DEFAULT_ESTIMATOR, IN_MEMORY, AuditSpec, noise_entries
 from robaudit.spec.pretrained.fill import filled
 from robaudit.spec.written import Location, Written
 
@@ -109,12 +109,21 @@ def load_spec(
         spec = AuditSpec.model_validate(raw, context={BASE_DIR: path.resolve().parent})
     except ValidationError as error:
         raise explain(error, AuditSpec, written) from error
+    _refuse_memory(spec, written)
     for i, noise in enumerate(spec.noise):
         refuse_unknown(NOISES, "noise kind", noise.kind, written.place(("noise", i, "kind")))
     for i, one in enumerate(spec.estimators):
         refuse_unknown(ESTIMATORS, "estimator", one.name, f"estimators[{i}]")
     spec = spec.located(path.resolve().parent, path.stem, written)
     return filled(spec) if complete else spec
+
+
+def _refuse_memory(spec: AuditSpec, written: Written) -> None:
+    """Refuse what only a Python program can pass to an audit."""
+    for location, kind in ((("dataset", "kind"), spec.dataset.kind), (("model", "format"), spec.model.format)):
+        if kind == IN_MEMORY:
+            what = f"{kind} stands for objects of a Python program, which a file cannot name"
+            raise SpecError(written.place(location), what, "name files, or call robaudit.audit(net, dataset, ...)")
 
 
 def _read(path: Path) -> str:

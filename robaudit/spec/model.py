@@ -47,7 +47,7 @@ class ModelSpec(Part):
     )
     revision: str | None = Field(None, description="for hf:org/name: branch, tag or commit; the commit it leads to is kept in run.json")
     entry: str | None = Field(None, description="key of the weights in a checkpoint that holds several, for example model_ema")
-    format: Literal["torchscript", "pt2", "safetensors", "onnx", "python"] | None = Field(
+    format: Literal["torchscript", "pt2", "safetensors", "onnx", "python", "memory"] | None = Field(
         None, description="default: guessed from the file's suffix and content"
     )
     architecture: str | None = Field(
@@ -78,7 +78,7 @@ class ModelSpec(Part):
             raise ValueError("needs a path: the file of the weights; or download: true, and torchvision fetches it")
         if self.revision is not None and not (self.path or "").startswith(HUB):
             raise ValueError(f"revision is for a path such as {HUB}org/name")
-        if self.path is None and self.architecture is None and self.weights is None:
+        if self.path is None and self.architecture is None and self.weights is None and self.format != "memory":
             raise ValueError("needs a path (or, for format python, an architecture package.module:function)")
         return self
 
@@ -234,8 +234,23 @@ class PythonDatasetSpec(BaseDatasetSpec):
     options: dict[str, Any] = Field(default_factory=dict)
 
 
+class MemorySpec(BaseDatasetSpec):
+    """Samples that a Python program passed to robaudit.audit; no spec file can name them."""
+
+    kind: Literal["memory"]
+
+
 DatasetSpec = Annotated[
-    NpzSpec | ImagesSpec | ManifestSpec | HfSpec | ParquetSpec | WebdatasetSpec | TorchvisionSpec | DigitsSpec | PythonDatasetSpec,
+    NpzSpec
+    | ImagesSpec
+    | ManifestSpec
+    | HfSpec
+    | ParquetSpec
+    | WebdatasetSpec
+    | TorchvisionSpec
+    | DigitsSpec
+    | PythonDatasetSpec
+    | MemorySpec,
     Field(discriminator="kind"),
 ]
 
@@ -249,8 +264,11 @@ DATASET_SPECS: Mapping[str, type[BaseDatasetSpec]] = {
     "torchvision": TorchvisionSpec,
     "digits": DigitsSpec,
     "python": PythonDatasetSpec,
+    "memory": MemorySpec,
 }
 """The dataset sections by kind."""
+IN_MEMORY = "memory"
+"""The kind of data, and the format of a model, that a Python program passed to :func:`robaudit.audit`."""
 
 
 def noise_entries(value: object) -> list[tuple[Location, object]]:

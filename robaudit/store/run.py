@@ -32,9 +32,13 @@ class StoredRows(Sequence[Row]):
         path: of the file.
         info: the run's run.json.
         kept: also read which draws kept the class.
+
+    Attributes:
+        owner: what must live as long as the rows: the temporary folder of the file, if it is in one.
     """
 
     def __init__(self, path: Path, info: Mapping[str, Any], *, kept: bool = False) -> None:
+        self.owner: object = None
         self._path, self._info, self._kept = path, info, kept
         self._version = self._file_version()
         self._rows: tuple[Row, ...] | None = None

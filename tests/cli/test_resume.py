@@ -17,6 +17,7 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 import robaudit
+from robaudit.auditing.run import audit
 from robaudit.datasets import open_dataset
 from robaudit.datasets.base import Dataset, Labels, Sample
 from tests.conftest import RunCli
@@ -79,7 +80,7 @@ def test_interrupted_while_reading(tmp_path: Path, run_cli: RunCli) -> None:
     asked = robaudit.load_spec(spec)
     dataset = open_dataset(asked.dataset, base_dir=tmp_path, trust=False)
     with pytest.raises(KeyboardInterrupt):
-        robaudit.audit(asked, out=tmp_path / "run", dataset=Interrupted(dataset, 150 + 1 + 100))  # the check reads all, the plan one
+        audit(asked, out=tmp_path / "run", dataset=Interrupted(dataset, 150 + 1 + 100))  # the check reads all, the plan one
     assert flushes(tmp_path / "run") == 1
     assert not (tmp_path / "run" / "samples.csv").exists()
     assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == "running"

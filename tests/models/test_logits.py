@@ -198,7 +198,7 @@ def test_from_module_leaves_the_callers_module_alone() -> None:
 
 
 def test_from_module_refuses_other_things() -> None:
-    with pytest.raises(ModelError, match=r"give a torch\.nn\.Module or a callable"):
+    with pytest.raises(ModelError, match=r"give a torch\.nn\.Module \(an instance\) or a callable"):
         from_module("net")  # type: ignore[arg-type]
     broken = small_net()
     with torch.no_grad():

@@ -13,6 +13,7 @@ import pytest
 
 import robaudit
 from robaudit import plugins, read_run
+from robaudit.auditing.run import audit
 from robaudit.datasets import open_dataset
 from robaudit.estimators import registry
 from robaudit.levels import NoiseLevel
@@ -82,7 +83,7 @@ def test_interrupted_and_resumed(tmp_path: Path, run_cli: RunCli) -> None:
     asked = robaudit.load_spec(spec)
     dataset = open_dataset(asked.dataset, base_dir=tmp_path, trust=False)
     with pytest.raises(KeyboardInterrupt):
-        robaudit.audit(asked, out=tmp_path / "run", dataset=Interrupted(dataset, 150 + 1 + 100))
+        audit(asked, out=tmp_path / "run", dataset=Interrupted(dataset, 150 + 1 + 100))
     first = query(tmp_path / "run", "SELECT * FROM rows")
     assert 0 < len(first) < 150 * 3
     exported = run_cli("export", "run", "--format", "csv")
@@ -142,7 +143,7 @@ def test_other_parts_beside_an_extension_left_behind(tmp_path: Path, run_cli: Ru
     asked = robaudit.load_spec(write(tmp_path, digits(limit=150, estimators=ESTIMATORS), "more.yaml"))
     dataset = open_dataset(asked.dataset, base_dir=tmp_path, trust=False)
     with pytest.raises(KeyboardInterrupt):
-        robaudit.audit(asked, out=tmp_path / "run", extend=True, dataset=Interrupted(dataset, 150 + 1 + 100))
+        audit(asked, out=tmp_path / "run", extend=True, dataset=Interrupted(dataset, 150 + 1 + 100))
     other = write(tmp_path, digits(limit=150, estimators=[ESTIMATORS[0], {"norms": {"q": 7}}]), "other.yaml")
     done = run_cli("estimate", other, "--out", "run", "--extend", "-q")
     assert (done.code, done.err.count("\n")) == (2, 1)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from robaudit.errors import NothingLeftError, RobauditError, did_you_mean
 from robaudit.levels import LevelChoice, NoiseLevel
 from robaudit.report.pictures import can_draw
 from robaudit.report.pictures.page import Look, Sketch, page
 from robaudit.store.run import Run
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 SMALL_BELOW = 6.0  # inches: narrower pictures have letters of 7 points instead of 9
 MOST_FLAGGED = 12
@@ -173,14 +177,32 @@ def picture(kind: str, run: Run, format_: str, choice: Choice | None = None, *, 
     return drawn(sketch_of(kind, run, choice or Choice()), format_, width=width)
 
 
+def figure_of(kind: str, run: Run, choice: Choice, *, width: float = 7.0) -> Figure:
+    """A picture as a matplotlib figure, which a notebook shows; see :func:`picture`."""
+    from robaudit.report.pictures.style import figure
+
+    made = sketch_of(kind, run, choice)
+    _check_width(made, width)
+    return figure(*page(made, Look(width, size=_letters(width))))
+
+
 def drawn(made: Sketch, format_: str, *, width: float = 7.0) -> bytes:
     """A sketch as the bytes of a file; see :func:`picture`."""
     from robaudit.report.pictures.style import saved
 
+    _check_width(made, width)
+    size, draw = page(made, Look(width, size=_letters(width), vector=format_ != "png"))
+    return saved(format_, size, draw)
+
+
+def _check_width(made: Sketch, width: float) -> None:
     if width < made.narrowest:
         raise RobauditError(f"--width {width:g}", "is too narrow for this picture", f"at least {made.narrowest:g} inches")
-    size, draw = page(made, Look(width, size=9.0 if width >= SMALL_BELOW else 7.0, vector=format_ != "png"))
-    return saved(format_, size, draw)
+
+
+def _letters(width: float) -> float:
+    """Points of the letters."""
+    return 9.0 if width >= SMALL_BELOW else 7.0
 
 
 def inline_svg(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ _ESTIMATORS = {
     "softmax": "#808080",
 }
 _OTHERS = (ORANGE, TEAL, "#a8743a", "#d6427c", "#6f8794")
+_NOTEBOOK_DPI = 110
 _ALWAYS = {
     "svg.hashsalt": "robaudit",
     "pdf.fonttype": 42,
@@ -77,22 +79,55 @@ def saved(kind: str, size: tuple[float, float], draw: Callable[[Figure], None], 
         dpi: of a png.
         text: leave the letters of a svg to the reader's fonts, and its background open.
     """
-    import matplotlib as mpl
+    with _styled("none" if text else "path"):
+        figure = _drawn(size, draw, "none" if text else CARD)
+        sink = io.BytesIO()
+        dates = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
+        figure.savefig(sink, format=kind, dpi=dpi if kind == "png" else 72, facecolor=figure.get_facecolor(), metadata=dates[kind])
+        return sink.getvalue()
+
+
+def figure(size: tuple[float, float], draw: Callable[[Figure], None]) -> Figure:
+    """A picture as a figure, which a notebook shows and ``savefig`` writes.
+
+    Args:
+        size: width and height in inches.
+        draw: draws into an empty figure.
+    """
+    with _styled("path"):
+        return _drawn(size, draw, CARD)
+
+
+def _drawn(size: tuple[float, float], draw: Callable[[Figure], None], background: str) -> Figure:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+
+    class Picture(Figure):
+        """A figure that notebooks show without pyplot."""
+
+        def _repr_png_(self) -> bytes:
+            sink = io.BytesIO()
+            with _styled("path"):
+                self.savefig(sink, format="png", dpi=_NOTEBOOK_DPI, facecolor=self.get_facecolor())
+            return sink.getvalue()
+
+    made = Picture(figsize=size, facecolor=background)
+    FigureCanvasAgg(made)
+    draw(made)
+    return made
+
+
+@contextmanager
+def _styled(letters: str) -> Iterator[None]:
+    """Our settings within the block, whatever the user's are."""
+    import matplotlib as mpl
 
     with mpl.rc_context(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from")  # such a letter is an empty box
         mpl.rcdefaults()
         settings: Any = mpl.rcParams  # whose type names every key
-        settings.update({**_ALWAYS, "svg.fonttype": "none" if text else "path"})
-        figure = Figure(figsize=size, facecolor="none" if text else CARD)
-        FigureCanvasAgg(figure)
-        draw(figure)
-        sink = io.BytesIO()
-        dates = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
-        figure.savefig(sink, format=kind, dpi=dpi if kind == "png" else 72, facecolor=figure.get_facecolor(), metadata=dates[kind])
-        return sink.getvalue()
+        settings.update({**_ALWAYS, "svg.fonttype": letters})
+        yield
 
 
 def number_ticks(axis: Axis, values: Sequence[float], texts: Sequence[str] | None = None) -> None:

@@ -1,0 +1,399 @@
+"""An audit from Python: of a network and samples in memory, or of a spec."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+from pydantic import ValidationError
+
+from robaudit.api.listening import PythonListener
+from robaudit.api.run import Run, TemporaryFolder, of_stored
+from robaudit.errors import ModelError, NothingLeftError, SpecError
+from robaudit.progress import Listener
+from robaudit.spec.errors import explain
+from robaudit.spec.load import load_spec
+from robaudit.spec.model import IN_MEMORY, AuditSpec, Precision
+from robaudit.spec.written import Location, Written
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from robaudit.datasets.base import Dataset
+    from robaudit.datasets.in_memory import Layout
+
+Spec = AuditSpec | str | Path | Mapping[str, Any]
+Level = float | str
+Levels = Level | Sequence[Level]
+Entry = str | Mapping[str, Any]
+OnError = Literal["stop", "skip"]
+
+
+@overload
+def audit(
+    net: nn.Module | Callable[[torch.Tensor], Any],
+    dataset: object,
+    /,
+    *,
+    sigma: Levels | None = None,
+    noise: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+    estimators: Entry | Sequence[Entry] | None = None,
+    gates: str | Sequence[str] | None = None,
+    mean: object = None,
+    std: object = None,
+    output: str | int | None = None,
+    class_names: Sequence[str] | None = None,
+    ids: Sequence[object] | None = None,
+    layout: Layout | None = None,
+    image_key: str | None = None,
+    label_key: str | None = None,
+    limit: int | None = None,
+    seed: int | None = None,
+    device: object = None,
+    precision: Precision | None = None,
+    batch_size: int | Literal["auto"] | None = None,
+    memory: str | int | None = None,
+    deterministic: bool | None = None,
+    name: str | None = None,
+    out: str | Path | None = None,
+    extend: bool = False,
+    on_error: OnError = "stop",
+    progress: bool | None = None,
+    listener: Listener | None = None,
+) -> Run: ...
+
+
+@overload
+def audit(
+    spec: Spec,
+    /,
+    *,
+    model: nn.Module | Callable[[torch.Tensor], Any] | None = None,
+    dataset: object = None,
+    sigma: Levels | None = None,
+    noise: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+    estimators: Entry | Sequence[Entry] | None = None,
+    gates: str | Sequence[str] | None = None,
+    mean: object = None,
+    std: object = None,
+    output: str | int | None = None,
+    class_names: Sequence[str] | None = None,
+    ids: Sequence[object] | None = None,
+    layout: Layout | None = None,
+    image_key: str | None = None,
+    label_key: str | None = None,
+    limit: int | None = None,
+    seed: int | None = None,
+    device: object = None,
+    precision: Precision | None = None,
+    batch_size: int | Literal["auto"] | None = None,
+    memory: str | int | None = None,
+    deterministic: bool | None = None,
+    name: str | None = None,
+    out: str | Path | None = None,
+    extend: bool = False,
+    on_error: OnError = "stop",
+    trust: bool = False,
+    progress: bool | None = None,
+    listener: Listener | None = None,
+    command: str | None = None,
+) -> Run: ...
+
+
+def audit(
+    what: Any,
+    dataset: object = None,
+    /,
+    *,
+    sigma: Levels | None = None,
+    noise: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+    estimators: Entry | Sequence[Entry] | None = None,
+    gates: str | Sequence[str] | None = None,
+    mean: object = None,
+    std: object = None,
+    output: str | int | None = None,
+    class_names: Sequence[str] | None = None,
+    ids: Sequence[object] | None = None,
+    layout: Layout | None = None,
+    image_key: str | None = None,
+    label_key: str | None = None,
+    limit: int | None = None,
+    seed: int | None = None,
+    device: object = None,
+    precision: Precision | None = None,
+    batch_size: int | Literal["auto"] | None = None,
+    memory: str | int | None = None,
+    deterministic: bool | None = None,
+    name: str | None = None,
+    out: str | Path | None = None,
+    extend: bool = False,
+    on_error: OnError = "stop",
+    trust: bool = False,
+    progress: bool | None = None,
+    listener: Listener | None = None,
+    command: str | None = None,
+    model: Any = None,
+    **more: Any,
+) -> Run:
+    """Audit how robust a classifier is to noise: of a network and samples in memory, or of a spec.
+
+    ``robaudit.audit(net, dataset, sigma=[0.02, 0.05], mean=..., std=...)`` audits objects; ``robaudit.audit("spec.yaml")``, or a dict with
+    the same keys, does what ``robaudit estimate`` does, and the other arguments replace what the spec says. The network is left as it is.
+
+    Args:
+        what: a torch.nn.Module, a function from pixels (n, channels, height, width) to logits, or a spec.
+        dataset: a torch data set of (image, label) or of mappings, a DataLoader, (x, y) as arrays or tensors, a list of images, a Hugging
+            Face data set. Pixels are uint8, or floats in [0, 1] that are *not normalised*: noise is added to them.
+        model: with a spec, the network to audit instead of the one that it names.
+        sigma: standard deviations of Gaussian noise, in pixel units ([0, 1]); ``"8/255"`` is understood.
+        noise: other noises, as in a spec: ``{"kind": "uniform", "eps": [8/255]}``.
+        estimators: names, or names with options: ``{"mc": {"samples": 2000}}``. Default: logit_gaussian.
+        gates: thresholds such as ``"mean >= 0.9"``; :meth:`Run.gate` decides them.
+        mean, std: of the network's normalisation, applied after the noise; none where the network does that itself.
+        output: key or index of the logits where the network returns several things.
+        class_names: by class index; default: those that the data set knows.
+        ids: of the samples; default: their indices.
+        layout: of arrays and tensors, "nchw" or "nhwc"; default: by which axis has 1 or 3 entries.
+        image_key, label_key: of samples that are mappings; default: the usual names.
+        limit: only the first samples.
+        seed: of the noise; default 0.
+        device: "cpu", "cuda", "cuda:1" or "auto". Default: where the network is.
+        precision: "fp32", "tf32", "bf16" or "fp64".
+        batch_size, memory, deterministic: as under ``run`` in a spec.
+        name: of the run in reports; default: that of the network's class.
+        out: the run folder. The same call finds it again: a finished run is returned, an interrupted one continued. Default: of objects a
+            temporary folder, which is removed with the returned run; of a spec runs/<spec name>-<hash8>.
+        extend: add noise levels or estimators to the run in ``out``.
+        on_error: at an unusable sample: "stop", or "skip" it; skipped samples are listed and counted.
+        trust: allow Python code that a spec names.
+        progress: show a bar; default: in notebooks and on terminals.
+        listener: receives notes, warnings and progress instead.
+        command: what the user typed, for run.json.
+
+    Returns:
+        The finished run.
+
+    Raises:
+        RobauditError: something does not fit; the message begins with the argument or the place in the spec.
+        NothingLeftError: there are no samples, or every one was skipped.
+
+    Warns:
+        RobauditWarning: the input check finds something suspicious: a clean accuracy no better than chance, vanishing gradients, ...
+    """
+    data = more.pop("dataset", None) if dataset is None else dataset  # also by name
+    if more:
+        raise TypeError(f"audit() got an unexpected keyword argument {next(iter(more))!r}")
+    settings = {
+        "sigma": sigma,
+        "noise": noise,
+        "estimators": estimators,
+        "gates": gates,
+        "mean": mean,
+        "std": std,
+        "output": output,
+        "class_names": class_names,
+        "limit": limit,
+        "seed": seed,
+        "device": device,
+        "precision": precision,
+        "batch_size": batch_size,
+        "memory": memory,
+        "deterministic": deterministic,
+    }
+    given = {key: value for key, value in settings.items() if value is not None}
+    if isinstance(what, AuditSpec | str | Path | Mapping):
+        net, spec = model, _changed(_as_spec(what), given, name, net_given=model is not None, data_given=data is not None)
+    elif model is not None:
+        raise SpecError("model", "is given twice", "audit(net, dataset, ...), or audit(spec, model=net)")
+    else:
+        net, spec = what, _of_objects(what, given, name)
+        if data is None:
+            raise SpecError("dataset", "is missing", "audit(net, dataset, sigma=0.05)")
+    samples = None
+    if data is not None:
+        samples = _opened(data, spec, ids, layout, image_key, label_key, skip_bad=on_error == "skip")
+    elif ids is not None or layout is not None or image_key is not None or label_key is not None:
+        raise SpecError("ids, layout, image_key, label_key", "describe samples in memory, and there are none", "give dataset=")
+    heard = listener if listener is not None else PythonListener(progress)
+    home = TemporaryFolder() if out is None and net is what else None
+    try:
+        return _run(spec, net, samples, home, heard, out=out, extend=extend, on_error=on_error, trust=trust, command=command)
+    except BaseException:
+        if home is not None:
+            home.remove()
+        raise
+
+
+_SETTINGS: Mapping[str, Location] = {
+    "sigma": ("noise", 0, "sigma"),
+    "noise": ("noise",),
+    "estimators": ("estimators",),
+    "gates": ("gates",),
+    "mean": ("model", "mean"),
+    "std": ("model", "std"),
+    "output": ("model", "output"),
+    "class_names": ("dataset", "class_names"),
+    "limit": ("dataset", "limit"),
+    "seed": ("run", "seed"),
+    "device": ("run", "device"),
+    "precision": ("run", "precision"),
+    "batch_size": ("run", "batch_size"),
+    "memory": ("run", "memory"),
+    "deterministic": ("run", "deterministic"),
+}
+"""Arguments and the part of a spec that each stands for."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Arguments(Written):
+    """Messages name the argument that a part of the spec comes from, without a file."""
+
+    def line(self, location: Location) -> str:
+        """The argument."""
+        return str(location[0]) if location else "audit"
+
+
+def _run(
+    spec: AuditSpec,
+    net: Any,
+    samples: Dataset | None,
+    home: TemporaryFolder | None,
+    listener: Listener,
+    *,
+    out: str | Path | None,
+    **rest: Any,
+) -> Run:
+    from robaudit.auditing.run import audit as carry_out
+
+    run = of_stored(carry_out(spec, out=out if home is None else home.path, model=net, dataset=samples, listener=listener, **rest), home)
+    if samples is not None:
+        from robaudit.report.kept_images import keep_images
+
+        keep_images(run, samples)
+    return run
+
+
+def _as_spec(what: AuditSpec | str | Path | Mapping[str, Any]) -> AuditSpec:
+    if isinstance(what, AuditSpec):
+        return what
+    return load_spec(Path(what)) if isinstance(what, str | Path) else _validated(dict(what), Written("spec"))
+
+
+def _of_objects(net: Any, given: Mapping[str, Any], name: str | None) -> AuditSpec:
+    """The spec of an audit of a network and samples in memory."""
+    if isinstance(net, type) or not callable(net):
+        what = f"is the class {net.__name__}" if isinstance(net, type) else f"is {type(net).__name__}"
+        raise ModelError("net", what, "give a torch.nn.Module or a function from pixels to logits, or a spec (a dict or the path of one)")
+    if "sigma" not in given and "noise" not in given and not given.get("estimators"):
+        raise SpecError(
+            "sigma", "is missing", "how much noise? For example sigma=[0.02, 0.05], or noise={'kind': 'uniform', 'eps': '8/255'}"
+        )
+    document = {"model": {"format": IN_MEMORY}, "dataset": {"kind": IN_MEMORY}}
+    usual = {"device": _device_of(net), **given}
+    spec = _validated(_with(document, usual), _written(given))
+    return spec.located(Path.cwd(), name or str(getattr(net, "__name__", type(net).__name__)))
+
+
+def _changed(spec: AuditSpec, given: Mapping[str, Any], name: str | None, *, net_given: bool, data_given: bool) -> AuditSpec:
+    """The spec with what the arguments say, and with objects in memory in place of what it names."""
+    if not (given or name or net_given or data_given):
+        return spec
+    document = spec.document()
+    if net_given:
+        document["model"] = {"format": IN_MEMORY, **{key: document["model"][key] for key in ("mean", "std", "output")}}
+    if data_given:
+        document["dataset"] = {"kind": IN_MEMORY, **{key: document["dataset"][key] for key in ("limit", "sample", "class_names")}}
+    if "limit" in given and document["dataset"].get("sample"):
+        raise SpecError("limit", "the spec audits a random subset", "change its dataset.sample.size")
+    return _validated(_with(document, given), _written(given)).located(spec.base_dir, name or spec.name)
+
+
+def _with(document: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The document of a spec with the values of the arguments."""
+    for key in given:
+        value, location = _plain(given[key]), _SETTINGS[key]
+        if key == "estimators":
+            document[key] = [value] if isinstance(value, str | Mapping) else value
+        elif key not in ("sigma", "noise"):
+            section = document if len(location) == 1 else document.setdefault(str(location[0]), {})
+            section[str(location[-1])] = str(value) if key == "device" else value
+    if "sigma" in given or "noise" in given:
+        others = _plain(given.get("noise", []))
+        gaussian = [{"sigma": _plain(given["sigma"])}] if "sigma" in given else []
+        document["noise"] = [*gaussian, *(others if isinstance(others, list) else [others])]
+    return document
+
+
+def _written(given: Mapping[str, Any]) -> Written:
+    """Which argument each part of the spec comes from."""
+    moved: dict[Location, Location] = {_SETTINGS[key]: (key,) for key in given if key not in ("sigma", "noise")}
+    moved |= {("dataset", IN_MEMORY, *rest): (key,) for key, (section, *rest) in _SETTINGS.items() if key in given and section == "dataset"}
+    first = 1 if "sigma" in given else 0
+    if first:
+        moved[("noise", 0)] = ("sigma",)
+        moved[("noise", 0, "sigma")] = ("sigma",)
+    noise = given.get("noise", ())
+    if isinstance(noise, Mapping):
+        moved[("noise", first)] = ("noise",)
+    else:
+        moved |= {("noise", first + i): ("noise", i) for i in range(len(noise) if isinstance(noise, Sequence) else 0)}
+    return _Arguments("", {}, moved)
+
+
+def _validated(document: Mapping[str, Any], written: Written) -> AuditSpec:
+    try:
+        return AuditSpec.model_validate(document).located(Path.cwd(), "audit", written)
+    except ValidationError as error:
+        found = explain(error, AuditSpec, written)
+        key, _, what = found.what.partition(": ")
+        if what and key.startswith(found.where):  # "sigma[0]: got 'x'" of the argument sigma
+            raise SpecError(key, what, found.remedy) from error
+        raise found from error
+
+
+def _plain(value: Any) -> Any:
+    """Arrays and tensors as lists, and tuples as well: what a spec holds."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    return {key: _plain(one) for key, one in value.items()} if isinstance(value, Mapping) else value
+
+
+def _device_of(net: Any) -> str:
+    """Where a network's weights are, if an audit can run there; else the CPU."""
+    from torch import nn
+
+    first = next(net.parameters(), None) if isinstance(net, nn.Module) else None
+    return str(first.device) if first is not None and first.device.type == "cuda" else "cpu"
+
+
+def _opened(
+    data: object,
+    spec: AuditSpec,
+    ids: Sequence[object] | None,
+    layout: Layout | None,
+    image_key: str | None,
+    label_key: str | None,
+    *,
+    skip_bad: bool,
+) -> Dataset:
+    """The samples in memory as a data set, checked.
+
+    Raises:
+        NothingLeftError: there are none.
+    """
+    from robaudit.datasets.in_memory import Reading, open_in_memory, refuse_unfit
+    from robaudit.datasets.select import Selected, choose
+
+    about = spec.dataset
+    opened = open_in_memory(data, Reading(about.limit, about.class_names, ids, layout, image_key, label_key))
+    if not len(opened):
+        raise NothingLeftError("dataset", "the data set is empty", "give it samples")
+    if len(opened) > (about.limit or len(opened)) or about.sample is not None:
+        opened = Selected(opened, choose(opened, about), about.class_names)
+    refuse_unfit(opened, data, skip_bad=skip_bad)
+    return opened

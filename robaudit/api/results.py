@@ -1,0 +1,88 @@
+"""Results that print as the tables of the command line, and show as HTML in a notebook."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
+
+from robaudit.gates.decide import Decision, Verdict, overall
+from robaudit.gates.text import lines
+from robaudit.report import notebook
+from robaudit.report.html.facts import decision_table
+from robaudit.report.tables import Table, Terminal
+
+T = TypeVar("T")
+
+
+class Results(tuple[T, ...]):
+    """A tuple of results; its repr is their tables."""
+
+    _tables: tuple[Terminal, ...]
+
+    def __new__(cls, items: Iterable[T], tables: Iterable[Terminal]) -> Results[T]:
+        """The results and their tables."""
+        made = super().__new__(cls, items)
+        made._tables = tuple(tables)
+        return made
+
+    def __repr__(self) -> str:
+        return notebook.text(*self._tables) or "()"
+
+    def _repr_html_(self) -> str:
+        return notebook.html(*(table for terminal in self._tables for table in terminal.build(False)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return tuple, (tuple(self),)  # the tables are made again from the run
+
+
+class Decisions(tuple[Decision, ...]):
+    """The decisions on gates; the repr is one line for each, and one for all.
+
+    Attributes:
+        inconclusive: what an inconclusive gate counts as.
+    """
+
+    inconclusive: Verdict
+
+    def __new__(cls, decisions: Sequence[Decision], inconclusive: Verdict = "inconclusive") -> Decisions:
+        """The decisions."""
+        made = super().__new__(cls, decisions)
+        made.inconclusive = inconclusive
+        return made
+
+    @property
+    def verdict(self) -> Verdict:
+        """``fail`` if a gate fails, else ``inconclusive`` if one is, else ``pass``."""
+        return overall(self, self.inconclusive)
+
+    @property
+    def passed(self) -> bool:
+        """Whether all pass."""
+        return self.verdict == "pass"
+
+    def __repr__(self) -> str:
+        return "\n".join(line for _, line in lines(self, self.inconclusive))
+
+    def _repr_html_(self) -> str:
+        *_, (_, conclusion) = lines(self, self.inconclusive)
+        table = decision_table([one.document() for one in self])
+        evidence = tuple(dict.fromkeys(one.evidence for one in self if one.evidence))
+        return notebook.html(Table("Gates", table.columns, table.rows, lines=(conclusion,), notes=evidence))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Decisions, (tuple(self), self.inconclusive)
+
+
+class Page(str):
+    """A report as HTML; a notebook shows it in a frame of its own."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"<HTML report, {len(self.encode()) / 1e6:.2f} MB: run.report('report.html') writes it>"
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        style = "width:100%;height:40em;border:1px solid #8884"
+        return f'<iframe srcdoc="{escape(self, quote=True)}" style="{style}" sandbox="allow-scripts"></iframe>'

@@ -1,0 +1,438 @@
+"""A finished run that answers questions and shows itself: tables, gates, pictures, reports."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+
+from robaudit.api.results import Decisions, Page, Results
+from robaudit.errors import RobauditError, SpecError
+from robaudit.files import write_atomically
+from robaudit.gates.decide import Verdict
+from robaudit.levels import LevelChoice
+from robaudit.report import notebook, numbers
+from robaudit.report.summary_tables import headline, overall_tables
+from robaudit.report.tables import Table
+from robaudit.store import run as stored
+from robaudit.text import clipped, count, printable
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+    import pyarrow
+    from matplotlib.figure import Figure
+
+    from robaudit.rows import Row
+    from robaudit.stats.classes import ClassBias
+    from robaudit.stats.flags import Flagged
+    from robaudit.stats.summary import GroupSummary
+
+T = TypeVar("T")
+Texts = str | Sequence[str] | None
+Numbers = float | Sequence[float] | None
+"""One, several, or (None) all."""
+_LISTED = 20  # flagged samples in a table
+_FEW = 3  # results in a repr
+
+
+class TemporaryFolder:
+    """A folder that is removed with the last object that needs it, or when Python ends."""
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="robaudit-"))
+        self._end = weakref.finalize(self, _remove, self.path, os.getpid())
+
+    def remove(self) -> None:
+        """Remove it now."""
+        self._end()
+
+
+def _remove(path: Path, process: int) -> None:
+    if os.getpid() == process:  # not at the end of a forked child
+        shutil.rmtree(path, ignore_errors=True)
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True, repr=False)
+class Run(stored.Run):
+    """A finished run.
+
+    ``rows`` has one result for each sample, noise level and estimator; :meth:`to_pandas` has them as a table. Questions: :meth:`summary`,
+    :meth:`bias_report`, :meth:`flagged`, :meth:`gate`. To look at: :meth:`plot`, :meth:`report`, and the run itself in a notebook.
+
+    Attributes:
+        path: the run folder.
+        info: run.json.
+        rows: one result for each sample, noise level and estimator, in the order of samples.csv.
+    """
+
+    _home: TemporaryFolder | None = field(default=None, compare=False)
+
+    # --- rows as tables
+
+    def to_arrow(self) -> pyarrow.Table:
+        """The rows as an Arrow table with the columns of samples.csv.
+
+        Raises:
+            RobauditError: pyarrow is not installed.
+        """
+        from robaudit.store.table import arrow_table
+
+        return arrow_table(self.rows, self.class_names, where="to_arrow")
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """The rows as a pandas table with the columns of samples.csv; integers that may be absent are pandas' own ``Int64``.
+
+        Raises:
+            RobauditError: pandas or pyarrow is not installed.
+        """
+        from robaudit.api.frames import pandas_frame
+
+        return pandas_frame(self.rows, self.class_names)
+
+    def to_polars(self) -> polars.DataFrame:
+        """The rows as a polars table with the columns of samples.csv.
+
+        Raises:
+            RobauditError: polars or pyarrow is not installed.
+        """
+        from robaudit.api.frames import polars_frame
+
+        return polars_frame(self.rows, self.class_names)
+
+    # --- questions
+
+    def summary(self) -> Results[GroupSummary]:
+        """Mean, quantiles and shares for each estimator and noise level, with intervals."""
+        groups = stored.Run.summary(self)
+        seconds = {key: spent for group in groups if (spent := self.seconds_of(*(key := (group.key.estimator, group.key.at)))) is not None}
+        return Results(groups, [overall_tables(groups, seconds, self.quantities)])
+
+    def bias_report(
+        self,
+        *,
+        by: Literal["label", "predicted"] | None = None,
+        threshold: float | None = None,
+        estimator: Texts = None,
+        noise: Texts = None,
+        level: Numbers = None,
+        sigma: Numbers = None,
+    ) -> Results[ClassBias]:
+        """Robustness by class, the gap between the least and the most robust class, and whether chance alone explains it.
+
+        Args:
+            by: what a class is; default: the label, where there are labels.
+            threshold: report the share of samples below it; default: 0.9 for quantities from 0 to 1.
+            estimator, noise, level, sigma: only these results.
+
+        Raises:
+            RobauditError: there are no such results, or ``threshold`` or ``by`` is none.
+        """
+        from robaudit.report.class_tables import bias_table
+        from robaudit.stats.classes import class_bias
+
+        _choose("by", by, (None, "label", "predicted"))
+        grouped = by or ("label" if self.info["data"]["labelled"] else "predicted")
+        quantities, names = self.quantities, self.class_names
+        found = [
+            class_bias(rows, by=grouped, threshold=threshold, class_names=names, quantity=quantities[rows[0].quantity])
+            for rows in self._groups(estimator, noise, level, sigma)
+        ]
+        return Results(found, [bias_table(one, quantities[one.key.quantity]) for one in found])
+
+    def flagged(
+        self,
+        *,
+        below: float | None = None,
+        bottom: int | None = None,
+        top: int | None = None,
+        per_class: bool = False,
+        only: Literal["correct", "wrong"] | None = None,
+        estimator: Texts = None,
+        noise: Texts = None,
+        level: Numbers = None,
+        sigma: Numbers = None,
+    ) -> Results[Flagged]:
+        """The samples that are not robust, the least robust first.
+
+        Args:
+            below: the threshold; default: the usual one of the quantity, 0.5 for probabilities.
+            bottom: list the N least robust instead, below the threshold or not.
+            top: list the N most robust as well.
+            per_class: make a list for each predicted class.
+            only: samples that are classified correctly, or wrongly, without noise.
+            estimator, noise, level, sigma: only these results.
+
+        Raises:
+            RobauditError: there are no such results, or an argument is out of range.
+        """
+        from robaudit.report.flag_tables import flags_table
+        from robaudit.stats.flags import flag, usual_threshold
+
+        _choose("only", only, (None, "correct", "wrong"))
+        found = []
+        for rows in self._groups(estimator, noise, level, sigma):
+            quantity = self.quantities[rows[0].quantity]
+            edge = usual_threshold(quantity) if below is None else below
+            found.append(flag(rows, below=edge, bottom=bottom, top=top, per_class=per_class, only=only, quantity=quantity))
+        tables = []
+        for one in found:
+            most = max(len(one.samples), len(one.robust))
+            shown = replace(one, samples=one.samples[:_LISTED], robust=one.robust[:_LISTED])
+            tables.append(flags_table(shown, self.class_names, self.quantities[one.key.quantity], None))
+            if most > _LISTED:
+                tables.append(_note(f"... the table shows {_LISTED} of {most:,}: .samples has all."))
+        return Results(found, tables)
+
+    def gate(
+        self,
+        *gates: str,
+        population: bool = False,
+        point: bool = False,
+        confidence: float | None = None,
+        inconclusive: Verdict = "inconclusive",
+    ) -> Decisions:
+        """Decide whether the run meets its gates, each by its interval.
+
+        Args:
+            gates: such as ``"mean >= 0.9"`` or ``"worst_class(sigma=0.05) >= 0.7"``; default: those of the audit.
+            population: the intervals also cover the choice of the images.
+            point: let values without an interval decide by themselves.
+            confidence: of the intervals; default 0.95.
+            inconclusive: what an inconclusive gate counts as.
+
+        Raises:
+            RobauditError: there is no gate, or it is about something that the run does not have.
+        """
+        from robaudit.gates.decide import decide
+        from robaudit.gates.sources import confidence_of, gates_of, parsed
+
+        _choose("inconclusive", inconclusive, ("inconclusive", "fail", "pass"))
+        of_run = gates_of(self)
+        if not gates and not of_run.written:
+            raise SpecError("gates", "the audit had none, and none is given", 'for example run.gate("mean >= 0.9")')
+        asked = parsed(gates, "gates") if gates else parsed(of_run.written, of_run.where)
+        each = confidence_of(of_run.record, confidence, None)
+        return Decisions(
+            decide(self, asked, population=population, point=point or (not gates and of_run.point), confidence=each), inconclusive
+        )
+
+    # --- to look at
+
+    @overload
+    def report(self, path: None = None, *, title: str | None = None, threshold: float | None = None, images: bool = True) -> Page: ...
+
+    @overload
+    def report(self, path: str | Path, *, title: str | None = None, threshold: float | None = None, images: bool = True) -> Path: ...
+
+    def report(
+        self, path: str | Path | None = None, *, title: str | None = None, threshold: float | None = None, images: bool = True
+    ) -> Page | Path:
+        """The whole result on one HTML page that needs no network, or as Markdown.
+
+        Args:
+            path: the file to write: .html, or .md. None: the page itself, which a notebook shows.
+            title: its heading.
+            threshold: beyond it a sample is flagged; default: the usual one.
+            images: show the flagged samples.
+
+        Returns:
+            The page, or the path that was written.
+
+        Raises:
+            RobauditError: jinja2 is not installed, or the file cannot be written.
+        """
+        from robaudit.gates.sources import decisions_of
+        from robaudit.report.html.content import Choice, gather
+
+        target = None if path is None else Path(path)
+        content = replace(gather(self, Choice(threshold=threshold)), decisions=decisions_of(self)[0])
+        if target is not None and target.suffix.lower() in (".md", ".markdown"):
+            from robaudit.report.html.markdown import markdown_report
+
+            text = markdown_report([content], title=title)
+        else:
+            from robaudit.report.html.render import page
+
+            text, _ = page([content], title=title, images=images, threshold=threshold)
+        if target is None:
+            return Page(text)
+        try:
+            write_atomically(target, text.encode())
+        except OSError as error:
+            raise RobauditError(str(target), f"cannot be written: {error.strerror or error}", "choose another path") from error
+        return target
+
+    @overload
+    def plot(
+        self,
+        kind: str,
+        path: None = None,
+        *,
+        estimator: Texts = None,
+        noise: Texts = None,
+        level: Numbers = None,
+        sigma: Numbers = None,
+        threshold: float | None = None,
+        max_images: int | None = None,
+        sample: str | None = None,
+        width: float = 7.0,
+    ) -> Figure: ...
+
+    @overload
+    def plot(
+        self,
+        kind: str,
+        path: str | Path,
+        *,
+        estimator: Texts = None,
+        noise: Texts = None,
+        level: Numbers = None,
+        sigma: Numbers = None,
+        threshold: float | None = None,
+        max_images: int | None = None,
+        sample: str | None = None,
+        width: float = 7.0,
+    ) -> Path: ...
+
+    def plot(
+        self,
+        kind: str,
+        path: str | Path | None = None,
+        *,
+        estimator: Texts = None,
+        noise: Texts = None,
+        level: Numbers = None,
+        sigma: Numbers = None,
+        threshold: float | None = None,
+        max_images: int | None = None,
+        sample: str | None = None,
+        width: float = 7.0,
+    ) -> Figure | Path:
+        """A picture: distribution, bias, flagged, agreement, cost, loss-q, radius, certified, heat-map, corruption-kept, curves, spectrum.
+
+        Args:
+            kind: which.
+            path: the file to write: .png, .svg or .pdf. None: the figure itself, which a notebook shows.
+            estimator, noise, level, sigma: only these results.
+            threshold: beyond it a sample counts as not robust.
+            max_images: for flagged and loss-q.
+            sample: the image, for spectrum.
+            width: in inches.
+
+        Raises:
+            RobauditError: matplotlib is not installed, there is no such picture, or the run has nothing that it could show.
+        """
+        from robaudit.report.pictures import can_draw
+
+        can_draw(required=True, where="plot")
+        from robaudit.report.pictures.kinds import FORMATS, Choice, figure_of, picture
+
+        levels = _levels(noise, level, sigma)
+        choice = Choice(_several(estimator), levels, threshold, max_images, sample=None if sample is None else str(sample))
+        if path is None:
+            return figure_of(kind, self, choice, width=width)
+        target = Path(path)
+        _choose("path", target.suffix.lower().lstrip("."), FORMATS)
+        try:
+            write_atomically(target, picture(kind, self, target.suffix.lower().lstrip("."), choice, width=width))
+        except OSError as error:
+            raise RobauditError(str(target), f"cannot be written: {error.strerror or error}", "choose another path") from error
+        return target
+
+    def __repr__(self) -> str:
+        info, results = self.info, []
+        for group in stored.Run.summary(self)[: _FEW + 1]:
+            quantity = self.quantities[group.key.quantity]
+            value = numbers.mean_estimate(group.mean, quantity.low, quantity.high)
+            at = "" if group.key.at.levelless else f" at {group.key.at}"
+            results.append(f"{group.key.estimator}{at}: mean {group.key.quantity} {value}")
+        clean = info["clean_accuracy"]
+        parts = [
+            f"{clipped(printable(info['model']['name']), 60)} on {count(info['totals']['samples'], 'sample')} of "
+            f"{clipped(printable(info['data']['where']), 60)}",
+            "no labels" if clean is None else f"clean accuracy {clean['value']:.1%}",
+            *results[:_FEW],
+            *(["..."] if len(results) > _FEW else []),
+            *([count(len(info["warnings"]), "warning")] if info["warnings"] else []),
+        ]
+        return f"<Run {'; '.join(parts)}; {self._place}>"
+
+    def _repr_html_(self) -> str:
+        lines = headline(self.info)
+        warnings = [f"warning: {text}" for text in self.info["warnings"]]
+        parts = [notebook.html_lines(warnings, "color:#c0392b;font-weight:600")] if warnings else []
+        parts.append(notebook.html_lines([line for line in lines if not line.startswith("warning")], "font-family:monospace"))
+        parts.append(self.summary()._repr_html_())
+        if self.info["spec"].get("gates"):
+            parts.append(_gates_html(self.gate))
+        parts.append(notebook.html_lines([self._place]))
+        return "".join(parts)
+
+    @property
+    def _place(self) -> str:
+        return "in a temporary folder: out= keeps it" if self._home is not None else f"in {printable(str(self.path))}"
+
+    def _groups(self, estimator: Texts, noise: Texts, level: Numbers, sigma: Numbers) -> Iterable[list[Row]]:
+        return self.groups(_several(estimator), _levels(noise, level, sigma)).values()
+
+
+def read_run(path: str | Path, *, kept: bool = False) -> Run:
+    """Open a finished run; the rows of a large one are read when they are used.
+
+    Args:
+        path: the run folder.
+        kept: also read which draws kept the class (:attr:`robaudit.Row.kept`), which takes more memory than the rest of a row.
+
+    Raises:
+        RunError: it is missing, damaged or unfinished.
+    """
+    return of_stored(stored.read_run(Path(path), kept=kept))
+
+
+def of_stored(run: stored.Run, home: TemporaryFolder | None = None) -> Run:
+    """The run with the methods of the Python interface; ``home`` is its folder, if that is temporary."""
+    if home is not None and isinstance(run.rows, stored.StoredRows):
+        run.rows.owner = home
+    return Run(run.path, run.info, run.rows, home)
+
+
+def _gates_html(decide: Callable[[], Decisions]) -> str:
+    try:
+        return decide()._repr_html_()
+    except RobauditError as error:
+        return notebook.html_lines([f"gates: {error}"])
+
+
+def _several(given: T | Sequence[T] | None) -> tuple[T, ...]:
+    """One or several as a tuple."""
+    if given is None:
+        return ()
+    return tuple(given) if isinstance(given, list | tuple) else (given,)  # type: ignore[return-value]
+
+
+def _levels(noise: Texts, level: Numbers, sigma: Numbers) -> LevelChoice:
+    found = []
+    for name, given in (("level", level), ("sigma", sigma)):
+        chosen: tuple[object, ...] = _several(given)
+        for one in chosen:
+            if isinstance(one, bool) or not isinstance(one, int | float) or not 0 < one < float("inf"):
+                raise SpecError(name, f"{one!r} is not a positive number", "give a noise level such as 0.05")
+        found.append(tuple(float(one) for one in chosen if isinstance(one, int | float)))
+    return LevelChoice(_several(noise), *found)
+
+
+def _choose(argument: str, given: object, known: Sequence[object]) -> None:
+    if given not in known:
+        raise SpecError(argument, f"{given!r} is unknown", f"one of {', '.join(map(repr, (one for one in known if one is not None)))}")
+
+
+def _note(text: str) -> Any:
+    from robaudit.report.tables import Terminal
+
+    return Terminal(lambda _: [Table(lines=(text,))])

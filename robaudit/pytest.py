@@ -1,0 +1,147 @@
+"""Gates as tests: ``from robaudit.pytest import assert_robust``, and the pytest plugin that caches its runs.
+
+The plugin is light: it imports neither torch nor the rest of robaudit before a test asserts something.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import pytest
+
+from robaudit.errors import RobauditError, RunError
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from robaudit.api.run import Run
+
+Inconclusive = Literal["fail", "xfail", "pass"]
+
+_CHOICES = ("fail", "xfail", "pass")
+_OPTION = "robaudit_inconclusive"
+_current: list[_Test] = []
+
+
+class _Test:
+    """The test that runs now, and how many runs it has asked for."""
+
+    def __init__(self, item: pytest.Item) -> None:
+        self.item, self.runs = item, 0
+
+    def folder(self) -> Path | None:
+        """The folder of its next run, in pytest's cache; None where there is no cache."""
+        cache = getattr(self.item.config, "cache", None)
+        if cache is None:
+            return None
+        self.runs += 1
+        name = hashlib.sha256(f"{self.item.nodeid} {self.runs}".encode()).hexdigest()[:16]
+        return Path(cache.mkdir("robaudit")) / name
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option and the setting."""
+    text = "what assert_robust makes of gates that the evidence does not decide: fail (the default), xfail or pass"
+    parser.getgroup("robaudit").addoption("--robaudit-inconclusive", dest=_OPTION, choices=_CHOICES, default=None, help=text)
+    parser.addini(_OPTION, text, default="fail")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Remember which test runs, for the folder of its runs."""
+    _current.append(_Test(item))
+    try:
+        return (yield)
+    finally:
+        _current.pop()
+
+
+def assert_robust(
+    net: nn.Module | Callable[[torch.Tensor], Any],
+    dataset: object,
+    *,
+    gates: str | Sequence[str],
+    inconclusive: Inconclusive | None = None,
+    population: bool = False,
+    point: bool = False,
+    confidence: float | None = None,
+    **audit: Any,
+) -> Run:
+    """Audit a network in a test, and fail the test unless all gates pass; the message is that of the gates.
+
+    The run is kept in pytest's cache (``.pytest_cache/d/robaudit``): as long as the network, the data and the arguments stay the same,
+    the test computes nothing again. ``pytest --cache-clear`` removes it.
+
+    Args:
+        net: as for :func:`robaudit.audit`; or a spec.
+        dataset: as for :func:`robaudit.audit`.
+        gates: such as ``"mean >= 0.9"``.
+        inconclusive: what the test does if no gate fails, but the evidence does not decide one: "fail", "xfail" or "pass". Default: the
+            option ``--robaudit-inconclusive``, the setting ``robaudit_inconclusive``, "fail".
+        population: the intervals also cover the choice of the images.
+        point: let values without an interval decide by themselves.
+        confidence: of the intervals; default 0.95.
+        audit: further arguments of :func:`robaudit.audit`, such as ``sigma=0.05``.
+
+    Returns:
+        The run, if the gates pass.
+    """
+    __tracebackhide__ = True
+    with _one_line():
+        mode = _inconclusive(inconclusive)
+        run = _audited(net, dataset, {"progress": False, **audit, "gates": gates})
+        decisions = run.gate(*([gates] if isinstance(gates, str) else gates), population=population, point=point, confidence=confidence)
+    if decisions.verdict == "fail" or (decisions.verdict == "inconclusive" and mode == "fail"):
+        pytest.fail(_message(run, decisions), pytrace=False)
+    if decisions.verdict == "inconclusive" and mode == "xfail":
+        pytest.xfail(_message(run, decisions))
+    return run
+
+
+def _audited(net: Any, dataset: object, arguments: Mapping[str, Any]) -> Run:
+    """The run in the test's folder of the cache: the one that is there if it fits, else a new one."""
+    from robaudit.api.audit import audit
+
+    folder = _current[-1].folder() if _current and "out" not in arguments else None
+    if folder is None:
+        return audit(net, dataset, **arguments)
+    try:
+        return audit(net, dataset, **arguments, out=folder)
+    except RunError:
+        if not (folder / "run.json").exists():
+            raise
+        shutil.rmtree(folder)  # of another network, other data or other arguments, or damaged
+    return audit(net, dataset, **arguments, out=folder)
+
+
+def _inconclusive(given: str | None) -> str:
+    config = _current[-1].item.config if _current else None
+    option, setting = (None, "fail") if config is None else (config.getoption(_OPTION, None), config.getini(_OPTION))
+    for where, value in (("inconclusive", given), ("--robaudit-inconclusive", option), (_OPTION, setting)):
+        if value is not None:
+            if value not in _CHOICES:
+                raise RobauditError(where, f"{value!r} is unknown", "fail, xfail or pass")
+            return str(value)
+    return "fail"
+
+
+def _message(run: Run, decisions: Sequence[object]) -> str:
+    """The lines of the gates, after the warnings of the audit."""
+    warnings = [f"warning: {text}" for text in run.info["warnings"]]
+    return "\n".join([*warnings, repr(decisions)])
+
+
+@contextmanager
+def _one_line() -> Generator[None]:
+    """Let a mistake fail the test in one line, without the frames of robaudit."""
+    __tracebackhide__ = True
+    try:
+        yield
+    except RobauditError as error:
+        pytest.fail(f"{type(error).__name__}: {error}", pytrace=False)

@@ -1,0 +1,135 @@
+"""The images that a run of data in memory keeps in its folder: those of its least robust samples, for reports and galleries."""
+
+from __future__ import annotations
+
+import heapq
+import io
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from robaudit.datasets.base import Dataset, Labels, Sample
+from robaudit.datasets.npz import NpzDataset
+from robaudit.errors import DataError, RobauditError, SampleError
+from robaudit.files import write_atomically
+from robaudit.spec.model import NpzSpec
+from robaudit.store.run import Run
+
+NAME = "images.npz"
+_MOST_OF_A_GROUP, _EXAMPLES = 60, 2  # as a report shows
+_MOST_VALUES = 2**26  # pixel values in all: 64 MB before compression
+
+
+def keep_images(run: Run, dataset: Dataset) -> None:
+    """Write the images of the least robust samples of each estimator and noise level to the run folder, with 8 bits a value.
+
+    Values outside [0, 1] are cut off. Nothing is written if the folder has them already.
+
+    Args:
+        run: a finished run.
+        dataset: its data.
+    """
+    path = run.path / NAME
+    if path.exists():
+        return
+    wanted = dict.fromkeys(_least_robust(run))
+    index = {name: i for i in range(len(dataset)) if (name := dataset.sample_id(i)) in wanted}
+    ids, images, room = list[str](), [], _MOST_VALUES
+    for name in wanted:
+        try:
+            pixels = dataset[index[name]].pixels if name in index else None
+        except SampleError:
+            continue
+        if pixels is None or pixels.numel() > room:
+            continue
+        room -= pixels.numel()
+        ids.append(name)
+        images.append((pixels.clamp(0, 1) * 255).round().numpy().astype(np.uint8))
+    if images:
+        sink = io.BytesIO()
+        names = np.frombuffer(json.dumps(ids).encode(), dtype=np.uint8)
+        np.savez_compressed(sink, images=np.stack(images), ids=names.reshape(1, 1, -1))
+        write_atomically(path, sink.getvalue())
+
+
+class KeptImages:
+    """The kept images of a run as a data set without labels; an empty one where the run kept none.
+
+    Raises:
+        DataError: the file is damaged.
+    """
+
+    class_names: tuple[str, ...] | None = None
+
+    def __init__(self, folder: Path) -> None:
+        self.where = str(folder / NAME)
+        self._images: NpzDataset | None = None
+        self._ids: Sequence[str] = ()
+        if not (folder / NAME).exists():
+            return
+        self._images = _array(folder, "images", "nchw")
+        text = (_array(folder, "ids", "nhw")[0].pixels * 255).round().numpy().astype(np.uint8).tobytes()
+        try:
+            ids = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise self._damaged() from error
+        if not (isinstance(ids, list) and all(isinstance(one, str) for one in ids) and len(ids) == len(self._images)):
+            raise self._damaged()
+        self._ids = ids
+
+    def _damaged(self) -> DataError:
+        return DataError(self.where, "is damaged", "delete it: it holds pictures for reports only")
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def sample_id(self, index: int) -> str:
+        """The id that the sample has in the run."""
+        return self._ids[index]
+
+    def labels(self) -> Labels | None:
+        """None: the rows have the labels."""
+        return None
+
+    def __getitem__(self, index: int) -> Sample:
+        """Read one image.
+
+        Raises:
+            DataError: the file is damaged.
+        """
+        if self._images is None:
+            raise IndexError(index)
+        return Sample(self._ids[index], self._images[index].pixels, None)
+
+
+def only_the_worst(kept: int) -> RobauditError:
+    """The error about an image that a run of data in memory has not kept."""
+    what = "its data were in memory, and " + (
+        f"it keeps the images of its {kept} least robust samples only" if kept else "it keeps no images"
+    )
+    return RobauditError("this run", what, "audit data on disk to see the others")
+
+
+def _array(folder: Path, key: str, layout: str) -> NpzDataset:
+    spec = NpzSpec.model_validate({"kind": "npz", "path": NAME, "images_key": key, "labels_key": None, "layout": layout})
+    return NpzDataset(spec, base_dir=folder)
+
+
+def _least_robust(run: Run) -> Iterator[str]:
+    """Ids, the least robust of all groups first, preceded by the samples that show what noise looks like."""
+    quantities = run.quantities
+    examples, worst = dict[int, str](), dict[tuple[object, str], list[tuple[float, int, str]]]()
+    for number, row in enumerate(run.rows):
+        if len(examples) < _EXAMPLES:
+            examples.setdefault(row.predicted, row.sample_id)
+        if not np.isfinite(row.value):
+            continue
+        robust = row.value if quantities[row.quantity].higher_is_better else -row.value
+        group, entry = worst.setdefault((row.at, row.estimator), []), (-robust, -number, row.sample_id)
+        (heapq.heappush if len(group) < _MOST_OF_A_GROUP else heapq.heappushpop)(group, entry)
+    yield from examples.values()
+    ranked = [sorted(group, reverse=True) for group in worst.values()]
+    for rank in range(_MOST_OF_A_GROUP):
+        yield from (group[rank][2] for group in ranked if rank < len(group))

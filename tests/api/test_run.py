@@ -1,0 +1,201 @@
+"""What a run answers from Python, and how it shows itself."""
+
+from __future__ import annotations
+
+import copy
+import csv
+import html.parser
+import io
+import pickle
+import re
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import robaudit
+from robaudit.api.run import Run, read_run
+from robaudit.errors import RobauditError
+from tests.api.nets import arrays, network
+from tests.conftest import RunCli
+from tests.specs import read_rows
+
+NAMES = ["<b>zero</b>", "one & only", *map(str, range(2, 9)), "nine\x1b[31m"]
+OPTIONS: Any = {"sigma": [0.1, 0.25], "estimators": ["logit_gaussian", {"mc": {"samples": 100}}], "class_names": NAMES}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    gates = ["mean(estimator=mc, sigma=0.25) >= 0.5", "mean(estimator=mc, sigma=0.25) >= 0.999"]
+    return robaudit.audit(network(), arrays(60), **OPTIONS, gates=gates, out=tmp_path_factory.mktemp("api") / "run", name="digits")
+
+
+class Balanced(html.parser.HTMLParser):
+    """Collects the tags of a piece of HTML, and checks that each is closed."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: set[str] = set()
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.add(tag)
+        if tag != "br":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_the_class_of_runs(run: Run) -> None:
+    assert isinstance(run, robaudit.Run)
+    assert read_run(run.path) == run == robaudit.read_run(str(run.path))
+    assert type(robaudit.read_run(run.path)) is type(run)
+
+
+def test_rows_as_tables(run: Run) -> None:
+    pandas = pytest.importorskip("pandas")
+    polars = pytest.importorskip("polars")
+    columns = list(read_rows(run.path)[0])
+    arrow = run.to_arrow()
+    assert (arrow.column_names, arrow.num_rows) == (columns, len(run.rows))
+    frame = run.to_pandas()
+    assert list(frame.columns) == columns
+    assert frame["value"].tolist() == [row.value for row in run.rows]
+    assert frame["flips_to"].dtype == pandas.Int64Dtype()
+    assert frame["flips_to"].isna().any()
+    table = run.to_polars()
+    assert isinstance(table, polars.DataFrame)
+    assert table["label"].to_list() == [row.label for row in run.rows]
+    written = list(csv.reader(io.StringIO(frame.to_csv(index=False))))
+    assert len(written) == len(run.rows) + 1
+
+
+@pytest.mark.parametrize(
+    ("library", "method", "extra"),
+    [("pyarrow", "to_arrow", "robaudit[parquet]"), ("pandas", "to_pandas", "pandas"), ("polars", "to_polars", "polars")],
+)
+def test_a_library_is_missing(run: Run, library: str, method: str, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(RobauditError, match=rf"^{method}: needs {library}, which is not installed; pip install '?{re.escape(extra)}"):
+        getattr(run, method)()
+
+
+def test_the_repr_of_a_run_is_short(run: Run) -> None:
+    text = repr(run)
+    assert text.startswith(
+        "<Run Sequential on 60 samples of data in memory; clean accuracy 100.0%; logit_gaussian at sigma 0.1: mean p_robust 0.99"
+    )
+    assert text.endswith(f"; ...; in {run.path}>")
+    assert len(text) < 600
+    assert repr(replace(run, rows=run.rows[:1])).count("mean") == 1
+
+
+def test_what_a_notebook_shows_is_escaped(run: Run) -> None:
+    shown = [
+        run._repr_html_(),
+        run.summary()._repr_html_(),
+        run.bias_report(estimator="mc", sigma=0.25)._repr_html_(),
+        run.flagged(below=0.95)._repr_html_(),
+        run.gate()._repr_html_(),
+    ]
+    for text in shown:
+        tags = Balanced(text).seen
+        assert tags <= {"div", "table", "thead", "tbody", "tr", "th", "td", "br"}
+        assert "<b>zero" not in text
+        assert "\x1b" not in text
+    assert "&lt;b&gt;zero&lt;/b&gt;" in shown[2]
+    assert "clean accuracy" in shown[0]
+    assert "of 2 gates 1 passed, 1 failed" in shown[0].replace("1 failed, 1 passed", "1 passed, 1 failed")
+
+
+def test_results_print_as_the_tables_of_the_command_line(run: Run, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    said = {
+        "show": (run_cli("show", run.path).out, run.summary()),
+        "bias": (run_cli("bias-report", run.path, "--estimator", "mc").out, run.bias_report(estimator="mc")),
+        "flags": (run_cli("flag-samples", run.path, "--below", "0.6").out, run.flagged(below=0.6)),
+        "gates": (run_cli("gate", run.path).out, run.gate()),
+    }
+    for printed, results in said.values():
+        assert repr(results).strip() in "\n".join(line.rstrip() for line in printed.splitlines())
+
+
+def test_results_are_tuples(run: Run) -> None:
+    summary = run.summary()
+    assert len(summary) == 4
+    assert [group.key.estimator for group in summary] == ["logit_gaussian", "mc", "logit_gaussian", "mc"]
+    assert copy.deepcopy(summary) == summary == pickle.loads(pickle.dumps(summary))
+    (bias,) = run.bias_report(estimator="mc", sigma=0.25)
+    assert len(bias.classes) == 10
+    (flagged,) = run.flagged(estimator=["mc"], sigma=[0.25], bottom=30)
+    assert len(flagged.samples) == 30
+    assert "the table shows 20 of 30: .samples has all" in repr(run.flagged(estimator=["mc"], sigma=[0.25], bottom=30))
+
+
+def test_gates(run: Run) -> None:
+    decisions = run.gate()
+    assert ([one.verdict for one in decisions], decisions.verdict, decisions.passed) == (["pass", "fail"], "fail", False)
+    assert run.gate("mean(estimator=mc, sigma=0.25) >= 0.5").passed
+    one = run.gate("p05(estimator=mc, sigma=0.25) >= 0.68", inconclusive="pass")
+    assert (one[0].verdict, one.verdict) == ("inconclusive", "pass")
+    assert pickle.loads(pickle.dumps(decisions)).verdict == "fail"
+
+
+def test_a_report(run: Run, tmp_path: Path) -> None:
+    page = run.report()
+    assert page.lower().startswith("<!doctype html>")
+    assert repr(page).startswith("<HTML report, 0.")
+    assert page._repr_html_().startswith("<iframe srcdoc=")
+    assert Balanced(page._repr_html_()).seen == {"iframe"}
+    assert run.report(tmp_path / "a.html", title="Mine") == tmp_path / "a.html"
+    assert "<title>Mine" in (tmp_path / "a.html").read_text(encoding="utf-8")
+    assert run.report(str(tmp_path / "a.md")).read_text(encoding="utf-8").startswith("#")
+    with pytest.raises(RobauditError, match="cannot be written"):
+        run.report(tmp_path / "nowhere" / "a.html")
+
+
+def test_pictures(run: Run, tmp_path: Path) -> None:
+    figure = pytest.importorskip("matplotlib.figure")
+    drawn = run.plot("distribution", estimator="mc")
+    assert isinstance(drawn, figure.Figure)
+    assert drawn._repr_png_().startswith(b"\x89PNG")
+    assert run.plot("flagged", tmp_path / "a.png", estimator="mc", sigma=0.25, max_images=3) == tmp_path / "a.png"
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    assert run.plot("bias", str(tmp_path / "a.svg"), estimator="mc", sigma=0.25).exists()
+
+
+MISTAKES: dict[str, tuple[Any, str]] = {
+    "estimator": (lambda run: run.flagged(estimator="mcc"), "has no estimator mcc; it has logit_gaussian, mc"),
+    "sigma": (lambda run: run.bias_report(sigma=0.3), "has no sigma 0.3; it has 0.1, 0.25"),
+    "no number": (lambda run: run.bias_report(sigma="a"), "sigma: 'a' is not a positive number"),
+    "by": (lambda run: run.bias_report(by="class"), "by: 'class' is unknown; one of 'label', 'predicted'"),
+    "only": (lambda run: run.flagged(only="right"), "only: 'right' is unknown; one of 'correct', 'wrong'"),
+    "below": (lambda run: run.flagged(below=float("nan")), "below: nan is not a number"),
+    "a gate": (lambda run: run.gate("meen >= 1"), "gates"),
+    "no gate": (lambda run: replace(run, info={**run.info, "spec": {**run.info["spec"], "gates": []}}).gate(), "gates: the audit had none"),
+    "inconclusive": (lambda run: run.gate(inconclusive="xfail"), "inconclusive: 'xfail' is unknown"),
+    "a picture": (lambda run: run.plot("bais"), "kind 'bais': there is no such picture; did you mean 'bias'"),
+    "a format": (lambda run: run.plot("bias", "a.jpg"), "path: 'jpg' is unknown; one of 'png', 'svg', 'pdf'"),
+}
+
+
+@pytest.mark.parametrize(("ask", "said"), MISTAKES.values(), ids=list(MISTAKES))
+def test_mistakes_are_one_line(run: Run, ask: Any, said: str) -> None:
+    with pytest.raises(RobauditError, match=said) as caught:
+        ask(run)
+    assert "\n" not in str(caught.value)
+
+
+def test_only_public_names_are_offered() -> None:
+    assert dir(robaudit) == sorted(robaudit.__all__)
+    offered = [name for name in dir(Run) if not name.startswith("_")]
+    assert set(offered) == {
+        *("bias_report", "chosen", "class_names", "flagged", "gate", "groups", "info", "path", "plot", "quantities", "report", "rows"),
+        *("seconds", "seconds_of", "summary", "to_arrow", "to_pandas", "to_polars"),
+    }
+    assert all(getattr(Run, name).__doc__ for name in offered if callable(getattr(Run, name)))

@@ -1,0 +1,260 @@
+"""Samples of a Python program: every form gives the same samples, and what cannot be read is refused in one line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+from torch.utils.data import DataLoader, IterableDataset, Subset, SubsetRandomSampler, TensorDataset
+from torch.utils.data import Dataset as TorchDataset
+from torchvision import transforms
+from torchvision.transforms import v2
+
+from robaudit.datasets.base import Dataset
+from robaudit.datasets.in_memory import Reading, open_in_memory, refuse_unfit
+from robaudit.errors import DataError, RobauditError
+
+COUNT = 5
+IMAGES: NDArray[np.uint8] = np.random.default_rng(3).integers(0, 256, (COUNT, 6, 7, 3), dtype=np.uint8)
+LABELS = [2, 0, 1, 2, 0]
+FIRST: NDArray[np.uint8] = np.moveaxis(IMAGES, -1, 1)  # channels first
+FLOATS = torch.from_numpy(FIRST.copy()).float() / 255
+
+
+class Items(TorchDataset[Any]):
+    """A map-style data set of anything."""
+
+    def __init__(self, items: Sequence[Any]) -> None:
+        self.items = items
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.items[index]
+
+
+class Stream(IterableDataset[Any]):
+    def __iter__(self) -> Iterator[Any]:
+        yield from zip(FLOATS, LABELS, strict=True)
+
+
+def pictures() -> list[Image.Image]:
+    return [Image.fromarray(image) for image in IMAGES]
+
+
+def keyed(image: str, label: str) -> list[dict[str, Any]]:
+    return [{image: one, label: two} for one, two in zip(pictures(), LABELS, strict=True)]
+
+
+def bytes_of(dataset: Dataset) -> list[Any]:
+    return [((dataset[i].pixels * 255).round().to(torch.uint8).tolist(), dataset[i].label) for i in range(len(dataset))]
+
+
+def by_key(batch: Sequence[Any]) -> dict[str, list[Any]]:
+    return {"x": [image for image, _ in batch], "y": [label for _, label in batch]}
+
+
+PAIRS = list(zip(FLOATS, LABELS, strict=True))
+FORMS: dict[str, Callable[[], Any]] = {
+    "arrays nhwc": lambda: (IMAGES, np.array(LABELS)),
+    "arrays nchw": lambda: (FIRST, LABELS),
+    "tensors": lambda: (torch.from_numpy(FIRST.copy()), torch.tensor(LABELS)),
+    "floats": lambda: (FLOATS, torch.tensor(LABELS)[:, None]),
+    "a list of two": lambda: [FLOATS, torch.tensor(LABELS)],
+    "half precision": lambda: (FLOATS.half(), LABELS),
+    "a tensor data set": lambda: TensorDataset(FLOATS, torch.tensor(LABELS)),
+    "a data set of pairs": lambda: Items(PAIRS),
+    "a data set of lists": lambda: Items([[image, torch.tensor(label)] for image, label in PAIRS]),
+    "a data set of mappings": lambda: Items([{"pixel_values": image, "labels": label} for image, label in PAIRS]),
+    "a subset": lambda: Subset(Items([PAIRS[0], *PAIRS]), range(1, COUNT + 1)),
+    "pictures": lambda: list(zip(pictures(), LABELS, strict=True)),
+    "pictures, labels beside": lambda: (pictures(), LABELS),
+    "arrays in a list, labels beside": lambda: (list(IMAGES), np.array(LABELS)),
+    "mappings in a list": lambda: keyed("img", "target"),
+    "a mapping of arrays": lambda: {"images": IMAGES, "labels": LABELS},
+    "a loader": lambda: DataLoader(Items(PAIRS), batch_size=2, shuffle=True),
+    "a loader of a tensor data set": lambda: DataLoader(TensorDataset(FLOATS, torch.tensor(LABELS)), batch_size=3),
+    "a loader of a part": lambda: DataLoader(Items(PAIRS), sampler=SubsetRandomSampler([4, 2, 0, 1, 3])),
+    "a loader with its own collate": lambda: DataLoader(Items(PAIRS), batch_size=2, collate_fn=by_key),
+    "a loader of a stream": lambda: DataLoader(Stream(), batch_size=2),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=list(FORMS))
+def test_every_form_gives_the_same_samples(form: Callable[[], Any]) -> None:
+    dataset = open_in_memory(form())
+    expected = [(image.tolist(), label) for image, label in zip(FIRST, LABELS, strict=True)]
+    assert bytes_of(dataset) == expected
+    assert [dataset.sample_id(i) for i in range(COUNT)] == ["0", "1", "2", "3", "4"]
+    known = dataset.labels()
+    assert known is None or known.tolist() == LABELS
+    with pytest.raises(IndexError):
+        dataset[COUNT]
+    refuse_unfit(dataset, form(), skip_bad=False)
+
+
+def test_pixels_are_those_of_a_file() -> None:
+    dataset = open_in_memory((IMAGES, LABELS))
+    assert torch.equal(dataset[1].pixels, torch.from_numpy(FIRST[1].copy()).double() / 255)
+
+
+def test_a_limit_and_ids() -> None:
+    dataset = open_in_memory(Stream(), Reading(limit=3, ids=["a", "b", "c"]))
+    assert [dataset[i].id for i in range(len(dataset))] == ["a", "b", "c"]
+    assert len(open_in_memory((IMAGES, LABELS), Reading(limit=2))) == 2
+    assert len(open_in_memory(iter(PAIRS), Reading(limit=99))) == COUNT
+
+
+def test_without_labels() -> None:
+    for form in (IMAGES, FLOATS, pictures(), list(IMAGES), (IMAGES, None), (pictures(), None), (IMAGES, [-1] * COUNT)):
+        dataset = open_in_memory(form)
+        assert [dataset[i].label for i in range(COUNT)] == [None] * COUNT
+
+
+def test_grey_and_colour() -> None:
+    grey = open_in_memory([Image.fromarray(IMAGES[0, :, :, 0]), Image.fromarray(IMAGES[1, :, :, 0])])
+    assert grey[0].pixels.shape == (1, 6, 7)
+    mixed = open_in_memory([Image.fromarray(IMAGES[0]), Image.fromarray(IMAGES[1, :, :, 0])])
+    assert mixed[1].pixels.shape == (3, 6, 7), "the first image is coloured: so are all"
+    assert open_in_memory(IMAGES[:, :, :, 0])[0].pixels.shape == (1, 6, 7)
+
+
+def test_names_of_classes() -> None:
+    named = Items(PAIRS)
+    named.classes = ["a", "b", "c"]  # type: ignore[attr-defined]
+    assert open_in_memory(Subset(named, [0])).class_names == ("a", "b", "c")
+    assert open_in_memory(named, Reading(class_names=["x", "y", "z"])).class_names == ("x", "y", "z")
+    by_name = open_in_memory([(image, "abc"[label]) for image, label in PAIRS], Reading(class_names=["a", "b", "c"]))
+    assert [by_name[i].label for i in range(COUNT)] == LABELS
+
+
+REFUSED: dict[str, tuple[Any, Reading, str]] = {
+    "a path": ("data/test.npz", Reading(), "dataset: is a path, data/test.npz; pass a torch or Hugging Face"),
+    "nothing": (None, Reading(), "dataset: is missing"),
+    "a number": (3, Reading(), "dataset: is int; pass a torch"),
+    "a stream without end": (Stream(), Reading(), "dataset: Stream has no length.*give limit=, for example 1000"),
+    "other lengths": ((IMAGES, LABELS[:-1]), Reading(), "there are 5 images and 4 labels"),
+    "one-hot": ((IMAGES, np.eye(5)), Reading(), r"the labels have shape \(5, 5\); they are \(n,\) class indices: labels.argmax\(1\)"),
+    "one-hot items": (Items([(FLOATS[0], torch.eye(3)[0])]), Reading(), "the label has 3 entries"),
+    "float labels": ((IMAGES, np.array([0.5] * 5)), Reading(), "the label 0.5 is not an integer"),
+    "negative labels": ((IMAGES, [-2] * 5), Reading(), "the label is -2"),
+    "text labels": (Items([(FLOATS[0], "cat")]), Reading(), r"the label is 'cat', not a class index; give class_names=\[...\]"),
+    "another name": (Items([(FLOATS[0], "cta")]), Reading(class_names=["cat"]), "'cta' is not in class_names; did you mean 'cat'"),
+    "splits": ({"train": Items(PAIRS), "test": Items(PAIRS)}, Reading(), r"has the splits train, test; pass one of them, .*data\['test'\]"),
+    "no array": ({"a": 1}, Reading(), r"is a mapping with the keys a; pass \(x, y\)"),
+    "unusual keys": ([{"foto": FLOATS[0]}], Reading(), "its samples have the keys foto, none of which is usual .*; give image_key="),
+    "no such key": ([{"img": FLOATS[0]}], Reading(image_key="imq"), "image_key: the samples have no 'imq'; did you mean 'img'"),
+    "a flat image": (Items([(FLOATS[0].flatten(), 1)]), Reading(), r"the image has shape \(126,\)"),
+    "flat images": ((FLOATS.flatten(1), LABELS), Reading(), r"the images have shape \(5, 126\)"),
+    "ambiguous": ((np.zeros((2, 3, 8, 3), dtype=np.uint8), [0, 1]), Reading(), r"cannot tell the layout .* give layout='nchw'"),
+    "text": (["a.png", "b.png"], Reading(), "the image is str; images are PIL images, arrays or tensors: open it"),
+    "integers": ((IMAGES.astype(np.int32), LABELS), Reading(), "pixels are torch.int32; give uint8"),
+    "not a number": ((FLOATS * float("nan"), LABELS), Reading(), "126 of 126 pixels are NaN or infinite"),
+    "other sizes": ([Image.fromarray(IMAGES[0]), Image.fromarray(IMAGES[1][:4])], Reading(), r"its shape is \(3, 4, 7\), but that of"),
+    "ids twice": ((IMAGES, LABELS), Reading(ids=list("aabcd")), "ids: 'a' appears twice"),
+    "too few ids": ((IMAGES, LABELS), Reading(ids=list("ab")), "ids: there are 2 for 5 samples"),
+    "a layout": ((IMAGES, LABELS), Reading(layout="hwc"), "layout: 'hwc' is unknown; 'nchw' or 'nhwc'"),  # type: ignore[arg-type]
+    "a broken item": (Items([{}[1] if False else None]), Reading(), "the image is NoneType"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("data", "reading", "said"), REFUSED.values(), ids=list(REFUSED))
+def test_refused_in_one_line(data: Any, reading: Reading, said: str) -> None:
+    with pytest.raises(RobauditError, match=said) as caught:
+        list(open_in_memory(data, reading))  # type: ignore[call-overload]
+    assert "\n" not in str(caught.value)
+
+
+def test_an_item_that_raises() -> None:
+    class Broken(Items):
+        def __getitem__(self, index: int) -> Any:
+            if index == 1:
+                raise KeyError("gone")
+            return super().__getitem__(index)
+
+    dataset = open_in_memory(Broken(PAIRS))
+    with pytest.raises(RobauditError, match="Broken in memory, sample 1: raised KeyError"):
+        dataset[1]
+    assert dataset[2].label == LABELS[2]
+
+
+NORMALISE = {"mean": (0.5, 0.25, 0.5), "std": (0.5, 0.25, 0.25)}
+
+
+def normalising() -> Iterator[Any]:
+    data = Items(PAIRS)
+    data.transform = transforms.Compose([transforms.ToTensor(), transforms.Normalize(**NORMALISE)])  # type: ignore[attr-defined]
+    yield data
+    yield Subset(data, [0])
+    yield DataLoader(Subset(data, [0]))
+    other = Items(PAIRS)
+    other.transform = v2.Compose([v2.ToImage(), v2.Normalize(mean=list(NORMALISE["mean"]), std=list(NORMALISE["std"]))])  # type: ignore[attr-defined]
+    yield other
+
+
+def test_a_normalize_among_the_transforms_is_named() -> None:
+    for data in normalising():
+        with pytest.raises(DataError) as caught:
+            refuse_unfit(open_in_memory(data), data, skip_bad=False)
+        assert str(caught.value) == (
+            "dataset: its transform has Normalize(mean=[0.5, 0.25, 0.5], std=[0.5, 0.25, 0.25]), but noise is added to pixels in [0, 1], "
+            "before any normalisation; take Normalize out of the transform, and give audit(..., mean=[0.5, 0.25, 0.5], "
+            "std=[0.5, 0.25, 0.25])"
+        )
+
+
+@pytest.mark.parametrize(
+    ("pixels", "said"),
+    [
+        ((FLOATS - 0.5) / 0.25, r"they look normalised.*give audit\(..., mean=\[...\], std=\[...\]\)"),
+        (FLOATS * 255, "pass uint8, or divide by 255"),
+        (FLOATS * 1.5, r"scale them to \[0, 1\]"),
+    ],
+)
+def test_pixels_that_are_not_within_0_and_1(pixels: torch.Tensor, said: str) -> None:
+    dataset = open_in_memory((pixels, LABELS))
+    with pytest.raises(DataError, match=said):
+        refuse_unfit(dataset, None, skip_bad=False)
+
+
+def test_augmentation() -> None:
+    class Random(Items):
+        def __getitem__(self, index: int) -> Any:
+            image, label = super().__getitem__(index)
+            return (image + 0.1 * torch.rand(1)).clamp(0, 1), label
+
+    data = Random(PAIRS)
+    with pytest.raises(DataError, match="image 0 has other pixels each time it is read: its transform is random; pass the data with"):
+        refuse_unfit(open_in_memory(data), data, skip_bad=False)
+
+
+def hugging_face(**columns: Any) -> Any:
+    datasets = pytest.importorskip("datasets")
+    names = datasets.ClassLabel(names=["ant", "bee", "cat"])
+    features = datasets.Features({"picture": datasets.Image(), "kind": names, "note": datasets.Value("string")})
+    content = {"picture": pictures(), "kind": LABELS, "note": ["x"] * COUNT, **columns}
+    return datasets.Dataset.from_dict(content, features=features)
+
+
+def test_hugging_face() -> None:
+    data = hugging_face()
+    expected = [(image.tolist(), label) for image, label in zip(FIRST, LABELS, strict=True)]
+    for form in (data, DataLoader(data.with_format("torch"), batch_size=2), data.to_iterable_dataset()):
+        dataset = open_in_memory(form, Reading(limit=COUNT))
+        assert bytes_of(dataset) == expected
+    assert open_in_memory(data).class_names == ("ant", "bee", "cat")
+    splits = sys.modules["datasets"].DatasetDict({"train": data, "test": data})
+    with pytest.raises(DataError, match=r"has the splits train, test; pass one of them"):
+        open_in_memory(splits)
+
+
+def test_one_of_our_own() -> None:
+    dataset = open_in_memory((IMAGES, LABELS))
+    assert open_in_memory(dataset) is dataset
