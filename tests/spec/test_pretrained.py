@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from robaudit.errors import ModelError, SpecError
+from robaudit.errors import ModelError, RobauditError, SpecError
 from robaudit.spec.load import load_spec
 from robaudit.spec.model import AuditSpec
 from robaudit.spec.pretrained.base import distinct
@@ -199,3 +203,49 @@ def test_pad_is_one_colour_or_three(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match=r"dataset\.pad: "):
         spec(tmp_path, **{"dataset.pad": "[1, 2]"})
     assert spec(tmp_path, **{"dataset.pad": "[1, 2, 3]"}).dataset.model_dump()["pad"] == (1, 2, 3)
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=5)
+    | st.sampled_from(["0", "1e5", "ViTForImageClassification"]),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(["0", "1", "height", "width", "shortest_edge", "x"]), inner)
+    ),
+    max_leaves=8,
+)
+TIMM_KEYS = ("architecture", "num_classes", "label_names", "label_descriptions", "model_args", "pretrained_cfg", "quantization_config")
+CFG_KEYS = ("input_size", "mean", "std", "crop_pct", "crop_mode", "interpolation", "tag", "fixed_input_size", "num_classes")
+CONFIG_KEYS = ("architectures", "model_type", "id2label", "num_channels")
+IMAGE_KEYS = ("image_processor_type", "size", "crop_size", "resample", "do_resize", "do_center_crop", "do_rescale", "rescale_factor")
+MORE_KEYS = ("image_mean", "image_std", "do_normalize", "crop_pct", "rescale_offset", "include_top", "do_pad")
+KINDS = st.sampled_from([f"{name}ImageProcessor" for name in ("ViT", "ConvNext", "Levit", "PoolFormer", "EfficientNet", "CLIP")])
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.dictionaries(st.sampled_from(TIMM_KEYS), JSON), st.dictionaries(st.sampled_from(CFG_KEYS), JSON))
+def test_any_configuration_of_timm(change: dict[str, Any], cfg: dict[str, Any]) -> None:
+    """It fills in the spec, or is refused in one line."""
+    config = {"architecture": "resnet18", "num_classes": 3, "pretrained_cfg": {**CFG, **cfg}, **change}
+    fills_or_is_refused({"config.json": config})
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.dictionaries(st.sampled_from(CONFIG_KEYS), JSON), KINDS, st.dictionaries(st.sampled_from((*IMAGE_KEYS, *MORE_KEYS)), JSON))
+def test_any_configuration_of_transformers(change: dict[str, Any], kind: str, images: dict[str, Any]) -> None:
+    config = {"model_type": "vit", "architectures": ["ViTForImageClassification"], **change}
+    fills_or_is_refused({"config.json": config, "preprocessor_config.json": {"image_processor_type": kind, **images}})
+
+
+def fills_or_is_refused(files: dict[str, Any]) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "net").mkdir()
+        for file, content in files.items():
+            (folder / "net" / file).write_text(json.dumps(content))
+        with contextlib.suppress(RobauditError):  # whose text is one line
+            found = spec(folder)
+            assert AuditSpec.model_validate(json.loads(json.dumps(found.document()))).document() == found.document()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import stat
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -14,6 +13,7 @@ from typing import Any
 from robaudit.errors import ModelError
 
 _MOST_BYTES = 2**25  # 21,000 class names take two million
+_HUGE = 10**9  # beyond this, a number is no side, factor, mean or std
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,16 +87,16 @@ class Entries:
         return bool(self._get(key, default, bool, "true or false"))
 
     def number(self, key: str, default: float | None) -> float | None:
-        """A finite number above 0."""
+        """A number above 0, and neither tiny nor huge."""
         found = self._get(key, default, (int, float), "a number above 0")
-        if found is not None and not (not isinstance(found, bool) and 0 < found < math.inf):
+        if found is not None and not (not isinstance(found, bool) and 1 / _HUGE < found < _HUGE):
             raise self.wrong(key, "a number above 0")
         return None if found is None else float(found)
 
     def whole(self, key: str, default: int | None = None) -> int | None:
         """A whole number above 0."""
         found = self._get(key, default, int, "a whole number above 0")
-        if found is not None and (isinstance(found, bool) or found < 1):
+        if found is not None and (isinstance(found, bool) or not 0 < found < _HUGE):
             raise self.wrong(key, "a whole number above 0")
         return found
 
@@ -104,8 +104,8 @@ class Entries:
         """A number, or a list of numbers."""
         found = self.values.get(key)
         listed = default if found is None else found if isinstance(found, list | tuple) else [found]
-        fine = all(isinstance(one, int | float) and not isinstance(one, bool) and math.isfinite(one) for one in listed)
-        if not fine or (positive and min(listed, default=1) <= 0):
+        fine = all(isinstance(one, int | float) and not isinstance(one, bool) and -_HUGE < one < _HUGE for one in listed)
+        if not fine or not listed or (positive and min(listed) <= 0):
             raise self.wrong(key, "a list of numbers" + (" above 0" if positive else ""))
         return tuple(float(one) for one in listed)
 
@@ -114,7 +114,9 @@ class Entries:
         found = self.values.get(key)
         if found is None:
             return None
-        if not (isinstance(found, list | tuple) and all(isinstance(one, int) and not isinstance(one, bool) and one > 0 for one in found)):
+        if not (
+            isinstance(found, list | tuple) and all(isinstance(one, int) and not isinstance(one, bool) and 0 < one < _HUGE for one in found)
+        ):
             raise self.wrong(key, "a list of whole numbers above 0")
         return tuple(found)
 

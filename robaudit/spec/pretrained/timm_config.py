@@ -132,7 +132,7 @@ def _pretrained(
     ids: tuple[str, ...] | None,
     notes: tuple[str, ...],
 ) -> Pretrained:
-    mean, std = about.numbers("mean", _MEAN) or _MEAN, about.numbers("std", _STD, positive=True) or _STD
+    mean, std = about.numbers("mean", _MEAN), about.numbers("std", _STD, positive=True)
     images = _images(about, size, mean)
     if len(mean) != size[0] and len(mean) != 1:
         notes = (*notes, f"its mean and std are for {len(mean)} channels and left out: it takes {size[0]}")
