@@ -134,8 +134,10 @@ class ParquetDataset:
                         start += about.num_rows
             except (pa.ArrowException, OSError, ValueError, IndexError) as error:
                 raise DataError(where, f"is not a Parquet file that can be read ({reason(error)})", "write it again") from None
-        if chosen is None or not 0 <= start <= _MOST_ROWS:
-            raise DataError(self.where, "has no rows" if chosen else "has no Parquet files", "give files with at least one row")
+        if chosen is None:
+            raise DataError(self.where, "has no Parquet files", "give at least one")
+        if start > _MOST_ROWS:
+            raise DataError(self.where, f"claims {start:,} rows, more than {_MOST_ROWS:,}", "audit fewer files")
         try:
             content = pa.concat_tables(tables, promote_options="permissive")
         except pa.ArrowException as error:
