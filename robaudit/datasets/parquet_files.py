@@ -123,23 +123,21 @@ class ParquetDataset:
                             where, f"has other columns or classes than {name_text(self._files[0].name)}", "audit one kind of file"
                         )
                     tables.append(file.read([name for name in chosen.names if name != chosen.image.name]))
-                    place = next(i for i in range(file.metadata.num_columns) if _top(file, i) == chosen.image.name)
+                    leaves = _leaves(file, chosen.image.name)
                     for number in range(file.metadata.num_row_groups):
                         about = file.metadata.row_group(number)
                         if not about.num_rows:
                             continue
-                        size = sum(
-                            about.column(i).total_uncompressed_size
-                            for i in range(place, about.num_columns)
-                            if _top(file, i) == chosen.image.name
-                        )
+                        size = sum(about.column(leaf).total_uncompressed_size for leaf in leaves)
                         self._groups.append(_Group(path, number, start, about.num_rows, size))
                         self._starts.append(start)
                         start += about.num_rows
             except (pa.ArrowException, OSError, ValueError, IndexError) as error:
                 raise DataError(where, f"is not a Parquet file that can be read ({reason(error)})", "write it again") from None
-        if chosen is None or not 0 <= start <= _MOST_ROWS:
-            raise DataError(self.where, "has no rows" if chosen else "has no Parquet files", "give files with at least one row")
+        if chosen is None:
+            raise DataError(self.where, "has no Parquet files", "give at least one")
+        if start > _MOST_ROWS:
+            raise DataError(self.where, f"claims {start:,} rows, more than {_MOST_ROWS:,}", "audit fewer files")
         try:
             content = pa.concat_tables(tables, promote_options="permissive")
         except pa.ArrowException as error:
@@ -197,9 +195,10 @@ def _opened(path: Path) -> Any:
     return parquet.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False)
 
 
-def _top(file: Any, place: int) -> str:
-    """The column that a leaf of the file's schema belongs to."""
-    return str(file.schema.column(place).path).split(".", 1)[0]
+def _leaves(file: Any, column: str) -> list[int]:
+    """The numbers of the file's columns that a column of its schema consists of."""
+    paths = [str(file.schema.column(number).path) for number in range(file.metadata.num_columns)]
+    return [number for number, path in enumerate(paths) if path == column or path.startswith(f"{column}.")]
 
 
 def _columns_of(schema: Any) -> list[Column]:

@@ -117,6 +117,13 @@ def test_files_written_by_pandas(tmp_path: Path) -> None:
     assert np.array_equal(dataset[0].pixels.numpy().transpose(1, 2, 0) * 255, PIXELS[3].astype(float))
 
 
+def test_a_dot_in_the_name_of_a_column(tmp_path: Path) -> None:
+    parquet.write_table(pa.table({"image.bytes": [encoded(1)], "image.path": ["a"], "class.id": [2]}), tmp_path / "a.parquet")
+    dataset = open_parquet(tmp_path, label_column="class.id")
+    assert dataset[0].label == 2
+    assert np.array_equal(dataset[0].pixels.numpy().transpose(1, 2, 0) * 255, PIXELS[1].astype(float))
+
+
 def test_paths_in_place_of_bytes(tmp_path: Path) -> None:
     files = write_files(tmp_path / "images")
     values: list[dict[str, Any]] = [{"bytes": None, "path": f"images/{file}"} for file in files]
