@@ -39,6 +39,13 @@ def spec(folder: Path, dataset: str = "kind: images, path: images", more: str = 
     return load_spec(folder / "spec.yaml", text=text, settings=[f"{key}={value}" for key, value in settings.items()])
 
 
+@pytest.mark.parametrize("kind", ["hf", "parquet", "webdataset", "manifest"])
+def test_every_form_of_image_files_takes_size_and_classes(tmp_path: Path, kind: str) -> None:
+    model(tmp_path)
+    dataset = spec(tmp_path, f"kind: {kind}, path: data").dataset.model_dump()
+    assert (dataset["class_names"], dataset["resize"], dataset["crop"]) == (("cat", "dog", "owl"), 40, 32)
+
+
 def test_everything_that_is_left_out(tmp_path: Path) -> None:
     model(tmp_path)
     found = spec(tmp_path)

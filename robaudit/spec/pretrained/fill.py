@@ -7,14 +7,26 @@ from typing import Any
 from pydantic import ValidationError
 
 from robaudit.errors import ModelError
-from robaudit.spec.model import AuditSpec, BaseDatasetSpec, ImageOptions, ImagesSpec, ManifestSpec, ModelSpec, NpzSpec, TorchvisionSpec
+from robaudit.spec.model import (
+    AuditSpec,
+    BaseDatasetSpec,
+    HfSpec,
+    ImageOptions,
+    ImagesSpec,
+    ManifestSpec,
+    ModelSpec,
+    NpzSpec,
+    ParquetSpec,
+    TorchvisionSpec,
+    WebdatasetSpec,
+)
 from robaudit.spec.pretrained import hub
 from robaudit.spec.pretrained.base import Pretrained
 from robaudit.spec.pretrained.folder import describe
 from robaudit.text import clipped, count
 
 _GEOMETRY = ("resize", "fit", "crop", "crop_rounding", "pad")
-_NAMED = (NpzSpec, ImagesSpec, ManifestSpec)  # the others bring names of their own
+_NAMED = (NpzSpec, ImagesSpec, ManifestSpec, HfSpec, ParquetSpec, WebdatasetSpec)  # the others bring names of their own
 _SHOWN = 3  # names
 
 

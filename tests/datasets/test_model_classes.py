@@ -1,0 +1,70 @@
+"""Labels by the model's own classes: every form that has names of classes follows the class names and ids that a model brings."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pytest
+from PIL import Image
+
+from robaudit.errors import DataError
+from tests.datasets.forms import COUNT, LABELS, hub, opened, write_files, write_parquet, write_tar
+
+MODEL = {"class_names": ["ox, Bos taurus", "cat", "Fox", "dog, Canis"], "class_ids": ["n00000001", "n00000002", "n00000003", "n00000004"]}
+SYNSETS = ("n00000002", "n00000004", "n00000003")
+PLACES = [1, 3, 2]
+"""Of cat, dog and fox among the model's classes."""
+EXPECTED = [PLACES[label] for label in LABELS]
+
+
+def labels(folder: Path, **spec: Any) -> list[int]:
+    dataset = opened(folder, **spec)
+    assert dataset.class_names == tuple(spec["class_names"])
+    found = dataset.labels()
+    assert found is not None
+    assert [dataset[index].label for index in range(3)] == found.tolist()[:3]
+    return [int(label) for label in found]
+
+
+@pytest.mark.parametrize("names", [("cat", "dog", "fox"), SYNSETS], ids=["names", "synsets"])
+def test_every_form_with_names(tmp_path: Path, names: tuple[str, ...]) -> None:
+    datasets.disable_progress_bars()
+    texts = [names[label] for label in LABELS]
+    hub(names=names).save_to_disk(tmp_path / "arrow")
+    assert labels(tmp_path, kind="hf", path="arrow", **MODEL) == EXPECTED
+    hub(names=names).to_parquet(tmp_path / "hub.parquet")
+    assert labels(tmp_path, kind="parquet", path="hub.parquet", **MODEL) == EXPECTED
+    write_parquet(tmp_path / "plain.parquet", label=texts)
+    assert labels(tmp_path, kind="parquet", path="plain.parquet", **MODEL) == EXPECTED
+    buffer = io.BytesIO()
+    Image.new("L", (4, 4)).save(buffer, "png")
+    write_tar(tmp_path / "a.tar", [{"__key__": f"{i:02}", "png": buffer.getvalue(), "cls": text.encode()} for i, text in enumerate(texts)])
+    assert labels(tmp_path, kind="webdataset", path="a.tar", **MODEL) == EXPECTED
+    files = write_files(tmp_path / "images")
+    lines = [json.dumps({"file_name": file, "label": text}) for file, text in zip(files, texts, strict=True)]
+    (tmp_path / "images/metadata.jsonl").write_text("\n".join(lines))
+    assert labels(tmp_path, kind="images", path="images", **MODEL) == EXPECTED
+    (tmp_path / "images/metadata.jsonl").unlink()
+    for file, text in zip(files, texts, strict=True):
+        (tmp_path / "folders" / text).mkdir(parents=True, exist_ok=True)
+        (tmp_path / "images" / file).rename(tmp_path / "folders" / text / file)
+    dataset = opened(tmp_path, kind="images", path="folders", **MODEL)
+    assert {dataset.sample_id(i).split("/")[0]: dataset[i].label for i in range(COUNT)} == dict(zip(names, PLACES, strict=True))
+
+
+def test_a_class_that_the_model_does_not_have(tmp_path: Path) -> None:
+    hub(names=("cat", "dog", "owl")).to_parquet(tmp_path / "hub.parquet")
+    with pytest.raises(DataError, match=r"^hub.parquet: its class 'owl' is not in class_names; "):
+        opened(tmp_path, kind="parquet", path="hub.parquet", **MODEL)
+
+
+def test_imagenet_by_the_models_synsets(tmp_path: Path) -> None:
+    (tmp_path / "val").mkdir()
+    for number in range(3):
+        Image.new("L", (4, 4)).save(tmp_path / f"val/ILSVRC2012_val_{number + 1:08}.JPEG")
+    (tmp_path / "imagenet_2012_validation_synset_labels.txt").write_text("\n".join(SYNSETS))
+    assert labels(tmp_path, kind="images", path="val", **MODEL) == PLACES
