@@ -26,7 +26,8 @@ from robaudit.spec.pretrained.folder import describe
 from robaudit.text import clipped, count
 
 _GEOMETRY = ("resize", "fit", "crop", "crop_rounding", "pad")
-_NAMED = (NpzSpec, ImagesSpec, ManifestSpec, HfSpec, ParquetSpec, WebdatasetSpec)  # the others bring names of their own
+NAMED = (NpzSpec, ImagesSpec, ManifestSpec, HfSpec, ParquetSpec, WebdatasetSpec)
+"""The data sets that get the model's class names; the others bring names of their own, by index."""
 _SHOWN = 3  # names
 
 
@@ -95,7 +96,7 @@ def _for_dataset(given: BaseDatasetSpec, found: Pretrained) -> dict[str, Any]:
         taken = {key: value for key, value in found.images.items() if key not in closed}
         if isinstance(given, TorchvisionSpec):
             taken.pop("channels", None)
-    if isinstance(given, _NAMED) and found.class_names and "class_names" not in said:
+    if isinstance(given, NAMED) and found.class_names and "class_names" not in said:
         taken["class_names"] = found.class_names
         if found.class_ids and "class_ids" not in said:
             taken["class_ids"] = found.class_ids
