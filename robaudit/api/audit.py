@@ -45,7 +45,7 @@ def audit(
     mean: object = None,
     std: object = None,
     output: str | int | None = None,
-    class_names: Sequence[str] | None = None,
+    class_names: Sequence[str] | Mapping[int, str] | None = None,
     ids: Sequence[object] | None = None,
     layout: Layout | None = None,
     image_key: str | None = None,
@@ -80,7 +80,7 @@ def audit(
     mean: object = None,
     std: object = None,
     output: str | int | None = None,
-    class_names: Sequence[str] | None = None,
+    class_names: Sequence[str] | Mapping[int, str] | None = None,
     ids: Sequence[object] | None = None,
     layout: Layout | None = None,
     image_key: str | None = None,
@@ -115,7 +115,7 @@ def audit(
     mean: object = None,
     std: object = None,
     output: str | int | None = None,
-    class_names: Sequence[str] | None = None,
+    class_names: Sequence[str] | Mapping[int, str] | None = None,
     ids: Sequence[object] | None = None,
     layout: Layout | None = None,
     image_key: str | None = None,
@@ -262,9 +262,13 @@ def _run(
     out: str | Path | None,
     **rest: Any,
 ) -> Run:
+    import torch
+
     from robaudit.auditing.run import audit as carry_out
 
-    run = of_stored(carry_out(spec, out=out if home is None else home.path, model=net, dataset=samples, listener=listener, **rest), home)
+    with torch.inference_mode(False), torch.enable_grad():  # whatever the caller has switched off
+        done = carry_out(spec, out=out if home is None else home.path, model=net, dataset=samples, listener=listener, **rest)
+    run = of_stored(done, home)
     if samples is not None:
         from robaudit.report.kept_images import keep_images
 
@@ -311,6 +315,8 @@ def _with(document: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """The document of a spec with the values of the arguments."""
     for key in given:
         value, location = _plain(given[key]), _SETTINGS[key]
+        if key == "class_names" and isinstance(value, Mapping):  # names by index, as Transformers has them
+            value = [value[index] for index in sorted(value, key=int)]
         if key == "estimators":
             document[key] = [value] if isinstance(value, str | Mapping) else value
         elif key not in ("sigma", "noise"):

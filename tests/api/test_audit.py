@@ -104,6 +104,17 @@ def test_torchscript_in_memory() -> None:
     assert all(parameter.requires_grad for parameter in scripted.parameters())
 
 
+@pytest.mark.parametrize("context", [torch.no_grad, torch.inference_mode])
+def test_whatever_the_caller_has_switched_off(context: Any) -> None:
+    options: Any = {"sigma": 0.1, "estimators": ["taylor", {"mc": {"samples": 20}}], "class_names": {i: f"d{i}" for i in range(10)}}
+    rows = robaudit.audit(network(), arrays(2), **options).rows
+    with context():
+        run = robaudit.audit(network(), arrays(2), **options)
+    assert run.rows == rows
+    assert run.class_names is not None
+    assert run.class_names[3] == "d3"
+
+
 def test_networks_that_cannot_be_audited() -> None:
     class Pinned(nn.Module):
         def __deepcopy__(self, memo: object) -> nn.Module:
