@@ -35,8 +35,8 @@ OnError = Literal["stop", "skip"]
 @overload
 def audit(
     net: nn.Module | Callable[[torch.Tensor], Any],
-    dataset: object,
     /,
+    dataset: object,
     *,
     sigma: Levels | None = None,
     noise: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
@@ -45,7 +45,7 @@ def audit(
     mean: object = None,
     std: object = None,
     output: str | int | None = None,
-    class_names: Sequence[str] | None = None,
+    class_names: Sequence[str] | Mapping[int, str] | None = None,
     ids: Sequence[object] | None = None,
     layout: Layout | None = None,
     image_key: str | None = None,
@@ -80,7 +80,7 @@ def audit(
     mean: object = None,
     std: object = None,
     output: str | int | None = None,
-    class_names: Sequence[str] | None = None,
+    class_names: Sequence[str] | Mapping[int, str] | None = None,
     ids: Sequence[object] | None = None,
     layout: Layout | None = None,
     image_key: str | None = None,
@@ -105,8 +105,8 @@ def audit(
 
 def audit(
     what: Any,
-    dataset: object = None,
     /,
+    dataset: object = None,
     *,
     sigma: Levels | None = None,
     noise: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
@@ -115,7 +115,7 @@ def audit(
     mean: object = None,
     std: object = None,
     output: str | int | None = None,
-    class_names: Sequence[str] | None = None,
+    class_names: Sequence[str] | Mapping[int, str] | None = None,
     ids: Sequence[object] | None = None,
     layout: Layout | None = None,
     image_key: str | None = None,
@@ -136,7 +136,6 @@ def audit(
     listener: Listener | None = None,
     command: str | None = None,
     model: Any = None,
-    **more: Any,
 ) -> Run:
     """Audit how robust a classifier is to noise: of a network and samples in memory, or of a spec.
 
@@ -183,9 +182,6 @@ def audit(
     Warns:
         RobauditWarning: the input check finds something suspicious: a clean accuracy no better than chance, vanishing gradients, ...
     """
-    data = more.pop("dataset", None) if dataset is None else dataset  # also by name
-    if more:
-        raise TypeError(f"audit() got an unexpected keyword argument {next(iter(more))!r}")
     settings = {
         "sigma": sigma,
         "noise": noise,
@@ -205,16 +201,16 @@ def audit(
     }
     given = {key: value for key, value in settings.items() if value is not None}
     if isinstance(what, AuditSpec | str | Path | Mapping):
-        net, spec = model, _changed(_as_spec(what), given, name, net_given=model is not None, data_given=data is not None)
+        net, spec = model, _changed(_as_spec(what), given, name, net_given=model is not None, data_given=dataset is not None)
     elif model is not None:
         raise SpecError("model", "is given twice", "audit(net, dataset, ...), or audit(spec, model=net)")
     else:
         net, spec = what, _of_objects(what, given, name)
-        if data is None:
+        if dataset is None:
             raise SpecError("dataset", "is missing", "audit(net, dataset, sigma=0.05)")
     samples = None
-    if data is not None:
-        samples = _opened(data, spec, ids, layout, image_key, label_key, skip_bad=on_error == "skip")
+    if dataset is not None:
+        samples = _opened(dataset, spec, ids, layout, image_key, label_key, skip_bad=on_error == "skip")
     elif ids is not None or layout is not None or image_key is not None or label_key is not None:
         raise SpecError("ids, layout, image_key, label_key", "describe samples in memory, and there are none", "give dataset=")
     heard = listener if listener is not None else PythonListener(progress)
@@ -266,9 +262,13 @@ def _run(
     out: str | Path | None,
     **rest: Any,
 ) -> Run:
+    import torch
+
     from robaudit.auditing.run import audit as carry_out
 
-    run = of_stored(carry_out(spec, out=out if home is None else home.path, model=net, dataset=samples, listener=listener, **rest), home)
+    with torch.inference_mode(False), torch.enable_grad():  # whatever the caller has switched off
+        done = carry_out(spec, out=out if home is None else home.path, model=net, dataset=samples, listener=listener, **rest)
+    run = of_stored(done, home)
     if samples is not None:
         from robaudit.report.kept_images import keep_images
 
@@ -315,6 +315,8 @@ def _with(document: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """The document of a spec with the values of the arguments."""
     for key in given:
         value, location = _plain(given[key]), _SETTINGS[key]
+        if key == "class_names" and isinstance(value, Mapping):  # names by index, as Transformers has them
+            value = [value[index] for index in sorted(value, key=int)]
         if key == "estimators":
             document[key] = [value] if isinstance(value, str | Mapping) else value
         elif key not in ("sigma", "noise"):

@@ -15,7 +15,7 @@ from robaudit.errors import RobauditWarning
 from robaudit.progress import SPEED_WINDOW, AuditProgress, Clock, Silent
 from robaudit.text import printable
 
-_SECONDS_BETWEEN = 0.5
+_SECONDS_BETWEEN, _SECONDS_BETWEEN_LINES = 0.5, 5.0
 _WIDTH = 90  # columns of a bar in a notebook
 _PRE = '<pre style="line-height:normal;margin:0;white-space:pre;overflow-x:auto">{code}</pre>'
 
@@ -24,7 +24,7 @@ class PythonListener(Silent):
     """Shows progress where somebody can see it, and passes warnings on to Python's ``warnings``.
 
     Args:
-        progress: show it; None: in notebooks and on terminals.
+        progress: show it, as a line every few seconds where there is neither a notebook nor a terminal; None: only in those.
         clock: seconds.
     """
 
@@ -33,6 +33,7 @@ class PythonListener(Silent):
         self._progress = AuditProgress(0, 0, clock=clock)
         self._bar: Progress | None = None
         self._output: _NotebookOutput | None = None
+        self._last = clock()
 
     def warn(self, text: str) -> None:
         """Warn the caller of robaudit."""
@@ -44,10 +45,10 @@ class PythonListener(Silent):
             if (shell := _notebook()) is not None:
                 self._output = _NotebookOutput(shell, self._clock)
                 self._bar = _bar(self._output.console, self._clock)
-            elif self._wanted or sys.stderr.isatty():
+            elif sys.stderr.isatty():
                 self._bar = _bar(Console(file=sys.stderr), self._clock)
                 self._bar.start()
-        self._progress = AuditProgress(total, done, self._bar, self._clock)
+        self._progress, self._last = AuditProgress(total, done, self._bar, self._clock), self._clock()
         self._show(force=True)
 
     def doing(self, what: str) -> None:
@@ -78,6 +79,9 @@ class PythonListener(Silent):
     def _show(self, *, force: bool = False) -> None:
         if self._output is not None and self._bar is not None:
             self._output.show(self._bar, force=force)
+        elif self._wanted and self._bar is None and self._clock() - self._last >= _SECONDS_BETWEEN_LINES:
+            self._last = self._clock()
+            sys.stderr.write(f"auditing: {self._progress.line()}\n")
 
 
 class _NotebookOutput:

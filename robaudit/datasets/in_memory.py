@@ -501,9 +501,9 @@ def _normalisation(data: object) -> tuple[list[float], list[float]] | None:
             continue
         seen.add(id(one))
         if type(one).__name__ == "Normalize" and hasattr(one, "mean") and hasattr(one, "std"):
-            mean, std = ([float(x) for x in np.ravel(np.asarray(values, dtype=np.float64))] for values in (one.mean, one.std))
+            mean, std = ([round(x, 6) for x in torch.as_tensor(values).double().flatten().tolist()] for values in (one.mean, one.std))
             if any(mean) or any(x != 1 for x in std):
-                return [round(x, 6) for x in mean], [round(x, 6) for x in std]
+                return mean, std
         if isinstance(one, torch.nn.Module):
             waiting += list(one.children())
         for name in ("transform", "transforms", "dataset", "datasets"):

@@ -224,7 +224,8 @@ def _twin(module: nn.Module, where: str) -> nn.Module:
     for parameter in module.parameters():
         if parameter.is_meta or isinstance(parameter, nn.parameter.UninitializedParameter):
             raise ModelError(where, "its weights have no values yet", "load them, or call the network once, before the audit")
-        shared[id(parameter)] = nn.Parameter(parameter.detach(), requires_grad=False)
+        values = parameter.detach()
+        shared[id(parameter)] = nn.Parameter(values.clone() if values.is_inference() else values, requires_grad=False)
     for part in module.modules():  # what a hook or forward has computed
         shared.update({id(one): one.detach() for one in vars(part).values() if isinstance(one, torch.Tensor) and one.grad_fn is not None})
     try:

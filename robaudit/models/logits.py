@@ -25,7 +25,7 @@ def pick_output(returned: object, output: str | int | None, where: str) -> torch
 
     Args:
         returned: a tensor, or a mapping or sequence of tensors.
-        output: key or index; a plain tensor needs none (``logits`` is understood).
+        output: key or index; a plain tensor needs none (``logits`` is understood), nor does a mapping that holds logits alone.
         where: what messages call the model.
 
     Raises:

@@ -90,6 +90,7 @@ def test_weights_are_shared() -> None:
 def test_a_function_and_wrappers() -> None:
     net = network().eval()
     rows = robaudit.audit(net, arrays(3), **FEW).rows
+    assert robaudit.audit(net, dataset=arrays(3), **FEW).rows == rows
     for other in (lambda x: net(x) + 0, nn.DataParallel(net), torch.compile(net), lambda x: {"logits": net(x)}):
         assert [row.value for row in robaudit.audit(other, arrays(3), **FEW).rows] == [row.value for row in rows]
 
@@ -101,6 +102,17 @@ def test_torchscript_in_memory() -> None:
     rows, same = (robaudit.audit(one, arrays(3), **FEW).rows for one in (net, scripted))
     assert [row.votes for row in same] == [row.votes for row in rows]
     assert all(parameter.requires_grad for parameter in scripted.parameters())
+
+
+@pytest.mark.parametrize("context", [torch.no_grad, torch.inference_mode])
+def test_whatever_the_caller_has_switched_off(context: Any) -> None:
+    options: Any = {"sigma": 0.1, "estimators": ["taylor", {"mc": {"samples": 20}}], "class_names": {i: f"d{i}" for i in range(10)}}
+    rows = robaudit.audit(network(), arrays(2), **options).rows
+    with context():
+        run = robaudit.audit(network(), arrays(2), **options)
+    assert run.rows == rows
+    assert run.class_names is not None
+    assert run.class_names[3] == "d3"
 
 
 def test_networks_that_cannot_be_audited() -> None:
@@ -343,7 +355,7 @@ def test_a_spec_file_cannot_name_it(tmp_path: Path, run_cli: RunCli) -> None:
 def test_the_page_names_every_argument_and_method() -> None:
     page = (Path(__file__).parents[2] / "docs" / "python.md").read_text(encoding="utf-8")
     words = set(re.findall(r"\w+", page))
-    parameters = set(inspect.signature(robaudit.audit).parameters) - {"what", "more", "command", "listener", "trust", "name"}
+    parameters = set(inspect.signature(robaudit.audit).parameters) - {"what", "command", "listener", "trust", "name"}
     methods = {name for name in vars(robaudit.Run) if not name.startswith("_")}
     assert (parameters | methods) - words == set()
     for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
