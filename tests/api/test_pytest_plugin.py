@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -36,7 +37,8 @@ def run(pytester: pytest.Pytester, gates: object, *options: str, net: str = "net
     return pytester.runpytest_inprocess("-rA", "-p", "no:xdist", *options)
 
 
-def test_passes_and_the_run_is_kept_in_a_session_of_its_own(pytester: pytest.Pytester) -> None:
+def test_passes_and_the_run_is_kept_in_a_session_of_its_own(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     pytester.makepyfile(TEST.format(gates=PASS, net="network()", more=""))
     assert pytester.runpytest_subprocess("-W", "error", timeout=300).ret == 0
     (folder,) = (pytester.path / ".pytest_cache" / "d" / "robaudit").iterdir()

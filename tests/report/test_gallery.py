@@ -64,7 +64,7 @@ def test_names_tell_rank_sample_and_classes(run: Run, tmp_path: Path) -> None:
     assert write_gallery(run, lists, tmp_path / "worst") == 3
     names = sorted(path.name for path in (tmp_path / "worst" / "mc-0.2").iterdir())
     first = lists[0].samples[0]
-    assert names[0] == f"001-{first.id}-{first.predicted}_class_{first.predicted}_-to-{first.flips_to}_class_{first.flips_to}_.png"
+    assert names[0] == f"001-{first.id}-class_{first.predicted}-to-class_{first.flips_to}.png"
     assert len(names) == 3
 
 
