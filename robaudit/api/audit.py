@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -243,15 +242,6 @@ _SETTINGS: Mapping[str, Location] = {
 """Arguments and the part of a spec that each stands for."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Arguments(Written):
-    """Messages name the argument that a part of the spec comes from, without a file."""
-
-    def line(self, location: Location) -> str:
-        """The argument."""
-        return str(location[0]) if location else "audit"
-
-
 def _run(
     spec: AuditSpec,
     net: Any,
@@ -342,18 +332,14 @@ def _written(given: Mapping[str, Any]) -> Written:
         moved[("noise", first)] = ("noise",)
     else:
         moved |= {("noise", first + i): ("noise", i) for i in range(len(noise) if isinstance(noise, Sequence) else 0)}
-    return _Arguments("", {}, moved)
+    return Written("audit", moved=moved, arguments=True)
 
 
 def _validated(document: Mapping[str, Any], written: Written) -> AuditSpec:
     try:
         return AuditSpec.model_validate(document).located(Path.cwd(), "audit", written)
     except ValidationError as error:
-        found = explain(error, AuditSpec, written)
-        key, _, what = found.what.partition(": ")
-        if what and key.startswith(found.where):  # "sigma[0]: got 'x'" of the argument sigma
-            raise SpecError(key, what, found.remedy) from error
-        raise found from error
+        raise explain(error, AuditSpec, written) from error
 
 
 def _plain(value: Any) -> Any:

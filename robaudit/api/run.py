@@ -196,6 +196,7 @@ class Run(stored.Run):
         point: bool = False,
         confidence: float | None = None,
         inconclusive: Verdict = "inconclusive",
+        strict: bool = False,
     ) -> Decisions:
         """Decide whether the run meets its gates, each by its interval.
 
@@ -205,6 +206,7 @@ class Run(stored.Run):
             point: let values without an interval decide by themselves.
             confidence: of the intervals; default 0.95.
             inconclusive: what an inconclusive gate counts as.
+            strict: the run must not have warned, either.
 
         Raises:
             RobauditError: there is no gate, or it is about something that the run does not have.
@@ -214,13 +216,12 @@ class Run(stored.Run):
 
         _choose("inconclusive", inconclusive, ("inconclusive", "fail", "pass"))
         of_run = gates_of(self)
-        if not gates and not of_run.written:
+        if not gates and not of_run.written and not strict:
             raise SpecError("gates", "the audit had none, and none is given", 'for example run.gate("mean >= 0.9")')
         asked = parsed(gates, "gates") if gates else parsed(of_run.written, of_run.where)
         each = confidence_of(of_run.record, confidence, None)
-        return Decisions(
-            decide(self, asked, population=population, point=point or (not gates and of_run.point), confidence=each), inconclusive
-        )
+        by_value = point or (not gates and of_run.point)
+        return Decisions(decide(self, asked, population=population, point=by_value, confidence=each, strict=strict), inconclusive)
 
     # --- to look at
 
@@ -364,10 +365,9 @@ class Run(stored.Run):
         return f"<Run {'; '.join(parts)}; {self._place}>"
 
     def _repr_html_(self) -> str:
-        lines = headline(self.info)
         warnings = [f"warning: {text}" for text in self.info["warnings"]]
         parts = [notebook.html_lines(warnings, "color:#c0392b;font-weight:600")] if warnings else []
-        parts.append(notebook.html_lines([line for line in lines if not line.startswith("warning")], "font-family:monospace"))
+        parts.append(notebook.html_lines(headline(self.info), "font-family:monospace"))
         parts.append(self.summary()._repr_html_())
         if self.info["spec"].get("gates"):
             parts.append(_gates_html(self.gate))

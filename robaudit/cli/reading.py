@@ -75,12 +75,12 @@ def print_run(run: Run, estimators: Sequence[str] = (), levels: LevelChoice = EV
     from rich.markup import escape
 
     from robaudit.cli.console import output
-    from robaudit.report.summary_tables import headline, overall_tables
+    from robaudit.report.summary_tables import headline, overall_tables, warning_lines
 
     console = output()
     groups = {(group.key.estimator, group.key.at): group for group in run.summary()}
     chosen = [groups[key] for key in run.chosen(groups, estimators, levels)]
-    for line in headline(run.info):
+    for line in (*warning_lines(run.info), *headline(run.info)):
         console.print(escape(line))
     console.print()
     seconds = {key: spent for key in groups if (spent := run.seconds_of(*key)) is not None}

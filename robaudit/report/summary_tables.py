@@ -30,12 +30,11 @@ MEANINGS = {
 
 
 def headline(info: Mapping[str, Any]) -> list[str]:
-    """The lines above a run's tables, from run.json: warnings and clean accuracy first, then model, data and noise."""
+    """The lines above a run's tables, from run.json, below :func:`warning_lines`: clean accuracy first, then model, data and noise."""
     totals, data, model = info["totals"], info["data"], info["model"]
     skipped = f", {totals['skipped']} skipped" if totals["skipped"] else ""
     passes = f"{totals['forwards']:,} forward and {totals['backwards']:,} backward passes"
     lines = [
-        *warning_lines(info),
         f"clean accuracy  {_accuracy(info['clean_accuracy'])}",
         *_noisy(info["noisy_accuracy"]),
         f"model           {model['name']} ({model['format']}, {model['classes']} classes, sha256 {model['sha256'][:8]})",

@@ -70,6 +70,8 @@ def explain(error: ValidationError, model: type[BaseModel], where: str | Written
         wanted = f"got {given!r}; {wanted}"
     others = {other for other in places if other != location[: len(other)]}
     more = f" (and {len(others)} more)" if others else ""
+    if written.arguments:
+        return SpecError(key or place, wanted + more)
     return SpecError(place, f"{key}: {wanted}{more}" if key else wanted)
 
 

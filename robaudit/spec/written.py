@@ -16,11 +16,13 @@ class Written:
         where: the file, for messages; "": there is none.
         lines: line numbers in the file, by location.
         moved: locations in the file of the parts that have another location in the validated spec.
+        arguments: there is no file: the parts are arguments of a function, which messages begin with.
     """
 
     where: str = ""
     lines: Mapping[Location, int] = field(default_factory=dict)
     moved: Mapping[Location, Location] = field(default_factory=dict)
+    arguments: bool = False
 
     def location(self, location: Sequence[int | str]) -> Location:
         """The location in the file of a part of the validated spec."""
@@ -29,13 +31,17 @@ class Written:
         return (*self.moved[parts[:length]], *parts[length:]) if length else parts
 
     def line(self, location: Location) -> str:
-        """The file, with the line of a location in it, or that of the nearest part around it."""
+        """The file, with the line of a location in it, or that of the nearest part around it; or the argument."""
+        if self.arguments:
+            return str(location[0]) if location else self.where
         number = next((self.lines[location[:n]] for n in range(len(location), 0, -1) if location[:n] in self.lines), None)
         return f"{self.where}:{number}" if number else self.where
 
     def place(self, location: Sequence[int | str]) -> str:
         """A part of the validated spec, with its line: "spec.yaml:7: noise.kind"."""
         parts = self.location(location)
+        if self.arguments:
+            return key_text(parts) or self.where
         return ": ".join(text for text in (self.line(parts), key_text(parts)) if text)
 
 
