@@ -128,7 +128,7 @@ def level_warnings(noises: Sequence[Noise], image: Tensor, check: InputCheck) ->
             at, more = beyond[0], len(beyond) - 1
             is_ = f"and {count(more, 'more level')} are more than" if more else f"is {at.level:g} times"
             what = f"{noise.label} noise: {at.name} {at.level:g} {is_} the whole range of pixels in [0, 1]"
-            grey = f"; {at.level:g}/255 = {at.level / 255:.3g} was probably meant: --{at.argument} {at.level:g}/255"
+            grey = f"; {at.level:g}/255 = {at.level / 255:.3g} was probably meant: write {at.level:g}/255"
             yield what + (grey if _LEAST_GREY <= at.level <= _MOST_GREY else "")
 
 

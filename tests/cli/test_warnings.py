@@ -18,7 +18,7 @@ from tests.specs import digits, read_info, write
 
 __all__ = ["refuse"]
 GATE = "mean(estimator=mc) >= 0.01"
-MEANT = "gaussian noise: sigma 8 is 8 times the whole range of pixels in [0, 1]; 8/255 = 0.0314 was probably meant: --sigma 8/255"
+MEANT = "gaussian noise: sigma 8 is 8 times the whole range of pixels in [0, 1]; 8/255 = 0.0314 was probably meant: write 8/255"
 
 
 def spec(**changed: Any) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def test_the_likely_meaning(run: Path, silent: Path) -> None:
         ({"kind": "gaussian", "sigma": [300]}, "gaussian noise: sigma 300 is 300 times the whole range of pixels in [0, 1]"),
         (
             {"kind": "uniform", "name": "box", "eps": [8]},
-            "box noise: eps 8 is 8 times the whole range of pixels in [0, 1]; 8/255 = 0.0314 was probably meant: --level 8/255",
+            "box noise: eps 8 is 8 times the whole range of pixels in [0, 1]; 8/255 = 0.0314 was probably meant: write 8/255",
         ),
         ({"kind": "uniform", "norm": "l2", "eps": [2, 3]}, ""),  # a radius in the space of all pixels
         ({"kind": "gaussian_scaled", "scale": 1 / 255, "sigma": [8]}, ""),  # grey levels, by the kind's own scale
