@@ -61,7 +61,6 @@ def init(
     Example: robaudit init --model model.pt --data test.npz --normalise cifar10 --gate 0.9
     """
     from robaudit.files import expanded, write_atomically
-    from robaudit.models.recognise import needs_architecture, recognise
     from robaudit.spec.init import Answers, dataset_section, levels, model_section, spec_text, with_images
     from robaudit.spec.load import load_spec
     from robaudit.spec.model import HUB
@@ -86,6 +85,8 @@ def init(
         return section
 
     path = _answer("Trained model (file)", model, None, known_file, asking, "--model")
+    from robaudit.models.recognise import needs_architecture, recognise
+
     keys, known = recognise(path, architecture, base)
     if not keys and needs_architecture(path, base):
         keys["architecture"] = _answer("Its architecture, for example torchvision:resnet18", None, None, str, asking, "--architecture")

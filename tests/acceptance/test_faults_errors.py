@@ -25,7 +25,9 @@ def refused(rig: Rig, scenario: Scenario, fault: Fault, event: Event) -> list[st
     outcome = rig.run(*scenario.command, fault=fault)
     if not outcome.struck:
         return ["nothing went wrong"]
-    if outcome.answer.code == 0 and (event.is_log or event.is_end_of_journal) and not fault.lasting:
+    if outcome.answer.code == 0 and event.is_end_of_journal:
+        return finished(rig, scenario, spared=f"{STATE}-journal")
+    if outcome.answer.code == 0 and event.is_log and not fault.lasting:
         return finished(rig, scenario)
     wrong = refusal(outcome, "error: run")
     if not fault.lasting:

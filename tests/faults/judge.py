@@ -44,11 +44,18 @@ def reader(rig: Rig, scenario: Scenario) -> list[str]:
     return [] if whole else ["show prints what is neither the old run nor the new one"]
 
 
-def finished(rig: Rig, scenario: Scenario) -> list[str]:
-    """What is wrong with a finished run: its results must be those of the undisturbed one, and nothing else may be left."""
+def finished(rig: Rig, scenario: Scenario, spared: str = "") -> list[str]:
+    """What is wrong with a finished run: its results must be those of the undisturbed one, and nothing else may be left.
+
+    Args:
+        rig: with the run.
+        scenario: how it was made.
+        spared: a file that may be left if it is empty.
+    """
     expected, found = results(rig.kept(scenario.whole)), results(rig.run_folder)
     wrong = [f"{name} is another" for name, value in expected.items() if found[name] != value]
-    return wrong + [f"{name} is left" for name in temporaries(rig.run_folder)]
+    left = [name for name in temporaries(rig.run_folder) if name != spared or (rig.run_folder / name).stat().st_size]
+    return wrong + [f"{name} is left" for name in left]
 
 
 def resumed(rig: Rig, scenario: Scenario) -> list[str]:

@@ -232,7 +232,7 @@ MORE_KEYS = ("image_mean", "image_std", "do_normalize", "crop_pct", "rescale_off
 KINDS = st.sampled_from([f"{name}ImageProcessor" for name in ("ViT", "ConvNext", "Levit", "PoolFormer", "EfficientNet", "CLIP")])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.dictionaries(st.sampled_from(TIMM_KEYS), JSON), st.dictionaries(st.sampled_from(CFG_KEYS), JSON))
 def test_any_configuration_of_timm(change: dict[str, Any], cfg: dict[str, Any]) -> None:
     """It fills in the spec, or is refused in one line."""
@@ -240,7 +240,7 @@ def test_any_configuration_of_timm(change: dict[str, Any], cfg: dict[str, Any]) 
     fills_or_is_refused({"config.json": config})
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.dictionaries(st.sampled_from(CONFIG_KEYS), JSON), KINDS, st.dictionaries(st.sampled_from((*IMAGE_KEYS, *MORE_KEYS)), JSON))
 def test_any_configuration_of_transformers(change: dict[str, Any], kind: str, images: dict[str, Any]) -> None:
     config = {"model_type": "vit", "architectures": ["ViTForImageClassification"], **change}
