@@ -92,11 +92,17 @@ def choose_columns(columns: Sequence[Column], options: TableOptions, where: str)
     if image is None:
         what = f"has no column of encoded images (columns: {_listed(known)})"
         raise DataError(where, what, "images are the bytes of image files; paths belong in a CSV file (kind manifest)")
-    if options.label_column is not None:
-        label: Column | None = named("label_column", options.label_column, _CAN_LABEL, "class indices or names")
+    if options.label_column is None:
+        label: Column | None = None
+    elif options.label_column:
+        label = named("label_column", options.label_column, _CAN_LABEL, "class indices or names")
     else:
-        usual = (known[name] for name in USUAL_LABELS if name in known and known[name].holds in _CAN_LABEL)
-        label = only("label_column", (Holds.CLASSES,), "classes") or next(usual, None)
+        usual = [known[name] for name in USUAL_LABELS if name in known]
+        able = (column for column in usual if column.holds in _CAN_LABEL)
+        label = only("label_column", (Holds.CLASSES,), "classes") or next(able, None)
+        if label is None and usual:
+            what = f"the column {usual[0].name!r} does not hold class indices or names"
+            raise DataError(where, what, "set label_column to one that does (null: no labels)")
     sample_id = None if options.id_column is None else named("id_column", options.id_column, (Holds.NUMBERS, Holds.TEXT), "text or numbers")
     return Chosen(image, label, sample_id)
 

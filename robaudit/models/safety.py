@@ -74,8 +74,8 @@ _SUSPICIOUS = frozenset(
 )
 """Modules that no checkpoint needs: a file that names one is refused, unless for a plain type."""
 _PLAIN_TYPES = frozenset(
-    f"builtins.{name}"
-    for name in ("bool", "bytearray", "bytes", "complex", "dict", "float", "frozenset", "int", "list", "range", "set", "slice", "str", "tuple")
+    f"builtins.{one.__name__}"
+    for one in (bool, bytearray, bytes, complex, dict, float, frozenset, int, list, range, set, slice, str, tuple)
 )
 _STRUCTURES = (
     "builtins.tuple",

@@ -93,7 +93,8 @@ def _check(about: Mapping[str, Any], where: str) -> None:
     ):
         if keys:
             shown = clipped(", ".join(keys[:3]) + (", ..." if len(keys) > 3 else ""), 300)
-            raise ModelError(where, f"{count(len(keys), 'tensor')} {what[len(keys) > 1]} ({shown})", f"weights and {CONFIG} must be of the same model")
+            said = f"{count(len(keys), 'tensor')} {what[len(keys) > 1]} ({shown})"
+            raise ModelError(where, said, f"weights and {CONFIG} must be of the same model")
 
 
 def _architecture_only(values: Any) -> Any:

@@ -177,7 +177,7 @@ class TableOptions(ImageOptions):
 
     image_column: str | None = Field(None, description="encoded images; default: the only column that can be")
     label_column: str | None = Field(
-        None, description="class indices or names; default: the only ClassLabel, else the column called label, class or the like"
+        "", description="class indices or names; empty: the only ClassLabel, else a column called label, class, ...; null: no labels"
     )
     id_column: str | None = Field(None, description="ids of the samples; default: their indices")
 

@@ -46,6 +46,14 @@ def test_every_form_of_image_files_takes_size_and_classes(tmp_path: Path, kind: 
     assert (dataset["class_names"], dataset["resize"], dataset["crop"]) == (("cat", "dog", "owl"), 40, 32)
 
 
+def test_a_network_without_a_classifier(tmp_path: Path) -> None:
+    """timm's models of features (DINOv2, CLIP's towers) have no classes."""
+    for entries in ({"num_classes": 0}, {"num_classes": None, "pretrained_cfg": {**CFG, "num_classes": 0}}):
+        model(tmp_path, label_names=None, **entries)
+        with pytest.raises(ModelError, match=r"config.json: describes a network without a classifier \(num_classes 0\); give a model that"):
+            spec(tmp_path)
+
+
 def test_everything_that_is_left_out(tmp_path: Path) -> None:
     model(tmp_path)
     found = spec(tmp_path)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from robaudit.errors import needs_extra
+from robaudit.errors import ModelError, needs_extra
 from robaudit.spec.pretrained.base import Entries, Pretrained, distinct
 
 _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -33,6 +33,8 @@ def from_config(config: Mapping[str, Any], path: Path) -> Pretrained:
     cfg = entries.part("pretrained_cfg") if "pretrained_cfg" in config else dict(config)  # one flat object in old files
     arguments = entries.part("model_args")
     about = Entries(cfg, str(path))
+    if config.get("num_classes", cfg.get("num_classes")) == 0:
+        raise ModelError(str(path), "describes a network without a classifier (num_classes 0)", "give a model that was trained to classify")
     classes = entries.whole("num_classes") or about.whole("num_classes")
     options = {**({} if classes is None else {"num_classes": classes}), **arguments}
     size = _resized(Entries(arguments, str(path)), about)
