@@ -154,6 +154,8 @@ def _images(about: Entries, size: tuple[int, ...], mean: tuple[float, ...]) -> d
         raise about.wrong("interpolation", f"one of {', '.join(_INTERPOLATIONS)}")
     scaled = math.floor(height / share), math.floor(width / share)
     images: dict[str, Any] = {"interpolation": interpolation, "crop": height if height == width else (height, width)}
+    if share > 1:
+        images["pad"] = 0  # the image does not fill the crop (VOLO, 1.15): black around it
     if mode == "squash":
         images["resize"] = scaled
     elif mode == "border":
