@@ -297,6 +297,10 @@ def _refusal(found: Mapping[Any, Any], states: Mapping[str, object], where: str)
     if unread:
         what = f"holds pickled Python objects that are not read ({_few(unread)}), and no state dict of tensors alone"
         return ModelError(where, what, remedy + ', once and where you trust the file: torch.save({"state_dict": ...}, ...)')
+    beside = [str(key) for key, value in inner.items() if not isinstance(value, torch.Tensor)]
+    if len(beside) < len(inner):
+        what = f"mixes tensors with what is none ({_few(beside)})" if beside else "has tensors under keys that are not text"
+        return ModelError(where, what, remedy)
     return ModelError(where, f"holds {type(found).__name__}, not a state dict", remedy)
 
 
