@@ -115,7 +115,7 @@ def read_labels(array: Any, column: Column, where: str, options: TableOptions) -
     """The labels of a pyarrow column as class indices, -1 for none (in the smallest type that holds them), and the class names.
 
     Class indices with names are taken by name where the user's ``class_names`` have all of these names, and by index where they are as
-    many and those that are the same have the same index.
+    many and those that are the same have the same index; if the names are the model's, at least half of them must be the same.
 
     Raises:
         DataError: they are neither class indices nor names.
@@ -157,7 +157,8 @@ def _by_name(own: tuple[str, ...], options: TableOptions, where: str) -> Labels:
     known = [number for number in found if number is not None]
     if len(known) == len(own):
         return np.array([*known, -1], dtype=np.int64)
-    if len(own) == len(asked) and all(number in (place, None) for place, number in enumerate(found)):
+    fits = len(own) == len(asked) and all(number in (place, None) for place, number in enumerate(found))
+    if fits and (not options.names_of_model or 2 * len(known) >= len(own)):
         return same
     missing = own[found.index(None)]
     raise DataError(where, f"its class {missing!r} is not in class_names", classes.remedy(missing))
