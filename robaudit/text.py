@@ -60,10 +60,18 @@ def class_name(index: int | None, names: Names | None = None, width: int | None 
     return shown if alone else f"{index} ({shown})"
 
 
-def distinct(names: Sequence[str]) -> list[str]:
-    """Class names, by index, of which no two are the same: those that several classes share carry the index, ``crane (134)``."""
-    shared = {name for name, number in Counter(names).items() if number > 1}
-    return distinct([f"{name} ({index})" if name in shared else name for index, name in enumerate(names)]) if shared else list(names)
+def distinct(names: Sequence[str], ids: Sequence[str] | None = None) -> tuple[str, ...]:
+    """Class names, by index, of which no two are the same: shared and empty ones carry the id or index, ``crane (134)``.
+
+    Args:
+        names: by class index.
+        ids: what else the classes are called (synsets), by class index.
+    """
+    shared = {name for name, number in Counter(names).items() if number > 1 or not name}
+    if not shared:
+        return tuple(names)
+    marks = range(len(names)) if ids is None else ids
+    return distinct([f"{name} ({mark})".strip() if name in shared else name for name, mark in zip(names, marks, strict=True)])
 
 
 def shortened(text: str, width: int) -> str:

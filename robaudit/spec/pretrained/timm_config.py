@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from robaudit.errors import needs_extra
-from robaudit.spec.pretrained.base import Entries, Pretrained, distinct
+from robaudit.errors import ModelError, needs_extra
+from robaudit.spec.pretrained.base import Entries, Pretrained
+from robaudit.text import distinct
 
 _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 _CROP_PCT, _INTERPOLATION, _SIZE = 0.875, "bicubic", (3, 224, 224)  # where an entry is missing, as in timm.data.resolve_data_config
@@ -33,6 +34,8 @@ def from_config(config: Mapping[str, Any], path: Path) -> Pretrained:
     cfg = entries.part("pretrained_cfg") if "pretrained_cfg" in config else dict(config)  # one flat object in old files
     arguments = entries.part("model_args")
     about = Entries(cfg, str(path))
+    if config.get("num_classes", cfg.get("num_classes")) == 0:
+        raise ModelError(str(path), "describes a network without a classifier (num_classes 0)", "give a model that was trained to classify")
     classes = entries.whole("num_classes") or about.whole("num_classes")
     options = {**({} if classes is None else {"num_classes": classes}), **arguments}
     size = _resized(Entries(arguments, str(path)), about)
@@ -152,6 +155,8 @@ def _images(about: Entries, size: tuple[int, ...], mean: tuple[float, ...]) -> d
         raise about.wrong("interpolation", f"one of {', '.join(_INTERPOLATIONS)}")
     scaled = math.floor(height / share), math.floor(width / share)
     images: dict[str, Any] = {"interpolation": interpolation, "crop": height if height == width else (height, width)}
+    if share > 1:
+        images["pad"] = 0  # the image does not fill the crop (VOLO, 1.15): black around it
     if mode == "squash":
         images["resize"] = scaled
     elif mode == "border":

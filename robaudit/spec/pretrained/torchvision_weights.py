@@ -6,7 +6,8 @@ import re
 from typing import Any
 
 from robaudit.errors import ModelError, did_you_mean
-from robaudit.spec.pretrained.base import Pretrained, distinct
+from robaudit.spec.pretrained.base import Pretrained
+from robaudit.text import distinct
 
 FAMILY = "torchvision:"
 _FILE = re.compile(r"[\w.-]+-[0-9a-f]{8}\.pth")
