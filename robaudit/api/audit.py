@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from pydantic import ValidationError
 
+from robaudit.api.arguments import plain
 from robaudit.api.listening import PythonListener
 from robaudit.api.run import Run, TemporaryFolder, of_stored
 from robaudit.errors import ModelError, NothingLeftError, SpecError
@@ -314,7 +315,7 @@ def _changed(spec: AuditSpec, given: Mapping[str, Any], name: str | None, *, net
 def _with(document: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """The document of a spec with the values of the arguments."""
     for key in given:
-        value, location = _plain(given[key]), _SETTINGS[key]
+        value, location = plain(given[key]), _SETTINGS[key]
         if key == "class_names" and isinstance(value, Mapping):  # names by index, as Transformers has them
             value = [value[index] for index in sorted(value, key=int)]
         if key == "estimators":
@@ -323,8 +324,8 @@ def _with(document: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
             section = document if len(location) == 1 else document.setdefault(str(location[0]), {})
             section[str(location[-1])] = str(value) if key == "device" else value
     if "sigma" in given or "noise" in given:
-        others = _plain(given.get("noise", []))
-        gaussian = [{"sigma": _plain(given["sigma"])}] if "sigma" in given else []
+        others = plain(given.get("noise", []))
+        gaussian = [{"sigma": plain(given["sigma"])}] if "sigma" in given else []
         document["noise"] = [*gaussian, *(others if isinstance(others, list) else [others])]
     return document
 
@@ -354,15 +355,6 @@ def _validated(document: Mapping[str, Any], written: Written) -> AuditSpec:
         if what and key.startswith(found.where):  # "sigma[0]: got 'x'" of the argument sigma
             raise SpecError(key, what, found.remedy) from error
         raise found from error
-
-
-def _plain(value: Any) -> Any:
-    """Arrays and tensors as lists, and tuples as well: what a spec holds."""
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    return {key: _plain(one) for key, one in value.items()} if isinstance(value, Mapping) else value
 
 
 def _device_of(net: Any) -> str:

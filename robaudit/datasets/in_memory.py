@@ -255,17 +255,16 @@ class _Items(_Samples):
             break
         if not known:
             return
-        of_type = [
-            [name for name, one in features.items() if type(one).__name__ == kind and name in known] for kind in ("Image", "ClassLabel")
-        ]
+        of_image, of_class = ([name for name, one in features.items() if type(one).__name__ == kind] for kind in ("Image", "ClassLabel"))
         added = [name for name in _IMAGE_KEYS if features and name in known and name not in features]
-        self._image_key = _key("image_key", self._image_key, known, added[:1] or of_type[0], _IMAGE_KEYS)
+        self._image_key = _key("image_key", self._image_key, known, added[:1] or [name for name in of_image if name in known], _IMAGE_KEYS)
         if self._image_key is None:
             raise DataError(
                 "dataset", f"its samples have the keys {', '.join(known)}, none of which is usual for images", "give image_key="
             )
-        self._label_key = _key("label_key", self._label_key, known, of_type[1], _LABEL_KEYS)
-        names = getattr(features.get(self._label_key or ""), "names", None)
+        self._label_key = _key("label_key", self._label_key, known, [name for name in of_class if name in known], _LABEL_KEYS)
+        labels = self._label_key if self._label_key in features else of_class[0] if len(of_class) == 1 else ""
+        names = getattr(features.get(labels or ""), "names", None)
         if self._how.class_names is None and features:
             self.class_names = None if names is None else tuple(names)
 

@@ -220,6 +220,13 @@ def test_more_levels_extend_a_run(tmp_path: Path) -> None:
     assert [at.level for _, at in run.groups()] == [0.25, 0.1] or len(run.groups()) == 2
 
 
+@pytest.mark.parametrize("kind", [np.float32, np.float16, torch.tensor])
+def test_levels_of_few_bits_are_the_decimals_that_they_stand_for(kind: Any) -> None:
+    run = robaudit.audit(network(), arrays(2), sigma=[kind(0.1), kind(0.3)], estimators={"mc": {"samples": 10}}, mean=kind(0.1))
+    assert sorted({row.level for row in run.rows}) == [0.1, 0.3]
+    assert run.info["spec"]["model"]["mean"] == [0.1]
+
+
 def test_the_digest_of_code() -> None:
     net, scale = network(), 2.0
 

@@ -301,6 +301,7 @@ def test_hugging_face_with_a_transform() -> None:
     data, expected = hugging_face(), bytes_of(open_in_memory(PAIRS))
     assert bytes_of(open_in_memory(data.with_transform(floats))) == expected
     assert bytes_of(open_in_memory(data.with_transform(floats), Reading(image_key="pixel_values", label_key="labels"))) == expected
+    assert open_in_memory(data.with_transform(floats)).class_names == ("ant", "bee", "cat")
     with_both = open_in_memory(data.with_transform(added))
     assert with_both[0].pixels.shape == (3, 4, 4), "what the transform has added, not the picture as it was"
     assert with_both.class_names == ("ant", "bee", "cat")
