@@ -343,6 +343,16 @@ def swapped() -> Any:
     return images, (labels + 1) % 10
 
 
+def test_a_network_of_timm_without_its_normalisation() -> None:
+    net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 10))
+    net.pretrained_cfg = {"mean": (0.5, 0.4, 0.3), "std": (0.2, 0.2, 0.2)}  # type: ignore[assignment]  # as timm.create_model sets it
+    data, said = (torch.rand(4, 3, 8, 8), None), r"its timm configuration has mean: \[0\.5, 0\.4, 0\.3\], std: \[0\.2, 0\.2, 0\.2\]"
+    with pytest.warns(RobauditWarning, match="no mean and std are applied, but " + said):
+        run = robaudit.audit(net, data, **FEW)
+    assert len(run.info["warnings"]) == 1
+    assert robaudit.audit(net, data, **FEW, mean=[0.5, 0.4, 0.3], std=[0.2, 0.2, 0.2]).info["warnings"] == []
+
+
 def test_warnings_reach_the_caller() -> None:
     with pytest.warns(RobauditWarning, match="clean accuracy is 0.0% on 40 images, no better than chance") as caught:
         run = robaudit.audit(network(), swapped(), sigma=0.1, estimators="softmax")
