@@ -18,13 +18,14 @@ from robaudit.datasets.base import Dataset, Labels, Sample, first_samples
 from robaudit.datasets.decode import as_label, as_pixels, image_pixels
 from robaudit.errors import DataError, SampleError, did_you_mean
 from robaudit.python_code import describe
+from robaudit.spec.data_files import USUAL_LABELS
 from robaudit.spec.model import ImageOptions
 from robaudit.text import clipped, printable
 
 Layout = Literal["nchw", "nhwc"]
 
 _IMAGE_KEYS = ("image", "images", "img", "pixel_values", "pixels", "x", "input", "inputs")
-_LABEL_KEYS = ("label", "labels", "target", "targets", "y", "class", "fine_label", "category")
+_LABEL_KEYS = (*USUAL_LABELS, "targets", "fine_label")
 _CHANNELS = (1, 3)
 _SPLITS = "pass one of them, for example data['test']"
 _TABLES = ("DataFrame", "LazyFrame", "Table", "RecordBatch")  # of pandas, polars and Arrow

@@ -318,6 +318,8 @@ BAD: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
     "device": ((network(), arrays(2)), {"sigma": 0.1, "device": "gpu"}, "unknown device 'gpu'; use cpu, cuda"),
     "precision": ((network(), arrays(2)), {"sigma": 0.1, "precision": "fp8"}, "^precision: got 'fp8'"),
     "class names": ((network(), arrays(2)), {"sigma": 0.1, "class_names": ["a", "b"]}, "has 2 class names, but Sequential has 10 classes"),
+    "indices from 1": ((network(), arrays(2)), {"sigma": 0.1, "class_names": {1: "a", 2: "b"}}, "class_names: has the indices 1, 2;"),
+    "no indices": ((network(), arrays(2)), {"sigma": 0.1, "class_names": {"a": "b"}}, "class_names: is a mapping without class indices"),
     "on_error": ((network(), arrays(2)), {"sigma": 0.1, "on_error": "go"}, "on_error='go'"),
     "an empty set": ((network(), TensorDataset(torch.zeros(0, 1, 8, 8))), {"sigma": 0.1}, r"shape \(0, 1, 8, 8\)"),
     "normalised": ((network(), (floats(4)[0] * 4 - 2, [0] * 4)), {"sigma": 0.1}, "dataset: pixels run from -2 to 2: they look normalised"),
@@ -331,6 +333,14 @@ def test_bad_arguments_are_named(positional: tuple[Any, ...], named: dict[str, A
     with pytest.raises(RobauditError, match=said) as caught:
         robaudit.audit(*positional, **named, out=tmp_path / "run")
     assert "\n" not in str(caught.value)
+
+
+def test_class_names_by_index_and_indices_by_name() -> None:
+    names = [f"digit {i}" for i in range(10)]
+    by_text, by_name = {str(i): name for i, name in enumerate(names)}, {name: i for i, name in reversed([*enumerate(names)])}
+    forms: list[Any] = [names, dict(enumerate(names)), by_text, by_name]
+    for given in forms:
+        assert robaudit.audit(network(), arrays(2), **FEW, class_names=given).class_names == tuple(names)
 
 
 def test_an_unknown_argument() -> None:
