@@ -77,6 +77,10 @@ class AnotherRunError(RunError):
     """The folder holds a run of other weights, data or noise, which cannot be continued as the one asked for."""
 
 
+class InUseError(RunError):
+    """Another process writes to the run folder now."""
+
+
 def needs_extra(where: str, library: str, extra: str) -> RobauditError:
     """The error for a library that only an extra of robaudit installs.
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
-from robaudit.errors import RobauditError, RunError
+from robaudit.errors import InUseError, RobauditError, RunError
 
 if TYPE_CHECKING:
     import torch
@@ -111,13 +111,28 @@ def _audited(net: Any, dataset: object, arguments: Mapping[str, Any]) -> Run:
     folder = _current[-1].folder() if _current and "out" not in arguments else None
     if folder is None:
         return audit(net, dataset, **arguments)
-    try:
+    with suppress(RunError):
         return audit(net, dataset, **arguments, out=folder)
-    except RunError:
-        if not (folder / "run.json").exists():
-            raise
-        shutil.rmtree(folder)  # of another network, other data or other arguments, or damaged
+    try:  # of another network, other data or other arguments, or damaged
+        _remove(folder)
+    except InUseError:  # by the same test in another session
+        return audit(net, dataset, **arguments)
     return audit(net, dataset, **arguments, out=folder)
+
+
+def _remove(path: Path) -> None:
+    """Remove a folder of the cache, or a file in its place.
+
+    Raises:
+        InUseError: another process writes there.
+    """
+    from robaudit.store.folder import locked
+
+    if path.is_dir() and not path.is_symlink():
+        with locked(path):
+            shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _inconclusive(given: str | None) -> str:
@@ -144,4 +159,4 @@ def _one_line() -> Generator[None]:
     try:
         yield
     except RobauditError as error:
-        pytest.fail(f"{type(error).__name__}: {error}", pytrace=False)
+        raise pytest.fail.Exception(f"{type(error).__name__}: {error}", pytrace=False) from None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from pydantic import ValidationError
 
+from robaudit.api.arguments import plain
 from robaudit.api.listening import PythonListener
 from robaudit.api.run import Run, TemporaryFolder, of_stored
 from robaudit.errors import ModelError, NothingLeftError, SpecError
@@ -44,7 +45,7 @@ def audit(
     mean: object = None,
     std: object = None,
     output: str | int | None = None,
-    class_names: Sequence[str] | Mapping[int, str] | None = None,
+    class_names: Sequence[str] | Mapping[int, str] | Mapping[str, int] | None = None,
     ids: Sequence[object] | None = None,
     layout: Layout | None = None,
     image_key: str | None = None,
@@ -79,7 +80,7 @@ def audit(
     mean: object = None,
     std: object = None,
     output: str | int | None = None,
-    class_names: Sequence[str] | Mapping[int, str] | None = None,
+    class_names: Sequence[str] | Mapping[int, str] | Mapping[str, int] | None = None,
     ids: Sequence[object] | None = None,
     layout: Layout | None = None,
     image_key: str | None = None,
@@ -114,7 +115,7 @@ def audit(
     mean: object = None,
     std: object = None,
     output: str | int | None = None,
-    class_names: Sequence[str] | Mapping[int, str] | None = None,
+    class_names: Sequence[str] | Mapping[int, str] | Mapping[str, int] | None = None,
     ids: Sequence[object] | None = None,
     layout: Layout | None = None,
     image_key: str | None = None,
@@ -152,7 +153,7 @@ def audit(
         gates: thresholds such as ``"mean >= 0.9"``; :meth:`Run.gate` decides them.
         mean, std: of the network's normalisation, applied after the noise; none where the network does that itself.
         output: key or index of the logits where the network returns several things.
-        class_names: by class index; default: those that the data set knows.
+        class_names: by class index, or as ``{index: name}`` or ``{name: index}``; default: those that the data set knows.
         ids: of the samples; default: their indices.
         layout: of arrays and tensors, "nchw" or "nhwc"; default: by which axis has 1 or 3 entries.
         image_key, label_key: of samples that are mappings; default: the usual names.
@@ -304,19 +305,37 @@ def _changed(spec: AuditSpec, given: Mapping[str, Any], name: str | None, *, net
 def _with(document: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """The document of a spec with the values of the arguments."""
     for key in given:
-        value, location = _plain(given[key]), _SETTINGS[key]
-        if key == "class_names" and isinstance(value, Mapping):  # names by index, as Transformers has them
-            value = [value[index] for index in sorted(value, key=int)]
+        value, location = plain(given[key]), _SETTINGS[key]
+        if key == "class_names" and isinstance(value, Mapping):
+            value = _in_order(value)
         if key == "estimators":
             document[key] = [value] if isinstance(value, str | Mapping) else value
         elif key not in ("sigma", "noise"):
             section = document if len(location) == 1 else document.setdefault(str(location[0]), {})
             section[str(location[-1])] = str(value) if key == "device" else value
     if "sigma" in given or "noise" in given:
-        others = _plain(given.get("noise", []))
-        gaussian = [{"sigma": _plain(given["sigma"])}] if "sigma" in given else []
+        others = plain(given.get("noise", []))
+        gaussian = [{"sigma": plain(given["sigma"])}] if "sigma" in given else []
         document["noise"] = [*gaussian, *(others if isinstance(others, list) else [others])]
     return document
+
+
+def _in_order(names: Mapping[Any, Any]) -> list[str]:
+    """Class names by their indices, from names by index (as Transformers has them) or indices by name (torchvision's ``class_to_idx``).
+
+    Raises:
+        SpecError: the indices are not 0, 1, ..., each once.
+    """
+    by_name = all(isinstance(one, int) for one in names.values())
+    pairs = [(index, name) for name, index in names.items()] if by_name else list(names.items())
+    try:
+        ordered = sorted((int(index), name) for index, name in pairs)
+    except (TypeError, ValueError):
+        raise SpecError("class_names", "is a mapping without class indices", "give a list in the order of the logits") from None
+    if [index for index, _ in ordered] != list(range(len(ordered))):
+        what = f"has the indices {', '.join(str(index) for index, _ in ordered)}"
+        raise SpecError("class_names", what, f"they must be 0 to {len(ordered) - 1}, each once")
+    return [name for _, name in ordered]
 
 
 def _written(given: Mapping[str, Any]) -> Written:
@@ -340,15 +359,6 @@ def _validated(document: Mapping[str, Any], written: Written) -> AuditSpec:
         return AuditSpec.model_validate(document).located(Path.cwd(), "audit", written)
     except ValidationError as error:
         raise explain(error, AuditSpec, written) from error
-
-
-def _plain(value: Any) -> Any:
-    """Arrays and tensors as lists, and tuples as well: what a spec holds."""
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    return {key: _plain(one) for key, one in value.items()} if isinstance(value, Mapping) else value
 
 
 def _device_of(net: Any) -> str:

@@ -9,8 +9,9 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
+from robaudit.api import arguments
 from robaudit.api.results import Decisions, Page, Results
 from robaudit.errors import RobauditError, SpecError
 from robaudit.files import write_atomically
@@ -33,10 +34,9 @@ if TYPE_CHECKING:
     from robaudit.stats.flags import Flagged
     from robaudit.stats.summary import GroupSummary
 
-T = TypeVar("T")
 Texts = str | Sequence[str] | None
-Numbers = float | Sequence[float] | None
-"""One, several, or (None) all."""
+Numbers = float | str | Sequence[float | str] | None
+"""One, several, or (None) all; "8/255" is understood."""
 _LISTED = 20  # flagged samples in a table
 _FEW = 3  # results in a repr
 
@@ -137,6 +137,7 @@ class Run(stored.Run):
         from robaudit.stats.classes import class_bias
 
         _choose("by", by, (None, "label", "predicted"))
+        threshold = None if threshold is None else arguments.number("threshold", threshold)
         grouped = by or ("label" if self.info["data"]["labelled"] else "predicted")
         quantities, names = self.quantities, self.class_names
         found = [
@@ -175,6 +176,8 @@ class Run(stored.Run):
         from robaudit.stats.flags import flag, usual_threshold
 
         _choose("only", only, (None, "correct", "wrong"))
+        below = None if below is None else arguments.number("below", below)
+        bottom, top = (None if given is None else arguments.whole(name, given) for name, given in (("bottom", bottom), ("top", top)))
         found = []
         for rows in self._groups(estimator, noise, level, sigma):
             quantity = self.quantities[rows[0].quantity]
@@ -191,7 +194,7 @@ class Run(stored.Run):
 
     def gate(
         self,
-        *gates: str,
+        *gates: str | Sequence[str],
         population: bool = False,
         point: bool = False,
         confidence: float | None = None,
@@ -201,7 +204,7 @@ class Run(stored.Run):
         """Decide whether the run meets its gates, each by its interval.
 
         Args:
-            gates: such as ``"mean >= 0.9"`` or ``"worst_class(sigma=0.05) >= 0.7"``; default: those of the audit.
+            gates: such as ``"mean >= 0.9"`` or ``"worst_class(sigma=0.05) >= 0.7"``, or lists of such; default: those of the audit.
             population: the intervals also cover the choice of the images.
             point: let values without an interval decide by themselves.
             confidence: of the intervals; default 0.95.
@@ -216,11 +219,12 @@ class Run(stored.Run):
 
         _choose("inconclusive", inconclusive, ("inconclusive", "fail", "pass"))
         of_run = gates_of(self)
-        if not gates and not of_run.written and not strict:
+        given = [text for one in gates for text in arguments.texts("gates", one, 'for example run.gate("mean >= 0.9")')]
+        if not given and not of_run.written and not strict:
             raise SpecError("gates", "the audit had none, and none is given", 'for example run.gate("mean >= 0.9")')
-        asked = parsed(gates, "gates") if gates else parsed(of_run.written, of_run.where)
+        asked = parsed(given, "gates") if given else parsed(of_run.written, of_run.where)
         each = confidence_of(of_run.record, confidence, None)
-        by_value = point or (not gates and of_run.point)
+        by_value = point or (not given and of_run.point)
         return Decisions(decide(self, asked, population=population, point=by_value, confidence=each, strict=strict), inconclusive)
 
     # --- to look at
@@ -252,6 +256,8 @@ class Run(stored.Run):
         from robaudit.report.html.content import Choice, gather
 
         target = None if path is None else Path(path)
+        if target is not None:
+            _choose("path", target.suffix.lower().lstrip("."), ("html", "htm", "md", "markdown"))
         content = replace(gather(self, Choice(threshold=threshold)), decisions=decisions_of(self)[0])
         if target is not None and target.suffix.lower() in (".md", ".markdown"):
             from robaudit.report.html.markdown import markdown_report
@@ -409,22 +415,15 @@ def _gates_html(decide: Callable[[], Decisions]) -> str:
         return notebook.html_lines([f"gates: {error}"])
 
 
-def _several(given: T | Sequence[T] | None) -> tuple[T, ...]:
-    """One or several as a tuple."""
-    if given is None:
-        return ()
-    return tuple(given) if isinstance(given, list | tuple) else (given,)  # type: ignore[return-value]
+def _several(given: Any) -> tuple[Any, ...]:
+    """One or several as a tuple; None: empty."""
+    found = arguments.plain(given)
+    return () if found is None else tuple(found) if isinstance(found, list) else (found,)
 
 
 def _levels(noise: Texts, level: Numbers, sigma: Numbers) -> LevelChoice:
-    found = []
-    for name, given in (("level", level), ("sigma", sigma)):
-        chosen: tuple[object, ...] = _several(given)
-        for one in chosen:
-            if isinstance(one, bool) or not isinstance(one, int | float) or not 0 < one < float("inf"):
-                raise SpecError(name, f"{one!r} is not a positive number", "give a noise level such as 0.05")
-        found.append(tuple(float(one) for one in chosen if isinstance(one, int | float)))
-    return LevelChoice(_several(noise), *found)
+    levels, sigmas = (tuple(arguments.level(name, one) for one in _several(given)) for name, given in (("level", level), ("sigma", sigma)))
+    return LevelChoice(_several(noise), levels, sigmas)
 
 
 def _choose(argument: str, given: object, known: Sequence[object]) -> None:

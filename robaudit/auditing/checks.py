@@ -19,12 +19,13 @@ from robaudit.models.logits import LogitModel, rounded_products
 from robaudit.noise.base import shape_of
 from robaudit.noise.registry import Noise
 from robaudit.numerics.margins import margin_gradients
-from robaudit.spec.model import Precision
+from robaudit.spec.model import IN_MEMORY, Precision
 from robaudit.spec.presets import LIKELY, NORMALISATIONS, hint
 from robaudit.text import count
 
 _MOST_CHECKED, _FEWEST_CHECKED, _CHECKED_BYTES = 256, 32, 2**28  # fewer of large images: 256 MB at most
 _ROWS = 64  # in a pass
+_FEWEST_LABELLED = 20  # whose accuracy says something
 _IMAGES, _COPIES = 16, 32  # for the effect of a lower precision
 _ROUNDING = 1e-6  # of pixels
 _DRAWS, _HALF_RANGE = 4, 0.5  # of a noise whose level is above 1, to see what it does to pixels
@@ -247,7 +248,8 @@ def _batch_warning(model: LogitModel, x: Tensor, logits: Tensor) -> tuple[str, b
 
 def _accuracy_warnings(model: LogitModel, x: Tensor, labels: Tensor, right: Tensor, known: Tensor, classes: int) -> Iterator[str]:
     n = int(known.sum())
-    if n < 20:
+    if n < _FEWEST_LABELLED:
+        yield from _normalisation_warnings(model)
         return
     from scipy.stats import binom
 
@@ -269,12 +271,31 @@ def _accuracy_warnings(model: LogitModel, x: Tensor, labels: Tensor, right: Tens
         yield f"{model.name}: clean accuracy is {accuracy:.1%} on {n} images, no better than chance; check labels, mean and std"
 
 
+def _normalisation_warnings(model: LogitModel) -> Iterator[str]:
+    """A network in memory that knows a normalisation which is not applied, and there are too few labels to see whether that is right."""
+    own = _own_normalisation(model)
+    if own is not None and model.format == IN_MEMORY and not _normalises(model):
+        mean, std = own
+        yield f"{model.name}: no mean and std are applied, but its timm configuration has mean: {list(mean)}, std: {list(std)}"
+
+
+def _own_normalisation(model: LogitModel) -> tuple[Sequence[float], Sequence[float]] | None:
+    """Mean and standard deviation in the configuration that timm gives a network."""
+    config = getattr(model.network, "pretrained_cfg", None)
+    mean, std = (config.get(key) if isinstance(config, Mapping) else None for key in ("mean", "std"))
+    return (mean, std) if isinstance(mean, tuple | list) and isinstance(std, tuple | list) else None
+
+
+def _normalises(model: LogitModel) -> bool:
+    return bool((model.mean != 0).any()) or bool((model.std != 1).any())
+
+
 def _alternatives(model: LogitModel, channels: int) -> Iterator[tuple[str, Callable[[Tensor], Tensor]]]:
     """Corrections of common mistakes: what to change, and the map on pixels that has the same effect."""
     if channels == 3:
         yield "red and blue swapped (RGB/BGR)", lambda x: x.flip(1)
     yield "inverted pixels (1 - x)", lambda x: 1 - x
-    if bool((model.mean != 0).any()) or bool((model.std != 1).any()):
+    if _normalises(model):
         yield "no mean and std (is the normalisation inside the model?)", lambda x: x * model.std + model.mean
         return
     yield "pixels times 255 (mean: 0, std: 0.00392157)", lambda x: x * 255
@@ -282,6 +303,9 @@ def _alternatives(model: LogitModel, channels: int) -> Iterator[tuple[str, Calla
         preset_mean, preset_std = NORMALISATIONS[name]
         if len(preset_mean) in (1, channels):
             yield hint(name), _normalise(preset_mean, preset_std)
+    own = _own_normalisation(model)
+    if own is not None and len(own[0]) == len(own[1]) == channels:
+        yield f"mean: {list(own[0])}, std: {list(own[1])} of its timm configuration", _normalise(*own)
 
 
 def _normalise(mean: Sequence[float], std: Sequence[float]) -> Callable[[Tensor], Tensor]:

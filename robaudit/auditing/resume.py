@@ -180,6 +180,20 @@ def refuse_lost_data(state: State, seen: Mapping[str, object], where: str) -> No
         raise AnotherRunError(where, f"no longer has the sample {lost!r} of the run", "choose another --out")
 
 
+def refuse_more_data(state: State, seen: Mapping[str, object], skipped: Sequence[str], where: str) -> None:
+    """Refuse to return a finished run as that of more samples.
+
+    Raises:
+        RunError: there is one that the run neither has nor skipped.
+    """
+    known = {*state.images(), *skipped}
+    new = next((sample_id for sample_id in seen if sample_id not in known), None)
+    if new is not None:
+        raise AnotherRunError(
+            where, f"has the sample {new!r}, which the finished run does not have", "extend the run, or choose another --out"
+        )
+
+
 def extended(spec: AuditSpec, info: Mapping[str, Any], where: str) -> AuditSpec:
     """The union of an existing run and a spec: noise levels, estimators and the larger limit.
 

@@ -23,6 +23,7 @@ from robaudit.auditing.resume import (
     refuse_another_machine,
     refuse_changed_data,
     refuse_lost_data,
+    refuse_more_data,
     refuse_other_noises,
     refuse_other_options,
 )
@@ -102,7 +103,7 @@ def audit(
             folder.create()
             with locked(folder.path) as lock:
                 folder.guard = lock.check
-                _carry_out(ready, folder, old, on_error, log, command)
+                _carry_out(ready, folder, old, on_error, log, command, extend=extend)
                 run = read_run(folder.path)
                 lock.check()
         for text in run.info.get("review_warnings", ()):
@@ -256,7 +257,16 @@ def prepare(
     )
 
 
-def _carry_out(ready: Ready, folder: RunFolder, old: Mapping[str, Any] | None, on_error: OnError, log: Logged, command: str | None) -> None:
+def _carry_out(
+    ready: Ready,
+    folder: RunFolder,
+    old: Mapping[str, Any] | None,
+    on_error: OnError,
+    log: Logged,
+    command: str | None,
+    *,
+    extend: bool,
+) -> None:
     """Compute what the locked run folder lacks, and write its outputs.
 
     The run.json of a complete run is left as it is until the outputs of its extension are written.
@@ -280,6 +290,8 @@ def _carry_out(ready: Ready, folder: RunFolder, old: Mapping[str, Any] | None, o
         if old is not None and spec.dataset.kind == IN_MEMORY:
             seen = _all_seen(ready.samples)
             refuse_lost_data(state, seen, ready.samples.where)
+            if old["status"] == "complete" and not extend:
+                refuse_more_data(state, seen, [skip["sample_id"] for skip in old["skipped"]], ready.samples.where)
         refuse_changed_data(state, seen, ready.samples.where)
         by_name = {name: entries[task.chosen.label] for task in ready.tasks for _, name in task.names}
         state.begin(ready.samples, task_names(ready.tasks), by_name, noises)

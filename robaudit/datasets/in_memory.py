@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
@@ -18,18 +18,20 @@ from robaudit.datasets.base import Dataset, Labels, Sample, first_samples
 from robaudit.datasets.decode import as_label, as_pixels, image_pixels
 from robaudit.errors import DataError, SampleError, did_you_mean
 from robaudit.python_code import describe
+from robaudit.spec.data_files import USUAL_LABELS
 from robaudit.spec.model import ImageOptions
 from robaudit.text import clipped, printable
 
 Layout = Literal["nchw", "nhwc"]
 
 _IMAGE_KEYS = ("image", "images", "img", "pixel_values", "pixels", "x", "input", "inputs")
-_LABEL_KEYS = ("label", "labels", "target", "targets", "y", "class", "fine_label", "category")
+_LABEL_KEYS = (*USUAL_LABELS, "targets", "fine_label")
 _CHANNELS = (1, 3)
 _SPLITS = "pass one of them, for example data['test']"
+_TABLES = ("DataFrame", "LazyFrame", "Table", "RecordBatch")  # of pandas, polars and Arrow
 _FORMS = "a torch or Hugging Face data set, a DataLoader, (x, y), or a list of images or of (image, label)"
 _BEYOND = 0.25  # resampling overshoots [0, 1] by less; normalised pixels by more
-_CHECKED, _READ_TWICE = 32, 3
+_CHECKED = 32  # of the first images; each is read twice
 _MOST_OBJECTS = 1000  # in which a normalisation is searched
 _ONE_BY_ONE = threading.RLock()
 
@@ -75,7 +77,7 @@ def open_in_memory(data: object, reading: Reading | None = None) -> Dataset:
     images, labels = _parted(data)
     if _is_array(images):
         return _Stack(where, images, labels, how)
-    if not (hasattr(images, "__len__") and hasattr(images, "__getitem__")):
+    if not _is_indexed(images):
         images = _read_in(images, where, how)
     return _Items(where, images, labels, how, features)
 
@@ -97,10 +99,10 @@ def refuse_unfit(dataset: Dataset, data: object, *, skip_bad: bool) -> None:
         what = f"its transform has Normalize(mean={mean}, std={std}), but noise is added to pixels in [0, 1], before any normalisation"
         raise DataError("dataset", what, f"take Normalize out of the transform, and give audit(..., mean={mean}, std={std})")
     low, high = np.inf, -np.inf
-    for number, sample in enumerate(first_samples(dataset, _CHECKED, skip_bad=skip_bad)):
-        low, high = min(low, float(sample.pixels.min())), max(high, float(sample.pixels.max()))
-        if number < _READ_TWICE and not torch.equal(dataset[number].pixels, dataset[number].pixels):
-            what = f"image {number} has other pixels each time it is read: its transform is random"
+    for first, again in zip(*(first_samples(dataset, _CHECKED, skip_bad=skip_bad) for _ in range(2)), strict=False):
+        low, high = min(low, float(first.pixels.min())), max(high, float(first.pixels.max()))
+        if not torch.equal(first.pixels, again.pixels):
+            what = f"image {first.id} has other pixels each time it is read: its transform is random"
             raise DataError("dataset", what, "pass the data with the transform of evaluation, without augmentation")
     if low < -_BEYOND:
         what = f"pixels run from {low:.3g} to {high:.3g}: they look normalised, but noise is added to pixels in [0, 1], before that"
@@ -177,7 +179,7 @@ class _Items(_Samples):
     """Samples that are read one by one, by one thread at a time: the program's code may never have met a second one."""
 
     def __init__(self, where: str, items: Any, labels: object, reading: Reading, features: Mapping[str, Any]) -> None:
-        super().__init__(where, len(items), reading, _names(items, features))
+        super().__init__(where, len(items), reading, _names(items))
         self._items = items
         self._labels = _label_list(labels, len(items), self)
         self._image_key, self._label_key, self._channels = reading.image_key, reading.label_key, 0
@@ -240,9 +242,12 @@ class _Items(_Samples):
         return item, None
 
     def _find_keys(self, features: Mapping[str, Any]) -> None:
-        """Find out the keys of image and label, from the columns or the first readable sample that is a mapping."""
+        """Find out the keys of image and label, from the first readable sample that is a mapping, and the types of its columns.
+
+        What a transform has added to the columns is what the network is meant to get.
+        """
         known: Sequence[str] = list(features)
-        for index in range(0 if known else self._length):
+        for index in range(self._length):
             try:
                 item = self._item(index, "dataset")
             except SampleError:
@@ -251,13 +256,18 @@ class _Items(_Samples):
             break
         if not known:
             return
-        of_type = [[name for name, one in features.items() if type(one).__name__ == kind] for kind in ("Image", "ClassLabel")]
-        self._image_key = _key("image_key", self._image_key, known, of_type[0], _IMAGE_KEYS)
+        of_image, of_class = ([name for name, one in features.items() if type(one).__name__ == kind] for kind in ("Image", "ClassLabel"))
+        added = [name for name in _IMAGE_KEYS if features and name in known and name not in features]
+        self._image_key = _key("image_key", self._image_key, known, added[:1] or [name for name in of_image if name in known], _IMAGE_KEYS)
         if self._image_key is None:
             raise DataError(
                 "dataset", f"its samples have the keys {', '.join(known)}, none of which is usual for images", "give image_key="
             )
-        self._label_key = _key("label_key", self._label_key, known, of_type[1], _LABEL_KEYS)
+        self._label_key = _key("label_key", self._label_key, known, [name for name in of_class if name in known], _LABEL_KEYS)
+        labels = self._label_key if self._label_key in features else of_class[0] if len(of_class) == 1 else ""
+        names = getattr(features.get(labels or ""), "names", None)
+        if self._how.class_names is None and features:
+            self.class_names = None if names is None else tuple(names)
 
     def _pixels(self, image: Any, where: str) -> Tensor:
         if isinstance(image, Image.Image):
@@ -280,6 +290,13 @@ def _is_dataset(data: object) -> bool:
     return all(hasattr(data, name) for name in ("where", "class_names", "sample_id", "labels", "__getitem__", "__len__"))
 
 
+def _is_indexed(data: object) -> bool:
+    """Whether its samples can be counted, and read in any order."""
+    from torch.utils.data import IterableDataset
+
+    return hasattr(data, "__len__") and hasattr(data, "__getitem__") and not isinstance(data, IterableDataset)
+
+
 def _is_array(value: object) -> bool:
     return isinstance(value, Tensor | np.ndarray)
 
@@ -299,6 +316,10 @@ def _loaded(data: object, how: Reading) -> object:
         raise DataError("dataset", f"is a path, {clipped(printable(str(data)), 80)}", f"pass {_FORMS}; or name files in a spec")
     if data is None:
         raise DataError("dataset", "is missing", f"robaudit.audit(net, dataset, ...) takes {_FORMS}")
+    if isinstance(data, type):
+        raise DataError("dataset", f"is the class {data.__name__}", f"pass {_FORMS}")
+    if type(data).__name__ in _TABLES and not isinstance(data, Mapping) and hasattr(data, "columns"):
+        raise DataError("dataset", f"is a {type(data).__name__}", "pass its columns: (list(table['image']), list(table['label']))")
     from torch.utils.data import DataLoader, IterableDataset, RandomSampler, SequentialSampler, Subset, SubsetRandomSampler, default_collate
     from torch.utils.data._utils.collate import default_convert
 
@@ -327,7 +348,7 @@ def _of_batches(loader: Iterable[Any]) -> Iterator[Any]:
         if isinstance(batch, Mapping):
             sizes = [len(value) for value in batch.values() if hasattr(value, "__len__")]
             yield from ({key: value[i] for key, value in batch.items()} for i in range(min(sizes, default=0)))
-        elif _is_array(batch):
+        elif _is_array(batch) or (isinstance(batch, list) and all(isinstance(one, Mapping) for one in batch)):
             yield from batch
         elif isinstance(batch, tuple | list) and batch and all(hasattr(part, "__len__") for part in batch):
             yield from zip(*batch, strict=False)
@@ -363,6 +384,8 @@ def _parted(data: object) -> tuple[Any, object]:
         return data.tensors[0], data.tensors[1] if len(data.tensors) == 2 else None
     if isinstance(data, tuple | list) and len(data) == 2 and not isinstance(data, _ReadIn):
         images, labels = data
+        if not _is_array(labels) and hasattr(labels, "to_numpy"):  # a series of pandas or polars, an Arrow array
+            labels = labels.to_numpy()
         flat = _is_array(images) and images.ndim == 2 and not (_is_array(labels) and labels.ndim > 1)  # refused later
         stacked = flat or (_is_array(images) and images.ndim in (3, 4))
         if (stacked or isinstance(images, list | tuple)) and (labels is None or _like_labels(labels, None if stacked else len(images))):
@@ -388,8 +411,12 @@ def _read_in(data: Any, where: str, how: Reading) -> _ReadIn:
     Raises:
         DataError: it is no such thing, has no end, or raises.
     """
+    if hasattr(data, "__getitem__") and not hasattr(data, "__len__") and not hasattr(data, "__iter__"):
+        raise DataError("dataset", f"{type(data).__name__} has no __len__", "define it: the number of samples")
     if not hasattr(data, "__iter__"):
         raise DataError("dataset", f"is {type(data).__name__}", f"pass {_FORMS}")
+    if how.limit is None and hasattr(data, "__len__"):
+        how = replace(how, limit=len(data))
     if how.limit is None:
         raise DataError(
             "dataset", f"{type(data).__name__} has no length: how many samples to read is not known", "give limit=, for example 1000"
@@ -478,11 +505,8 @@ def _features(items: object) -> Mapping[str, Any]:
     return features if isinstance(features, Mapping) and hasattr(items, "column_names") else {}
 
 
-def _names(items: Any, features: Mapping[str, Any]) -> Sequence[str] | None:
-    """Class names that a data set, or the one it is a part of, knows."""
-    of_features = [one.names for one in features.values() if type(one).__name__ == "ClassLabel"]
-    if features:
-        return of_features[0] if len(of_features) == 1 else None
+def _names(items: Any) -> Sequence[str] | None:
+    """Class names that a torch data set, or the one it is a part of, knows."""
     for _ in range(_MOST_OBJECTS):
         classes = getattr(items, "classes", None)
         if isinstance(classes, list | tuple) and classes:
@@ -493,14 +517,14 @@ def _names(items: Any, features: Mapping[str, Any]) -> Sequence[str] | None:
 
 
 def _normalisation(data: object) -> tuple[list[float], list[float]] | None:
-    """Mean and standard deviation of the first Normalize among the transforms of a data set."""
+    """Mean and standard deviation of the first Normalize, or of torchvision's transforms of weights, in the transforms of a data set."""
     waiting, seen = [data], set[int]()
     while waiting and len(seen) < _MOST_OBJECTS:
         one = waiting.pop()
         if id(one) in seen:
             continue
         seen.add(id(one))
-        if type(one).__name__ == "Normalize" and hasattr(one, "mean") and hasattr(one, "std"):
+        if type(one).__name__ in ("Normalize", "ImageClassification") and hasattr(one, "mean") and hasattr(one, "std"):
             mean, std = ([round(x, 6) for x in torch.as_tensor(values).double().flatten().tolist()] for values in (one.mean, one.std))
             if any(mean) or any(x != 1 for x in std):
                 return mean, std

@@ -40,7 +40,9 @@ def pick_output(returned: object, output: str | int | None, where: str) -> torch
     elif isinstance(returned, Sequence) and not isinstance(returned, str | bytes):
         picked = _from_sequence(returned, output, where)
     else:
-        raise ModelError(where, f"the network returns {type(returned).__name__}, not a tensor", "it must return logits (n, classes)")
+        raise ModelError(
+            where, f"the network returns {type(returned).__name__}, not a tensor", "it must return a tensor of logits (n, classes)"
+        )
     if not isinstance(picked, torch.Tensor):
         raise ModelError(
             where, f"the network's output {output!r} is {type(picked).__name__}, not a tensor", "pick the logits with model.output"

@@ -25,16 +25,16 @@ _MOST_VALUES = 2**26  # pixel values in all: 64 MB before compression
 def keep_images(run: Run, dataset: Dataset) -> None:
     """Write the images of the least robust samples of each estimator and noise level to the run folder, with 8 bits a value.
 
-    Values outside [0, 1] are cut off. Nothing is written if the folder has them already.
+    Values outside [0, 1] are cut off. Nothing is written if the folder has them already; an extended run may need others.
 
     Args:
         run: a finished run.
         dataset: its data.
     """
     path = run.path / NAME
-    if path.exists():
-        return
     wanted = dict.fromkeys(_least_robust(run))
+    if path.exists() and wanted.keys() <= _kept_ids(run.path):
+        return
     index = {name: i for i in range(len(dataset)) if (name := dataset.sample_id(i)) in wanted}
     ids, images, room = list[str](), [], _MOST_VALUES
     for name in wanted:
@@ -102,6 +102,15 @@ class KeptImages:
         if self._images is None:
             raise IndexError(index)
         return Sample(self._ids[index], self._images[index].pixels, None)
+
+
+def _kept_ids(folder: Path) -> set[str]:
+    """The ids of the images that are there; none where the file is damaged."""
+    try:
+        kept = KeptImages(folder)
+        return {kept.sample_id(i) for i in range(len(kept))}
+    except DataError:
+        return set()
 
 
 def only_the_worst(kept: int) -> RobauditError:

@@ -214,10 +214,50 @@ def test_fewer_samples_are_other_data(tmp_path: Path) -> None:
         robaudit.audit(network(), (images[:6], labels[:6]), **FEW, out=tmp_path / "run")
 
 
+def test_more_samples_are_other_data_unless_they_extend_the_run(tmp_path: Path) -> None:
+    images, labels = arrays(12)
+    options: Any = {**FEW, "out": tmp_path / "run"}
+    robaudit.audit(network(), (images[:6], labels[:6]), **options)
+    before = (tmp_path / "run" / "samples.csv").read_bytes()
+    with pytest.raises(AnotherRunError, match="data in memory: has the sample '6', which the finished run does not have; extend the run"):
+        robaudit.audit(network(), (images, labels), **options)
+    assert (tmp_path / "run" / "samples.csv").read_bytes() == before
+    assert len(robaudit.audit(network(), (images, labels), **options, extend=True).rows) == 12
+
+
+def test_a_run_that_skipped_a_sample_is_found_again(tmp_path: Path) -> None:
+    images, labels = floats(4)
+    broken = images.clone()
+    broken[1] = float("nan")
+    options: Any = {**FEW, "out": tmp_path / "run", "on_error": "skip"}
+    with pytest.warns(RobauditWarning, match="skipped"):
+        first = robaudit.audit(network(), (broken, labels), **options)
+    assert len(first.rows) == 3
+    assert robaudit.audit(network(), (broken, labels), **options) == first
+
+
+def test_an_extension_keeps_the_images_of_its_own_results(tmp_path: Path) -> None:
+    data, options = arrays(150), {"estimators": {"mc": {"samples": 20}}, "out": tmp_path / "run"}
+    robaudit.audit(network(), data, sigma=0.05, **options)  # type: ignore[call-overload]
+    run = robaudit.audit(network(), data, sigma=0.6, **options, extend=True)  # type: ignore[call-overload]
+    least = [sample.id for flags in run.flagged(bottom=60) for sample in flags.samples]
+    RunImages(run, least).clean(least[-1])
+    at = (tmp_path / "run" / "images.npz").stat().st_mtime_ns
+    robaudit.audit(network(), data, sigma=[0.05, 0.6], **options)  # type: ignore[call-overload]
+    assert (tmp_path / "run" / "images.npz").stat().st_mtime_ns == at
+
+
 def test_more_levels_extend_a_run(tmp_path: Path) -> None:
     robaudit.audit(network(), arrays(3), **FEW, out=tmp_path / "run")
     run = robaudit.audit(network(), arrays(3), **{**FEW, "sigma": [0.25, 0.1]}, out=tmp_path / "run", extend=True)
-    assert [at.level for _, at in run.groups()] == [0.25, 0.1] or len(run.groups()) == 2
+    assert sorted(at.level for _, at in run.groups()) == [0.1, 0.25]
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float16, torch.tensor])
+def test_levels_of_few_bits_are_the_decimals_that_they_stand_for(kind: Any) -> None:
+    run = robaudit.audit(network(), arrays(2), sigma=[kind(0.1), kind(0.3)], estimators={"mc": {"samples": 10}}, mean=kind(0.1))
+    assert sorted({row.level for row in run.rows}) == [0.1, 0.3]
+    assert run.info["spec"]["model"]["mean"] == [0.1]
 
 
 def test_the_digest_of_code() -> None:
@@ -278,6 +318,8 @@ BAD: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
     "device": ((network(), arrays(2)), {"sigma": 0.1, "device": "gpu"}, "unknown device 'gpu'; use cpu, cuda"),
     "precision": ((network(), arrays(2)), {"sigma": 0.1, "precision": "fp8"}, "^precision: got 'fp8'"),
     "class names": ((network(), arrays(2)), {"sigma": 0.1, "class_names": ["a", "b"]}, "has 2 class names, but Sequential has 10 classes"),
+    "indices from 1": ((network(), arrays(2)), {"sigma": 0.1, "class_names": {1: "a", 2: "b"}}, "class_names: has the indices 1, 2;"),
+    "no indices": ((network(), arrays(2)), {"sigma": 0.1, "class_names": {"a": "b"}}, "class_names: is a mapping without class indices"),
     "on_error": ((network(), arrays(2)), {"sigma": 0.1, "on_error": "go"}, "on_error='go'"),
     "an empty set": ((network(), TensorDataset(torch.zeros(0, 1, 8, 8))), {"sigma": 0.1}, r"shape \(0, 1, 8, 8\)"),
     "normalised": ((network(), (floats(4)[0] * 4 - 2, [0] * 4)), {"sigma": 0.1}, "dataset: pixels run from -2 to 2: they look normalised"),
@@ -293,6 +335,14 @@ def test_bad_arguments_are_named(positional: tuple[Any, ...], named: dict[str, A
     assert "\n" not in str(caught.value)
 
 
+def test_class_names_by_index_and_indices_by_name() -> None:
+    names = [f"digit {i}" for i in range(10)]
+    by_text, by_name = {str(i): name for i, name in enumerate(names)}, {name: i for i, name in reversed([*enumerate(names)])}
+    forms: list[Any] = [names, dict(enumerate(names)), by_text, by_name]
+    for given in forms:
+        assert robaudit.audit(network(), arrays(2), **FEW, class_names=given).class_names == tuple(names)
+
+
 def test_an_unknown_argument() -> None:
     with pytest.raises(TypeError, match="unexpected keyword argument 'sigmas'"):
         robaudit.audit(network(), arrays(2), sigmas=0.1)  # type: ignore[call-overload]
@@ -301,6 +351,16 @@ def test_an_unknown_argument() -> None:
 def swapped() -> Any:
     images, labels = arrays(40)
     return images, (labels + 1) % 10
+
+
+def test_a_network_of_timm_without_its_normalisation() -> None:
+    net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 10))
+    net.pretrained_cfg = {"mean": (0.5, 0.4, 0.3), "std": (0.2, 0.2, 0.2)}  # type: ignore[assignment]  # as timm.create_model sets it
+    data, said = (torch.rand(4, 3, 8, 8), None), r"its timm configuration has mean: \[0\.5, 0\.4, 0\.3\], std: \[0\.2, 0\.2, 0\.2\]"
+    with pytest.warns(RobauditWarning, match="no mean and std are applied, but " + said):
+        run = robaudit.audit(net, data, **FEW)
+    assert len(run.info["warnings"]) == 1
+    assert robaudit.audit(net, data, **FEW, mean=[0.5, 0.4, 0.3], std=[0.2, 0.2, 0.2]).info["warnings"] == []
 
 
 def test_warnings_reach_the_caller() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from robaudit import audit
+from robaudit.store.folder import locked
 from tests.api.nets import arrays, network
 
 pytest_plugins = ["pytester"]
@@ -80,9 +82,35 @@ def test_a_mistake_is_one_line(pytester: pytest.Pytester) -> None:
     done = run(pytester, "meen >= 0.5")
     done.assert_outcomes(failed=1)
     assert "SpecError: gates" in done.stdout.str()
+    assert "During handling" not in done.stdout.str()
     assert "def assert_robust" not in done.stdout.str()
     done = run(pytester, PASS, "-o", "robaudit_inconclusive=maybe")
     assert "robaudit_inconclusive: 'maybe' is unknown; fail, xfail or pass" in done.stdout.str()
+
+
+@pytest.mark.parametrize("damaged", ["run.json", "state.db", "samples.csv", None])
+def test_a_damaged_run_is_made_again(pytester: pytest.Pytester, damaged: str | None) -> None:
+    assert run(pytester, PASS).ret == 0
+    (folder,) = (pytester.path / ".pytest_cache" / "d" / "robaudit").iterdir()
+    before = (folder / "samples.csv").read_bytes()
+    (folder / "run.json").unlink()
+    if damaged is None:
+        shutil.rmtree(folder)
+        folder.write_text("no folder")
+    elif damaged != "run.json":
+        (folder / damaged).write_text("damaged")
+    assert run(pytester, PASS).ret == 0
+    assert (folder / "samples.csv").read_bytes() == before
+
+
+def test_a_run_that_another_session_is_writing_is_left_alone(pytester: pytest.Pytester) -> None:
+    assert run(pytester, PASS).ret == 0
+    (folder,) = (pytester.path / ".pytest_cache" / "d" / "robaudit").iterdir()
+    before = (folder / "run.json").read_bytes()
+    with locked(folder):
+        assert run(pytester, PASS).ret == 0
+        assert run(pytester, PASS, net="(lambda x: network()(x) * 2)").ret == 0
+        assert (folder / "run.json").read_bytes() == before
 
 
 def test_without_the_cache(pytester: pytest.Pytester) -> None:

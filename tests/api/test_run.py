@@ -13,7 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
 import robaudit
 from robaudit.api.run import Run, read_run
@@ -176,10 +178,15 @@ MISTAKES: dict[str, tuple[Any, str]] = {
     "by": (lambda run: run.bias_report(by="class"), "by: 'class' is unknown; one of 'label', 'predicted'"),
     "only": (lambda run: run.flagged(only="right"), "only: 'right' is unknown; one of 'correct', 'wrong'"),
     "below": (lambda run: run.flagged(below=float("nan")), "below: nan is not a number"),
+    "below as text": (lambda run: run.flagged(below="low"), "below: 'low' is not a number"),
+    "half a sample": (lambda run: run.flagged(bottom=2.5), "bottom: 2.5 is not a whole number"),
+    "threshold": (lambda run: run.bias_report(threshold="low"), "threshold: 'low' is not a number"),
+    "a gate that is no text": (lambda run: run.gate(["mean >= 0.9", 5]), "gates: 5 is not text"),
     "a gate": (lambda run: run.gate("meen >= 1"), "gates"),
     "no gate": (lambda run: replace(run, info={**run.info, "spec": {**run.info["spec"], "gates": []}}).gate(), "gates: the audit had none"),
     "inconclusive": (lambda run: run.gate(inconclusive="xfail"), "inconclusive: 'xfail' is unknown"),
     "a picture": (lambda run: run.plot("bais"), "kind 'bais': there is no such picture; did you mean 'bias'"),
+    "a report as pdf": (lambda run: run.report("a.pdf"), "path: 'pdf' is unknown; one of 'html'"),
     "a format": (lambda run: run.plot("bias", "a.jpg"), "path: 'jpg' is unknown; one of 'png', 'svg', 'pdf'"),
 }
 
@@ -189,6 +196,16 @@ def test_mistakes_are_one_line(run: Run, ask: Any, said: str) -> None:
     with pytest.raises(RobauditError, match=said) as caught:
         ask(run)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("sigma", [0.25, "64/256", np.float32(0.25), np.array([0.25]), torch.tensor(0.25), [0.25]])
+def test_levels_in_any_form(run: Run, sigma: Any) -> None:
+    assert run.flagged(sigma=sigma) == run.flagged(sigma=0.25)
+
+
+def test_gates_as_a_list(run: Run) -> None:
+    gates = ["mean(estimator=mc, sigma=0.1) >= 0.1", "mean(estimator=mc, sigma=0.25) >= 0.1"]
+    assert run.gate(gates) == run.gate(*gates)
 
 
 def test_only_public_names_are_offered() -> None:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import pandas
+import pyarrow
 import pytest
 import torch
 from numpy.typing import NDArray
@@ -15,6 +17,7 @@ from torch.utils.data import DataLoader, IterableDataset, Subset, SubsetRandomSa
 from torch.utils.data import Dataset as TorchDataset
 from torchvision import transforms
 from torchvision.transforms import v2
+from torchvision.transforms._presets import ImageClassification
 
 from robaudit.datasets.base import Dataset
 from robaudit.datasets.in_memory import Reading, open_in_memory, refuse_unfit
@@ -161,6 +164,9 @@ REFUSED: dict[str, tuple[Any, Reading, str]] = {
     "ids twice": ((IMAGES, LABELS), Reading(ids=list("aabcd")), "ids: 'a' appears twice"),
     "too few ids": ((IMAGES, LABELS), Reading(ids=list("ab")), "ids: there are 2 for 5 samples"),
     "a layout": ((IMAGES, LABELS), Reading(layout="hwc"), "layout: 'hwc' is unknown; 'nchw' or 'nhwc'"),  # type: ignore[arg-type]
+    "a class": (TensorDataset, Reading(), "dataset: is the class TensorDataset; pass a torch"),
+    "a table": (pandas.DataFrame({"image": pictures(), "label": LABELS}), Reading(), r"is a DataFrame; pass its columns: \(list"),
+    "no length": (type("Endless", (), {"__getitem__": lambda self, index: PAIRS[index]})(), Reading(), "dataset: Endless has no __len__"),
     "a broken item": (Items([{}[1] if False else None]), Reading(), "the image is NoneType"),
 }  # fmt: skip
 
@@ -170,6 +176,21 @@ def test_refused_in_one_line(data: Any, reading: Reading, said: str) -> None:
     with pytest.raises(RobauditError, match=said) as caught:
         list(open_in_memory(data, reading))  # type: ignore[call-overload]
     assert "\n" not in str(caught.value)
+
+
+def test_a_stream_with_a_length() -> None:
+    class Counted(Stream):
+        def __len__(self) -> int:
+            return COUNT
+
+    for data in (Counted(), DataLoader(Counted(), batch_size=2)):
+        assert bytes_of(open_in_memory(data)) == bytes_of(open_in_memory(PAIRS))
+
+
+@pytest.mark.parametrize("labels", [pandas.Series(LABELS), pandas.Series(LABELS, index=range(7, 7 + COUNT)), pyarrow.array(LABELS)])
+def test_labels_as_a_column_of_a_table(labels: Any) -> None:
+    for images in (FIRST, IMAGES, pictures()):
+        assert bytes_of(open_in_memory((images, labels))) == bytes_of(open_in_memory((IMAGES, LABELS)))
 
 
 def test_an_item_that_raises() -> None:
@@ -197,6 +218,9 @@ def normalising() -> Iterator[Any]:
     other = Items(PAIRS)
     other.transform = v2.Compose([v2.ToImage(), v2.Normalize(mean=list(NORMALISE["mean"]), std=list(NORMALISE["std"]))])  # type: ignore[attr-defined]
     yield other
+    weights = Items(PAIRS)
+    weights.transform = ImageClassification(crop_size=6, **NORMALISE)  # type: ignore[attr-defined]
+    yield weights
 
 
 def test_a_normalize_among_the_transforms_is_named() -> None:
@@ -230,6 +254,17 @@ def test_augmentation() -> None:
             image, label = super().__getitem__(index)
             return (image + 0.1 * torch.rand(1)).clamp(0, 1), label
 
+    class Rarely(Items):
+        reads = 0
+
+        def __getitem__(self, index: int) -> Any:
+            image, label = super().__getitem__(index)
+            self.reads += 1
+            return image.flip(-1) if self.reads == 10 else image, label
+
+    rarely = Rarely([(FLOATS[0], 0)] * 40)
+    with pytest.raises(DataError, match="has other pixels each time it is read"):
+        refuse_unfit(open_in_memory(rarely), rarely, skip_bad=False)
     data = Random(PAIRS)
     with pytest.raises(DataError, match="image 0 has other pixels each time it is read: its transform is random; pass the data with"):
         refuse_unfit(open_in_memory(data), data, skip_bad=False)
@@ -253,6 +288,34 @@ def test_hugging_face() -> None:
     splits = sys.modules["datasets"].DatasetDict({"train": data, "test": data})
     with pytest.raises(DataError, match=r"has the splits train, test; pass one of them"):
         open_in_memory(splits)
+
+
+def test_hugging_face_with_a_transform() -> None:
+    def floats(batch: dict[str, Any], *, normalised: bool = False) -> dict[str, Any]:
+        pixels = [transforms.ToTensor()(image) for image in batch["picture"]]
+        return {"pixel_values": [transforms.Normalize(**NORMALISE)(one) if normalised else one for one in pixels], "labels": batch["kind"]}
+
+    def added(batch: dict[str, Any]) -> dict[str, Any]:
+        return {**batch, "pixel_values": [transforms.CenterCrop(4)(one) for one in floats(batch)["pixel_values"]]}
+
+    data, expected = hugging_face(), bytes_of(open_in_memory(PAIRS))
+    assert bytes_of(open_in_memory(data.with_transform(floats))) == expected
+    assert bytes_of(open_in_memory(data.with_transform(floats), Reading(image_key="pixel_values", label_key="labels"))) == expected
+    assert open_in_memory(data.with_transform(floats)).class_names == ("ant", "bee", "cat")
+    with_both = open_in_memory(data.with_transform(added))
+    assert with_both[0].pixels.shape == (3, 4, 4), "what the transform has added, not the picture as it was"
+    assert with_both.class_names == ("ant", "bee", "cat")
+    bad = data.with_transform(lambda batch: floats(batch, normalised=True))
+    with pytest.raises(DataError, match="they look normalised"):
+        refuse_unfit(open_in_memory(bad), bad, skip_bad=False)
+
+
+def test_names_of_the_column_that_is_used() -> None:
+    data = hugging_face()
+    two = data.add_column("fine", LABELS).cast_column("fine", sys.modules["datasets"].ClassLabel(names=["x", "y", "z"]))
+    assert open_in_memory(two, Reading(label_key="fine")).class_names == ("x", "y", "z")
+    assert open_in_memory(two, Reading(label_key="kind")).class_names == ("ant", "bee", "cat")
+    assert open_in_memory(two.remove_columns("kind")).class_names == ("x", "y", "z")
 
 
 def test_one_of_our_own() -> None:
