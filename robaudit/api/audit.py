@@ -251,14 +251,20 @@ def _run(
     listener: Listener,
     *,
     out: str | Path | None,
+    extend: bool,
     **rest: Any,
 ) -> Run:
     import torch
 
     from robaudit.auditing.run import audit as carry_out
+    from robaudit.gates.interim import refuse_beyond
+
+    if not extend:  # a run to extend may have further results
+        refuse_beyond(spec)
 
     with torch.inference_mode(False), torch.enable_grad():  # whatever the caller has switched off
-        done = carry_out(spec, out=out if home is None else home.path, model=net, dataset=samples, listener=listener, **rest)
+        folder = out if home is None else home.path
+        done = carry_out(spec, out=folder, model=net, dataset=samples, listener=listener, extend=extend, **rest)
     run = of_stored(done, home)
     if samples is not None:
         from robaudit.report.kept_images import keep_images

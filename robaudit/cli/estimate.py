@@ -213,6 +213,10 @@ def estimate(
 
     if deciding:
         raise typer.Exit(_until_decided(asked, out, audited, about_gates, files, quiet=quiet))
+    if not extend:  # a run to extend may have further results
+        from robaudit.gates.interim import refuse_beyond
+
+        refuse_beyond(asked)
     run = audited(asked, out)
     files.write(run, None, quiet=quiet)
     if quiet:

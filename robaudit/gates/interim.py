@@ -24,7 +24,7 @@ from robaudit.gates.decide import Covers, Decision, Verdict, decide, without_int
 from robaudit.gates.evidence import matching_groups, needed_by, needed_group, refuse_results_of
 from robaudit.gates.measure import OF_THE_RUN, check_range
 from robaudit.quantities import IntervalKind
-from robaudit.spec.gates import Gate
+from robaudit.spec.gates import QUANTITIES, Gate, parse_gate
 from robaudit.spec.model import AuditSpec, identity
 from robaudit.stats.intervals import simultaneous
 from robaudit.store.folder import INTERIM_RECORD, RunFolder, sampled_for_other_gates
@@ -140,6 +140,17 @@ def refuse_undecidable(spec: AuditSpec, gates: Sequence[Gate], *, point: bool) -
         check_range(gate, estimators[name].quantity)
         if estimators[name].interval.kind is IntervalKind.NONE and not point and gate.quantity != "noisy_accuracy":
             raise without_interval(gate, name)
+
+
+def refuse_beyond(spec: AuditSpec) -> None:
+    """Refuse gates of a spec about results that its run will not have, before anything is computed.
+
+    Raises:
+        SpecError: a gate is about no results or several, or has a threshold outside its range.
+    """
+    if spec.gates:
+        gates = [parse_gate(text, QUANTITIES, "gates") for text in spec.gates]
+        refuse_undecidable(spec, gates, point=True)  # whether values decide by themselves is said later
 
 
 # --- the record
