@@ -60,10 +60,19 @@ def class_name(index: int | None, names: Names | None = None, width: int | None 
     return shown if alone else f"{index} ({shown})"
 
 
-def distinct(names: Sequence[str]) -> list[str]:
-    """Class names, by index, of which no two are the same: those that several classes share carry the index, ``crane (134)``."""
-    shared = {name for name, number in Counter(names).items() if number > 1}
-    return distinct([f"{name} ({index})" if name in shared else name for index, name in enumerate(names)]) if shared else list(names)
+def distinct(names: Sequence[str], ids: Sequence[str] | None = None) -> tuple[str, ...]:
+    """Class names, by index, of which no two are the same and none is empty: the others carry their index, ``crane (134)``.
+
+    Args:
+        names: by class index.
+        ids: what they carry instead of the index.
+    """
+    times = Counter(names)
+    if all(name and times[name] == 1 for name in names):
+        return tuple(names)
+    marks = ids or range(len(names))
+    told = [name if name and times[name] == 1 else f"{name} ({mark})".strip() for name, mark in zip(names, marks, strict=True)]
+    return distinct(told)
 
 
 def shortened(text: str, width: int) -> str:

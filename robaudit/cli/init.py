@@ -61,7 +61,6 @@ def init(
     Example: robaudit init --model model.pt --data test.npz --normalise cifar10 --gate 0.9
     """
     from robaudit.files import expanded, write_atomically
-    from robaudit.models.recognise import needs_architecture, recognise
     from robaudit.spec.init import Answers, dataset_section, levels, model_section, spec_text, with_images
     from robaudit.spec.load import load_spec
     from robaudit.spec.model import HUB
@@ -76,6 +75,8 @@ def init(
     def known_file(text: str) -> str:
         text = str(expanded(text))
         if not text.startswith(HUB) and not (base / text).exists():
+            if ":" in text:
+                _refuse_architecture(text)
             raise SpecError(f"--model {text}", "no such file", "give the path of the trained model, relative to the spec's folder")
         return text
 
@@ -86,6 +87,8 @@ def init(
         return section
 
     path = _answer("Trained model (file)", model, None, known_file, asking, "--model")
+    from robaudit.models.recognise import needs_architecture, recognise
+
     keys, known = recognise(path, architecture, base)
     if not keys and needs_architecture(path, base):
         keys["architecture"] = _answer("Its architecture, for example torchvision:resnet18", None, None, str, asking, "--architecture")
@@ -143,6 +146,19 @@ def _answer(question: str, given: str | None, default: str | None, read: Callabl
             return read(typer.prompt(question, default=default, err=True, show_default=bool(default)))
         except SpecError as error:
             typer.echo(f"{error.what}; {error.remedy}", err=True)
+
+
+def _refuse_architecture(text: str) -> None:
+    """Refuse the name of a network where its weights are asked for.
+
+    Raises:
+        SpecError: it is one.
+    """
+    from robaudit.models.architectures import FAMILIES
+
+    if text.startswith(FAMILIES):
+        remedy = f"give the file of its weights: --model FILE --architecture {text}"
+        raise SpecError(f"--model {text}", "is an architecture, which has no weights", remedy)
 
 
 def _count_images(section: dict[str, object], base: Path) -> int:

@@ -115,8 +115,9 @@ def test_names() -> None:
     assert [class_name(3, {3: name}) for name in ("7", " ", "", "-1")] == ["3 (7)", "3 ( )", "3 ()", "3 (-1)"], (
         "no index, and nothing to see"
     )
-    assert distinct(["crane", "dog", "crane", "2"]) == ["crane (0)", "dog", "crane (2)", "2"]
-    assert distinct(["a", "a", "a (0)"]) == ["a (0) (0)", "a (1)", "a (0) (2)"]
+    assert distinct(["crane", "dog", "crane", "2"]) == ("crane (0)", "dog", "crane (2)", "2")
+    assert distinct(["a", "a", "a (0)"]) == ("a (0) (0)", "a (1)", "a (0) (2)")
+    assert distinct(["a", "a", "", "b"], ["x", "x", "y", "z"]) == ("a (x) (0)", "a (x) (1)", "(y)", "b")
     assert printable("Katze 猫") == "Katze 猫"
     assert shortened("train/tabby/017.png", 12) == "...y/017.png"
 

@@ -28,6 +28,7 @@ def names_in(folder: Path, name: str, text: str | bytes, *settings: str) -> Any:
         ("a.txt", "\ufeffcat\r\ndog\r\n\r\n", ("cat", "dog")),
         ("names", "cat", ("cat",)),
         ("a.txt", "n01440764 tench, Tinca tinca\nn02012849 crane\nn03126707 crane, machine\n", ("tench", "crane", "crane, machine")),
+        ("imagenet_classes.txt", "tench\ncrane\ncrane\n", ("tench", "crane (1)", "crane (2)")),
         ("a.txt", "n01440764\nn02012849\n", ("n01440764", "n02012849")),
         ("a.json", '["cat", "dog"]', ("cat", "dog")),
         ("a.json", '{"1": "dog", "0": "cat"}', ("cat", "dog")),

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from robaudit.errors import ModelError, RobauditError, SpecError
 from robaudit.spec.load import load_spec
 from robaudit.spec.model import AuditSpec
-from robaudit.spec.pretrained.base import distinct
 from robaudit.spec.pretrained.fill import filled
 from robaudit.spec.pretrained.timm_config import from_config
+from robaudit.text import distinct
 from tests.conftest import RunCli
 
 CFG = {"input_size": [3, 32, 32], "mean": [0.1, 0.2, 0.3], "std": [0.4, 0.5, 0.6], "interpolation": "bilinear", "crop_pct": 0.8}

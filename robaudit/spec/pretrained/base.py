@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import stat
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -133,11 +132,3 @@ class Entries:
         if found is not None and not isinstance(found, kind):
             raise self.wrong(key, wanted)
         return found
-
-
-def distinct(names: Sequence[str], ids: Sequence[str] | None = None) -> tuple[str, ...]:
-    """The names, with the id or the index in brackets where several classes have the same (ImageNet has two cranes)."""
-    times = Counter(names)
-    return tuple(
-        name if name and times[name] == 1 else f"{name} ({ids[index] if ids else index})".strip() for index, name in enumerate(names)
-    )

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from robaudit.errors import needs_extra
-from robaudit.spec.pretrained.base import Entries, Pretrained, distinct
+from robaudit.spec.pretrained.base import Entries, Pretrained
+from robaudit.text import distinct
 
 _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 _CROP_PCT, _INTERPOLATION, _SIZE = 0.875, "bicubic", (3, 224, 224)  # where an entry is missing, as in timm.data.resolve_data_config

@@ -6,7 +6,8 @@ import re
 from typing import Any
 
 from robaudit.errors import ModelError, did_you_mean
-from robaudit.spec.pretrained.base import Pretrained, distinct
+from robaudit.spec.pretrained.base import Pretrained
+from robaudit.text import distinct
 
 FAMILY = "torchvision:"
 _FILE = re.compile(r"[\w.-]+-[0-9a-f]{8}\.pth")
@@ -41,7 +42,7 @@ def from_weights(name: str) -> Pretrained:
         "channels": 3,
     }
     categories = weights.meta.get("categories")
-    names = distinct(list(categories)) if categories else None
+    names = distinct(categories) if categories else None
     return Pretrained(where, FAMILY + model, _options(model, weights), tuple(transform.mean), tuple(transform.std), images, names)
 
 

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from robaudit.errors import ModelError
-from robaudit.spec.pretrained.base import Entries, Pretrained, distinct, read_object
+from robaudit.spec.pretrained.base import Entries, Pretrained, read_object
+from robaudit.text import distinct
 
 FAMILY = "transformers:"
 PREPROCESSOR, PROCESSOR = "preprocessor_config.json", "processor_config.json"
