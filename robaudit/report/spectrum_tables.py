@@ -22,7 +22,8 @@ from robaudit.text import Names, class_name, count, known_name, printable, short
 ACROSS = 12
 """The most images that stand side by side."""
 MOST_CONTRADICTIONS = 10
-_CELL = 9
+_CELL = 9  # columns of an image
+_LINES = 3  # of its id
 _NOTHING = "abstains"
 _MARGIN = "margin of the logits"
 _MEANINGS = {
@@ -76,7 +77,8 @@ def _side_by_side(found: Spectrum, samples: Sequence[Sample], names: Names | Non
             rows.append(cells((HEADS[line.band], *("" for _ in samples)), "strong"))
         band = line.band
         rows.append(cells((f" {line.key}", *(short_text(sample.rows.get(line.key), line) for sample in samples))))
-    heads = (Column("sample"), *(Column(shortened(printable(sample.id), _CELL), number=True) for sample in samples))
+    ids = (shortened(printable(sample.id), _LINES * _CELL) for sample in samples)
+    heads = (Column("sample"), *(Column(text, number=True, wrap=True) for text in ids))
     ranked = found.ranked_by
     order = "lowest" if ranked.quantity.higher_is_better else "highest"
     return Table(
