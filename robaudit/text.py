@@ -61,18 +61,17 @@ def class_name(index: int | None, names: Names | None = None, width: int | None 
 
 
 def distinct(names: Sequence[str], ids: Sequence[str] | None = None) -> tuple[str, ...]:
-    """Class names, by index, of which no two are the same and none is empty: the others carry their index, ``crane (134)``.
+    """Class names, by index, of which no two are the same: shared and empty ones carry the id or index, ``crane (134)``.
 
     Args:
         names: by class index.
-        ids: what they carry instead of the index.
+        ids: what else the classes are called (synsets), by class index.
     """
-    times = Counter(names)
-    if all(name and times[name] == 1 for name in names):
+    shared = {name for name, number in Counter(names).items() if number > 1 or not name}
+    if not shared:
         return tuple(names)
-    marks = ids or range(len(names))
-    told = [name if name and times[name] == 1 else f"{name} ({mark})".strip() for name, mark in zip(names, marks, strict=True)]
-    return distinct(told)
+    marks = range(len(names)) if ids is None else ids
+    return distinct([f"{name} ({mark})".strip() if name in shared else name for name, mark in zip(names, marks, strict=True)])
 
 
 def shortened(text: str, width: int) -> str:

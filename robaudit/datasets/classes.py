@@ -47,7 +47,9 @@ class ClassIndex:
 
     def _known(self, text: str) -> Iterable[str]:
         several = self._loose.get(_folded(text), set())
-        return (name for name, index in self._exact.items() if index in several) if several else self._exact
+        if not several:  # two classes of one name, told apart in brackets: "crane (n02012849)"
+            several = {index for name, index in self._exact.items() if _folded(name).startswith(f"{_folded(text)} (")}
+        return [name for name, index in self._exact.items() if index in several] if several else self._exact
 
 
 def _folded(text: str) -> str:

@@ -92,11 +92,17 @@ def choose_columns(columns: Sequence[Column], options: TableOptions, where: str)
     if image is None:
         what = f"has no column of encoded images (columns: {_listed(known)})"
         raise DataError(where, what, "images are the bytes of image files; paths belong in a CSV file (kind manifest)")
-    if options.label_column is not None:
-        label: Column | None = named("label_column", options.label_column, _CAN_LABEL, "class indices or names")
+    if options.label_column is None:
+        label: Column | None = None
+    elif options.label_column:
+        label = named("label_column", options.label_column, _CAN_LABEL, "class indices or names")
     else:
-        usual = (known[name] for name in USUAL_LABELS if name in known and known[name].holds in _CAN_LABEL)
-        label = only("label_column", (Holds.CLASSES,), "classes") or next(usual, None)
+        usual = [known[name] for name in USUAL_LABELS if name in known]
+        able = (column for column in usual if column.holds in _CAN_LABEL)
+        label = only("label_column", (Holds.CLASSES,), "classes") or next(able, None)
+        if label is None and usual:
+            what = f"the column {usual[0].name!r} does not hold class indices or names"
+            raise DataError(where, what, "set label_column to one that does (null: no labels)")
     sample_id = None if options.id_column is None else named("id_column", options.id_column, (Holds.NUMBERS, Holds.TEXT), "text or numbers")
     return Chosen(image, label, sample_id)
 
@@ -109,7 +115,7 @@ def read_labels(array: Any, column: Column, where: str, options: TableOptions) -
     """The labels of a pyarrow column as class indices, -1 for none (in the smallest type that holds them), and the class names.
 
     Class indices with names are taken by name where the user's ``class_names`` have all of these names, and by index where they are as
-    many and those that are the same have the same index.
+    many and those that are the same have the same index; if the names are the model's, at least half of them must be the same.
 
     Raises:
         DataError: they are neither class indices nor names.
@@ -151,7 +157,8 @@ def _by_name(own: tuple[str, ...], options: TableOptions, where: str) -> Labels:
     known = [number for number in found if number is not None]
     if len(known) == len(own):
         return np.array([*known, -1], dtype=np.int64)
-    if len(own) == len(asked) and all(number in (place, None) for place, number in enumerate(found)):
+    fits = len(own) == len(asked) and all(number in (place, None) for place, number in enumerate(found))
+    if fits and (not options.names_of_model or 2 * len(known) >= len(own)):
         return same
     missing = own[found.index(None)]
     raise DataError(where, f"its class {missing!r} is not in class_names", classes.remedy(missing))

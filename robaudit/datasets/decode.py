@@ -196,7 +196,8 @@ def _one_line(where: str) -> Iterator[None]:
     except SampleError:
         raise
     except FileNotFoundError:
-        raise SampleError(where, "no such file", "correct the path or leave it out") from None
+        remedy = "folders are separated by / here, not by \\" if "\\" in where else "correct the path or leave it out"
+        raise SampleError(where, "no such file", remedy) from None
     except Image.DecompressionBombError:
         raise SampleError(where, f"has more than {MOST_PIXELS} pixels", "make it smaller before the audit") from None
     except Exception as error:  # noqa: BLE001  Pillow's decoders raise nearly anything on damaged files

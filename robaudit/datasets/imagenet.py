@@ -57,7 +57,7 @@ def synset_classes(folder: Path, synsets: Sequence[str], asked: tuple[str, ...] 
     known = sorted(words) if words and set(synsets) <= set(words) else sorted(set(synsets))
     if asked is not None and len(asked) != len(known):
         return None
-    names = asked or (first_synonyms([words[one] for one in known]) if words and set(known) <= set(words) else tuple(known))
+    names = asked or (first_synonyms([words[one] for one in known], known) if words and set(known) <= set(words) else tuple(known))
     return Classes({synset: number for number, synset in enumerate(known)}, names)
 
 

@@ -12,10 +12,10 @@ import numpy as np
 from robaudit.datasets.base import Dataset, Labels, Sample, find, name_text, reason
 from robaudit.datasets.classes import ClassIndex
 from robaudit.datasets.decode import read_image
-from robaudit.datasets.imagenet import Classes, are_synsets, image_labels, labels_file, synset_classes
+from robaudit.datasets.imagenet import WORDS, Classes, are_synsets, image_labels, labels_file, synset_classes
 from robaudit.datasets.manifest import ManifestDataset
 from robaudit.errors import DataError
-from robaudit.spec.data_files import METADATA, METADATA_PATH, SPLITS, SUFFIXES, USUAL_LABELS, columns_of, preferred
+from robaudit.spec.data_files import METADATA, METADATA_PATH, SPLITS, SUFFIXES, USUAL_LABELS, columns_of, preferred, usual
 from robaudit.spec.model import ImageOptions, ImagesSpec, ManifestSpec
 from robaudit.text import count
 
@@ -39,7 +39,7 @@ def open_images(spec: ImagesSpec, *, base_dir: Path) -> Dataset:
         )
     folders, loose = _visible(root, spec.path)
     metadata = next((root / name for name in METADATA if (root / name).is_file() and _is_metadata(root / name)), None)
-    if metadata is not None and (not folders or "label" in columns_of(metadata)):
+    if metadata is not None and (not folders or _labels(metadata, spec)):
         return _by_metadata(spec, metadata)
     if folders:
         return _by_folders(spec, root, folders)
@@ -120,7 +120,8 @@ def _classes(spec: ImagesSpec, root: Path, present: Sequence[str]) -> Classes:
     if are_synsets(present) and (asked is None or unknown is not None) and (found := synset_classes(root, present, asked)) is not None:
         return found
     if unknown is not None:
-        raise DataError(f"{spec.path}/{unknown}", "the folder is not in class_names", by_name.remedy(unknown))
+        remedy = f"put {WORDS[0]} or {WORDS[1]} beside the folder, which name ImageNet's synsets" if are_synsets(present) else ""
+        raise DataError(f"{spec.path}/{unknown}", "the folder is not in class_names", remedy or by_name.remedy(unknown))
     return Classes(index, asked or tuple(present))
 
 
@@ -162,8 +163,8 @@ def _by_metadata(spec: ImagesSpec, path: Path) -> Dataset:
     shared = {name: getattr(spec, name) for name in spec.model_fields_set - {"kind", "path", "classes", "labels"}}
     columns = columns_of(path)
     label = {} if "label" in columns else {"label_column": None}
-    if label and (other := next((name for name in USUAL_LABELS if name in columns), None)) is not None:
-        remedy = f"use kind: manifest with path_column: {METADATA_PATH} and label_column: {other}"
+    if label and (other := usual(USUAL_LABELS, columns)) is not None:
+        remedy = f"use kind: manifest with path_column: {METADATA_PATH} and label_column: {other} (for class folders: classes: top)"
         raise DataError(f"{spec.path}/{path.name}", f"has no column 'label', but {other!r}", remedy)
     manifest = ManifestSpec(kind="manifest", path=str(path), path_column=METADATA_PATH, **label, **shared)
     return ManifestDataset(manifest, base_dir=path.parent, where=f"{spec.path}/{path.name}")
@@ -171,6 +172,12 @@ def _by_metadata(spec: ImagesSpec, path: Path) -> Dataset:
 
 def _is_metadata(path: Path) -> bool:
     return METADATA_PATH in columns_of(path)
+
+
+def _labels(metadata: Path, spec: ImagesSpec) -> bool:
+    """Whether a metadata file beside class folders gives the labels; by another usual name only where ``classes`` is not said."""
+    columns = columns_of(metadata)
+    return "label" in columns or ("classes" not in spec.model_fields_set and usual(USUAL_LABELS, columns) is not None)
 
 
 def _visible(root: Path, where: str) -> tuple[list[str], list[str]]:

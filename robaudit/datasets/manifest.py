@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import weakref
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
@@ -195,6 +196,8 @@ class ManifestDataset:
         """The options that would make a header without our columns work."""
         if any(os.path.splitext(name)[1].lower() in SUFFIXES for name in names):  # noqa: PTH122
             return "begin the file with a line that names its columns, such as path,label"
+        if len(names) < 2 and self._spec.path_column in re.split(r"\W", names[0] if names else "") and not self._json:
+            return f"separate the columns by {', '.join(map(_spoken, DELIMITERS[:-1]))} or {_spoken(DELIMITERS[-1])}"
         if self._spec.path_column != "path" or (path := usual(USUAL_PATHS, names)) is None:
             return did_you_mean(self._spec.path_column, names)
         label = None if self._spec.label_column in names else usual(USUAL_LABELS, names)

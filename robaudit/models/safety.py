@@ -72,7 +72,11 @@ _ARITHMETIC = (
 _SUSPICIOUS = frozenset(
     ("builtins", "__builtin__", "os", "posix", "nt", "sys", "subprocess", "shutil", "socket", "importlib", "runpy", "pickle", "webbrowser")
 )
-"""Modules that no checkpoint needs: a file that names one is refused."""
+"""Modules that no checkpoint needs: a file that names one is refused, unless for a plain type."""
+_PLAIN_TYPES = frozenset(
+    f"builtins.{one.__name__}"
+    for one in (bool, bytearray, bytes, complex, dict, float, frozenset, int, list, range, set, slice, str, tuple)
+)
 _STRUCTURES = (
     "builtins.tuple",
     "builtins.list",
@@ -164,7 +168,7 @@ def _with_stand_ins(stream: BinaryIO) -> dict[Any, Any] | None:
     try:
         stream.seek(0)
         names = torch.serialization.get_unsafe_globals_in_checkpoint(stream)
-        if any(name.rpartition(".")[0].partition(".")[0] in _SUSPICIOUS for name in names):
+        if any(name not in _PLAIN_TYPES and name.rpartition(".")[0].partition(".")[0] in _SUSPICIOUS for name in names):
             return None
         with torch.serialization.safe_globals([(Unread, name) for name in names]):
             found = _torch_load(stream)

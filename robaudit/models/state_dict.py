@@ -78,8 +78,16 @@ def _refuse_odd(tensors: Mapping[str, torch.Tensor], where: str) -> None:
         for how, pattern in _QUANTISED.items():
             if pattern.search(key):
                 raise quantised(where, how)
+        if _in_few_bits(key, value):
+            raise quantised(where, f"{key} is {str(value.dtype).removeprefix('torch.')}")
         if kind := _odd(value):
             raise ModelError(where, f"the tensor {key} is {kind}", "save it as plain dense numbers, like those of state_dict()")
+
+
+def _in_few_bits(key: str, tensor: torch.Tensor) -> bool:
+    """Whether a weight is an integer, or a number of 8 bits: it needs a scale, and without it would be another weight."""
+    weight = key.rpartition(".")[2] in ("weight", "bias")
+    return (weight and not tensor.is_floating_point() and not tensor.is_complex()) or (tensor.is_floating_point() and tensor.itemsize == 1)
 
 
 def _odd(tensor: torch.Tensor) -> str:
@@ -270,7 +278,7 @@ def _chosen(found: Any, entry: str | None, where: str) -> _Chosen:
     names = [name for name in (*_PLAIN, *_AVERAGED) if name in states] or (list(states) if len(states) == 1 else [])
     if not names:
         raise _refusal(found, states, where)
-    others = [name for name in states if name != names[0] and name in (*_PLAIN, *_AVERAGED)]
+    others = [name for name in states if name != names[0]]
     note = f"the weights are those under the key {names[0]!r}"
     if others:
         note += f"; the file also has {', '.join(others)}: choose with model.entry: {others[0]}"
@@ -289,6 +297,10 @@ def _refusal(found: Mapping[Any, Any], states: Mapping[str, object], where: str)
     if unread:
         what = f"holds pickled Python objects that are not read ({_few(unread)}), and no state dict of tensors alone"
         return ModelError(where, what, remedy + ', once and where you trust the file: torch.save({"state_dict": ...}, ...)')
+    beside = [str(key) for key, value in inner.items() if not isinstance(value, torch.Tensor)]
+    if len(beside) < len(inner):
+        what = f"mixes tensors with what is none ({_few(beside)})" if beside else "has tensors under keys that are not text"
+        return ModelError(where, what, remedy)
     return ModelError(where, f"holds {type(found).__name__}, not a state dict", remedy)
 
 

@@ -15,7 +15,7 @@ from robaudit.errors import ModelError, did_you_mean, needs_extra
 from robaudit.models.base import Source
 from robaudit.spec.pretrained.base import read_object
 from robaudit.spec.pretrained.folder import CONFIG
-from robaudit.text import clipped
+from robaudit.text import clipped, count
 
 _EXTRA = "num_batches_tracked"
 _NOT_TAKEN = frozenset(
@@ -87,14 +87,14 @@ def _check(about: Mapping[str, Any], where: str) -> None:
     missing = sorted(key for key in about["missing_keys"] if not key.endswith(_EXTRA))
     mismatched = sorted(str(entry[0]) if isinstance(entry, tuple) else str(entry) for entry in about["mismatched_keys"])
     for keys, what in (
-        (missing, "{} of the network are missing"),
-        (mismatched, "{} have another shape than the network's"),
-        (sorted(about["unexpected_keys"]), "{} are not the network's"),
+        (missing, ("of the network is missing", "of the network are missing")),
+        (mismatched, ("has another shape than the network's", "have another shape than the network's")),
+        (sorted(about["unexpected_keys"]), ("is not the network's", "are not the network's")),
     ):
         if keys:
             shown = clipped(", ".join(keys[:3]) + (", ..." if len(keys) > 3 else ""), 300)
-            said = what.format(f"{len(keys)} tensors" if len(keys) > 1 else "1 tensor")
-            raise ModelError(where, f"{said} ({shown})", f"weights and {CONFIG} must be of the same model")
+            said = f"{count(len(keys), 'tensor')} {what[len(keys) > 1]} ({shown})"
+            raise ModelError(where, said, f"weights and {CONFIG} must be of the same model")
 
 
 def _architecture_only(values: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import stat
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -43,13 +44,17 @@ def read_class_names(value: object, info: ValidationInfo) -> object:
     if not names or not all(names):
         raise ValueError(f"must be a file with a name on each line (line {names.index('') + 1} is empty)" if names else "is an empty file")
     words = [SYNSET_WORDS.fullmatch(name) for name in names]
-    return distinct(first_synonyms([word[2] for word in words if word]) if all(words) else names)
+    return first_synonyms([word[2] for word in words if word], [word[1] for word in words if word]) if all(words) else distinct(names)
 
 
-def first_synonyms(names: Sequence[str]) -> tuple[str, ...]:
-    """The first of the synonyms of each class, or all of them where that is not unique: ImageNet has two cranes."""
+def first_synonyms(names: Sequence[str], synsets: Sequence[str]) -> tuple[str, ...]:
+    """The first of the synonyms of each class, or all of them where that is not unique, with the synset where they are not either.
+
+    ImageNet has two classes that are called crane, and nothing else.
+    """
     first = [name.split(",", 1)[0].strip() for name in names]
-    return tuple(short if first.count(short) == 1 else name for short, name in zip(first, names, strict=True))
+    times = Counter(first)
+    return distinct([short if times[short] == 1 else name for short, name in zip(first, names, strict=True)], synsets)
 
 
 def _from_json(text: str) -> list[str]:
@@ -65,10 +70,12 @@ def _from_json(text: str) -> list[str]:
         document = _in_order(document)
     if not isinstance(document, list):
         raise ValueError("must be JSON with a list of names, {index: name} or {name: index}")  # noqa: TRY004  pydantic reports a ValueError
-    names = [one[-1] if isinstance(one, list) and one else one for one in document]
-    if not all(isinstance(name, str) for name in names):
+    pairs = [one if isinstance(one, list) and one else [one] for one in document]
+    if not all(isinstance(text, str) for one in pairs for text in one):
         raise ValueError("has names that are not text")
-    return names
+    if all(len(one) > 1 for one in pairs):
+        return list(distinct([one[-1] for one in pairs], [one[0] for one in pairs]))
+    return [one[-1] for one in pairs]
 
 
 def _in_order(document: dict[str, Any]) -> list[Any]:

@@ -49,7 +49,8 @@ def recognised(written: str, base: Path) -> dict[str, Any] | None:
         return {"kind": "manifest", "path": written, **_renamed(columns_of(path))}
     if suffix in (".parquet", ".pq"):
         return {"kind": "parquet", "path": written}
-    return {"kind": "webdataset", "path": written} if suffix == ".tar" else None
+    compressed = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")  # its reader says what to do
+    return {"kind": "webdataset", "path": written} if suffix == ".tar" or path.name.lower().endswith(compressed) else None
 
 
 def is_pattern(written: str) -> bool:

@@ -7,7 +7,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, PrivateAttr, field_validator, model_serializer, model_validator
 
@@ -106,6 +106,18 @@ class BaseDatasetSpec(Part):
         None, description="what folders and labels call the classes, by class index, where that is not class_names: synsets, for example"
     )
 
+    _names_of_model: bool = PrivateAttr(default=False)
+
+    @property
+    def names_of_model(self) -> bool:
+        """Whether class_names are those that the model's own files give."""
+        return self._names_of_model
+
+    def naming(self, names: tuple[str, ...] | None) -> Self:
+        """Record the class names that the model's own files give."""
+        self._names_of_model = names is not None and self.class_names == names
+        return self
+
     @model_validator(mode="after")
     def _one_selection(self) -> BaseDatasetSpec:
         if self.limit is not None and self.sample is not None:
@@ -177,7 +189,7 @@ class TableOptions(ImageOptions):
 
     image_column: str | None = Field(None, description="encoded images; default: the only column that can be")
     label_column: str | None = Field(
-        None, description="class indices or names; default: the only ClassLabel, else the column called label, class or the like"
+        "", description="class indices or names; empty: the only ClassLabel, else a column called label, class, ...; null: no labels"
     )
     id_column: str | None = Field(None, description="ids of the samples; default: their indices")
 

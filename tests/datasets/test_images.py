@@ -224,8 +224,17 @@ def test_metadata_without_labels(tmp_path: Path) -> None:
     assert opened(tmp_path).labels() is None
     (tmp_path / "pets/metadata.csv").write_text("file_name,class\nc.png,cat\n")
     assert message(tmp_path) == (
-        "pets/metadata.csv: has no column 'label', but 'class'; use kind: manifest with path_column: file_name and label_column: class"
+        "pets/metadata.csv: has no column 'label', but 'class'; "
+        "use kind: manifest with path_column: file_name and label_column: class (for class folders: classes: top)"
     )
+
+
+def test_metadata_with_another_column_of_labels_beside_folders(tmp_path: Path) -> None:
+    """Neither the folders alone, which would leave out the images beside them, nor the column without being asked."""
+    draw(tmp_path, "x/a.png", "y/b.png", "c.png")
+    (tmp_path / "pets/metadata.csv").write_text("file_name,Class\nc.png,dog\nx/a.png,cat\n")
+    assert "has no column 'label', but 'Class'; use kind: manifest with " in message(tmp_path)
+    assert opened(tmp_path, classes="top").class_names == ("x", "y")
 
 
 SYNSETS = ("n01440764", "n01443537", "n02012849", "n03126707")
@@ -247,6 +256,9 @@ def test_synset_folders(tmp_path: Path) -> None:
     assert (named.class_names, labels(named)) == (("a", "b", "c", "d"), [1, 2, 3])
     assert labels(opened(tmp_path, class_names=(*SYNSETS[2:], SYNSETS[1]))) == [2, 0, 1]
     assert "pets/n01443537: the folder is not in class_names" in message(tmp_path, class_names=("a", "b"))
+    (tmp_path / "LOC_synset_mapping.txt").unlink()
+    said = message(tmp_path, class_names=("tench", "goldfish", "crane", "crane, derrick"))
+    assert "; put LOC_synset_mapping.txt or synset_words.txt beside the folder, which name ImageNet's synsets" in said
 
 
 def imagenet(folder: Path) -> list[str]:

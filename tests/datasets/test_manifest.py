@@ -124,6 +124,7 @@ def test_labels(tmp_path: Path, column: list[str], class_names: Any, indices: li
         ("path;label\na;1;2\n", {}, "list.csv:2: has 3 fields, too many: the header has 2; quote fields with semicolons"),
         ("paths,label\na,1\n", {}, "; did you mean 'paths'?"),
         ("", {}, "list.csv: has no column 'path' in its first line (columns: none)"),
+        ("path|label\na|1\n", {}, "(columns: path|label); separate the columns by commas, semicolons or tabs"),
         ("path,label,path\n", {}, "list.csv: has the column 'path' twice; keep one"),
         ("path,label\n", {}, "list.csv: has no samples; "),
         ("path,label\na,1\n\nb\n", {}, "list.csv:4: has 1 fields, too few: the header has 2"),
@@ -167,6 +168,15 @@ def test_unreadable_images_are_single_samples(tmp_path: Path) -> None:
     with pytest.raises(SampleError, match=r"^list.csv, folder.png: is not a regular file; "):
         dataset[1]
     assert dataset[2].id == "ok.png"
+
+
+def test_paths_from_windows(tmp_path: Path) -> None:
+    """A name may have a backslash here, so it is not translated; but the line says what is wrong."""
+    draw(tmp_path / "a\\b.png")
+    dataset = opened(tmp_path, "path\na\\b.png\nc\\d.png\n")
+    assert dataset[0].id == "a\\b.png"
+    with pytest.raises(SampleError, match=r"^list.csv, c\\d.png: no such file; folders are separated by / here, not by \\$"):
+        dataset[1]
 
 
 @pytest.mark.parametrize("path", ["nul\0byte.png", "x" * 5000 + ".png"])

@@ -11,7 +11,9 @@ import datasets
 import pytest
 from PIL import Image
 
+from robaudit.datasets.load import open_dataset
 from robaudit.errors import DataError
+from robaudit.spec.load import load_spec
 from tests.datasets.forms import COUNT, LABELS, hub, opened, write_files, write_parquet, write_tar
 
 MODEL = {"class_names": ["ox, Bos taurus", "cat", "Fox", "dog, Canis"], "class_ids": ["n00000001", "n00000002", "n00000003", "n00000004"]}
@@ -60,6 +62,23 @@ def test_a_class_that_the_model_does_not_have(tmp_path: Path) -> None:
     hub(names=("cat", "dog", "owl")).to_parquet(tmp_path / "hub.parquet")
     with pytest.raises(DataError, match=r"^hub.parquet: its class 'owl' is not in class_names; "):
         opened(tmp_path, kind="parquet", path="hub.parquet", **MODEL)
+
+
+@pytest.mark.parametrize("written", ["", ", class_names: [bird, horse, owl]"], ids=["taken", "written by init"])
+def test_as_many_classes_of_other_names(tmp_path: Path, written: str) -> None:
+    """Owls, birds and horses are not the model's birds, horses and owls in this order, although they are as many."""
+    (tmp_path / "net").mkdir()
+    config = {"architecture": "resnet18", "num_classes": 3, "label_names": ["bird", "horse", "owl"], "pretrained_cfg": {}}
+    (tmp_path / "net/config.json").write_text(json.dumps(config))
+    text = f"model: {{path: net}}\ndataset: {{kind: parquet, path: hub.parquet{written}}}\nnoise: {{sigma: 0.05}}\n"
+    spec = load_spec(tmp_path / "spec.yaml", text=text).dataset
+    hub(names=("owls", "birds", "horses")).to_parquet(tmp_path / "hub.parquet")
+    with pytest.raises(DataError, match=r"^hub.parquet: its class 'owls' is not in class_names; did you mean 'owl'\?"):
+        open_dataset(spec, base_dir=tmp_path, trust=False)
+    hub(names=("bird", "horse", "strix")).to_parquet(tmp_path / "hub.parquet")
+    found = open_dataset(spec, base_dir=tmp_path, trust=False).labels()
+    assert found is not None
+    assert found.tolist() == LABELS
 
 
 def test_imagenet_by_the_models_synsets(tmp_path: Path) -> None:

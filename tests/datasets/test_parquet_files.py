@@ -109,6 +109,17 @@ def test_bad_labels(tmp_path: Path, label: list[Any], says: str) -> None:
     assert says in message(tmp_path)
 
 
+def test_labels_that_are_no_classes(tmp_path: Path) -> None:
+    """A column that is called label but holds lists (several labels of an image) is no reason to audit without labels unasked."""
+    write_parquet(tmp_path / "a.parquet", label=[[0, 1]] * COUNT)
+    said = "a.parquet: the column 'label' does not hold class indices or names; set label_column to one that does (null: no labels)"
+    assert message(tmp_path) == said
+    assert open_parquet(tmp_path, label_column=None).labels() is None
+    write_parquet(tmp_path / "a.parquet", label=LABELS)
+    assert open_parquet(tmp_path, label_column=None).labels() is None
+    assert open_parquet(tmp_path).labels().tolist() == LABELS
+
+
 def test_files_written_by_pandas(tmp_path: Path) -> None:
     frame = pd.DataFrame({"jpg": [encoded(index) for index in range(COUNT)], "class": pd.Categorical([NAMES[label] for label in LABELS])})
     frame[3:].to_parquet(tmp_path / "a.parquet")

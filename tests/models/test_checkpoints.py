@@ -121,6 +121,29 @@ def test_plain_weights_before_averaged_ones(tmp_path: Path, state: State) -> Non
     assert "remove model.entry" in refusal(WEIGHTS, architecture=ARCHITECTURE, entry="model_ema")
 
 
+def test_other_weights_under_any_key_are_named(tmp_path: Path, state: State) -> None:
+    """Image restoration's ``params_ema``, too: whatever holds tensors alone may be what is meant."""
+    path = saved(tmp_path, {"params": state, "params_ema": {key: 2 * tensor for key, tensor in state.items()}})
+    model = load(path, architecture=ARCHITECTURE)
+    assert same(model)
+    assert "the weights are those under the key 'params'; the file also has params_ema: choose with model.entry: params_ema" in model.notes
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int32, torch.float8_e4m3fn, torch.float8_e5m2])
+@pytest.mark.parametrize("form", ["safetensors", "torch"])
+def test_weights_without_their_scale(tmp_path: Path, state: State, dtype: torch.dtype, form: str) -> None:
+    """Integers and numbers of 8 bits have a scale somewhere else: read as they are, they would be other weights."""
+    whole = {key: (100 * tensor).to(dtype) for key, tensor in state.items()}
+    if form == "torch":
+        path = saved(tmp_path, whole)
+    else:
+        save_file(whole, path := tmp_path / "net.safetensors")
+    said = refusal(path, architecture=ARCHITECTURE)
+    assert f"holds quantised weights ({next(iter(state))} is {str(dtype).removeprefix('torch.')}), which cannot be audited" in said
+    for fine in (torch.float16, torch.bfloat16, torch.float64):
+        load(saved(tmp_path, {key: tensor.to(fine) for key, tensor in state.items()}), architecture=ARCHITECTURE)
+
+
 def test_averaged_by_torch(tmp_path: Path, state: State) -> None:
     network = digits_cnn()
     network.load_state_dict(state)
@@ -142,7 +165,14 @@ def lightning(state: State) -> dict[str, Any]:
         "optimizer_states": [optimiser(digits_cnn())],
         "lr_schedulers": [{"base_lrs": [np.float64(0.1)], "_last_lr": [np.float32(0.1)]}],
         "hparams_name": "kwargs",
-        "hyper_parameters": {"lr": np.float64(1e-3), "settings": Settings(), "args": Namespace(width=3), "shape": np.arange(3)},
+        "hyper_parameters": {
+            "lr": np.float64(1e-3),
+            "settings": Settings(),
+            "args": Namespace(width=3, kind=int),
+            "shape": np.arange(3),
+            "steps": range(3),
+            "frozen": frozenset({"backbone"}),
+        },
     }
 
 
@@ -191,6 +221,12 @@ def test_what_is_no_state_dict(tmp_path: Path, state: State) -> None:
     said = refusal(saved(tmp_path, {"state_dict": inside}), architecture=ARCHITECTURE)
     assert "holds pickled Python objects that are not read (settings), and no state dict of tensors alone; save model.state_dict()" in said
     assert "holds list, not a state dict" in refusal(saved(tmp_path, [1, 2]), architecture=ARCHITECTURE)
+    for mixed in ({**state, "epoch": 3}, {"state_dict": {**state, "epoch": 3}}):
+        assert "mixes tensors with what is none (epoch); save model.state_dict() as" in refusal(
+            saved(tmp_path, mixed), architecture=ARCHITECTURE
+        )
+    numbered = dict(enumerate(state.values()))
+    assert "has tensors under keys that are not text; " in refusal(saved(tmp_path, numbered), architecture=ARCHITECTURE)
     several = {"first": state, "second": state}
     said = refusal(saved(tmp_path, several), architecture=ARCHITECTURE)
     assert "has weights under several keys (first, second); say which: model.entry" in said

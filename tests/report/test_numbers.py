@@ -117,7 +117,9 @@ def test_names() -> None:
     )
     assert distinct(["crane", "dog", "crane", "2"]) == ("crane (0)", "dog", "crane (2)", "2")
     assert distinct(["a", "a", "a (0)"]) == ("a (0) (0)", "a (1)", "a (0) (2)")
-    assert distinct(["a", "a", "", "b"], ["x", "x", "y", "z"]) == ("a (x) (0)", "a (x) (1)", "(y)", "b")
+    assert distinct(["crane", "dog", "crane"], ["n1", "n2", "n3"]) == ("crane (n1)", "dog", "crane (n3)")
+    assert distinct(["", "dog"]) == ("(0)", "dog")
+    assert distinct(["a", "a"], ["x", "x"]) == ("a (x) (0)", "a (x) (1)")
     assert printable("Katze 猫") == "Katze 猫"
     assert shortened("train/tabby/017.png", 12) == "...y/017.png"
 

@@ -34,6 +34,7 @@ def make(folder: Path, *names: str) -> None:
         (["x/0.tar", "x/1.tar"], "x", {"kind": "webdataset", "path": "x"}),
         (["x/train-0.tar", "x/train-1.tar", "x/val-0.tar"], "x", {"kind": "webdataset", "path": "x/val-*.tar"}),
         (["x/train/0.tar", "x/test/0.tar"], "x", {"kind": "webdataset", "path": "x/test/*.tar"}),
+        (["x.tar.gz"], "x.tar.gz", {"kind": "webdataset", "path": "x.tar.gz"}),
         ([], "x/val-{000..009}.tar", {"kind": "webdataset", "path": "x/val-{000..009}.tar"}),
         ([], "x/*.parquet", {"kind": "parquet", "path": "x/*.parquet"}),
         (["x/0.parquet", "x/1.parquet"], "x", {"kind": "parquet", "path": "x"}),

@@ -20,7 +20,6 @@ from robaudit.spec.load import load_spec
 from robaudit.spec.model import AuditSpec
 from robaudit.spec.pretrained.fill import filled
 from robaudit.spec.pretrained.timm_config import from_config
-from robaudit.text import distinct
 from tests.conftest import RunCli
 
 CFG = {"input_size": [3, 32, 32], "mean": [0.1, 0.2, 0.3], "std": [0.4, 0.5, 0.6], "interpolation": "bilinear", "crop_pct": 0.8}
@@ -44,6 +43,14 @@ def test_every_form_of_image_files_takes_size_and_classes(tmp_path: Path, kind: 
     model(tmp_path)
     dataset = spec(tmp_path, f"kind: {kind}, path: data").dataset.model_dump()
     assert (dataset["class_names"], dataset["resize"], dataset["crop"]) == (("cat", "dog", "owl"), 40, 32)
+
+
+def test_a_network_without_a_classifier(tmp_path: Path) -> None:
+    """timm's models of features (DINOv2, CLIP's towers) have no classes."""
+    for entries in ({"num_classes": 0}, {"num_classes": None, "pretrained_cfg": {**CFG, "num_classes": 0}}):
+        model(tmp_path, label_names=None, **entries)
+        with pytest.raises(ModelError, match=r"config.json: describes a network without a classifier \(num_classes 0\); give a model that"):
+            spec(tmp_path)
 
 
 def test_everything_that_is_left_out(tmp_path: Path) -> None:
@@ -160,7 +167,6 @@ def test_labels_of_timm(tmp_path: Path) -> None:
     found = from_config(json.loads(model(tmp_path, label_names=["cat", "dog"]).read_text()), tmp_path)
     assert found.class_names is None
     assert found.notes == ("its 2 label names are left out: it has 3 classes",)
-    assert distinct(["a", "b", "a"]) == ("a (0)", "b", "a (2)")
 
 
 def test_forms_of_timm(tmp_path: Path) -> None:

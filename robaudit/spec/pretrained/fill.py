@@ -54,7 +54,9 @@ def filled(spec: AuditSpec) -> AuditSpec:
     try:
         changes = {
             "model": ModelSpec.model_validate({**spec.model.model_dump(exclude_unset=True), **model}),
-            "dataset": type(spec.dataset).model_validate({**spec.dataset.model_dump(exclude_unset=True), **dataset}),
+            "dataset": type(spec.dataset)
+            .model_validate({**spec.dataset.model_dump(exclude_unset=True), **dataset})
+            .naming(found.class_names),
         }
     except ValidationError as error:
         first = error.errors(include_url=False)[0]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from robaudit.errors import needs_extra
+from robaudit.errors import ModelError, needs_extra
 from robaudit.spec.pretrained.base import Entries, Pretrained
 from robaudit.text import distinct
 
@@ -34,6 +34,8 @@ def from_config(config: Mapping[str, Any], path: Path) -> Pretrained:
     cfg = entries.part("pretrained_cfg") if "pretrained_cfg" in config else dict(config)  # one flat object in old files
     arguments = entries.part("model_args")
     about = Entries(cfg, str(path))
+    if config.get("num_classes", cfg.get("num_classes")) == 0:
+        raise ModelError(str(path), "describes a network without a classifier (num_classes 0)", "give a model that was trained to classify")
     classes = entries.whole("num_classes") or about.whole("num_classes")
     options = {**({} if classes is None else {"num_classes": classes}), **arguments}
     size = _resized(Entries(arguments, str(path)), about)
@@ -153,6 +155,8 @@ def _images(about: Entries, size: tuple[int, ...], mean: tuple[float, ...]) -> d
         raise about.wrong("interpolation", f"one of {', '.join(_INTERPOLATIONS)}")
     scaled = math.floor(height / share), math.floor(width / share)
     images: dict[str, Any] = {"interpolation": interpolation, "crop": height if height == width else (height, width)}
+    if share > 1:
+        images["pad"] = 0  # the image does not fill the crop (VOLO, 1.15): black around it
     if mode == "squash":
         images["resize"] = scaled
     elif mode == "border":
