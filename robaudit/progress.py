@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from rich.progress import Progress
+from rich.console import Console
+from rich.progress import Progress, ProgressColumn, TextColumn, TimeRemainingColumn
 
 from robaudit.errors import RobauditError
 
@@ -26,8 +27,9 @@ _DURATION = re.compile(r"(?:(\d{1,9}(?:\.\d{1,9})?)h)?(?:(\d{1,9}(?:\.\d{1,9})?)
 _SECONDS_BETWEEN_UPDATES = 0.5
 AUDITING = "auditing"
 """What is done, where nothing better is known."""
-SPEED_WINDOW = 600.0
-"""Seconds over which the speed of an audit is averaged."""
+SECONDS_BETWEEN_LINES = 5.0
+"""Between two lines of progress where there is no terminal."""
+_SPEED_WINDOW = 600.0  # seconds over which the speed of an audit is averaged
 
 Clock = Callable[[], float]
 
@@ -105,7 +107,7 @@ class AuditProgress:
     def __init__(self, total: int, done: int, display: Progress | None = None, clock: Clock = time.monotonic) -> None:
         self.total, self.done, self._before, self._what = total, done, done, ""
         self._clock, self._last = clock, float("-inf")
-        self._display = display or Progress(disable=True, get_time=clock, speed_estimate_period=SPEED_WINDOW)
+        self._display = display or Progress(disable=True, get_time=clock, speed_estimate_period=_SPEED_WINDOW)
         self._id = self._display.add_task(AUDITING, total=total, completed=done, samples=self._samples(), rate="")
         self._display.advance(self._id, 0)  # from here on the speed is measured
         self._task = next(task for task in self._display.tasks if task.id == self._id)
@@ -150,6 +152,20 @@ class AuditProgress:
 
     def _samples(self) -> str:
         return f"{self.done:>{len(str(self.total))}}/{self.total} samples"
+
+
+def progress_bar(console: Console, clock: Clock, *columns: ProgressColumn) -> Progress:
+    """The columns and the time left, redrawn several times a second by a thread."""
+    return Progress(
+        *columns,
+        TimeRemainingColumn(),
+        TextColumn("left"),
+        console=console,
+        refresh_per_second=5,
+        speed_estimate_period=_SPEED_WINDOW,
+        get_time=clock,
+        transient=True,
+    )
 
 
 def parse_duration(text: str, where: str = "--budget") -> float:

@@ -9,13 +9,13 @@ import warnings
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn
 
 from robaudit.errors import RobauditWarning
-from robaudit.progress import SPEED_WINDOW, AuditProgress, Clock, Silent
+from robaudit.progress import SECONDS_BETWEEN_LINES, AuditProgress, Clock, Silent, progress_bar
 from robaudit.text import printable
 
-_SECONDS_BETWEEN, _SECONDS_BETWEEN_LINES = 0.5, 5.0
+_SECONDS_BETWEEN = 0.5
 _WIDTH = 90  # columns of a bar in a notebook
 _PRE = '<pre style="line-height:normal;margin:0;white-space:pre;overflow-x:auto">{code}</pre>'
 
@@ -53,10 +53,8 @@ class PythonListener(Silent):
 
     def doing(self, what: str) -> None:
         """Say what is computed."""
-        if self._bar is not None:
-            for task in self._bar.task_ids:
-                self._bar.update(task, description=what)
-            self._show()
+        self._progress.doing(what)
+        self._show()
 
     def working(self, share: float) -> None:
         """Move the bar."""
@@ -79,7 +77,7 @@ class PythonListener(Silent):
     def _show(self, *, force: bool = False) -> None:
         if self._output is not None and self._bar is not None:
             self._output.show(self._bar, force=force)
-        elif self._wanted and self._bar is None and self._clock() - self._last >= _SECONDS_BETWEEN_LINES:
+        elif self._wanted and self._bar is None and self._clock() - self._last >= SECONDS_BETWEEN_LINES:
             self._last = self._clock()
             sys.stderr.write(f"auditing: {self._progress.line()}\n")
 
@@ -118,18 +116,8 @@ class _NotebookOutput:
 
 def _bar(console: Console, clock: Clock) -> Progress:
     """The bar of an audit: what is computed, how far it is, and the time left."""
-    return Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=30),
-        TextColumn("{task.fields[samples]}  {task.fields[rate]}", markup=False),
-        TimeRemainingColumn(),
-        TextColumn("left"),
-        console=console,
-        refresh_per_second=5,
-        speed_estimate_period=SPEED_WINDOW,
-        get_time=clock,
-        transient=True,
-    )
+    samples = TextColumn("{task.fields[samples]}  {task.fields[rate]}", markup=False)
+    return progress_bar(console, clock, TextColumn("{task.description}", markup=False), BarColumn(bar_width=30), samples)
 
 
 def warn_caller(text: str) -> None:

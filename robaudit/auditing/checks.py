@@ -301,7 +301,7 @@ def _alternatives(model: LogitModel, channels: int) -> Iterator[tuple[str, Calla
     yield "pixels times 255 (mean: 0, std: 0.00392157)", lambda x: x * 255
     for name in LIKELY:
         preset_mean, preset_std = NORMALISATIONS[name]
-        if len(preset_mean) in (1, channels):
+        if len(preset_mean) == channels or name == "half":  # colour images are not MNIST's
             yield hint(name), _normalise(preset_mean, preset_std)
     own = _own_normalisation(model)
     if own is not None and len(own[0]) == len(own[1]) == channels:

@@ -44,7 +44,7 @@ def first_info(spec: AuditSpec, model: LogitModel, dataset: Dataset, device: tor
         "device": device_name(device),
         "versions": versions(),
         "model": {"name": model.name, "format": model.format, "sha256": model.sha256, "classes": check.classes, "notes": list(model.notes)},
-        "data": {"where": dataset.where, "class_names": None if names is None else distinct(names)},
+        "data": {"where": dataset.where, "class_names": None if names is None else list(distinct(names))},
         "noise": _noise_description(spec),
         "warnings": list(check.warnings),
         "batch_dependent": check.batch_dependent,

@@ -15,19 +15,18 @@ from typing import IO, TYPE_CHECKING, Any, cast
 
 from rich.console import Console, RenderableType
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Column
 from rich.text import Text
 
 from robaudit.cli.streams import StandardError
-from robaudit.progress import AUDITING, SPEED_WINDOW, AuditProgress, Clock
+from robaudit.progress import AUDITING, SECONDS_BETWEEN_LINES, AuditProgress, Clock, progress_bar
 from robaudit.text import printable
 
 if TYPE_CHECKING:
     from robaudit.store.run import Run
 
 _WIDTH_WITHOUT_TERMINAL = 120
-_SECONDS_BETWEEN_LINES = 5.0
 _NARROW = 50  # columns; a narrower terminal has no room for counts beside the bar
 _NARROWEST_NAME, _WIDEST_NAME, _BESIDE_NAME = 12, 40, 48  # columns of what is computed, and of all that is beside it
 
@@ -161,7 +160,7 @@ class Reporter:
         return self._console.is_interactive and self._console.file.isatty()
 
     def _print_line(self) -> None:
-        if self._quiet or self._display is not None or self._on_terminal() or self._clock() - self._last < _SECONDS_BETWEEN_LINES:
+        if self._quiet or self._display is not None or self._on_terminal() or self._clock() - self._last < SECONDS_BETWEEN_LINES:
             return
         self._last = self._clock()
         self._console.print(f"auditing: {self._progress.line()}")
@@ -180,7 +179,7 @@ class Reporter:
 
     def _print_stage(self, what: str) -> None:
         """Say what is done where nothing was printed for a while and no audit runs, which has lines of its own."""
-        if self._quiet or self._progress.total or self._clock() - self._last < _SECONDS_BETWEEN_LINES:
+        if self._quiet or self._progress.total or self._clock() - self._last < SECONDS_BETWEEN_LINES:
             return
         self._last = self._clock()
         self._console.print(escape(printable(what)))
@@ -204,23 +203,13 @@ def _spinner(console: Console, clock: Clock) -> Progress:
 
 
 def _bar(console: Console, name: Column, clock: Clock) -> Progress:
-    """A progress bar, redrawn several times a second by a thread."""
+    """A progress bar that fits the terminal."""
     bar = BarColumn(bar_width=None, table_column=Column(min_width=4, max_width=40, ratio=1))
     rate = TextColumn("{task.fields[rate]}", table_column=Column(min_width=8, no_wrap=True))  # so that the bar keeps its width
     counts = (TextColumn("{task.fields[samples]}"), rate) if console.width >= _NARROW else ()
     what = TextColumn("{task.description}", markup=False, table_column=name)
-    return Progress(
-        *((SpinnerColumn("line"), what) if console.width >= _NARROW else (TextColumn(AUDITING),)),
-        bar,
-        *counts,
-        TimeRemainingColumn(),
-        TextColumn("left"),
-        console=console,
-        refresh_per_second=5,
-        speed_estimate_period=SPEED_WINDOW,
-        get_time=clock,
-        transient=True,
-    )
+    head = (SpinnerColumn("line"), what) if console.width >= _NARROW else (TextColumn(AUDITING),)
+    return progress_bar(console, clock, *head, bar, *counts)
 
 
 @contextlib.contextmanager

@@ -26,7 +26,7 @@ from robaudit.cli.options import (
     TrustOption,
     levels,
 )
-from robaudit.errors import SpecError
+from robaudit.errors import RobauditError, SpecError
 
 if TYPE_CHECKING:
     from robaudit.gates.decide import Decision, Verdict
@@ -76,15 +76,20 @@ class _Files:
     junit: Path | None
     trust: bool
 
-    def check(self) -> None:
+    def check(self, spec: Path) -> None:
         """Refuse files that cannot be written, before any work is done.
 
         Raises:
-            RobauditError: there is one.
+            RobauditError: there is one, or one is named twice or is the spec.
         """
         from robaudit.cli.report import check_report
         from robaudit.cli.streams import check_output
 
+        taken = {spec.resolve(): "the spec"}
+        for option, file in self._named:
+            if (same := taken.get(file.resolve())) is not None:
+                raise SpecError(f"{option} {file}", f"is also {same}", "name another file")
+            taken[file.resolve()] = f"the file of {option}"
         for file in self.reports:
             check_report(file, option="--report", by_name=True)
         if self.junit is not None:
@@ -92,9 +97,17 @@ class _Files:
 
     def remove(self) -> None:
         """Remove what an earlier audit left, so that it is not taken for this one's if it ends early."""
-        for file in (*self.reports, *([] if self.junit is None else [self.junit])):
+        for _, file in self._named:
             if file.is_file():
-                file.unlink()
+                try:
+                    file.resolve().unlink()
+                except OSError as error:
+                    raise RobauditError(str(file), f"cannot be replaced: {error.strerror or error}", "name another file") from error
+
+    @property
+    def _named(self) -> Sequence[tuple[str, Path]]:
+        """The files with their options."""
+        return [*(("--report", file) for file in self.reports), *([] if self.junit is None else [("--junit", self.junit)])]
 
     def write(self, run: Run, decisions: Sequence[Decision] | None, inconclusive: Verdict = "inconclusive", *, quiet: bool) -> None:
         """Write them; a line on standard error says what a report lacks. ``decisions``: None where nothing was to be decided."""
@@ -197,7 +210,7 @@ def estimate(
         estimators=estimator or (),
         overrides={key: value for key, value in overrides.items() if value is not None},
     )
-    files.check()
+    files.check(spec)
     with starting(quiet=quiet):
         from robaudit.auditing.environment import command_line
         from robaudit.auditing.run import audit

@@ -75,6 +75,8 @@ def init(
     def known_file(text: str) -> str:
         text = str(expanded(text))
         if not text.startswith(HUB) and not (base / text).exists():
+            if ":" in text:
+                _refuse_architecture(text)
             raise SpecError(f"--model {text}", "no such file", "give the path of the trained model, relative to the spec's folder")
         return text
 
@@ -144,6 +146,19 @@ def _answer(question: str, given: str | None, default: str | None, read: Callabl
             return read(typer.prompt(question, default=default, err=True, show_default=bool(default)))
         except SpecError as error:
             typer.echo(f"{error.what}; {error.remedy}", err=True)
+
+
+def _refuse_architecture(text: str) -> None:
+    """Refuse the name of a network where its weights are asked for.
+
+    Raises:
+        SpecError: it is one.
+    """
+    from robaudit.models.architectures import FAMILIES
+
+    if text.startswith(FAMILIES):
+        remedy = f"give the file of its weights: --model FILE --architecture {text}"
+        raise SpecError(f"--model {text}", "is an architecture, which has no weights", remedy)
 
 
 def _count_images(section: dict[str, object], base: Path) -> int:

@@ -114,12 +114,22 @@ def check_output(path: Path) -> None:
     """Refuse a file of ``-o`` that cannot be written, before any work is done.
 
     Raises:
-        RobauditError: it is a folder, or its folder does not exist.
+        RobauditError: it is a folder or write-protected, or its folder does not exist or takes no files.
     """
     if path.is_dir():
         raise RobauditError(str(path), "is a folder", "name a file")
     if not path.absolute().parent.is_dir():
         raise RobauditError(str(path), "its folder does not exist", "create it first, or name another file")
+    if path.exists() and not os.access(path, os.W_OK):
+        raise RobauditError(str(path), "is write-protected", "name another file")
+    if path.is_file() or not path.exists():
+        import tempfile
+
+        try:
+            with tempfile.TemporaryFile(dir=path.resolve().parent):
+                pass  # the file itself is made beside the old one, too
+        except OSError as error:
+            raise RobauditError(str(path), f"cannot be written: {error.strerror or error}", "name another file") from error
 
 
 def write_output(path: Path, pieces: Iterable[str | bytes]) -> None:
@@ -143,8 +153,6 @@ def write_output(path: Path, pieces: Iterable[str | bytes]) -> None:
             raise RobauditError(str(path), f"cannot be written: {error.strerror or error}", "name another file") from error
         return
     target = path.resolve() if path.is_symlink() else path
-    if target.exists() and not os.access(target, os.W_OK):
-        raise RobauditError(str(path), "is write-protected", "name another file")
     with writing(target) as sink:
         for piece in encoded:
             sink.write(piece)

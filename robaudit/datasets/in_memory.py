@@ -137,6 +137,8 @@ class _Samples:
                 raise SampleError(where, f"the label is {value!r}, not a class index", "give class_names=[...], in the order of the logits")
             if value not in self.class_names:
                 raise SampleError(where, f"the label {value!r} is not in class_names", did_you_mean(value, self.class_names))
+            if self.class_names.count(value) > 1:
+                raise SampleError(where, f"several classes are called {value!r}", "give class indices as labels")
             return self.class_names.index(value)
         if isinstance(value, Tensor | np.ndarray) and tuple(value.shape) == (1,):
             value = value[0]

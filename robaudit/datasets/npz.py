@@ -215,7 +215,8 @@ def _find_array(path: Path, where: str, key: str, option: str) -> Array:
             members = {name.removesuffix(".npy"): name for name in archive.namelist() if name.endswith(".npy")}
             if key not in members:
                 held = ", ".join(sorted(members)[:_LISTED]) + (", ..." if len(members) > _LISTED else "") or "none"
-                raise DataError(where, f"has no array {key!r} (it has: {held})", f"set {option}; {did_you_mean(key, members)}")
+                null = " (null where there are no labels)" if option == "labels_key" else ""
+                raise DataError(where, f"has no array {key!r} (it has: {held})", f"set {option}{null}; {did_you_mean(key, members)}")
             return _checked(path, where, archive, archive.getinfo(members[key]))
     except _DAMAGES as error:
         what = "is not a .npz file (a zip archive)" if isinstance(error, zipfile.BadZipFile) else "cannot be read"

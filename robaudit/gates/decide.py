@@ -25,6 +25,7 @@ from robaudit.spec.gates import CERTIFIED_ACCURACY, NO_WARNINGS, SCORES, WARNING
 from robaudit.stats.groups import json_values
 from robaudit.stats.intervals import Bounds
 from robaudit.store.run import Run
+from robaudit.text import count
 
 __all__ = [
     "EXIT_CODES",
@@ -324,7 +325,9 @@ def _which_classes(gate: Gate, measured: Measured) -> str:
     if gate.quantity not in OF_CLASSES or not known:
         return ""
     first, last = known[0], known[-1]
-    return f"class {first.text}, {first.images} images" if gate.quantity == "worst_class" else f"classes {first.text} and {last.text}"
+    return (
+        f"class {first.text}, {count(first.images, 'image')}" if gate.quantity == "worst_class" else f"classes {first.text} and {last.text}"
+    )
 
 
 def _caveats(gate: Gate, evidence: Evidence, scale: Quantity, *, population: bool) -> list[str]:

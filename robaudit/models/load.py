@@ -23,9 +23,9 @@ from robaudit.models.python_callable import as_module, load_python
 from robaudit.models.safety import open_archive
 from robaudit.models.state_dict import load_safetensors, load_state_dict_file
 from robaudit.models.torchscript import load_torchscript
-from robaudit.models.torchvision_file import downloaded
 from robaudit.spec.model import IN_MEMORY, ModelSpec
 from robaudit.spec.pretrained.folder import CONFIG, INDEX, weights_file
+from robaudit.spec.pretrained.torchvision_weights import weights_named
 
 SUFFIXES = {
     ".safetensors": "safetensors",
@@ -150,7 +150,7 @@ def load_model(
     if path is not None and spec.format != "python":
         path = weights_file(path)
     elif path is None and spec.download and spec.weights is not None:
-        path = downloaded(spec.weights)
+        path = _downloaded(spec.weights)
     source = Source(spec, path, base_dir, device, dtype, trust)
     if spec.format == "python":
         found = "python"
@@ -234,3 +234,23 @@ def _twin(module: nn.Module, where: str) -> nn.Module:
     except Exception as error:
         what = f"cannot be copied ({type(error).__name__}: {error})"[:300]
         raise ModelError(where, what, "pass a function instead: lambda x: net(x), with net in eval mode") from error
+
+
+def _downloaded(name: str) -> Path:
+    """The file of torchvision's weights by name, in torch's own cache; fetched if it is not there, and checked by its hash.
+
+    Raises:
+        ModelError: there are no such weights, or they cannot be fetched.
+    """
+    url: str = weights_named(name).url
+    path = Path(torch.hub.get_dir()) / "checkpoints" / url.rpartition("/")[2]
+    if path.is_file():
+        return path
+    prefix = path.stem.rpartition("-")[2]
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        torch.hub.download_url_to_file(url, str(path), prefix if len(prefix) >= 8 else None, progress=False)
+    except (OSError, RuntimeError) as error:  # URLError is an OSError; RuntimeError: another hash
+        what = f"cannot be fetched from {url} ({str(error) or type(error).__name__})"
+        raise ModelError(f"weights {name}", what, "check the network; or give the file: path") from error
+    return path

@@ -22,8 +22,10 @@ from robaudit.text import Names, class_name, count, known_name, printable, short
 ACROSS = 12
 """The most images that stand side by side."""
 MOST_CONTRADICTIONS = 10
-_ID, _CLASS, _CELL = 9, 9, 10
+_CELL = 9  # columns of an image
+_LINES = 3  # of its id
 _NOTHING = "abstains"
+_MARGIN = "margin of the logits"
 _MEANINGS = {
     Verdict.VIOLATION: "one of the two is wrong: a bug in an estimator",
     Verdict.DECLARED: "what the spec declares of the network (lipschitz, or linear: true) is false",
@@ -46,8 +48,11 @@ class SpectrumTable:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         narrow = options.max_width < WIDE
-        left = max((len(str(line.key)) for line in self.found.lines), default=0) + 2
-        few = self.found.samples[: max(1, min(ACROSS, (options.max_width - left) // _CELL))]
+        shown = {line.band for line in self.found.lines} - {Band.CLEAN}
+        heads = (*(HEADS[band] for band in shown), *(f" {line.key}" for line in self.found.lines), _MARGIN)
+        gap = 1 if narrow else 2  # between columns
+        room = options.max_width - max(map(len, heads))
+        few = self.found.samples[: max(1, min(ACROSS, room // (gap + _CELL)))]
         for table in (*([_side_by_side(self.found, few, self.names)] if few else []), *checks(self.found.consistency)):
             yield from rendered(table, narrow=narrow)
 
@@ -61,18 +66,19 @@ def sample_table(found: Spectrum, names: Names | None = None) -> Terminal:
 def _side_by_side(found: Spectrum, samples: Sequence[Sample], names: Names | None) -> Table:
     lines = [line for line in found.lines if any(line.key in sample.rows for sample in samples)]
     rows: list[tuple[Cell, ...]] = [
-        cells(("label", *(class_name(sample.label, names, _CLASS) for sample in samples))),
-        cells(("predicted", *(class_name(sample.predicted, names, _CLASS) for sample in samples))),
+        cells(("label", *(class_name(sample.label, names, _CELL) for sample in samples))),
+        cells(("predicted", *(class_name(sample.predicted, names, _CELL) for sample in samples))),
     ]
     if any(sample.margin is not None for sample in samples):
-        rows.append(cells(("margin of the logits", *(numbers.NONE if one.margin is None else f"{one.margin:.3f}" for one in samples))))
+        rows.append(cells((_MARGIN, *(numbers.NONE if one.margin is None else f"{one.margin:.3f}" for one in samples))))
     band: Band | None = None
     for line in lines:
         if line.band != band and line.band is not Band.CLEAN:
             rows.append(cells((HEADS[line.band], *("" for _ in samples)), "strong"))
         band = line.band
         rows.append(cells((f" {line.key}", *(short_text(sample.rows.get(line.key), line) for sample in samples))))
-    heads = (Column("sample"), *(Column(shortened(printable(sample.id), _ID), number=True) for sample in samples))
+    ids = (shortened(printable(sample.id), _LINES * _CELL) for sample in samples)
+    heads = (Column("sample"), *(Column(text, number=True, wrap=True) for text in ids))
     ranked = found.ranked_by
     order = "lowest" if ranked.quantity.higher_is_better else "highest"
     return Table(
@@ -98,7 +104,7 @@ def _of_one(found: Spectrum, sample: Sample, names: Names | None) -> Table:
         if line.band != band:
             rows.append(cells((HEADS[line.band], "", "", ""), "strong"))
         band = line.band
-        texts = (f" {line.key}", value_text(row, line, interval=True), class_name(row.flips_to, names, _CLASS), row.note)
+        texts = (f" {line.key}", value_text(row, line, interval=True), class_name(row.flips_to, names, _CELL), row.note)
         rows.append(cells(texts))
     about = [f"label {class_name(sample.label, names)}", f"predicted {class_name(sample.predicted, names)}"]
     about += [] if sample.margin is None else [f"margin of the logits {sample.margin:.4g}"]

@@ -147,7 +147,7 @@ def _noisy(entries: Sequence[Mapping[str, Any]]) -> list[str]:
 def _overall(groups: Sequence[GroupSummary], seconds: Mapping[tuple[str, NoiseLevel], float], quantity: Quantity, narrow: bool) -> Table:
     key, counts = groups[0].key, {group.images for group in groups}
     several = len({group.key.noise for group in groups}) > 1
-    facts = [f"{groups[0].images:,} images"] if len(counts) == 1 else []
+    facts = [count(groups[0].images, "image")] if len(counts) == 1 else []
     shares = ("< 0.5", "< 0.9") if quantity.is_share and quantity.higher_is_better else ()
     texts = numbers.level_numbers(group.key.at for group in groups)
     tail = "5th" if quantity.higher_is_better else "95th"

@@ -23,7 +23,7 @@ _LARGEST = 2**24
 
 
 def read_class_names(value: object, info: ValidationInfo) -> object:
-    """The names in the file that a text names, in the order of the class indices; anything else as it is.
+    """The names in the file that a text names, in the order of the class indices and made distinct; anything else as it is.
 
     Raises:
         ValueError: there is no such file, or it has no names.
@@ -44,7 +44,7 @@ def read_class_names(value: object, info: ValidationInfo) -> object:
     if not names or not all(names):
         raise ValueError(f"must be a file with a name on each line (line {names.index('') + 1} is empty)" if names else "is an empty file")
     words = [SYNSET_WORDS.fullmatch(name) for name in names]
-    return first_synonyms([word[2] for word in words if word], [word[1] for word in words if word]) if all(words) else tuple(names)
+    return first_synonyms([word[2] for word in words if word], [word[1] for word in words if word]) if all(words) else distinct(names)
 
 
 def first_synonyms(names: Sequence[str], synsets: Sequence[str]) -> tuple[str, ...]:

@@ -156,6 +156,10 @@ class RunFolder:
         Raises:
             RunError: it is missing, damaged or of another version.
         """
+        if not self.path.is_dir():
+            inside = self.path.is_file() and RunFolder(self.path.parent).exists
+            remedy = f"name its folder, {self.path.parent}" if inside else "name a folder that robaudit estimate has written"
+            raise RunError(str(self.path), "is not a run folder", remedy)
         where = str(self.path / "run.json")
         info = read_json(self.path / "run.json")
         if not isinstance(info, dict) or info.get("schema_version") != SCHEMA_VERSION:

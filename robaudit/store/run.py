@@ -158,10 +158,6 @@ def read_run(path: Path, *, kept: bool = False) -> Run:
         RunError: it is missing, damaged or unfinished.
     """
     folder = RunFolder(path)
-    if not path.is_dir():
-        inside = path.is_file() and RunFolder(path.parent).exists
-        remedy = f"name its folder, {path.parent}" if inside else "name a folder that robaudit estimate has written"
-        raise RunError(str(path), "is not a run folder", remedy)
     info = folder.info()
     if info["status"] != "complete":
         folder.refuse_old()

@@ -123,12 +123,13 @@ def test_lines_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) ->
     clock = Clock()
     heard = PythonListener(progress=True, clock=clock)
     heard.begin(10, 0)
+    heard.doing("mc at sigma 0.1")
     for _ in range(4):
         clock.now += 3.0
         heard.working(0.1)
     heard.advance(5)
     heard.end()
-    assert re.fullmatch(r"(auditing: 0 of 10 samples, about \d+ s left\n){2}", capsys.readouterr().err)
+    assert re.fullmatch(r"(auditing: 0 of 10 samples, about \d+ s left \(mc at sigma 0.1\)\n){2}", capsys.readouterr().err)
 
 
 def test_this_is_no_notebook() -> None:

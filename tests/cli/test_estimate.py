@@ -198,7 +198,7 @@ def test_every_sample_skipped_after_the_start_is_exit_5(tmp_path: Path, run_cli:
 
 
 def test_progress_without_a_terminal_is_plain_lines(tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(console, "_SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr(console, "SECONDS_BETWEEN_LINES", 0.0)
     _, out, err = run_cli("estimate", write(tmp_path, digits(limit=130)), "--out", "run")
     lines = [line for line in err.splitlines() if line.startswith("auditing: ")]
     assert all(re.fullmatch(r"auditing: \d+ of 130 samples.*? \((mc at sigma 0.2|reading images)\)", line) for line in lines[:-1]), lines

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from PIL import Image
 from torch import nn
 
 from robaudit import audit
@@ -61,6 +62,24 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("spectrum")
     noise = [{"sigma": [0.1, 0.3]}, {"kind": "uniform", "eps": [0.2]}]
     return audit(write(folder, digits(limit=6, noise=noise, estimators=list(FEW))), out=folder / "run").path
+
+
+def test_ids_that_are_paths_are_readable(tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their ends may be the same, and --sample wants all of them; no column is cut off, however wide the terminal is."""
+    names = [f"class{label}" for label in range(10)]
+    for label, name in enumerate(names):
+        (tmp_path / "images" / name).mkdir(parents=True)
+        Image.new("L", (8, 8), 20 * label).save(tmp_path / "images" / name / "0001.png")
+    data = {"kind": "images", "path": "images", "channels": 1}
+    audit(write(tmp_path, digits(dataset=data, estimators=[{"mc": {"samples": 5}}])), out=tmp_path / "run")
+    for width in (60, 79, 80, 99, 100, 120, 200):
+        monkeypatch.setenv("COLUMNS", str(width))
+        out = run_cli("spectrum", tmp_path / "run").out
+        table = out[: out.index("~ no interval")]
+        assert "\N{HORIZONTAL ELLIPSIS}" not in table
+        heads = table[: table.index("\N{BOX DRAWINGS LIGHT HORIZONTAL}")].splitlines()[-2:]
+        cut = [tuple(line[i:j].strip() for line in heads) for i in range(len(heads[1])) for j in range(i + 8, i + 20)]
+        assert "class3/0001.png" in table or any("class" in first and "/0001.png" in first + second for first, second in cut), table
 
 
 def test_side_by_side(run: Path, run_cli: RunCli) -> None:

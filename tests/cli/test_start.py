@@ -70,6 +70,12 @@ def test_no_such_run_or_spec(tmp_path: Path) -> None:
         assert [name for name in imported if name != "matplotlib"] == [], command  # plot looks first whether it can draw
 
 
+def test_no_such_model(tmp_path: Path) -> None:
+    ((code, said, imported),) = answers([["init", "--model", "nosuch.pt", "--data", "digits", "--no-input"]], tmp_path)
+    assert (code, imported) == (2, [])
+    assert said.startswith("error: --model nosuch.pt: no such file")
+
+
 INVALID: dict[str, tuple[dict[str, Any], str]] = {
     "estimator": ({"estimators": ["mcc"]}, "unknown estimator 'mcc'; did you mean 'mc'?"),
     "noise": ({"noise": {"kind": "gauss", "sigma": 0.1}}, "unknown noise kind 'gauss'; did you mean 'gaussian'?"),

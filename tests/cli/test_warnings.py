@@ -211,6 +211,29 @@ def test_files_beside_the_run(tmp_path: Path, run_cli: RunCli, refuse: Refuse) -
         assert f"--report {name}: a report is HTML or Markdown" in refuse("estimate", path, "--report", name)
     assert "its folder does not exist" in refuse("estimate", path, "--report", "none/x.html")
     assert "its folder does not exist" in refuse("estimate", path, "--until-decided", "--junit", "none/x.xml")
+    assert "--junit spec.yaml: is also the spec" in refuse("estimate", "spec.yaml", "--until-decided", "--junit", "spec.yaml")
+    both = ("--report", "r.md", "--junit", tmp_path / "r.md")
+    assert "r.md: is also the file of --report" in refuse("estimate", path, "--until-decided", *both)
+    assert "### Gates" in (tmp_path / "r.md").read_text()
+
+
+def test_a_place_that_takes_no_files_is_refused_before_the_audit(tmp_path: Path, refuse: Refuse, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(**_: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr("tempfile.TemporaryFile", full)
+    path = write(tmp_path, spec(noise={"sigma": [0.5]}))
+    assert "x.html: cannot be written: Read-only file system; name another" in refuse("estimate", path, "--report", "x.html", "--out", "r")
+    assert not (tmp_path / "r").exists()
+
+
+def test_a_link_to_a_report_stays_a_link(tmp_path: Path, run_cli: RunCli) -> None:
+    (tmp_path / "link.md").symlink_to("kept.md")
+    (tmp_path / "kept.md").write_text("of an earlier audit")
+    path = write(tmp_path, spec(noise={"sigma": [0.5]}))
+    assert run_cli("estimate", path, "--out", "run", "--quiet", "--report", "link.md").code == 0
+    assert (tmp_path / "link.md").is_symlink()
+    assert "# Robustness" in (tmp_path / "kept.md").read_text()
 
 
 def test_the_report_has_the_gates_of_the_command_line(tmp_path: Path, run_cli: RunCli) -> None:

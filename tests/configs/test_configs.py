@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -197,12 +198,15 @@ def test_the_action_is_one() -> None:
     text = (CONFIGS / "ci" / "action.yml").read_text()
     action = yaml.safe_load(text)
     assert set(action) == {"name", "description", "inputs", "runs"}
-    assert set(action["inputs"]) == {"spec", "gates", "report", "python-version"}
+    assert set(action["inputs"]) == {"spec", "gates", "report", "extras", "python-version"}
     assert set(re.findall(r"inputs\.([\w-]+)", text)) == set(action["inputs"])
     for one in action["inputs"].values():
         assert one["description"]
         assert ("default" in one) != one.get("required", False)
     assert action["runs"]["using"] == "composite"
+    extras = tomllib.loads((CONFIGS.parent / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    named = action["inputs"]["extras"]["description"].rpartition(" - ")[2].rstrip(".").split(", ")
+    assert {*named, "report"} <= set(extras)
     for step in action["runs"]["steps"]:
         assert ("run" in step) != ("uses" in step)
         assert step.get("shell") == "bash" if "run" in step else "@" in step["uses"]

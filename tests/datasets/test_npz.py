@@ -221,7 +221,11 @@ def test_nan_pixels_are_one_sample_s_problem(tmp_path: Path) -> None:
     ("arrays", "options", "expected"),
     [
         ({"image": IMAGES}, {}, "data.npz: has no array 'images' (it has: image); set images_key; did you mean 'image'?"),
-        ({"images": IMAGES, "targets": LABELS}, {}, "has no array 'labels' (it has: images, targets); set labels_key; "),
+        (
+            {"images": IMAGES, "targets": LABELS},
+            {},
+            "has no array 'labels' (it has: images, targets); set labels_key (null where there are no labels)",
+        ),
         ({"images": IMAGES.reshape(4, -1)}, {}, "has shape (4, 90); images are (n, c, h, w), (n, h, w, c) or (n, h, w)"),
         ({"images": IMAGES[:0]}, {}, "has shape (0, 3, 5, 6): it holds no images"),
         ({"images": IMAGES.astype(np.int64)}, {}, "is of type int64; set scale"),

@@ -27,6 +27,7 @@ def names_in(folder: Path, name: str, text: str | bytes, *settings: str) -> Any:
         ("a.txt", "cat\n dog \n", ("cat", "dog")),
         ("a.txt", "\ufeffcat\r\ndog\r\n\r\n", ("cat", "dog")),
         ("names", "cat", ("cat",)),
+        ("imagenet_classes.txt", "tench\ncrane\ncrane\n", ("tench", "crane (1)", "crane (2)")),
         ("a.txt", "n01440764 tench, Tinca tinca\nn02012849 crane\nn03126707 crane, machine\n", ("tench", "crane", "crane, machine")),
         ("a.txt", "n02012849 crane\nn03126707 crane\n", ("crane (n02012849)", "crane (n03126707)")),
         ("a.json", '{"0": ["n02012849", "crane"], "1": ["n03126707", "crane"]}', ("crane (n02012849)", "crane (n03126707)")),

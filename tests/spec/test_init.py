@@ -88,6 +88,10 @@ def test_asked_on_a_terminal(tmp_path: Path) -> None:
         ([*MODEL, "--data", "digits", "--gate", "90"], "--gate 90.0: is not a share; give a number above 0 and at most 1, for example 0.9"),
         (["there.yaml"], "there.yaml: already exists; name another file, or add --force"),
         (["no/such.yaml"], "no/such.yaml: its folder does not exist"),
+        (
+            ["--model", "timm:resnet18"],
+            "--model timm:resnet18: is an architecture, which has no weights; give the file of its weights: --model FILE --archi",
+        ),
     ],
 )
 def test_refused_with_a_line(options: list[str], says: str, tmp_path: Path, run_cli: RunCli) -> None:

@@ -100,7 +100,7 @@ def _classes(decision: Decision) -> list[str]:
     left = len(decision.classes) - _MOST_CLASSES
     rows += [cells((f"and {left} more", "", ""))] if left > 0 else []
     table = Table(columns=columns(("class",), ("images", "value")), rows=tuple(rows))
-    return ["", f"{markdown(str(decision.gate))}, worst first:", *markdown_table(table)[:-1]]
+    return ["", f"{markdown(str(decision.gate))}, least robust first:", *markdown_table(table)[:-1]]
 
 
 def _command(level: str, title: str, message: str) -> str:

@@ -19,6 +19,7 @@ from robaudit.gates.decide import Decision, Verdict, judge
 from robaudit.gates.measure import ClassPart
 from robaudit.report.ci.document import Subject
 from robaudit.report.ci.words import class_text, class_value_text, sentence
+from robaudit.text import count
 
 _NO_XML = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufdcf\ufdf0-\ufffd\U00010000-\U0010ffff]")
 _WORST_FIRST = {"pass": 0, "inconclusive": 1, "fail": 2}
@@ -81,7 +82,7 @@ def _cases(decision: Decision, subject: Subject) -> Iterator[_Case]:
     judged = _each_counts(decision)
     for part in decision.classes:
         verdict = _class_verdict(decision, part) if judged else "pass"
-        words = f"{class_text(part)}: {class_value_text(part, decision.gate.threshold)}, {part.images} images" + (
+        words = f"{class_text(part)}: {class_value_text(part, decision.gate.threshold)}, {count(part.images, 'image')}" + (
             f"; threshold {decision.gate.threshold:.6g}" * judged
         )
         yield _Case(f"{group}.{decision.gate}", class_text(part), verdict, words)

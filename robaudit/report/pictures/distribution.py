@@ -154,7 +154,7 @@ def _caption(shown: Sequence[Distribution], left: Sequence[Distribution]) -> str
     fewest, most = min(level.images for level in levels), max(level.images for level in levels)
     parts = [
         f"{span((fewest, most))} images.",
-        "Left: images sorted from worst to best; where a curve crosses a value, that share of the images has it or a worse one "
+        "Left: images sorted from the least to the most robust; where a curve crosses a value, that share of them has it or a worse one "
         f"(95 % band of a whole curve, population: ± {100 * band(fewest):.0f} points).",
         "Right: dot: mean; line: its 95 % interval (population); box: middle half of the images; thin line: 5 % to 95 % of them.",
     ]
@@ -273,7 +273,7 @@ def _curves(ax: Axes, levels: Sequence[Level], colours: dict[NoiseLevel, str], l
         ax.plot(x, y, color=colours[level.at], linewidth=1.7, drawstyle="steps-pre", solid_joinstyle="round", zorder=3)
     ax.set_xlim(-0.01, 1.02)
     number_ticks(ax.xaxis, [0, 0.25, 0.5, 0.75, 1], ["0 %", "25", "50", "75", "100"])
-    ax.set_xlabel("images, worst first", color=FAINT, size=look.size, labelpad=2)
+    ax.set_xlabel("images, least robust first", color=FAINT, size=look.size, labelpad=2)
 
 
 def _steps(level: Level, low: float, high: float) -> tuple[list[float], list[float]]:

@@ -42,7 +42,7 @@ def from_weights(name: str) -> Pretrained:
         "channels": 3,
     }
     categories = weights.meta.get("categories")
-    names = distinct(list(categories)) if categories else None
+    names = distinct(categories) if categories else None
     return Pretrained(where, FAMILY + model, _options(model, weights), tuple(transform.mean), tuple(transform.std), images, names)
 
 
