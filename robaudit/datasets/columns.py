@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from robaudit.datasets.base import Labels
+from robaudit.datasets.base import Labels, Sample, reason
 from robaudit.datasets.classes import ClassIndex, class_indices
 from robaudit.datasets.decode import decode_image, read_image
 from robaudit.errors import DataError, SampleError, did_you_mean, needs_extra
@@ -228,6 +228,60 @@ def image_of(value: object, where: str, folder: Path, options: ImageOptions) -> 
     if "://" in path:
         raise SampleError(where, f"its image is at {path!r}", "nothing is downloaded: store the images in the data set")
     return read_image(folder / path, where, options)
+
+
+class TableDataset:
+    """A data set that is read from a table: labels and ids are read when it is opened, an image when it is asked for.
+
+    A sample's id is its index, or that of its column. Subclasses say where the images are.
+
+    Args:
+        where: what messages call it.
+        options: columns and decoding.
+        columns: those that are read.
+        content: a column as pyarrow has it, by its name; asked for those of labels and ids.
+    """
+
+    def __init__(self, where: str, options: TableOptions, columns: Chosen, content: Callable[[str], Any]) -> None:
+        self.where, self._options, self._columns = where, options, columns
+        self.class_names: tuple[str, ...] | None = options.class_names
+        self._labels = self._ids = None
+        if columns.label is not None:
+            self._labels, self.class_names = read_labels(content(columns.label.name), columns.label, where, options)
+        if columns.id is not None:
+            self._ids = read_ids(content(columns.id.name), columns.id, where)
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    def _image(self, index: int) -> tuple[object, Path]:
+        """A value of the image column, and the folder that paths in it are relative to; may raise nearly anything on damaged files."""
+        raise NotImplementedError
+
+    def sample_id(self, index: int) -> str:
+        """The index as text, or the id of the row."""
+        index = range(len(self))[index]
+        return str(index) if self._ids is None else str(self._ids[index].as_py())
+
+    def labels(self) -> Labels | None:
+        """The labels of all rows, or None without such a column."""
+        return None if self._labels is None else self._labels.astype("int64")
+
+    def __getitem__(self, index: int) -> Sample:
+        """Decode the image of one row.
+
+        Raises:
+            SampleError: it cannot be read or decoded.
+        """
+        index = range(len(self))[index]
+        sample_id = self.sample_id(index)
+        where = f"{self.where}, sample {sample_id}"
+        try:
+            value, folder = self._image(index)
+        except Exception as error:  # noqa: BLE001  the libraries raise nearly anything on damaged files
+            raise SampleError(where, f"cannot be read ({reason(error)})", "repair the data set, or leave out this sample") from None
+        label = -1 if self._labels is None else int(self._labels[index])
+        return Sample(sample_id, image_of(value, where, folder, self._options), None if label < 0 else label)
 
 
 def pyarrow_for(where: str, extra: str) -> Any:

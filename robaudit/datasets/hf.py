@@ -11,10 +11,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-from robaudit.datasets.base import Dataset, Labels, Sample, find, matching, reason
-from robaudit.datasets.columns import Chosen, Column, Holds, choose_columns, image_of, read_ids, read_labels
+from robaudit.datasets.base import Dataset, find, matching, reason
+from robaudit.datasets.columns import Chosen, Column, Holds, TableDataset, choose_columns
 from robaudit.datasets.parquet_files import ParquetDataset
-from robaudit.errors import DataError, SampleError, did_you_mean, needs_extra
+from robaudit.errors import DataError, did_you_mean, needs_extra
 from robaudit.spec.data_files import split_of
 from robaudit.spec.model import HfSpec
 
@@ -91,54 +91,24 @@ def _split_of(folder: Path) -> str | None:
     return split if isinstance(split, str) else None
 
 
-class ArrowDataset:
+class ArrowDataset(TableDataset):
     """A data set of ``save_to_disk``: its Arrow files stay on disk, mapped into memory; one image is read at a time.
 
-    The images are found by their type (Image), the labels by theirs (ClassLabel), unless the options name the columns. A sample's id
-    is its index, or that of its column.
+    The images are found by their type (Image), the labels by theirs (ClassLabel), unless the options name the columns.
     """
 
     def __init__(self, folder: Path, spec: HfSpec, where: str) -> None:
-        self.where, self._options, self._folder = where, spec, folder
-        whole = _loaded(folder, where)
-        self._columns = choose_columns([_column(name, feature) for name, feature in whole.features.items()], spec, where)
-        _validate(whole, self._columns, where)
-        self.class_names: tuple[str, ...] | None = spec.class_names
-        self._labels = self._ids = None
-        if self._columns.label is not None:
-            self._labels, self.class_names = read_labels(_content(whole, self._columns.label), self._columns.label, where, spec)
-        if self._columns.id is not None:
-            self._ids = read_ids(_content(whole, self._columns.id), self._columns.id, where)
-        self._images = _encoded(whole.select_columns([self._columns.image.name]), self._columns.image)
+        self._folder, whole = folder, _loaded(folder, where)
+        columns = choose_columns([_column(name, feature) for name, feature in whole.features.items()], spec, where)
+        _validate(whole, columns, where)
+        super().__init__(where, spec, columns, lambda name: _content(whole, name))
+        self._images = _encoded(whole.select_columns([columns.image.name]), columns.image)
 
     def __len__(self) -> int:
         return len(self._images)
 
-    def sample_id(self, index: int) -> str:
-        """The index as text, or the id of the row."""
-        index = range(len(self))[index]
-        return str(index) if self._ids is None else str(self._ids[index].as_py())
-
-    def labels(self) -> Labels | None:
-        """The labels of all rows, or None without such a column."""
-        return None if self._labels is None else self._labels.astype("int64")
-
-    def __getitem__(self, index: int) -> Sample:
-        """Decode the image of one row.
-
-        Raises:
-            SampleError: it cannot be read or decoded.
-        """
-        index = range(len(self))[index]
-        sample_id = self.sample_id(index)
-        where = f"{self.where}, sample {sample_id}"
-        try:
-            value = self._images[index][self._columns.image.name]
-        except Exception as error:  # noqa: BLE001  the library raises nearly anything on damaged files
-            raise SampleError(where, f"cannot be read ({reason(error)})", "repair the data set, or leave out this sample") from None
-        pixels = image_of(value, where, self._folder, self._options)
-        label = -1 if self._labels is None else int(self._labels[index])
-        return Sample(sample_id, pixels, None if label < 0 else label)
+    def _image(self, index: int) -> tuple[object, Path]:
+        return self._images[index][self._columns.image.name], self._folder
 
 
 def _loaded(folder: Path, where: str) -> Any:
@@ -179,9 +149,9 @@ def _column(name: str, feature: Any) -> Column:
     return Column(name, Holds.OTHER)
 
 
-def _content(whole: Any, column: Column) -> Any:
+def _content(whole: Any, name: str) -> Any:
     """A column as pyarrow has it."""
-    return whole.select_columns([column.name]).with_format("arrow")[:][column.name]
+    return whole.select_columns([name]).with_format("arrow")[:][name]
 
 
 def _encoded(images: Any, column: Column) -> Any:

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from robaudit.datasets.base import Labels, Sample, matching, name_text, reason
-from robaudit.datasets.columns import Chosen, Column, Holds, choose_columns, image_of, pyarrow_for, read_ids, read_labels
-from robaudit.errors import DataError, SampleError
+from robaudit.datasets.base import matching, name_text, reason
+from robaudit.datasets.columns import Chosen, Column, Holds, TableDataset, choose_columns, pyarrow_for
+from robaudit.errors import DataError
 from robaudit.files import expanded
 from robaudit.spec.data_files import split_of
 from robaudit.spec.model import ParquetSpec, TableOptions
@@ -26,7 +26,7 @@ _PIECES, _GROUPS = 2, 3  # of a row group, and row groups: held in memory
 _MOST_ROWS = 2**31
 
 
-class ParquetDataset:
+class ParquetDataset(TableDataset):
     """Rows of Parquet files, in the order of the files' names; a sample's id is its index, or that of its column.
 
     The images are the bytes of image files, or ``{bytes, path}`` as the Hub has them. Labels are read when the data set is opened; of
@@ -40,17 +40,12 @@ class ParquetDataset:
     """
 
     def __init__(self, files: Sequence[Path], options: TableOptions, where: str, extra: str = "parquet") -> None:
-        self.where, self._options, self._files = where, options, tuple(files)
+        self._files = tuple(files)
         pyarrow_for(where, extra)
         self._groups = list[_Group]()
         self._starts = list[int]()
-        self._columns, columns = self._scan()
-        self.class_names: tuple[str, ...] | None = options.class_names
-        self._labels = self._ids = None
-        if self._columns.label is not None:
-            self._labels, self.class_names = read_labels(columns[self._columns.label.name], self._columns.label, where, options)
-        if self._columns.id is not None:
-            self._ids = read_ids(columns[self._columns.id.name], self._columns.id, where)
+        columns, content = self._scan(where, options)
+        super().__init__(where, options, columns, content.__getitem__)
         self._open_state()
 
     def __len__(self) -> int:
@@ -63,60 +58,39 @@ class ParquetDataset:
         vars(self).update(state)
         self._open_state()
 
-    def sample_id(self, index: int) -> str:
-        """The index as text, or the id of the row."""
-        index = range(len(self))[index]
-        return str(index) if self._ids is None else str(self._ids[index].as_py())
-
-    def labels(self) -> Labels | None:
-        """The labels of all rows, or None without such a column."""
-        return None if self._labels is None else self._labels.astype("int64")
-
-    def __getitem__(self, index: int) -> Sample:
-        """Decode the image of one row.
-
-        Raises:
-            SampleError: it cannot be read or decoded.
-        """
-        index = range(len(self))[index]
-        sample_id = self.sample_id(index)
-        group = self._groups[bisect.bisect_right(self._starts, index) - 1]
-        where = f"{self.where}, sample {sample_id}"
-        value = self._value(group, index - group.start, where)
-        pixels = image_of(value, where, group.file.parent, self._options)
-        label = -1 if self._labels is None else int(self._labels[index])
-        return Sample(sample_id, pixels, None if label < 0 else label)
-
     def _open_state(self) -> None:
         self._lock, self._process = threading.Lock(), os.getpid()
         self._read = OrderedDict[tuple[Path, int], _Reader]()  # the row groups that are being read, the latest last
 
-    def _value(self, group: _Group, row: int, where: str) -> object:
+    def _image(self, index: int) -> tuple[object, Path]:
+        group = self._groups[bisect.bisect_right(self._starts, index) - 1]
         if self._process != os.getpid():  # a forked process has its own place in the files
             self._open_state()
         with self._lock:
             key = group.file, group.number
             reader = self._read.pop(key, None) or _Reader(group, self._columns.image.name)
-            try:
-                value = reader.value(row)
-            except Exception as error:  # noqa: BLE001  pyarrow raises nearly anything on damaged files
-                raise SampleError(where, f"cannot be read ({reason(error)})", "repair the file, or leave out this sample") from None
+            value = reader.value(index - group.start)
             self._read[key] = reader
             while len(self._read) > _GROUPS:
                 self._read.popitem(last=False)
-            return value
+            return value, group.file.parent
 
-    def _scan(self) -> tuple[Chosen, dict[str, Any]]:
-        """Note the row groups of all files; returns the columns, and the content of those of labels and ids."""
+    def _scan(self, name: str, options: TableOptions) -> tuple[Chosen, dict[str, Any]]:
+        """Note the row groups of all files; returns the columns, and the content of those of labels and ids.
+
+        Args:
+            name: what messages call the data set.
+            options: which columns.
+        """
         import pyarrow as pa
 
         chosen: Chosen | None = None
         tables, start = [], 0
         for path in self._files:
-            where = self.where if len(self._files) == 1 else name_text(path.name)
+            where = name if len(self._files) == 1 else name_text(path.name)
             try:
                 with _opened(path) as file:
-                    found = choose_columns(_columns_of(file.schema_arrow), self._options, where)
+                    found = choose_columns(_columns_of(file.schema_arrow), options, where)
                     chosen = chosen or found
                     if found != chosen:
                         raise DataError(
@@ -135,15 +109,15 @@ class ParquetDataset:
             except (pa.ArrowException, OSError, ValueError, IndexError) as error:
                 raise DataError(where, f"is not a Parquet file that can be read ({reason(error)})", "write it again") from None
         if chosen is None:
-            raise DataError(self.where, "has no Parquet files", "give at least one")
+            raise DataError(name, "has no Parquet files", "give at least one")
         if start > _MOST_ROWS:
-            raise DataError(self.where, f"claims {start:,} rows, more than {_MOST_ROWS:,}", "audit fewer files")
+            raise DataError(name, f"claims {start:,} rows, more than {_MOST_ROWS:,}", "audit fewer files")
         try:
             content = pa.concat_tables(tables, promote_options="permissive")
         except pa.ArrowException as error:
-            raise DataError(self.where, f"its files have labels of several types ({reason(error)})", "write them alike") from None
+            raise DataError(name, f"its files have labels of several types ({reason(error)})", "write them alike") from None
         if content.num_columns and content.num_rows != start:
-            raise DataError(self.where, f"has {start} rows, but {content.num_rows} labels", "write it again")
+            raise DataError(name, f"has {start} rows, but {content.num_rows} labels", "write it again")
         return chosen, {name: content[name] for name in content.column_names}
 
 
