@@ -13,8 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from robaudit.auditing.checks import InputCheck, check_input, level_warnings, precision_effects
+from robaudit.auditing.chunks import NEEDS_LABELS, needing_labels, step_name
 from robaudit.auditing.environment import deterministic, image_digest, pick_device, plugins
-from robaudit.auditing.loop import NEEDS_LABELS, OnError, compute_missing, needing_labels, step_name, task_names
+from robaudit.auditing.loop import OnError, ThisProcess, compute_missing, task_names
 from robaudit.auditing.outputs import finish, first_info, history
 from robaudit.auditing.resume import (
     default_out,
@@ -27,7 +28,7 @@ from robaudit.auditing.resume import (
     refuse_other_noises,
     refuse_other_options,
 )
-from robaudit.auditing.setup import check_noises, make_engine, make_model
+from robaudit.auditing.setup import check_noises, make_engine, make_model, make_pace
 from robaudit.datasets.ahead import default_workers
 from robaudit.datasets.base import Dataset, first_samples
 from robaudit.datasets.load import open_dataset
@@ -120,7 +121,7 @@ class Ready:
         noises: with their options and levels.
         tasks: every estimator at every noise level.
         samples: the data set.
-        workers: threads that read it ahead.
+        readers: threads that read it ahead.
         engine: model and noise.
         image: one image, for its shape.
         limit: of the process's memory, as it was when the model had been loaded.
@@ -132,7 +133,7 @@ class Ready:
     noises: tuple[Noise, ...]
     tasks: tuple[Task, ...]
     samples: Dataset
-    workers: int
+    readers: int
     engine: Engine
     image: Tensor
     limit: Limit
@@ -163,19 +164,10 @@ class Ready:
         on_error: OnError = "stop",
     ) -> int:
         """Compute what a state lacks, with the audit's engine and tasks or with others; see the function of the same name."""
-        return compute_missing(
-            state,
-            self.spec,
-            engine or self.engine,
-            samples,
-            self.tasks if tasks is None else tasks,
-            self.image,
-            self.limit,
-            listener,
-            batch_dependent=self.check.batch_dependent,
-            on_error=on_error,
-            workers=self.workers,
-        )
+        tasks, engine = self.tasks if tasks is None else tasks, engine or self.engine
+        pace = make_pace(self.spec, engine, tasks, self.image, self.limit, batch_dependent=self.check.batch_dependent)
+        here = ThisProcess(engine, pace, samples.where)
+        return compute_missing(state, samples, tasks, here, listener, on_error=on_error, readers=self.readers)
 
 
 def prepare(
@@ -248,7 +240,7 @@ def prepare(
         noises=noises,
         tasks=tasks,
         samples=samples,
-        workers=default_workers(spec.run.workers, device, spec.dataset.kind if dataset is None else "python"),
+        readers=default_workers(spec.run.workers, device, spec.dataset.kind if dataset is None else "python"),
         engine=engine,
         image=image,
         limit=limit,

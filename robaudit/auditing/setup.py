@@ -28,8 +28,9 @@ MOST_IMAGES = 1024
 _FIRST_VALUES = 2**22  # pixel values through the network in the first chunk: 1,365 passes at 3 x 32 x 32
 _STEADY_VALUES = 2**25  # the same where the size must follow a fixed rule: 10,000 passes at 3 x 32 x 32
 _STEADY_IMAGES = 64
-_MOST_ROWS = 4096  # of results in one flush, roughly
-_DUE, _SHORT, _LONG = 1.0, 0.6, 2.0  # seconds
+FLUSH_ROWS = 4096
+"""Results that go to disk at once, roughly."""
+_SHORT, _LONG = 0.6, 2.0  # seconds
 _GROWTH = 8  # a chunk has at most this many times the images of the largest one measured
 _TIGHT = 2**31  # bytes; with less free memory, freed blocks are returned during the run, which costs a few percent of its time
 
@@ -56,15 +57,11 @@ class Pace:
     def __init__(self, tasks: Sequence[Task], classes: int, values: int, headroom: Headroom | None = None, least: int = 1) -> None:
         passes = max((task.cost(classes) for task in tasks), default=1)
         wanted = (_STEADY_VALUES if headroom is None else _FIRST_VALUES) // (max(1, passes) * max(1, values))
-        self.most = max(1, min(MOST_IMAGES, _MOST_ROWS // max(1, sum(len(task.names) for task in tasks))))
+        self.most = max(1, min(MOST_IMAGES, FLUSH_ROWS // max(1, sum(len(task.names) for task in tasks))))
         self._least = min(self.most, least)
         self.images: int = max(self._least, min(self.most, _STEADY_IMAGES, 2 ** math.floor(math.log2(max(1, wanted)))))
         self._headroom = headroom
         self._measured: dict[frozenset[tuple[NoiseLevel, str]], tuple[int, int]] = {}
-
-    def due(self, seconds: float, rows: int) -> bool:
-        """Whether this many rows, computed in this many seconds, should go to disk now."""
-        return seconds >= _DUE or rows >= _MOST_ROWS
 
     def allowed(self, tasks: Sequence[Task]) -> int:
         """How many images fit into memory with these tasks."""

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from robaudit.auditing.environment import deterministic, device_type, image_digest, pick_device
-from robaudit.auditing.loop import compute_missing, task_names
-from robaudit.auditing.setup import make_engine, make_model
+from robaudit.auditing.loop import ThisProcess, compute_missing, task_names
+from robaudit.auditing.setup import make_engine, make_model, make_pace
 from robaudit.datasets.base import Dataset
 from robaudit.datasets.load import open_dataset
 from robaudit.datasets.select import Selected
@@ -156,8 +156,8 @@ def _recompute(
     tasks = tasks_of(spec, estimators)
     with State() as state:
         state.begin(dataset, task_names(tasks))
-        batch_dependent = bool(run.info.get("batch_dependent"))
-        compute_missing(state, spec, engine, dataset, tasks, image, limit, listener, batch_dependent=batch_dependent)
+        pace = make_pace(spec, engine, tasks, image, limit, batch_dependent=bool(run.info.get("batch_dependent")))
+        compute_missing(state, dataset, tasks, ThisProcess(engine, pace, dataset.where), listener)
         return {row.key: row for sample in state.results() for row in sample.rows}
 
 

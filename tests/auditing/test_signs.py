@@ -74,7 +74,8 @@ def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, estimators: list[An
     def at_pass() -> None:
         clock.now += PASS
 
-    monkeypatch.setattr("robaudit.auditing.loop.time", SimpleNamespace(perf_counter=clock))
+    for module in ("chunks", "loop"):
+        monkeypatch.setattr(f"robaudit.auditing.{module}.time", SimpleNamespace(perf_counter=clock))
     told = Watching(clock)
     spec = digits(limit=1, model={"format": "python", "architecture": "nothing:here"}, estimators=estimators, **sections)
     audit(AuditSpec.model_validate(spec), out=tmp_path / "run", model=Slow(at_pass), listener=told)

@@ -22,9 +22,9 @@ from tests.specs import digits, tree, write
 LONG = digits(limit=150, estimators=[{"mc": {"samples": 600}}])
 OUTPUTS = ("samples.csv", "samples.json", "summary.json")
 SLOWLY = """
-from robaudit.auditing import setup
+from robaudit.auditing import loop, setup
 from robaudit.cli import main
-setup._DUE, setup._SHORT, setup._STEADY_IMAGES = 0.0, 0.0, 4  # a flush for one image, then for every four: 39 of them
+loop._DUE, setup._SHORT, setup._STEADY_IMAGES = 0.0, 0.0, 4  # a flush for one image, then for every four: 39 of them
 main()
 """
 PROGRAM = (sys.executable, "-c", SLOWLY)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from robaudit.auditing import setup as auditing_setup
+from robaudit.auditing import loop
 from robaudit.rows import TABLE_COLUMNS
 from tests.conftest import RunCli
 from tests.specs import digits, read_info, read_rows, write
@@ -101,7 +101,7 @@ def test_default_folder_is_found(tmp_path: Path, run_cli: RunCli) -> None:
 
 
 def test_an_interrupted_extension_goes_on(run: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(auditing_setup, "_DUE", 0.0)  # every step is a flush
+    monkeypatch.setattr(loop, "_DUE", 0.0)  # every step is a flush
     wide = ["estimate", "spec.yaml", "--out", "run", "--extend", "--limit", "130", "--sigma", "0.1"]
     assert run_cli(*wide).code == 0
     whole = (run / "samples.csv").read_bytes()

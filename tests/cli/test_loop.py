@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import robaudit
-from robaudit.auditing import setup as auditing_setup
+from robaudit.auditing import loop, setup
 from robaudit.datasets import open_dataset
 from robaudit.datasets.select import Selected
 from robaudit.estimators.base import Estimate
@@ -63,7 +63,7 @@ WAYS: dict[str, dict[str, Any]] = {
 )
 def test_the_same_bytes_however_it_is_cut(settings: dict[str, Any], whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in settings.items():
-        monkeypatch.setattr(auditing_setup, name, value)
+        monkeypatch.setattr(loop if name == "_DUE" else setup, name, value)
     robaudit.audit(whole / "spec.yaml", out=tmp_path / "run")
     assert outputs(tmp_path / "run") == outputs(whole / "run")
     if "_DUE" in settings:
@@ -165,7 +165,7 @@ def test_other_failures_are_not_taken_for_memory(tmp_path: Path, run_cli: RunCli
 def test_an_extension_leaves_the_old_run_readable_until_it_is_done(
     tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(auditing_setup, "_DUE", 0.0)
+    monkeypatch.setattr(loop, "_DUE", 0.0)
     spec = write(tmp_path, digits(limit=6))
     assert run_cli("estimate", spec, "--out", "run").code == 0
     shown, before = run_cli("show", "run").out, outputs(tmp_path / "run")

@@ -1,0 +1,345 @@
+"""The work on a chunk of images: the clean pass, then task after task, in smaller chunks where memory runs out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import torch
+
+from robaudit.auditing.environment import image_digest
+from robaudit.auditing.setup import Pace
+from robaudit.datasets.base import Dataset, Sample
+from robaudit.errors import DataError, ModelError, SampleError
+from robaudit.estimators.base import Estimate
+from robaudit.estimators.engine import Engine
+from robaudit.estimators.registry import Task
+from robaudit.estimators.work import CleanPass, Work
+from robaudit.memory import is_out_of_memory
+from robaudit.rows import LARGEST, Row
+from robaudit.text import count
+
+_CLEAN = "clean"  # the name of the clean pass among the steps
+_SECONDS_BETWEEN_SIGNS = 0.2  # of life, within a step
+NEEDS_LABELS = "label it, or go by the class predicted without noise (target: predicted)"
+
+
+@dataclass(slots=True)
+class Chunk:
+    """Images that lack the same tasks; the lists of samples and tasks shrink as the work proceeds.
+
+    Attributes:
+        tasks: what they lack.
+        places: their numbers in the data set.
+        samples: the images; none yet where whoever computes the chunk is to read them.
+    """
+
+    tasks: list[Task]
+    places: list[int] = field(default_factory=list)
+    samples: list[Sample] = field(default_factory=list)
+
+    def split(self, images: int) -> list[Chunk]:
+        """The same work in two chunks: this many images, and the rest."""
+        return [Chunk(list(self.tasks), samples=part) for part in (self.samples[:images], self.samples[images:])]
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A sample that cannot be used, or for which a step gave no finite number."""
+
+    sample_id: str
+    task: Task | None
+    error: SampleError
+
+
+@dataclass(frozen=True, slots=True)
+class Clean:
+    """What is known of a sample after the clean pass: label, predicted class, and the digest of its pixels."""
+
+    sample_id: str
+    label: int | None
+    predicted: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The result of one step: the clean pass, or one task.
+
+    Attributes:
+        task: None for the clean pass.
+        seconds: how long it took.
+        images: how many it was for.
+        rows: its results.
+        clean: the samples, from the clean pass.
+        refused: samples for which it failed; the steps that follow leave them out.
+        completes: how many samples lack nothing after it.
+    """
+
+    task: Task | None
+    seconds: float
+    images: int
+    rows: Sequence[Row] = ()
+    clean: Sequence[Clean] = ()
+    refused: Sequence[Refused] = ()
+    completes: int = 0
+
+    @property
+    def key(self) -> str:
+        """Its name in the run's record of seconds."""
+        return _CLEAN if self.task is None else step_name(self.task)
+
+
+def step_name(task: Task) -> str:
+    """The name of a task in the run's record of seconds."""
+    return f"{task.chosen.label}@{task.at.key}"
+
+
+def steps(engine: Engine, samples: Sequence[Sample], tasks: Sequence[Task], where: str) -> Iterator[Step]:
+    """Pass the images through the network, then do one task after the other.
+
+    Args:
+        engine: model and noise.
+        samples: at least one.
+        tasks: noise levels outermost, so that the estimators of one level can share their work.
+        where: the data set, for messages.
+    """
+    started = time.perf_counter()
+    x = torch.stack([sample.pixels.to(engine.model.dtype) for sample in samples]).to(engine.model.device)
+    clean = CleanPass.of(engine, x, gradients=_linearised(tasks))
+    finite: list[bool] = clean.logits.isfinite().all(1).tolist()
+    refused = [_not_finite(sample, where) for sample, ok in zip(samples, finite, strict=True) if not ok]
+    kept = [sample for sample, ok in zip(samples, finite, strict=True) if ok]
+    if refused:
+        keep = torch.tensor(finite, device=x.device)
+        x, clean = x[keep], clean.select(keep)
+    predicted: list[int] = clean.predicted.tolist()
+    known = [Clean(sample.id, sample.label, target, image_digest(sample)) for sample, target in zip(kept, predicted, strict=True)]
+    yield Step(None, time.perf_counter() - started, len(samples), clean=known, refused=refused)
+    if not kept:
+        return
+    labels = torch.tensor([-1 if s.label is None else s.label for s in kept], device=x.device)
+    ids, broken = [s.id for s in kept], set[str]()
+    work: Work | None = None
+    for task in tasks:
+        started = time.perf_counter()
+        if work is None or work.at != task.at:
+            work = Work(ids, x, labels, task.at, clean, engine)
+        estimates = task.chosen.estimates(work)
+        rows, refused, names = [], [], task.chosen.names
+        for sample, target, values in zip(kept, predicted, estimates, strict=True):
+            if sample.id in broken:
+                continue
+            named = list(zip(names, values, strict=True))
+            if bad := next(((name, one.value) for name, one in named if not _writable(one.value)), None):
+                broken.add(sample.id)
+                refused.append(_broken(sample, task, *bad, where))
+            else:
+                rows += [_row_of(sample, target, one, task, name) for name, one in named]
+        yield Step(task, time.perf_counter() - started, len(kept), rows=rows, refused=refused)
+
+
+def _linearised(tasks: Sequence[Task]) -> list[str]:
+    """The noises under which an estimator linearises at the clean image."""
+    return list(dict.fromkeys(task.at.noise for task in tasks if task.chosen.estimator.linearises_clean))
+
+
+def _not_finite(sample: Sample, where: str) -> Refused:
+    return Refused(
+        sample.id,
+        None,
+        SampleError(f"{where}: {sample.id}", "its clean logits are not finite", "look for NaN weights or extreme pixels"),
+    )
+
+
+def _broken(sample: Sample, task: Task, name: str, value: float, where: str) -> Refused:
+    what = f"{name} gave {value} at {task.at}"
+    remedy = "logits or gradients are not finite under noise, or the estimator is broken"
+    return Refused(sample.id, task, SampleError(f"{where}: {sample.id}", what, remedy))
+
+
+def _row_of(sample: Sample, predicted: int, estimate: Estimate, task: Task, name: str) -> Row:
+    return Row(
+        sample_id=sample.id,
+        label=sample.label,
+        predicted=predicted,
+        correct=None if sample.label is None else predicted == sample.label,
+        noise=task.at.noise,
+        level_name=task.at.name.value,
+        level=task.at.level,
+        estimator=name,
+        quantity=task.chosen.estimator.quantity.name,
+        value=float(estimate.value),
+        lower=_bound(estimate.lower),
+        upper=_bound(estimate.upper),
+        std_error=_bound(estimate.std_error),
+        flips_to=None if estimate.flips_to is None else int(estimate.flips_to),
+        forwards=int(estimate.forwards),
+        backwards=int(estimate.backwards),
+        note=estimate.note,
+        interval=estimate.interval,
+        votes=estimate.votes,
+        details=None if estimate.details is None else {name: _plain(value) for name, value in estimate.details.items() if _writable(value)},
+        worth=estimate.worth,
+        not_finite=estimate.not_finite,
+        kept=estimate.kept,
+    )
+
+
+def _writable(value: float) -> bool:
+    """Whether a number can be stored and averaged."""
+    return -LARGEST < float(value) < LARGEST
+
+
+def _plain(value: float) -> float:
+    """The number as a Python int or float: a plugin may return NumPy's."""
+    return value if isinstance(value, int) else float(value)
+
+
+def _bound(value: float | None) -> float | None:
+    """An end of an interval; None for an infinite one."""
+    return float(value) if value is not None and _writable(value) else None
+
+
+class Signs(Protocol):
+    """Receives the signs of life of the work on a chunk."""
+
+    def doing(self, what: str) -> None:
+        """This is computed from now on."""
+
+    def note(self, text: str) -> None:
+        """Receive information of interest."""
+
+    def underway(self, cost: float) -> None:
+        """So much of the present step is done, of what :func:`cost_of` says; called a few times a second."""
+
+
+class Computer:
+    """Computes chunks with one engine.
+
+    Args:
+        engine: model and noise.
+        pace: the sizes of chunks.
+        where: the data set, for messages.
+        signs: receives signs of life.
+    """
+
+    def __init__(self, engine: Engine, pace: Pace, where: str, signs: Signs) -> None:
+        self.engine, self.pace, self.signs, self._where = engine, pace, signs, where
+        self._passed = self._due = self._told = 0.0  # rows that have gone through the network in the present step, of how many; seconds
+
+    def steps(self, chunk: Chunk) -> Iterator[Step]:
+        """Do all tasks of a chunk, in smaller chunks where it does not fit into memory.
+
+        Raises:
+            ModelError: a single image does not fit into memory.
+        """
+        waiting, longest, total = [chunk], 0.0, len(chunk.samples)
+        with self.engine.counting(self._went_through):
+            while waiting:
+                now = waiting.pop(0)
+                tasks, images = list(now.tasks), len(now.samples)
+                if images > (most := self.pace.allowed(tasks)):
+                    waiting[:0] = now.split(most)
+                    continue
+                self.pace.begin()
+                longest = max(longest, (yield from self._attempt(now)))
+                if now.samples and now.tasks:
+                    self._shrink(now)
+                    waiting.insert(0, now)
+                else:
+                    self.pace.fitted(tasks, images)
+        self.pace.took(total, longest)
+
+    def _attempt(self, chunk: Chunk) -> Generator[Step, None, float]:
+        """Do the tasks of a chunk until memory runs out, removing what is done from it; return the seconds of the longest step."""
+        longest = 0.0
+        try:
+            self._begin_step(chunk)
+            for step in steps(self.engine, list(chunk.samples), list(chunk.tasks), self._where):
+                if step.refused:
+                    gone = {one.sample_id for one in step.refused}
+                    chunk.samples = [sample for sample in chunk.samples if sample.id not in gone]
+                longest = max(longest, step.seconds)
+                if step.task is not None:
+                    chunk.tasks.remove(step.task)
+                yield step if chunk.tasks else replace(step, completes=len(chunk.samples))
+                self._begin_step(chunk)
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+        else:
+            chunk.tasks.clear()
+        return longest  # only here are the tensors of the failure freed: the traceback kept them alive
+
+    def _begin_step(self, chunk: Chunk) -> None:
+        """Say what is computed next: the first of the tasks that are left; the clean pass before it takes no time."""
+        self._passed = 0.0
+        if chunk.tasks:
+            self._due = cost_of(chunk.tasks[0], len(chunk.samples), self.engine.classes)
+            self.signs.doing(chunk.tasks[0].text)
+
+    def _went_through(self, rows: int) -> None:
+        """Tell how far the step is: by the rows that have gone through the network, of those that it is expected to take."""
+        self._passed += rows
+        now = time.perf_counter()
+        if now - self._told >= _SECONDS_BETWEEN_SIGNS:
+            self._told = now
+            self.signs.underway(min(self._passed, self._due))
+
+    def _shrink(self, chunk: Chunk) -> None:
+        """Adapt to a chunk that did not fit into memory: fewer images from now on, or fewer rows in a pass if it was a single image."""
+        images, shape = len(chunk.samples), chunk.samples[0].pixels.shape
+        if self.engine.model.device.type == "cuda":
+            torch.cuda.empty_cache()
+        if images > 1:
+            self.pace.shrink(images)
+            self.signs.note(f"out of memory with {images} images at once: continuing with {self.pace.most}")
+            return
+        rows = self.engine.halve(shape)
+        if rows is None:
+            task = chunk.tasks[0]
+            raise ModelError(
+                self.engine.model.name,
+                f"{task.chosen.label} at {task.at} does not fit into memory with a single image of {'x'.join(map(str, shape))}",
+                "give it more memory, or use another estimator",
+            )
+        self.signs.note(f"out of memory with one image: continuing with {count(rows, 'row')} in a pass")
+
+
+def cost_of(task: Task, images: int, classes: int) -> float:
+    """About what a task costs for so many images, in rows through the network."""
+    return float(images * (1 + task.cost(classes)))
+
+
+def needing_labels(tasks: Sequence[Task]) -> str:
+    """The first estimator that needs the label of every image; "" where none does."""
+    return next((task.chosen.label for task in tasks if task.chosen.estimator.needs_labels), "")
+
+
+def usable(dataset: Dataset, index: int, read: Sample | SampleError, classes: int, tasks: Sequence[Task]) -> Sample | SampleError:
+    """What was read of a data set, or why it cannot be used: its label is not one of the model's classes, or is missing.
+
+    Args:
+        dataset: the samples.
+        index: of this one.
+        read: the sample, or what is wrong with it.
+        classes: how many the model has.
+        tasks: of the audit.
+
+    Raises:
+        DataError: the data set calls it by two ids.
+    """
+    if isinstance(read, SampleError):
+        return read
+    if read.label is not None and not 0 <= read.label < classes:
+        what = f"label {read.label} is out of range: the model has {classes} classes"
+        return SampleError(f"{dataset.where}: {read.id}", what, f"labels run from 0 to {classes - 1}")
+    if read.label is None and (label := needing_labels(tasks)):
+        return SampleError(f"{dataset.where}: {read.id}", f"has no label, and {label} needs one", NEEDS_LABELS)
+    if read.id != dataset.sample_id(index):
+        what = f"sample {index} has two ids, {read.id!r} and {dataset.sample_id(index)!r}"
+        raise DataError(dataset.where, what, "give it one id")
+    return read
