@@ -26,6 +26,10 @@ class RobauditError(Exception):
         self.where, self.what, self.remedy = (clipped(printable(text), _LONGEST) for text in (where, *map(_one_line, (what, remedy))))
         super().__init__(f"{self.where}: {self.what}" + (f"; {self.remedy}" if remedy else ""))
 
+    def __reduce__(self) -> tuple[type[RobauditError], tuple[str, str, str]]:
+        """For workers in other processes, which send their errors."""
+        return type(self), (self.where, self.what, self.remedy)
+
 
 def _one_line(text: str) -> str:
     return " ".join(text.split())

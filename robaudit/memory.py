@@ -57,6 +57,10 @@ class Limit(NamedTuple):
         """Bytes that the process may still take."""
         return self.bytes - used(self.counts)
 
+    def shared(self, share: float) -> Limit:
+        """The limit for one of several such processes on this machine; one that the user set counts for each of them."""
+        return self if self.asked else self._replace(bytes=self.bytes - int((1 - share) * self.left))
+
 
 def memory_limit(asked: int | Literal["auto"]) -> Limit:
     """The tightest limit on this process: the one asked for (or four fifths of what is free), and every one that the system sets.

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 
-from robaudit.auditing.run import Ready, compute
+from robaudit.auditing.prepare import Ready
+from robaudit.auditing.run import compute
 from robaudit.auditing.setup import on_stream
 from robaudit.datasets.select import Selected, random_subset
 from robaudit.errors import RobauditError

@@ -13,7 +13,7 @@ from torch import nn
 from robaudit.advice.pilot import FEW, Candidate, Pilot, pilot, run_on
 from robaudit.advice.precisions import Offer, precision_offers
 from robaudit.auditing.environment import deterministic, device_name, pick_device
-from robaudit.auditing.run import prepare
+from robaudit.auditing.prepare import prepare
 from robaudit.datasets.base import Dataset
 from robaudit.errors import RobauditError
 from robaudit.levels import NoiseLevel

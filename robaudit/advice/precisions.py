@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from robaudit.auditing.checks import precision_effects
-from robaudit.auditing.run import Ready
+from robaudit.auditing.prepare import Ready
 from robaudit.errors import ModelError
 from robaudit.estimators.engine import Engine
 from robaudit.models.logits import LogitModel, for_noisy_passes, rounded_products

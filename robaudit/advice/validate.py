@@ -18,7 +18,8 @@ from robaudit.advice.verdicts import advice, remarks, verdict
 from robaudit.auditing.environment import deterministic, pick_device, plugins
 from robaudit.auditing.loop import OnError
 from robaudit.auditing.outputs import first_info, history
-from robaudit.auditing.run import Computed, Ready, compute, prepare
+from robaudit.auditing.prepare import Ready, prepare
+from robaudit.auditing.run import Computed, compute
 from robaudit.auditing.setup import on_stream
 from robaudit.datasets.base import Dataset
 from robaudit.datasets.load import open_dataset
@@ -178,11 +179,9 @@ def validate(
             listener.note(f"--budget: it took {spent:.2g} s, not {budget:.2g} s: {parts}")
         points = converge(ready, kept, truths, listener) if convergence else ()
     info = {
-        **{
-            key: value for key, value in first_info(spec, ready.engine.model, whole, device, ready.check).items() if key != "schema_version"
-        },
+        **{key: value for key, value in first_info(spec, ready.facts, whole).items() if key != "schema_version"},
         "plugins": plugins([task.chosen for task in ready.tasks]),
-        **history(None, command, device),
+        **history(None, command, ready.facts.device),
     }
     return Validation(
         info=info,

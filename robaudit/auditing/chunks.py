@@ -75,7 +75,7 @@ class Step:
         rows: its results.
         clean: the samples, from the clean pass.
         refused: samples for which it failed; the steps that follow leave them out.
-        completes: how many samples lack nothing after it.
+        finished: samples that lack nothing after it.
     """
 
     task: Task | None
@@ -84,7 +84,7 @@ class Step:
     rows: Sequence[Row] = ()
     clean: Sequence[Clean] = ()
     refused: Sequence[Refused] = ()
-    completes: int = 0
+    finished: Sequence[str] = ()
 
     @property
     def key(self) -> str:
@@ -215,6 +215,10 @@ class Signs(Protocol):
     def underway(self, cost: float) -> None:
         """So much of the present step is done, of what :func:`cost_of` says; called a few times a second."""
 
+    def stop_asked(self) -> bool:
+        """Whether to stop after the present step."""
+        ...
+
 
 class Computer:
     """Computes chunks with one engine.
@@ -265,7 +269,7 @@ class Computer:
                 longest = max(longest, step.seconds)
                 if step.task is not None:
                     chunk.tasks.remove(step.task)
-                yield step if chunk.tasks else replace(step, completes=len(chunk.samples))
+                yield step if chunk.tasks else replace(step, finished=[sample.id for sample in chunk.samples])
                 self._begin_step(chunk)
         except Exception as error:
             if not is_out_of_memory(error):

@@ -32,30 +32,44 @@ _WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
 _REPRODUCIBLE = (":4096:8", ":16:8")  # the values that torch and cuBLAS document
 _NOT_DETERMINISTIC = re.compile(r"([\w.:<>-]+) does not have a deterministic implementation")
 _CUBLAS = re.compile(r"deterministic.*not deterministic because it uses cublas", re.DOTALL | re.IGNORECASE)
+ALL_CUDA = "cuda:all"
+"""All CUDA devices of this machine."""
 _memory: Any = torch.utils.deterministic  # a module with a property
 
 
 def pick_device(name: str, where: str = "run.device") -> torch.device:
-    """The device that a spec or ``--device`` names: cpu, cuda, cuda:1 or auto (CUDA if there is one).
+    """The device that a spec or ``--device`` names: cpu, cuda, cuda:1 or auto (CUDA if there is one); of several, the first.
 
     Raises:
         SpecError: it is unknown, or not on this machine.
     """
+    return pick_devices(name, where)[0]
+
+
+def pick_devices(name: str, where: str = "run.device") -> list[torch.device]:
+    """The devices that a spec or ``--device`` names: one, several (``cuda:0,cuda:1``), or all of this machine (``cuda:all``).
+
+    Raises:
+        SpecError: one is unknown, not on this machine, or named twice.
+    """
     if name == "auto":
-        return torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
+        return [torch.device("cuda:0" if torch.cuda.is_available() else "cpu")]
     if name == "cpu":
-        return torch.device("cpu")
-    match = re.fullmatch(r"cuda(?::(\d+))?", name)
-    if match is None:
-        raise SpecError(where, f"unknown device {name!r}", "use cpu, cuda, cuda:N or auto")
+        return [torch.device("cpu")]
+    parts = [part.strip() for part in name.split(",")]
+    matches = [re.fullmatch(r"cuda(?::(\d+))?", part) for part in parts]
+    if name != ALL_CUDA and not all(matches):
+        raise SpecError(where, f"unknown device {name!r}", f"use cpu, cuda, cuda:N, several as cuda:0,cuda:1, {ALL_CUDA}, or auto")
     if not torch.cuda.is_available():
         raise SpecError(where, f"{name} was requested, but torch finds no CUDA device here", "use cpu or auto")
-    index, devices = int(match[1] or 0), torch.cuda.device_count()
-    if index >= devices:
-        raise SpecError(
-            where, f"{name} was requested, but torch finds {count(devices, 'CUDA device')}", f"use cuda:0 to cuda:{devices - 1}"
-        )
-    return torch.device("cuda", index)
+    devices = torch.cuda.device_count()
+    numbers = list(range(devices)) if name == ALL_CUDA else [int(match[1] or 0) for match in matches if match]
+    if (beyond := next((number for number in numbers if number >= devices), None)) is not None:
+        there = "use cuda:0" if devices == 1 else f"use cuda:0 to cuda:{devices - 1}"
+        raise SpecError(where, f"cuda:{beyond} was requested, but torch finds {count(devices, 'CUDA device')}", there)
+    if len(set(numbers)) < len(numbers):
+        raise SpecError(where, f"{name} names a device twice", "name each device once")
+    return [torch.device("cuda", number) for number in numbers]
 
 
 def device_name(device: torch.device) -> str:

@@ -47,8 +47,14 @@ class Workers(Protocol):
         """How many images the next chunk should have."""
         ...
 
-    def steps(self, chunks: Iterator[Chunk], signs: Signs) -> Generator[Step]:
-        """Compute the chunks, each taken when somebody is free for it; when they end, those under way are finished."""
+    def steps(self, chunks: Iterator[Chunk], images: int, signs: Signs) -> Generator[Step]:
+        """Compute the chunks, each taken when somebody is free for it; when they end, those under way are finished.
+
+        Args:
+            chunks: of images that lack the same tasks.
+            images: how many there are in all, about.
+            signs: receives signs of life, and says when to stop.
+        """
         ...
 
 
@@ -77,8 +83,9 @@ class ThisProcess:
         """How many images the next chunk should have."""
         return self.pace.next_images(tasks)
 
-    def steps(self, chunks: Iterator[Chunk], signs: Signs) -> Generator[Step]:
+    def steps(self, chunks: Iterator[Chunk], images: int, signs: Signs) -> Generator[Step]:
         """Compute the chunks one after the other."""
+        del images
         computer = Computer(self.engine, self.pace, self.where, signs)
         for chunk in chunks:
             yield from computer.steps(chunk)
@@ -177,7 +184,7 @@ class _Loop:
         self._cost = sum(cost_of(task, n, classes) for n, task in zip(self._lacking(), self.tasks, strict=True))
         self.listener.begin(len(self.dataset), len(self.dataset) - self._left)
         try:
-            with closing(self._chunks(unfinished)) as chunks, closing(self.workers.steps(chunks, self)) as steps:
+            with closing(self._chunks(unfinished)) as chunks, closing(self.workers.steps(chunks, len(unfinished), self)) as steps:
                 for step in steps:
                     self._take(step)
                     if (self._new.rows or self._new.skipped) and self._due():
@@ -201,6 +208,10 @@ class _Loop:
     def note(self, text: str) -> None:
         """Pass on a note."""
         self.listener.note(text)
+
+    def stop_asked(self) -> bool:
+        """Whether the listener asks to stop."""
+        return self.listener.stop_asked()
 
     def underway(self, cost: float) -> None:
         """Show progress within the steps that are being computed."""
@@ -259,7 +270,7 @@ class _Loop:
             self._new.images[sample.sample_id] = sample.digest
         self._new.rows += step.rows
         self._new.seconds[step.key] = self._new.seconds.get(step.key, 0.0) + step.seconds
-        self._new.complete += step.completes
+        self._new.complete += len(step.finished)
         if step.task is not None:
             self._paid += cost_of(step.task, step.images, self.workers.classes)
             self.underway(0.0)

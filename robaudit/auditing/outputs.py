@@ -8,16 +8,13 @@ from contextlib import ExitStack
 from datetime import UTC, datetime
 from typing import Any
 
-import torch
-
-from robaudit.auditing.checks import InputCheck
-from robaudit.auditing.environment import device_name, versions
+from robaudit.auditing.environment import versions
+from robaudit.auditing.prepare import Facts
 from robaudit.datasets.base import Dataset
 from robaudit.errors import NothingLeftError
 from robaudit.estimators.registry import Task
 from robaudit.files import writing
 from robaudit.levels import GAUSSIAN
-from robaudit.models.logits import LogitModel
 from robaudit.rows import Row
 from robaudit.spec.model import AuditSpec, NoiseSpec, base_identity, identity
 from robaudit.stats.attacks import contradicted
@@ -28,7 +25,7 @@ from robaudit.store.state import SampleResults, Skip
 from robaudit.text import distinct
 
 
-def first_info(spec: AuditSpec, model: LogitModel, dataset: Dataset, device: torch.device, check: InputCheck) -> dict[str, Any]:
+def first_info(spec: AuditSpec, facts: Facts, dataset: Dataset) -> dict[str, Any]:
     """run.json as far as it is known before the first row."""
     document = spec.document()
     names = dataset.class_names
@@ -41,20 +38,21 @@ def first_info(spec: AuditSpec, model: LogitModel, dataset: Dataset, device: tor
         "identity": identity(document),
         "base_identity": base_identity(document),
         "seed": spec.run.seed,
-        "device": device_name(device),
-        "versions": versions(),
-        "model": {"name": model.name, "format": model.format, "sha256": model.sha256, "classes": check.classes, "notes": list(model.notes)},
+        "device": facts.device,
+        "versions": facts.versions,
+        "model": facts.model,
         "data": {"where": dataset.where, "class_names": None if names is None else list(distinct(names))},
         "noise": _noise_description(spec),
-        "warnings": list(check.warnings),
-        "batch_dependent": check.batch_dependent,
+        "warnings": list(facts.check.warnings),
+        "batch_dependent": facts.check.batch_dependent,
     }
 
 
-def history(old: Mapping[str, Any] | None, command: str | None, device: torch.device) -> dict[str, Any]:
+def history(old: Mapping[str, Any] | None, command: str | None, device: str, workers: int = 1) -> dict[str, Any]:
     """When the run began, and all its sessions, this one included."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    session = {"started": now, "command": command, "device": device_name(device), "robaudit": versions()["robaudit"]}
+    session: dict[str, Any] = {"started": now, "command": command, "device": device, "robaudit": versions()["robaudit"]}
+    session |= {"workers": workers} if workers > 1 else {}
     before = [] if old is None else old.get("sessions", [])
     return {"started": now if old is None else old["started"], "command": command, "sessions": [*before, session]}
 

@@ -92,7 +92,7 @@ def refuse_another_machine(old: Mapping[str, Any], model: LogitModel, device: to
     if old["model"]["sha256"] != model.sha256:
         what = "was made with other weights" + (" or other code" if model.format == IN_MEMORY else "")
         raise AnotherRunError(where, what, "choose another --out")
-    if _kind(old["device"]) != _kind(device_name(device)):
+    if kind_of(old["device"]) != kind_of(device_name(device)):
         raise AnotherRunError(where, f"was begun on {old['device']}, and this device draws other noise", "choose another --out")
     now, then = versions(), old.get("versions", {})
     changed = [
@@ -104,7 +104,7 @@ def refuse_another_machine(old: Mapping[str, Any], model: LogitModel, device: to
         listener.warn(f"{where}: was begun with {', '.join(changed)}: its rows may differ in the last digits from those computed now")
 
 
-def _kind(device: str) -> str:
+def kind_of(device: str) -> str:
     """What the noise depends on: cpu, or cuda and the model."""
     kind = device_type(device)
     return kind if kind == "cpu" else f"{kind} {device.partition(' ')[2]}"

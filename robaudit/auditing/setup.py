@@ -45,6 +45,7 @@ class Pace:
     Attributes:
         images: how many the next chunk may have, judging by time alone.
         most: how many at most, after failed allocations.
+        least: images that fill a pass; fewer save hardly any time.
 
     Args:
         tasks: every estimator at every noise level.
@@ -58,8 +59,8 @@ class Pace:
         passes = max((task.cost(classes) for task in tasks), default=1)
         wanted = (_STEADY_VALUES if headroom is None else _FIRST_VALUES) // (max(1, passes) * max(1, values))
         self.most = max(1, min(MOST_IMAGES, FLUSH_ROWS // max(1, sum(len(task.names) for task in tasks))))
-        self._least = min(self.most, least)
-        self.images: int = max(self._least, min(self.most, _STEADY_IMAGES, 2 ** math.floor(math.log2(max(1, wanted)))))
+        self.least = min(self.most, least)
+        self.images: int = max(self.least, min(self.most, _STEADY_IMAGES, 2 ** math.floor(math.log2(max(1, wanted)))))
         self._headroom = headroom
         self._measured: dict[frozenset[tuple[NoiseLevel, str]], tuple[int, int]] = {}
 
@@ -69,7 +70,7 @@ class Pace:
             return self.most
         asked = _key(tasks)
         fitting = [self._fitting(images, taken) for key, (images, taken) in self._measured.items() if asked <= key]
-        return max(1, min(self.most, max(fitting, default=self._least)))
+        return max(1, min(self.most, max(fitting, default=self.least)))
 
     def next_images(self, tasks: Sequence[Task]) -> int:
         """How many images the next chunk should have."""
@@ -95,15 +96,15 @@ class Pace:
         """
         if self._headroom is None:
             return
-        if longest > _LONG and images > self._least:
-            self.images = max(self._least, min(self.images, images // 2))
+        if longest > _LONG and images > self.least:
+            self.images = max(self.least, min(self.images, images // 2))
         elif longest < _SHORT and images == self.images:
             self.images = min(self.most, images * (8 if longest < _SHORT / 8 else 2))
 
     def shrink(self, images: int) -> None:
         """Halve the size from now on: this many images did not fit into memory."""
         self.most = max(1, images // 2)
-        self._least = min(self._least, self.most)
+        self.least = min(self.least, self.most)
         self.images = min(self.images, self.most)
 
     def _fitting(self, images: int, taken: int) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -34,6 +35,14 @@ if TYPE_CHECKING:
     from robaudit.spec.gates import Gate
     from robaudit.spec.model import AuditSpec
     from robaudit.store.run import Run
+
+
+class Engine(StrEnum):
+    """Who computes."""
+
+    LOCAL = "local"
+    RAY = "ray"
+
 
 Audit = Callable[["AuditSpec", Path | None], "Run"]
 
@@ -140,12 +149,28 @@ def estimate(
     ] = None,
     estimator: Annotated[list[str] | None, typer.Option(help="Estimator instead of the spec's (repeatable).")] = None,
     set_: SetOption = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1 or auto.")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, several as cuda:0,cuda:1 or cuda:all, or auto.")] = None,
+    engine: Annotated[Engine | None, typer.Option(help="Compute on this machine, or with the workers of a Ray cluster.")] = None,
+    ray_address: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="With --engine ray: the head node, or auto. Default: RAY_ADDRESS, or this machine alone."),
+    ] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Audit only the first N samples.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of the noise.")] = None,
     workers: Annotated[
-        int | None, typer.Option(min=0, help="Threads that read and decode images in advance. Default: 4 with CUDA, 0 on the CPU.")
+        int | None,
+        typer.Option(
+            min=0,
+            help="Threads that read and decode images in advance (default: 4 with CUDA, 0 on the CPU); with --engine ray: the workers "
+            "(default: as many as the cluster has room for).",
+        ),
     ] = None,
+    gpus_per_worker: Annotated[
+        float | None, typer.Option(min=0, help="With --engine ray: GPUs of each worker. Default: 1 where the cluster has any.")
+    ] = None,
+    ship: Annotated[
+        bool, typer.Option("--ship", help="With --engine ray: send model and images to the workers, which otherwise read them by path.")
+    ] = False,
     memory: Annotated[
         str | None, typer.Option(metavar="SIZE", help="Main memory to use at most, for example 4GB. Default: what is free.")
     ] = None,
@@ -197,7 +222,11 @@ def estimate(
         ("dataset", "limit"): limit,
         ("run", "seed"): seed,
         ("run", "device"): device,
+        ("run", "engine"): None if engine is None else engine.value,
+        ("run", "ray_address"): ray_address,
         ("run", "workers"): workers,
+        ("run", "gpus_per_worker"): gpus_per_worker,
+        ("run", "ship"): ship or None,
         ("run", "memory"): memory,
         ("run", "deterministic"): deterministic or None,
     }

@@ -191,7 +191,7 @@ def _share(text: str) -> float | None:
 def _check(spec: AuditSpec, path: Path, *, trust: bool) -> None:
     """Load and check the model and the data as an audit would, and report the result."""
     from robaudit.auditing.environment import pick_device
-    from robaudit.auditing.run import prepare
+    from robaudit.auditing.prepare import prepare
     from robaudit.cli.console import Reporter
 
     with Reporter() as reporter:

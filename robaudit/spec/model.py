@@ -405,19 +405,29 @@ class RunSpec(Part):
     """How to run the audit; only seed and precision change the results (device and deterministic may change the last digits)."""
 
     seed: Annotated[int, Field(ge=0, lt=2**63), BeforeValidator(no_bool)] = 0
-    device: str = Field("auto", description="cpu, cuda, cuda:1 or auto")
+    device: str = Field("auto", description="cpu, cuda, cuda:1, several as cuda:0,cuda:1 or cuda:all, or auto")
     batch_size: Literal["auto"] | Annotated[int, Field(gt=0, le=MOST_ROWS), BeforeValidator(no_bool)] = "auto"
     precision: Precision = Field(
         "fp32",
         description="of the network: tf32 (CUDA) and bf16 (noisy passes without gradients) are faster; probabilities are always float64",
     )
     workers: Literal["auto"] | Annotated[int, Field(ge=0, le=MOST_WORKERS), BeforeValidator(no_bool)] = Field(
-        "auto", description="threads that read and decode images in advance; auto: 4 with CUDA, 0 on the CPU"
+        "auto",
+        description="threads that read and decode images in advance; auto: 4 with CUDA, 0 on the CPU; "
+        "with engine ray: the workers, as many as the cluster has room for by default",
     )
     memory: Literal["auto"] | Bytes = Field(
         "auto", description="main memory to use at most, for example 4GB or 512MiB (CUDA memory is measured); auto: what is free"
     )
     deterministic: bool = Field(False, description="the same bits from every run on one kind of CUDA device, at some cost in speed")
+    engine: Literal["local", "ray"] = Field("local", description="who computes: this machine, or the workers of a Ray cluster")
+    ray_address: str | None = Field(
+        None, description="of the head node, HOST:PORT, or auto; by default RAY_ADDRESS, or a cluster of this machine alone"
+    )
+    gpus_per_worker: Literal["auto"] | Annotated[float, Field(ge=0, le=64), BeforeValidator(no_bool)] = Field(
+        "auto", description="GPUs of a Ray worker, for example 1 or 0.5; auto: 1 where the cluster has any"
+    )
+    ship: bool = Field(False, description="send model and images to the Ray workers, which otherwise read them by path")
 
 
 def _gate(text: str) -> str:
@@ -507,7 +517,10 @@ class AuditSpec(Part):
         return self.model_dump(mode="json")
 
 
-_SPEED_ONLY = ("device", "batch_size", "workers", "memory", "deterministic")
+_SPEED_ONLY = (
+    *("device", "batch_size", "workers", "memory", "deterministic"),
+    *("engine", "ray_address", "gpus_per_worker", "ship"),
+)
 
 
 def digest(document: object) -> str:

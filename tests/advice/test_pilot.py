@@ -16,7 +16,7 @@ from torch import Tensor, nn
 import robaudit
 from robaudit.advice import pilot as pilots
 from robaudit.advice.pilot import SHORT, Candidate, TooLongError, Trial, errors_at, pilot, run_on, within
-from robaudit.auditing.run import Ready, prepare
+from robaudit.auditing.prepare import Ready, prepare
 from robaudit.errors import RobauditError
 from robaudit.estimators.base import Estimator
 from robaudit.estimators.logit_gaussian import LogitGaussian

@@ -12,7 +12,7 @@ import robaudit
 from robaudit.advice import precisions
 from robaudit.advice.plan import snippet
 from robaudit.advice.precisions import Offer, precision_offers
-from robaudit.auditing.run import Ready, prepare
+from robaudit.auditing.prepare import Ready, prepare
 from robaudit.progress import Silent
 from tests.advice.test_plan import everything
 from tests.specs import digits, write

@@ -1,0 +1,144 @@
+"""An audit that is ready to be computed: by this process, by several of this machine, or by the workers of a Ray cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from robaudit.auditing.crew import Crew, Team
+from robaudit.auditing.environment import deterministic, device_type, pick_devices
+from robaudit.auditing.loop import OnError, compute_missing
+from robaudit.auditing.prepare import Facts, Parts, open_parts, prepare
+from robaudit.auditing.setup import check_noises
+from robaudit.auditing.shipping import first_sent, packed
+from robaudit.auditing.worker import Opened, Plan
+from robaudit.datasets.ahead import default_workers
+from robaudit.datasets.base import Dataset
+from robaudit.estimators.registry import Task
+from robaudit.models.logits import rounded_products
+from robaudit.noise.registry import Noise
+from robaudit.progress import Listener
+from robaudit.spec.model import AuditSpec
+from robaudit.store.state import State
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """An audit whose parts are loaded and fit together, wherever they are.
+
+    Attributes:
+        spec: including what an existing run holds.
+        noises: with their options and levels.
+        tasks: every estimator at every noise level.
+        samples: the data set.
+        facts: what the model's loader found.
+        workers: how many compute.
+        compute_missing: has computed what a state lacks; see the function of the same name.
+    """
+
+    spec: AuditSpec
+    noises: tuple[Noise, ...]
+    tasks: tuple[Task, ...]
+    samples: Dataset
+    facts: Facts
+    workers: int
+    compute_missing: Callable[[State, Listener, OnError], int]
+
+
+@contextmanager
+def prepared(
+    spec: AuditSpec,
+    old: Mapping[str, Any] | None,
+    where: str,
+    model: nn.Module | None,
+    dataset: Dataset | None,
+    listener: Listener,
+    *,
+    trust: bool,
+    skip_bad: bool,
+) -> Iterator[Job]:
+    """Prepare an audit for the engine and the devices of its spec; workers end with the block.
+
+    Args:
+        spec: what is asked for.
+        old: run.json of the run to continue, if there is one.
+        where: its folder, for messages.
+        model, dataset: in place of those the spec names, if given.
+        listener: receives notes and warnings.
+        trust: allow Python code that the spec names.
+        skip_bad: look past unusable samples.
+
+    Raises:
+        RobauditError: something is missing, is damaged, or does not fit the rest, or the memory is used up.
+    """
+    devices = pick_devices(spec.run.device) if spec.run.engine == "local" else []
+    if len(devices) == 1:
+        with deterministic(spec.run.deterministic, devices[0]), rounded_products(spec.run.precision == "tf32"):
+            ready = prepare(spec, old, where, model, dataset, devices[0], listener, trust=trust, skip_bad=skip_bad)
+
+            def compute(state: State, told: Listener, on_error: OnError) -> int:
+                return ready.compute_missing(state, ready.samples, told, on_error=on_error)
+
+            yield Job(ready.spec, ready.noises, ready.tasks, ready.samples, ready.facts, 1, compute)
+        return
+    parts = open_parts(spec, dataset, listener, trust=trust)
+    reading = dataset is None and not spec.run.ship
+    first = None if reading else first_sent(parts.samples, skip_bad=skip_bad)
+    plan = Plan(spec, old, where, trust, skip_bad, model=model, first=first)
+    listener.doing("starting workers")
+    with _workers(parts, plan, devices, listener) as (team, opened):
+        for warning, text in opened[0].told:
+            (listener.warn if warning else listener.note)(text)
+        if first is not None:  # the workers know the first samples only
+            check_noises(parts.noises, first[0].pixels, parts.samples)
+        crew = Crew(team, opened, parts.samples, reading=reading)
+        readers = default_workers("auto", torch.device("cuda"), parts.kind)
+        listener.note(f"{len(opened)} workers: {', '.join(_places(opened, devices))}")
+
+        def share(state: State, told: Listener, on_error: OnError) -> int:
+            return compute_missing(state, parts.samples, parts.tasks, crew, told, on_error=on_error, readers=readers)
+
+        yield Job(spec, parts.noises, parts.tasks, parts.samples, _facts(crew.facts, spec, devices, reading=reading), len(opened), share)
+
+
+def _workers(
+    parts: Parts, plan: Plan, devices: Sequence[torch.device], listener: Listener
+) -> AbstractContextManager[tuple[Team, list[Opened]]]:
+    """The workers of a plan: of a Ray cluster, or of these devices."""
+    if plan.spec.run.engine == "ray":
+        from robaudit.auditing.ray_cluster import ray_workers  # an extra
+
+        if plan.spec.run.ship and plan.model is None:
+            spec, files = packed(plan.spec, parts.noises)
+            plan = replace(plan, spec=spec, files=files)
+        return ray_workers(plan, listener)
+    from robaudit.auditing.processes import processes
+
+    names = [str(device) for device in devices]
+    return processes([replace(plan, spec=on_device(plan.spec, name), share=1 / len(names)) for name in names], names)
+
+
+def on_device(spec: AuditSpec, device: str) -> AuditSpec:
+    """The spec for a worker on one device."""
+    return spec.model_copy(update={"run": spec.run.model_copy(update={"device": device, "engine": "local"})})
+
+
+def _places(opened: Sequence[Opened], devices: Sequence[torch.device]) -> list[str]:
+    """The devices of the workers, or how many of them are on each machine."""
+    if devices:
+        return [str(device) for device in devices]
+    hosts = [one.host for one in opened]
+    return [f"{hosts.count(host)} on {host} ({device_type(opened[0].facts.device)})" for host in dict.fromkeys(hosts)]
+
+
+def _facts(facts: Facts, spec: AuditSpec, devices: Sequence[torch.device], *, reading: bool) -> Facts:
+    """The facts with the names that hold here: of all devices, and of the model where its files were sent."""
+    _, _, model = facts.device.partition(" ")
+    device = f"{','.join(map(str, devices))} {model}" if devices else facts.device
+    name = facts.model["name"] if reading or spec.model.path is None else str(spec.base_dir / spec.model.path)
+    return replace(facts, device=device, model={**facts.model, "name": name})

@@ -1,0 +1,305 @@
+"""Load and check everything that an audit needs, before anything expensive is computed or written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from robaudit.auditing.checks import InputCheck, check_input, level_warnings, precision_effects
+from robaudit.auditing.chunks import NEEDS_LABELS, needing_labels
+from robaudit.auditing.environment import device_name, versions
+from robaudit.auditing.loop import OnError, ThisProcess, compute_missing
+from robaudit.auditing.resume import refuse_another_machine
+from robaudit.auditing.setup import Pace, check_noises, make_engine, make_model, make_pace
+from robaudit.datasets.ahead import default_workers
+from robaudit.datasets.base import Dataset, first_samples
+from robaudit.datasets.load import open_dataset
+from robaudit.errors import DataError, ModelError, NothingLeftError, SpecError
+from robaudit.estimators import registry
+from robaudit.estimators.engine import Engine
+from robaudit.estimators.registry import Chosen, Task, check_model, refuse_unfit, tasks_of
+from robaudit.memory import Limit, memory_limit
+from robaudit.models.logits import for_noisy_passes
+from robaudit.noise.registry import Noise
+from robaudit.noise.registry import build as build_noises
+from robaudit.progress import Listener
+from robaudit.quantities import LOSS, RADIUS
+from robaudit.spec.model import AuditSpec
+from robaudit.store.state import State
+
+_WITHOUT_GRADIENTS = {LOSS.name: "qnorm_mc", RADIUS.name: "radius_random"}
+"""Estimators of a quantity that any model will do for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of an audit once its model is loaded; unlike the model, it can be sent to another process.
+
+    Attributes:
+        device: as :func:`robaudit.auditing.environment.device_name` says.
+        versions: of Python and packages.
+        model: name, format, sha256, number of classes and notes of the model.
+        check: the check of the first images.
+        image_shape: (channels, height, width).
+        batch_rows: rows in a pass.
+        effects: what a lower precision changes, for run.json.
+    """
+
+    device: str
+    versions: Mapping[str, str | None]
+    model: Mapping[str, Any]
+    check: InputCheck
+    image_shape: tuple[int, ...]
+    batch_rows: int
+    effects: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """An audit whose parts are loaded and fit together.
+
+    Attributes:
+        spec: including what an existing run holds.
+        noises: with their options and levels.
+        tasks: every estimator at every noise level.
+        samples: the data set.
+        readers: threads that read it ahead.
+        engine: model and noise.
+        image: one image, for its shape.
+        limit: of the process's memory, as it was when the model had been loaded.
+        check: the check of the first images.
+        effects: what a lower precision changes, for run.json.
+    """
+
+    spec: AuditSpec
+    noises: tuple[Noise, ...]
+    tasks: tuple[Task, ...]
+    samples: Dataset
+    readers: int
+    engine: Engine
+    image: Tensor
+    limit: Limit
+    check: InputCheck
+    effects: Mapping[str, Any]
+
+    @property
+    def facts(self) -> Facts:
+        """What there is to say of it."""
+        model = self.engine.model
+        return Facts(
+            device=device_name(model.device),
+            versions=versions(),
+            model={
+                "name": model.name,
+                "format": model.format,
+                "sha256": model.sha256,
+                "classes": self.check.classes,
+                "notes": list(model.notes),
+            },
+            check=self.check,
+            image_shape=tuple(self.image.shape),
+            batch_rows=self.engine.rows(self.image.shape),
+            effects=self.effects,
+        )
+
+    def pace(self, engine: Engine | None = None, tasks: Sequence[Task] | None = None) -> Pace:
+        """The sizes of chunks, with the audit's engine and tasks or with others."""
+        tasks, engine = self.tasks if tasks is None else tasks, engine or self.engine
+        return make_pace(self.spec, engine, tasks, self.image, self.limit, batch_dependent=self.check.batch_dependent)
+
+    def at_levels(self, listener: Listener) -> Ready:
+        """The same audit without the estimators that no noise level has to do with; a note says which.
+
+        Raises:
+            SpecError: nothing is left.
+        """
+        for label in dict.fromkeys(task.chosen.label for task in self.tasks if task.at.levelless):
+            listener.note(f"{label} is left out: it has no noise level")
+        kept = tuple(task for task in self.tasks if not task.at.levelless)
+        if not kept:
+            raise SpecError(self.spec.where, "none of its estimators has a noise level", "add one, such as mc, and noise: {sigma: 0.05}")
+        return replace(self, tasks=kept)
+
+    def compute_missing(
+        self,
+        state: State,
+        samples: Dataset,
+        listener: Listener,
+        *,
+        engine: Engine | None = None,
+        tasks: Sequence[Task] | None = None,
+        on_error: OnError = "stop",
+    ) -> int:
+        """Compute what a state lacks, with the audit's engine and tasks or with others; see the function of the same name."""
+        here = ThisProcess(engine or self.engine, self.pace(engine, tasks), samples.where)
+        return compute_missing(
+            state, samples, self.tasks if tasks is None else tasks, here, listener, on_error=on_error, readers=self.readers
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The parts of an audit that are there before its model is loaded.
+
+    Attributes:
+        spec: including what an existing run holds.
+        estimators: with their options.
+        noises: with their options and levels.
+        tasks: every estimator at every noise level.
+        samples: the data set.
+        kind: of the data set; ``python`` for objects in memory.
+    """
+
+    spec: AuditSpec
+    estimators: tuple[Chosen, ...]
+    noises: tuple[Noise, ...]
+    tasks: tuple[Task, ...]
+    samples: Dataset
+    kind: str
+
+    @property
+    def gradients(self) -> list[Chosen]:
+        """The estimators that need gradients."""
+        return [chosen for chosen in self.estimators if "gradients" in chosen.estimator.needs]
+
+
+def open_parts(spec: AuditSpec, dataset: Dataset | None, listener: Listener, *, trust: bool) -> Parts:
+    """Build estimators and noises, and open the data set.
+
+    Args:
+        spec: what is asked for.
+        dataset: in place of the one the spec names, if given.
+        listener: receives notes and warnings.
+        trust: allow Python code that the spec names.
+
+    Raises:
+        RobauditError: something is missing, is damaged, or does not fit the rest.
+    """
+    listener.doing("reading the spec")
+    estimators = registry.build(spec.estimators)
+    noises = build_noises(spec.noise, spec.base_dir, spec.written)
+    tasks = tasks_of(spec, estimators)
+    refuse_unfit(tasks, {noise.label: noise.form for noise in noises})
+    listener.doing("opening the data set")
+    samples = dataset if dataset is not None else open_dataset(spec.dataset, base_dir=spec.base_dir, trust=trust)
+    if len(samples) == 0:
+        raise NothingLeftError(samples.where, "the data set is empty", "give it samples")
+    return Parts(spec, estimators, noises, tasks, samples, spec.dataset.kind if dataset is None else "python")
+
+
+def prepare(
+    spec: AuditSpec,
+    old: Mapping[str, Any] | None,
+    where: str,
+    model: nn.Module | None,
+    dataset: Dataset | None,
+    device: torch.device,
+    listener: Listener,
+    *,
+    trust: bool,
+    skip_bad: bool,
+    share: float = 1.0,
+) -> Ready:
+    """Load and check everything before anything expensive is computed or written.
+
+    Args:
+        spec: what is asked for.
+        old: run.json of the run to continue, if there is one.
+        where: its folder, for messages.
+        model, dataset: in place of those the spec names, if given.
+        device: where to compute.
+        listener: receives notes and warnings.
+        trust: allow Python code that the spec names.
+        skip_bad: look past unusable samples.
+        share: of the free memory that this process may take.
+
+    Raises:
+        RobauditError: something is missing, is damaged, or does not fit the rest, or the memory is used up.
+    """
+    parts = open_parts(spec, dataset, listener, trust=trust)
+    return with_model(parts, old, where, model, device, listener, trust=trust, skip_bad=skip_bad, share=share)
+
+
+def with_model(
+    parts: Parts,
+    old: Mapping[str, Any] | None,
+    where: str,
+    model: nn.Module | None,
+    device: torch.device,
+    listener: Listener,
+    *,
+    trust: bool,
+    skip_bad: bool,
+    share: float = 1.0,
+) -> Ready:
+    """Load the model of an audit, and check it on the first images; for arguments and errors see :func:`prepare`."""
+    spec, samples, gradients = parts.spec, parts.samples, parts.gradients
+    listener.doing("loading the model")
+    network = make_model(spec, model, device, trust=trust)
+    limit = memory_limit(spec.run.memory).shared(share)
+    if old is not None:
+        refuse_another_machine(old, network, device, where, listener)
+    for text in (*spec.taken, *network.notes):
+        listener.note(text)
+    if gradients and not network.differentiable:
+        raise ModelError(
+            network.name,
+            f"has no gradients, and {gradients[0].label} needs them",
+            f"use {_WITHOUT_GRADIENTS.get(gradients[0].estimator.quantity.name, 'mc or softmax')}, or another format of the model",
+        )
+    noisy = for_noisy_passes(network, spec.run.precision)
+    listener.doing("checking model and data on the first images")
+    check = check_input(network, samples, gradients=bool(gradients), skip_bad=skip_bad)
+    if (needing := needing_labels(parts.tasks)) and not check.labelled:
+        raise DataError(samples.where, f"has no labels, and {needing} needs them", NEEDS_LABELS)
+    _report(check, listener)
+    image = next(first_samples(samples, 1, skip_bad=skip_bad)).pixels
+    check_noises(parts.noises, image, samples)
+    levels = tuple(level_warnings(parts.noises, image, check))
+    for text in levels:
+        listener.warn(text)
+    check = replace(check, warnings=(*levels, *check.warnings))
+    check_model(parts.estimators, network, image)
+    listener.doing("measuring memory")
+    engine = make_engine(spec, parts.noises, network, noisy, check.classes, image, limit, gradients=bool(gradients))
+    return Ready(
+        spec=spec,
+        noises=parts.noises,
+        tasks=parts.tasks,
+        samples=samples,
+        readers=default_workers(spec.run.workers, device, parts.kind),
+        engine=engine,
+        image=image,
+        limit=limit,
+        check=check,
+        effects=_effects(spec, engine, samples, listener, skip_bad=skip_bad),
+    )
+
+
+def _effects(spec: AuditSpec, engine: Engine, dataset: Dataset, listener: Listener, *, skip_bad: bool) -> dict[str, Any]:
+    """What a lower precision changes, for run.json."""
+    precision = spec.run.precision
+    if precision not in ("tf32", "bf16"):
+        return {}
+    if precision == "tf32" and engine.model.device.type == "cpu":
+        listener.warn("precision tf32 needs CUDA: on the CPU this run computes in fp32")
+        return {}
+    effects = precision_effects(engine, dataset, spec.levels, precision, skip_bad=skip_bad)
+    for effect in effects:
+        listener.note(effect.text)
+    return {"precision_effect": [effect.document() for effect in effects]}
+
+
+def _report(check: InputCheck, listener: Listener) -> None:
+    if check.labelled:
+        listener.note(
+            f"clean accuracy {check.correct / check.labelled:.1%} ({check.correct} of the first {check.labelled} labelled images)"
+        )
+    else:
+        listener.note("no labels: accuracy is not measured")
+    for text in check.warnings:
+        listener.warn(text)

@@ -1,0 +1,264 @@
+"""Workers of a Ray cluster: an actor for each, which Ray places, watches and starts again."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import os
+import signal
+import socket
+import sys
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import Any, Literal
+
+from robaudit.auditing.crew import Lost, failure
+from robaudit.auditing.worker import Failed, Item, Opened, Order, Plan, Worker
+from robaudit.errors import RobauditError, SpecError, needs_extra
+from robaudit.progress import Listener
+
+_OPTION = "--engine ray"
+_REACHED = 10.0  # seconds within which a cluster must answer
+_SIGN = 5.0  # seconds between two signs of life
+_AT_ONCE = 2  # orders of a worker: while one is computed, the images of the next are read
+_SILENT = ".|^$"
+
+
+class RayWorkers:
+    """Actors; each order is a call whose items come back as they are computed."""
+
+    def __init__(self, ray: Any, actors: Sequence[Any], names: Sequence[str]) -> None:
+        self._ray, self._actors, self._names = ray, actors, names
+        self._calls: list[deque[Any]] = [deque() for _ in actors]
+        self._opening: dict[Any, int] = {}
+
+    def names(self) -> Sequence[str]:
+        """What messages call them."""
+        return self._names
+
+    def give(self, worker: int, order: Order) -> None:
+        """Send an order."""
+        self._calls[worker].append(self._actors[worker].compute.remote(order))
+
+    def items(self, seconds: float) -> Iterable[tuple[int, Item | Opened | Lost]]:
+        """What has come in, an item of each worker at most."""
+        first = {calls[0]: number for number, calls in enumerate(self._calls) if calls} | self._opening
+        if not first:
+            threading.Event().wait(seconds)
+            return
+        ready, _ = self._ray.wait(list(first), num_returns=len(first), timeout=0, fetch_local=False)
+        if not ready:
+            ready, _ = self._ray.wait(list(first), timeout=seconds, fetch_local=False)
+        for call in ready:
+            number = first[call]
+            if (item := self._back(call, number) if call in self._opening else self._next(call, number)) is not None:
+                yield number, item
+
+    def _next(self, call: Any, worker: int) -> Item | Lost | None:
+        """The next item of a call; None at its end."""
+        try:
+            item: Item = self._ray.get(next(call))
+        except StopIteration:
+            self._calls[worker].popleft()
+            return None
+        except self._ray.exceptions.RayError as error:
+            if isinstance(error, self._ray.exceptions.RayTaskError):
+                raise
+            self._calls[worker].clear()
+            self._opening[self._actors[worker].open.remote()] = worker  # answered once Ray has started it again
+            return Lost(f"lost ({type(error).__name__})", returns=True)
+        return item
+
+    def _back(self, call: Any, worker: int) -> Opened | Failed | None:
+        """What a worker that was started again says; None if it was lost once more."""
+        del self._opening[call]
+        try:
+            said: Opened | Failed = self._ray.get(call)
+        except self._ray.exceptions.RayError as error:
+            if isinstance(error, self._ray.exceptions.RayTaskError):
+                raise
+            self._opening[self._actors[worker].open.remote()] = worker
+            return None
+        return said
+
+
+@contextmanager
+def ray_workers(plan: Plan, listener: Listener) -> Iterator[tuple[RayWorkers, list[Opened]]]:
+    """Start as many workers as the plan's spec says, or the cluster has room for; they end with the block.
+
+    Args:
+        plan: of the workers.
+        listener: receives what is waited for.
+
+    Raises:
+        RobauditError: Ray is not installed, the cluster cannot be reached or has too little, or a worker cannot begin.
+    """
+    asked = plan.spec.run
+    with _connected(asked.ray_address, listener) as ray:
+        gpus, cpus = _resources(ray)
+        each = _gpus_of_each(asked.gpus_per_worker, asked.device, gpus)
+        several = _how_many(asked.workers, each, gpus, cpus)
+        run = asked.model_copy(update={"device": "cuda" if each else "cpu", "workers": "auto", "engine": "local"})
+        share = 1 / max(1, min(several, _most_on_one_node(ray, each)))
+        sent = ray.put(replace(plan, spec=plan.spec.model_copy(update={"run": run}), share=share))
+        kind = ray.remote(num_cpus=1, num_gpus=each, max_restarts=-1, max_task_retries=0, max_concurrency=_AT_ONCE)(Worker)
+        actors = [kind.remote(sent) for _ in range(several)]
+        try:
+            opened = _opened(ray, actors, listener)
+            names = [f"worker {number} on {one.host}" for number, one in enumerate(opened)]
+            yield RayWorkers(ray, actors, names), opened
+        finally:
+            for actor in actors:
+                with suppress(Exception):  # the cluster may be gone
+                    ray.kill(actor)
+
+
+def _opened(ray: Any, actors: Sequence[Any], listener: Listener) -> list[Opened]:
+    """What the workers say when they are ready.
+
+    Raises:
+        RobauditError: one cannot begin.
+    """
+    calls = [actor.open.options(max_task_retries=2).remote() for actor in actors]
+    ready: list[Any] = []
+    while len(ready) < len(calls):
+        listener.doing(f"starting workers: {len(ready)} of {len(calls)}")  # they may wait for other work on the cluster
+        ready, _ = ray.wait(calls, num_returns=len(calls), timeout=_SIGN, fetch_local=False)
+    opened = []
+    for call in calls:
+        try:
+            said = ray.get(call)
+        except ray.exceptions.RayTaskError:
+            raise
+        except ray.exceptions.RayError as error:
+            what = f"a worker was lost while it started ({type(error).__name__})"
+            raise RobauditError(_OPTION, what, "is there enough memory for the model on each node?") from None
+        if isinstance(said, Failed):
+            raise failure(_OPTION, said.error, said.trace)
+        opened.append(said)
+    return opened
+
+
+@contextmanager
+def _connected(address: str | None, listener: Listener) -> Iterator[Any]:
+    """Ray, connected to a cluster; without an address to the one that RAY_ADDRESS or this machine has, or to one of its own.
+
+    Raises:
+        RobauditError: Ray is not installed, or there is no cluster.
+    """
+    if "ray" not in sys.modules:
+        os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", _SILENT)  # what it prints of workers would get among our own output
+        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    try:
+        import ray
+    except ImportError:
+        raise needs_extra(_OPTION, "ray", "ray") from None
+    if ray.is_initialized():  # by the program that calls robaudit
+        yield ray
+        return
+    where = f"--ray-address {address}" if address else _OPTION
+    listener.doing("connecting to Ray")
+    if address is not None:
+        _refuse_unreachable(address, where)
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level=logging.CRITICAL, include_dashboard=None if address else False)
+    except ConnectionError as error:
+        what = "there is no Ray cluster" if address == "auto" else f"no Ray cluster answers ({_first_line(error)})"
+        raise RobauditError(where, what, "start one with ray start --head, or leave --ray-address out to use this machine alone") from None
+    except (RuntimeError, ValueError) as error:  # such as another version of Python or Ray
+        raise RobauditError(where, f"cannot be used: {_first_line(error)}", "use the same versions of Python and Ray everywhere") from None
+    finally:
+        _restore(handlers)
+    try:
+        yield ray
+    finally:
+        with suppress(Exception):
+            ray.shutdown()
+
+
+def _refuse_unreachable(address: str, where: str) -> None:
+    """Try to reach the head node before Ray does, which waits longer and says less.
+
+    Raises:
+        RobauditError: it does not answer.
+    """
+    if address in ("auto", "local"):
+        return
+    if "://" in address:
+        raise RobauditError(where, "is the address of a client", "run the audit on a node of the cluster, with HOST:PORT (ray job submit)")
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        raise RobauditError(where, "is not an address", "give HOST:PORT of the head node, or auto")
+    try:
+        socket.create_connection((host, int(port)), _REACHED).close()
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise RobauditError(where, f"no answer within {_REACHED:.0f} s ({reason})", "is the head node up, and this its port?") from None
+
+
+def _restore(handlers: dict[signal.Signals, Any]) -> None:
+    """Ray installs a handler of its own, which would end the process without a word."""
+    if threading.current_thread() is threading.main_thread():
+        for number, handler in handlers.items():
+            with contextlib.suppress(TypeError, ValueError):
+                signal.signal(number, handler)
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)[:300]
+
+
+def _resources(ray: Any) -> tuple[float, float]:
+    """GPUs and CPUs of the cluster."""
+    there = ray.cluster_resources()
+    return float(there.get("GPU", 0)), float(there.get("CPU", 0))
+
+
+def _gpus_of_each(asked: Literal["auto"] | float, device: str, gpus: float) -> float:
+    """GPUs of a worker.
+
+    Raises:
+        SpecError: the options contradict each other, or there is no GPU.
+    """
+    if device not in ("auto", "cpu", "cuda"):
+        raise SpecError("run.device", f"{device} is a device of one machine", "with --engine ray, use cpu, cuda or auto")
+    if device == "cpu":
+        if asked not in ("auto", 0):
+            raise SpecError("--gpus-per-worker", f"is {asked:g}, but run.device is cpu", "leave one of them out")
+        return 0.0
+    if asked == "auto":
+        if device == "cuda" and not gpus:
+            raise SpecError("run.device", "cuda was requested, but the cluster has no GPU", "use cpu or auto")
+        return 1.0 if gpus else 0.0
+    if asked > gpus:
+        raise SpecError("--gpus-per-worker", f"{asked:g} were requested, and the cluster has {gpus:g} GPUs", "ask for fewer")
+    return float(asked)
+
+
+def _how_many(asked: Literal["auto"] | int, each: float, gpus: float, cpus: float) -> int:
+    """The number of workers.
+
+    Raises:
+        SpecError: more than there is room for.
+    """
+    most = int(min(cpus, math.floor(gpus / each + 1e-9) if each else cpus))
+    if asked == "auto" or asked == 0:
+        if most < 1:
+            raise SpecError(_OPTION, "the cluster has no free CPU for a worker", "give its nodes at least one: ray start --num-cpus")
+        return most
+    if asked > most:
+        has = f"{gpus:g} GPUs and {cpus:g} CPUs" if each else f"{cpus:g} CPUs"
+        needs = f"{each:g} GPUs and a CPU" if each else "a CPU"
+        raise SpecError("--workers", f"{asked} were requested, each with {needs}, and the cluster has {has}", f"ask for at most {most}")
+    return asked
+
+
+def _most_on_one_node(ray: Any, each: float) -> int:
+    """How many workers may be placed on one node."""
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    return max((int(min(one.get("CPU", 0), one.get("GPU", 0) / each if each else math.inf)) for one in nodes), default=1)

@@ -1,0 +1,330 @@
+"""A worker in another process: it loads the model itself, computes the chunks it is sent, and sends back what it found.
+
+How orders reach it and items come back is up to whoever runs it: a pipe of this machine, or Ray.
+"""
+
+from __future__ import annotations
+
+import socket
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+from typing import Any
+
+from torch import nn
+
+from robaudit.auditing.chunks import Chunk, Computer, Refused, Step, usable
+from robaudit.auditing.environment import deterministic, pick_device
+from robaudit.auditing.prepare import Facts, Parts, Ready, open_parts, with_model
+from robaudit.auditing.shipping import Sent, SentSamples, unpacked
+from robaudit.datasets.base import Dataset, Sample
+from robaudit.errors import DataError, ModelError, RobauditError, SampleError
+from robaudit.estimators.registry import Task
+from robaudit.models.logits import rounded_products
+from robaudit.progress import Silent
+from robaudit.spec.model import AuditSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All that a worker needs to begin.
+
+    Attributes:
+        spec: of the audit, with the device of the worker.
+        old: run.json of the run to continue, if there is one.
+        folder: of the run, for messages.
+        trust: allow Python code that the spec names.
+        skip_bad: look past unusable samples.
+        share: of the machine's free memory that the worker may take.
+        model: a network in memory, in place of the one the spec names.
+        first: samples, where the worker is sent all images instead of reading them.
+        files: those of the model by name, where they are sent; the spec names them by these names.
+    """
+
+    spec: AuditSpec
+    old: Mapping[str, Any] | None
+    folder: str
+    trust: bool
+    skip_bad: bool
+    share: float = 1.0
+    model: nn.Module | None = None
+    first: SentSamples | None = None
+    files: Mapping[str, bytes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Images to compute.
+
+    Attributes:
+        tasks: what of them.
+        places: their numbers in the data set.
+        ids: their sample ids.
+        samples: the images, unless the worker reads them.
+        sha256: of the model that the audit is about.
+    """
+
+    tasks: tuple[Task, ...]
+    places: tuple[int, ...]
+    ids: tuple[str, ...]
+    samples: tuple[Sent, ...]
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The worker is ready.
+
+    Attributes:
+        host: the machine it runs on.
+        facts: what it knows of the audit.
+        told: the notes (False) and warnings (True) of its start.
+        images: how many images its first chunk should have.
+        least: images that fill a pass, below which a chunk should not be cut.
+    """
+
+    host: str
+    facts: Facts
+    told: Sequence[tuple[bool, str]]
+    images: int
+    least: int
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The result of a step."""
+
+    step: Step
+
+
+@dataclass(frozen=True, slots=True)
+class Underway:
+    """A sign of life: what is computed, and how much of it is done (see :meth:`robaudit.auditing.chunks.Signs.underway`)."""
+
+    doing: str
+    cost: float
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """A note for the user."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The order is carried out.
+
+    Attributes:
+        images: how many images the next chunk should have.
+        seconds: that this one took.
+    """
+
+    images: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The order, or the start, failed.
+
+    Attributes:
+        error: for the user; None where it is a bug.
+        trace: of a bug.
+    """
+
+    error: RobauditError | None
+    trace: str = ""
+
+    @classmethod
+    def by(cls, error: Exception) -> Failed:
+        """The failure by an exception."""
+        if isinstance(error, RobauditError):
+            return cls(error)
+        return cls(None, "".join(traceback.format_exception(error)))
+
+
+Item = Done | Underway | Noted | Finished | Failed
+
+
+class _Heard(Silent):
+    """Remembers notes and warnings."""
+
+    def __init__(self) -> None:
+        self.told = list[tuple[bool, str]]()
+
+    def note(self, text: str) -> None:
+        self.told.append((False, text))
+
+    def warn(self, text: str) -> None:
+        self.told.append((True, text))
+
+
+class Worker:
+    """A worker; its plan is carried out when it is first asked for something.
+
+    Several threads may give it orders: while one is computed, the images of the next are read.
+
+    Args:
+        plan: what it needs.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan, self._settings = plan, ExitStack()
+        self._one = ThreadPoolExecutor(1, "computing")  # the same thread always: OpenMP has a team of threads for each
+        self._opened: _Open | None = None
+
+    def open(self) -> Opened | Failed:
+        """Load the model and check it, unless that is done already."""
+        return self._one.submit(self._open).result()
+
+    def begin(self, order: Order, items: SimpleQueue[Item]) -> None:
+        """Read the images of an order, and have it carried out after those begun before; the last item is Finished or Failed."""
+        opened = self.open()
+        if isinstance(opened, Failed):
+            items.put(opened)
+            return
+        try:
+            chunk, refused = self._ready.chunk(order)
+        except Exception as error:  # noqa: BLE001  sent to whoever gave the order
+            items.put(Failed.by(error))
+        else:
+            self._one.submit(self._ready.carry_out, chunk, refused, items)
+
+    def compute(self, order: Order) -> Iterator[Item]:
+        """Carry out an order."""
+        items = SimpleQueue[Item]()
+        self.begin(order, items)
+        while True:
+            item = items.get()
+            yield item
+            if isinstance(item, Finished | Failed):
+                return
+
+    @property
+    def _ready(self) -> _Open:
+        if self._opened is None:
+            raise ValueError("the worker is not open")
+        return self._opened
+
+    def _open(self) -> Opened | Failed:
+        try:
+            self._opened = self._opened or _Open(self._plan, self._settings)
+        except Exception as error:  # noqa: BLE001  sent to whoever started the worker
+            return Failed.by(error)
+        return self._opened.opened
+
+
+class _Open:
+    """A worker with its model loaded."""
+
+    def __init__(self, plan: Plan, settings: ExitStack) -> None:
+        heard = _Heard()
+        with unpacked(plan.spec, plan.files) as spec:
+            self.ready = self._load(plan, spec, settings, heard)
+        self._pace = self.ready.pace()
+        self._signs = _Queued()
+        self._computer = Computer(self.ready.engine, self._pace, self.ready.samples.where, self._signs)
+        self._readers = ThreadPoolExecutor(self.ready.readers, "reading") if self.ready.readers else None
+        self.opened = Opened(socket.gethostname(), self.ready.facts, heard.told, self._pace.next_images(self.ready.tasks), self._pace.least)
+
+    def _load(self, plan: Plan, spec: AuditSpec, settings: ExitStack, heard: _Heard) -> Ready:
+        device = pick_device(spec.run.device)
+        settings.enter_context(deterministic(spec.run.deterministic, device))
+        settings.enter_context(rounded_products(spec.run.precision == "tf32"))
+        return with_model(
+            _parts(plan, spec, heard),
+            plan.old,
+            plan.folder,
+            plan.model,
+            device,
+            heard,
+            trust=plan.trust,
+            skip_bad=plan.skip_bad,
+            share=plan.share,
+        )
+
+    def chunk(self, order: Order) -> tuple[Chunk, list[Refused]]:
+        """The images of an order, read if need be, and those that cannot be used.
+
+        Raises:
+            ModelError: this worker has another model than the audit is about.
+            DataError: its data set has other samples at these places.
+        """
+        if self.ready.facts.model["sha256"] != order.sha256:
+            raise other_weights(self.opened, order.sha256)
+        if order.samples:
+            return Chunk(list(order.tasks), samples=[one.sample() for one in order.samples]), []
+        dataset, refused, samples = self.ready.samples, list[Refused](), list[Sample]()
+        if any(place >= len(dataset) or dataset.sample_id(place) != name for place, name in zip(order.places, order.ids, strict=True)):
+            raise DataError(f"{self.opened.host}: {dataset.where}", "holds other samples there", "give all workers the same data")
+        read = map(self._read, order.places) if self._readers is None else self._readers.map(self._read, order.places)
+        for place, name, one in zip(order.places, order.ids, read, strict=True):
+            sample = usable(dataset, place, one, self.ready.check.classes, self.ready.tasks)
+            if isinstance(sample, SampleError):
+                refused.append(Refused(name, None, sample))
+            else:
+                samples.append(sample)
+        return Chunk(list(order.tasks), samples=samples), refused
+
+    def carry_out(self, chunk: Chunk, refused: Sequence[Refused], items: SimpleQueue[Item]) -> None:
+        """Compute a chunk, and put into the queue what there is to send."""
+        self._signs.items = items
+        seconds, tasks = 0.0, list(chunk.tasks)
+        if refused:
+            items.put(Done(Step(None, 0.0, 0, refused=refused)))
+        try:
+            for step in self._computer.steps(chunk) if chunk.samples else ():
+                seconds += step.seconds
+                items.put(Done(step))
+            items.put(Finished(self._pace.next_images(tasks), seconds))
+        except Exception as error:  # noqa: BLE001  sent to whoever gave the order
+            items.put(Failed.by(error))
+
+    def _read(self, place: int) -> Sample | SampleError:
+        try:
+            return self.ready.samples[place]
+        except SampleError as error:
+            return error
+
+
+class _Queued:
+    """Puts the signs of life of a chunk into the queue of its order."""
+
+    def __init__(self) -> None:
+        self.items, self._doing = SimpleQueue[Item](), ""
+
+    def doing(self, what: str) -> None:
+        self._doing = what
+        self.items.put(Underway(what, 0.0))
+
+    def note(self, text: str) -> None:
+        self.items.put(Noted(text))
+
+    def underway(self, cost: float) -> None:
+        self.items.put(Underway(self._doing, cost))
+
+    def stop_asked(self) -> bool:
+        """Never: whoever gave the order stops listening."""
+        return False
+
+
+def other_weights(worker: Opened, sha256: str) -> ModelError:
+    """The error about a worker whose model is not the one with this digest."""
+    what = f"has other weights there (sha256 {worker.facts.model['sha256'][:12]}, and {sha256[:12]} on the first worker)"
+    return ModelError(f"{worker.host}: {worker.facts.model['name']}", what, "put the same file on all machines, or send it: --ship")
+
+
+def _parts(plan: Plan, spec: AuditSpec, heard: _Heard) -> Parts:
+    """The parts of the audit; an error about the data names the machine, because the data could be opened where the audit was started."""
+    dataset: Dataset | None = plan.first
+    try:
+        return open_parts(spec, dataset, heard, trust=plan.trust)
+    except DataError as error:
+        host = socket.gethostname()
+        remedy = "put the data where all machines can read them, or send them: --ship"
+        raise DataError(f"{host}: {error.where}", f"{error.what} (it can be read where the audit was started)", remedy) from error
