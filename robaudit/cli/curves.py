@@ -225,7 +225,7 @@ def _computed(spec: AuditSpec, how: _How) -> Run:
     from robaudit.auditing.resume import folder_name
     from robaudit.auditing.run import audit
     from robaudit.cli.console import Reporter
-    from robaudit.cli.process import keep_freed_memory
+    from robaudit.memory import keep_freed_memory
 
     keep_freed_memory()
     folder = how.out / folder_name(spec, "curves")

@@ -25,8 +25,8 @@ def demo(
 
     from robaudit.auditing.run import audit
     from robaudit.cli.console import Reporter, output
-    from robaudit.cli.process import keep_freed_memory
     from robaudit.cli.reading import print_run
+    from robaudit.memory import keep_freed_memory
     from robaudit.report.class_tables import bias_table
     from robaudit.report.flag_tables import flags_table
     from robaudit.stats.classes import class_bias

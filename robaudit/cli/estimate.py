@@ -243,7 +243,7 @@ def estimate(
     with starting(quiet=quiet):
         from robaudit.auditing.environment import command_line
         from robaudit.auditing.run import audit
-        from robaudit.cli.process import keep_freed_memory
+        from robaudit.memory import keep_freed_memory
 
     keep_freed_memory()
     files.remove()

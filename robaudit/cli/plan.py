@@ -43,8 +43,8 @@ def plan(
     asked = load_spec(spec, settings=set_ or ())
     with starting(quiet=quiet):
         from robaudit.advice.plan import propose
-    from robaudit.cli.process import keep_freed_memory
     from robaudit.cli.streams import put
+    from robaudit.memory import keep_freed_memory
     from robaudit.report.advice_tables import plan_tables
     from robaudit.store.serialise import document_json
 

@@ -99,7 +99,7 @@ def _audited(
         from robaudit.auditing.environment import command_line
         from robaudit.auditing.run import audit
         from robaudit.auditing.spectrum import fitted_spec, spectrum_folder
-    from robaudit.cli.process import keep_freed_memory
+    from robaudit.memory import keep_freed_memory
 
     keep_freed_memory()
     with Reporter(quiet=quiet) as reporter:

@@ -62,8 +62,8 @@ def validate(
         from robaudit.advice.validate import validate as run
         from robaudit.advice.validation_files import check_folder, default_out, document, request_digest, write
         from robaudit.auditing.environment import command_line
-        from robaudit.cli.process import keep_freed_memory
         from robaudit.cli.streams import put
+        from robaudit.memory import keep_freed_memory
         from robaudit.report.advice_tables import validation_tables
         from robaudit.report.pictures import can_draw
         from robaudit.store.serialise import document_json

@@ -32,7 +32,7 @@ def verify(
     opened = read_run(run, kept=True)
     from robaudit.auditing.verify import verify as check
     from robaudit.cli.console import Reporter
-    from robaudit.cli.process import keep_freed_memory
+    from robaudit.memory import keep_freed_memory
 
     keep_freed_memory()
     with Reporter(quiet=quiet, patient=False) as reporter:

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from robaudit.cli.process import keep_freed_memory
+from robaudit.memory import keep_freed_memory
 from robaudit.models import from_module
 from tests.benchmarks import published
 from tests.benchmarks.networks import Bench, Network, estimator, load, research_resnet20

@@ -14,12 +14,12 @@ from statistics import fmean, median
 import torch
 from torch import Tensor
 
-from robaudit.cli.process import keep_freed_memory
 from robaudit.estimators.margin_field import MarginField
 from robaudit.estimators.margin_radius import MarginRadius
 from robaudit.estimators.moments import closed_forms, first_covariance, logit_moments, margin_moments
 from robaudit.estimators.radius_attack import RadiusAttack
 from robaudit.estimators.smoothed_margin import SmoothedMargin
+from robaudit.memory import keep_freed_memory
 from robaudit.models.chain import chain_of
 from robaudit.models.lipschitz import lipschitz_bound
 from robaudit.names import P_ERROR
