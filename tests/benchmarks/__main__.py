@@ -15,8 +15,8 @@ from pathlib import Path
 import torch
 
 from robaudit.auditing.environment import pick_device
-from robaudit.cli.process import keep_freed_memory
-from tests.benchmarks import accuracy, busy, cdf, engine, kinds, memory, scaling, start, versus
+from robaudit.memory import keep_freed_memory
+from tests.benchmarks import accuracy, busy, cdf, engine, kinds, memory, ray, scaling, start, versus
 from tests.benchmarks.machine import exact_products, machine
 from tests.benchmarks.networks import Bench
 from tests.benchmarks.report import ORDER, Section, write
@@ -33,6 +33,7 @@ PARTS: dict[str, Callable[[Bench], Section]] = {
     "memory": memory.measure,
     "busy": busy.measure,
     "start": start.measure,
+    "ray": ray.measure,
 }
 NEED_SHARED = ("published", "accuracy", "engine", "noise", "kinds")
 
