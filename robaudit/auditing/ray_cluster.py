@@ -247,10 +247,12 @@ def _how_many(asked: Literal["auto"] | int, each: float, gpus: float, cpus: floa
         SpecError: more than there is room for.
     """
     most = int(min(cpus, math.floor(gpus / each + 1e-9) if each else cpus))
-    if asked == "auto" or asked == 0:
+    if asked == "auto":
         if most < 1:
             raise SpecError(_OPTION, "the cluster has no free CPU for a worker", "give its nodes at least one: ray start --num-cpus")
         return most
+    if asked == 0:
+        raise SpecError("--workers", "0 workers compute nothing", "ask for at least 1")
     if asked > most:
         has = f"{gpus:g} GPUs and {cpus:g} CPUs" if each else f"{cpus:g} CPUs"
         needs = f"{each:g} GPUs and a CPU" if each else "a CPU"
