@@ -152,7 +152,8 @@ def _connected(address: str | None, listener: Listener) -> Iterator[Any]:
     """
     if "ray" not in sys.modules:
         os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", _SILENT)  # what it prints of workers would get among our own output
-        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # workers without a GPU see none; without this, with a warning
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a cluster that an audit starts tells nobody
     try:
         import ray
     except ImportError:
