@@ -57,6 +57,10 @@ def audit(
     batch_size: int | Literal["auto"] | None = None,
     memory: str | int | None = None,
     deterministic: bool | None = None,
+    engine: Literal["local", "ray"] | None = None,
+    ray_address: str | None = None,
+    workers: int | None = None,
+    gpus_per_worker: float | None = None,
     name: str | None = None,
     out: str | Path | None = None,
     extend: bool = False,
@@ -92,6 +96,10 @@ def audit(
     batch_size: int | Literal["auto"] | None = None,
     memory: str | int | None = None,
     deterministic: bool | None = None,
+    engine: Literal["local", "ray"] | None = None,
+    ray_address: str | None = None,
+    workers: int | None = None,
+    gpus_per_worker: float | None = None,
     name: str | None = None,
     out: str | Path | None = None,
     extend: bool = False,
@@ -127,6 +135,10 @@ def audit(
     batch_size: int | Literal["auto"] | None = None,
     memory: str | int | None = None,
     deterministic: bool | None = None,
+    engine: Literal["local", "ray"] | None = None,
+    ray_address: str | None = None,
+    workers: int | None = None,
+    gpus_per_worker: float | None = None,
     name: str | None = None,
     out: str | Path | None = None,
     extend: bool = False,
@@ -159,9 +171,11 @@ def audit(
         image_key, label_key: of samples that are mappings; default: the usual names.
         limit: only the first samples.
         seed: of the noise; default 0.
-        device: "cpu", "cuda", "cuda:1" or "auto". Default: where the network is.
+        device: "cpu", "cuda", "cuda:1", several as "cuda:0,cuda:1" or "cuda:all", or "auto". Default: where the network is.
         precision: "fp32", "tf32", "bf16" or "fp64".
         batch_size, memory, deterministic: as under ``run`` in a spec.
+        engine: "ray" computes with the workers of a Ray cluster, to which objects in memory are sent.
+        ray_address, workers, gpus_per_worker: as under ``run`` in a spec.
         name: of the run in reports; default: that of the network's class.
         out: the run folder. The same call finds it again: a finished run is returned, an interrupted one continued. Default: of objects a
             temporary folder, which is removed with the returned run; of a spec runs/<spec name>-<hash8>.
@@ -198,6 +212,10 @@ def audit(
         "batch_size": batch_size,
         "memory": memory,
         "deterministic": deterministic,
+        "engine": engine,
+        "ray_address": ray_address,
+        "workers": workers,
+        "gpus_per_worker": gpus_per_worker,
     }
     given = {key: value for key, value in settings.items() if value is not None}
     if isinstance(what, AuditSpec | str | Path | Mapping):
@@ -239,6 +257,10 @@ _SETTINGS: Mapping[str, Location] = {
     "batch_size": ("run", "batch_size"),
     "memory": ("run", "memory"),
     "deterministic": ("run", "deterministic"),
+    "engine": ("run", "engine"),
+    "ray_address": ("run", "ray_address"),
+    "workers": ("run", "workers"),
+    "gpus_per_worker": ("run", "gpus_per_worker"),
 }
 """Arguments and the part of a spec that each stands for."""
 
@@ -289,7 +311,7 @@ def _of_objects(net: Any, given: Mapping[str, Any], name: str | None) -> AuditSp
             "sigma", "is missing", "how much noise? For example sigma=[0.02, 0.05], or noise={'kind': 'uniform', 'eps': '8/255'}"
         )
     document = {"model": {"format": IN_MEMORY}, "dataset": {"kind": IN_MEMORY}}
-    usual = {"device": _device_of(net), **given}
+    usual = {"device": "auto" if given.get("engine") == "ray" else _device_of(net), **given}
     spec = _validated(_with(document, usual), _written(given))
     return spec.located(Path.cwd(), name or str(getattr(net, "__name__", type(net).__name__)))
 

@@ -137,7 +137,7 @@ def warn_caller(text: str) -> None:
 def _depth() -> int:
     """The stacklevel, for the function that calls this one, of the first frame outside robaudit."""
     frame, level = sys._getframe(1), 1
-    while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] == "robaudit":
+    while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] in ("robaudit", "contextlib"):
         frame, level = frame.f_back, level + 1
     return level
 

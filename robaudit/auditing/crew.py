@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -106,7 +107,7 @@ class _Member:
     opened: Opened
     images: int
     ready: bool = True
-    seconds: float = 0.0
+    seconds: float = math.inf
     given: deque[_Given] = field(default_factory=deque)
     cost: float = 0.0
 
@@ -170,8 +171,10 @@ class Crew:
 
     def _hand_out(self, chunks: Iterator[Chunk]) -> bool:
         """Give work to whoever is free, or soon will be; return whether there may be more."""
-        for number, member in enumerate(self._members):
-            while member.ready and len(member.given) < (2 if member.seconds < _SOON else 1):
+        for depth in (1, 2):  # nobody has a second order while somebody has none
+            for number, member in enumerate(self._members):
+                if not member.ready or len(member.given) >= (depth if member.seconds < _SOON else 1):
+                    continue
                 self._wanted = max(member.images, member.opened.least)
                 given = self._returned.popleft() if self._returned else self._taken(chunks)
                 if given is None:

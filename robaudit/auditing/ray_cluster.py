@@ -161,7 +161,8 @@ def _connected(address: str | None, listener: Listener) -> Iterator[Any]:
     """
     if "ray" not in sys.modules:
         os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", _SILENT)  # what it prints of workers would get among our own output
-        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # workers without a GPU see none; without this, with a warning
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a cluster that an audit starts tells nobody
     try:
         import ray
     except ImportError:
@@ -256,10 +257,12 @@ def _how_many(asked: Literal["auto"] | int, each: float, gpus: float, cpus: floa
         SpecError: more than there is room for.
     """
     most = int(min(cpus, math.floor(gpus / each + 1e-9) if each else cpus))
-    if asked == "auto" or asked == 0:
+    if asked == "auto":
         if most < 1:
             raise SpecError(_OPTION, "the cluster has no free CPU for a worker", "give its nodes at least one: ray start --num-cpus")
         return most
+    if asked == 0:
+        raise SpecError("--workers", "0 workers compute nothing", "ask for at least 1")
     if asked > most:
         has = f"{gpus:g} GPUs and {cpus:g} CPUs" if each else f"{cpus:g} CPUs"
         needs = f"{each:g} GPUs and a CPU" if each else "a CPU"
