@@ -19,7 +19,6 @@ from robaudit.auditing.crew import Lost, failure
 from robaudit.auditing.worker import Failed, Item, Opened, Order, Plan, Worker
 from robaudit.cgroups import cores
 from robaudit.errors import ModelError
-from robaudit.memory import keep_freed_memory
 
 _PROGRAM = "from robaudit.auditing.processes import main; main({handle})"
 _GRACE = 5.0  # seconds for a process to end by itself
@@ -133,7 +132,6 @@ def _received(pipe: Connection) -> Any:
 def main(handle: int) -> None:
     """Be a worker at this end of a pipe, until the other end is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that gives the orders
-    keep_freed_memory()
     pipe, items = Connection(handle), SimpleQueue[Item]()
     with suppress(EOFError, ConnectionResetError, BrokenPipeError):
         try:

@@ -19,7 +19,6 @@ from typing import Any, Literal
 from robaudit.auditing.crew import Lost, failure
 from robaudit.auditing.worker import Failed, Item, Opened, Order, Plan, Worker
 from robaudit.errors import RobauditError, SpecError, needs_extra
-from robaudit.memory import keep_freed_memory
 from robaudit.progress import Listener
 
 _OPTION = "--engine ray"
@@ -87,14 +86,6 @@ class RayWorkers:
         return said
 
 
-class RayWorker(Worker):
-    """A worker in a process that Ray has started for it alone."""
-
-    def __init__(self, plan: Plan) -> None:
-        keep_freed_memory()
-        super().__init__(plan)
-
-
 @contextmanager
 def ray_workers(plan: Plan, listener: Listener) -> Iterator[tuple[RayWorkers, list[Opened]]]:
     """Start as many workers as the plan's spec says, or the cluster has room for; they end with the block.
@@ -114,7 +105,7 @@ def ray_workers(plan: Plan, listener: Listener) -> Iterator[tuple[RayWorkers, li
         run = asked.model_copy(update={"device": "cuda" if each else "cpu", "workers": "auto", "engine": "local"})
         share = 1 / max(1, min(several, _most_on_one_node(ray, each)))
         sent = ray.put(replace(plan, spec=plan.spec.model_copy(update={"run": run}), share=share))
-        kind = ray.remote(num_cpus=1, num_gpus=each, max_restarts=-1, max_task_retries=0, max_concurrency=_AT_ONCE)(RayWorker)
+        kind = ray.remote(num_cpus=1, num_gpus=each, max_restarts=-1, max_task_retries=0, max_concurrency=_AT_ONCE)(Worker)
         actors = [kind.remote(sent) for _ in range(several)]
         try:
             opened = _opened(ray, actors, listener)

@@ -23,6 +23,7 @@ from robaudit.auditing.shipping import Sent, SentSamples, unpacked
 from robaudit.datasets.base import Dataset, Sample
 from robaudit.errors import DataError, ModelError, RobauditError, SampleError
 from robaudit.estimators.registry import Task
+from robaudit.memory import keep_freed_memory
 from robaudit.models.logits import rounded_products
 from robaudit.progress import Silent
 from robaudit.spec.model import AuditSpec
@@ -223,6 +224,7 @@ class _Open:
     """A worker with its model loaded."""
 
     def __init__(self, plan: Plan, settings: ExitStack) -> None:
+        keep_freed_memory()  # the process is the worker's own
         heard = _Heard()
         with unpacked(plan.spec, plan.files) as spec:
             self.ready = self._load(plan, spec, settings, heard)
