@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from robaudit.models import from_module
 from robaudit.models.architectures import digits_cnn
 from tests.benchmarks import __main__ as command
-from tests.benchmarks import accuracy, cdf, published, trial
+from tests.benchmarks import accuracy, cdf, imagenet, published, ray, trial
 from tests.benchmarks.audits import Repeated, audit_seconds
 from tests.benchmarks.cost import Point, Reference, cost_to_reach
 from tests.benchmarks.networks import Bench, Network, estimator
@@ -158,6 +158,35 @@ def test_the_command_writes_its_report(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(command, "SHARED", tmp_path / "absent")
     command.main(["--quick", "--only", "published,accuracy,engine"])
     assert capsys.readouterr().out.count("left out, the folder with shared models and data is absent") == 3
+
+
+def test_the_arithmetic_of_imagenet() -> None:
+    assert imagenet.passes("mc 10,000 (published)") == (1 + 3 * 10_000, 0)
+    assert imagenet.passes("logit_gaussian 64", sigmas=1) == (65, 0)
+    assert imagenet.hours("mc 1,000", 1, 1000.0) == pytest.approx(50_000 * 3001 / 1000 / 3600)
+    assert imagenet.hours("taylor", 64) == pytest.approx(imagenet.hours("taylor", 1) / 64)
+    text = imagenet.section({"passes/s": 7.5}).markdown()
+    assert all(f"| {name} |" in text for name in imagenet.CASES)
+
+
+def test_the_page_on_scale_has_the_times_of_imagenet() -> None:
+    text = (Path(__file__).resolve().parents[1] / "docs" / "scale.md").read_text(encoding="utf-8")
+    for name in ("logit_gaussian 64", "taylor", "mmse 10", "mc 1,000", "mc 10,000 (published)", "certified_radius"):
+        forwards, backwards = imagenet.passes(name)
+        one, many = imagenet.hours(name, 1), imagenet.hours(name, 64)
+        row = next(line for line in text.splitlines() if f"| {forwards:,} + {backwards:,} |" in line)
+        assert f"| {forwards + imagenet.BACKWARD * backwards:,} |" in row
+        assert f"{one:,.0f} h" in row or f"{number(one)} h" in row
+        assert f"{number(many)} h" in row or f"{60 * many:.1f} min" in row
+
+
+def test_the_report_of_the_ray_engine() -> None:
+    speed = {what: {ray.ONE: [0.04, 0.05, 0.06], ray.TWO: [0.05, 0.04, 0.08]} for what in ("wall", "busy")}
+    free = {"local": {"images/s": 100.0, "driver": 5.0, "all": 6.0}}
+    grown = {"ray": {"1%": 50.0, "10%": 60.0, "50%": 70.0, "100%": 85.0, "written": 90.0, "rows": 1e6, "seconds": 10.0}}
+    made = ray.section(speed, free, grown)
+    assert [row[-2:] for row in made.targets] == [["1.00", "yes"], ["1.00", "yes"], ["25.0 MiB", "**no**"]]
+    assert "| 20.0 | 1.00 |" in made.markdown()
 
 
 def test_help(capsys: pytest.CaptureFixture[str]) -> None:

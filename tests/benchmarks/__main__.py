@@ -16,7 +16,7 @@ import torch
 
 from robaudit.auditing.environment import pick_device
 from robaudit.memory import keep_freed_memory
-from tests.benchmarks import accuracy, busy, cdf, engine, kinds, memory, ray, scaling, start, versus
+from tests.benchmarks import accuracy, busy, cdf, engine, imagenet, kinds, memory, ray, scaling, start, versus
 from tests.benchmarks.machine import exact_products, machine
 from tests.benchmarks.networks import Bench
 from tests.benchmarks.report import ORDER, Section, write
@@ -34,6 +34,7 @@ PARTS: dict[str, Callable[[Bench], Section]] = {
     "busy": busy.measure,
     "start": start.measure,
     "ray": ray.measure,
+    "imagenet": imagenet.measure,
 }
 NEED_SHARED = ("published", "accuracy", "engine", "noise", "kinds")
 

