@@ -1,6 +1,6 @@
 """The benchmarks: how fast, how exact and how lean is robaudit, beside the published method?
 
-Run on a quiet machine: `python -m tests.benchmarks` (about 20 minutes on 2 cores) or `--quick` (at most 2). Writes benchmarks.md,
+Run on a quiet machine: `python -m tests.benchmarks` (about 30 minutes on 2 cores) or `--quick` (at most 2). Writes benchmarks.md,
 benchmarks.json and the picture into `--out` (default docs/; a quick run writes only where --out says). Nothing asserts a time.
 """
 
@@ -10,6 +10,7 @@ import argparse
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import torch
@@ -69,6 +70,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _run(part: str, bench: Bench) -> None:
     if bench.shared is None and part in NEED_SHARED:
         _say(f"{part}: left out, the folder with shared models and data is absent (--models)")
+        return
+    if part == "ray" and find_spec("ray") is None:
+        _say("ray: left out, Ray is not installed (pip install 'robaudit[ray]')")
         return
     _say(f"{part} ...")
     started = time.perf_counter()
