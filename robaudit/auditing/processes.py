@@ -18,6 +18,7 @@ from queue import SimpleQueue
 from typing import Any
 
 import torch
+from torch import nn
 
 from robaudit.auditing.crew import Lost, failure
 from robaudit.auditing.worker import Failed, Item, Opened, Order, Plan, Worker
@@ -110,8 +111,8 @@ class _Pickler(pickle.Pickler):
     """Sends tensors on CUDA as those of the CPU: the other process numbers the devices differently."""
 
     def reducer_override(self, value: object) -> Any:
-        if isinstance(value, torch.storage.TypedStorage) and value.untyped().device.type == "cuda":
-            return torch.storage.TypedStorage(wrap_storage=value.untyped().cpu(), dtype=value.dtype, _internal=True).__reduce__()
+        if isinstance(value, torch.Tensor) and value.is_cuda and not isinstance(value, nn.Parameter):  # a parameter is pickled as its data
+            return value.detach().cpu().requires_grad_(value.requires_grad).__reduce_ex__(pickle.HIGHEST_PROTOCOL)
         return NotImplemented
 
 
