@@ -193,9 +193,11 @@ def test_processes_end_with_the_one_that_started_them(tmp_path: Path, two: pytes
             os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
     known = [int(word) for word in pids.read_text().split()]
-    while not all(map(gone, known)):
+    for _ in range(2000):
+        if all(map(gone, known)):
+            break
         time.sleep(0.05)
-    assert len(known) == 2
+    assert [gone(pid) for pid in known] == [True, True]
 
 
 @pytest.mark.slow
@@ -228,6 +230,21 @@ def test_a_sample_that_cannot_be_used_is_skipped(tmp_path: Path, run_cli: RunCli
     assert run_cli("estimate", spec, "--out", "one", "-q", "--on-error", "skip").code == 0
     assert csv(tmp_path / "run") == csv(tmp_path / "one")
     assert skipped == [skip["sample_id"] for skip in read_info(tmp_path / "one")["skipped"]] != []
+
+
+@pytest.mark.slow
+def test_other_commands_use_the_first_device_or_all(tmp_path: Path, run_cli: RunCli, two: pytest.MonkeyPatch) -> None:
+    two.setattr("robaudit.auditing.environment.pick_devices", lambda *_: [CPU, CPU])
+    spec = write(tmp_path, digits(limit=4, estimators=_MC, run={"device": "cuda:0,cuda:1"}))
+    assert run_cli("validate", spec, "--out", "validation", "--samples", "2", "--reference-draws", "1000").code == 0
+    assert run_cli("plan", spec, "--budget", "20s").code == 0
+    assert run_cli("noises").code == 0
+    assert run_cli("spectrum", spec, "--out", "spectrum", "--limit", "1", "-q").code == 0
+    only = ("--only", "noise", "--only", "linear", "--cap-sigma", "1", "--device", "cuda:all")
+    assert run_cli("curves", spec, "--out", "curves", *only, "-q").code == 0
+    (curves,) = (tmp_path / "curves").iterdir()
+    assert [read_info(run)["sessions"][0]["workers"] for run in (tmp_path / "spectrum", curves)] == [2, 2]
+    assert run_cli("verify", curves, "--device", "cuda:0,cuda:1").code == 0
 
 
 @pytest.mark.slow
