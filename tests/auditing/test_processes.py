@@ -15,6 +15,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 
 import robaudit
 from robaudit.auditing import job, loop, processes
@@ -27,7 +28,7 @@ from robaudit.estimators import registry
 from tests.auditing.networks import Halves, OnlyHere, Upset, halves
 from tests.cli.conftest import Refuse, refuse
 from tests.conftest import RunCli
-from tests.specs import digits, read_info, save_npz, write
+from tests.specs import digits, read_info, write
 
 __all__ = ["refuse"]
 CPU = torch.device("cpu")
@@ -219,17 +220,20 @@ def test_a_bug_is_told_as_by_a_single_process(tmp_path: Path, run_cli: RunCli, t
 
 @pytest.mark.slow
 def test_a_sample_that_cannot_be_used_is_skipped(tmp_path: Path, run_cli: RunCli, alone: Callable[[], None]) -> None:
-    save_npz(tmp_path / "data.npz", count=12, labels=[0, 1, 2, 77, 4, 5, 6, 7, 8, 9, 0, 1])
-    spec = write(tmp_path, digits(dataset={"kind": "npz", "path": "data.npz"}))
+    for number in range(10):
+        (tmp_path / "images" / str(number)).mkdir(parents=True)
+        Image.new("L", (8, 8), 20 * number).save(tmp_path / "images" / str(number) / "0.png")
+    for name in ("0", "7"):
+        (tmp_path / "images" / name / "0.png").write_bytes(b"damaged")
+    spec = write(tmp_path, digits(dataset={"kind": "images", "path": "images", "channels": 1}))
     code, _, err = run_cli("estimate", spec, "--out", "stopped", "-q")
     assert code == 2
     assert "--on-error skip" in err.splitlines()[-1]
     assert run_cli("estimate", spec, "--out", "run", "-q", "--on-error", "skip").code == 0
-    skipped = [skip["sample_id"] for skip in read_info(tmp_path / "run")["skipped"]]
+    assert [skip["sample_id"] for skip in read_info(tmp_path / "run")["skipped"]] == ["0/0.png", "7/0.png"]
     alone()
     assert run_cli("estimate", spec, "--out", "one", "-q", "--on-error", "skip").code == 0
     assert csv(tmp_path / "run") == csv(tmp_path / "one")
-    assert skipped == [skip["sample_id"] for skip in read_info(tmp_path / "one")["skipped"]] != []
 
 
 @pytest.mark.slow
