@@ -143,12 +143,13 @@ class Failed:
     @classmethod
     def by(cls, error: BaseException) -> Failed:
         """The failure by an exception."""
-        if isinstance(error, SystemExit):
-            return cls(RobauditError("code of the model, the data set or a plugin", "called sys.exit", "let it return or raise"))
+        if (refusal := explained(error)) is not None:
+            return cls(refusal)
         if isinstance(error, RobauditError):
             return cls(error)
-        refusal = explained(error)
-        return cls(refusal, "" if refusal else "".join(traceback.format_exception(error)))
+        if isinstance(error, SystemExit):
+            return cls(RobauditError("code of the model, the data set or a plugin", "called sys.exit", "let it return or raise"))
+        return cls(None, "".join(traceback.format_exception(error)))
 
 
 Item = Done | Underway | Noted | Finished | Failed
