@@ -12,17 +12,25 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from robaudit.cli import main
+from tests import lookups
 
 
 def pytest_configure() -> None:
     """One thread for each process: the tests' networks are tiny, and threads that wait for a busy core cost more than they bring."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    lookups.keep()
     slow = [HealthCheck.too_slow]  # the first text of a process takes seconds on a busy machine: no fault of a test
-    settings.register_profile("ci", derandomize=True, suppress_health_check=slow)
-    settings.register_profile("here", suppress_health_check=slow)
+    settings.register_profile("ci", derandomize=True, deadline=None, suppress_health_check=slow)
+    settings.register_profile("here", deadline=None, suppress_health_check=slow)
     settings.load_profile("here")
     if os.environ.get("CI"):  # the same examples every time: a change is judged by itself; other runs go on searching
         settings.load_profile("ci")
+
+
+def pytest_collection_finish() -> None:
+    """After the imports of all test modules: what they have not imported is not needed."""
+    if "sklearn.datasets" in sys.modules:
+        lookups.keep_digits()
 
 
 class Outcome(NamedTuple):

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import traceback
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from robaudit.cli import main
@@ -18,17 +19,59 @@ from robaudit.cli import main
 _BROKEN = 70
 
 
+class Command:
+    """A command that has been started.
+
+    Attributes:
+        pid: of its process.
+        out, err: the files that it prints to.
+    """
+
+    def __init__(self, words: list[str], pid: int, out: Path, err: Path) -> None:
+        self.words, self.pid, self.out, self.err = words, pid, out, err
+        self._code: int | None = None
+
+    def ended(self, *, wait: bool = False) -> bool:
+        """Whether it has ended; with ``wait``, once it has."""
+        if self._code is None:
+            pid, status = os.waitpid(self.pid, 0 if wait else os.WNOHANG)
+            self._code = os.waitstatus_to_exitcode(status) if pid else None
+        return self._code is not None
+
+    def answer(self) -> subprocess.CompletedProcess[str]:
+        """Its exit code and what it printed, once it has ended."""
+        self.ended(wait=True)
+        return subprocess.CompletedProcess(self.words, self._code or 0, self.out.read_text("utf-8"), self.err.read_text("utf-8"))
+
+
 def robaudit(folder: Path, *args: str | Path, path: Sequence[Path] = ()) -> subprocess.CompletedProcess[str]:
     """``robaudit ARGS`` in a folder; packages in ``path`` are installed for it. Without gradients: autograd does not survive a fork."""
-    command = ["robaudit", *map(str, args)]
-    with tempfile.TemporaryFile("w+", encoding="utf-8") as out, tempfile.TemporaryFile("w+", encoding="utf-8") as err:
-        child = os.fork()
-        if child == 0:
-            os._exit(_child(folder, command, path, out.fileno(), err.fileno()))
-        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        for stream in (out, err):
-            stream.seek(0)
-        return subprocess.CompletedProcess(command, code, out.read(), err.read())
+    with started(folder, *args, path=path) as command:
+        return command.answer()
+
+
+@contextlib.contextmanager
+def started(folder: Path, *args: str | Path, path: Sequence[Path] = (), before: Callable[[], object] = lambda: None) -> Iterator[Command]:
+    """The same while it runs; it is killed at the end of the block. ``before`` is called first, in its process."""
+    words = ["robaudit", *map(str, args)]
+    with tempfile.TemporaryDirectory() as place:
+        out, err = Path(place, "out"), Path(place, "err")
+        with out.open("w") as out_file, err.open("w") as err_file:
+            child = os.fork()
+            if child == 0:
+                code = _BROKEN
+                try:
+                    before()
+                    code = _child(folder, words, path, out_file.fileno(), err_file.fileno())
+                finally:
+                    os._exit(code)
+        command = Command(words, child, out, err)
+        try:
+            yield command
+        finally:
+            if not command.ended():
+                os.kill(child, signal.SIGKILL)
+                command.ended(wait=True)
 
 
 def _child(folder: Path, command: list[str], path: Sequence[Path], out: int, err: int) -> int:

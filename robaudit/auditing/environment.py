@@ -57,7 +57,7 @@ def pick_devices(name: str, where: str = "run.device") -> list[torch.device]:
     if name == "cpu":
         return [torch.device("cpu")]
     parts = [part.strip() for part in name.split(",")]
-    matches = [re.fullmatch(r"cuda(?::(\d+))?", part) for part in parts]
+    matches = [re.fullmatch(r"cuda(?::(\d{1,9}))?", part) for part in parts]
     if name != ALL_CUDA and not all(matches):
         raise SpecError(where, f"unknown device {name!r}", f"use cpu, cuda, cuda:N, several as cuda:0,cuda:1, {ALL_CUDA}, or auto")
     if not torch.cuda.is_available():
@@ -81,8 +81,8 @@ def device_name(device: torch.device) -> str:
 
 
 def device_type(name: str) -> str:
-    """``cpu`` or ``cuda``, from the text of :func:`device_name`."""
-    return name.partition(" ")[0].partition(":")[0]
+    """``cpu`` or ``cuda``, from the text of :func:`device_name`, or from that of several devices."""
+    return re.split("[ :,]", name, maxsplit=1)[0]
 
 
 def processor_name() -> str:

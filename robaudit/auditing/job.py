@@ -119,13 +119,12 @@ def _workers(
         return ray_workers(plan, listener)
     from robaudit.auditing.processes import processes
 
-    names = [str(device) for device in devices]
-    return processes([replace(plan, spec=on_device(plan.spec, name), share=1 / len(names)) for name in names], names)
+    return processes(replace(plan, spec=_on(plan.spec, devices[0].type), share=1 / len(devices)), devices)
 
 
-def on_device(spec: AuditSpec, device: str) -> AuditSpec:
-    """The spec for a worker on one device."""
-    return spec.model_copy(update={"run": spec.run.model_copy(update={"device": device, "engine": "local"})})
+def _on(spec: AuditSpec, kind: str) -> AuditSpec:
+    """The spec for a worker that sees one device of a kind."""
+    return spec.model_copy(update={"run": spec.run.model_copy(update={"device": kind, "engine": "local"})})
 
 
 def _places(opened: Sequence[Opened], devices: Sequence[torch.device]) -> list[str]:

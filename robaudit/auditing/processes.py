@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pickle
 import signal
@@ -9,20 +10,24 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from multiprocessing.connection import Connection, wait
 from queue import SimpleQueue
 from typing import Any
 
+import torch
+from torch import nn
+
 from robaudit.auditing.crew import Lost, failure
 from robaudit.auditing.worker import Failed, Item, Opened, Order, Plan, Worker
 from robaudit.cgroups import cores
-from robaudit.errors import ModelError
+from robaudit.errors import ModelError, SpecError
 
-_PROGRAM = "from robaudit.auditing.processes import main; main({handle})"
+_PROGRAM = "import sys; sys.path[:] = {path!r}; from robaudit.auditing.processes import main; main({handle})"
 _GRACE = 5.0  # seconds for a process to end by itself
-_THREADS = "OMP_NUM_THREADS"
+_THREADS, _VISIBLE = "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES"
 
 
 class Processes:
@@ -37,7 +42,7 @@ class Processes:
 
     def give(self, worker: int, order: Order) -> None:
         """Send an order; if the process is gone, that is noticed when something is expected from it."""
-        with suppress(BrokenPipeError, ConnectionResetError):
+        with suppress(OSError):
             _send(self._pipes[worker], order)
 
     def items(self, seconds: float) -> Iterable[tuple[int, Item | Opened | Lost]]:
@@ -50,7 +55,7 @@ class Processes:
         """What comes next from a process."""
         try:
             item: Item | Opened = _received(self._pipes[worker])
-        except (EOFError, ConnectionResetError):
+        except (EOFError, OSError):  # it ended between two items, or in the middle of one
             with suppress(subprocess.TimeoutExpired):
                 self._processes[worker].wait(_GRACE)
             return Lost(f"its process ended ({_ending(self._processes[worker].returncode)})", returns=False)
@@ -58,50 +63,112 @@ class Processes:
 
 
 @contextmanager
-def processes(plans: Sequence[Plan], names: Sequence[str]) -> Iterator[tuple[Processes, list[Opened]]]:
-    """Start a process for each plan; they end with the block.
+def processes(plan: Plan, devices: Sequence[torch.device]) -> Iterator[tuple[Processes, list[Opened]]]:
+    """Start a process for each device; they end with the block.
 
     Args:
-        plans: of the workers.
-        names: what messages call them.
+        plan: of all workers; its spec names the kind of device, of which a process sees only its own.
+        devices: of this machine.
 
     Raises:
         RobauditError: one cannot begin.
     """
+    content, names = _pickled(plan), [str(device) for device in devices]
+    environments = [environment(device, len(devices), os.environ) for device in devices]
     with ExitStack() as stack:
-        started = [_started(plan, len(plans), stack) for plan in plans]
+        started = [_started(one, stack) for one in environments]
         team = Processes(names, [pipe for pipe, _ in started], [process for _, process in started])
-        opened = []
-        for number, name in enumerate(names):
-            said = team.next(number)
-            if isinstance(said, Failed):
-                raise failure(name, said.error, said.trace)
-            if not isinstance(said, Opened):
-                raise ModelError(name, getattr(said, "why", "did not start"), "look for lack of memory, or use fewer devices")
-            opened.append(said)
-        yield team, opened
+        for pipe, _ in started:  # now that all are starting: a large plan is taken only once torch has been imported
+            with suppress(OSError):
+                pipe.send_bytes(content)
+        yield team, [_opened(team.next(number), name) for number, name in enumerate(names)]
 
 
-def _started(plan: Plan, several: int, stack: ExitStack) -> tuple[Connection, subprocess.Popen[bytes]]:
+def environment(device: torch.device, several: int, own: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a process that works on one device, one of several.
+
+    It sees no other CUDA device, so that code which asks for "cuda" or "cuda:0" gets the right one, and no memory is taken on another.
+
+    Args:
+        device: as this process numbers it.
+        several: how many processes share the cores.
+        own: the environment of this process; its CUDA_VISIBLE_DEVICES may hold numbers and UUIDs.
+
+    Raises:
+        SpecError: CUDA_VISIBLE_DEVICES has changed since CUDA began.
+    """
+    threads = max(1, min(torch.get_num_threads(), cores() // several))
+    found = {**own, _THREADS: str(threads)}
+    if device.type == "cuda":
+        visible = own[_VISIBLE].split(",") if _VISIBLE in own else None
+        if visible is not None and device.index >= len(visible):
+            raise SpecError("run.device", f"{device} is not among {_VISIBLE}={own[_VISIBLE]}", "set it before CUDA is used")
+        found[_VISIBLE] = str(device.index) if visible is None else visible[device.index].strip()
+    return found
+
+
+class _Pickler(pickle.Pickler):
+    """Sends tensors on CUDA as those of the CPU: the other process numbers the devices differently."""
+
+    def reducer_override(self, value: object) -> Any:
+        if isinstance(value, torch.Tensor) and value.is_cuda and not isinstance(value, nn.Parameter):  # a parameter is pickled as its data
+            return value.detach().cpu().requires_grad_(value.requires_grad).__reduce_ex__(pickle.HIGHEST_PROTOCOL)
+        return NotImplemented
+
+
+def _pickled(plan: Plan) -> bytes:
+    """The plan as bytes.
+
+    Raises:
+        ModelError: the network in memory cannot be sent.
+    """
+    content = io.BytesIO()
     try:
-        content = pickle.dumps(plan)
+        _Pickler(content).dump(plan)
     except Exception as error:
-        what = f"cannot be sent to the processes of several devices ({type(error).__name__}: {error})"
-        raise ModelError("the model or data in memory", what[:300], "use one device, or define its class in a module") from error
+        what = f"cannot be sent to another process ({_reason(error)})"
+        raise ModelError("the model in memory", what, "use one device, or define it in a module that can be imported") from error
+    return content.getvalue()
+
+
+def _started(environment: Mapping[str, str], stack: ExitStack) -> tuple[Connection, subprocess.Popen[bytes]]:
+    """A process, and this end of the pipe to it; both end with the stack."""
     ours, theirs = socket.socketpair()
-    environment = {_THREADS: str(max(1, cores() // several)), **os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    process = subprocess.Popen(  # noqa: S603  this very Python
-        [sys.executable, "-c", _PROGRAM.format(handle=theirs.fileno())],
-        pass_fds=[theirs.fileno()],
-        stdin=subprocess.DEVNULL,
-        env=environment,
-    )
-    theirs.close()
-    pipe = Connection(ours.detach())
+    with ours, theirs:
+        program = _PROGRAM.format(path=[str(path) for path in sys.path], handle=theirs.fileno())
+        with _without_ctrl_c():
+            process = subprocess.Popen(  # noqa: S603  this very Python
+                [sys.executable, "-c", program], pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=environment
+            )
+        pipe = Connection(ours.detach())
     stack.callback(_ended, process, pipe)
-    with suppress(BrokenPipeError, ConnectionResetError):
-        pipe.send_bytes(content)
     return pipe, process
+
+
+@contextmanager
+def _without_ctrl_c() -> Iterator[None]:
+    """Start processes that Ctrl-C does not reach: it is for the process that gives the orders. A child inherits what is blocked."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _opened(said: Item | Opened | Lost, name: str) -> Opened:
+    """What a process says when it is ready, with the device as this process numbers it.
+
+    Raises:
+        RobauditError: it cannot begin.
+    """
+    match said:
+        case Opened(facts=facts):
+            return replace(said, facts=replace(facts, device=f"{name} {facts.device.partition(' ')[2]}"))
+        case Failed(error, trace):
+            raise failure(name, error, trace)
+        case Lost(why):
+            raise ModelError(name, why, "look for lack of memory, or use fewer devices")
+    raise ValueError(f"{name} began with {said}")
 
 
 def _ended(process: subprocess.Popen[bytes], pipe: Connection) -> None:
@@ -121,6 +188,10 @@ def _ending(code: int | None) -> str:
     return f"exit code {code}"
 
 
+def _reason(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"[:300]
+
+
 def _send(pipe: Connection, item: object) -> None:
     pipe.send_bytes(pickle.dumps(item))
 
@@ -131,14 +202,15 @@ def _received(pipe: Connection) -> Any:
 
 def main(handle: int) -> None:
     """Be a worker at this end of a pipe, until the other end is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that gives the orders
+    os.set_inheritable(handle, False)
     pipe, items = Connection(handle), SimpleQueue[Item]()
-    with suppress(EOFError, ConnectionResetError, BrokenPipeError):
+    with suppress(EOFError, OSError):
         try:
             worker = Worker(_received(pipe))
-            said = worker.open()
         except Exception as error:  # noqa: BLE001  such as a class that cannot be imported here
-            said = Failed.by(_unreadable(error))
+            _send(pipe, Failed(_unreadable(error)))
+            os._exit(0)
+        said = worker.open()
         _send(pipe, said)
         if isinstance(said, Opened):
             threading.Thread(target=_pass_on, args=(items, pipe), daemon=True).start()
@@ -148,13 +220,17 @@ def main(handle: int) -> None:
 
 
 def _unreadable(error: Exception) -> ModelError:
-    what = f"cannot be used in another process ({type(error).__name__}: {error})"
-    return ModelError("the model or data in memory", what[:300], "use one device, or define its class in a module that can be imported")
+    what = f"cannot be used in another process ({_reason(error)})"
+    return ModelError("the model in memory", what, "use one device, or define its class in a module that can be imported")
 
 
 def _pass_on(items: SimpleQueue[Item], pipe: Connection) -> None:
-    try:
+    """Send what there is, until the other end is closed."""
+    with suppress(OSError):
         while True:
-            _send(pipe, items.get())
-    except OSError:
-        os._exit(0)
+            try:
+                content = pickle.dumps(items.get())
+            except Exception as error:  # noqa: BLE001  such as a plugin's value that cannot be pickled
+                content = pickle.dumps(Failed.by(error))
+            pipe.send_bytes(content)
+    os._exit(0)

@@ -17,7 +17,7 @@ from typing import Any
 from torch import nn
 
 from robaudit.auditing.chunks import Chunk, Computer, Refused, Step, usable
-from robaudit.auditing.environment import deterministic, pick_device
+from robaudit.auditing.environment import deterministic, explained, pick_device
 from robaudit.auditing.prepare import Facts, Parts, Ready, open_parts, with_model
 from robaudit.auditing.shipping import Sent, SentSamples, unpacked
 from robaudit.datasets.base import Dataset, Sample
@@ -142,10 +142,14 @@ class Failed:
     trace: str = ""
 
     @classmethod
-    def by(cls, error: Exception) -> Failed:
+    def by(cls, error: BaseException) -> Failed:
         """The failure by an exception."""
+        if (refusal := explained(error)) is not None:
+            return cls(refusal)
         if isinstance(error, RobauditError):
             return cls(error)
+        if isinstance(error, SystemExit):
+            return cls(RobauditError("code of the model, the data set or a plugin", "called sys.exit", "let it return or raise"))
         return cls(None, "".join(traceback.format_exception(error)))
 
 
@@ -185,7 +189,7 @@ class Worker:
 
     def begin(self, order: Order, items: SimpleQueue[Item]) -> None:
         """Read the images of an order, and have it carried out after those begun before; the last item is Finished or Failed."""
-        opened = self.open()
+        opened = self._opened.opened if self._opened is not None else self.open()  # which would wait for what is computed
         if isinstance(opened, Failed):
             items.put(opened)
             return
@@ -284,7 +288,7 @@ class _Open:
                 seconds += step.seconds
                 items.put(Done(step))
             items.put(Finished(self._pace.next_images(tasks), seconds))
-        except Exception as error:  # noqa: BLE001  sent to whoever gave the order
+        except BaseException as error:  # noqa: BLE001  sent to whoever gave the order; sys.exit would end nothing here
             items.put(Failed.by(error))
 
     def _read(self, place: int) -> Sample | SampleError:

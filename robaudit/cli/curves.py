@@ -55,7 +55,7 @@ def curves(
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the run folders, <spec name>-curves-<hash8>.")] = Path("runs"),
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first N samples.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of noise and starts.")] = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1 or auto.")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, several as cuda:0,cuda:1 or cuda:all, or auto.")] = None,
     step_l2: Annotated[str | None, typer.Option(metavar="X", help=_STEP.format("l2 radii", 0.32))] = None,
     cap_l2: Annotated[str | None, typer.Option(metavar="X", help=_CAP.format("l2 radii", 20))] = None,
     step_linf: Annotated[str | None, typer.Option(metavar="X", help=_STEP.format("linf radii, for example 8/255", 0.025))] = None,

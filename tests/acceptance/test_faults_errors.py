@@ -36,7 +36,7 @@ def refused(rig: Rig, scenario: Scenario, fault: Fault, event: Event) -> list[st
 
 
 @each_scenario
-@every(197)
+@every(397)
 @pytest.mark.parametrize("lasting", [False, True], ids=["once", "lasting"])
 def test_an_operation_fails(lasting: bool, step: int, scenario: Scenario, rig: Rig) -> None:
     events = rig.events[scenario.whole]

@@ -24,7 +24,7 @@ SECONDS = 120
 
 
 @each_scenario
-@every(83)
+@every(157)
 def test_removed_after_an_operation(step: int, scenario: Scenario, rig: Rig) -> None:
     wrong = []
     for number, event in chosen(enumerate(rig.events[scenario.whole], 1), step):
@@ -43,7 +43,7 @@ def removed(rig: Rig, scenario: Scenario, outcome: Outcome) -> list[str]:
 
 
 @each_scenario
-@every(83)
+@every(157)
 def test_replaced_after_an_operation(step: int, scenario: Scenario, rig: Rig) -> None:
     """By a finished run of somebody else, made of other noise: it is not written to, and its results are not shown as ours."""
     untouched = content(rig.kept("another"))

@@ -42,7 +42,7 @@ def test_the_power_may_go_off(scenario: Scenario, rig: Rig) -> None:
 
 
 @each_scenario
-@every(157)
+@every(313)
 def test_killed_at_an_operation(step: int, scenario: Scenario, rig: Rig) -> None:
     events = rig.events[scenario.whole]
     moments = chosen(points(events, *SIDES), step)

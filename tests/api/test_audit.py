@@ -128,7 +128,7 @@ def test_networks_that_cannot_be_audited() -> None:
             robaudit.audit(net, arrays(3), **FEW)
 
 
-@pytest.mark.parametrize("content", [b"", b"no archive", None])
+@pytest.mark.parametrize("content", [pytest.param(b"", marks=pytest.mark.slow), b"no archive", None])
 def test_damaged_pictures_of_a_run(content: bytes | None, tmp_path: Path, run_cli: RunCli) -> None:
     run = robaudit.audit(network(), arrays(20), **FEW, out=tmp_path / "run")
     if content is None:

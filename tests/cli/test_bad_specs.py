@@ -143,7 +143,10 @@ DOCUMENTS: dict[str, tuple[dict[str, Any], str]] = {
     "seed": (digits(run={"seed": -1}), "run.seed: got -1; must be greater than or equal to 0"),
     "batch size": (digits(run={"batch_size": 0}), "run.batch_size: got 0; must be 'auto' or greater than 0"),
     "precision": (digits(run={"precision": "fp16"}), "run.precision: got 'fp16'; must be 'fp32', 'tf32', 'bf16' or 'fp64'"),
-    "device": (digits(run={"device": "tpu"}), "run.device: unknown device 'tpu'; use cpu, cuda, cuda:N or auto"),
+    "device": (
+        digits(run={"device": "tpu"}),
+        "run.device: unknown device 'tpu'; use cpu, cuda, cuda:N, several as cuda:0,cuda:1, ",
+    ),
     "device number": (digits(run={"device": "cuda:99"}), "run.device: cuda:99 was requested, but"),
 }
 

@@ -199,15 +199,13 @@ def test_a_run_without_curves(tmp_path: Path, run_cli: RunCli, refuse: Refuse) -
     refuse("curves", folder_of(tmp_path / "runs"), "--only", "l2", says="has no curve l2; it has noise")
 
 
-@pytest.mark.parametrize(
-    "option", [("--limit", "2"), ("--step-l2", "0.1"), ("--seed", "0"), ("--clip",), ("--set", "run.seed=1"), ("--out", "runs")]
-)
-def test_finished_runs_refuse_options_of_audits(option: tuple[str, ...], tmp_path: Path, run_cli: RunCli, refuse: Refuse) -> None:
+def test_finished_runs_refuse_options_of_audits(tmp_path: Path, run_cli: RunCli, refuse: Refuse) -> None:
     """A finer grid, for example, is not what such a run has; beside a spec the options are about that."""
     write(tmp_path, digits(limit=3))
     assert run_cli("curves", "spec.yaml", *NOTHING_ELSE).code == 0
     run = folder_of(tmp_path / "runs")
-    refuse("curves", run, *option, says=f"{option[0]}: is about audits of specs, and these runs are finished")
+    for option in (("--limit", "2"), ("--step-l2", "0.1"), ("--seed", "0"), ("--clip",), ("--set", "run.seed=1"), ("--out", "runs")):
+        refuse("curves", run, *option, says=f"{option[0]}: is about audits of specs, and these runs are finished")
     assert run_cli("curves", run, "--only", "noise", "--format", "json", "--quiet").code == 0
     assert run_cli("curves", run, "spec.yaml", *NOTHING_ELSE, "--limit", "2").code == 0
 

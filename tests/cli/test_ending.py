@@ -14,12 +14,15 @@ from pathlib import Path
 
 import pytest
 
+from robaudit.auditing import loop, setup
 from robaudit.cli.main import TERMINATED, ended_by_sigterm
+from robaudit.spec import schema
+from tests import forks
 from tests.cli.test_entry import plain, read_all
 from tests.conftest import RunCli
 from tests.specs import digits, tree, write
 
-LONG = digits(limit=150, estimators=[{"mc": {"samples": 600}}])
+LONG = digits(limit=150, estimators=[{"mc": {"samples": 400}}])
 OUTPUTS = ("samples.csv", "samples.json", "summary.json")
 SLOWLY = """
 from robaudit.auditing import loop, setup
@@ -46,13 +49,22 @@ def estimating(tmp_path: Path, *, until: str, stderr: int = subprocess.PIPE) -> 
         process.kill()
 
 
+def slowly() -> None:
+    """What SLOWLY does, in a process that has imported all."""
+    loop._DUE, setup._SHORT, setup._STEADY_IMAGES = 0.0, 0.0, 4
+
+
 def test_sigterm_ends_an_audit_in_good_order(tmp_path: Path, run_cli: RunCli) -> None:
-    with estimating(tmp_path, until=" 9 of 150 samples") as process:
-        process.send_signal(signal.SIGTERM)
-        out, err = process.communicate(timeout=60)
-    assert (process.returncode, out) == (143, "")
-    assert err.endswith(LAST)
-    assert "Traceback" not in err
+    log = tmp_path / "run" / "log.txt"
+    with forks.started(tmp_path, "estimate", write(tmp_path, LONG), "--out", "run", before=slowly) as command:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and not (log.exists() and " 9 of 150 samples" in log.read_text()):
+            time.sleep(0.005)
+        os.kill(command.pid, signal.SIGTERM)
+        done = command.answer()
+    assert (done.returncode, done.stdout) == (143, "")
+    assert done.stderr.endswith(LAST)
+    assert "Traceback" not in done.stderr
     assert (tmp_path / "run" / "log.txt").read_text().endswith(" terminated\n")
     left = tree(tmp_path / "run")
     assert not [name for name in left if name.endswith(".tmp")]
@@ -106,16 +118,11 @@ def test_sigterm_before_anything_is_loaded(tmp_path: Path) -> None:
 
 
 def test_other_commands_end_with_a_word(tmp_path: Path) -> None:
-    code = (
-        "import os, signal\n"
-        "from robaudit.cli import main\n"
-        "import robaudit.spec.schema\n"
-        "robaudit.spec.schema.spec_schema = lambda *_: os.kill(os.getpid(), signal.SIGTERM)\n"
-        "import sys\n"
-        "sys.argv = ['robaudit', 'schema']\n"
-        "main()\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], env=plain({}), capture_output=True, text=True, timeout=120, check=False)
+    def end_it() -> None:
+        schema.spec_schema = lambda *_: os.kill(os.getpid(), signal.SIGTERM)  # type: ignore[assignment]
+
+    with forks.started(tmp_path, "schema", before=end_it) as command:
+        done = command.answer()
     assert (done.returncode, done.stdout, done.stderr) == (143, "", "terminated\n")
 
 
@@ -183,7 +190,7 @@ def test_completions_still_work() -> None:
 def test_an_error_keeps_its_code_when_nobody_reads_it(tmp_path: Path) -> None:
     ours, theirs = os.pipe()
     os.close(ours)
-    command = [*PROGRAM, "show", "nothing"]
+    command = [sys.executable, "-m", "robaudit", "show", "nothing"]
     done = subprocess.run(command, cwd=tmp_path, env=plain({}), timeout=120, check=False, stdout=subprocess.DEVNULL, stderr=theirs)
     os.close(theirs)
     assert done.returncode == 2

@@ -16,6 +16,7 @@ import pytest
 from typer.main import get_command
 
 from robaudit.cli.main import make_app
+from tests import forks
 from tests.specs import digits, write
 
 COMMANDS = (
@@ -147,7 +148,7 @@ def read_all(controller: int) -> str:
 
 
 def test_data_formats_are_alone_on_stdout(folder: Path) -> None:
-    done = start("flag-samples", "run", "--bottom", "2", "--format", "csv", "--images", "pictures", cwd=folder)
+    done = forks.robaudit(folder, "flag-samples", "run", "--bottom", "2", "--format", "csv", "--images", "pictures")
     assert done.returncode == 0
     assert len(done.stdout.splitlines()) == 3
     warning, said = done.stderr.splitlines()

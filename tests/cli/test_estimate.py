@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 
 from robaudit.auditing import run as run_module
+from robaudit.auditing import spectrum
 from robaudit.cli import console
 from robaudit.rows import COLUMNS, TABLE_COLUMNS
 from tests.conftest import RunCli
@@ -224,6 +225,7 @@ def test_interrupt_is_exit_130(command: str, tmp_path: Path, run_cli: RunCli, mo
         raise KeyboardInterrupt
 
     monkeypatch.setattr(run_module, "finish", interrupt)
+    monkeypatch.setattr("robaudit.auditing.spectrum.BUDGETS", spectrum.BUDGETS[:1])
     options = ["--only", "noise", "--cap-sigma", "0.32"] if command == "curves" else []
     code, out, err = run_cli(command, write(tmp_path, digits(limit=1)), "--out", "run", "-q", *options)
     assert (code, out, err) == (130, "", "interrupted; finished work is on disk: run the same command again to continue\n")

@@ -20,8 +20,8 @@ import robaudit
 from robaudit.auditing.run import audit
 from robaudit.datasets import open_dataset
 from robaudit.datasets.base import Dataset, Labels, Sample
+from tests import forks
 from tests.conftest import RunCli
-from tests.hostile.client import ROOT
 from tests.specs import NETWORK, WEIGHTS, digits, save_npz, write
 from tests.states import flushes, query
 
@@ -94,36 +94,37 @@ def test_interrupted_while_reading(tmp_path: Path, run_cli: RunCli) -> None:
         assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "undisturbed" / name).read_bytes()
 
 
+def be_held() -> None:
+    """What a command's process does first: its network waits, and Ctrl-C is heard, which xdist ignores."""
+    os.environ["HELD"] = "1"
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGKILL, -9), pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow)], ids=["kill -9", "Ctrl-C"]
 )
 def test_killed_after_the_first_flush(number: signal.Signals, code: int, tmp_path: Path, run_cli: RunCli) -> None:
-    run, hold, log = tmp_path / "run", tmp_path / "hold", tmp_path / "stderr.txt"
+    run, hold = tmp_path / "run", tmp_path / "hold"
     (tmp_path / f"held_{number.name}.py").write_text(HELD, encoding="utf-8")
     hold.touch()
     spec = write(
         tmp_path,
         digits(limit=150, model={"format": "python", "architecture": f"held_{number.name}:model"}, estimators=[{"mc": {"samples": 50}}]),
     )
-    command = [sys.executable, "-m", "robaudit", "estimate", str(spec), "--out", "run", "--trust"]
-    environment = {**os.environ, "HELD": "1", "PYTHONPATH": str(ROOT)}
-    with log.open("w") as err, subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=err, env=environment) as process:
-        try:
-            wait_until(lambda: flushes(run))
-            process.send_signal(signal.SIGSTOP)
-            other = run_cli("estimate", spec, "--out", "run", "--trust")
-            assert other.code == 2
-            assert other.err.endswith("error: run: another robaudit is writing here; wait for it, or choose another --out\n")
-            process.send_signal(number)
-            process.send_signal(signal.SIGCONT)
-            wait_until(lambda: number == signal.SIGKILL or "finishing the current part" in log.read_text())
-        except BaseException:
-            process.kill()
-            raise
+    with forks.started(tmp_path, "estimate", spec, "--out", "run", "--trust", before=be_held) as command:
+        wait_until(lambda: flushes(run))
+        os.kill(command.pid, signal.SIGSTOP)
+        other = run_cli("estimate", spec, "--out", "run", "--trust")
+        assert other.code == 2
+        assert other.err.endswith("error: run: another robaudit is writing here; wait for it, or choose another --out\n")
+        os.kill(command.pid, number)
+        os.kill(command.pid, signal.SIGCONT)
+        wait_until(lambda: number == signal.SIGKILL or "finishing the current part" in command.err.read_text())
         hold.unlink()
-        out, _ = process.communicate(timeout=60)
-    assert (process.returncode, out) == (code, b"")
-    assert "Traceback" not in log.read_text()
+        wait_until(command.ended)
+        done = command.answer()
+    assert (done.returncode, done.stdout) == (code, "")
+    assert "Traceback" not in done.stderr
     assert flushes(run) in ([1] if number == signal.SIGKILL else [1, 2])
     assert json.loads((run / "run.json").read_text())["status"] == "running"
     assert run_cli("estimate", spec, "--out", "run", "--trust").code == 0

@@ -308,7 +308,7 @@ def small(kind: str) -> nn.Module:
 @pytest.mark.parametrize("kind", ["linear", "mlp"])
 def test_no_violation_where_nothing_is_wrong(kind: str, tmp_path: Path, run_cli: RunCli) -> None:
     torch.jit.save(torch.jit.trace(small(kind), torch.rand(1, 1, 8, 8)), tmp_path / "network.pt")
-    save_npz(tmp_path / "x.npz", count=12, labels=[i % 4 for i in range(12)])
+    save_npz(tmp_path / "x.npz", count=7, labels=[i % 4 for i in range(7)])
     noise = [{"sigma": [0.1, 0.3]}, {"kind": "uniform", "eps": [0.05, 0.3]}, {"kind": "laplace", "sigma": [0.1, 0.3]}]
     write(tmp_path, digits(model={"path": "network.pt"}, dataset={"kind": "npz", "path": "x.npz"}, noise=noise, estimators=None))
     outcome = run_cli("spectrum", "spec.yaml", "--format", "json", "-q")

@@ -106,7 +106,7 @@ def test_leaves_the_global_generator_alone(name: str) -> None:
     assert torch.equal(before, torch.get_rng_state())
 
 
-@pytest.mark.parametrize("batch_size", [1, 7, 64])
+@pytest.mark.parametrize("batch_size", [pytest.param(1, marks=pytest.mark.slow), 7, pytest.param(64, marks=pytest.mark.slow)])
 def test_batch_size_changes_rounding_only(name: str, batch_size: int) -> None:
     reference = values(build(name), work_on(network(name)))
     other = values(build(name), work_on(network(name), batch_size=batch_size))

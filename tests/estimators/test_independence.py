@@ -118,12 +118,16 @@ def cuts(images: int, sizes: Sequence[int]) -> list[list[int]]:
 
 
 @pytest.mark.parametrize(
+    "chunks", [pytest.param(((1,), (6, 3)), id="each", marks=pytest.mark.slow), pytest.param(((1, 5, 1, 3),), id="some")]
+)
+@pytest.mark.parametrize(
     ("case", "setting"), [*((case, setting) for case in ANY for setting in SETTINGS), *((case, "linear") for case in LINEAR)]
 )
-def test_in_any_chunk(case: str, setting: str) -> None:
+def test_in_any_chunk(case: str, setting: str, chunks: tuple[tuple[int, ...], ...]) -> None:
+    """Every image is in a chunk of another size than that of all; by default two of them are alone."""
     here, estimator = {**SETTINGS, "linear": straight}[setting](), CASES[case]
     together = here.all(estimator)
-    for sizes in ((1,), (6, 3)):
+    for sizes in chunks:
         for index in cuts(len(together), sizes):
             assert values(estimator, here.work(index)) == [together[i] for i in index], f"chunk {index}"
 

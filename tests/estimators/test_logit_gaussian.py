@@ -100,7 +100,7 @@ def test_what_the_normal_fit_alone_would_have_said_is_wrong() -> None:
 @pytest.mark.parametrize("allocate", ["each", "mean"])
 def test_tolerance_stops_each_image_by_itself(allocate: str) -> None:
     estimator = LogitGaussian.model_validate({"tolerance": 0.01, "allocate": allocate, "max_samples": 512})
-    together = estimator.estimate(work_on(curved(), sigma=0.3, images=12))
+    together = estimator.estimate(work_on(curved(), sigma=0.3, images=6))
     draws = [e.forwards - 1 for e in together]
     assert min(draws) >= 32
     assert max(draws) <= 512
@@ -109,7 +109,7 @@ def test_tolerance_stops_each_image_by_itself(allocate: str) -> None:
         assert e.std_error is not None
         done = e.std_error <= 0.01 if allocate == "each" else e.std_error**2 / (e.forwards - 1) <= 1e-6
         assert done != e.note.endswith("undecided: the tolerance was not reached")
-    alone = [estimator.estimate(work_on(curved(), sigma=0.3, images=1, first=i))[0] for i in range(12)]
+    alone = [estimator.estimate(work_on(curved(), sigma=0.3, images=1, first=i))[0] for i in range(6)]
     assert [e.forwards for e in alone] == [e.forwards for e in together]
     assert values(alone) == pytest.approx(values(together), abs=1e-6)
 

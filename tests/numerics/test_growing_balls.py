@@ -67,7 +67,7 @@ def two_classes() -> tuple[Network, Tensor]:
 
 
 @pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("step", [0.05, 0.02])
+@pytest.mark.parametrize("step", [0.05, pytest.param(0.02, marks=pytest.mark.slow)])
 def test_two_linear_classes_are_left_in_the_first_ball_that_reaches_the_boundary(norm: Norm, step: float) -> None:
     """ceil(|margin| / (dual norm of the difference of weights) / D)."""
     network, x = two_classes()

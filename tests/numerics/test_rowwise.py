@@ -189,7 +189,7 @@ def mixed(k: int, rows: int, seed: int) -> tuple[Tensor, Tensor]:
     seed=st.integers(0, 10**6),
     tolerance=st.sampled_from([1e-3, 3e-3, 9e-5]),  # single, and the last one double precision
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_a_probability_has_the_same_bits_whatever_stands_beside_it(k: int, rows: int, seed: int, tolerance: float) -> None:
     assert_each_row_alone(lambda z, r: mvn_cdf(z, r, tolerance=tolerance), *mixed(k, rows, seed), seed=seed)
 

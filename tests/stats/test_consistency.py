@@ -269,11 +269,12 @@ def _simulated(generator: np.random.Generator, images: int) -> list[Row]:
     return rows
 
 
-def test_no_accusation_by_chance() -> None:
+@pytest.mark.parametrize("runs", [4, pytest.param(10, marks=pytest.mark.slow)])
+def test_no_accusation_by_chance(runs: int) -> None:
     """95 % intervals alone would accuse a run of some hundred images; the simultaneous ones do not."""
     generator = np.random.default_rng(5)
     suspects = 0
-    for _ in range(10):
+    for _ in range(runs):
         run = made(_simulated(generator, 150))
         found = check(run)
         assert found.found == ()

@@ -188,7 +188,7 @@ def test_a_state_leaves_one_file_and_keeps_its_own_settings(tmp_path: Path) -> N
     assert (path.read_bytes(), path.stat().st_mtime_ns) == before, "who reads does not write"
 
 
-@pytest.mark.parametrize("flips", [100, pytest.param(400, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("flips", [50, pytest.param(400, marks=pytest.mark.slow)])
 def test_any_flipped_byte_is_told_or_changes_nothing(flips: int, tmp_path: Path) -> None:
     path = make(tmp_path)
     whole, expected = path.read_bytes(), everything(path)

@@ -65,7 +65,7 @@ def test_the_tail_of_a_noise_curve_is_left_out_and_the_caption_says_so() -> None
     assert axes_of([short])["standard deviation"].get_xlim() == pytest.approx((0.0, 0.32 * 3))
 
 
-@pytest.mark.parametrize("width", [3.3, 5.0, 12.0])
+@pytest.mark.parametrize("width", [3.3, pytest.param(5.0, marks=pytest.mark.slow), 12.0])
 @pytest.mark.parametrize("count", [1, MOST_MODELS + 2])
 def test_any_width_and_number_of_models(width: float, count: int) -> None:
     assert drawn(sketch(models(count)), "svg", width=width).startswith(b"<?xml")

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.lines import Line2D
 
 LOOKS = (Look(7.0), Look(3.3, 7.0), INLINE, Look(20.0))
+NAMES = ("paper", "column", "page", "wide")
 
 
 def panels(given: Run, look: Look) -> list[Axes]:
@@ -85,7 +86,11 @@ def _figure(given: Run, choice: Choice) -> Any:
     return figure
 
 
-@pytest.mark.parametrize("look", LOOKS, ids=["paper", "column", "page", "wide"])
+@pytest.mark.parametrize(
+    "look",
+    [pytest.param(look, marks=() if name in ("column", "wide") else pytest.mark.slow) for look, name in zip(LOOKS, NAMES, strict=True)],
+    ids=NAMES,
+)
 @pytest.mark.parametrize(
     "given",
     [

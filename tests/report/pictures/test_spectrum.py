@@ -96,8 +96,17 @@ def test_nothing_with_a_size() -> None:
         portrait_of(run, sample)
 
 
-@pytest.mark.parametrize("rows", [ROWS, ROWS[2:3], ROWS[5:6], ROWS[-3:], (*ROWS, exact(0.1)), (proof(1e-7), flip(10.0))], ids=len)
-@pytest.mark.parametrize("ending", ["png", "svg"])
+SELECTIONS: list[tuple[Row, ...]] = [ROWS, ROWS[2:3], ROWS[5:6], ROWS[-3:], (*ROWS, exact(0.1)), (proof(1e-7), flip(10.0))]
+
+
+@pytest.mark.parametrize(
+    ("rows", "ending"),
+    [
+        (ROWS, "png"),
+        *((rows, "svg") for rows in SELECTIONS),
+        *(pytest.param(rows, "png", marks=pytest.mark.slow) for rows in SELECTIONS[1:]),
+    ],
+)
 def test_the_same_bytes_every_time(rows: tuple[Row, ...], ending: str) -> None:
     sample, run = of(*rows)
     first = drawn(sketch(portrait_of(run, sample)), ending)

@@ -1,0 +1,78 @@
+"""A worker, in this process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+import pytest
+
+from robaudit import AuditSpec, Estimate, Work
+from robaudit.auditing.prepare import Parts, open_parts
+from robaudit.auditing.worker import Done, Failed, Finished, Item, Opened, Order, Plan, Worker
+from robaudit.estimators.mc import MonteCarlo
+from robaudit.progress import Silent
+from tests.specs import digits
+
+Estimating = Callable[[MonteCarlo, Work], Sequence[Estimate]]
+
+
+@pytest.fixture
+def parts(tmp_path: Path) -> Parts:
+    spec = AuditSpec.model_validate(digits(limit=4, run={"device": "cpu"})).located(tmp_path, "spec")
+    return open_parts(spec, None, Silent(), trust=False)
+
+
+def worker_of(parts: Parts) -> Worker:
+    return Worker(Plan(parts.spec, None, "run", trust=False, skip_bad=False))
+
+
+def order_of(parts: Parts, opened: Opened | Failed, *places: int) -> Order:
+    assert isinstance(opened, Opened)
+    names = tuple(parts.samples.sample_id(place) for place in places)
+    return Order(parts.tasks, places, names, (), opened.facts.model["sha256"])
+
+
+def test_the_next_images_are_read_while_others_are_computed(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
+    worker, items, read = worker_of(parts), SimpleQueue[Item](), threading.Event()
+    opened, real = worker.open(), MonteCarlo.estimate
+    waited: list[bool] = []
+
+    def estimate(self: MonteCarlo, work: Work) -> Sequence[Estimate]:
+        waited.append(read.wait(30))
+        return real(self, work)
+
+    monkeypatch.setattr(MonteCarlo, "estimate", estimate)
+    worker.begin(order_of(parts, opened, 0, 1), items)
+    worker.begin(order_of(parts, opened, 2, 3), items)
+    read.set()
+    found = [items.get()]
+    while sum(isinstance(item, Finished) for item in found) < 2:
+        found.append(items.get())
+    assert all(waited)
+    rows = [row.sample_id for item in found if isinstance(item, Done) for row in item.step.rows]
+    assert rows == [parts.samples.sample_id(place) for place in range(4)]
+
+
+@pytest.mark.parametrize(
+    ("raised", "says"),
+    [
+        (SystemExit(4), "code of the model, the data set or a plugin: called sys.exit; let it return or raise"),
+        (RuntimeError("cumsum_cuda does not have a deterministic implementation, but you set it."), "leave --deterministic out"),
+    ],
+)
+def test_what_ends_a_local_audit_with_a_line_does_so_from_a_worker(
+    raised: BaseException, says: str, parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def estimate(*_: Any) -> None:
+        raise raised
+
+    monkeypatch.setattr(MonteCarlo, "estimate", estimate)
+    worker = worker_of(parts)
+    *_, last = worker.compute(order_of(parts, worker.open(), 0))
+    assert isinstance(last, Failed)
+    assert last.error is not None
+    assert says in str(last.error)
