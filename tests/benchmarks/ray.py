@@ -78,7 +78,7 @@ def section(speed: Mapping[str, Any], free: Mapping[str, Mapping[str, float]], g
     rates = [f"{name} {number(found['rows'] / found['seconds'])}" for name, found in grown.items()]
     return Section(
         title="Workers of a Ray cluster (cpu)",
-        reading="Start of cluster and workers not counted. First table: five rounds, in which the engines take turns. Second:"
+        reading="Start of cluster and workers not counted. First table: rounds in which the engines take turns. Second:"
         " best of three, with one worker; microseconds of CPU for each image, of the process that writes the rows and of all together."
         " Third: resident memory of that process; at the end: outputs written.",
         tables=tables,
