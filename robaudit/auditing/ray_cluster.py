@@ -25,14 +25,43 @@ _OPTION = "--engine ray"
 _REACHED = 10.0  # seconds within which a cluster must answer
 _SIGN = 5.0  # seconds between two signs of life
 _AT_ONCE = 2  # orders of a worker: while one is computed, the images of the next are read
-_SILENT = ".|^$"
+_SETTINGS = {
+    "RAY_DEDUP_LOGS_SKIP_REGEX": ".|^$",  # what it prints of workers would get among our own output
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+}
+"""Of Ray, unless the user has others."""
+
+
+class RayWorker:
+    """A worker as an actor; the plan comes with the call to open it, because Ray starts actors again without what they were made of."""
+
+    def __init__(self) -> None:
+        self._worker: Worker | None = None
+
+    def open(self, plan: Plan) -> Opened | Failed:
+        """Load the model and check it, unless that is done already."""
+        self._worker = self._worker or Worker(plan)
+        return self._worker.open()
+
+    def compute(self, order: Order) -> Iterator[Item]:
+        """Carry out an order."""
+        if self._worker is None:
+            raise ValueError("the worker is not open")
+        yield from self._worker.compute(order)
 
 
 class RayWorkers:
-    """Actors; each order is a call whose items come back as they are computed."""
+    """Actors; each order is a call whose items come back as they are computed.
 
-    def __init__(self, ray: Any, actors: Sequence[Any], names: Sequence[str]) -> None:
-        self._ray, self._actors, self._names = ray, actors, names
+    Args:
+        ray: the package.
+        actors: of :class:`RayWorker`.
+        plan: of theirs, in Ray's object store.
+        names: what messages call them.
+    """
+
+    def __init__(self, ray: Any, actors: Sequence[Any], plan: Any, names: Sequence[str]) -> None:
+        self._ray, self._actors, self._plan, self._names = ray, actors, plan, names
         self._calls: list[deque[Any]] = [deque() for _ in actors]
         self._opening: dict[Any, int] = {}
 
@@ -69,7 +98,7 @@ class RayWorkers:
             if isinstance(error, self._ray.exceptions.RayTaskError):
                 raise
             self._calls[worker].clear()
-            self._opening[self._actors[worker].open.remote()] = worker  # answered once Ray has started it again
+            self._opening[self._actors[worker].open.remote(self._plan)] = worker  # answered once Ray has started it again
             return Lost(f"lost ({type(error).__name__})", returns=True)
         return item
 
@@ -81,7 +110,7 @@ class RayWorkers:
         except self._ray.exceptions.RayError as error:
             if isinstance(error, self._ray.exceptions.RayTaskError):
                 raise
-            self._opening[self._actors[worker].open.remote()] = worker
+            self._opening[self._actors[worker].open.remote(self._plan)] = worker
             return None
         return said
 
@@ -105,25 +134,25 @@ def ray_workers(plan: Plan, listener: Listener) -> Iterator[tuple[RayWorkers, li
         run = asked.model_copy(update={"device": "cuda" if each else "cpu", "workers": "auto", "engine": "local"})
         share = 1 / max(1, min(several, _most_on_one_node(ray, each)))
         sent = ray.put(replace(plan, spec=plan.spec.model_copy(update={"run": run}), share=share))
-        kind = ray.remote(num_cpus=1, num_gpus=each, max_restarts=-1, max_task_retries=0, max_concurrency=_AT_ONCE)(Worker)
-        actors = [kind.remote(sent) for _ in range(several)]
+        kind = ray.remote(num_cpus=1, num_gpus=each, max_restarts=-1, max_task_retries=0, max_concurrency=_AT_ONCE)(RayWorker)
+        actors = [kind.remote() for _ in range(several)]
         try:
-            opened = _opened(ray, actors, listener)
+            opened = _opened(ray, actors, sent, listener)
             names = [f"worker {number} on {one.host}" for number, one in enumerate(opened)]
-            yield RayWorkers(ray, actors, names), opened
+            yield RayWorkers(ray, actors, sent, names), opened
         finally:
             for actor in actors:
                 with suppress(Exception):  # the cluster may be gone
                     ray.kill(actor)
 
 
-def _opened(ray: Any, actors: Sequence[Any], listener: Listener) -> list[Opened]:
+def _opened(ray: Any, actors: Sequence[Any], plan: Any, listener: Listener) -> list[Opened]:
     """What the workers say when they are ready.
 
     Raises:
         RobauditError: one cannot begin.
     """
-    calls = [actor.open.options(max_task_retries=2).remote() for actor in actors]
+    calls = [actor.open.options(max_task_retries=2).remote(plan) for actor in actors]
     ready: list[Any] = []
     while len(ready) < len(calls):
         listener.doing(f"starting workers: {len(ready)} of {len(calls)}")  # they may wait for other work on the cluster
@@ -151,8 +180,8 @@ def _connected(address: str | None, listener: Listener) -> Iterator[Any]:
         RobauditError: Ray is not installed, or there is no cluster.
     """
     if "ray" not in sys.modules:
-        os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", _SILENT)  # what it prints of workers would get among our own output
-        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        for name, value in _SETTINGS.items():
+            os.environ.setdefault(name, value)
     try:
         import ray
     except ImportError:
