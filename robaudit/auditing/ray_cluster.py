@@ -6,6 +6,7 @@ import contextlib
 import logging
 import math
 import os
+import pickle
 import signal
 import socket
 import sys
@@ -18,8 +19,9 @@ from typing import Any, Literal
 
 from robaudit.auditing.crew import Lost, failure
 from robaudit.auditing.worker import Failed, Item, Opened, Order, Plan, Worker
-from robaudit.errors import RobauditError, SpecError, needs_extra
+from robaudit.errors import ModelError, RobauditError, SpecError, needs_extra
 from robaudit.progress import Listener
+from robaudit.spec.pretrained.folder import model_path
 
 _OPTION = "--engine ray"
 _REACHED = 10.0  # seconds within which a cluster must answer
@@ -41,7 +43,11 @@ class RayWorker:
     def open(self, plan: Plan) -> Opened | Failed:
         """Load the model and check it, unless that is done already."""
         self._worker = self._worker or Worker(plan)
-        return self._worker.open()
+        said, path = self._worker.open(), model_path(plan.spec.model, plan.spec.base_dir)
+        if isinstance(said, Failed) and isinstance(said.error, ModelError) and not (plan.files or path is None or os.access(path, os.R_OK)):
+            remedy = "put the model where all machines can read it, or send it: --ship"
+            return Failed(ModelError(f"{socket.gethostname()}: {said.error.where}", said.error.what, remedy))
+        return said
 
     def compute(self, order: Order) -> Iterator[Item]:
         """Carry out an order."""
@@ -84,7 +90,8 @@ class RayWorkers:
             ready, _ = self._ray.wait(list(first), timeout=seconds, fetch_local=False)
         for call in ready:
             number = first[call]
-            if (item := self._back(call, number) if call in self._opening else self._next(call, number)) is not None:
+            item = self._back(call, number) if call in self._opening else self._next(call, number)
+            if item is not None:
                 yield number, item
 
     def _next(self, call: Any, worker: int) -> Item | Lost | None:
@@ -102,11 +109,13 @@ class RayWorkers:
             return Lost(f"lost ({type(error).__name__})", returns=True)
         return item
 
-    def _back(self, call: Any, worker: int) -> Opened | Failed | None:
+    def _back(self, call: Any, worker: int) -> Opened | Failed | Lost | None:
         """What a worker that was started again says; None if it was lost once more."""
         del self._opening[call]
         try:
             said: Opened | Failed = self._ray.get(call)
+        except self._ray.exceptions.ActorDiedError as error:
+            return Lost(f"cannot be started again ({_last_line(error)})", returns=False)
         except self._ray.exceptions.RayError as error:
             if isinstance(error, self._ray.exceptions.RayTaskError):
                 raise
@@ -133,7 +142,10 @@ def ray_workers(plan: Plan, listener: Listener) -> Iterator[tuple[RayWorkers, li
         several = _how_many(asked.workers, each, gpus, cpus)
         run = asked.model_copy(update={"device": "cuda" if each else "cpu", "workers": "auto", "engine": "local"})
         share = 1 / max(1, min(several, _most_on_one_node(ray, each)))
-        sent = ray.put(replace(plan, spec=plan.spec.model_copy(update={"run": run}), share=share))
+        try:
+            sent = ray.put(replace(plan, spec=plan.spec.model_copy(update={"run": run}), share=share))
+        except (TypeError, AttributeError, pickle.PicklingError) as error:
+            raise _unsendable(error, "define its class in a module, without locks and open files") from error
         kind = ray.remote(num_cpus=1, num_gpus=each, max_restarts=-1, max_task_retries=0, max_concurrency=_AT_ONCE)(RayWorker)
         actors = [kind.remote() for _ in range(several)]
         try:
@@ -161,11 +173,13 @@ def _opened(ray: Any, actors: Sequence[Any], plan: Any, listener: Listener) -> l
     for call in calls:
         try:
             said = ray.get(call)
-        except ray.exceptions.RayTaskError:
+        except ray.exceptions.RayTaskError as error:
+            if isinstance(error.cause, ImportError | AttributeError):  # of a class that this process has and the worker has not
+                raise _unsendable(error.cause, "install its module on every node") from None
             raise
         except ray.exceptions.RayError as error:
-            what = f"a worker was lost while it started ({type(error).__name__})"
-            raise RobauditError(_OPTION, what, "is there enough memory for the model on each node?") from None
+            what = f"a worker was lost while it started ({_last_line(error)})"
+            raise RobauditError(_OPTION, what, "has each node robaudit, and enough memory for the model?") from None
         if isinstance(said, Failed):
             raise failure(_OPTION, said.error, said.trace)
         opened.append(said)
@@ -236,6 +250,17 @@ def _restore(handlers: dict[signal.Signals, Any]) -> None:
         for number, handler in handlers.items():
             with contextlib.suppress(TypeError, ValueError):
                 signal.signal(number, handler)
+
+
+def _unsendable(error: BaseException, remedy: str) -> ModelError:
+    """The error about a model in memory, or other objects of the plan, that do not get to the workers."""
+    return ModelError("the model or data in memory", f"cannot be sent to workers ({type(error).__name__}: {error})"[:300], remedy)
+
+
+def _last_line(error: Exception) -> str:
+    """The cause that Ray's text ends with."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[-1]}"[:300] if lines else type(error).__name__
 
 
 def _first_line(error: Exception) -> str:
