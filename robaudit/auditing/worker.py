@@ -17,7 +17,7 @@ from typing import Any
 from torch import nn
 
 from robaudit.auditing.chunks import Chunk, Computer, Refused, Step, usable
-from robaudit.auditing.environment import deterministic, pick_device
+from robaudit.auditing.environment import deterministic, explained, pick_device
 from robaudit.auditing.prepare import Facts, Parts, Ready, open_parts, with_model
 from robaudit.auditing.shipping import Sent, SentSamples, unpacked
 from robaudit.datasets.base import Dataset, Sample
@@ -143,6 +143,8 @@ class Failed:
     @classmethod
     def by(cls, error: Exception) -> Failed:
         """The failure by an exception."""
+        if (refusal := explained(error)) is not None:
+            return cls(refusal)
         if isinstance(error, RobauditError):
             return cls(error)
         return cls(None, "".join(traceback.format_exception(error)))

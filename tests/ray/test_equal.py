@@ -80,11 +80,11 @@ def test_an_unusable_sample_is_skipped_or_refused(ship: tuple[str, ...], tmp_pat
     write(tmp_path, digits(dataset={"kind": "npz", "path": "x.npz"}))
     _, err = by_ray(tmp_path, nodes, *ship, code=2)
     last = err.splitlines()[-1]
-    assert last.startswith(f"error: {tmp_path}/x.npz, sample 280: ")
+    assert last.startswith("error: x.npz, sample 280: 1 of 64 pixels")
     assert "NaN" in last
     assert "--on-error skip" in last
     _, err = by_ray(tmp_path, nodes, "--on-error", "skip", *ship)
-    assert err.count(f"warning: skipped {tmp_path}/x.npz, sample 280: ") == 1
+    assert err.count("warning: skipped x.npz, sample 280: ") == 1
     same(tmp_path, run_cli, "--on-error", "skip")
     assert [skip["sample_id"] for skip in read_info(tmp_path / "ray")["skipped"]] == ["280"]
 
@@ -127,7 +127,7 @@ def test_paths_that_workers_cannot_read(tmp_path: Path, nodes: Nodes, run_cli: R
     assert (out, tree(tmp_path).keys()) == ("", {"spec.yaml", "x.npz", weights.name})
     last = err.splitlines()[-1]
     assert re.fullmatch(
-        r"error: \S+: /proc/self/cwd/x.npz: there is no such file \(it can be read where the audit was started\); "
+        r"error: \S+: /proc/self/cwd/x.npz: no such file in .* \(it can be read where the audit was started\); "
         "put the data where all machines can read them, or send them: --ship",
         last,
     )
