@@ -27,6 +27,11 @@ _OPTION = "--engine ray"
 _REACHED = 10.0  # seconds within which a cluster must answer
 _SIGN = 5.0  # seconds between two signs of life
 _AT_ONCE = 2  # orders of a worker: while one is computed, the images of the next are read
+_ALONE = "local"  # a cluster of this machine, for this audit only
+_TERMINATED = 128 + signal.SIGTERM
+_START_ONE = "start one with ray start --head, or leave --ray-address out to use this machine alone"
+_SETTINGS_FRAME = bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))  # that every HTTP/2 connection begins with, and so each of gRPC
+_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _SETTINGS_FRAME
 _SETTINGS = {
     "RAY_DEDUP_LOGS_SKIP_REGEX": ".|^$",  # what it prints of workers would get among our own output
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
@@ -188,7 +193,7 @@ def _opened(ray: Any, actors: Sequence[Any], plan: Any, listener: Listener) -> l
 
 @contextmanager
 def _connected(address: str | None, listener: Listener) -> Iterator[Any]:
-    """Ray, connected to a cluster; without an address to the one that RAY_ADDRESS or this machine has, or to one of its own.
+    """Ray, connected to a cluster; without an address to the one that RAY_ADDRESS names, or to one of its own.
 
     Raises:
         RobauditError: Ray is not installed, or there is no cluster.
@@ -203,17 +208,19 @@ def _connected(address: str | None, listener: Listener) -> Iterator[Any]:
     if ray.is_initialized():  # by the program that calls robaudit
         yield ray
         return
-    where = f"--ray-address {address}" if address else _OPTION
     listener.doing("connecting to Ray")
-    if address is not None:
-        _refuse_unreachable(address, where)
+    named = os.environ.get("RAY_ADDRESS")
+    where = f"--ray-address {address}" if address else f"RAY_ADDRESS={named}" if named else _OPTION
+    found = _found(address or named or _ALONE, where)
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    own = {"include_dashboard": False} if found == _ALONE else {}
     try:
-        ray.init(address=address, log_to_driver=False, logging_level=logging.CRITICAL, include_dashboard=None if address else False)
-    except ConnectionError as error:
-        what = "there is no Ray cluster" if address == "auto" else f"no Ray cluster answers ({_first_line(error)})"
-        raise RobauditError(where, what, "start one with ray start --head, or leave --ray-address out to use this machine alone") from None
-    except (RuntimeError, ValueError) as error:  # such as another version of Python or Ray
+        ray.init(address=found, log_to_driver=False, logging_level=logging.CRITICAL, **own)
+    except (ConnectionError, SystemExit) as error:
+        if isinstance(error, SystemExit) and error.code == _TERMINATED:
+            raise
+        raise RobauditError(where, f"no Ray cluster answers ({_first_line(error)})", _START_ONE) from None
+    except (RuntimeError, ValueError, OSError) as error:  # such as another version of Python or Ray
         raise RobauditError(where, f"cannot be used: {_first_line(error)}", "use the same versions of Python and Ray everywhere") from None
     finally:
         _restore(handlers)
@@ -224,24 +231,36 @@ def _connected(address: str | None, listener: Listener) -> Iterator[Any]:
             ray.shutdown()
 
 
-def _refuse_unreachable(address: str, where: str) -> None:
-    """Try to reach the head node before Ray does, which waits longer and says less.
+def _found(address: str, where: str) -> str:
+    """The address of a head node that answers; Ray itself would wait for minutes and print lines of its own.
 
     Raises:
-        RobauditError: it does not answer.
+        RobauditError: there is none.
     """
-    if address in ("auto", "local"):
-        return
+    if address == _ALONE:
+        return address
+    if address == "auto":
+        from ray._private import services  # the only place that knows how Ray finds a cluster
+
+        try:
+            address = services.canonicalize_bootstrap_address("auto") or _ALONE
+        except ConnectionError:
+            raise RobauditError(where, "there is no Ray cluster", _START_ONE) from None
     if "://" in address:
         raise RobauditError(where, "is the address of a client", "run the audit on a node of the cluster, with HOST:PORT (ray job submit)")
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit():
         raise RobauditError(where, "is not an address", "give HOST:PORT of the head node, or auto")
     try:
-        socket.create_connection((host, int(port)), _REACHED).close()
+        with socket.create_connection((host.strip("[]"), int(port)), _REACHED) as connection:
+            connection.sendall(_GREETING)
+            answer = connection.makefile("rb").read(len(_SETTINGS_FRAME))
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise RobauditError(where, f"no answer within {_REACHED:.0f} s ({reason})", "is the head node up, and this its port?") from None
+    if answer[3:4] != _SETTINGS_FRAME[3:4]:
+        raise RobauditError(where, "is not Ray's port", "give that of the head node, 6379 unless ray start was told another")
+    return address
 
 
 def _restore(handlers: dict[signal.Signals, Any]) -> None:
@@ -263,7 +282,7 @@ def _last_line(error: Exception) -> str:
     return f"{type(error).__name__}: {lines[-1]}"[:300] if lines else type(error).__name__
 
 
-def _first_line(error: Exception) -> str:
+def _first_line(error: BaseException) -> str:
     return next(iter(str(error).strip().splitlines()), type(error).__name__)[:300]
 
 
