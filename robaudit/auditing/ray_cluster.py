@@ -28,6 +28,7 @@ _REACHED = 10.0  # seconds within which a cluster must answer
 _SIGN = 5.0  # seconds between two signs of life
 _AT_ONCE = 2  # orders of a worker: while one is computed, the images of the next are read
 _ALONE = "local"  # a cluster of this machine, for this audit only
+_ALONE_HAS: dict[str, Any] = {"include_dashboard": False}
 _TERMINATED = 128 + signal.SIGTERM
 _START_ONE = "start one with ray start --head, or leave --ray-address out to use this machine alone"
 _SETTINGS_FRAME = bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))  # that every HTTP/2 connection begins with, and so each of gRPC
@@ -213,13 +214,13 @@ def _connected(address: str | None, listener: Listener) -> Iterator[Any]:
     where = f"--ray-address {address}" if address else f"RAY_ADDRESS={named}" if named else _OPTION
     found = _found(address or named or _ALONE, where)
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    own = {"include_dashboard": False} if found == _ALONE else {}
+    own = _ALONE_HAS if found == _ALONE else {}
     try:
         ray.init(address=found, log_to_driver=False, logging_level=logging.CRITICAL, **own)
     except (ConnectionError, SystemExit) as error:
         if isinstance(error, SystemExit) and error.code == _TERMINATED:
             raise
-        raise RobauditError(where, f"no Ray cluster answers ({_first_line(error)})", _START_ONE) from None
+        raise RobauditError(where, "no Ray cluster answers", _START_ONE) from None
     except (RuntimeError, ValueError, OSError) as error:  # such as another version of Python or Ray
         raise RobauditError(where, f"cannot be used: {_first_line(error)}", "use the same versions of Python and Ray everywhere") from None
     finally:
@@ -282,7 +283,7 @@ def _last_line(error: Exception) -> str:
     return f"{type(error).__name__}: {lines[-1]}"[:300] if lines else type(error).__name__
 
 
-def _first_line(error: BaseException) -> str:
+def _first_line(error: Exception) -> str:
     return next(iter(str(error).strip().splitlines()), type(error).__name__)[:300]
 
 
