@@ -321,7 +321,7 @@ def _how_many(asked: Literal["auto"] | int, each: float, gpus: float, cpus: floa
         SpecError: more than there is room for.
     """
     most = int(min(cpus, math.floor(gpus / each + 1e-9) if each else cpus))
-    if asked == "auto" or asked == 0:
+    if asked == "auto" or not asked:
         if most < 1:
             raise SpecError(_OPTION, "the cluster has no free CPU for a worker", "give its nodes at least one: ray start --num-cpus")
         return most

@@ -184,7 +184,16 @@ def estimating(folder: Path, here: Surroundings, *args: str, environment: Mappin
     """``robaudit estimate spec.yaml ARGS``; it is killed if it still runs at the end of the block."""
     command = [sys.executable, "-c", PROGRAM, "estimate", "spec.yaml", *args]
     started = {**here.environment, **(environment or {})}
-    with subprocess.Popen(command, cwd=folder, env=started, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command,
+        cwd=folder,
+        env=started,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,  # as a terminal does
+        text=True,
+    ) as process:
         yield Audit(process, folder)
         process.kill()
 

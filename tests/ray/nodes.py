@@ -14,13 +14,15 @@ def main() -> None:
     cluster: Any = Cluster(initialize_head=True, head_node_args=SETTINGS)
     try:
         second = cluster.add_node(**SETTINGS)
-        print(cluster.address, flush=True)
+        sys.stdout.write(f"{cluster.address}\n")
+        sys.stdout.flush()
         for line in sys.stdin:
             if line.strip() == "remove":
                 cluster.remove_node(second, allow_graceful=False)
             else:
                 second = cluster.add_node(**SETTINGS)
-            print("done", flush=True)
+            sys.stdout.write("done\n")
+            sys.stdout.flush()
     finally:
         cluster.shutdown()
 

@@ -68,7 +68,9 @@ class DirectTeam:
     def give(self, worker: int, order: Order) -> None:
         self.given.append((worker, order))
         killed = self._deadly in order.ids
-        self._queues[worker].append(iter([Lost("lost (killed)", returns=self._returns is not None)]) if killed else self._worker.compute(order))
+        self._queues[worker].append(
+            iter([Lost("lost (killed)", returns=self._returns is not None)]) if killed else self._worker.compute(order)
+        )
 
     def items(self, seconds: float) -> Iterable[tuple[int, Item | Opened | Lost]]:
         for number, queue in enumerate(self._queues):
@@ -89,5 +91,3 @@ class DirectTeam:
             if not isinstance(item, Opened | Lost):
                 self._told(item)
             yield number, item
-
-

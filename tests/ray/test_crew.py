@@ -63,11 +63,18 @@ class Recorded(State):
 
 
 def carried_out(
-    team: DirectTeam, said: Sequence[Opened], spec: Mapping[str, Any] = SPEC, heard: Heard | None = None, *, on_error: Any = "stop", reading: bool = True
+    team: DirectTeam,
+    said: Sequence[Opened],
+    spec: Mapping[str, Any] = SPEC,
+    heard: Heard | None = None,
+    *,
+    on_error: Any = "stop",
+    reading: bool = True,
 ) -> list[Row]:
     """The rows of an audit by a team, each written once."""
     parts = open_parts(plan(spec).spec, None, Silent(), trust=False)
-    with Recorded() as state:
+    state = Recorded()
+    with state:
         state.begin(parts.samples, task_names(parts.tasks))
         crew = Crew(team, said, parts.samples, reading=reading)
         try:
@@ -115,7 +122,9 @@ def test_a_sample_that_kills_workers_ends_the_audit(worker: Worker) -> None:
 
 
 def test_a_worker_that_does_not_return_ends_the_audit(worker: Worker) -> None:
-    with pytest.raises(RobauditError, match=r"^worker \d: lost \(killed\); finished work is on disk: run the same command again to continue$"):
+    with pytest.raises(
+        RobauditError, match=r"^worker \d: lost \(killed\); finished work is on disk: run the same command again to continue$"
+    ):
         carried_out(DirectTeam(worker, 2, [3]), [opened(worker)] * 2)
 
 
@@ -173,7 +182,9 @@ def test_workers_must_be_alike(worker: Worker) -> None:
     other_model = with_facts(said, model={**said.facts.model, "sha256": "0" * 64})
     refuse(other_model, ModelError, r"^elsewhere: .*: has other weights there \(sha256 0{12}, and 75f1b664.... on the first worker\)")
     other_device = with_facts(said, device="cuda:0 (A)")
-    refuse(other_device, SpecError, r"^worker 1: is cuda:0 \(A\), and the first worker cpu .*: they draw other noise; use devices of one kind$")
+    refuse(
+        other_device, SpecError, r"^worker 1: is cuda:0 \(A\), and the first worker cpu .*: they draw other noise; use devices of one kind$"
+    )
     other_torch = with_facts(said, versions={**said.facts.versions, "torch": "1"})
     refuse(other_torch, SpecError, r"^worker 1: has torch 1, and the first worker .*; install the same version everywhere$")
     other_threads = with_facts(said, device=re.sub(r"\d+ thread.*\)", "77 threads)", said.facts.device))
@@ -196,7 +207,7 @@ def test_a_worker_that_fails_ends_the_audit(worker: Worker) -> None:
         def items(self, seconds: float) -> Iterator[Any]:
             yield 0, self.failed
 
-    with pytest.raises(SpecError, match="^here: is wrong; do better$"):
+    with pytest.raises(SpecError, match=r"^here: is wrong; do better$"):
         carried_out(Failing(Failed(SpecError("here", "is wrong", "do better"))), [opened(worker)])
     with pytest.raises(RuntimeError, match="worker 0:\nTraceback of a bug"):
         carried_out(Failing(Failed(None, "Traceback of a bug")), [opened(worker)])
@@ -215,5 +226,3 @@ def test_a_network_that_sees_the_whole_batch_gets_usable_images_only(worker: Wor
     together = with_facts(said, check=replace(said.facts.check, batch_dependent=True))
     parts = open_parts(plan(SPEC).spec, None, Silent(), trust=False)
     assert not Crew(DirectTeam(worker, 1), [together], parts.samples, reading=True).reading
-
-

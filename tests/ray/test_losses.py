@@ -1,4 +1,4 @@
-"""What happens to an audit by a Ray cluster when something is lost: a worker, a node, the process that was started, or the user's patience."""
+"""Audits by a Ray cluster of which something is lost: a worker, a node, the process that was started, or the user's patience."""
 
 from __future__ import annotations
 

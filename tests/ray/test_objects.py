@@ -29,7 +29,9 @@ def alone(here: Surroundings, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Cap
     monkeypatch.setenv("RAY_TMPDIR", here.folder)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))))
-    monkeypatch.setattr("robaudit.auditing.ray_cluster._ALONE_HAS", {"include_dashboard": False, "num_cpus": 2, "object_store_memory": 80 * 2**20})
+    monkeypatch.setattr(
+        "robaudit.auditing.ray_cluster._ALONE_HAS", {"include_dashboard": False, "num_cpus": 2, "object_store_memory": 80 * 2**20}
+    )
     yield here
     assert capfd.readouterr() == ("", ""), "nothing of Ray's gets among our output"
 
@@ -57,7 +59,8 @@ def test_objects_in_memory(tmp_path: Path, alone: Surroundings) -> None:
             self.inner = network()
 
         def forward(self, x: Tensor) -> Tensor:
-            return 2 * self.inner(x)
+            out: Tensor = 2 * self.inner(x)
+            return out
 
     net, data = Net(), arrays(300)
     local: dict[str, Any] = {key: value for key, value in digits().items() if key not in ("model", "dataset")}

@@ -67,7 +67,7 @@ def unconnected(monkeypatch: pytest.MonkeyPatch) -> None:
         def is_initialized() -> bool:
             return False
 
-    monkeypatch.setitem(sys.modules, "ray", Never)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "ray", Never)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
 
 
@@ -172,7 +172,7 @@ def test_auto_without_a_cluster(tmp_path: Path, run_cli: RunCli, monkeypatch: py
             return found
 
     found: str | None = None
-    monkeypatch.setitem(sys.modules, "ray._private", SimpleNamespace(services=Services))  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "ray._private", SimpleNamespace(services=Services))
     remedy = "start one with ray start --head, or leave --ray-address out to use this machine alone"
     assert refused(tmp_path, run_cli, "--ray-address", "auto") == f"--ray-address auto: there is no Ray cluster; {remedy}"
     found = f"127.0.0.1:{port}"

@@ -31,7 +31,9 @@ def order_for(given: Plan, places: tuple[int, ...], sha256: str, *, sent: bool =
 
 def rows(items: list[Item]) -> list[Row]:
     """What an order gave; pieces of it may come in any order."""
-    return sorted((row for item in items if isinstance(item, Done) for row in item.step.rows), key=lambda row: (row.sample_id, row.estimator))
+    return sorted(
+        (row for item in items if isinstance(item, Done) for row in item.step.rows), key=lambda row: (row.sample_id, row.estimator)
+    )
 
 
 def test_an_order_is_carried_out() -> None:
@@ -119,7 +121,9 @@ def test_what_a_worker_lacks_names_the_machine(tmp_path: Path, monkeypatch: pyte
     gone = plan({**SPEC, "dataset": {"kind": "npz", "path": "gone.npz"}}, tmp_path)
     line = refusal(Worker(gone))
     assert line.startswith("node7: gone.npz: ")
-    assert line.endswith("(it can be read where the audit was started); put the data where all machines can read them, or send them: --ship")
+    assert line.endswith(
+        "(it can be read where the audit was started); put the data where all machines can read them, or send them: --ship"
+    )
     unknown = plan({**SPEC, "estimators": ["of_a_plugin"]})
     assert refusal(Worker(unknown)).startswith("node7: ")
 
