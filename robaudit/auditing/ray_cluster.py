@@ -218,8 +218,8 @@ def _connected(address: str | None, listener: Listener) -> Iterator[Any]:
     try:
         ray.init(address=found, log_to_driver=False, logging_level=logging.CRITICAL, **own)
     except (ConnectionError, SystemExit) as error:
-        if isinstance(error, SystemExit) and error.code == _TERMINATED:
-            raise
+        if isinstance(error, SystemExit) and error.code in (signal.SIGTERM, _TERMINATED):  # by Ray's handler, or by ours
+            raise SystemExit(_TERMINATED) from None
         raise RobauditError(where, "no Ray cluster answers", _START_ONE) from None
     except (RuntimeError, ValueError, OSError) as error:  # such as another version of Python or Ray
         raise RobauditError(where, f"cannot be used: {_first_line(error)}", "use the same versions of Python and Ray everywhere") from None
@@ -227,6 +227,10 @@ def _connected(address: str | None, listener: Listener) -> Iterator[Any]:
         _restore(handlers)
     try:
         yield ray
+    except SystemExit:
+        if signal.getsignal(signal.SIGTERM) != handlers[signal.SIGTERM]:  # SIGTERM has come; in a call of Ray's, its exit loses its code
+            raise SystemExit(_TERMINATED) from None
+        raise
     finally:
         with suppress(Exception):
             ray.shutdown()

@@ -34,14 +34,15 @@ def test_an_interrupt_of_the_terminal_goes_to_all_its_processes(tmp_path: Path, 
     assert re.search(r"note: resuming: \d+ of 100 samples are already on disk", err)
 
 
+@pytest.mark.parametrize("when", ["connecting", "opening"])
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_ended_while_workers_start(number: signal.Signals, code: int, tmp_path: Path, here: Surroundings) -> None:
+def test_ended_before_anything_is_computed(number: signal.Signals, code: int, when: str, tmp_path: Path, here: Surroundings) -> None:
     write(tmp_path, LONG)
     with estimating(tmp_path, here, *RAY) as audit:
-        assert wait_for(here.workers)
+        assert wait_for(here.workers if when == "opening" else lambda: len(here.processes()) > 1)
         audit.send(number)
         found, out, err = audit.ended()
-    assert (found, out) == (code, "")
+    assert (found, out) == (code, ""), err
     assert "Traceback" not in err
     assert not (tmp_path / "run").exists()
     assert here.deserted()
