@@ -129,8 +129,9 @@ class Crew:
     several = True
 
     def __init__(self, team: Team, opened: Sequence[Opened], dataset: Dataset, *, reading: bool) -> None:
-        self._team, self._dataset, self.reading = team, dataset, reading
+        self._team, self._dataset = team, dataset
         self.facts = opened[0].facts
+        self.reading = reading and not self.facts.check.batch_dependent  # then a chunk must have as many usable images as here
         for name, one in zip(team.names(), opened, strict=True):
             self._check(name, one)
         self._members = [_Member(name, one, one.images) for name, one in zip(team.names(), opened, strict=True)]
@@ -232,6 +233,8 @@ class Crew:
             what = f"was lost {count(first.attempts, 'time')} at sample {clipped(first.ids[0], 80)!r} ({why})"
             raise RobauditError(member.name, what, "look for lack of memory in the logs of Ray, or give each worker more: --memory")
         signs.note(f"{member.name}: {why}; its work goes to others until it is back")
+        for waiting in list(member.given)[1:]:
+            waiting.attempts -= 1  # it was not begun
         self._returned.extend(rest for given in member.given if (rest := given.rest()) is not None)
         member.given.clear()
         member.ready, member.cost = False, 0.0

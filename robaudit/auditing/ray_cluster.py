@@ -6,6 +6,7 @@ import contextlib
 import logging
 import math
 import os
+import pickle
 import signal
 import socket
 import sys
@@ -18,21 +19,61 @@ from typing import Any, Literal
 
 from robaudit.auditing.crew import Lost, failure
 from robaudit.auditing.worker import Failed, Item, Opened, Order, Plan, Worker
-from robaudit.errors import RobauditError, SpecError, needs_extra
+from robaudit.errors import ModelError, RobauditError, SpecError, needs_extra
 from robaudit.progress import Listener
+from robaudit.spec.pretrained.folder import model_path
 
 _OPTION = "--engine ray"
 _REACHED = 10.0  # seconds within which a cluster must answer
 _SIGN = 5.0  # seconds between two signs of life
 _AT_ONCE = 2  # orders of a worker: while one is computed, the images of the next are read
-_SILENT = ".|^$"
+_ALONE = "local"  # a cluster of this machine, for this audit only
+_ALONE_HAS: dict[str, Any] = {"include_dashboard": False}
+_TERMINATED = 128 + signal.SIGTERM
+_START_ONE = "start one with ray start --head, or leave --ray-address out to use this machine alone"
+_SETTINGS_FRAME = bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))  # that every HTTP/2 connection begins with, and so each of gRPC
+_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _SETTINGS_FRAME
+_SETTINGS = {
+    "RAY_DEDUP_LOGS_SKIP_REGEX": ".|^$",  # what it prints of workers would get among our own output
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+}
+"""Of Ray, unless the user has others."""
+
+
+class RayWorker:
+    """A worker as an actor; the plan comes with the call to open it, because Ray starts actors again without what they were made of."""
+
+    def __init__(self) -> None:
+        self._worker: Worker | None = None
+
+    def open(self, plan: Plan) -> Opened | Failed:
+        """Load the model and check it, unless that is done already."""
+        self._worker = self._worker or Worker(plan)
+        said, path = self._worker.open(), model_path(plan.spec.model, plan.spec.base_dir)
+        if isinstance(said, Failed) and isinstance(said.error, ModelError) and not (plan.files or path is None or os.access(path, os.R_OK)):
+            remedy = "put the model where all machines can read it, or send it: --ship"
+            return Failed(ModelError(f"{socket.gethostname()}: {said.error.where}", said.error.what, remedy))
+        return said
+
+    def compute(self, order: Order) -> Iterator[Item]:
+        """Carry out an order."""
+        if self._worker is None:
+            raise ValueError("the worker is not open")
+        yield from self._worker.compute(order)
 
 
 class RayWorkers:
-    """Actors; each order is a call whose items come back as they are computed."""
+    """Actors; each order is a call whose items come back as they are computed.
 
-    def __init__(self, ray: Any, actors: Sequence[Any], names: Sequence[str]) -> None:
-        self._ray, self._actors, self._names = ray, actors, names
+    Args:
+        ray: the package.
+        actors: of :class:`RayWorker`.
+        plan: of theirs, in Ray's object store.
+        names: what messages call them.
+    """
+
+    def __init__(self, ray: Any, actors: Sequence[Any], plan: Any, names: Sequence[str]) -> None:
+        self._ray, self._actors, self._plan, self._names = ray, actors, plan, names
         self._calls: list[deque[Any]] = [deque() for _ in actors]
         self._opening: dict[Any, int] = {}
 
@@ -55,7 +96,8 @@ class RayWorkers:
             ready, _ = self._ray.wait(list(first), timeout=seconds, fetch_local=False)
         for call in ready:
             number = first[call]
-            if (item := self._back(call, number) if call in self._opening else self._next(call, number)) is not None:
+            item = self._back(call, number) if call in self._opening else self._next(call, number)
+            if item is not None:
                 yield number, item
 
     def _next(self, call: Any, worker: int) -> Item | Lost | None:
@@ -69,19 +111,21 @@ class RayWorkers:
             if isinstance(error, self._ray.exceptions.RayTaskError):
                 raise
             self._calls[worker].clear()
-            self._opening[self._actors[worker].open.remote()] = worker  # answered once Ray has started it again
+            self._opening[self._actors[worker].open.remote(self._plan)] = worker  # answered once Ray has started it again
             return Lost(f"lost ({type(error).__name__})", returns=True)
         return item
 
-    def _back(self, call: Any, worker: int) -> Opened | Failed | None:
+    def _back(self, call: Any, worker: int) -> Opened | Failed | Lost | None:
         """What a worker that was started again says; None if it was lost once more."""
         del self._opening[call]
         try:
             said: Opened | Failed = self._ray.get(call)
+        except self._ray.exceptions.ActorDiedError as error:
+            return Lost(f"cannot be started again ({_last_line(error)})", returns=False)
         except self._ray.exceptions.RayError as error:
             if isinstance(error, self._ray.exceptions.RayTaskError):
                 raise
-            self._opening[self._actors[worker].open.remote()] = worker
+            self._opening[self._actors[worker].open.remote(self._plan)] = worker
             return None
         return said
 
@@ -104,26 +148,29 @@ def ray_workers(plan: Plan, listener: Listener) -> Iterator[tuple[RayWorkers, li
         several = _how_many(asked.workers, each, gpus, cpus)
         run = asked.model_copy(update={"device": "cuda" if each else "cpu", "workers": "auto", "engine": "local"})
         share = 1 / max(1, min(several, _most_on_one_node(ray, each)))
-        sent = ray.put(replace(plan, spec=plan.spec.model_copy(update={"run": run}), share=share))
-        kind = ray.remote(num_cpus=1, num_gpus=each, max_restarts=-1, max_task_retries=0, max_concurrency=_AT_ONCE)(Worker)
-        actors = [kind.remote(sent) for _ in range(several)]
         try:
-            opened = _opened(ray, actors, listener)
+            sent = ray.put(replace(plan, spec=plan.spec.model_copy(update={"run": run}), share=share))
+        except (TypeError, AttributeError, pickle.PicklingError) as error:
+            raise _unsendable(error, "define its class in a module, without locks and open files") from error
+        kind = ray.remote(num_cpus=1, num_gpus=each, max_restarts=-1, max_task_retries=0, max_concurrency=_AT_ONCE)(RayWorker)
+        actors = [kind.remote() for _ in range(several)]
+        try:
+            opened = _opened(ray, actors, sent, listener)
             names = [f"worker {number} on {one.host}" for number, one in enumerate(opened)]
-            yield RayWorkers(ray, actors, names), opened
+            yield RayWorkers(ray, actors, sent, names), opened
         finally:
             for actor in actors:
                 with suppress(Exception):  # the cluster may be gone
                     ray.kill(actor)
 
 
-def _opened(ray: Any, actors: Sequence[Any], listener: Listener) -> list[Opened]:
+def _opened(ray: Any, actors: Sequence[Any], plan: Any, listener: Listener) -> list[Opened]:
     """What the workers say when they are ready.
 
     Raises:
         RobauditError: one cannot begin.
     """
-    calls = [actor.open.options(max_task_retries=2).remote() for actor in actors]
+    calls = [actor.open.options(max_task_retries=2).remote(plan) for actor in actors]
     ready: list[Any] = []
     while len(ready) < len(calls):
         listener.doing(f"starting workers: {len(ready)} of {len(calls)}")  # they may wait for other work on the cluster
@@ -132,11 +179,13 @@ def _opened(ray: Any, actors: Sequence[Any], listener: Listener) -> list[Opened]
     for call in calls:
         try:
             said = ray.get(call)
-        except ray.exceptions.RayTaskError:
+        except ray.exceptions.RayTaskError as error:
+            if isinstance(error.cause, ImportError | AttributeError):  # of a class that this process has and the worker has not
+                raise _unsendable(error.cause, "install its module on every node") from None
             raise
         except ray.exceptions.RayError as error:
-            what = f"a worker was lost while it started ({type(error).__name__})"
-            raise RobauditError(_OPTION, what, "is there enough memory for the model on each node?") from None
+            what = f"a worker was lost while it started ({_last_line(error)})"
+            raise RobauditError(_OPTION, what, "has each node robaudit, and enough memory for the model?") from None
         if isinstance(said, Failed):
             raise failure(_OPTION, said.error, said.trace)
         opened.append(said)
@@ -145,15 +194,14 @@ def _opened(ray: Any, actors: Sequence[Any], listener: Listener) -> list[Opened]
 
 @contextmanager
 def _connected(address: str | None, listener: Listener) -> Iterator[Any]:
-    """Ray, connected to a cluster; without an address to the one that RAY_ADDRESS or this machine has, or to one of its own.
+    """Ray, connected to a cluster; without an address to the one that RAY_ADDRESS names, or to one of its own.
 
     Raises:
         RobauditError: Ray is not installed, or there is no cluster.
     """
     if "ray" not in sys.modules:
-        os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", _SILENT)  # what it prints of workers would get among our own output
-        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # workers without a GPU see none; without this, with a warning
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a cluster that an audit starts tells nobody
+        for name, value in _SETTINGS.items():
+            os.environ.setdefault(name, value)
     try:
         import ray
     except ImportError:
@@ -161,45 +209,63 @@ def _connected(address: str | None, listener: Listener) -> Iterator[Any]:
     if ray.is_initialized():  # by the program that calls robaudit
         yield ray
         return
-    where = f"--ray-address {address}" if address else _OPTION
     listener.doing("connecting to Ray")
-    if address is not None:
-        _refuse_unreachable(address, where)
+    named = os.environ.get("RAY_ADDRESS")
+    where = f"--ray-address {address}" if address else f"RAY_ADDRESS={named}" if named else _OPTION
+    found = _found(address or named or _ALONE, where)
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    own = _ALONE_HAS if found == _ALONE else {}
     try:
-        ray.init(address=address, log_to_driver=False, logging_level=logging.CRITICAL, include_dashboard=None if address else False)
-    except ConnectionError as error:
-        what = "there is no Ray cluster" if address == "auto" else f"no Ray cluster answers ({_first_line(error)})"
-        raise RobauditError(where, what, "start one with ray start --head, or leave --ray-address out to use this machine alone") from None
-    except (RuntimeError, ValueError) as error:  # such as another version of Python or Ray
+        ray.init(address=found, log_to_driver=False, logging_level=logging.CRITICAL, **own)
+    except (ConnectionError, SystemExit) as error:
+        if isinstance(error, SystemExit) and error.code in (signal.SIGTERM, _TERMINATED):  # by Ray's handler, or by ours
+            raise SystemExit(_TERMINATED) from None
+        raise RobauditError(where, "no Ray cluster answers", _START_ONE) from None
+    except (RuntimeError, ValueError, OSError) as error:  # such as another version of Python or Ray
         raise RobauditError(where, f"cannot be used: {_first_line(error)}", "use the same versions of Python and Ray everywhere") from None
     finally:
         _restore(handlers)
     try:
         yield ray
+    except SystemExit:
+        if signal.getsignal(signal.SIGTERM) != handlers[signal.SIGTERM]:  # SIGTERM has come; in a call of Ray's, its exit loses its code
+            raise SystemExit(_TERMINATED) from None
+        raise
     finally:
         with suppress(Exception):
             ray.shutdown()
 
 
-def _refuse_unreachable(address: str, where: str) -> None:
-    """Try to reach the head node before Ray does, which waits longer and says less.
+def _found(address: str, where: str) -> str:
+    """The address of a head node that answers; Ray itself would wait for minutes and print lines of its own.
 
     Raises:
-        RobauditError: it does not answer.
+        RobauditError: there is none.
     """
-    if address in ("auto", "local"):
-        return
+    if address == _ALONE:
+        return address
+    if address == "auto":
+        from ray._private import services  # the only place that knows how Ray finds a cluster
+
+        try:
+            address = services.canonicalize_bootstrap_address("auto") or _ALONE
+        except ConnectionError:
+            raise RobauditError(where, "there is no Ray cluster", _START_ONE) from None
     if "://" in address:
         raise RobauditError(where, "is the address of a client", "run the audit on a node of the cluster, with HOST:PORT (ray job submit)")
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit():
         raise RobauditError(where, "is not an address", "give HOST:PORT of the head node, or auto")
     try:
-        socket.create_connection((host, int(port)), _REACHED).close()
+        with socket.create_connection((host.strip("[]"), int(port)), _REACHED) as connection:
+            connection.sendall(_GREETING)
+            answer = connection.makefile("rb").read(len(_SETTINGS_FRAME))
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise RobauditError(where, f"no answer within {_REACHED:.0f} s ({reason})", "is the head node up, and this its port?") from None
+    if answer[3:4] != _SETTINGS_FRAME[3:4]:
+        raise RobauditError(where, "is not Ray's port", "give that of the head node, 6379 unless ray start was told another")
+    return address
 
 
 def _restore(handlers: dict[signal.Signals, Any]) -> None:
@@ -208,6 +274,17 @@ def _restore(handlers: dict[signal.Signals, Any]) -> None:
         for number, handler in handlers.items():
             with contextlib.suppress(TypeError, ValueError):
                 signal.signal(number, handler)
+
+
+def _unsendable(error: BaseException, remedy: str) -> ModelError:
+    """The error about a model in memory, or other objects of the plan, that do not get to the workers."""
+    return ModelError("the model or data in memory", f"cannot be sent to workers ({type(error).__name__}: {error})"[:300], remedy)
+
+
+def _last_line(error: Exception) -> str:
+    """The cause that Ray's text ends with."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[-1]}"[:300] if lines else type(error).__name__
 
 
 def _first_line(error: Exception) -> str:

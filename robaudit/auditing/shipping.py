@@ -36,7 +36,7 @@ class Sent:
     def of(cls, sample: Sample) -> Sent:
         """The sample, packed without loss."""
         steps = (sample.pixels * 255).round()
-        whole = bool(((steps >= 0) & (steps <= 255)).all()) and torch.equal(_unpacked(steps), sample.pixels)
+        whole = bool(((steps <= 255) & ~steps.signbit()).all()) and torch.equal(_unpacked(steps), sample.pixels)
         return cls(sample.id, sample.label, (steps.to(torch.uint8) if whole else sample.pixels).numpy())
 
     def sample(self) -> Sample:

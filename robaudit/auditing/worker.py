@@ -326,7 +326,7 @@ def other_weights(worker: Opened, sha256: str) -> ModelError:
 
 
 def _parts(plan: Plan, spec: AuditSpec, heard: _Heard) -> Parts:
-    """The parts of the audit; an error about the data names the machine, because the data could be opened where the audit was started."""
+    """The parts of the audit; an error names the machine, because there was none where the audit was started."""
     dataset: Dataset | None = plan.first
     try:
         return open_parts(spec, dataset, heard, trust=plan.trust)
@@ -334,3 +334,6 @@ def _parts(plan: Plan, spec: AuditSpec, heard: _Heard) -> Parts:
         host = socket.gethostname()
         remedy = "put the data where all machines can read them, or send them: --ship"
         raise DataError(f"{host}: {error.where}", f"{error.what} (it can be read where the audit was started)", remedy) from error
+    except RobauditError as error:  # such as a plugin that is missing, or the files of a noise
+        remedy = "install the same packages on all machines, and put all files where all can read them"
+        raise type(error)(f"{socket.gethostname()}: {error.where}", error.what, remedy) from error

@@ -1,0 +1,193 @@
+"""What cannot be used is refused in one line: an installation without Ray, an address where no cluster is, more than a cluster has."""
+
+from __future__ import annotations
+
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from robaudit.auditing import ray_cluster
+from robaudit.errors import SpecError
+from tests.conftest import RunCli
+from tests.ray.clusters import Nodes, Surroundings, estimate, needs_ray
+from tests.specs import digits, tree, write
+
+RAY = ("--out", "run", "--engine", "ray")
+
+
+def refused(tmp_path: Path, run_cli: RunCli, *args: str) -> str:
+    """The only line about an audit that is refused."""
+    write(tmp_path, digits())
+    code, out, err = run_cli("estimate", "spec.yaml", *RAY, *args)
+    assert (code, out, err.count("\n")) == (2, "", 1), err
+    assert tree(tmp_path).keys() == {"spec.yaml"}, "a refused command leaves nothing behind"
+    return err.removeprefix("error: ").removesuffix("\n")
+
+
+def test_ray_is_not_installed(tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    line = refused(tmp_path, run_cli)
+    assert line.startswith("--engine ray: ")
+    assert "pip install 'robaudit[ray]'" in line
+
+
+@contextmanager
+def server(answer: bytes | None) -> Iterator[int]:
+    """A port of something else than Ray: it answers so, or only listens."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as listening:
+
+        def serve() -> None:
+            connection, _ = listening.accept()
+            with connection:
+                connection.recv(1000)
+                connection.sendall(answer or b"")
+
+        thread = threading.Thread(target=serve, daemon=True)
+        if answer is not None:
+            thread.start()
+        yield listening.getsockname()[1]
+        if answer is not None:
+            thread.join()
+
+
+@pytest.fixture
+def unconnected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray is there, and must not be asked to connect."""
+    needs_ray()
+
+    class Never:
+        @staticmethod
+        def is_initialized() -> bool:
+            return False
+
+    monkeypatch.setitem(sys.modules, "ray", Never)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+
+
+@pytest.mark.usefixtures("unconnected")
+@pytest.mark.parametrize(
+    ("address", "line"),
+    [
+        ("nonsense", "is not an address; give HOST:PORT of the head node, or auto"),
+        ("head:", "is not an address; give HOST:PORT of the head node, or auto"),
+        ("head:port", "is not an address; give HOST:PORT of the head node, or auto"),
+        ("ray://head:10001", "is the address of a client; run the audit on a node of the cluster, with HOST:PORT (ray job submit)"),
+    ],
+)
+def test_addresses_that_are_none(address: str, line: str, tmp_path: Path, run_cli: RunCli) -> None:
+    assert refused(tmp_path, run_cli, "--ray-address", address) == f"--ray-address {address}: {line}"
+
+
+@pytest.mark.usefixtures("unconnected")
+def test_a_port_that_is_none(tmp_path: Path, run_cli: RunCli) -> None:
+    line = refused(tmp_path, run_cli, "--ray-address", "127.0.0.1:99999")
+    assert line.startswith("--ray-address 127.0.0.1:99999: no answer within 10 s (")
+
+
+@pytest.mark.usefixtures("unconnected")
+def test_nobody_listens(tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
+    with server(None) as port:
+        pass
+    line = "no answer within 10 s (Connection refused); is the head node up, and this its port?"
+    assert refused(tmp_path, run_cli, "--ray-address", f"127.0.0.1:{port}") == f"--ray-address 127.0.0.1:{port}: {line}"
+    monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{port}")
+    assert refused(tmp_path, run_cli) == f"RAY_ADDRESS=127.0.0.1:{port}: {line}"
+
+
+@pytest.mark.usefixtures("unconnected")
+def test_nobody_answers(tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_cluster, "_REACHED", 0.1)
+    with server(None) as port:
+        line = refused(tmp_path, run_cli, "--ray-address", f"127.0.0.1:{port}")
+    assert line == f"--ray-address 127.0.0.1:{port}: no answer within 0 s (timed out); is the head node up, and this its port?"
+
+
+@pytest.mark.usefixtures("unconnected")
+@pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"-ERR unknown command\r\n"])
+def test_another_program_listens(answer: bytes, tmp_path: Path, run_cli: RunCli) -> None:
+    with server(answer) as port:
+        line = refused(tmp_path, run_cli, "--ray-address", f"127.0.0.1:{port}")
+    assert line.startswith(f"--ray-address 127.0.0.1:{port}: ")
+    assert line.endswith("is not Ray's port; give that of the head node, 6379 unless ray start was told another")
+
+
+def refuse(words: str, function: Any, *args: Any) -> None:
+    with pytest.raises(SpecError) as raised:
+        function(*args)
+    assert str(raised.value) == words
+
+
+def test_more_than_there_is() -> None:
+    gpus, several = ray_cluster._gpus_of_each, ray_cluster._how_many
+    refuse("run.device: cuda was requested, but the cluster has no GPU; use cpu or auto", gpus, "auto", "cuda", 0.0)
+    refuse("--gpus-per-worker: 3 were requested, and the cluster has 2 GPUs; ask for fewer", gpus, 3.0, "auto", 2.0)
+    refuse("--gpus-per-worker: is 1, but run.device is cpu; leave one of them out", gpus, 1.0, "cpu", 2.0)
+    refuse("run.device: cuda:1 is a device of one machine; with --engine ray, use cpu, cuda or auto", gpus, "auto", "cuda:1", 2.0)
+    has = "each with 1 GPUs and a CPU, and the cluster has 2 GPUs and 8 CPUs; ask for at most 2"
+    refuse(f"--workers: 3 were requested, {has}", several, 3, 1.0, 2.0, 8.0)
+    refuse("--workers: 9 were requested, each with a CPU, and the cluster has 8 CPUs; ask for at most 8", several, 9, 0.0, 0.0, 8.0)
+    none = "--engine ray: the cluster has no free CPU for a worker; give its nodes at least one: ray start --num-cpus"
+    refuse(none, several, "auto", 0.0, 0.0, 0.0)
+
+
+def test_as_many_as_there_is_room_for() -> None:
+    gpus, several = ray_cluster._gpus_of_each, ray_cluster._how_many
+    assert (gpus("auto", "auto", 2.0), gpus("auto", "auto", 0.0), gpus("auto", "cuda", 1.0), gpus("auto", "cpu", 2.0)) == (1, 0, 1, 0)
+    assert (several("auto", 0.0, 0.0, 8.0), several("auto", 1.0, 2.0, 8.0), several("auto", 0.5, 2.0, 8.0)) == (8, 2, 4)
+    assert (several("auto", 1.0, 4.0, 2.0), several("auto", 0.1, 0.3, 8.0), several(2, 1.0, 2.0, 8.0)) == (2, 3, 2)
+
+
+@pytest.mark.slow
+def test_more_than_a_cluster_has(tmp_path: Path, nodes: Nodes) -> None:
+    write(tmp_path, digits())
+    for args, words in {
+        ("--workers", "3"): "--workers: 3 were requested, each with a CPU, and the cluster has 2 CPUs; ask for at most 2",
+        ("--gpus-per-worker", "1"): "--gpus-per-worker: 1 were requested, and the cluster has 0 GPUs; ask for fewer",
+        ("--device", "cuda"): "run.device: cuda was requested, but the cluster has no GPU; use cpu or auto",
+    }.items():
+        code, out, err = estimate(tmp_path, nodes.here, *RAY, "--ray-address", nodes.address, *args)
+        lines = [line for line in err.splitlines() if not line.startswith("connecting")]
+        assert (code, out, lines) == (2, "", [f"error: {words}"])
+    assert not nodes.here.workers()
+
+
+@pytest.mark.usefixtures("unconnected")
+def test_auto_without_a_cluster(tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a cluster nor, in Ray's file, the address of one that is gone."""
+    with server(None) as port:
+        pass
+
+    class Services:
+        @staticmethod
+        def canonicalize_bootstrap_address(address: str) -> str | None:
+            if found is None:
+                raise ConnectionError("Could not find any running Ray instance.")
+            return found
+
+    found: str | None = None
+    monkeypatch.setitem(sys.modules, "ray._private", SimpleNamespace(services=Services))
+    remedy = "start one with ray start --head, or leave --ray-address out to use this machine alone"
+    assert refused(tmp_path, run_cli, "--ray-address", "auto") == f"--ray-address auto: there is no Ray cluster; {remedy}"
+    found = f"127.0.0.1:{port}"
+    line = refused(tmp_path, run_cli, "--ray-address", "auto")
+    assert line.startswith("--ray-address auto: no answer within 10 s (Connection refused); ")
+
+
+@pytest.mark.slow
+def test_a_cluster_that_is_gone_is_not_waited_for(tmp_path: Path, here: Surroundings) -> None:
+    """Ray's file still has its address; an audit has a cluster of its own."""
+    with server(None) as port:
+        pass
+    folder = Path(here.folder, "ray")
+    folder.mkdir()
+    (folder / "ray_current_cluster").write_text(f"127.0.0.1:{port}")
+    write(tmp_path, digits())
+    code, _, err = estimate(tmp_path, here, *RAY, "--workers", "1")
+    assert code == 0, err
