@@ -35,7 +35,8 @@ _SETTINGS_FRAME = bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))  # that every HTTP/2 connec
 _GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _SETTINGS_FRAME
 _SETTINGS = {
     "RAY_DEDUP_LOGS_SKIP_REGEX": ".|^$",  # what it prints of workers would get among our own output
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # workers without a GPU see none; without this, with a warning
+    "RAY_USAGE_STATS_ENABLED": "0",  # a cluster that an audit starts tells nobody
 }
 """Of Ray, unless the user has others."""
 
