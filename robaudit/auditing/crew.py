@@ -158,9 +158,8 @@ class Crew:
             stopping = signs.stop_asked()
             if stopping:
                 self._returned.clear()
-            more = more and not stopping
-            more = self._hand_out(chunks if more else iter(()))
-            if not any(member.given for member in self._members) and not self._returned:
+            more = self._hand_out(iter(()) if stopping or not more else chunks) and more and not stopping
+            if not (more or self._returned or any(member.given for member in self._members)):  # all may be lost while there is more
                 return
             for number, item in self._team.items(_WAIT):
                 member = self._members[number]
