@@ -116,8 +116,9 @@ def steps(engine: Engine, samples: Sequence[Sample], tasks: Sequence[Task], wher
         keep = torch.tensor(finite, device=x.device)
         x, clean = x[keep], clean.select(keep)
     predicted: list[int] = clean.predicted.tolist()
+    seconds = time.perf_counter() - started  # without the digests
     known = [Clean(sample.id, sample.label, target, image_digest(sample)) for sample, target in zip(kept, predicted, strict=True)]
-    yield Step(None, time.perf_counter() - started, len(samples), clean=known, refused=refused)
+    yield Step(None, seconds, len(samples), clean=known, refused=refused)
     if not kept:
         return
     labels = torch.tensor([-1 if s.label is None else s.label for s in kept], device=x.device)
