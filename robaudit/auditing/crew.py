@@ -8,7 +8,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from robaudit.auditing.chunks import Chunk, Signs, Step
+from robaudit.auditing.chunks import Chunk, Signs, Step, step_name
 from robaudit.auditing.resume import kind_of
 from robaudit.auditing.shipping import Sent
 from robaudit.auditing.worker import Done, Failed, Finished, Item, Noted, Opened, Order, Underway, other_weights
@@ -82,13 +82,14 @@ class _Given:
         return replace(step, rows=rows, refused=refused, finished=finished)
 
     def rest(self) -> _Given | None:
-        """The same without the samples that lack nothing; None if none is left."""
+        """The same without the samples that lack nothing, and without the tasks that none of the others lacks; None if nothing is left."""
         left = [number for number, name in enumerate(self.ids) if name not in self.gone]
         if not left:
             return None
         samples = [self.chunk.samples[number] for number in left] if self.chunk.samples else []
-        chunk = Chunk(list(self.chunk.tasks), [self.chunk.places[number] for number in left], samples)
-        return replace(self, chunk=chunk, ids=tuple(self.ids[number] for number in left))
+        ids = tuple(self.ids[number] for number in left)
+        tasks = [task for task in self.chunk.tasks if any((name, step_name(task)) not in self.got for name in ids)]
+        return replace(self, chunk=Chunk(tasks, [self.chunk.places[number] for number in left], samples), ids=ids)
 
 
 @dataclass(slots=True)

@@ -137,6 +137,7 @@ class Pretenders:
     sent: int = 0
     orders: list[deque[Iterator[Item]]] = field(default_factory=list)
     away: set[int] = field(default_factory=set)
+    known: set[tuple[str, Task]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.orders = [deque() for _ in range(self.members)]
@@ -147,7 +148,8 @@ class Pretenders:
     def give(self, worker: int, order: Order) -> None:
         assert worker not in self.away
         assert len(self.orders[worker]) < 2
-        assert order.places
+        for task in order.tasks:
+            assert any((name, task) not in self.known for name in order.ids), "all of this has come already"
         self.orders[worker].append(items_of(order, self.bad, self.random))
 
     def items(self, seconds: float) -> Iterable[tuple[int, Item | Opened | Lost]]:
@@ -175,6 +177,8 @@ class Pretenders:
             self.orders[number].popleft()
         if isinstance(item, Finished):
             self.orders[number].popleft()
+        if isinstance(item, Done) and item.step.task is not None:
+            self.known |= {(one.sample_id, item.step.task) for one in item.step.rows}
         return item
 
 
