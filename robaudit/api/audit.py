@@ -321,6 +321,8 @@ def _changed(spec: AuditSpec, given: Mapping[str, Any], name: str | None, *, net
     if not (given or name or net_given or data_given):
         return spec
     document = spec.document()
+    if "engine" not in spec.run.model_fields_set:
+        del document["run"]["engine"]  # the default; what is for another engine is then refused
     if net_given:
         document["model"] = {"format": IN_MEMORY, **{key: document["model"][key] for key in ("mean", "std", "output")}}
     if data_given:

@@ -429,6 +429,15 @@ class RunSpec(Part):
     )
     ship: bool = Field(False, description="send model and images to the Ray workers, which otherwise read them by path")
 
+    @model_validator(mode="after")
+    def _check(self) -> RunSpec:
+        if self.ray_address == "":
+            raise ValueError("ray_address is empty; give HOST:PORT of the head node, or auto")
+        given = {"ray_address": self.ray_address is not None, "gpus_per_worker": self.gpus_per_worker != "auto", "ship": self.ship}
+        if "engine" not in self.model_fields_set and any(given.values()):  # with "engine: local", they wait for the next time
+            raise ValueError(f"{next(name for name in given if given[name])} is for engine: ray")
+        return self
+
 
 def _gate(text: str) -> str:
     if text.count("(") != text.count(")"):
