@@ -84,7 +84,7 @@ class Opened:
         facts: what it knows of the audit.
         told: the notes (False) and warnings (True) of its start.
         images: how many images its first chunk should have.
-        least: images that fill a pass, below which a chunk should not be cut.
+        least: images that fill a pass; a chunk has fewer only when few are left.
     """
 
     host: str
