@@ -34,7 +34,8 @@ def broken():
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delitem(sys.modules, "my_network", raising=False)  # of another test
     (tmp_path / "my_network.py").write_text(CODE)
     (tmp_path / "sidecar.py").write_text("")
     (tmp_path / "my_broken.py").write_text("import no_such_package_at_all")
