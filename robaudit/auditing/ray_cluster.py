@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import logging
 import math
 import os
 import pickle
+import secrets
 import signal
 import socket
 import sys
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -39,6 +41,8 @@ _SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",  # a cluster that an audit starts tells nobody
 }
 """Of Ray, unless the user has others."""
+_AUTH_MODE, _AUTH_TOKEN = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN"
+_OWN_TOKEN = secrets.token_hex(32)  # one for all clusters that this process starts: Ray keeps the first in mind
 
 
 class RayWorker:
@@ -216,7 +220,9 @@ def _connected(address: str | None, listener: Listener) -> Iterator[Any]:
     found = _found(address or named or _ALONE, where)
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     own = _ALONE_HAS if found == _ALONE else {}
+    settings = ExitStack()
     try:
+        settings.enter_context(_token(where, found, look=(address or named) == "auto"))
         ray.init(address=found, log_to_driver=False, logging_level=logging.CRITICAL, **own)
     except (ConnectionError, SystemExit) as error:
         if isinstance(error, SystemExit) and error.code in (signal.SIGTERM, _TERMINATED):  # by Ray's handler, or by ours
@@ -226,6 +232,8 @@ def _connected(address: str | None, listener: Listener) -> Iterator[Any]:
         raise RobauditError(where, f"cannot be used: {_first_line(error)}", "use the same versions of Python and Ray everywhere") from None
     finally:
         _restore(handlers)
+        if not ray.is_initialized():
+            settings.close()
     try:
         yield ray
     except SystemExit:
@@ -235,6 +243,62 @@ def _connected(address: str | None, listener: Listener) -> Iterator[Any]:
     finally:
         with suppress(Exception):
             ray.shutdown()
+        settings.close()
+
+
+@contextmanager
+def _token(where: str, address: str, *, look: bool) -> Iterator[None]:
+    """What this process shows a cluster to be let in, if it asks; nothing of it remains in the environment after the block.
+
+    A cluster of our own gets a token of ours: Ray would leave one in the home folder, which every later ``ray start`` would ask for.
+
+    Args:
+        where: what messages call the address.
+        address: of the cluster.
+        look: whether to use the token in the home folder; Ray does so for a cluster that it has found itself, as auto says.
+
+    Raises:
+        RobauditError: the cluster asks for a token, and there is none.
+    """
+    core: Any = importlib.import_module("ray._raylet")  # there is no other way to ask in time
+    if not hasattr(core, "AuthenticationTokenLoader"):  # an older Ray, which knows no tokens
+        yield
+        return
+    before = {name: os.environ.get(name) for name in (_AUTH_MODE, _AUTH_TOKEN)}
+    loader = core.AuthenticationTokenLoader.instance()
+    try:
+        if before[_AUTH_MODE] is None:
+            if address == _ALONE:
+                os.environ.update({_AUTH_MODE: "token", _AUTH_TOKEN: before[_AUTH_TOKEN] or _OWN_TOKEN})
+            elif look and loader.has_token(ignore_auth_mode=True):
+                os.environ[_AUTH_MODE] = "token"
+            loader.reset_cache()
+            core.Config.initialize("")  # which looks at the environment
+        if address != _ALONE and not _let_in(core, address):
+            raise RobauditError(where, "asks for a token", "set RAY_AUTH_MODE=token, and have the cluster's token in ~/.ray/auth_token")
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            os.environ.update({} if value is None else {name: value})
+        if before[_AUTH_MODE] is None:
+            loader.reset_cache()
+            core.Config.initialize("")
+
+
+def _let_in(core: Any, address: str) -> bool:
+    """Whether a cluster accepts the token of this process, or asks for none."""
+    from ray.exceptions import AuthenticationError
+
+    if os.environ.get(_AUTH_MODE) == "token" and not core.AuthenticationTokenLoader.instance().has_token(ignore_auth_mode=True):
+        return False  # to ask without one would abort the process
+    try:
+        core.GcsClient(address=address)
+    except AuthenticationError:
+        return False
+    except Exception:  # noqa: BLE001  ray.init will say what it is
+        return True
+    return True
 
 
 def _found(address: str, where: str) -> str:
