@@ -60,11 +60,12 @@ class RayWorker:
             return Failed(ModelError(f"{socket.gethostname()}: {said.error.where}", said.error.what, remedy))
         return said
 
-    def compute(self, order: Order) -> Iterator[Item]:
-        """Carry out an order."""
+    def compute(self, order: Order) -> Iterator[Item | Lost]:
+        """Carry out an order; a worker that Ray has started again while it had none says so first."""
         if self._worker is None:
-            raise ValueError("the worker is not open")
-        yield from self._worker.compute(order)
+            yield Lost("lost (while it had no work)", returns=True)
+        else:
+            yield from self._worker.compute(order)
 
 
 class RayWorkers:
@@ -108,16 +109,17 @@ class RayWorkers:
     def _next(self, call: Any, worker: int) -> Item | Lost | None:
         """The next item of a call; None at its end."""
         try:
-            item: Item = self._ray.get(next(call))
+            item: Item | Lost = self._ray.get(next(call))
         except StopIteration:
             self._calls[worker].popleft()
             return None
         except self._ray.exceptions.RayError as error:
             if isinstance(error, self._ray.exceptions.RayTaskError):
                 raise
+            item = Lost(f"lost ({type(error).__name__})", returns=True)
+        if isinstance(item, Lost):
             self._calls[worker].clear()
             self._opening[self._actors[worker].open.remote(self._plan)] = worker  # answered once Ray has started it again
-            return Lost(f"lost ({type(error).__name__})", returns=True)
         return item
 
     def _back(self, call: Any, worker: int) -> Opened | Failed | Lost | None:
@@ -176,25 +178,32 @@ def _opened(ray: Any, actors: Sequence[Any], plan: Any, listener: Listener) -> l
         RobauditError: one cannot begin.
     """
     calls = [actor.open.options(max_task_retries=2).remote(plan) for actor in actors]
-    ready: list[Any] = []
-    while len(ready) < len(calls):
-        listener.doing(f"starting workers: {len(ready)} of {len(calls)}")  # they may wait for other work on the cluster
-        ready, _ = ray.wait(calls, num_returns=len(calls), timeout=_SIGN, fetch_local=False)
-    opened = []
-    for call in calls:
-        try:
-            said = ray.get(call)
-        except ray.exceptions.RayTaskError as error:
-            if isinstance(error.cause, ImportError | AttributeError):  # of a class that this process has and the worker has not
-                raise _unsendable(error.cause, "install its module on every node") from None
-            raise
-        except ray.exceptions.RayError as error:
-            what = f"a worker was lost while it started ({_last_line(error)})"
-            raise RobauditError(_OPTION, what, "has each node robaudit, and enough memory for the model?") from None
-        if isinstance(said, Failed):
-            raise failure(_OPTION, said.error, said.trace)
-        opened.append(said)
-    return opened
+    waiting, opened = calls, dict[Any, Opened]()
+    while waiting:
+        listener.doing(f"starting workers: {len(opened)} of {len(calls)}")  # they may wait for other work on the cluster
+        ready, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=_SIGN, fetch_local=False)
+        opened |= {call: _said(ray, call) for call in ready}
+    return [opened[call] for call in calls]
+
+
+def _said(ray: Any, call: Any) -> Opened:
+    """What a worker says that has started.
+
+    Raises:
+        RobauditError: it cannot begin.
+    """
+    try:
+        said: Opened | Failed = ray.get(call)
+    except ray.exceptions.RayTaskError as error:
+        if isinstance(error.cause, ImportError | AttributeError):  # of a class that this process has and the worker has not
+            raise _unsendable(error.cause, "install its module on every node") from None
+        raise
+    except ray.exceptions.RayError as error:
+        what = f"a worker was lost while it started ({_last_line(error)})"
+        raise RobauditError(_OPTION, what, "has each node robaudit, and enough memory for the model?") from None
+    if isinstance(said, Failed):
+        raise failure(_OPTION, said.error, said.trace)
+    return said
 
 
 @contextmanager
