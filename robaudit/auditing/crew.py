@@ -159,8 +159,8 @@ class Crew:
             if stopping:
                 self._returned.clear()
             more = more and not stopping
-            more = self._hand_out(chunks if more else iter(()))
-            if not any(member.given for member in self._members) and not self._returned:
+            more = self._hand_out(chunks if more else iter(())) and more
+            if not more and not any(member.given for member in self._members) and not self._returned:
                 return
             for number, item in self._team.items(_WAIT):
                 member = self._members[number]
