@@ -87,8 +87,8 @@ def first_sent(dataset: Dataset, *, skip_bad: bool) -> SentSamples:
     return SentSamples(dataset.where, dataset.class_names, samples)
 
 
-def packed(spec: AuditSpec, noises: Sequence[Noise]) -> tuple[AuditSpec, dict[str, bytes]]:
-    """A spec whose model is named relative to the files that go with it, and these files.
+def packed(spec: AuditSpec, noises: Sequence[Noise]) -> tuple[AuditSpec, dict[str, bytes], str]:
+    """A spec whose model is named relative to the files that go with it, these files, and the folder that the model's are in.
 
     Of a folder, the weights and every .json file are sent; with a file, the configuration beside it. The user's own Python code goes
     along if it is beside the spec, and so do the modules beside the spec that it imports.
@@ -109,8 +109,9 @@ def packed(spec: AuditSpec, noises: Sequence[Noise]) -> tuple[AuditSpec, dict[st
     except OSError as error:
         raise ModelError(str(error.filename or path), f"cannot be read ({error.strerror})", "give a file that you may read") from error
     if path is None:
-        return spec, contents
-    return spec.model_copy(update={"model": model.model_copy(update={"path": _name(path)})}), contents
+        return spec, contents, str(spec.base_dir)
+    sent = spec.model_copy(update={"model": model.model_copy(update={"path": _name(path)})})
+    return sent, contents, os.path.dirname(os.path.abspath(path))  # noqa: PTH100, PTH120  as in _name
 
 
 def _name(path: Path) -> str:

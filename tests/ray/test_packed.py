@@ -13,14 +13,14 @@ import torch
 from robaudit.auditing.shipping import packed
 from robaudit.auditing.worker import Plan, Worker
 from robaudit.errors import ModelError
-from tests.ray.teams import opened, plan
+from tests.ray.teams import opened, plan, refusal
 from tests.specs import WEIGHTS, digits
 
 
 def sent(given: Plan) -> Plan:
     """The plan of a worker that is sent the model."""
-    spec, files = packed(given.spec, ())
-    return replace(given, spec=spec, files=files)
+    spec, files, home = packed(given.spec, ())
+    return replace(given, spec=spec, files=files, home=home)
 
 
 def arrives(model: dict[str, Any], folder: Path) -> set[str]:
@@ -45,13 +45,13 @@ def test_code_without_weights(tmp_path: Path) -> None:
     (tmp_path / "sentseed.py").write_text("import torch\ntorch.manual_seed(0)\n", encoding="utf-8")
     (tmp_path / "other.py").write_text("import sentnet\n", encoding="utf-8")
     document = digits(model={"format": "python", "architecture": "sentnet:model"})
-    _, files = packed(plan(document, tmp_path).spec, ())
+    _, files, _ = packed(plan(document, tmp_path).spec, ())
     assert set(files) == {"sentnet.py", "sentseed.py", "sentparts/__init__.py", "sentparts/head.py"}
 
 
 def test_code_that_is_no_python_is_sent_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text("def (:\n", encoding="utf-8")
-    _, files = packed(plan(digits(model={"format": "python", "architecture": "broken:model"}), tmp_path).spec, ())
+    _, files, _ = packed(plan(digits(model={"format": "python", "architecture": "broken:model"}), tmp_path).spec, ())
     assert set(files) == {"broken.py"}
 
 
@@ -82,3 +82,20 @@ def test_a_file_that_is_missing_is_named_as_without_sending(tmp_path: Path) -> N
     given = plan(digits(model={"path": "wieghts.safetensors", "architecture": "robaudit:digits_cnn"}), tmp_path)
     with pytest.raises(ModelError, match=r"there is no such file; did you mean 'weights\.safetensors'\?"):
         packed(given.spec, ())
+
+
+def test_files_keep_their_names(tmp_path: Path) -> None:
+    """In the record, in warnings and in errors; the folder in which they were unpacked is gone."""
+    from safetensors.torch import load_file, save_file
+
+    (tmp_path / "net").mkdir()
+    path = tmp_path / "net" / "w.safetensors"
+    save_file({name: tensor.flip(0).contiguous() for name, tensor in load_file(WEIGHTS).items()}, path)
+    given = plan(digits(model={"path": "net/w.safetensors", "architecture": "robaudit:digits_cnn"}, limit=50), tmp_path)
+    here, there = opened(Worker(given)), opened(Worker(sent(given)))
+    assert there.facts.model["name"] == here.facts.model["name"] == str(path)
+    assert there.told == here.told
+    assert there.facts.check.warnings == here.facts.check.warnings
+    assert str(path) in here.facts.check.warnings[0]
+    path.write_bytes(path.read_bytes()[:-100])
+    assert refusal(Worker(sent(given))) == refusal(Worker(given))
