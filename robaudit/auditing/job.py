@@ -103,7 +103,7 @@ def prepared(
         def share(state: State, told: Listener, on_error: OnError) -> int:
             return compute_missing(state, parts.samples, parts.tasks, crew, told, on_error=on_error, readers=readers)
 
-        yield Job(spec, parts.noises, parts.tasks, parts.samples, _facts(crew.facts, spec, devices, reading=reading), len(opened), share)
+        yield Job(spec, parts.noises, parts.tasks, parts.samples, _facts(crew.facts, devices), len(opened), share)
 
 
 def _workers(
@@ -114,8 +114,8 @@ def _workers(
         from robaudit.auditing.ray_cluster import ray_workers  # an extra
 
         if plan.spec.run.ship and plan.model is None:
-            spec, files = packed(plan.spec, parts.noises)
-            plan = replace(plan, spec=spec, files=files)
+            spec, files, home = packed(plan.spec, parts.noises)
+            plan = replace(plan, spec=spec, files=files, home=home)
         return ray_workers(plan, listener)
     from robaudit.auditing.processes import processes
 
@@ -135,9 +135,7 @@ def _places(opened: Sequence[Opened], devices: Sequence[torch.device]) -> list[s
     return [f"{hosts.count(host)} on {host} ({device_type(opened[0].facts.device)})" for host in dict.fromkeys(hosts)]
 
 
-def _facts(facts: Facts, spec: AuditSpec, devices: Sequence[torch.device], *, reading: bool) -> Facts:
-    """The facts with the names that hold here: of all devices, and of the model where its files were sent."""
+def _facts(facts: Facts, devices: Sequence[torch.device]) -> Facts:
+    """The facts with the names of all devices."""
     _, _, model = facts.device.partition(" ")
-    device = f"{','.join(map(str, devices))} {model}" if devices else facts.device
-    name = facts.model["name"] if reading or spec.model.path is None else str(spec.base_dir / spec.model.path)
-    return replace(facts, device=device, model={**facts.model, "name": name})
+    return replace(facts, device=f"{','.join(map(str, devices))} {model}") if devices else facts

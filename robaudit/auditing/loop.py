@@ -190,7 +190,9 @@ class _Loop:
                     if (self._new.rows or self._new.skipped) and self._due():
                         self._flush()
             self._write()
-            if self.listener.stop_asked() and self._left:
+            if self._left and not self.listener.stop_asked():
+                raise ValueError(f"{self._left} samples were not computed, and nobody asked to stop")
+            if self._left:
                 raise KeyboardInterrupt
         except RunError:
             raise  # the folder is no longer ours, or cannot be written

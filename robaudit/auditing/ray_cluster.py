@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import logging
 import math
 import os
 import pickle
+import secrets
 import signal
 import socket
 import sys
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -39,6 +41,8 @@ _SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",  # a cluster that an audit starts tells nobody
 }
 """Of Ray, unless the user has others."""
+_AUTH_MODE, _AUTH_TOKEN = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN"
+_OWN_TOKEN = secrets.token_hex(32)  # one for all clusters that this process starts: Ray keeps the first in mind
 
 
 class RayWorker:
@@ -56,11 +60,12 @@ class RayWorker:
             return Failed(ModelError(f"{socket.gethostname()}: {said.error.where}", said.error.what, remedy))
         return said
 
-    def compute(self, order: Order) -> Iterator[Item]:
-        """Carry out an order."""
+    def compute(self, order: Order) -> Iterator[Item | Lost]:
+        """Carry out an order; a worker that Ray has started again while it had none says so first."""
         if self._worker is None:
-            raise ValueError("the worker is not open")
-        yield from self._worker.compute(order)
+            yield Lost("lost (while it had no work)", returns=True)
+        else:
+            yield from self._worker.compute(order)
 
 
 class RayWorkers:
@@ -104,16 +109,17 @@ class RayWorkers:
     def _next(self, call: Any, worker: int) -> Item | Lost | None:
         """The next item of a call; None at its end."""
         try:
-            item: Item = self._ray.get(next(call))
+            item: Item | Lost = self._ray.get(next(call))
         except StopIteration:
             self._calls[worker].popleft()
             return None
         except self._ray.exceptions.RayError as error:
             if isinstance(error, self._ray.exceptions.RayTaskError):
                 raise
+            item = Lost(f"lost ({type(error).__name__})", returns=True)
+        if isinstance(item, Lost):
             self._calls[worker].clear()
             self._opening[self._actors[worker].open.remote(self._plan)] = worker  # answered once Ray has started it again
-            return Lost(f"lost ({type(error).__name__})", returns=True)
         return item
 
     def _back(self, call: Any, worker: int) -> Opened | Failed | Lost | None:
@@ -172,25 +178,32 @@ def _opened(ray: Any, actors: Sequence[Any], plan: Any, listener: Listener) -> l
         RobauditError: one cannot begin.
     """
     calls = [actor.open.options(max_task_retries=2).remote(plan) for actor in actors]
-    ready: list[Any] = []
-    while len(ready) < len(calls):
-        listener.doing(f"starting workers: {len(ready)} of {len(calls)}")  # they may wait for other work on the cluster
-        ready, _ = ray.wait(calls, num_returns=len(calls), timeout=_SIGN, fetch_local=False)
-    opened = []
-    for call in calls:
-        try:
-            said = ray.get(call)
-        except ray.exceptions.RayTaskError as error:
-            if isinstance(error.cause, ImportError | AttributeError):  # of a class that this process has and the worker has not
-                raise _unsendable(error.cause, "install its module on every node") from None
-            raise
-        except ray.exceptions.RayError as error:
-            what = f"a worker was lost while it started ({_last_line(error)})"
-            raise RobauditError(_OPTION, what, "has each node robaudit, and enough memory for the model?") from None
-        if isinstance(said, Failed):
-            raise failure(_OPTION, said.error, said.trace)
-        opened.append(said)
-    return opened
+    waiting, opened = calls, dict[Any, Opened]()
+    while waiting:
+        listener.doing(f"starting workers: {len(opened)} of {len(calls)}")  # they may wait for other work on the cluster
+        ready, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=_SIGN, fetch_local=False)
+        opened |= {call: _said(ray, call) for call in ready}
+    return [opened[call] for call in calls]
+
+
+def _said(ray: Any, call: Any) -> Opened:
+    """What a worker says that has started.
+
+    Raises:
+        RobauditError: it cannot begin.
+    """
+    try:
+        said: Opened | Failed = ray.get(call)
+    except ray.exceptions.RayTaskError as error:
+        if isinstance(error.cause, ImportError | AttributeError):  # of a class that this process has and the worker has not
+            raise _unsendable(error.cause, "install its module on every node") from None
+        raise
+    except ray.exceptions.RayError as error:
+        what = f"a worker was lost while it started ({_last_line(error)})"
+        raise RobauditError(_OPTION, what, "has each node robaudit, and enough memory for the model?") from None
+    if isinstance(said, Failed):
+        raise failure(_OPTION, said.error, said.trace)
+    return said
 
 
 @contextmanager
@@ -216,7 +229,9 @@ def _connected(address: str | None, listener: Listener) -> Iterator[Any]:
     found = _found(address or named or _ALONE, where)
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     own = _ALONE_HAS if found == _ALONE else {}
+    settings = ExitStack()
     try:
+        settings.enter_context(_token(where, found, look=(address or named) == "auto"))
         ray.init(address=found, log_to_driver=False, logging_level=logging.CRITICAL, **own)
     except (ConnectionError, SystemExit) as error:
         if isinstance(error, SystemExit) and error.code in (signal.SIGTERM, _TERMINATED):  # by Ray's handler, or by ours
@@ -226,6 +241,8 @@ def _connected(address: str | None, listener: Listener) -> Iterator[Any]:
         raise RobauditError(where, f"cannot be used: {_first_line(error)}", "use the same versions of Python and Ray everywhere") from None
     finally:
         _restore(handlers)
+        if not ray.is_initialized():
+            settings.close()
     try:
         yield ray
     except SystemExit:
@@ -235,6 +252,62 @@ def _connected(address: str | None, listener: Listener) -> Iterator[Any]:
     finally:
         with suppress(Exception):
             ray.shutdown()
+        settings.close()
+
+
+@contextmanager
+def _token(where: str, address: str, *, look: bool) -> Iterator[None]:
+    """What this process shows a cluster to be let in, if it asks; nothing of it remains in the environment after the block.
+
+    A cluster of our own gets a token of ours: Ray would leave one in the home folder, which every later ``ray start`` would ask for.
+
+    Args:
+        where: what messages call the address.
+        address: of the cluster.
+        look: whether to use the token in the home folder; Ray does so for a cluster that it has found itself, as auto says.
+
+    Raises:
+        RobauditError: the cluster asks for a token, and there is none.
+    """
+    core: Any = importlib.import_module("ray._raylet")  # there is no other way to ask in time
+    if not hasattr(core, "AuthenticationTokenLoader"):  # an older Ray, which knows no tokens
+        yield
+        return
+    before = {name: os.environ.get(name) for name in (_AUTH_MODE, _AUTH_TOKEN)}
+    loader = core.AuthenticationTokenLoader.instance()
+    try:
+        if before[_AUTH_MODE] is None:
+            if address == _ALONE:
+                os.environ.update({_AUTH_MODE: "token", _AUTH_TOKEN: before[_AUTH_TOKEN] or _OWN_TOKEN})
+            elif look and loader.has_token(ignore_auth_mode=True):
+                os.environ[_AUTH_MODE] = "token"
+            loader.reset_cache()
+            core.Config.initialize("")  # which looks at the environment
+        if address != _ALONE and not _let_in(core, address):
+            raise RobauditError(where, "asks for a token", "set RAY_AUTH_MODE=token, and have the cluster's token in ~/.ray/auth_token")
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            os.environ.update({} if value is None else {name: value})
+        if before[_AUTH_MODE] is None:
+            loader.reset_cache()
+            core.Config.initialize("")
+
+
+def _let_in(core: Any, address: str) -> bool:
+    """Whether a cluster accepts the token of this process, or asks for none."""
+    from ray.exceptions import AuthenticationError
+
+    if os.environ.get(_AUTH_MODE) == "token" and not core.AuthenticationTokenLoader.instance().has_token(ignore_auth_mode=True):
+        return False  # to ask without one would abort the process
+    try:
+        core.GcsClient(address=address)
+    except AuthenticationError:
+        return False
+    except Exception:  # noqa: BLE001  ray.init will say what it is
+        return True
+    return True
 
 
 def _found(address: str, where: str) -> str:

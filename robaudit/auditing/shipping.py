@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,9 +19,11 @@ from numpy.typing import NDArray
 from robaudit.datasets.base import Dataset, Labels, Sample, first_samples
 from robaudit.errors import ModelError, SpecError
 from robaudit.models.architectures import FAMILIES
+from robaudit.models.load import guess_format
+from robaudit.models.onnx_file import external_files
 from robaudit.noise.registry import Noise
 from robaudit.spec.model import AuditSpec
-from robaudit.spec.pretrained.folder import INDEX, model_path, weights_file
+from robaudit.spec.pretrained.folder import CONFIG, INDEX, model_path, weights_file
 
 _CHECKED = 256  # of the first samples, for the check of model and data
 
@@ -83,14 +87,14 @@ def first_sent(dataset: Dataset, *, skip_bad: bool) -> SentSamples:
     return SentSamples(dataset.where, dataset.class_names, samples)
 
 
-def packed(spec: AuditSpec, noises: Sequence[Noise]) -> tuple[AuditSpec, dict[str, bytes]]:
-    """A spec whose model is named relative to the files that go with it, and these files.
+def packed(spec: AuditSpec, noises: Sequence[Noise]) -> tuple[AuditSpec, dict[str, bytes], str]:
+    """A spec whose model is named relative to the files that go with it, these files, and the folder that the model's are in.
 
     Of a folder, the weights and every .json file are sent; with a file, the configuration beside it. The user's own Python code goes
-    along if it is beside the spec.
+    along if it is beside the spec, and so do the modules beside the spec that it imports.
 
     Raises:
-        ModelError: a file cannot be read.
+        ModelError: a file is missing, damaged or cannot be read.
         SpecError: a noise is made from files, which are not sent.
     """
     for noise in noises:
@@ -98,29 +102,67 @@ def packed(spec: AuditSpec, noises: Sequence[Noise]) -> tuple[AuditSpec, dict[st
             what = f"is made from files ({noise.form.files[0].name}), which are not sent"
             raise SpecError(f"noise {noise.label}", what, "put everything where all machines can read it, and leave --ship out")
     path, model = model_path(spec.model, spec.base_dir), spec.model
-    if path is None:
-        return spec, {}
-    weights, inner = weights_file(path), f"{path.name}/" if path.is_dir() else ""
-    beside = [weights, *(file for file in weights.parent.glob("*.json") if inner or file.name in ("config.json", weights.name))]
+    code = {str(file.relative_to(spec.base_dir)): file for file in _code(model.architecture or "", spec.base_dir)}
+    files = {**({} if path is None else _model_files(path, model.format)), **code}
     try:
-        if weights.name.endswith(INDEX):
-            shards = set(json.loads(weights.read_bytes())["weight_map"].values())
-            beside += [weights.parent / str(name) for name in sorted(map(str, shards))]
-        files = {f"{inner}{file.name}": file.read_bytes() for file in beside}
-        files |= {str(file.relative_to(spec.base_dir)): file.read_bytes() for file in _code(model.architecture or "", spec.base_dir)}
+        contents = {name: file.read_bytes() for name, file in files.items()}
     except OSError as error:
         raise ModelError(str(error.filename or path), f"cannot be read ({error.strerror})", "give a file that you may read") from error
-    except (ValueError, KeyError, AttributeError) as error:
-        raise ModelError(str(weights), "is not an index of weights", "save the model again") from error
-    return spec.model_copy(update={"model": model.model_copy(update={"path": path.name})}), files
+    if path is None:
+        return spec, contents, str(spec.base_dir)
+    sent = spec.model_copy(update={"model": model.model_copy(update={"path": _name(path)})})
+    return sent, contents, os.path.dirname(os.path.abspath(path))  # noqa: PTH100, PTH120  as in _name
+
+
+def _name(path: Path) -> str:
+    """What a file or a folder is called, also where it is written as .. or a dot."""
+    return os.path.basename(os.path.abspath(path))  # noqa: PTH100, PTH119  resolve would follow links, whose names have other suffixes
+
+
+def _model_files(path: Path, declared: str | None) -> dict[str, Path]:
+    """The files of a model, by the names that they are sent under.
+
+    Raises:
+        ModelError: they are missing or damaged.
+    """
+    weights, inner = weights_file(path), f"{_name(path)}/" if path.is_dir() else ""
+    form = guess_format(weights, declared) if declared != "python" else declared
+    names = [weights.name, *(file.name for file in weights.parent.glob("*.json") if inner or file.name == CONFIG)]
+    if form == "onnx":
+        names += [name for name in external_files(weights, str(weights)) if not {"..", "/"} & set(Path(name).parts)]
+    if weights.name.endswith(INDEX):
+        try:
+            names += sorted({str(name) for name in json.loads(weights.read_bytes())["weight_map"].values()})
+        except (OSError, ValueError, KeyError, AttributeError) as error:
+            raise ModelError(str(weights), "is not an index of weights", "save the model again") from error
+    return {f"{inner}{name}": weights.parent / name for name in names}
 
 
 def _code(architecture: str, folder: Path) -> list[Path]:
-    """The Python files of ``package.module:function`` that are beside the spec."""
+    """The Python files of ``package.module:function`` that are beside the spec, and those beside it that they import."""
     top = architecture.partition(":")[0].partition(".")[0]
-    if not top.isidentifier() or architecture.startswith(FAMILIES):
+    if architecture.startswith(FAMILIES):
         return []
-    return [file for file in (folder / f"{top}.py", *(folder / top).rglob("*.py")) if file.is_file()]
+    waiting, seen, files = [top], set[str](), list[Path]()
+    while waiting:
+        if not (name := waiting.pop()).isidentifier() or name in seen:
+            continue
+        seen.add(name)
+        found = [file for file in (folder / f"{name}.py", *(folder / name).rglob("*.py")) if file.is_file()]
+        files += found
+        waiting += [one for file in found for one in _imported(file)]
+    return files
+
+
+def _imported(file: Path) -> list[str]:
+    """The top-level modules that a Python file imports, wherever it does."""
+    try:
+        nodes = list(ast.walk(ast.parse(file.read_bytes())))
+    except (OSError, SyntaxError, ValueError):
+        return []  # to import it says more
+    names = [one.name for node in nodes if isinstance(node, ast.Import) for one in node.names]
+    names += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom) and not node.level]
+    return [name.partition(".")[0] for name in names]
 
 
 @contextmanager

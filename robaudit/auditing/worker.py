@@ -5,12 +5,14 @@ How orders reach it and items come back is up to whoever runs it: a pipe of this
 
 from __future__ import annotations
 
+import os
 import socket
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
@@ -43,6 +45,7 @@ class Plan:
         model: a network in memory, in place of the one the spec names.
         first: samples, where the worker is sent all images instead of reading them.
         files: those of the model by name, where they are sent; the spec names them by these names.
+        home: the folder that these names are relative to where the audit was started, for messages.
     """
 
     spec: AuditSpec
@@ -54,6 +57,7 @@ class Plan:
     model: nn.Module | None = None
     first: SentSamples | None = None
     files: Mapping[str, bytes] = field(default_factory=dict)
+    home: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +235,14 @@ class _Open:
         keep_freed_memory()  # the process is the worker's own
         heard = _Heard()
         with unpacked(plan.spec, plan.files) as spec:
-            self.ready = self._load(plan, spec, settings, heard)
+            there = partial(_there, plan, str(spec.base_dir))
+            try:
+                ready = self._load(plan, spec, settings, heard)
+            except RobauditError as error:
+                raise type(error)(*map(there, (error.where, error.what, error.remedy))) from error
+        ready.engine.model.name = there(ready.engine.model.name)
+        heard.told = [(warning, there(text)) for warning, text in heard.told]
+        self.ready = replace(ready, check=replace(ready.check, warnings=tuple(map(there, ready.check.warnings))))
         self._pace = self.ready.pace()
         self._signs = _Queued()
         self._computer = Computer(self.ready.engine, self._pace, self.ready.samples.where, self._signs)
@@ -317,6 +328,11 @@ class _Queued:
     def stop_asked(self) -> bool:
         """Never: whoever gave the order stops listening."""
         return False
+
+
+def _there(plan: Plan, folder: str, text: str) -> str:
+    """A text with the names that files have where the audit was started, not in the folder that they were unpacked in."""
+    return text.replace(f"{folder}{os.sep}", f"{plan.home}{os.sep}") if plan.files else text
 
 
 def other_weights(worker: Opened, sha256: str) -> ModelError:

@@ -33,6 +33,7 @@ from robaudit.spec.written import Location, Written
 
 MOST_NOISES, MOST_LEVELS = 100, 1000
 MOST_ROWS, MOST_WORKERS, MOST_GATES = 2**20, 64, 1000
+MOST_RAY_WORKERS = 10_000
 HUB = "hf:"
 """What the path of a model on the Hugging Face Hub begins with."""
 
@@ -411,7 +412,7 @@ class RunSpec(Part):
         "fp32",
         description="of the network: tf32 (CUDA) and bf16 (noisy passes without gradients) are faster; probabilities are always float64",
     )
-    workers: Literal["auto"] | Annotated[int, Field(ge=0, le=MOST_WORKERS), BeforeValidator(no_bool)] = Field(
+    workers: Literal["auto"] | Annotated[int, Field(ge=0, le=MOST_RAY_WORKERS), BeforeValidator(no_bool)] = Field(
         "auto",
         description="threads that read and decode images in advance; auto: 4 with CUDA, 0 on the CPU; "
         "with engine ray: the workers, as many as the cluster has room for by default",
@@ -436,6 +437,8 @@ class RunSpec(Part):
         given = {"ray_address": self.ray_address is not None, "gpus_per_worker": self.gpus_per_worker != "auto", "ship": self.ship}
         if "engine" not in self.model_fields_set and any(given.values()):  # with "engine: local", they wait for the next time
             raise ValueError(f"{next(name for name in given if given[name])} is for engine: ray")
+        if self.engine == "local" and self.workers != "auto" and self.workers > MOST_WORKERS:
+            raise about_key(WRONG_KEY, "workers", f"{self.workers} threads are more than {MOST_WORKERS}, the most without engine: ray")
         return self
 
 

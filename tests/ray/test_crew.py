@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from robaudit.auditing.crew import Crew
+from robaudit.auditing.crew import Crew, Lost
 from robaudit.auditing.loop import compute_missing, task_names
 from robaudit.auditing.prepare import open_parts
-from robaudit.auditing.worker import Done, Failed, Item, Opened, Worker
+from robaudit.auditing.worker import Done, Failed, Finished, Item, Opened, Worker
 from robaudit.errors import ModelError, RobauditError, SampleError, SpecError
 from robaudit.progress import Silent
 from robaudit.rows import Row
@@ -110,6 +111,29 @@ def test_lost_workers(worker: Worker, alone: list[Row], members: int, lost_at: l
     notes = [text for text in heard.told if re.fullmatch(r"worker \d: lost \(killed\); its work goes to others until it is back", text)]
     assert notes == heard.told
     assert len(notes) == sum(at < team.items_sent for at in lost_at)
+
+
+class LostAtTheEnd(DirectTeam):
+    """The only worker is lost after the last result of its first order, before it says that the order is carried out."""
+
+    lost = False
+
+    def items(self, seconds: float) -> Iterable[tuple[int, Item | Opened | Lost]]:
+        for number, item in super().items(seconds):
+            if isinstance(item, Finished) and not self.lost and (said := self._returns) is not None:
+                self.lost = True
+                self._queues[number] = deque([iter([said])])
+                yield number, Lost("lost (killed)", returns=True)
+            else:
+                yield number, item
+
+
+def test_a_worker_that_is_lost_between_two_orders(worker: Worker, alone: list[Row]) -> None:
+    """Nothing is under way then, and yet there is work left for when it is back."""
+    said = replace(opened(worker), images=2)
+    team = LostAtTheEnd(worker, 1, returns=said)
+    assert carried_out(team, [said]) == alone
+    assert team.lost
 
 
 def test_a_sample_that_kills_workers_ends_the_audit(worker: Worker) -> None:

@@ -162,3 +162,62 @@ def test_a_worker_that_comes_back_to_another_model_is_refused(tmp_path: Path, no
         "put the same file on all machines, or send it: --ship",
         last,
     )
+
+
+ONE_WAITS = """
+import os, pathlib, time
+from robaudit.models.architectures import digits_cnn
+
+def model():
+    here = pathlib.Path(__file__).parent
+    try:
+        with (here / "first").open("x") as file:
+            file.write(str(os.getpid()))
+        if (here / "wrong").exists():
+            raise ValueError("damaged")
+    except FileExistsError:
+        while not (here / "go").exists():
+            time.sleep(0.05)
+    return digits_cnn()
+"""
+
+
+@pytest.fixture
+def waiting(tmp_path: Path, nodes: Nodes) -> Iterator[Audit]:
+    """An audit by Ray of which one worker is ready, and the other waits for the file ``go``."""
+    (tmp_path / "waits.py").write_text(ONE_WAITS, encoding="utf-8")
+    write(tmp_path, digits(limit=100, model={**digits()["model"], "architecture": "waits:model"}))
+    with estimating(tmp_path, nodes.here, *RAY, nodes.address, "--trust") as started:
+        assert wait_for((tmp_path / "first").exists)
+        yield started
+        (tmp_path / "go").touch()
+    assert wait_for(lambda: not nodes.here.workers()), "workers ended with the audit"
+
+
+def until(audit: Audit, words: str) -> None:
+    """Read what it prints."""
+    assert audit.process.stderr is not None
+    assert any(words in line for line in audit.process.stderr), "it ended"
+
+
+def test_a_worker_is_killed_while_it_has_no_work(waiting: Audit, tmp_path: Path, nodes: Nodes, run_cli: RunCli) -> None:
+    until(waiting, "starting workers: 1 of 2")
+    before = {worker.pid for worker in nodes.here.workers()}
+    for worker in nodes.here.workers():
+        if worker.pid == int((tmp_path / "first").read_text()):
+            worker.kill()
+    assert wait_for(lambda: len({worker.pid for worker in nodes.here.workers()} - before) == 1)
+    (tmp_path / "go").touch()
+    code, _, err = waiting.ended()
+    assert code == 0, err
+    assert err.count(": lost (while it had no work); its work goes to others until it is back") == 1
+    assert run_cli("estimate", "spec.yaml", "--out", "local", "--trust").code == 0
+    for name in OUTPUTS:
+        assert (tmp_path / "ray" / name).read_bytes() == (tmp_path / "local" / name).read_bytes()
+
+
+def test_a_worker_that_cannot_begin_ends_the_audit_although_others_wait(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    (tmp_path / "wrong").touch()
+    code, out, err = request.getfixturevalue("waiting").ended()
+    assert (code, out) == (2, "")
+    assert err.splitlines()[-1] == "error: architecture waits:model: raised ValueError: damaged; see architecture_options"

@@ -15,6 +15,7 @@ import pytest
 
 from robaudit.auditing import ray_cluster
 from robaudit.errors import SpecError
+from robaudit.spec.load import load_spec
 from tests.conftest import RunCli
 from tests.ray.clusters import Nodes, Surroundings, estimate, needs_ray
 from tests.specs import digits, tree, write
@@ -191,3 +192,11 @@ def test_a_cluster_that_is_gone_is_not_waited_for(tmp_path: Path, here: Surround
     write(tmp_path, digits())
     code, _, err = estimate(tmp_path, here, *RAY, "--workers", "1")
     assert code == 0, err
+
+
+def test_a_cluster_may_have_more_workers_than_a_machine_reads_with(tmp_path: Path) -> None:
+    path = write(tmp_path, digits(run={"workers": 1500, "engine": "ray"}))
+    assert load_spec(path).run.workers == 1500
+    path = write(tmp_path, digits(run={"workers": 65}))
+    with pytest.raises(SpecError, match=r"run\.workers: 65 threads are more than 64, the most without engine: ray$"):
+        load_spec(path)

@@ -63,9 +63,9 @@ def test_files_that_were_sent(tmp_path: Path) -> None:
     order = order_for(given, (1, 3), "", sent=True)
     here = Worker(given)
     expected = rows(list(here.compute(replace(order, sha256=opened(here).facts.model["sha256"]))))
-    spec, files = packed(given.spec, parts.noises)
+    spec, files, home = packed(given.spec, parts.noises)
     assert list(files) == ["w.safetensors"]
-    sent = replace(given, spec=spec, files=files, first=first_sent(parts.samples, skip_bad=False))
+    sent = replace(given, spec=spec, files=files, home=home, first=first_sent(parts.samples, skip_bad=False))
     for name in ("w.safetensors", "x.npz"):
         (tmp_path / name).unlink()
     there = Worker(sent)
