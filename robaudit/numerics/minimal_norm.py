@@ -32,6 +32,7 @@ import torch
 from torch import Tensor
 
 from robaudit.numerics.norm_steps import Norm, Rooms, dots, dual_size, size
+from robaudit.numerics.rowwise import least_of_each
 
 Logits = Callable[[Tensor, Tensor], Tensor]
 """Image of each row (rows,) and pixels (rows, *shape) -> logits (rows, classes)."""
@@ -335,9 +336,9 @@ class _Hunt:
         added = (self._pixels(image[rows], d[rows]).double() - self._x[image[rows]].double()).flatten(1)
         radius = size(added, self._search.norm)
         index, at = torch.arange(len(rows), device=rows.device), image[rows]
-        least = self._radius.scatter_reduce(0, at, radius, "amin")
+        least = least_of_each(self._radius, at, radius)
         nearer = (radius == least[at]) & (radius < self._radius[at])
-        first = torch.full_like(self._origin, len(rows)).scatter_reduce(0, at[nearer], index[nearer], "amin")
+        first = least_of_each(torch.full_like(self._origin, len(rows)), at[nearer], index[nearer])
         better, kept = (first < len(rows)).nonzero()[:, 0], first[first < len(rows)]
         self._radius[better], self._best[better], self._label[better] = radius[kept], d[rows[kept]], label[rows[kept]]
         if origin is not None:

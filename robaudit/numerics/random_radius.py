@@ -18,6 +18,7 @@ from torch import Tensor
 
 from robaudit.numerics.minimal_norm import Logits
 from robaudit.numerics.norm_steps import Norm, size
+from robaudit.numerics.rowwise import least_of_each
 
 Draws = Callable[[int], Tensor]
 """Number of a block -> its draws for each image (images, directions, *shape): normal variables (l2), or uniform on [-1, 1] (l_inf)."""
@@ -170,7 +171,7 @@ class _Rays:
         label = self._passed(image, pixels)
         flips = label != self._y[image]
         rows = flips.nonzero()[:, 0]
-        first = torch.full_like(self._forwards, len(image)).scatter_reduce(0, image[rows], rows, "amin")
+        first = least_of_each(torch.full_like(self._forwards, len(image)), image[rows], rows)
         hit = (first < len(image)).nonzero()[:, 0]
         self._pixels[hit], self._label[hit] = pixels[first[hit]], label[first[hit]]
         return flips

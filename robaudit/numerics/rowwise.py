@@ -38,6 +38,25 @@ def product_of(x: Tensor) -> Tensor:
     return x.cumprod(-1).select(-1, -1)
 
 
+def least_of_each(start: Tensor, at: Tensor, values: Tensor) -> Tensor:
+    """The least of a number and of the values at its place: ``start.scatter_reduce(0, at, values, "amin")``, of which torch has no
+    deterministic form on CUDA.
+
+    Args:
+        start: (places,).
+        at: the place of each value (n,), in any order.
+        values: (n,), none of them NaN.
+    """
+    order = values.argsort(stable=True)
+    order = order[at[order].argsort(stable=True)]
+    places = at[order]
+    first = torch.ones_like(places, dtype=torch.bool)
+    first[1:] = places[1:] != places[:-1]
+    least, place = start.clone(), places[first]
+    least[place] = torch.minimum(least[place], values[order[first]])
+    return least
+
+
 def fold(x: Tensor) -> Tensor:
     """Sum over the first dimension, which is not empty, by adding its second half to its first until one is left; x is overwritten."""
     n = x.shape[0]

@@ -16,7 +16,7 @@ import robaudit
 from robaudit import AuditSpec
 from robaudit.auditing.environment import deterministic, explained
 from robaudit.errors import ModelError, RobauditError, SpecError
-from tests.estimators.tools import build, curved, installed_estimators, values, work_on
+from tests.estimators.tools import build, installed_estimators, network_for, values, work_on
 from tests.specs import digits
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
@@ -265,10 +265,12 @@ CASES = [pytest.param(name, classes, id=f"{name}-{classes}") for name in sorted(
 @pytest.mark.parametrize(("name", "classes"), CASES)
 def test_every_operation_of_an_estimator_has_a_deterministic_form(name: str, classes: int) -> None:
     def estimates() -> object:
-        return values(build(name), work_on(curved(classes), images=3))
+        return values(build(name), work_on(network_for(build(name), classes), images=3))
 
     plain = estimates()
-    with deterministic(True, CPU), Recorder() as seen:
+    with deterministic(True, CPU):
         assert estimates() == plain
+    with deterministic(True, CPU), Recorder() as seen:  # under which torch takes some products apart, and rounds them otherwise
+        estimates()
     assert seen.count > 10
     assert seen.found == set()

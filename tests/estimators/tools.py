@@ -118,13 +118,13 @@ def fitting(estimator: Estimator, work: Work) -> Work:
     return work if "bounded" not in estimator.needs_noise else replace(work, at=NoiseLevel(UNIFORM, work.at.level, LevelName.EPS))
 
 
-def network_for(estimator: Estimator) -> nn.Sequential:
+def network_for(estimator: Estimator, classes: int = 4) -> nn.Sequential:
     """A smooth network, or a linear one for an estimator that works with no other."""
     try:
-        estimator.check_model(from_module(curved()), torch.rand(SHAPE))
+        estimator.check_model(from_module(curved(classes)), torch.rand(SHAPE))
     except ModelError:
-        return linear(4)
-    return curved()
+        return linear(classes)
+    return curved(classes)
 
 
 def values(estimator: Estimator, work: Work) -> list[tuple[Estimate, ...]]:

@@ -211,3 +211,11 @@ def test_the_layout_in_memory_does_not_matter() -> None:
 @settings(max_examples=400, deadline=None)
 def test_the_same_bits_in_many_more_problems(k: int, rows: int, seed: int) -> None:
     assert_each_row_alone(mvn_cdf, *mixed(k, rows, seed), seed=seed)
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.sampled_from([0.0, 0.5, 1.0, math.inf])), max_size=12))
+def test_the_least_of_each_place(found: list[tuple[int, float]]) -> None:
+    at = torch.tensor([place for place, _ in found], dtype=torch.int64)
+    values = torch.tensor([value for _, value in found], dtype=torch.float64)
+    start = torch.tensor([0.25, math.inf, 2.0, 0.0, 1.0], dtype=torch.float64)
+    assert torch.equal(rowwise.least_of_each(start, at, values), start.scatter_reduce(0, at, values, "amin"))
