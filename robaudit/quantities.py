@@ -78,6 +78,8 @@ class IntervalKind(StrEnum):
 
     NONE = "none"
     CLOPPER_PEARSON = "clopper-pearson"
+    EFFECTIVE_BINOMIAL = "effective binomial"
+    """Clopper-Pearson's formula with the effective number of dependent draws, which is no whole number: an approximation."""
     CONFIDENCE_SEQUENCE = "confidence-sequence"
     JACKKNIFE = "jackknife"
     LOGNORMAL = "lognormal"

@@ -14,6 +14,7 @@ from robaudit.quantities import CONFIDENCE, LOG10_P_FAIL, NO_INTERVAL, P_ROBUST,
 TEXTS = {
     "none": NO_INTERVAL,
     "clopper-pearson": Interval(IntervalKind.CLOPPER_PEARSON),
+    "effective binomial": Interval(IntervalKind.EFFECTIVE_BINOMIAL),
     "jackknife:sampling-only": Interval(IntervalKind.JACKKNIFE, covers_bias=False),
     "jackknife:few-draws:sampling-only": Interval(IntervalKind.JACKKNIFE, covers_bias=False, remark="few-draws"),
     "lognormal:4 repeats": Interval(IntervalKind.LOGNORMAL, remark="4 repeats"),

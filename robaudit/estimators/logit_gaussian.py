@@ -10,7 +10,7 @@ from statistics import fmean, stdev
 from typing import ClassVar, Literal, Self
 
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field
 from torch import Tensor
 
 from robaudit.estimators.base import Estimate, Estimator, Need
@@ -68,8 +68,6 @@ class LogitGaussian(Estimator):
             they are independent. The standard error is that of independent pairs: somewhat too large with frames.
         samples: noisy copies of each image (a multiple of 16), without a tolerance.
         tolerance: continue each image in rounds of 16, after a first one of 32, until its standard error is this small, instead.
-        allocate: with a tolerance: ``each`` image reaches it; ``mean``: passes go where they lower the mean squared error over images
-            most (an image stops when se^2 / passes <= tolerance^2 / 100, so that one stopping after 100 passes has just the tolerance).
         max_samples: the end of it; an image still open says "undecided".
 
     Source: Han et al., Average-case robustness, Lemma 3.1, with moments from forward passes; jackknife: Efron 1982.
@@ -87,14 +85,7 @@ class LogitGaussian(Estimator):
     tolerance: float | None = Field(
         None, gt=0, lt=1, description="standard error at which an image stops, instead of a fixed number of copies"
     )
-    allocate: Literal["each", "mean"] = Field("each", description="tolerance for each image, or for the root mean square over images")
     max_samples: int = Field(1024, ge=32, le=10**6, multiple_of=16, description="with a tolerance: the most copies of an image")
-
-    @model_validator(mode="after")
-    def _sensible(self) -> Self:
-        if self.allocate == "mean" and self.tolerance is None:
-            raise ValueError("allocate: mean needs a tolerance; for example tolerance: 0.01")
-        return self
 
     @property
     def fixed_draws(self) -> int | None:
@@ -103,7 +94,7 @@ class LogitGaussian(Estimator):
 
     def with_draws(self, draws: int) -> Self | None:
         """The same with so many draws of each image, a multiple of 16."""
-        return self.having("tolerance", "allocate", "max_samples", samples=draws)
+        return self.having("tolerance", "max_samples", samples=draws)
 
     def passes(self, classes: int) -> tuple[int, int]:
         """One clean pass and the draws; with a tolerance the number is not known in advance: about a quarter of the most."""
@@ -156,17 +147,12 @@ class LogitGaussian(Estimator):
     def _done(self, estimate: Estimate) -> bool:
         if self.tolerance is None:
             return True
-        return estimate.std_error is not None and estimate.std_error <= self._stopping_error(estimate.forwards - 1)
+        return estimate.std_error is not None and estimate.std_error <= self.tolerance
 
     def _may_be_done(self, g: Tensor) -> list[int]:
         """The images that could stop by the least error so many draws leave: the others need no jackknife."""
-        found: list[int] = (least_error(g) <= self._stopping_error(g.shape[1])).nonzero()[:, 0].tolist()
+        found: list[int] = (least_error(g) <= (math.inf if self.tolerance is None else self.tolerance)).nonzero()[:, 0].tolist()
         return found
-
-    def _stopping_error(self, draws: int) -> float:
-        """The standard error at which an image with so many draws stops."""
-        tolerance = math.inf if self.tolerance is None else self.tolerance
-        return tolerance * math.sqrt(draws / 100) if self.allocate == "mean" else tolerance
 
     def _estimate(self, work: Work, fit: NormalMargins | None, row: int, image: int, winners: Tensor) -> Estimate:
         predicted = int(work.clean.predicted[image])
@@ -513,8 +499,9 @@ class Votes:
 
 
 def mc_instead(votes: Votes, predicted: int, shape: Mapping[str, float] | None = None) -> Estimate:
-    """The votes of the same passes, for an image whose margins are not normal; the interval is that of
-    their effective number of independent draws.
+    """The votes of the same passes, for an image whose margins are not normal.
+
+    The interval is Clopper-Pearson's with their effective number of independent draws: an approximation.
 
     Args:
         votes: of the noisy copies.
@@ -531,7 +518,7 @@ def mc_instead(votes: Votes, predicted: int, shape: Mapping[str, float] | None =
         flips_to=flip_by_votes(votes.by_class, predicted),
         forwards=1 + n,
         backwards=0,
-        interval=Interval(IntervalKind.CLOPPER_PEARSON),
+        interval=Interval(IntervalKind.EFFECTIVE_BINOMIAL),
         note=""
         if shape is None
         else f"margins are not normal (skewness {shape['skewness']:.2f}, kurtosis {shape['kurtosis']:.2f}): decided by votes",

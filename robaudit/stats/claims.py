@@ -21,6 +21,7 @@ _THEOREMS = {"gaussian": GAUSSIAN, "laplace": LAPLACE, "uniform": BOX}
 _CDF = 1e-8
 """Accuracy of a probability that is computed rather than counted, near 1."""
 _COUNTED = (IntervalKind.CLOPPER_PEARSON, IntervalKind.CONFIDENCE_SEQUENCE)
+_VOTED = (IntervalKind.CLOPPER_PEARSON, IntervalKind.EFFECTIVE_BINOMIAL)
 _FEWEST_REPEATS = 4  # of the estimators that measure their error by repeats
 _TRIES = 5  # points along its ray where a flip of the vote is tested, at the most
 _PLAIN = ("fp32", "fp64")
@@ -242,7 +243,7 @@ def _of_log10(row: Row) -> tuple[End, End]:
 
 def _of_share(row: Row) -> tuple[End, End]:
     kind = row.interval.kind
-    if kind is IntervalKind.CLOPPER_PEARSON and row.votes is not None and row.draws:
+    if kind in _VOTED and row.votes is not None and row.draws:
         return _of_votes(row, 0), _of_votes(row, 1)
     if kind is IntervalKind.LOWER_BOUND:  # that of a rare-failure estimator, by auto
         return lambda _: 0.0, lambda _: min(1.0, (1.0 - row.value) * 10.0**LEAST_DECADES)
@@ -263,7 +264,7 @@ def _on_logs(row: Row, given: float) -> End:
 
 
 def _of_votes(row: Row, side: int) -> End:
-    """The exact interval of the share of copies that fail."""
+    """The interval of the share of copies that fail."""
     draws = row.effective_draws
     failed = (1.0 - row.value) * draws
     failed = float(round(failed)) if row.worth is None else min(max(failed, 0.0), draws)

@@ -121,8 +121,8 @@ def votes(p: float, cases: int = CASES) -> Iterator[Line]:
     """Images whose margins `logit_gaussian` finds not to be normal, decided by the votes of its antithetic pairs."""
     offset = SKEWED.mean_shift / SKEWED.pixels * float(chi2.ppf(p, SKEWED.pixels))
     work = SKEWED.work(offset, cases, round(1000 * p))
-    rows = [row for row in build("logit_gaussian", samples=256, draws="pairs").estimate(work) if row.interval.text == "clopper-pearson"]
-    yield _line("clopper-pearson", f"logit_gaussian decided by votes; {SKEWED.name}", p, rows)
+    rows = [row for row in build("logit_gaussian", samples=256, draws="pairs").estimate(work) if row.interval.text == "effective binomial"]
+    yield _line("effective binomial", f"logit_gaussian decided by votes; {SKEWED.name}", p, rows)
 
 
 def _line(interval: str, setting: str, p: float, rows: Sequence[Estimate], exempt: str = "") -> Line:

@@ -22,8 +22,12 @@ HEAD = (
 TITLES = {
     "clopper-pearson": (
         "Clopper-Pearson",
-        "`mc` with fixed `samples`. Exact: too wide rather than too narrow, especially where few copies flip. Also the votes by which\n"
-        "`logit_gaussian` decides images whose margins are not normal.",
+        "`mc` with fixed `samples`. Exact: too wide rather than too narrow, especially where few copies flip.",
+    ),
+    "effective binomial": (
+        "Effective binomial",
+        "The votes by which `logit_gaussian` decides images whose margins are not normal: Clopper-Pearson with the effective number of\n"
+        "antithetic copies, an approximation.",
     ),
     "confidence-sequence": (
         "Confidence sequences",

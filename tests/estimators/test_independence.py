@@ -35,7 +35,6 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"samples": 32},
         {"samples": 48, "draws": "pairs"},
         {"tolerance": 0.03, "max_samples": 80},
-        {"tolerance": 0.03, "max_samples": 80, "allocate": "mean"},
     ],
     "mc": [{"samples": 30}, {"decide": 0.9, "max_samples": 200}, {"tolerance": 0.03, "max_samples": 200}],
     "mmse": [{"samples": 6}, {"samples": 5, "pairs": False}],

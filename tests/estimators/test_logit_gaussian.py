@@ -76,7 +76,7 @@ def test_skewed_margins_are_caught_and_decided_by_votes() -> None:
     assert doubtful.sum() >= 10
     flagged = np.array([e.note.startswith("margins are not normal") for e in estimates])
     assert flagged[doubtful].mean() > 0.9
-    assert all(e.interval.text == "clopper-pearson" and e.votes is not None for e, f in zip(estimates, flagged, strict=True) if f)
+    assert all(e.interval.text == "effective binomial" and e.votes is not None for e, f in zip(estimates, flagged, strict=True) if f)
     error = values(estimates)[doubtful] - truth[doubtful]
     assert np.sqrt(np.mean(error**2)) < 2 * math.sqrt(0.25 / 1024)  # pairs may agree: at most twice the variance of votes
 
@@ -97,9 +97,8 @@ def test_what_the_normal_fit_alone_would_have_said_is_wrong() -> None:
     assert not fit.normal.numpy()[doubtful].any()
 
 
-@pytest.mark.parametrize("allocate", ["each", "mean"])
-def test_tolerance_stops_each_image_by_itself(allocate: str) -> None:
-    estimator = LogitGaussian.model_validate({"tolerance": 0.01, "allocate": allocate, "max_samples": 512})
+def test_tolerance_stops_each_image_by_itself() -> None:
+    estimator = LogitGaussian(tolerance=0.01, max_samples=512)
     together = estimator.estimate(work_on(curved(), sigma=0.3, images=6))
     draws = [e.forwards - 1 for e in together]
     assert min(draws) >= 32
@@ -107,8 +106,7 @@ def test_tolerance_stops_each_image_by_itself(allocate: str) -> None:
     assert len(set(draws)) > 2
     for e in together:
         assert e.std_error is not None
-        done = e.std_error <= 0.01 if allocate == "each" else e.std_error**2 / (e.forwards - 1) <= 1e-6
-        assert done != e.note.endswith("undecided: the tolerance was not reached")
+        assert (e.std_error <= 0.01) != e.note.endswith("undecided: the tolerance was not reached")
     alone = [estimator.estimate(work_on(curved(), sigma=0.3, images=1, first=i))[0] for i in range(6)]
     assert [e.forwards for e in alone] == [e.forwards for e in together]
     assert values(alone) == pytest.approx(values(together), abs=1e-6)
@@ -238,7 +236,7 @@ def test_the_interval_says_what_it_covers(options: dict[str, float], label: str)
     assert found == {label}
     others = {e.interval.text for e in rows if e.details is not None and "skew_correction" not in e.details}
     assert "jackknife:sampling-only" in others
-    assert others <= {"jackknife:sampling-only", "clopper-pearson"}
+    assert others <= {"jackknife:sampling-only", "effective binomial"}
 
 
 def test_draws_say_how_the_noise_is_coupled() -> None:
@@ -286,7 +284,7 @@ def test_copies_that_are_not_finite_are_counted() -> None:
     assert (estimate.value, estimate.flips_to) == (0.5, 1)
 
 
-@pytest.mark.parametrize("options", [{"samples": 20}, {"samples": 0}, {"tolerance": 0}, {"allocate": "mean"}, {"max_samples": 33}])
+@pytest.mark.parametrize("options", [{"samples": 20}, {"samples": 0}, {"tolerance": 0}, {"max_samples": 33}])
 def test_bad_options(options: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         LogitGaussian.model_validate(options)
