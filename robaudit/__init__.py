@@ -1,8 +1,16 @@
-"""Audit how robust an image classifier is to everyday sensor noise."""
+"""Audit how robust an image classifier is to everyday sensor noise.
+
+Importing the package asks MKL for reproducible sums (``MKL_CBWR``, unless it is set). On Intel's processors MKL otherwise picks its
+kernels by the size of a batch, so that the last bits of an image's logits depend on how many images pass through the network with it.
+MKL reads the variable at its first matrix product, and later changes have no effect.
+"""
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
+
+os.environ.setdefault("MKL_CBWR", "AUTO,STRICT")
 
 if TYPE_CHECKING:
     from robaudit.api.audit import audit

@@ -12,13 +12,14 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from robaudit.cli import main
-from tests import lookups
+from tests import bits, lookups
 
 
 def pytest_configure() -> None:
     """One thread for each process: the tests' networks are tiny, and threads that wait for a busy core cost more than they bring."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     lookups.keep()
+    bits.pretend_rounding()
     slow = [HealthCheck.too_slow]  # the first text of a process takes seconds on a busy machine: no fault of a test
     settings.register_profile("ci", derandomize=True, deadline=None, suppress_health_check=slow)
     settings.register_profile("here", deadline=None, suppress_health_check=slow)

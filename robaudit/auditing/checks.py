@@ -43,7 +43,6 @@ class InputCheck:
         labelled: how many of those have a label.
         correct: how many of those are classified as labelled.
         warnings: one line each.
-        batch_dependent: whether an image's logits depend on the other images of its batch.
         seen: pixel digest and label of each image checked, by sample id.
         pixels: the smallest and the largest pixel value.
     """
@@ -53,7 +52,6 @@ class InputCheck:
     labelled: int
     correct: int
     warnings: tuple[str, ...]
-    batch_dependent: bool
     seen: Mapping[str, tuple[str, int | None]]
     pixels: tuple[float, float]
 
@@ -96,13 +94,11 @@ def check_input(model: LogitModel, dataset: Dataset, *, gradients: bool, skip_ba
     known = (labels >= 0) & (labels < classes) & finite
     right = (logits.argmax(1) == labels) & known
     warnings = [*_range_warnings(dataset, x), *_output_warnings(model, logits[finite])]
-    warning, batch_dependent = _batch_warning(model, x[:8], logits[finite])
-    warnings += [warning] if warning else []
     warnings += list(_accuracy_warnings(model, x, labels, right, known, classes))
     if gradients:
         warnings += list(_gradient_warnings(model, x[finite][:8]))
     pixels = float(x.min()), float(x.max())
-    return InputCheck(classes, len(samples), int(known.sum()), int(right.sum()), tuple(warnings), batch_dependent, seen, pixels)
+    return InputCheck(classes, len(samples), int(known.sum()), int(right.sum()), tuple(warnings), seen, pixels)
 
 
 def level_warnings(noises: Sequence[Noise], image: Tensor, check: InputCheck) -> Iterator[str]:
@@ -227,23 +223,6 @@ def _output_warnings(model: LogitModel, logits: Tensor) -> Iterator[str]:
         yield f"{model.name}: the outputs look like probabilities, not logits; {advice}"
     elif logits.shape[1] == 2 and bool((logits[:, 0] == 0).all()) and float(logits.min()) >= 0 and float(logits.max()) <= 1:
         yield f"{model.name}: its one output lies within [0, 1] and looks like a probability; give the logit, which is positive for class 1"
-
-
-def _batch_warning(model: LogitModel, x: Tensor, logits: Tensor) -> tuple[str, bool]:
-    """Compare the logits of the same images, passed twice and one by one: they reveal randomness, or a dependence on the batch.
-
-    Returns:
-        A warning ("" if nothing is wrong), and whether an image's logits depend on the other images of its batch.
-    """
-    spread = float(logits.max() - logits.min())
-    first, again = _forward(model, x, "the images"), _forward(model, x, "the images")
-    alone = torch.cat([_forward(model, x[i : i + 1], "one image") for i in range(len(x))])
-    if not torch.allclose(first, again, rtol=0, atol=1e-4 * spread, equal_nan=True):
-        what = "something in it is random or keeps state, and results will not be reproducible"
-        return f"{model.name}: the same images give other logits the second time; {what}", False
-    if not torch.allclose(first, alone, rtol=0, atol=1e-3 * spread, equal_nan=True):
-        return f"{model.name}: an image's logits depend on the other images of its batch; results depend on the batch size", True
-    return "", False
 
 
 def _accuracy_warnings(model: LogitModel, x: Tensor, labels: Tensor, right: Tensor, known: Tensor, classes: int) -> Iterator[str]:

@@ -15,6 +15,7 @@ from robaudit.auditing.worker import Done, Failed, Finished, Item, Noted, Opened
 from robaudit.datasets.base import Dataset
 from robaudit.errors import RobauditError, SpecError
 from robaudit.estimators.registry import Task
+from robaudit.store.info import RowBits
 from robaudit.text import clipped, count
 
 _WAIT = 0.25  # seconds for something to come in; after it, the signs of life are passed on
@@ -131,8 +132,9 @@ class Crew:
 
     def __init__(self, team: Team, opened: Sequence[Opened], dataset: Dataset, *, reading: bool) -> None:
         self._team, self._dataset = team, dataset
-        self.facts = opened[0].facts
-        self.reading = reading and not self.facts.check.batch_dependent  # then a chunk must have as many usable images as here
+        self.facts = replace(opened[0].facts, rows=max((one.facts.rows for one in opened), key=lambda rows: rows.largest_difference))
+        self._mixed = self.facts.rows.bits is RowBits.MIXED
+        self.reading = reading and not self._mixed  # then a chunk must have as many usable images as here
         for name, one in zip(team.names(), opened, strict=True):
             self._check(name, one)
         self._members = [_Member(name, one, one.images) for name, one in zip(team.names(), opened, strict=True)]
@@ -148,7 +150,7 @@ class Crew:
     def next_images(self, tasks: Sequence[Task]) -> int:
         """How many images the next chunk should have: as the worker that it is for wants, fewer towards the end."""
         del tasks
-        if self.facts.check.batch_dependent:
+        if self._mixed:
             return self._wanted
         return max(1, min(self._wanted, -(-self._left // (2 * len(self._members)))))
 

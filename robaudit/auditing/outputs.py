@@ -44,7 +44,7 @@ def first_info(spec: AuditSpec, facts: Facts, dataset: Dataset) -> dict[str, Any
         "data": {"where": dataset.where, "class_names": None if names is None else list(distinct(names))},
         "noise": _noise_description(spec),
         "warnings": list(facts.check.warnings),
-        "batch_dependent": facts.check.batch_dependent,
+        "rows": facts.rows.document(),
     }
 
 

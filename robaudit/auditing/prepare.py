@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from robaudit.auditing.batches import IMAGES, RowCheck, check_rows
 from robaudit.auditing.checks import InputCheck, check_input, level_warnings, precision_effects
 from robaudit.auditing.chunks import NEEDS_LABELS, needing_labels
 from robaudit.auditing.environment import device_name, versions
@@ -29,6 +30,7 @@ from robaudit.noise.registry import build as build_noises
 from robaudit.progress import Listener
 from robaudit.quantities import LOSS, RADIUS
 from robaudit.spec.model import AuditSpec
+from robaudit.store.info import RowBits
 from robaudit.store.state import State
 
 _WITHOUT_GRADIENTS = {LOSS.name: "qnorm_mc", RADIUS.name: "radius_random"}
@@ -44,6 +46,7 @@ class Facts:
         versions: of Python and packages.
         model: name, format, sha256, number of classes and notes of the model.
         check: the check of the first images.
+        rows: what an image's logits owe to the batch.
         image_shape: (channels, height, width).
         batch_rows: rows in a pass.
         effects: what a lower precision changes, for run.json.
@@ -53,6 +56,7 @@ class Facts:
     versions: Mapping[str, str | None]
     model: Mapping[str, Any]
     check: InputCheck
+    rows: RowCheck
     image_shape: tuple[int, ...]
     batch_rows: int
     effects: Mapping[str, Any]
@@ -72,6 +76,7 @@ class Ready:
         image: one image, for its shape.
         limit: of the process's memory, as it was when the model had been loaded.
         check: the check of the first images.
+        rows: what an image's logits owe to the batch.
         effects: what a lower precision changes, for run.json.
     """
 
@@ -84,6 +89,7 @@ class Ready:
     image: Tensor
     limit: Limit
     check: InputCheck
+    rows: RowCheck
     effects: Mapping[str, Any]
 
     @property
@@ -101,6 +107,7 @@ class Ready:
                 "notes": list(model.notes),
             },
             check=self.check,
+            rows=self.rows,
             image_shape=tuple(self.image.shape),
             batch_rows=self.engine.rows(self.image.shape),
             effects=self.effects,
@@ -109,7 +116,7 @@ class Ready:
     def pace(self, engine: Engine | None = None, tasks: Sequence[Task] | None = None) -> Pace:
         """The sizes of chunks, with the audit's engine and tasks or with others."""
         tasks, engine = self.tasks if tasks is None else tasks, engine or self.engine
-        return make_pace(self.spec, engine, tasks, self.image, self.limit, batch_dependent=self.check.batch_dependent)
+        return make_pace(self.spec, engine, tasks, self.image, self.limit, mixed=self.rows.bits is RowBits.MIXED)
 
     def at_levels(self, listener: Listener) -> Ready:
         """The same audit without the estimators that no noise level has to do with; a note says which.
@@ -266,6 +273,10 @@ def with_model(
     check_model(parts.estimators, network, image)
     listener.doing("measuring memory")
     engine = make_engine(spec, parts.noises, network, noisy, check.classes, image, limit, gradients=bool(gradients))
+    listener.doing("comparing batches of different sizes")
+    rows = check_rows(engine, _first_images(samples, skip_bad=skip_bad), gradients=bool(gradients))
+    _report_rows(rows, network.name, listener)
+    check = replace(check, warnings=(*check.warnings, *rows.warnings(network.name)))
     return Ready(
         spec=spec,
         noises=parts.noises,
@@ -276,6 +287,7 @@ def with_model(
         image=image,
         limit=limit,
         check=check,
+        rows=rows,
         effects=_effects(spec, engine, samples, listener, skip_bad=skip_bad),
     )
 
@@ -303,3 +315,14 @@ def _report(check: InputCheck, listener: Listener) -> None:
         listener.note("no labels: accuracy is not measured")
     for text in check.warnings:
         listener.warn(text)
+
+
+def _first_images(samples: Dataset, *, skip_bad: bool) -> Tensor:
+    return torch.stack([sample.pixels for sample in first_samples(samples, IMAGES, skip_bad=skip_bad)])
+
+
+def _report_rows(rows: RowCheck, model: str, listener: Listener) -> None:
+    for text in rows.warnings(model):
+        listener.warn(text)
+    if rows.note:
+        listener.note(rows.note)

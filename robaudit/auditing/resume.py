@@ -92,7 +92,8 @@ def refuse_another_machine(old: Mapping[str, Any], model: LogitModel, device: to
     if old["model"]["sha256"] != model.sha256:
         what = "was made with other weights" + (" or other code" if model.format == IN_MEMORY else "")
         raise AnotherRunError(where, what, "choose another --out")
-    if kind_of(old["device"]) != kind_of(device_name(device)):
+    here = device_name(device)
+    if kind_of(old["device"]) != kind_of(here):
         raise AnotherRunError(where, f"was begun on {old['device']}, and this device draws other noise", "choose another --out")
     now, then = versions(), old.get("versions", {})
     changed = [
@@ -100,6 +101,8 @@ def refuse_another_machine(old: Mapping[str, Any], model: LogitModel, device: to
         for name in ("robaudit", "torch", "numpy", "scipy")
         if then.get(name) not in (None, now[name])
     ]
+    if device.type == "cpu" and old["device"] != here:
+        changed.append(f"{old['device']} (now {here})")
     if changed:
         listener.warn(f"{where}: was begun with {', '.join(changed)}: its rows may differ in the last digits from those computed now")
 

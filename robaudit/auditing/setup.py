@@ -211,14 +211,14 @@ def sources_of(noises: Sequence[Noise], seed: int, model: LogitModel, stream: st
     return {**found, NO_NOISE.noise: NoiseSource(Gaussian(), NormalDraws(NO_NOISE.noise, seed, model.device, model.dtype, stream=stream))}
 
 
-def make_pace(spec: AuditSpec, engine: Engine, tasks: Sequence[Task], image: torch.Tensor, limit: Limit, *, batch_dependent: bool) -> Pace:
+def make_pace(spec: AuditSpec, engine: Engine, tasks: Sequence[Task], image: torch.Tensor, limit: Limit, *, mixed: bool) -> Pace:
     """The chunk sizes of the spec's run.
 
-    They follow a fixed rule where rows depend on the rest of their chunk: where the model looks at the whole batch, and on CUDA (in
+    They follow a fixed rule where rows depend on the rest of their chunk: where the model mixes the images of a batch, and on CUDA (in
     the last digits) if the run is deterministic.
     """
     device = engine.model.device
-    steady = (spec.run.deterministic and device.type == "cuda") or batch_dependent
+    steady = (spec.run.deterministic and device.type == "cuda") or mixed
     rows = engine.gradient_rows(shape_of(image), 1)
     least = max((-(-rows // each) for task in tasks if (each := task.chosen.estimator.rows_at_once)), default=1)
     return Pace(tasks, engine.classes, image.numel(), None if steady else Headroom(device, limit), least)

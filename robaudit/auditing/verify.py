@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import torch
 
-from robaudit.auditing.environment import deterministic, device_type, image_digest, pick_device
+from robaudit.auditing.environment import deterministic, device_name, device_type, image_digest, pick_device, versions
 from robaudit.auditing.loop import ThisProcess, compute_missing, task_names
 from robaudit.auditing.setup import make_engine, make_model, make_pace
 from robaudit.datasets.base import Dataset
@@ -29,11 +30,12 @@ from robaudit.quantities import IntervalKind
 from robaudit.rows import Row, bits_of
 from robaudit.spec.model import AuditSpec
 from robaudit.store.folder import OUTPUTS, RunFolder
+from robaudit.store.info import RowBits
 from robaudit.store.run import Run
 from robaudit.store.state import State
 
 _RELATIVE, _ABSOLUTE, _VOTES = 5e-4, 1e-7, 2  # tolerances
-_FROM_VOTES = (IntervalKind.CLOPPER_PEARSON, IntervalKind.CONFIDENCE_SEQUENCE)
+_FROM_VOTES = (IntervalKind.CLOPPER_PEARSON, IntervalKind.EFFECTIVE_BINOMIAL, IntervalKind.CONFIDENCE_SEQUENCE)
 _IDENTICAL = ("label", "predicted", "noise", "quantity", "interval")
 _CLOSE = ("value", "lower", "upper", "std_error")
 
@@ -60,12 +62,14 @@ class Verification:
 
     Attributes:
         samples, rows: how many were recomputed.
+        identical: how many of those rows have the same bits.
         differences: numbers beyond the tolerance.
         altered: files of the run that have changed since they were written.
     """
 
     samples: int
     rows: int
+    identical: int
     differences: tuple[Difference, ...]
     altered: tuple[str, ...]
 
@@ -87,7 +91,8 @@ def verify(
     """Recompute all rows of random samples of a run from its spec, its weights and its data, and compare.
 
     A number differs when it is off by more than 5e-4 of its distance to the nearer end of its range (at least 1e-7), votes when more
-    than two moved: float rounding in other versions and batches stays below that, a changed third digit does not.
+    than two moved: float rounding in other versions and batches stays below that, a changed third digit does not. Rows with the same bits
+    are counted; a run that measured them to be independent of the batch gives them again on the same machine with the same versions.
 
     Args:
         run: a finished run.
@@ -108,7 +113,7 @@ def verify(
     dataset = open_dataset(spec.dataset, base_dir=spec.base_dir, trust=trust)
     ids = list(dict.fromkeys(row.sample_id for row in run.rows))
     listener = listener or Silent()
-    if samples is not None and run.info.get("batch_dependent"):
+    if samples is not None and run.info["rows"]["kind"] == RowBits.MIXED:
         listener.note("its model looks at all the images of a batch, so all samples are recomputed")
     elif samples is not None and samples < len(ids):
         ids = random.Random(seed).sample(ids, samples)  # noqa: S311  not a secret
@@ -119,7 +124,16 @@ def verify(
         recomputed = _recompute(run, spec, subset, make_model(spec, None, chosen, trust=trust), listener)
     differences = [difference for row in rows for difference in _differences(run, row, recomputed[row.key])]
     altered = [name for name in OUTPUTS if file_sha256(run.path / name) != run.info["files"].get(name)]
-    return Verification(len(drawn), len(rows), tuple(differences), tuple(altered))
+    identical = sum(row == recomputed[row.key] for row in rows)
+    if identical < len(rows) and _same_bits_promised(run, chosen):
+        listener.warn(f"{len(rows) - identical} rows have other bits, although nothing but the batches may have changed since the run")
+    return Verification(len(drawn), len(rows), identical, tuple(differences), tuple(altered))
+
+
+def _same_bits_promised(run: Run, device: torch.device) -> bool:
+    """Whether the run measured rows that do not depend on the batch, on this device and with these versions."""
+    info = run.info
+    return bool(info["rows"]["kind"] == RowBits.BITWISE and info["device"] == device_name(device) and info["versions"] == versions())
 
 
 def _subset(run: Run, dataset: Dataset, ids: set[str]) -> Selected:
@@ -156,7 +170,7 @@ def _recompute(
     tasks = tasks_of(spec, estimators)
     with State() as state:
         state.begin(dataset, task_names(tasks))
-        pace = make_pace(spec, engine, tasks, image, limit, batch_dependent=bool(run.info.get("batch_dependent")))
+        pace = make_pace(spec, engine, tasks, image, limit, mixed=run.info["rows"]["kind"] == RowBits.MIXED)
         compute_missing(state, dataset, tasks, ThisProcess(engine, pace, dataset.where), listener)
         return {row.key: row for sample in state.results() for row in sample.rows}
 

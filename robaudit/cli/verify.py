@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from robaudit.cli.options import RunArgument, TrustOption
 from robaudit.errors import RobauditError
+
+if TYPE_CHECKING:
+    from robaudit.auditing.verify import Verification
 
 _MOST_SHOWN = 20
 
@@ -47,10 +50,15 @@ def verify(
     if not quiet or not result.good:
         typer.echo(
             f"{result.rows} rows of {result.samples} samples recomputed: "
-            + ("all as written" if not result.differences else f"{len(result.differences)} numbers differ")
+            + (f"{len(result.differences)} numbers differ" if result.differences else f"all as written, {_bits(result)}")
         )
     if not result.good:
         raise typer.Exit(1)
+
+
+def _bits(result: Verification) -> str:
+    different = result.rows - result.identical
+    return f"{different} of them up to rounding" if different else "bit for bit"
 
 
 def _count(text: str) -> int | None:

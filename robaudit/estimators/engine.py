@@ -110,13 +110,22 @@ class Engine:
             differentiated = torch.is_grad_enabled() and arguments[0].requires_grad
             passed(len(arguments[0]) * (1 + 2 * differentiated))
 
-        models = {id(model): model for model in (self.model, self._noisy)}  # copies that clip share the hooks of theirs
-        handles = [model.register_forward_hook(told) for model in models.values()]
+        handles = [model.register_forward_hook(told) for model in self.models]  # copies that clip share the hooks of theirs
         try:
             yield
         finally:
             for handle in handles:
                 handle.remove()
+
+    @property
+    def models(self) -> list[LogitModel]:
+        """The model, and that of the noisy passes where it is another."""
+        return [self.model] if self._noisy is self.model else [self.model, self._noisy]
+
+    def batch_sizes(self, shape: Sequence[int], *, gradients: bool = False) -> list[int]:
+        """The numbers of rows, ascending, that passes for images of this shape may have: forward ones, or those that are differentiated."""
+        most = self.steady(self.gradient_rows(shape, 1)) if gradients else self.rows(shape)
+        return [*range(_TAIL, most, _TAIL), most]
 
     def rows(self, shape: Sequence[int]) -> int:
         """Rows in one forward pass for images of this shape."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
@@ -32,6 +33,20 @@ Number = Annotated[float, Field(gt=-LARGEST, lt=LARGEST)]
 Whole = Annotated[int, Field(ge=0, lt=2**63)]
 
 
+class RowBits(StrEnum):
+    """What an image's logits depend on besides the image.
+
+    Attributes:
+        BITWISE: nothing: the same bits in every batch that was tried.
+        ROUNDING: the last digits depend on the size of the batch.
+        MIXED: the network mixes the images of a batch.
+    """
+
+    BITWISE = "bitwise"
+    ROUNDING = "rounding"
+    MIXED = "mixed"
+
+
 class _Part(BaseModel):
     model_config = ConfigDict(strict=True, extra="ignore", protected_namespaces=())
 
@@ -58,6 +73,11 @@ class _Data(_Part):
     class_names: list[str] | None
     labelled: Whole = 0
     sha256: Plain | None = None
+
+
+class _Rows(_Part):
+    kind: Annotated[RowBits, Field(strict=False)]
+    largest_difference: Number
 
 
 class _Spec(_Part):
@@ -124,7 +144,7 @@ class _Run(_Part):
     noise: Plain
     noise_files: dict[str, dict[str, str]] = Field(default_factory=dict)
     warnings: list[str]
-    batch_dependent: bool = False
+    rows: _Rows
     versions: dict[Plain, Plain | None] = Field(default_factory=dict)
     plugins: dict[Plain, _Plugin] = Field(default_factory=dict)
     command: Plain | None = None

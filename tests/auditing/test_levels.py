@@ -26,7 +26,7 @@ class Raises(Gaussian):
         raise ValueError("no")
 
 
-IN_RANGE = InputCheck(10, 1, 1, 1, (), False, {"a": ("", 0)}, (0.0, 1.0))
+IN_RANGE = InputCheck(10, 1, 1, 1, (), {"a": ("", 0)}, (0.0, 1.0))
 
 
 def told(noise: dict[str, object], image: torch.Tensor, check: InputCheck = IN_RANGE) -> list[str]:
@@ -61,7 +61,7 @@ def test_levels_that_smaller_ones_lead_up_to_are_meant(levels: list[float], says
 
 
 def test_other_pixels_have_another_warning() -> None:
-    check = InputCheck(10, 1, 1, 1, ("pixels run from 0 to 255",), False, {"a": ("", 0)}, (0.0, 255.0))
+    check = InputCheck(10, 1, 1, 1, ("pixels run from 0 to 255",), {"a": ("", 0)}, (0.0, 255.0))
     assert told({"sigma": 8}, torch.full((1, 8, 8), 100.0), check) == []
 
 

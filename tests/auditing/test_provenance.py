@@ -131,6 +131,7 @@ INFO: dict[str, Any] = {
     "data": {"where": "x", "class_names": None},
     "noise": "none",
     "warnings": [],
+    "rows": {"kind": "bitwise", "largest_difference": 0.0},
 }
 
 

@@ -105,6 +105,7 @@ def test_every_stage_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         "loading the model",
         "checking model and data on the first images",
         "measuring memory",
+        "comparing batches of different sizes",
     ]
     order = ["mc at sigma 0.1", "softmax at sigma 0.1", "mc at sigma 0.2", "softmax at sigma 0.2"]
     assert [stage for stage, _ in groupby(told.stages[start:]) if stage != "reading images"] == [*order, "writing the results"]

@@ -59,7 +59,7 @@ def test_a_run_comes_out_again(run: Path, run_cli: RunCli) -> None:
     for samples, rows in (("all", 240), ("3", 24)):
         code, out, _ = run_cli("verify", run, "--samples", samples)
         assert code == 0
-        assert out == f"{rows} rows of {rows // 8} samples recomputed: all as written\n"
+        assert out == f"{rows} rows of {rows // 8} samples recomputed: all as written, bit for bit\n"
     assert run_cli("verify", run, "--samples", "2", "-q") == (0, "", "")
 
 
@@ -153,7 +153,7 @@ def test_a_network_that_sees_the_whole_batch_is_verified_as_a_whole(tmp_path: Pa
     spec = write(tmp_path, digits(limit=30, model={"format": "python", "architecture": "together:model"}))
     assert run_cli("estimate", spec, "--out", "run", "--trust").code == 0
     code, out, err = run_cli("verify", "run", "--samples", "3", "--trust")
-    assert (code, out) == (0, "30 rows of 30 samples recomputed: all as written\n")
+    assert (code, out) == (0, "30 rows of 30 samples recomputed: all as written, bit for bit\n")
     assert "note: its model looks at all the images of a batch, so all samples are recomputed" in err
 
 

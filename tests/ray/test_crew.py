@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from robaudit.auditing.batches import RowCheck
 from robaudit.auditing.crew import Crew, Lost
 from robaudit.auditing.loop import compute_missing, task_names
 from robaudit.auditing.prepare import open_parts
@@ -21,6 +22,7 @@ from robaudit.auditing.worker import Done, Failed, Finished, Item, Opened, Worke
 from robaudit.errors import ModelError, RobauditError, SampleError, SpecError
 from robaudit.progress import Silent
 from robaudit.rows import Row
+from robaudit.store.info import RowBits
 from robaudit.store.state import State
 from tests.ray.teams import DirectTeam, opened, plan
 from tests.specs import digits
@@ -247,6 +249,6 @@ def test_chunks_are_small_towards_the_end(worker: Worker) -> None:
 def test_a_network_that_sees_the_whole_batch_gets_usable_images_only(worker: Worker) -> None:
     """Where others stand in for the unusable images of a chunk, the chunks are those of one machine."""
     said = opened(worker)
-    together = with_facts(said, check=replace(said.facts.check, batch_dependent=True))
+    together = with_facts(said, rows=RowCheck(RowBits.MIXED, 0.3))
     parts = open_parts(plan(SPEC).spec, None, Silent(), trust=False)
     assert not Crew(DirectTeam(worker, 1), [together], parts.samples, reading=True).reading

@@ -60,7 +60,7 @@ def test_several_estimators_and_noises(tmp_path: Path, nodes: Nodes, run_cli: Ru
     same(tmp_path, run_cli)
     assert read_info(tmp_path / "ray")["sessions"][0]["workers"] == 2
     code, out, _ = run_cli("verify", "ray")
-    assert (code, out.endswith("all as written\n")) == (0, True)
+    assert (code, out.endswith("all as written, bit for bit\n")) == (0, True)
 
 
 def test_images_without_labels(tmp_path: Path, nodes: Nodes, run_cli: RunCli) -> None:
@@ -93,7 +93,7 @@ def test_a_network_that_sees_the_whole_batch(tmp_path: Path, nodes: Nodes, run_c
     (tmp_path / "together.py").write_text(TOGETHER, encoding="utf-8")
     write(tmp_path, digits(limit=100, model={"format": "python", "architecture": "together:model"}))
     by_ray(tmp_path, nodes, "--trust")
-    assert read_info(tmp_path / "ray")["batch_dependent"]
+    assert read_info(tmp_path / "ray")["rows"]["kind"] == "mixed"
     same(tmp_path, run_cli, "--trust")
 
 

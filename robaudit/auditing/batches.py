@@ -1,0 +1,122 @@
+"""Measure what a network's logits owe to the batch: nothing, rounding, or the other images."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from robaudit.estimators.engine import Engine
+from robaudit.models.logits import LogitModel
+from robaudit.numerics.margins import margin_gradients
+from robaudit.store.info import RowBits
+
+IMAGES = 7
+"""How many images are compared: an odd number, so that each appears at every place of a batch."""
+_EVERY = 128  # batches up to this size are all tried; of larger ones, the powers of two and the largest
+_MIXED = 1e-3  # of the logits' spread: more than rounding
+_SIGMA = 0.1
+_RANDOM = 1e-4  # the same, for two passes of the same batch
+
+
+@dataclass(frozen=True, slots=True)
+class RowCheck:
+    """The comparison of an image's logits in batches of different sizes.
+
+    Attributes:
+        bits: what they depend on.
+        largest_difference: of a logit between two batches, as a share of the spread of all logits; of a gradient, if the run uses
+            them, as a share of the largest.
+        random: whether the same batch gives other logits the second time.
+    """
+
+    bits: RowBits
+    largest_difference: float
+    random: bool = False
+
+    @property
+    def note(self) -> str:
+        """A line for the user about rounding; empty where there is nothing to say."""
+        if self.bits is not RowBits.ROUNDING or self.random:
+            return ""
+        what = f"an image's logits differ by up to {self.largest_difference:.1g} of their spread between batch sizes"
+        return f"{what}: how the work is cut changes the last digits, and may move a vote"
+
+    def warnings(self, name: str) -> list[str]:
+        """Lines about a network, called ``name``, whose results are not reproducible."""
+        if self.random:
+            what = "something in it is random or keeps state, and results will not be reproducible"
+            return [f"{name}: the same images give other logits the second time; {what}"]
+        if self.bits is RowBits.MIXED:
+            return [f"{name}: an image's logits depend on the other images of its batch; results depend on the batch size"]
+        return []
+
+    def document(self) -> dict[str, str | float]:
+        """As JSON values."""
+        return {"kind": str(self.bits), "largest_difference": self.largest_difference}
+
+
+def check_rows(engine: Engine, images: Tensor, *, gradients: bool) -> RowCheck:
+    """Compare an image's logits in batches of the sizes that a run uses, bit for bit.
+
+    On the CPU, libraries choose their kernels by the number of rows, and each sums in another order. Whether they do depends on the
+    processor, the library and the network, so it is measured.
+
+    Args:
+        engine: of the run.
+        images: a few images (n, channels, height, width); the first seven are used.
+        gradients: whether an estimator of the run needs them.
+    """
+    x = images[:IMAGES].to(engine.model.device, engine.model.dtype)
+    rows = engine.rows(x.shape[1:])
+    logits, again, alone = (_passed(engine.model, x, n) for n in (rows, rows, 1))
+    spread = float(logits.max() - logits.min())
+    random = not torch.allclose(logits, again, rtol=0, atol=_RANDOM * spread, equal_nan=True)
+    mixed = not random and not torch.allclose(logits, alone, rtol=0, atol=_MIXED * spread, equal_nan=True)
+    noisy = x + _SIGMA * torch.randn(x.shape, generator=torch.Generator().manual_seed(0)).to(x)  # a sum of zeros is not rounded
+    largest = max(_difference(model, noisy, engine.batch_sizes(x.shape[1:]), _logits) for model in engine.models)
+    if gradients:
+        largest = max(largest, _difference(engine.model, noisy, engine.batch_sizes(x.shape[1:], gradients=True), _gradients))
+    bits = RowBits.MIXED if mixed else RowBits.ROUNDING if largest > 0 else RowBits.BITWISE
+    return RowCheck(bits, largest, random)
+
+
+def tried(sizes: Sequence[int]) -> list[int]:
+    """The batch sizes to compare, of all that a run uses (ascending): each of the small ones, some of the large ones."""
+    return [size for size in sizes if size <= _EVERY or size & (size - 1) == 0 or size == sizes[-1]]
+
+
+def _passed(model: LogitModel, x: Tensor, rows: int) -> Tensor:
+    with torch.inference_mode():
+        return torch.cat([model(part) for part in x.split(rows)]).double()
+
+
+def _logits(model: LogitModel, x: Tensor) -> Tensor:
+    with torch.inference_mode():
+        logits: Tensor = model(x)
+        return logits.clone()
+
+
+def _gradients(model: LogitModel, x: Tensor) -> Tensor:
+    """The gradient of the margin between the two largest logits: (rows, pixels)."""
+    nearest = _logits(model, x).topk(2, dim=1).indices
+    return margin_gradients(model, x, nearest[:, 0].clone(), nearest[:, 1:].clone())[2][:, 0]
+
+
+def _difference(model: LogitModel, x: Tensor, sizes: Sequence[int], values: Callable[[LogitModel, Tensor], Tensor]) -> float:
+    """The largest difference of an image's values between batches of these sizes, as a share of the spread of all values."""
+    first = torch.cat([values(model, _filled(part, sizes[0]))[: len(part)] for part in x.split(sizes[0])])
+    usual = first[first.isfinite()]
+    largest, spread = 0.0, float(usual.max() - usual.min()) if len(usual) else 0.0
+    for size in tried(sizes):
+        image = torch.arange(size, device=x.device) % len(x)
+        apart = (values(model, x[image]) - first[image]).abs()
+        largest = max(largest, float(apart.nan_to_num(0.0, 0.0).max()))
+    return largest / spread if spread else 0.0
+
+
+def _filled(x: Tensor, rows: int) -> Tensor:
+    """x and copies of its last row: so many rows."""
+    return torch.cat([x, x[-1:].expand(rows - len(x), *x.shape[1:])])
