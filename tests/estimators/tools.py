@@ -77,16 +77,17 @@ def work_on(
     batch_size: int | None = None,
     gradients: bool = True,
     first: int = 0,
+    device: str = "cpu",
 ) -> Work:
     """A chunk of random images ``first`` to ``first + images``."""
-    model: LogitModel = from_module(network, dtype=dtype)
-    x = torch.rand(first + images, *SHAPE, generator=torch.Generator().manual_seed(7), dtype=torch.float32)[first:].to(dtype)
+    model: LogitModel = from_module(network, dtype=dtype, device=device)
+    x = torch.rand(first + images, *SHAPE, generator=torch.Generator().manual_seed(7), dtype=torch.float32)[first:].to(device, dtype)
     with torch.no_grad():
         classes = model(x[:1]).shape[1]
-    engine = Engine(model, sources(seed, dtype), classes, batch_size)
+    engine = Engine(model, sources(seed, dtype, device), classes, batch_size)
     clean = CleanPass.of(engine, x, gradients=[GAUSSIAN] if gradients else ())
     ids = [str(i) for i in range(first, first + images)]
-    return Work(ids, x, torch.zeros(images, dtype=torch.int64), levels.sigma(sigma), clean, engine)
+    return Work(ids, x, torch.zeros(images, dtype=torch.int64, device=device), levels.sigma(sigma), clean, engine)
 
 
 @cache
@@ -102,12 +103,12 @@ class OneValue(Estimator):
     def estimate(self, work: Work) -> Sequence[Estimate]: ...
 
 
-def sources(seed: int, dtype: torch.dtype) -> dict[str, NoiseSource]:
+def sources(seed: int, dtype: torch.dtype, device: str = "cpu") -> dict[str, NoiseSource]:
     """Gaussian noise and uniform noise."""
-    device = torch.device("cpu")
+    place = torch.device(device)
     return {
-        GAUSSIAN: gaussian_source(seed, device, dtype),
-        UNIFORM: NoiseSource(Uniform(), NormalDraws(UNIFORM, seed, device, dtype)),
+        GAUSSIAN: gaussian_source(seed, place, dtype),
+        UNIFORM: NoiseSource(Uniform(), NormalDraws(UNIFORM, seed, place, dtype)),
     }
 
 

@@ -1,0 +1,33 @@
+"""Budgets: how often an estimator may wait for a CUDA device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.device.count import measure
+
+# Synchronisations of a chunk of 16 images with ten classes, for each image or for each pass that is differentiated.
+PER_IMAGE = {"logit_gaussian": 27.4, "mmse": 20.0, "noise_tolerance": 62.0}  # aim: 4
+PER_GRADIENT_PASS = {"radius_attack": 14.4}  # aim: 1
+OPTIONS: dict[str, dict[str, Any]] = {"radius_attack": {"steps": 5, "restarts": 1}, "noise_tolerance": {"tolerance": 0.5}}
+
+
+@pytest.mark.parametrize(("name", "draws"), [("mc", "samples"), ("certified_radius", "n")])
+def test_none_a_pass(name: str, draws: str) -> None:
+    few, many = (measure(name, 4, **{draws: number}) for number in (2000, 6000))
+    assert many.passes > few.passes
+    assert many.card.syncs == few.card.syncs <= 5, many.card.text()
+
+
+@pytest.mark.parametrize("name", PER_IMAGE)
+def test_few_an_image(name: str) -> None:
+    found = measure(name, **OPTIONS.get(name, {}))
+    assert found.card.syncs <= PER_IMAGE[name] * found.images, found.card.text()
+
+
+@pytest.mark.parametrize("name", PER_GRADIENT_PASS)
+def test_few_a_gradient_pass(name: str) -> None:
+    found = measure(name, **OPTIONS[name])
+    assert found.card.syncs <= PER_GRADIENT_PASS[name] * found.gradient_passes, found.card.text()
