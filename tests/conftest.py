@@ -28,6 +28,12 @@ def pytest_configure() -> None:
         settings.load_profile("ci")
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Leave out tests of bits where this machine does not give them."""
+    if item.get_closest_marker("bits") is not None and (reason := bits.why_not()):
+        pytest.skip(reason)
+
+
 def pytest_collection_finish() -> None:
     """After the imports of all test modules: what they have not imported is not needed."""
     if "sklearn.datasets" in sys.modules:

@@ -29,6 +29,7 @@ from tests.specs import NETWORK, write
 FEW: Any = {"sigma": 0.25, "estimators": {"mc": {"samples": 20}}}
 
 
+@pytest.mark.bits
 def test_the_same_rows_as_from_files(tmp_path: Path) -> None:
     images, labels = arrays(8)
     np.savez(tmp_path / "digits.npz", images=images, labels=labels)

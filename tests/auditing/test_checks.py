@@ -182,6 +182,7 @@ def test_warning_is_printed_and_kept(tmp_path: Path, run_cli: RunCli) -> None:
     assert "clean accuracy is " in (tmp_path / "run" / "run.json").read_text()
 
 
+@pytest.mark.bits
 def test_no_labels_no_accuracy(tmp_path: Path, run_cli: RunCli) -> None:
     save_npz(tmp_path / "x.npz", count=30)
     asked = write(tmp_path, digits(dataset={"kind": "npz", "path": "x.npz", "labels_key": None}, estimators=["softmax"]))

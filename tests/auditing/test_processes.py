@@ -76,6 +76,7 @@ def gone(pid: int) -> bool:
         return True
 
 
+@pytest.mark.bits
 def test_a_process_killed_in_the_middle_is_a_line_and_the_same_command_continues(
     tmp_path: Path, run_cli: RunCli, two: pytest.MonkeyPatch, alone: Callable[[], None]
 ) -> None:
@@ -99,6 +100,7 @@ def test_a_process_killed_in_the_middle_is_a_line_and_the_same_command_continues
 
 @pytest.mark.slow
 @pytest.mark.parametrize("begun", ["alone", "shared"])
+@pytest.mark.bits
 def test_a_run_goes_on_with_more_or_fewer_devices(
     begun: str, tmp_path: Path, run_cli: RunCli, two: pytest.MonkeyPatch, alone: Callable[[], None]
 ) -> None:
@@ -120,6 +122,7 @@ def test_a_run_goes_on_with_more_or_fewer_devices(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["module", "function"])
+@pytest.mark.bits
 def test_a_network_and_images_in_memory(kind: str, tmp_path: Path, alone: Callable[[], None]) -> None:
     net = Halves() if kind == "module" else halves
     images = torch.rand(9, 1, 8, 8, generator=torch.Generator().manual_seed(0))
@@ -156,6 +159,7 @@ def test_what_another_process_cannot_open_is_a_line(tmp_path: Path, run_cli: Run
 
 @pytest.mark.slow
 @pytest.mark.parametrize("presses", [1, 2])
+@pytest.mark.bits
 def test_ctrl_c(presses: int, tmp_path: Path, run_cli: RunCli, two: pytest.MonkeyPatch, alone: Callable[[], None]) -> None:
     """A terminal sends it to all the processes."""
     spec = write(tmp_path, digits(limit=24, estimators=[{"mc": {"samples": 200}}]))
@@ -219,6 +223,7 @@ def test_a_bug_is_told_as_by_a_single_process(tmp_path: Path, run_cli: RunCli, t
 
 
 @pytest.mark.slow
+@pytest.mark.bits
 def test_a_sample_that_cannot_be_used_is_skipped(tmp_path: Path, run_cli: RunCli, alone: Callable[[], None]) -> None:
     for number in range(10):
         (tmp_path / "images" / str(number)).mkdir(parents=True)
@@ -252,6 +257,7 @@ def test_other_commands_use_the_first_device_or_all(tmp_path: Path, run_cli: Run
 
 
 @pytest.mark.slow
+@pytest.mark.bits
 def test_orders_and_results_larger_than_any_buffer(tmp_path: Path, alone: Callable[[], None]) -> None:
     """An order here is megabytes of float64 pixels with long ids, and both sides send at once."""
     images = torch.rand(40, 3, 96, 96, generator=torch.Generator().manual_seed(0), dtype=torch.float64)

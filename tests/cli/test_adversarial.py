@@ -15,6 +15,7 @@ STRONG = {"adversarial_loss": {"label": "strong", "steps": 20, "restarts": 3}}
 NOISE = [{"kind": "uniform", "eps": [0.3]}]
 
 
+@pytest.mark.bits
 def test_a_beaten_attack_says_so_in_the_end(tmp_path: Path, run_cli: RunCli) -> None:
     """The note comes with the estimator that beats it, in an extension as at once; verify finds nothing to complain of."""
     write(tmp_path, boxed(WEAK))

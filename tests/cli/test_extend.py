@@ -68,6 +68,7 @@ def test_order_is_that_of_the_data_set_and_of_the_union_of_the_specs(run: Path, 
     assert found == [(i, sigma, name) for i in ids for sigma in ("0.2", "0.1") for name in ("mc", "taylor_mvs", "softmax")]
 
 
+@pytest.mark.bits
 def test_an_extended_run_equals_one_made_at_once(run: Path, tmp_path: Path, run_cli: RunCli) -> None:
     wide = ["--sigma", "0.2", "--sigma", "0.1", "--limit", "12"]
     assert run_cli("estimate", "spec.yaml", "--out", "run", "--extend", *wide).code == 0
@@ -100,6 +101,7 @@ def test_default_folder_is_found(tmp_path: Path, run_cli: RunCli) -> None:
     assert "error: --extend: several runs could be extended: runs/spec-" in err
 
 
+@pytest.mark.bits
 def test_an_interrupted_extension_goes_on(run: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop, "_DUE", 0.0)  # every step is a flush
     wide = ["estimate", "spec.yaml", "--out", "run", "--extend", "--limit", "130", "--sigma", "0.1"]

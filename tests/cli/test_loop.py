@@ -23,6 +23,7 @@ from tests.conftest import RunCli
 from tests.specs import digits, write
 from tests.states import flushes
 
+pytestmark = pytest.mark.bits
 OUTPUTS = ("samples.csv", "samples.json", "summary.json")
 ALL = [
     {"mc": {"samples": 40}},

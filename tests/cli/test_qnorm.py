@@ -35,6 +35,7 @@ def test_a_run_and_what_follows_it(tmp_path: Path, run_cli: RunCli) -> None:
 
 
 @pytest.mark.parametrize("kind", [NOISE[0], {"kind": "spatial", "size": [1]}])
+@pytest.mark.bits
 def test_an_extended_run_is_the_one_made_at_once(tmp_path: Path, run_cli: RunCli, kind: dict[str, Any]) -> None:
     """By images and by estimators, in chunks of other sizes, batches of other sizes."""
     both = [SHORT, {"qnorm_mc": {"samples": 20}}]
@@ -52,6 +53,7 @@ def test_an_extended_run_is_the_one_made_at_once(tmp_path: Path, run_cli: RunCli
     assert once == (tmp_path / "small" / "samples.csv").read_bytes()
 
 
+@pytest.mark.bits
 def test_rows_of_a_batch_of_one(tmp_path: Path, run_cli: RunCli) -> None:
     """A network rounds a single row otherwise; chains, whose decisions hang on the last digits, do not pass any alone."""
     for batch_size in ("auto", 1):

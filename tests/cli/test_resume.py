@@ -75,6 +75,7 @@ def wait_until(true: Callable[[], object]) -> None:
         time.sleep(0.005)
 
 
+@pytest.mark.bits
 def test_interrupted_while_reading(tmp_path: Path, run_cli: RunCli) -> None:
     spec = write(tmp_path, digits(limit=150, estimators=[{"mc": {"samples": 10}}, "taylor_mvs"]))
     asked = robaudit.load_spec(spec)
@@ -103,6 +104,7 @@ def be_held() -> None:
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGKILL, -9), pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow)], ids=["kill -9", "Ctrl-C"]
 )
+@pytest.mark.bits
 def test_killed_after_the_first_flush(number: signal.Signals, code: int, tmp_path: Path, run_cli: RunCli) -> None:
     run, hold = tmp_path / "run", tmp_path / "hold"
     (tmp_path / f"held_{number.name}.py").write_text(HELD, encoding="utf-8")
@@ -203,6 +205,7 @@ def test_changed_weights_are_refused(tmp_path: Path, run_cli: RunCli) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.bits
 def test_the_first_interrupt_finishes_the_part(tmp_path: Path) -> None:
     """One Ctrl-C while the first part is computed: that part is on disk, and nothing of the next is begun."""
     spec = write(tmp_path, digits(limit=200, estimators=[{"mc": {"samples": 600}}]))

@@ -106,6 +106,7 @@ def test_another_result_has_no_scores(run: Path, run_cli: RunCli) -> None:
     assert (done.code, done.err) == (2, f"error: run: has no radii among the results asked for; its radii: {radii_}\n")
 
 
+@pytest.mark.bits
 def test_two_runs(run: Path, run_cli: RunCli) -> None:
     write(run.parent, digits(limit=20, noise=None, estimators=[{"radii": {"cap": 1.2}}, ESTIMATORS[1]]), "other.yaml")
     assert run_cli("estimate", "other.yaml", "--out", "other", "-q").code == 0

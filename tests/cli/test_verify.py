@@ -55,6 +55,7 @@ def index_of(run: Path, estimator: str, low: float = 0.2, high: float = 0.995) -
     return next(i for i, row in enumerate(rows) if row["estimator"] == estimator and low < row["value"] < high)
 
 
+@pytest.mark.bits
 def test_a_run_comes_out_again(run: Path, run_cli: RunCli) -> None:
     for samples, rows in (("all", 240), ("3", 24)):
         code, out, _ = run_cli("verify", run, "--samples", samples)

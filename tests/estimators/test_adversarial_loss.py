@@ -103,6 +103,7 @@ def test_against_the_predicted_class() -> None:
 
 
 @pytest.mark.parametrize("form", [Uniform(), Spatial()], ids=["uniform", "spatial"])
+@pytest.mark.bits
 def test_groups_of_images_change_nothing(form: NoiseKind, monkeypatch: pytest.MonkeyPatch) -> None:
     work = work_under(curved(), form, 0.3)
     together = AdversarialLoss(steps=4, restarts=3).estimate(work)

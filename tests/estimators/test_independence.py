@@ -28,6 +28,7 @@ from tests.estimators.test_selection import spread
 from tests.estimators.tools import SHAPE, build, curved, installed_estimators, linear, sources, values
 from tests.shared import MODELS, SHARED, card, needs_shared
 
+pytestmark = pytest.mark.bits
 CPU = torch.device("cpu")
 IMAGES = 10
 VARIANTS: dict[str, list[dict[str, Any]]] = {

@@ -23,6 +23,7 @@ measurable = pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reas
 
 @pytest.mark.parametrize(("classes", "most"), [(4, None), (50, 8)])
 @pytest.mark.parametrize("name", ["mc", "softmax", "taylor_mvs", "mmse_mvs"])
+@pytest.mark.bits
 def test_smaller_chunks_change_no_bit(name: str, classes: int, most: int | None) -> None:
     """Chunks are halved where memory runs out. (The normal CDF of the other estimators rounds by its neighbours, beyond seven digits.)"""
     options = {"samples": 6} if name in ("mc", "mmse_mvs") else {}

@@ -149,6 +149,7 @@ def test_chains_too_short_to_settle_say_so_and_widen_the_interval() -> None:
     "estimator", [QNormPath(temperatures=15, moves=2), QNormMc(samples=50), QNormPath(q=(10.0,), temperatures=5, parity=True)]
 )
 @pytest.mark.parametrize("name", ["tilt", "flip"])
+@pytest.mark.bits
 def test_neither_the_chunk_nor_the_batch_changes_a_bit(estimator: QNorm, name: str) -> None:
     golden = GOLDENS[name]
     if isinstance(estimator, QNormPath) and estimator.parity and name == "flip":

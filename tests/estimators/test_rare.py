@@ -189,6 +189,7 @@ def test_logits_that_are_not_finite_are_failures() -> None:
 
 
 @pytest.mark.parametrize("estimator", [Splitting(particles=40, moves=3), Importance(particles=40, moves=3, samples=100)])
+@pytest.mark.bits
 def test_rare_failures_are_the_same_in_any_chunk(estimator: Splitting | Importance, monkeypatch: pytest.MonkeyPatch) -> None:
     """Levels deep, in other chunks, with other batches, and with fewer runs in lock-step."""
 

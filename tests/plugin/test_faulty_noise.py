@@ -45,6 +45,7 @@ def test_what_is_not_declared_is_told(tmp_path: Path, run_cli: RunCli) -> None:
     assert "declares no least: a class attribute, a number" in err
 
 
+@pytest.mark.bits
 def test_a_kind_that_works_in_place_spoils_nothing(tmp_path: Path, run_cli: RunCli) -> None:
     """Its votes are those of the same kind that does not: images and cached draws are its own copies."""
     spec = write(tmp_path, digits(noise={"kind": "greedy", "sigma": [0.2, 0.4]}, estimators=["logit_gaussian", {"mc": {"samples": 40}}]))

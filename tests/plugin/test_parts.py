@@ -78,6 +78,7 @@ def test_a_shared_computation_counts_once(run: Path) -> None:
     assert [opened.seconds_of(name, at) for name in (*NAMES, "other")] == [mc, norms, norms, None]
 
 
+@pytest.mark.bits
 def test_interrupted_and_resumed(tmp_path: Path, run_cli: RunCli) -> None:
     spec = write(tmp_path, digits(limit=150, estimators=ESTIMATORS))
     asked = robaudit.load_spec(spec)

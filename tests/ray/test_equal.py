@@ -13,7 +13,7 @@ from tests.conftest import RunCli
 from tests.ray.clusters import Nodes, estimate
 from tests.specs import digits, read_info, read_rows, save_npz, tree, write
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.bits, pytest.mark.slow]
 
 OUTPUTS = ("samples.csv", "samples.json", "summary.json")
 TOGETHER = """

@@ -15,7 +15,7 @@ from tests.ray.test_equal import OUTPUTS
 from tests.specs import digits, read_info, write
 from tests.states import flushes, query
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.bits, pytest.mark.slow]
 
 LONG = digits(limit=150, estimators=[{"mc": {"samples": 4000}}])
 RAY = ("--out", "ray", "--engine", "ray", "--ray-address")

@@ -41,6 +41,7 @@ def same(a: Path, b: Path) -> None:
         assert (a / name).read_bytes() == (b / name).read_bytes()
 
 
+@pytest.mark.bits
 def test_the_same_files_as_by_this_process(tmp_path: Path, alone: Surroundings) -> None:
     local = digits(limit=6, estimators=[{"mc": {"samples": 10}}, "taylor"])
     robaudit.audit({**local, "run": RAY}, out=tmp_path / "ray", listener=Silent())

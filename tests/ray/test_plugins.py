@@ -12,7 +12,7 @@ from tests.ray.clusters import Nodes, Surroundings, estimate
 from tests.ray.test_equal import OUTPUTS
 from tests.specs import digits, read_rows, write
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.bits, pytest.mark.slow]
 
 PACKAGE = Path(__file__).parents[1] / "plugin" / "package"
 

@@ -24,6 +24,7 @@ def lines(run: Path) -> list[str]:
     return [line.partition(" ")[2] for line in found]
 
 
+@pytest.mark.bits
 def test_a_run_is_logged_and_a_finished_one_left_alone(tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop, "_DUE", 0.0)  # every step is a flush
     spec = write(tmp_path, digits(limit=70))
