@@ -40,14 +40,14 @@ def why_not() -> str:
 
 
 def pretend_rounding() -> None:
-    """Let logits depend on the size of the batch by a few units in the last place, if the environment asks for it."""
+    """Let a network's sums depend on the size of the batch by a few units in the last place, if the environment asks for it."""
     if not os.environ.get("ROBAUDIT_TEST_ROUNDING"):
         return
     real = LogitModel._once
 
     def once(self: LogitModel, inputs: Tensor) -> Tensor:
         logits = real(self, inputs)
-        many = len(inputs) > _MANY and bool((logits != logits[0]).any())  # constants need no sums
-        return logits * (1 + 4 * torch.finfo(logits.dtype).eps) if many else logits
+        sums = next(self.network.parameters(), None) is not None and bool((logits != logits[0]).any())
+        return logits * (1 + 4 * torch.finfo(logits.dtype).eps) if sums and len(inputs) > _MANY else logits
 
     LogitModel._once = once  # type: ignore[method-assign]
