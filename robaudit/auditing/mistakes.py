@@ -15,7 +15,7 @@ from robaudit.spec.model import IN_MEMORY
 from robaudit.spec.presets import LIKELY, NORMALISATIONS, hint
 
 _FEWEST_LABELLED = 20  # whose accuracy says something
-_FIRST = 32  # images on which every change of the pixels is tried; only the best is tried on all
+_FIRST, _TIED = 32, 2  # images on which every change of the pixels is tried; only the best, or so close to it, are tried on all
 _LEAST_GAIN, _LEVEL = 0.03, 0.02  # a correction gains as much accuracy at least; of all tests of a kind together
 _NEAR_MEAN, _NEAR_STD = 0.05, 0.2  # the latter relative
 _MOST_SHOWN = 3  # labels of a permutation
@@ -101,7 +101,7 @@ def _better(right: Tensor, other: Tensor, tests: int) -> bool:
 
 
 def _by_pixels(model: LogitModel, x: Tensor, checked: Checked, predict: Callable[[Tensor], Tensor]) -> _Correction | None:
-    """The change of the pixels that explains the accuracy: the best of the usual ones on a few images, if it is better on all."""
+    """The change of the pixels that explains the accuracy: one of those that do best on a few images, if it is better on all."""
     known, right = checked.known, checked.right
     if int((known & ~right).sum()) < _LEAST_GAIN * int(known.sum()):
         return None  # nothing can be that much better
@@ -116,13 +116,11 @@ def _by_pixels(model: LogitModel, x: Tensor, checked: Checked, predict: Callable
         return found == checked.labels[images]
 
     scores = [int(hits(change, first).sum()) for _, change in changes]
-    best = max(range(len(changes)), key=scores.__getitem__)
-    if scores[best] <= int(right[first].sum()):
-        return None
+    least = max(int(right[first].sum()) + 1, max(scores) - _TIED)
     images = known.nonzero().flatten()
-    text, change = changes[best]
-    found = hits(change, images)
-    return _Correction(float(found.double().mean()), text) if _better(right[images], found, len(changes)) else None
+    found = [(hits(change, images), text) for (text, change), score in zip(changes, scores, strict=True) if score >= least]
+    better = [_Correction(float(hit.double().mean()), text) for hit, text in found if _better(right[images], hit, len(changes))]
+    return max(better, key=lambda one: one.accuracy, default=None)
 
 
 def _changes(model: LogitModel, channels: int) -> list[tuple[str, PixelMap]]:
@@ -176,8 +174,8 @@ def _own_normalisation(model: LogitModel) -> tuple[Sequence[float], Sequence[flo
 def _by_labels(checked: Checked) -> _Correction | None:
     """Another order of the classes that explains the accuracy: all labels moved by one, or else a permutation.
 
-    A permutation is found on every other image and measured on the rest, so that it cannot fit to chance. It must be right on most of
-    them: what another data set's classes look like to a network gives a permutation, too.
+    A permutation is found on every other image of each class and measured on the rest, so that it cannot fit to chance. It must be right
+    on most of them: what another data set's classes look like to a network gives a permutation, too.
     """
     predicted, labels = checked.predicted[checked.known], checked.labels[checked.known]
     right = predicted == labels
@@ -196,11 +194,13 @@ def _by_labels(checked: Checked) -> _Correction | None:
         one = None
     if one is not None:
         return one
-    order = _permutation(labels[::2], predicted[::2])
+    by_class = labels.argsort(stable=True)
+    fitted, rest = by_class[::2], by_class[1::2]
+    order = _permutation(labels[fitted], predicted[fitted])
     pairs = [f"{label}->{to}" for label, to in sorted(order.items()) if label != to]
     shown = ", ".join(pairs[:_MOST_SHOWN]) + (", ..." if len(pairs) > _MOST_SHOWN else "")
-    assigned = torch.tensor([order.get(label, label) for label in labels[1::2].tolist()])
-    return correction(right[1::2], predicted[1::2] == assigned, f"the labels permuted ({shown}): check the order of the classes")
+    assigned = torch.tensor([order.get(label, label) for label in labels[rest].tolist()])
+    return correction(right[rest], predicted[rest] == assigned, f"the labels permuted ({shown}): check the order of the classes")
 
 
 def _permutation(labels: Tensor, predicted: Tensor) -> dict[int, int]:
@@ -215,7 +215,11 @@ def _permutation(labels: Tensor, predicted: Tensor) -> dict[int, int]:
 
 
 def _beyond(checked: Checked) -> float:
-    """The share of predictions beyond the highest label, where the network has at least twice as many classes as there are labels."""
-    if checked.classes < 2 * (checked.highest + 1):
+    """The share of predictions beyond the highest label, where the network has at least twice as many classes as there are labels.
+
+    Images of few of the labels (the first of class folders) say nothing about that.
+    """
+    labels, different = checked.highest + 1, len(checked.labels[checked.known].unique())
+    if checked.classes < 2 * labels or different < max(2, labels / 2):
         return 0.0
     return float((checked.predicted[checked.known] > checked.highest).double().mean())

@@ -258,15 +258,12 @@ def with_model(
     check = check_input(network, samples, gradients=bool(gradients), skip_bad=skip_bad, as_given=spec.run.as_given, scaled=scaled)
     if (needing := needing_labels(parts.tasks)) and not check.labelled:
         raise DataError(samples.where, f"has no labels, and {needing} needs them", NEEDS_LABELS)
-    _report(check, listener)
     first = next(first_samples(samples, 1, skip_bad=skip_bad))
     image = first.pixels
     check_noises(parts.noises, image, samples)
     findings = level_findings(parts.noises, image, first.id) if within_unit(*check.pixels) else ()
-    levels = accepted(findings, as_given=spec.run.as_given)
-    for text in levels:
-        listener.warn(text)
-    check = replace(check, warnings=(*levels, *check.warnings))
+    check = replace(check, warnings=(*accepted(findings, as_given=spec.run.as_given), *check.warnings))
+    _report(check, listener)
     check_model(parts.estimators, network, image)
     listener.doing("measuring memory")
     engine = make_engine(spec, parts.noises, network, noisy, check.classes, image, limit, gradients=bool(gradients))
