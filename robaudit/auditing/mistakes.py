@@ -172,7 +172,7 @@ def _own_normalisation(model: LogitModel) -> tuple[Sequence[float], Sequence[flo
 
 
 def _by_labels(checked: Checked) -> _Correction | None:
-    """Another order of the classes that explains the accuracy: all labels moved by one, or else a permutation.
+    """Another numbering of the classes that explains the accuracy: all labels moved by one, or else a permutation.
 
     A permutation is found on every other image of each class and measured on the rest, so that it cannot fit to chance. It must be right
     on most of them: what another data set's classes look like to a network gives a permutation, too.
@@ -204,14 +204,14 @@ def _by_labels(checked: Checked) -> _Correction | None:
 
 
 def _permutation(labels: Tensor, predicted: Tensor) -> dict[int, int]:
-    """The class that each label seems to stand for: the assignment with the most hits, and where it makes no difference the label's own."""
+    """The class that each label stands for: the assignment with the most hits, and the label's own class where that makes no difference."""
     from scipy.optimize import linear_sum_assignment
 
     seen = np.union1d(labels.numpy(), predicted.numpy())
     hits = np.zeros((len(seen), len(seen)))
     np.add.at(hits, (np.searchsorted(seen, labels.numpy()), np.searchsorted(seen, predicted.numpy())), 1.0)
     rows, columns = linear_sum_assignment(hits + np.eye(len(seen)) / (2 * len(seen)), maximize=True)
-    return {int(seen[row]): int(seen[column]) for row, column in zip(rows, columns, strict=True)}
+    return {int(seen[row]): int(seen[column]) for row, column in zip(rows, columns, strict=True) if hits[row].any()}
 
 
 def _beyond(checked: Checked) -> float:

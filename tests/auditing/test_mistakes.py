@@ -79,6 +79,20 @@ class TestLabels:
         assert ": the network has 100 logits, the labels run from 0 to 9, and " in line
         assert line.endswith("% of the predictions lie beyond; check that head and labels belong together")
 
+    def test_a_head_with_more_classes_in_another_order(self) -> None:
+        class Spread(nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.net = network()
+
+            def forward(self, x: Tensor) -> Tensor:
+                found = torch.full((len(x), 100), -100.0)
+                found[:, 7::10] = self.net(x)
+                return found
+
+        (line,) = warnings_of(Spread(), self.labels)
+        assert line.endswith("% with the labels permuted (0->7, 1->17, 2->27, ...): check the order of the classes")
+
     def test_a_subset_of_the_classes_is_no_mistake(self) -> None:
         wide = nn.Sequential(network(), nn.ConstantPad1d((0, 90), -100.0))
         assert warnings_of(wide, self.labels) == []
