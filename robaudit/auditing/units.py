@@ -56,7 +56,7 @@ def accepted(findings: Iterable[Finding], *, as_given: bool) -> tuple[str, ...]:
     found = []
     for one in findings:
         if isinstance(one, Impossible) and not as_given:
-            raise one.error(one.where, one.what, f"{one.remedy}; if this is meant, set run.as_given (--as-given)")
+            raise one.error(one.where, one.what, f"{one.remedy}, or audit this as it is given: --as-given (run.as_given: true)")
         found.append(f"{one.where}: {one.what}; {one.remedy}" if isinstance(one, Impossible) else one)
     return tuple(found)
 
@@ -82,12 +82,12 @@ def pixel_findings(where: str, low: float, high: float, *, scaled: bool) -> Iter
     if (scaled and max(-low, high) <= _LEAST_BYTE) or (low >= -_BEYOND and high <= 1 + _BEYOND):
         yield f"{where}: {what}, for which noise levels are meant"
     elif low >= 0 and _LEAST_BYTE < high <= _MOST_BYTE:
-        yield Impossible(where, f"{what}; they look like 0-255", "divide them by 255 (a .npz: dataset.scale: 255)", DataError)
+        yield Impossible(where, f"{what}: they look like 0-255", "divide them by 255 (in a .npz: dataset.scale: 255)", DataError)
     elif low < -_BEYOND:
-        remedy = "give pixels without normalisation, and its mean and std for the model: they are applied after the noise"
-        yield Impossible(where, f"{what}; they look normalised", remedy, DataError)
+        remedy = "give pixels that are not normalised, and mean and std for the model, which are applied after the noise"
+        yield Impossible(where, f"{what}: they look normalised", remedy, DataError)
     else:
-        yield Impossible(where, what, "divide them by the value of full intensity (a .npz: dataset.scale)", DataError)
+        yield Impossible(where, what, "divide them by the value of full intensity (in a .npz: dataset.scale)", DataError)
 
 
 def level_findings(noises: Sequence[Noise], image: Tensor, sample_id: str) -> Iterator[Finding]:

@@ -113,13 +113,13 @@ def test_the_range_of_pixels(low: float, high: float, scaled: bool, says: str | 
 # --- what the user sees
 
 
-BYTES = "pixels run from 0 to 255, not within [0, 1]; they look like 0-255; divide them by 255 (a .npz: dataset.scale: 255)"
+BYTES = "pixels run from 0 to 255, not within [0, 1]: they look like 0-255; divide them by 255 (in a .npz: dataset.scale: 255)"
 NORMALISED = (
-    "pixels run from -2 to 2, not within [0, 1]; they look normalised; "
-    "give pixels without normalisation, and its mean and std for the model: they are applied after the noise"
+    "pixels run from -2 to 2, not within [0, 1]: they look normalised; "
+    "give pixels that are not normalised, and mean and std for the model, which are applied after the noise"
 )
 GREY = "gaussian noise: sigma 8 is 8 times the whole range of pixels in [0, 1]; 8/255 = 0.0314 was probably meant: write 8/255"
-MEANT = "; if this is meant, set run.as_given (--as-given)"
+OVERRIDE = ", or audit this as it is given: --as-given (run.as_given: true)"
 
 
 FEW: Any = {"sigma": 0.1, "estimators": "softmax"}
@@ -139,12 +139,12 @@ def test_refused_unless_taken_as_given(low: float, high: float, sigma: float, sa
     np.savez(tmp_path / "x.npz", images=pixels, labels=labels)
     raw = digits(dataset={"kind": "npz", "path": "x.npz"}, noise={"sigma": sigma}, estimators=["softmax"])
     path = write(tmp_path, raw)
-    assert run_cli("estimate", path, "--out", "run") == (2, "", f"error: {says}{MEANT}\n")
-    assert run_cli("validate", path) == (2, "", f"error: {says}{MEANT}\n")
+    assert run_cli("estimate", path, "--out", "run") == (2, "", f"error: {says}{OVERRIDE}\n")
+    assert run_cli("validate", path) == (2, "", f"error: {says}{OVERRIDE}\n")
     assert not (tmp_path / "run").exists()
     with pytest.raises(DataError if sigma < 1 else SpecError) as refused:
         robaudit.audit(path, out=tmp_path / "run")
-    assert str(refused.value) == says + MEANT
+    assert str(refused.value) == says + OVERRIDE
 
     code, _, err = run_cli("estimate", path, "--out", "run", "--as-given")
     assert code == 0
@@ -162,14 +162,14 @@ def test_objects_in_memory_follow_the_same_rule() -> None:
         data, options = (images(low, high), np.arange(4)), FEW
         with pytest.raises(DataError) as refused:
             robaudit.audit(network(), data, **options)
-        assert str(refused.value) == f"data in memory: {says}{MEANT}"
+        assert str(refused.value) == f"data in memory: {says}{OVERRIDE}"
         with pytest.warns(RobauditWarning, match="pixels run from"):
             assert len(robaudit.audit(network(), data, **options, as_given=True).rows) == 4
 
 
 def test_init_refuses_the_levels_that_an_audit_would(tmp_path: Path, run_cli: RunCli) -> None:
     options = ("--model", NETWORK["path"], "--architecture", NETWORK["architecture"], "--data", "digits", "--no-check")
-    assert run_cli("init", *options, "--sigma", "8") == (2, "", f"error: {GREY}{MEANT}\n")
+    assert run_cli("init", *options, "--sigma", "8") == (2, "", f"error: {GREY}{OVERRIDE}\n")
     assert list(tmp_path.iterdir()) == []
     assert run_cli("init", *options, "--sigma", "0.5,1,2").code == 0
 
@@ -177,4 +177,4 @@ def test_init_refuses_the_levels_that_an_audit_would(tmp_path: Path, run_cli: Ru
 def test_init_says_what_an_audit_would_refuse(tmp_path: Path, run_cli: RunCli) -> None:
     np.savez(tmp_path / "x.npz", images=images(0, 255), labels=np.arange(4))
     code, _, err = run_cli("init", "--model", NETWORK["path"], "--architecture", NETWORK["architecture"], "--data", "x.npz")
-    assert (code, err) == (2, f"wrote audit.yaml\nerror: x.npz: {BYTES}{MEANT}\n")
+    assert (code, err) == (2, f"wrote audit.yaml\nerror: x.npz: {BYTES}{OVERRIDE}\n")
