@@ -66,7 +66,7 @@ class Net(nn.Module):
 
 
 def run(tmp_path: Path, network: nn.Module, *, name: str = "run", data: Any = None, sigma: float = 0.3, **options: Any) -> Run:
-    document = digits(estimators=[{"mc": {"samples": 50}}, {"mmse": {"samples": 4}}], noise={"sigma": [sigma]})
+    document = digits(estimators=[{"mc": {"samples": 50}}, {"mmse": {"samples": 4}}], noise={"sigma": [sigma]}, run={"as_given": True})
     spec = AuditSpec.model_validate(document).located(tmp_path, name)
     return audit(spec, out=tmp_path / name, model=network, dataset=data or Images(), **options)
 

@@ -57,6 +57,7 @@ def audit(
     batch_size: int | Literal["auto"] | None = None,
     memory: str | int | None = None,
     deterministic: bool | None = None,
+    as_given: bool | None = None,
     engine: Literal["local", "ray"] | None = None,
     ray_address: str | None = None,
     workers: int | None = None,
@@ -96,6 +97,7 @@ def audit(
     batch_size: int | Literal["auto"] | None = None,
     memory: str | int | None = None,
     deterministic: bool | None = None,
+    as_given: bool | None = None,
     engine: Literal["local", "ray"] | None = None,
     ray_address: str | None = None,
     workers: int | None = None,
@@ -135,6 +137,7 @@ def audit(
     batch_size: int | Literal["auto"] | None = None,
     memory: str | int | None = None,
     deterministic: bool | None = None,
+    as_given: bool | None = None,
     engine: Literal["local", "ray"] | None = None,
     ray_address: str | None = None,
     workers: int | None = None,
@@ -174,6 +177,7 @@ def audit(
         device: "cpu", "cuda", "cuda:1", several as "cuda:0,cuda:1" or "cuda:all", or "auto". Default: where the network is.
         precision: "fp32", "tf32", "bf16" or "fp64".
         batch_size, memory, deterministic: as under ``run`` in a spec.
+        as_given: audit pixels and noise levels that cannot be meant for [0, 1] (0 to 255, normalised, sigma 8) as they are given.
         engine: "ray" computes with the workers of a Ray cluster, to which objects in memory are sent.
         ray_address, workers, gpus_per_worker: as under ``run`` in a spec.
         name: of the run in reports; default: that of the network's class.
@@ -212,6 +216,7 @@ def audit(
         "batch_size": batch_size,
         "memory": memory,
         "deterministic": deterministic,
+        "as_given": as_given,
         "engine": engine,
         "ray_address": ray_address,
         "workers": workers,
@@ -257,6 +262,7 @@ _SETTINGS: Mapping[str, Location] = {
     "batch_size": ("run", "batch_size"),
     "memory": ("run", "memory"),
     "deterministic": ("run", "deterministic"),
+    "as_given": ("run", "as_given"),
     "engine": ("run", "engine"),
     "ray_address": ("run", "ray_address"),
     "workers": ("run", "workers"),
@@ -423,5 +429,5 @@ def _opened(
         raise NothingLeftError("dataset", "the data set is empty", "give it samples")
     if len(opened) > (about.limit or len(opened)) or about.sample is not None:
         opened = Selected(opened, choose(opened, about), about.class_names)
-    refuse_unfit(opened, data, skip_bad=skip_bad)
+    refuse_unfit(opened, data, skip_bad=skip_bad, as_given=spec.run.as_given)
     return opened

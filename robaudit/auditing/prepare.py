@@ -10,12 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from robaudit.auditing.batches import IMAGES, RowCheck, check_rows
-from robaudit.auditing.checks import InputCheck, check_input, level_warnings, precision_effects
+from robaudit.auditing.checks import InputCheck, check_input, precision_effects
 from robaudit.auditing.chunks import NEEDS_LABELS, needing_labels
 from robaudit.auditing.environment import device_name, versions
 from robaudit.auditing.loop import OnError, ThisProcess, compute_missing
 from robaudit.auditing.resume import refuse_another_machine
 from robaudit.auditing.setup import Pace, check_noises, make_engine, make_model, make_pace
+from robaudit.auditing.units import accepted, level_findings, within_unit
 from robaudit.datasets.ahead import default_workers
 from robaudit.datasets.base import Dataset, first_samples
 from robaudit.datasets.load import open_dataset
@@ -29,7 +30,7 @@ from robaudit.noise.registry import Noise
 from robaudit.noise.registry import build as build_noises
 from robaudit.progress import Listener
 from robaudit.quantities import LOSS, RADIUS
-from robaudit.spec.model import AuditSpec
+from robaudit.spec.model import AuditSpec, NpzSpec
 from robaudit.store.info import RowBits
 from robaudit.store.state import State
 
@@ -260,16 +261,16 @@ def with_model(
         )
     noisy = for_noisy_passes(network, spec.run.precision)
     listener.doing("checking model and data on the first images")
-    check = check_input(network, samples, gradients=bool(gradients), skip_bad=skip_bad)
+    scaled = isinstance(spec.dataset, NpzSpec) and spec.dataset.scale is not None
+    check = check_input(network, samples, gradients=bool(gradients), skip_bad=skip_bad, as_given=spec.run.as_given, scaled=scaled)
     if (needing := needing_labels(parts.tasks)) and not check.labelled:
         raise DataError(samples.where, f"has no labels, and {needing} needs them", NEEDS_LABELS)
-    _report(check, listener)
-    image = next(first_samples(samples, 1, skip_bad=skip_bad)).pixels
+    first = next(first_samples(samples, 1, skip_bad=skip_bad))
+    image = first.pixels
     check_noises(parts.noises, image, samples)
-    levels = tuple(level_warnings(parts.noises, image, check))
-    for text in levels:
-        listener.warn(text)
-    check = replace(check, warnings=(*levels, *check.warnings))
+    findings = level_findings(parts.noises, image, first.id) if within_unit(*check.pixels) else ()
+    check = replace(check, warnings=(*accepted(findings, as_given=spec.run.as_given), *check.warnings))
+    _report(check, listener)
     check_model(parts.estimators, network, image)
     listener.doing("measuring memory")
     engine = make_engine(spec, parts.noises, network, noisy, check.classes, image, limit, gradients=bool(gradients))

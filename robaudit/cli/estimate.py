@@ -175,6 +175,10 @@ def estimate(
         str | None, typer.Option(metavar="SIZE", help="Main memory to use at most, for example 4GB. Default: what is free.")
     ] = None,
     deterministic: Annotated[bool, typer.Option("--deterministic", help="On CUDA: make every run give the same bits.")] = False,
+    as_given: Annotated[
+        bool,
+        typer.Option("--as-given", help="Audit pixels and noise levels that cannot be meant for [0, 1] as they are given, with a warning."),
+    ] = False,
     trust: TrustOption = False,
     on_error: OnErrorOption = OnError.STOP,
     extend: Annotated[
@@ -229,6 +233,7 @@ def estimate(
         ("run", "ship"): ship or None,
         ("run", "memory"): memory,
         ("run", "deterministic"): deterministic or None,
+        ("run", "as_given"): as_given or None,
     }
     asked = load_spec(
         spec,

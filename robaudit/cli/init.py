@@ -116,9 +116,7 @@ def init(
     names = () if known is None or "class_names" in dataset else known.class_names or ()
     text = spec_text(Answers(section, dataset, chosen, samples, gate, source, names))
     written = load_spec(spec, text=text)  # never write an invalid spec, whatever the answers were
-    from robaudit.noise.registry import build
-
-    build(written.noise, written.base_dir, written.written)
+    _check_levels(written)
     write_atomically(spec, text.encode())
     typer.echo(f"wrote {spec}", err=True)
     if not no_check:
@@ -186,6 +184,20 @@ def _share(text: str) -> float | None:
     if not 0.0 < share <= 1.0:
         raise SpecError(f"--gate {text}", "is not a share", "give a number above 0 and at most 1, for example 0.9")
     return share
+
+
+def _check_levels(spec: AuditSpec) -> None:
+    """Refuse levels that an audit would refuse for any pixels in [0, 1].
+
+    Raises:
+        SpecError: there is one.
+    """
+    import torch
+
+    from robaudit.auditing.units import accepted, level_findings
+    from robaudit.noise.registry import build
+
+    accepted(level_findings(build(spec.noise, spec.base_dir, spec.written), torch.zeros(1, 8, 8), ""), as_given=False)
 
 
 def _check(spec: AuditSpec, path: Path, *, trust: bool) -> None:

@@ -30,7 +30,6 @@ _CHANNELS = (1, 3)
 _SPLITS = "pass one of them, for example data['test']"
 _TABLES = ("DataFrame", "LazyFrame", "Table", "RecordBatch")  # of pandas, polars and Arrow
 _FORMS = "a torch or Hugging Face data set, a DataLoader, (x, y), or a list of images or of (image, label)"
-_BEYOND = 0.25  # resampling overshoots [0, 1] by less; normalised pixels by more
 _CHECKED = 32  # of the first images; each is read twice
 _MOST_OBJECTS = 1000  # in which a normalisation is searched
 _ONE_BY_ONE = threading.RLock()
@@ -82,34 +81,27 @@ def open_in_memory(data: object, reading: Reading | None = None) -> Dataset:
     return _Items(where, images, labels, how, features)
 
 
-def refuse_unfit(dataset: Dataset, data: object, *, skip_bad: bool) -> None:
-    """Refuse samples whose pixels are normalised already, or differ from one reading to the next.
+def refuse_unfit(dataset: Dataset, data: object, *, skip_bad: bool, as_given: bool = False) -> None:
+    """Refuse samples whose transform normalises them, or that differ from one reading to the next.
 
     Args:
         dataset: the opened data set.
         data: what the program passed, where a torchvision Normalize is looked for.
         skip_bad: pass over unusable samples.
+        as_given: take normalised pixels as they are given.
 
     Raises:
         DataError: they are.
     """
-    found = _normalisation(data)
+    found = None if as_given else _normalisation(data)
     if found is not None:
         mean, std = found
         what = f"its transform has Normalize(mean={mean}, std={std}), but noise is added to pixels in [0, 1], before any normalisation"
         raise DataError("dataset", what, f"take Normalize out of the transform, and give audit(..., mean={mean}, std={std})")
-    low, high = np.inf, -np.inf
     for first, again in zip(*(first_samples(dataset, _CHECKED, skip_bad=skip_bad) for _ in range(2)), strict=False):
-        low, high = min(low, float(first.pixels.min())), max(high, float(first.pixels.max()))
         if not torch.equal(first.pixels, again.pixels):
             what = f"image {first.id} has other pixels each time it is read: its transform is random"
             raise DataError("dataset", what, "pass the data with the transform of evaluation, without augmentation")
-    if low < -_BEYOND:
-        what = f"pixels run from {low:.3g} to {high:.3g}: they look normalised, but noise is added to pixels in [0, 1], before that"
-        raise DataError("dataset", what, "pass pixels that are not normalised, and give audit(..., mean=[...], std=[...])")
-    if high > 1 + _BEYOND:
-        what = f"pixels run from {low:.3g} to {high:.3g}, and noise is meant for [0, 1]"
-        raise DataError("dataset", what, "pass uint8, or divide by 255" if high > 2 else "scale them to [0, 1]")
 
 
 class _Samples:

@@ -429,6 +429,9 @@ class RunSpec(Part):
         "auto", description="GPUs of a Ray worker, for example 1 or 0.5; auto: 1 where the cluster has any"
     )
     ship: bool = Field(False, description="send model and images to the Ray workers, which otherwise read them by path")
+    as_given: bool = Field(
+        False, description="audit pixels and noise levels that cannot be meant for [0, 1] as they are given, with a warning"
+    )
 
     @model_validator(mode="after")
     def _check(self) -> RunSpec:
@@ -529,9 +532,9 @@ class AuditSpec(Part):
         return self.model_dump(mode="json")
 
 
-_SPEED_ONLY = (
+_SAME_RESULTS = (
     *("device", "batch_size", "workers", "memory", "deterministic"),
-    *("engine", "ray_address", "gpus_per_worker", "ship"),
+    *("engine", "ray_address", "gpus_per_worker", "ship", "as_given"),
 )
 
 
@@ -542,10 +545,10 @@ def digest(document: object) -> str:
 
 
 def identity(spec_document: Mapping[str, Any]) -> str:
-    """sha256 of what a run computes: the spec without the keys that only change its speed, and without gates."""
+    """sha256 of what a run computes: the spec without the keys that leave the results the same, and without gates."""
     document = json.loads(json.dumps(spec_document))
     document.pop("gates", None)
-    for key in _SPEED_ONLY:
+    for key in _SAME_RESULTS:
         document["run"].pop(key, None)
     return digest(document)
 

@@ -15,8 +15,14 @@ NORMALISATIONS: Mapping[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
 }
 """Mean and std by name; "none": pixels stay in [0, 1]."""
 
-LIKELY: Mapping[str, str] = {"imagenet": " (ImageNet)", "cifar10": " (CIFAR-10)", "mnist": " (MNIST)", "half": ""}
-"""The ones that users most often forget, and what follows them in a hint."""
+LIKELY: Mapping[str, str] = {
+    "imagenet": " (ImageNet)",
+    "cifar10": " (CIFAR-10)",
+    "mnist": " (MNIST)",
+    "fashionmnist": " (FashionMNIST)",
+    "half": "",
+}
+"""The ones that users most often forget, and what follows them in a hint; CIFAR-100's give what CIFAR-10's do."""
 
 
 def hint(name: str) -> str:

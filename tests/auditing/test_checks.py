@@ -15,6 +15,7 @@ from robaudit.datasets import open_dataset
 from robaudit.errors import ModelError
 from robaudit.models import from_module, load_model
 from robaudit.spec.model import AuditSpec
+from robaudit.spec.presets import NORMALISATIONS
 from tests.conftest import RunCli
 from tests.shared import MODELS, SHARED, card, document, needs_shared
 from tests.specs import digits, save_npz, write
@@ -90,6 +91,34 @@ def test_mean_and_std_left_out(model: str) -> None:
     assert "% with mean: " in line
 
 
+@pytest.mark.parametrize("model", MODELS)
+def test_right_settings_are_silent_on_other_images(model: str) -> None:
+    assert check(spec(model, limit=None, sample={"size": CHECKED, "seed": 1})).warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("model", "mean", "std", "says"),
+    [
+        ("cifar10_resnet20", (0.5,), (0.5,), "mean: [0.485, 0.456, 0.406], std: [0.229, 0.224, 0.225] (ImageNet)"),
+        ("cifar10_cnn_a_mix", (0.5,), (0.5,), "% with mean: ["),
+        ("fashion_shallow_cnn", (0.1307,), (0.3081,), "mean: 0.5, std: 0.5"),
+        ("mnist_spectral_mlp", (0.5,), (0.5,), "mean: [0.1307], std: [0.3081] (MNIST)"),
+        ("mnist_conv_small_nat", (0.5,), (0.5,), "no mean and std (is the normalisation inside the model?)"),  # as good as its own
+    ],
+)
+def test_another_mean_and_std(model: str, mean: tuple[float, ...], std: tuple[float, ...], says: str) -> None:
+    """Also where it costs a few percent only."""
+    line = only_warning(check(spec(model), mean=mean, std=std))
+    assert "clean accuracy is " in line
+    assert says in line
+
+
+@pytest.mark.parametrize("preset", ["cifar10", "cifar100"])
+def test_a_mean_and_std_as_good_as_its_own(preset: str) -> None:
+    mean, std = NORMALISATIONS[preset]
+    assert check(spec("cifar10_resnet20"), mean=mean, std=std).warnings == ()
+
+
 def test_normalised_twice() -> None:
     """The normalisation is inside the file, and the spec names it again."""
     asked = spec("fashion_shallow_cnn")
@@ -100,12 +129,6 @@ def test_normalised_twice() -> None:
 
     line = only_warning(check(asked, Normalise(), nn.Identity()))
     assert "with no mean and std (is the normalisation inside the model?)" in line
-
-
-@pytest.mark.parametrize("model", ["cifar10_cnn_a_adv", "mnist_cnn_a_adv"])
-def test_pixels_from_0_to_255(model: str) -> None:
-    line = only_warning(check(spec(model, scale=1)))
-    assert "pixels run from 0 to 255, not within [0, 1]; they look like 0-255: set dataset.scale: 255" in line
 
 
 def test_pixels_scaled_twice() -> None:

@@ -22,7 +22,7 @@ MEANT = "gaussian noise: sigma 8 is 8 times the whole range of pixels in [0, 1];
 
 
 def spec(**changed: Any) -> dict[str, Any]:
-    return digits(**{"limit": 20, "noise": {"sigma": [8]}, "estimators": [{"mc": {"samples": 60}}], **changed})
+    return digits(**{"limit": 20, "noise": {"sigma": [8]}, "estimators": [{"mc": {"samples": 60}}], "run": {"as_given": True}, **changed})
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,10 @@ def test_the_likely_meaning(run: Path, silent: Path) -> None:
     [
         ({"kind": "gaussian", "sigma": [0.1, "8/255", 1]}, ""),
         ({"kind": "gaussian", "sigma": [1.5]}, "gaussian noise: sigma 1.5 is 1.5 times the whole range of pixels in [0, 1]"),
-        ({"kind": "gaussian", "sigma": [300]}, "gaussian noise: sigma 300 is 300 times the whole range of pixels in [0, 1]"),
+        (
+            {"kind": "gaussian", "sigma": [300]},
+            "gaussian noise: sigma 300 is 300 times the whole range of pixels in [0, 1]; give levels for pixels in [0, 1]",
+        ),
         (
             {"kind": "uniform", "name": "box", "eps": [8]},
             "box noise: eps 8 is 8 times the whole range of pixels in [0, 1]; 8/255 = 0.0314 was probably meant: write 8/255",
@@ -69,9 +72,15 @@ def test_levels_in_pixel_units(noise: dict[str, Any], says: str, tmp_path: Path)
 
 @pytest.mark.parametrize("options", [("--sigma", "8"), ("--level", "8"), ("--set", "noise.sigma=8")], ids=lambda options: options[0])
 def test_however_the_level_is_given(options: tuple[str, str], tmp_path: Path, run_cli: RunCli) -> None:
-    """The command neither asks nor stops."""
-    path = write(tmp_path, spec(limit=2, noise={"sigma": [0.1]}, estimators=[{"mc": {"samples": 2}}]))
-    code, out, err = run_cli("estimate", path, "--out", "run", *options)
+    """The command does not ask; what it refuses, it audits with the option that the message names."""
+    path = write(tmp_path, spec(limit=2, noise={"sigma": [0.1]}, estimators=[{"mc": {"samples": 2}}], run=None))
+    assert run_cli("estimate", path, "--out", "run", *options) == (
+        2,
+        "",
+        f"error: {MEANT}, or audit this as it is given: --as-given (run.as_given: true)\n",
+    )
+    assert not (tmp_path / "run").exists()
+    code, out, err = run_cli("estimate", path, "--out", "run", *options, "--as-given")
     assert code == 0
     assert f"warning: {MEANT}" in err
     assert " ".join(out.split()).startswith(f"warning {MEANT}")
