@@ -147,7 +147,7 @@ def _execute(card: Card, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any
     target = kwargs.get("device")
     ours = [tensor for tensor in tensors if isinstance(tensor, _OnDevice)]
     if not ours and target != _NATIVE:
-        return func(*args, **kwargs)
+        return func(*_tensor_first(func, args), **kwargs)
     if torch.Tag.inplace_view in func.tags:
         raise NotImplementedError(f"{func.name()} changes the shape of a tensor in place, which the pretended device cannot")
     if tensors:
@@ -173,6 +173,13 @@ def _execute(card: Card, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any
 
     with torch.inference_mode(torch.is_inference_mode_enabled() and not (view and not ours[0].is_inference())):
         return tree_map(wrapped, copied)
+
+
+def _tensor_first(func: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments with a tensor where torch has made a number of one: a constant of a network that autograd keeps."""
+    if args and isinstance(args[0], float | int) and isinstance(func._schema.arguments[0].type, torch.TensorType):
+        return torch.tensor(args[0], dtype=torch.float64 if isinstance(args[0], float) else None), *args[1:]
+    return args
 
 
 class _Rules(TorchDispatchMode):
