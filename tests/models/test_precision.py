@@ -152,7 +152,7 @@ def settings() -> list[Any]:
 
 @pytest.fixture
 def _put_back() -> Iterator[None]:
-    flags = torch.backends.cuda.matmul, torch.backends.cudnn
+    flags: list[Any] = [torch.backends.cuda.matmul, torch.backends.cudnn]
     before, switches = [one.fp32_precision for one in settings()], [flag.allow_tf32 for flag in flags]
     yield
     for flag, value in zip(flags, switches, strict=True):
