@@ -21,6 +21,7 @@ import torch
 from robaudit.estimators.base import Estimate
 from tests.benchmarks.machine import exact_products, in_words, machine
 from tests.device.count import chunk, measure
+from tests.device.test_budgets import OPTIONS
 from tests.estimators.tools import built, installed_estimators, values
 from tests.noise.kinds import SHAPES, examples, images, normal, some_level
 from tests.specs import digits, write
@@ -99,7 +100,7 @@ def _half_width(one: Estimate) -> float:
 def synchronisations() -> Iterator[str]:
     """By torch's own debug mode no more than the pretended device counts, but for a tenth: it does not know every library."""
     for name in COUNTED:
-        options = {"radius_attack": {"steps": 5, "restarts": 1}, "noise_tolerance": {"tolerance": 0.5}}.get(name, {})
+        options = OPTIONS.get(name, {})
         promised = measure(name, **options)
         estimator, work = chunk(name, promised.images, "cuda", **options)
         values(estimator, work)  # libraries start
