@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from robaudit.models import from_module
 from robaudit.models.architectures import digits_cnn
 from tests.benchmarks import __main__ as command
-from tests.benchmarks import accuracy, cdf, imagenet, published, ray, trial
+from tests.benchmarks import accuracy, cdf, gpu, imagenet, published, ray, trial
 from tests.benchmarks.audits import Repeated, audit_seconds
 from tests.benchmarks.cost import Point, Reference, cost_to_reach
 from tests.benchmarks.networks import Bench, Network, estimator
@@ -239,3 +239,10 @@ def test_results_of_an_estimator_are_forgotten(tmp_path: Path) -> None:
     path.write_text(json.dumps({"speed; net": {}} | {f"net, uniform; {label}; seed 0": {} for label in labels}))
     Results(path, Bench(torch.device("cpu")), 0).forget("qnorm_path")
     assert list(json.loads(path.read_text())) == ["speed; net", *(f"net, uniform; {label}; seed 0" for label in labels[2:])]
+
+
+def test_the_check_of_a_gpu_says_that_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(SystemExit) as ended:
+        gpu.main()
+    assert str(ended.value).startswith("tests.benchmarks.gpu: torch finds no CUDA device here; ")

@@ -221,7 +221,7 @@ def propose(
         RobauditError: spec, model or data are not usable, or nothing fits.
     """
     listener, device = listener or Silent(), pick_device(spec.run.device)
-    with deterministic(spec.run.deterministic, device), rounded_products(spec.run.precision == "tf32"):
+    with deterministic(spec.run.deterministic, device), rounded_products(False):
         started = time.perf_counter()
         ready = prepare(spec, None, "", model, dataset, device, listener, trust=trust, skip_bad=skip_bad).at_levels(listener)
         start, count = already + time.perf_counter() - started, len(ready.samples)

@@ -12,7 +12,7 @@ from robaudit.auditing.checks import precision_effects
 from robaudit.auditing.prepare import Ready
 from robaudit.errors import ModelError
 from robaudit.estimators.engine import Engine
-from robaudit.models.logits import LogitModel, for_noisy_passes, rounded_products
+from robaudit.models.logits import LogitModel, for_noisy_passes
 from robaudit.spec.model import Precision
 
 WORTHWHILE = 1.25
@@ -67,7 +67,7 @@ def precision_offers(ready: Ready, *, skip_bad: bool = False) -> list[Offer]:
     for precision in candidates:
         try:
             lower = for_noisy_passes(engine.model, precision)
-            speed = _speed(engine, lower, ready.image, precision)
+            speed = _speed(engine, lower, ready.image)
         except (ModelError, RuntimeError):  # an operator without bfloat16
             continue
         if speed < WORTHWHILE:
@@ -81,16 +81,16 @@ def precision_offers(ready: Ready, *, skip_bad: bool = False) -> list[Offer]:
     return offers
 
 
-def _speed(engine: Engine, lower: LogitModel, image: Tensor, precision: Precision) -> float:
+def _speed(engine: Engine, lower: LogitModel, image: Tensor) -> float:
     """Ratio of the least times of a full pass in fp32 and in the lower precision, alternating; one of each if it is clearly slower."""
     model = engine.model
     x = image.to(model.device, model.dtype).expand(engine.rows(image.shape), *image.shape)
     x = x.contiguous(memory_format=model.memory_format)
     best = [float("inf"), float("inf")]
     for repeat in range(1 + _REPEATS):
-        for i, (network, rounded) in enumerate(((model, False), (lower, precision == "tf32"))):
+        for i, network in enumerate((model, lower)):
             started = time.perf_counter()
-            with rounded_products(rounded), torch.inference_mode():
+            with torch.inference_mode():
                 float(network(x).sum())  # waits for the device
             if repeat:
                 best[i] = min(best[i], time.perf_counter() - started)

@@ -161,7 +161,7 @@ def validate(
     device = pick_device(spec.run.device)
     whole = dataset if dataset is not None else open_dataset(spec.dataset, base_dir=spec.base_dir, trust=trust)
     subset = Selected(whole, random_subset(len(whole), samples, spec.run.seed))
-    with deterministic(spec.run.deterministic, device), rounded_products(spec.run.precision == "tf32"):
+    with deterministic(spec.run.deterministic, device), rounded_products(False):
         ready = prepare(spec, None, "", model, subset, device, listener, trust=trust, skip_bad=on_error == "skip").at_levels(listener)
         started, alone = time.perf_counter(), 0.0
         listener.note(f"the estimators on {len(subset)} of {len(whole)} images")

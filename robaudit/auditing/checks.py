@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -17,7 +18,7 @@ from robaudit.errors import DataError, ModelError
 from robaudit.estimators.engine import Engine, rows_by_rule
 from robaudit.levels import NoiseLevel
 from robaudit.memory import is_out_of_memory
-from robaudit.models.logits import LogitModel, rounded_products
+from robaudit.models.logits import LogitModel
 from robaudit.numerics.margins import margin_gradients
 from robaudit.spec.model import Precision
 
@@ -225,19 +226,20 @@ def precision_effects(
     samples = list(first_samples(dataset, _IMAGES, skip_bad=skip_bad))
     x = torch.stack([sample.pixels.to(model.dtype) for sample in samples]).to(model.device)
     ids = [sample.id for sample in samples]
-    with rounded_products(False):
-        predicted = engine.logits(x).argmax(1)
-    return [_effect(engine, x, ids, predicted, at, precision) for at in levels]
+    exact = copy(engine)
+    exact.model = engine.model.rounding(False)
+    predicted = exact.logits(x).argmax(1)
+    return [_effect(engine, exact, x, ids, predicted, at, precision) for at in levels]
 
 
-def _effect(engine: Engine, x: Tensor, ids: Sequence[str], predicted: Tensor, at: NoiseLevel, precision: Precision) -> PrecisionEffect:
-    rounded = precision == "tf32"
+def _effect(
+    engine: Engine, exact: Engine, x: Tensor, ids: Sequence[str], predicted: Tensor, at: NoiseLevel, precision: Precision
+) -> PrecisionEffect:
     total = torch.zeros(3, dtype=torch.int64, device=x.device)
-    with rounded_products(rounded):
-        for batch, logits in engine.noisy_logits(x, ids, at, _COPIES):
-            target, lower = predicted[batch.image], logits.argmax(1)
-            with rounded_products(False), torch.inference_mode():
-                exact = engine.model(batch.padded)[: len(target)].argmax(1)
-            total += torch.stack([(lower != exact).sum(), (exact == target).sum(), (lower == target).sum()])
+    for batch, logits in engine.noisy_logits(x, ids, at, _COPIES):
+        target, lower = predicted[batch.image], logits.argmax(1)
+        with torch.inference_mode():
+            full = exact.model_under(at.noise)(batch.padded)[: len(target)].argmax(1)
+        total += torch.stack([(lower != full).sum(), (full == target).sum(), (lower == target).sum()])
     changed, kept_fp32, kept = total.tolist()
     return PrecisionEffect(precision, at, len(x), len(x) * _COPIES, changed, kept_fp32, kept)

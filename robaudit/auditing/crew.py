@@ -9,13 +9,12 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from robaudit.auditing.chunks import Chunk, Signs, Step, step_name
-from robaudit.auditing.resume import kind_of
 from robaudit.auditing.shipping import Sent
 from robaudit.auditing.worker import Done, Failed, Finished, Item, Noted, Opened, Order, Underway, other_weights
 from robaudit.datasets.base import Dataset
 from robaudit.errors import RobauditError, SpecError
 from robaudit.estimators.registry import Task
-from robaudit.store.info import RowBits
+from robaudit.store.info import RowBits, kind_of
 from robaudit.text import clipped, count
 
 _WAIT = 0.25  # seconds for something to come in; after it, the signs of life are passed on

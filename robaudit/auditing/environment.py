@@ -80,11 +80,6 @@ def device_name(device: torch.device) -> str:
     return printable(f"{device} ({', '.join(part for part in parts if part)})")
 
 
-def device_type(name: str) -> str:
-    """``cpu`` or ``cuda``, from the text of :func:`device_name`, or from that of several devices."""
-    return re.split("[ :,]", name, maxsplit=1)[0]
-
-
 def processor_name() -> str:
     """The processor's model, as in ``AMD EPYC 7B13``; empty where the machine does not say."""
     match = re.search(r"^model name\s*:(.*)$", file_text(_CPUINFO), re.MULTILINE)

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from robaudit.auditing.crew import Crew, Team
-from robaudit.auditing.environment import deterministic, device_type, pick_devices
+from robaudit.auditing.environment import deterministic, pick_devices
 from robaudit.auditing.loop import OnError, compute_missing
 from robaudit.auditing.prepare import Facts, Parts, open_parts, prepare
 from robaudit.auditing.setup import check_noises
@@ -24,6 +24,7 @@ from robaudit.models.logits import rounded_products
 from robaudit.noise.registry import Noise
 from robaudit.progress import Listener
 from robaudit.spec.model import AuditSpec
+from robaudit.store.info import device_type
 from robaudit.store.state import State
 
 
@@ -78,7 +79,7 @@ def prepared(
     """
     devices = pick_devices(spec.run.device) if spec.run.engine == "local" else []
     if len(devices) == 1:
-        with deterministic(spec.run.deterministic, devices[0]), rounded_products(spec.run.precision == "tf32"):
+        with deterministic(spec.run.deterministic, devices[0]), rounded_products(False):
             ready = prepare(spec, old, where, model, dataset, devices[0], listener, trust=trust, skip_bad=skip_bad)
 
             def compute(state: State, told: Listener, on_error: OnError) -> int:

@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from robaudit.auditing.environment import device_name, device_type, versions
+from robaudit.auditing.environment import device_name, versions
 from robaudit.errors import AnotherRunError, RunError
 from robaudit.levels import level_name_in, without_levels
 from robaudit.models.logits import LogitModel
 from robaudit.progress import Listener
 from robaudit.spec.model import IN_MEMORY, AuditSpec, base_identity, identity
 from robaudit.store.folder import RunFolder, label_of
+from robaudit.store.info import kind_of
 from robaudit.store.state import State
 
 if TYPE_CHECKING:
@@ -105,12 +106,6 @@ def refuse_another_machine(old: Mapping[str, Any], model: LogitModel, device: to
         changed.append(f"{old['device']} (now {here})")
     if changed:
         listener.warn(f"{where}: was begun with {', '.join(changed)}: its rows may differ in the last digits from those computed now")
-
-
-def kind_of(device: str) -> str:
-    """What the noise depends on: cpu, or cuda and the model."""
-    kind = device_type(device)
-    return kind if kind == "cpu" else f"{kind} {device.partition(' ')[2]}"
 
 
 def refuse_other_options(state: State, estimators: Mapping[str, Any], where: str) -> None:

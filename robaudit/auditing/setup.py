@@ -127,8 +127,11 @@ def make_model(spec: AuditSpec, given: nn.Module | None, device: torch.device, *
     options = spec.model
     if given is not None:
         name = getattr(given, "__name__", type(given).__name__)  # of a function, or of the class
-        return from_module(given, mean=options.mean, std=options.std, output=options.output, dtype=dtype, device=device, name=name)
-    return load_model(options, model_path(options, spec.base_dir), base_dir=spec.base_dir, device=device, dtype=dtype, trust=trust)
+        model = from_module(given, mean=options.mean, std=options.std, output=options.output, dtype=dtype, device=device, name=name)
+    else:
+        path = model_path(options, spec.base_dir)
+        model = load_model(options, path, base_dir=spec.base_dir, device=device, dtype=dtype, trust=trust)
+    return model.rounding(spec.run.precision == "tf32")
 
 
 def check_noises(noises: Sequence[Noise], image: torch.Tensor, dataset: Dataset) -> None:

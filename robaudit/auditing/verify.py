@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from robaudit.auditing.environment import deterministic, device_name, device_type, image_digest, pick_device, versions
+from robaudit.auditing.environment import deterministic, device_name, image_digest, pick_device, versions
 from robaudit.auditing.loop import ThisProcess, compute_missing, task_names
 from robaudit.auditing.setup import make_engine, make_model, make_pace
 from robaudit.datasets.base import Dataset
@@ -30,7 +30,7 @@ from robaudit.quantities import IntervalKind
 from robaudit.rows import Row, bits_of
 from robaudit.spec.model import AuditSpec
 from robaudit.store.folder import OUTPUTS, RunFolder
-from robaudit.store.info import RowBits
+from robaudit.store.info import RowBits, device_type, kind_of
 from robaudit.store.run import Run
 from robaudit.store.state import State
 
@@ -105,10 +105,11 @@ def verify(
     Raises:
         RobauditError: the model or the data have changed, or cannot be read.
     """
-    made_on = device_type(run.info["device"])
-    chosen = pick_device(device or made_on, "--device")
-    if chosen.type != made_on:
-        raise RunError(str(run.path), f"was made on {made_on}, and {chosen.type} draws other noise", f"verify it with --device {made_on}")
+    made_on = run.info["device"]
+    chosen = pick_device(device or device_type(made_on), "--device")
+    if kind_of(device_name(chosen)) != kind_of(made_on):
+        what = f"was made on {made_on}, and {device_name(chosen)} draws other noise"
+        raise RunError(str(run.path), what, f"verify it on {kind_of(made_on)}")
     spec = AuditSpec.model_validate(run.info["spec"]).located(Path(run.info["spec_folder"]), run.info["name"])
     dataset = open_dataset(spec.dataset, base_dir=spec.base_dir, trust=trust)
     ids = list(dict.fromkeys(row.sample_id for row in run.rows))
@@ -120,7 +121,7 @@ def verify(
     drawn = set(ids)
     rows = [row for row in run.rows if row.sample_id in drawn]
     subset = _subset(run, dataset, drawn)
-    with deterministic(spec.run.deterministic, chosen), rounded_products(spec.run.precision == "tf32"):
+    with deterministic(spec.run.deterministic, chosen), rounded_products(False):
         recomputed = _recompute(run, spec, subset, make_model(spec, None, chosen, trust=trust), listener)
     differences = [difference for row in rows for difference in _differences(run, row, recomputed[row.key])]
     altered = [name for name in OUTPUTS if file_sha256(run.path / name) != run.info["files"].get(name)]

@@ -252,7 +252,7 @@ class _Open:
     def _load(self, plan: Plan, spec: AuditSpec, settings: ExitStack, heard: _Heard) -> Ready:
         device = pick_device(spec.run.device)
         settings.enter_context(deterministic(spec.run.deterministic, device))
-        settings.enter_context(rounded_products(spec.run.precision == "tf32"))
+        settings.enter_context(rounded_products(False))
         return with_model(
             _parts(plan, spec, heard),
             plan.old,

@@ -13,6 +13,7 @@ from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import IntervalKind
 from robaudit.rows import MOST_STORED_DRAWS, Bits, Row, bits_of
 from robaudit.store.folder import RunFolder, label_of
+from robaudit.store.info import kind_of
 from robaudit.store.run import Run
 
 Pair = tuple[Row, Row]
@@ -143,7 +144,7 @@ def match(base: Run, new: Run) -> Matching:
     specs = check_same_noise(base, new)
     reasons = []
     seeds = [run.info["seed"] for run in (base, new)]
-    devices = [_device(run) for run in (base, new)]
+    devices = [kind_of(run.info["device"]) for run in (base, new)]
     if seeds[0] != seeds[1]:
         reasons.append(f"the seeds differ ({seeds[0]} and {seeds[1]})")
     if devices[0] != devices[1]:
@@ -256,7 +257,3 @@ def _same_tasks(base: Sequence[Row], new: Sequence[Row]) -> list[Pair]:
 def image_digests(run: Run) -> Mapping[str, str]:
     """Digests of the pixels by sample id; empty without the run's state."""
     return RunFolder(run.path).image_digests()
-
-
-def _device(run: Run) -> str:
-    return str(run.info["device"]).partition(" ")[0].partition(":")[0]

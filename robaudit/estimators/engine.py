@@ -110,7 +110,8 @@ class Engine:
             differentiated = torch.is_grad_enabled() and arguments[0].requires_grad
             passed(len(arguments[0]) * (1 + 2 * differentiated))
 
-        handles = [model.register_forward_hook(told) for model in self.models]  # copies that clip share the hooks of theirs
+        models = {id(model.network): model for model in self.models}  # copies that clip or round share the hooks of theirs
+        handles = [model.register_forward_hook(told) for model in models.values()]
         try:
             yield
         finally:

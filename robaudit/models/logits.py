@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -18,6 +19,7 @@ from robaudit.text import count
 
 PIXELS = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.float32, "fp64": torch.float64}
 """The dtype of pixels, clean passes and gradients by precision."""
+_EXACT = "use run.precision fp32"
 
 
 def pick_output(returned: object, output: str | int | None, where: str) -> torch.Tensor:
@@ -125,6 +127,7 @@ class LogitModel(nn.Module):
 
     Attributes:
         clip: whether the pixels are clipped to [0, 1] first: see :meth:`clipping`.
+        rounds: whether the network's float32 products may be rounded on CUDA: see :meth:`rounding`.
         info: the `LoadedNetwork` (format, sha256, differentiable, notes).
         memory_format: the memory format in which inputs are fastest.
         notes: lines for the user; may grow with the first call.
@@ -146,7 +149,7 @@ class LogitModel(nn.Module):
     ) -> None:
         super().__init__()
         self.info, self.name, self.output = loaded, name, output
-        self.clip = False
+        self.clip = self.rounds = False
         self.device, self.dtype = device or torch.device("cpu"), dtype
         self._compute = dtype
         self.notes = list(loaded.notes)
@@ -191,6 +194,14 @@ class LogitModel(nn.Module):
             return self
         other = copy.copy(self)
         other.clip = clip
+        return other
+
+    def rounding(self, allowed: bool) -> LogitModel:
+        """The same model, with a network whose forward passes may round float32 products to TF32 on CUDA, or not; likewise."""
+        if allowed == self.rounds:
+            return self
+        other = copy.copy(self)
+        other.rounds = allowed
         return other
 
     def train(self, mode: bool = True) -> LogitModel:
@@ -243,7 +254,9 @@ class LogitModel(nn.Module):
         return torch.cat(parts)
 
     def _once(self, inputs: torch.Tensor) -> torch.Tensor:
-        return as_logits(pick_output(self.network(inputs), self.output, self.name), len(inputs), self.dtype, self.name)
+        with rounded_products(True) if self.rounds else nullcontext():
+            returned = self.network(inputs)
+        return as_logits(pick_output(returned, self.output, self.name), len(inputs), self.dtype, self.name)
 
     def _first_logits(self, inputs: torch.Tensor) -> torch.Tensor:
         """Like `_logits`, but find out whether the network takes the memory format, and the images at all."""
@@ -277,22 +290,53 @@ class LogitModel(nn.Module):
 
 @contextmanager
 def rounded_products(allowed: bool) -> Iterator[None]:
-    """Let CUDA's float32 products (matmul, cuDNN) round their factors to TF32's 10 bits, or forbid it (torch leaves it to cuDNN)."""
-    before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = allowed
+    """Let CUDA's float32 products (matmul, cuDNN) round their factors to TF32's 10 bits, or forbid it (torch leaves it to cuDNN).
+
+    torch has two sets of switches for it, ``allow_tf32`` and (since 2.9) ``fp32_precision``, and does not tell what the first says where
+    the caller has used the second: both are set, and put back as far as they could be read.
+    """
+    before = [_readable(switch) for switch in _switches()], [one.fp32_precision for one in _formats()]
+    _set([allowed] * len(before[0]), ["tf32" if allowed else "ieee"] * len(before[1]))
     try:
         yield
     finally:
-        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
+        _set(*before)
+
+
+def _switches() -> list[Any]:
+    return [torch.backends.cuda.matmul, torch.backends.cudnn]
+
+
+def _formats() -> list[Any]:
+    found = torch.backends.cuda.matmul, getattr(torch.backends.cudnn, "conv", None), getattr(torch.backends.cudnn, "rnn", None)
+    return [one for one in found if hasattr(one, "fp32_precision")]
+
+
+def _readable(switch: Any) -> bool | None:
+    try:
+        return bool(switch.allow_tf32)
+    except RuntimeError:
+        return None
+
+
+def _set(allowed: Sequence[bool | None], formats: Sequence[str]) -> None:
+    for switch, value in zip(_switches(), allowed, strict=True):
+        if value is not None:
+            switch.allow_tf32 = value
+    for one, precision in zip(_formats(), formats, strict=True):
+        if one.fp32_precision != precision:
+            one.fp32_precision = precision
 
 
 def for_noisy_passes(model: LogitModel, precision: Precision) -> LogitModel:
-    """The model that noisy forward passes go through: a copy in bfloat16 for bf16, else the model itself.
+    """The model that noisy forward passes go through: a copy in bfloat16 for bf16, one that rounds for tf32, else the model itself.
 
     Raises:
-        ModelError: the network cannot be cast to bfloat16.
+        ModelError: the network cannot be cast to bfloat16, or computes in float32 only.
     """
-    return in_bfloat16(model) if precision == "bf16" else model
+    if model.format == "onnx" and precision in ("bf16", "tf32"):
+        raise ModelError(model.name, "onnx networks run in fp32 only", _EXACT)
+    return in_bfloat16(model) if precision == "bf16" else model.rounding(precision == "tf32")
 
 
 def in_bfloat16(model: LogitModel) -> LogitModel:
@@ -301,13 +345,10 @@ def in_bfloat16(model: LogitModel) -> LogitModel:
     Raises:
         ModelError: the network is not a torch module that can be copied and cast.
     """
-    remedy = "use run.precision fp32"
-    if model.format == "onnx":
-        raise ModelError(model.name, "onnx networks run in fp32 only", remedy)
     try:
         with torch.inference_mode(False):
             lower = copy.deepcopy(model)
             lower.compute_in(torch.bfloat16)
     except Exception as error:
-        raise ModelError(model.name, f"cannot be copied and cast to bfloat16 ({type(error).__name__}: {error})"[:300], remedy) from error
+        raise ModelError(model.name, f"cannot be copied and cast to bfloat16 ({type(error).__name__}: {error})"[:300], _EXACT) from error
     return lower

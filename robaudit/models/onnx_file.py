@@ -79,6 +79,7 @@ def load_onnx(source: Source) -> LoadedNetwork:
         )
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.log_severity_level = torch.get_num_threads(), 4
+    options.use_deterministic_compute = torch.are_deterministic_algorithms_enabled()
     providers = _providers(source, onnxruntime.get_available_providers())
     try:
         session = onnxruntime.InferenceSession(str(source.file), options, providers=providers)
@@ -95,10 +96,13 @@ def load_onnx(source: Source) -> LoadedNetwork:
 
 
 def _providers(source: Source, available: list[str]) -> list[Any]:
+    """Where onnxruntime computes: on CUDA without TF32 (its default), and in deterministic mode without timing convolutions."""
     if source.device.type == "cpu":
         return ["CPUExecutionProvider"]
     if source.device.type == "cuda" and "CUDAExecutionProvider" in available:
-        return [("CUDAExecutionProvider", {"device_id": source.device.index or 0}), "CPUExecutionProvider"]
+        search = "DEFAULT" if torch.are_deterministic_algorithms_enabled() else "EXHAUSTIVE"
+        cuda = {"device_id": source.device.index or 0, "use_tf32": 0, "cudnn_conv_algo_search": search}
+        return [("CUDAExecutionProvider", cuda), "CPUExecutionProvider"]
     raise ModelError(source.where, f"onnxruntime cannot run on {source.device} here", "use run.device cpu, or install onnxruntime-gpu")
 
 

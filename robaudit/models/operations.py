@@ -141,7 +141,9 @@ def repeated(part: Input) -> Norms:
 
 
 def fixed_factor(part: Input) -> Tensor:
-    """The numbers that an operation multiplies its operand with, in the shape of the result."""
+    """The numbers that an operation multiplies its operand with, in the shape and on the device of the result: autograd keeps a constant
+    of the network where it is, on the CPU.
+    """
     if operation(part.node) == "Div":
         if part.place != 0:
             raise NoBoundError("it divides by something that depends on the pixels")
@@ -150,7 +152,7 @@ def fixed_factor(part: Input) -> Tensor:
         factor = 1.0 / _number(part.saved("other"))
     else:
         factor = _number(part.saved("other" if part.place == 0 else "self"))
-    return factor.expand(part.outside)
+    return factor.to(part.node._input_metadata[0].device).expand(part.outside)
 
 
 def _number(saved: Tensor | float) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Annotated, Any
@@ -26,6 +27,17 @@ def _step(text: str) -> str:
     if at:
         NoiseLevel.from_key(level)
     return text
+
+
+def device_type(device: str) -> str:
+    """``cpu`` or ``cuda``, from the text that run.json has for a device, or for several."""
+    return re.split("[ :,]", device, maxsplit=1)[0]
+
+
+def kind_of(device: str) -> str:
+    """What the noise depends on: cpu, or cuda and the model of the card, whose number of multiprocessors orders torch's normal draws."""
+    kind = device_type(device)
+    return kind if kind == "cpu" else f"{kind} {device.partition(' ')[2]}"
 
 
 Plain = Annotated[str, AfterValidator(_plain)]

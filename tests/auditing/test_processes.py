@@ -21,10 +21,10 @@ import robaudit
 from robaudit.auditing import job, loop, processes
 from robaudit.auditing.environment import pick_devices
 from robaudit.auditing.processes import Processes, environment
-from robaudit.auditing.resume import kind_of
 from robaudit.auditing.worker import Done
 from robaudit.errors import ModelError, SpecError
 from robaudit.estimators import registry
+from robaudit.store.info import kind_of
 from tests.auditing.networks import Halves, OnlyHere, Upset, halves
 from tests.cli.conftest import Refuse, refuse
 from tests.conftest import RunCli

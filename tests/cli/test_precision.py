@@ -52,25 +52,41 @@ def test_tf32_on_the_cpu_is_fp32_and_says_so(tmp_path: Path, run_cli: RunCli) ->
 
 
 @pytest.mark.parametrize(("precision", "allowed"), [("fp32", False), ("tf32", True)])
-def test_cuda_rounds_its_products_only_when_asked(precision: str, allowed: bool, tmp_path: Path) -> None:
+def test_cuda_rounds_the_products_of_the_network_alone_and_only_when_asked(
+    precision: str, allowed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import torch
     from torch import nn
 
+    from robaudit.noise import correlated
+    from robaudit.numerics.rowwise import product
     from robaudit.spec.model import AuditSpec
 
-    seen = set()
+    networks, own = set(), set()
+
+    def rounds() -> tuple[bool, bool]:
+        return torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
 
     class Spy(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            seen.add((torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32))
+            networks.add(rounds())
             return x.flatten(1)[:, :10]
 
-    spec = AuditSpec.model_validate(digits(limit=2, run={"precision": precision, "device": "cpu"}))
+    def spied(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        own.add(rounds())
+        return product(a, b)
+
+    monkeypatch.setattr(correlated, "product", spied)
+    noise = [{"kind": "gaussian_correlated", "length": 2, "sigma": [0.2]}]
+    run = {"precision": precision, "device": "cpu"}
+    spec = AuditSpec.model_validate(digits(limit=2, noise=noise, estimators=["logit_gaussian", "mmse"], run=run))
     audit(spec, out=tmp_path / "run", model=Spy())
-    assert seen == {(allowed, allowed)}
+    assert networks == {(allowed, allowed)}
+    assert own == {(False, False)}
 
 
-def test_onnx_refuses_bf16(tmp_path: Path, refuse: Refuse) -> None:
+@pytest.mark.parametrize("precision", ["bf16", "tf32"])
+def test_onnx_refuses_lower_precisions(precision: str, tmp_path: Path, refuse: Refuse) -> None:
     onnx = pytest.importorskip("onnx")
     helper, proto = onnx.helper, onnx.TensorProto
     image = helper.make_tensor_value_info("x", proto.FLOAT, ["n", 1, 8, 8])
@@ -78,4 +94,4 @@ def test_onnx_refuses_bf16(tmp_path: Path, refuse: Refuse) -> None:
     graph = helper.make_graph([helper.make_node("Flatten", ["x"], ["y"], axis=1)], "g", [image], [logits])
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), tmp_path / "m.onnx")
     spec = write(tmp_path, digits(model={"path": "m.onnx"}))
-    refuse("estimate", spec, "--set", "run.precision=bf16", says="onnx networks run in fp32 only; use run.precision fp32")
+    refuse("estimate", spec, "--set", f"run.precision={precision}", says="onnx networks run in fp32 only; use run.precision fp32")

@@ -163,10 +163,15 @@ def test_classes_hold_together() -> None:
 
 def test_noise_of_another_device_is_another() -> None:
     rows = bits(np.random.default_rng(11).random((4, 20)) < 0.5)
-    for device, how in (("cpu", "common random numbers"), ("cuda:0 (some card)", "unpaired")):
-        found = compare(made(rows), made(rows, 0, "b", device=device))
-        assert found.groups[0].how == how
-    assert found.groups[0].why == "noise on cpu differs from noise on cuda"
+    cards = {
+        ("cpu", "cpu (a processor)"): "",
+        ("cpu", "cuda:0 (A100)"): "noise on cpu differs from noise on cuda (A100)",
+        ("cuda:0 (A100)", "cuda:1 (A100)"): "",
+        ("cuda:0 (A100)", "cuda:0 (H100)"): "noise on cuda (A100) differs from noise on cuda (H100)",
+    }
+    for (one, other), why in cards.items():
+        group = compare(made(rows, device=one), made(rows, 0, "b", device=other)).groups[0]
+        assert (group.how, group.why) == ("unpaired" if why else "common random numbers", why)
 
 
 def test_how_many_more_decide_the_worst_class() -> None:

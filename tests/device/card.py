@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_map
 
 import robaudit
 from tests.device.rules import CUDA, check, launches, name_of, tensors_in, waits
@@ -147,17 +146,17 @@ def _execute(card: Card, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any
     target = kwargs.get("device")
     ours = [tensor for tensor in tensors if isinstance(tensor, _OnDevice)]
     if not ours and target != _NATIVE:
-        return func(*args, **kwargs)
+        return func(*_tensor_first(func, args), **kwargs)
     if torch.Tag.inplace_view in func.tags:
         raise NotImplementedError(f"{func.name()} changes the shape of a tensor in place, which the pretended device cannot")
     if tensors:
         check(func, args, kwargs, _on_device)
     card.wait(waits(func, args, kwargs, _on_device))
     known = {id(tensor.host): tensor for tensor in ours}
-    hosts = [tree_map(lambda one: one.host if isinstance(one, _OnDevice) else one, found) for found in (args, kwargs)]
+    on_host = {key: _changed(value, _to_host) for key, value in kwargs.items()}
     if target is not None:
-        hosts[1]["device"] = _HOST
-    copied = func(*hosts[0], **hosts[1])
+        on_host["device"] = _HOST
+    copied = func(*_changed(args, _to_host), **on_host)
     if launches(func):
         card.launch()
     stays = target is not None and target != _NATIVE
@@ -172,7 +171,25 @@ def _execute(card: Card, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any
         return known[id(one)] if id(one) in known else _OnDevice(one, card, block)
 
     with torch.inference_mode(torch.is_inference_mode_enabled() and not (view and not ours[0].is_inference())):
-        return tree_map(wrapped, copied)
+        return _changed(copied, wrapped)
+
+
+def _to_host(one: Any) -> Any:
+    return one.host if isinstance(one, _OnDevice) else one
+
+
+def _changed(found: Any, change: Callable[[Any], Any]) -> Any:
+    """Nested lists and tuples with their members changed."""
+    if isinstance(found, list | tuple):
+        return type(found)([_changed(one, change) for one in found]) if type(found) in (list, tuple) else change(found)
+    return change(found)
+
+
+def _tensor_first(func: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments with a tensor where torch has made a number of one: a constant of a network that autograd keeps."""
+    if args and isinstance(args[0], float | int) and isinstance(func._schema.arguments[0].type, torch.TensorType):
+        return torch.tensor(args[0], dtype=torch.float64 if isinstance(args[0], float) else None), *args[1:]
+    return args
 
 
 class _Rules(TorchDispatchMode):
@@ -183,6 +200,9 @@ class _Rules(TorchDispatchMode):
         self._card = card
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if torch.is_inference_mode_enabled() and func._can_decompose():  # there, torch leaves to the mode what it is made of
+            with self:
+                return func.decompose(*args, **(kwargs or {}))
         return _execute(self._card, func, args, kwargs or {})
 
 
@@ -219,6 +239,8 @@ class _Names(TorchFunctionMode):
             return args[0].detach().host.tolist()
         if ours and name in ("data_ptr", "get_device"):
             return args[0].host.data_ptr() if name == "data_ptr" else 0
+        if ours and func == Tensor.data.__set__:  # type: ignore[attr-defined]
+            args[0].host, args[0].block = args[1].host, args[1].block
         if ours and name in ("__getitem__", "__setitem__"):
             args = (args[0], _index(args[1]), *args[2:])
         if name == "cuda":
@@ -227,7 +249,7 @@ class _Names(TorchFunctionMode):
             args = tuple(torch.device(one) if isinstance(one, str) else one for one in args)
         _check_generator(args, kwargs)
         args, kwargs = (
-            tree_map(_renamed, args),
+            _changed(args, _renamed),
             {key: _renamed(_place(value) if key == "device" else value) for key, value in kwargs.items()},
         )
         if func in (torch.tensor, torch.as_tensor, torch.asarray, Tensor.new_tensor):

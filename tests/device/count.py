@@ -17,6 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from robaudit.estimators.base import Estimator
+from robaudit.estimators.work import Work
 from tests.device.card import Card, pretended
 from tests.estimators.tools import fitting, installed_estimators, network_for, values, work_on
 
@@ -40,6 +42,13 @@ class Measured:
     gradient_passes: int
 
 
+def chunk(name: str, images: int, device: str, **options: Any) -> tuple[Estimator, Work]:
+    """An estimator, and random images of ten classes for it on a device."""
+    estimator = installed_estimators()[name].model_validate(options)
+    network = network_for(estimator, CLASSES)
+    return estimator, fitting(estimator, work_on(network, images=images, device=device, gradients=estimator.linearises_clean))
+
+
 def measure(name: str, images: int = IMAGES, **options: Any) -> Measured:
     """One chunk of random images of ten classes through an estimator.
 
@@ -48,14 +57,13 @@ def measure(name: str, images: int = IMAGES, **options: Any) -> Measured:
         images: how many.
         options: of the estimator; the others have their defaults.
     """
-    estimator = installed_estimators()[name].model_validate(options)
-    network, passes = network_for(estimator, CLASSES), Counter[bool]()
+    passes = Counter[bool]()
 
     def passed(_: nn.Module, arguments: tuple[Tensor, ...], __: object) -> None:
         passes[torch.is_grad_enabled() and arguments[0].requires_grad] += 1
 
     with pretended() as card:
-        work = fitting(estimator, work_on(network, images=images, device="cuda", gradients=estimator.linearises_clean))
+        estimator, work = chunk(name, images, "cuda", **options)
         work.engine.model.register_forward_hook(passed)
         card.reset()
         values(estimator, work)

@@ -10,9 +10,11 @@ import pytest
 import torch
 from torch import nn
 
+from robaudit.auditing import environment
 from robaudit.errors import ModelError, RobauditError
 from robaudit.models import load_model
 from robaudit.spec.model import ModelSpec
+from tests.device import pretended
 from tests.models.conftest import load, one_line, pixels, refusal, small_net
 
 onnx = pytest.importorskip("onnx")
@@ -91,6 +93,29 @@ def test_device_that_onnxruntime_does_not_have(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="cannot run on mps") as caught:
         load_model(ModelSpec(path=str(path)), path, base_dir=tmp_path, device=torch.device("mps"), dtype=torch.float32, trust=False)
     assert one_line(caught.value)
+
+
+@pytest.mark.parametrize(("deterministic", "search"), [(False, "EXHAUSTIVE"), (True, "DEFAULT")])
+def test_cuda_without_tf32_and_on_request_without_timing(
+    deterministic: bool, search: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import onnxruntime
+
+    path, asked, begin = graph(tmp_path, small_net()), list[object](), onnxruntime.InferenceSession
+
+    def session(file: str, options: Any, providers: list[Any]) -> Any:
+        asked.extend([options.use_deterministic_compute, *providers])
+        return begin(file, options, providers=["CPUExecutionProvider"])
+
+    monkeypatch.setattr(onnxruntime, "InferenceSession", session)
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CUDAExecutionProvider", "CPUExecutionProvider"])
+    x, spec = pixels(), ModelSpec(path=str(path))
+    with pretended(), environment.deterministic(deterministic, torch.device("cuda", 0)):
+        model = load_model(spec, path, base_dir=tmp_path, device=torch.device("cuda", 0), dtype=torch.float32, trust=False)
+        found = model(x.cuda()).cpu()
+    cuda = {"device_id": 0, "use_tf32": 0, "cudnn_conv_algo_search": search}
+    assert asked == [deterministic, ("CUDAExecutionProvider", cuda), "CPUExecutionProvider"]
+    assert torch.equal(found, load(path)(x))
 
 
 def test_onnxruntime_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from robaudit.errors import ModelError
-from robaudit.models import LogitModel, from_module
+from robaudit.models import LogitModel, from_module, logits
 from robaudit.models.logits import for_noisy_passes, in_bfloat16, rounded_products
 from robaudit.models.torchscript import AsWritten
 from tests.models.conftest import load, one_line, pixels, small_net
@@ -95,8 +96,11 @@ def test_bfloat16_is_near_and_leaves_the_model_alone(form: str, tmp_path: Path) 
 
 def test_only_bf16_has_a_model_of_its_own() -> None:
     model = from_module(small_net())
-    assert for_noisy_passes(model, "fp32") is for_noisy_passes(model, "tf32") is for_noisy_passes(model, "fp64") is model
-    assert for_noisy_passes(model, "bf16") is not model
+    assert for_noisy_passes(model, "fp32") is for_noisy_passes(model, "fp64") is model
+    assert for_noisy_passes(model, "bf16").network is not model.network
+    rounding = for_noisy_passes(model, "tf32")
+    assert (rounding.network, rounding.rounds, model.rounds) == (model.network, True, False)
+    assert for_noisy_passes(rounding, "tf32") is rounding
 
 
 class Stubborn(nn.Module):
@@ -138,6 +142,45 @@ def test_rounded_products_are_put_back() -> None:
     with pytest.raises(ZeroDivisionError), rounded_products(True):
         raise ZeroDivisionError
     assert [flag.allow_tf32 for flag in flags] == before
+
+
+def settings() -> list[Any]:
+    """Where torch 2.9 and later say it, too: for everything, matmul and cuDNN, its convolutions and its recurrent networks."""
+    cudnn: Any = torch.backends.cudnn
+    return [torch.backends, torch.backends.cuda.matmul, cudnn, getattr(cudnn, "conv", None), getattr(cudnn, "rnn", None)]
+
+
+@pytest.fixture
+def _put_back() -> Iterator[None]:
+    flags: list[Any] = [torch.backends.cuda.matmul, torch.backends.cudnn]
+    before, switches = [one.fp32_precision for one in settings()], [flag.allow_tf32 for flag in flags]
+    yield
+    for flag, value in zip(flags, switches, strict=True):
+        flag.allow_tf32 = value
+    for one, precision in zip(settings(), before, strict=True):
+        one.fp32_precision = precision
+    assert [flag.allow_tf32 for flag in flags] == switches
+    assert [one.fp32_precision for one in settings()] == before
+
+
+@pytest.mark.skipif(not all(hasattr(one, "fp32_precision") for one in settings()), reason="this torch has allow_tf32 alone")
+@pytest.mark.parametrize("precision", ["tf32", "ieee"])
+@pytest.mark.parametrize("place", range(5))
+@pytest.mark.usefixtures("_put_back")
+def test_what_the_caller_has_set_the_newer_way_is_overruled_and_put_back(place: int, precision: str) -> None:
+    settings()[place].fp32_precision = precision
+    before = [one.fp32_precision for one in settings()]
+    for allowed in (True, False):
+        with rounded_products(allowed):
+            _, matmul, _, conv, rnn = (one.fp32_precision == "tf32" for one in settings())
+            assert (matmul, conv, rnn) == (allowed, allowed, allowed)
+            assert (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32) == (allowed, allowed)
+        assert [one.fp32_precision for one in settings()] == before
+
+
+def test_an_older_torch_has_one_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logits, "_formats", list)
+    test_rounded_products_are_put_back()
 
 
 def test_a_loaded_model_can_be_copied(tmp_path: Path) -> None:
