@@ -43,10 +43,12 @@ def sentence(decision: Decision) -> str:
 def coverage_text(decision: Decision) -> str:
     """What the interval covers, and the method behind it."""
     if decision.covers is Covers.NOTHING:
-        return "no interval"
+        return f"{decision.about}; no interval"
     if decision.count:
         return decision.method
-    return f"{decision.covers}; {100 * decision.confidence:.4g} % interval, {decision.method}"
+    if decision.exact:
+        return f"{decision.about}; {decision.method}"
+    return f"{decision.about}; {100 * decision.confidence:.4g} % interval, {decision.method}"
 
 
 def class_text(part: ClassPart) -> str:

@@ -95,8 +95,8 @@ def decision_table(decisions: Sequence[Mapping[str, Any]]) -> Table:
         if one["covers"] == Covers.RUN:
             value, interval = f"{one['value']:g}", NONE
         verdict = Cell(str(one["verdict"]), tone="bad" if one["verdict"] == "fail" else "")
-        rows.append((Cell(str(one["gate"])), verdict, *cells((value or NONE, interval, str(one["covers"])))))
-    return Table("Gates of the run", columns(("gate", "verdict"), ("value", "interval", "covers")), tuple(rows))
+        rows.append((Cell(str(one["gate"])), verdict, *cells((value or NONE, interval, str(one["about"])))))
+    return Table("Gates of the run", columns(("gate", "verdict"), ("value", "interval", "about")), tuple(rows))
 
 
 def _provenance(info: Mapping[str, Any], path: str) -> Iterator[tuple[str, str]]:
