@@ -29,7 +29,7 @@ from robaudit.stats.groups import json_values
 from robaudit.store.run import Run
 from robaudit.text import Names, printable
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 _REMEDY = "restore it, or delete it and write another one with --update"
 _LARGEST_FILE = 2**28
 
@@ -95,7 +95,7 @@ class Accepted(_Strict):
         include: "confirmed": findings whose whole interval is beyond the threshold; "all": all findings whose value is.
     """
 
-    schema_version: Literal[3]
+    schema_version: Literal[4]
     model: _Model
     noises: dict[str, dict[str, Any]]
     include: Literal["confirmed", "all"]

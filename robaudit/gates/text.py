@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_UP, Decimal
 
 from robaudit.gates.decide import Covers, Decision, Verdict, overall
 from robaudit.stats.intervals import LIKE_THESE, THESE_IMAGES
@@ -28,8 +28,8 @@ def numbers(decision: Decision) -> str:
     if decision.count:
         return f"{decision.value:g}"
     if decision.lower is None or decision.upper is None:
-        return "~" + number(decision.value, threshold, ROUND_HALF_EVEN)
-    value = number(decision.value, threshold, ROUND_HALF_EVEN)
+        return "~" + number(decision.value, threshold, ROUND_HALF_UP)
+    value = number(decision.value, threshold, ROUND_HALF_UP)
     if decision.lower == decision.value == decision.upper:
         return value
     return f"{value} [{number(decision.lower, threshold, ROUND_FLOOR)}, {number(decision.upper, threshold, ROUND_CEILING)}]"
@@ -66,5 +66,5 @@ def _total(decisions: Sequence[Decision], inconclusive: Verdict) -> str:
     )
     each = f"; intervals {' and '.join(confidences)} %, each gate alone" if confidences else ""
     if any(one.covers is Covers.MEASUREMENT for one in decisions):
-        each += f"; about {THESE_IMAGES} and no others: --population decides for {LIKE_THESE}"
+        each += f"; for {THESE_IMAGES} only (--population: for {LIKE_THESE})"
     return f"{overall(decisions, inconclusive)}: of {len(decisions)} gate{'s' * (len(decisions) > 1)} {counted}{taken}{each}"

@@ -66,8 +66,8 @@ def difference_text(one: ClassStats, *, tight: bool = False) -> str:
 def test_note(bias: ClassBias) -> str:
     """How to read the tests of a table."""
     return (
-        f"{OTHERS}: mean minus the mean of all other images, with its {100 * (1 - bias.alpha):g} % interval, simultaneous over the classes. "
-        f"p: permutation test of that difference, adjusted for the number of classes. "
+        f"{OTHERS}: mean minus the mean of all other images, with its {100 * (1 - bias.alpha):g} % interval, simultaneous over "
+        f"the classes. p: permutation test of that difference, adjusted for the number of classes. "
         f"lower, higher: significant, p <= {bias.alpha:g}; the interval excludes 0."
     )
 

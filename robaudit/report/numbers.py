@@ -3,7 +3,7 @@
 Rules. A value carries its interval, ``0.873 [0.791, 0.930]``, also at the end of its range: 10,000 of 10,000 is
 ``1.0000 [0.9996, 1.0000]``. Where a column has no room for intervals, a value whose interval ends with its range prints as a bound,
 ``>= 0.9996``, never as a bare 1. So does a value whose interval is open on one side. A value that is its whole interval is exact, and
-prints as it is. Digits follow the width of the interval. Values round half to even by their shortest decimal, ends of intervals outwards.
+prints as it is. Digits follow the width of the interval. Values round half up by their shortest decimal, ends of intervals outwards.
 A value without an interval carries a "~".
 
 A page shows value and interval in columns of their own, with a dash where there is nothing to say.
@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Iterable
-from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_UP, Decimal
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def estimate(value: float, lower: float | None, upper: float | None, low: float 
     below, above = _ends_text(lower, upper, low, high)
     if value >= high and upper >= high:
         return f">= {below}"
-    if lower <= low and (value <= low or value == upper):
+    if lower <= low and value <= low:
         return f"<= {above}"
     return beside(value, lower, upper, low, high)
 
@@ -55,6 +55,8 @@ def beside(value: float, lower: float | None, upper: float | None, low: float = 
             if math.isinf(lower)
             else (f">= {_rounded(lower, _digits_of(lower), ROUND_FLOOR)}")
         )
+    if _is_upper_bound(value, lower, upper, low, high):
+        return f"<= {_ends_text(lower, upper, low, high)[1]}"
     return plain(value, low, high, _digits(upper - lower))
 
 
@@ -69,6 +71,8 @@ def with_interval(
     if lower is not None and math.isfinite(lower) and lower < value < high and (upper is None or math.isinf(upper)):
         return f">= {_rounded(value, _digits_of(value), ROUND_FLOOR)} [{text.removeprefix('>= ')},{'' if tight else ' '}...]"
     if lower is None or upper is None or math.isinf(upper - lower) or (value == lower == upper and value in (low, high)):
+        return text
+    if _is_upper_bound(value, lower, upper, low, high):
         return text
     below, above = _ends_text(lower, upper, low, high)
     return f"{text} [{below},{'' if tight else ' '}{above}]"
@@ -106,7 +110,7 @@ def plain(value: float, low: float = 0.0, high: float = 1.0, digits: int = 3) ->
 
 def compact(value: float, away: int = 0) -> str:
     """Two or three significant digits, four places just below 1; ``away``: rounded up (1), down (-1) or to the nearest (0)."""
-    way = {1: ROUND_CEILING, -1: ROUND_FLOOR}.get(away, ROUND_HALF_EVEN)
+    way = {1: ROUND_CEILING, -1: ROUND_FLOOR}.get(away, ROUND_HALF_UP)
     size = abs(value)
     if not math.isfinite(value) or size == 0.0 or size >= 1e4:
         return f"{value:.2g}"
@@ -284,7 +288,7 @@ def odds(log10: float, way: str = "") -> str:
         return "never" if log10 < 0 else NONE
     many = Decimal(10) ** Decimal(repr(-round(float(log10), 9)))
     step = Decimal(1).scaleb(max(many.adjusted() - 1, -1))
-    rounding = {"up": ROUND_FLOOR, "down": ROUND_CEILING}.get(way, ROUND_HALF_EVEN)
+    rounding = {"up": ROUND_FLOOR, "down": ROUND_CEILING}.get(way, ROUND_HALF_UP)
     return f"1 of {(many / step).quantize(Decimal(1), rounding=rounding) * step:,f}"
 
 
@@ -305,6 +309,11 @@ def _ends(one: Mean) -> tuple[float | None, float | None]:
 
 def _marked(text: str, *, marked: bool) -> str:
     return text if not marked or text == NONE or text.startswith(NO_INTERVAL) else NO_INTERVAL + text
+
+
+def _is_upper_bound(value: float, lower: float, upper: float, low: float, high: float) -> bool:
+    """Whether the value is the end of an interval that says nothing below it."""
+    return lower <= low < value == upper < high
 
 
 def _empty(text: str, low: float, high: float) -> bool:
@@ -351,7 +360,7 @@ def _outwards(lower: float, upper: float, digits: int) -> tuple[str, str]:
 
 
 def _nearest(value: float, digits: int) -> str:
-    return _rounded(value, digits, ROUND_HALF_EVEN)
+    return _rounded(value, digits, ROUND_HALF_UP)
 
 
 def _rounded(value: float, digits: int, way: str) -> str:

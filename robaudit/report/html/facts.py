@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_UP
 from typing import Any
 
 from robaudit.gates.decide import Covers
@@ -89,7 +89,7 @@ def decision_table(decisions: Sequence[Mapping[str, Any]]) -> Table:
         limit = one["threshold"]
         value, lower, upper = (
             "" if one[key] is None else number(one[key], limit, rounding)
-            for key, rounding in (("value", ROUND_HALF_EVEN), ("lower", ROUND_FLOOR), ("upper", ROUND_CEILING))
+            for key, rounding in (("value", ROUND_HALF_UP), ("lower", ROUND_FLOOR), ("upper", ROUND_CEILING))
         )
         interval = f"{lower or 'open'} to {upper or 'open'} ({100 * one['confidence']:.6g}%)" if lower or upper else NONE
         if one["covers"] == Covers.RUN:
