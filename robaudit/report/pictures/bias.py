@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from robaudit.levels import LevelChoice
 from robaudit.quantities import Quantity
 from robaudit.report.class_tables import label_of, weakest_first
-from robaudit.report.numbers import mean, mean_estimate
+from robaudit.report.numbers import estimate, mean_estimate, signs
 from robaudit.report.pictures.groups import one_of, others_text
 from robaudit.report.pictures.page import Box, Look, Sketch, axes, fitted, measured, put_level
 from robaudit.report.pictures.style import CARD, FAINT, GRID, HIGHER, INK, LOWER, few_ticks
@@ -75,7 +75,7 @@ def classes_of(run: Run, estimators: Sequence[str] = (), levels: LevelChoice | S
     )
 
 
-_BELOW, _ABOVE, _WIDEST = 0.45, 0.22, 0.36  # inches, inches, share of the body for names
+_BELOW, _ABOVE, _WIDEST = 0.45, 0.05, 0.36  # inches, inches, share of the body for names
 
 
 def sketch(classes: Classes) -> Sketch:
@@ -99,7 +99,7 @@ def _caption(classes: Classes) -> str:
     if any(one.difference is not None for one in bias.classes):
         parts.append(
             f"Dot: mean of the class minus the mean of all other images; bar: its {100 * (1 - bias.alpha):g} % interval for {LIKE_THESE}, "
-            "simultaneous over all classes. Filled, and the bar excludes 0: differs significantly from the others."
+            "simultaneous over all classes. Filled, and the bar excludes 0: differs significantly from the others. Right: mean of the class, and its number of images."
         )
     if any(one.images == 1 for one in bias.classes):
         parts.append("A class without a dot has a single image.")
@@ -114,7 +114,7 @@ def _caption(classes: Classes) -> str:
 
 def _draw(figure: Figure, box: Box, look: Look, classes: Classes) -> None:
     shown = [*classes.first, *([None] if classes.between else []), *classes.last]
-    counts = [f"{mean(one.mean, classes.quantity)}, n {one.images:,}" if one else "" for one in shown]
+    counts = [_mean_text(one, classes.quantity) if one else "" for one in shown]
     right = max(measured(text, look.size) for text in counts) + 0.1
     names = [label_of(one) if one else "" for one in shown]
     room = min(_WIDEST * box.width, max(measured(name, look.size, bold=True) for name in names)) + 0.06
@@ -125,7 +125,7 @@ def _draw(figure: Figure, box: Box, look: Look, classes: Classes) -> None:
     ax.grid(visible=False, axis="y")
     few_ticks(ax.xaxis)
     ax.set_xlabel(
-        f"mean {classes.quantity.name} minus that of all other images" + ("" if classes.bias.higher_is_better else " (lower is better)"),
+        f"mean {classes.quantity.name} minus the mean of all other images" + ("" if classes.bias.higher_is_better else " (lower is better)"),
         color=FAINT,
         size=look.size,
         labelpad=3,
@@ -153,6 +153,10 @@ def _draw(figure: Figure, box: Box, look: Look, classes: Classes) -> None:
         )
         put_level(figure, box.x + box.width, y, counts[i], size=look.size, color=FAINT, ha="right")
         _dot(ax, i, one, ink, marked=marked)
+
+
+def _mean_text(one: ClassStats, quantity: Quantity) -> str:
+    return f"{signs(estimate(one.mean.value, one.mean.lower, one.mean.upper, quantity.low, quantity.high))}, n {one.images:,}"
 
 
 def _dot(ax: Axes, place: int, one: ClassStats, ink: str, *, marked: bool) -> None:
