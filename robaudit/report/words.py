@@ -37,7 +37,7 @@ def certainties(flagged: Flagged) -> str:
     unknown = flagged.beyond - sum(number for number, _ in told)
     parts = [f"{number:,} {word}" for number, word in told if number]
     parts += [f"{unknown:,} without an interval"] * bool(unknown)
-    others = f"{flagged.undecided:,} of the {'others' if flagged.beyond else 'images'} {Certainty.UNDECIDED}" if flagged.undecided else ""
+    others = f"{flagged.undecided:,}{' of the others' if flagged.beyond else ''} {Certainty.UNDECIDED}" if flagged.undecided else ""
     return "; ".join(filter(None, (", ".join(parts), others)))
 
 

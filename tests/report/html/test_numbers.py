@@ -280,7 +280,7 @@ def test_certainties_add_up(without_pictures: None) -> None:
     sure = gather(hand_made([*made[:2], made[-1]]), Choice())
     assert certainties(sure.flagged[0]) == "2 confirmed"
     edge = gather(hand_made([made[5], made[-1]]), Choice())
-    assert certainties(edge.flagged[0]) == "1 of the images undecided"
+    assert certainties(edge.flagged[0]) == "1 undecided"
 
 
 def test_noisy_images_are_those_of_the_run(run: Run, content: Content, html: str) -> None:
