@@ -178,8 +178,7 @@ def _overall(groups: Sequence[GroupSummary], seconds: Mapping[tuple[str, NoiseLe
         tuple(rows),
         lines=(circumstances(None if several else key, quantity.higher_is_better, *facts),),
         notes=(
-            f"[ ] 95 % interval of the mean, {LIKE_THESE}."
-            + (" < 0.5, < 0.9: share of images below." if shares else ""),
+            f"[ ] 95 % interval of the mean, {LIKE_THESE}." + (" < 0.5, < 0.9: share of images below." if shares else ""),
             f"{tail} %ile: 95 % of the images have at {'least' if quantity.higher_is_better else 'most'} this value.",
             *caveats(groups, "[ ]"),
         ),

@@ -125,7 +125,8 @@ def _draw(figure: Figure, box: Box, look: Look, classes: Classes) -> None:
     ax.grid(visible=False, axis="y")
     few_ticks(ax.xaxis)
     ax.set_xlabel(
-        f"mean {classes.quantity.name} minus the mean of all other images" + ("" if classes.bias.higher_is_better else " (lower is better)"),
+        f"mean {classes.quantity.name} minus the mean of all other images"
+        + ("" if classes.bias.higher_is_better else " (lower is better)"),
         color=FAINT,
         size=look.size,
         labelpad=3,
