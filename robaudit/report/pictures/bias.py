@@ -99,7 +99,8 @@ def _caption(classes: Classes) -> str:
     if any(one.difference is not None for one in bias.classes):
         parts.append(
             f"Dot: mean of the class minus the mean of all other images; bar: its {100 * (1 - bias.alpha):g} % interval for {LIKE_THESE}, "
-            "simultaneous over all classes. Filled, and the bar excludes 0: differs significantly from the others. Right: mean of the class, and its number of images."
+            "simultaneous over all classes. Filled, and the bar excludes 0: differs significantly from the others. "
+            "Right: mean of the class, and its number of images."
         )
     if any(one.images == 1 for one in bias.classes):
         parts.append("A class without a dot has a single image.")
