@@ -12,8 +12,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 OTHERWISE = {
-    r"\b(surely|on the edge|straddl\w+)\b": "clear, undecided",
-    r"\b(of this kind|these very images)\b": "population, measurement",
+    r"\b(surely|on the edge|straddl\w+)\b": "confirmed, likely, undecided",
+    r"\b(of this kind|these very images)\b": "images like these, these images",
     r"\b(chance may|chance would|beyond chance|by chance|chance alone|with a chance)\b": "significant, probability",
     r"\b([Rr]ight|[Cc]orrect) answers?\b|\bits answer\b": "accuracy, prediction",
     r"\b[Ww]eakest\b": "least robust",

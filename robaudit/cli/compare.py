@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 class Include(StrEnum):
     """Which samples below the threshold count as findings."""
 
-    CLEAR = "clear"
+    CONFIRMED = "confirmed"
     ALL = "all"
 
 
@@ -86,7 +86,7 @@ def compare(
         Include | None,
         typer.Option(
             help="With --baseline: which samples are findings, those whose whole interval is below the threshold or all whose value is. "
-            "Default: as in the file, else clear."
+            "Default: as in the file, else confirmed."
         ),
     ] = None,
     format_: Annotated[CompareFormat, typer.Option("--format", help="Output format.")] = CompareFormat.TABLE,
@@ -228,7 +228,7 @@ def _against_baseline(
     if accepted is None and not update:
         raise RunError(str(baseline), "no such file", "add --update to write it from the findings of this run")
     run = read_run(path)
-    wanted = include.value if include is not None else "clear" if accepted is None else accepted.include
+    wanted = include.value if include is not None else "confirmed" if accepted is None else accepted.include
     report = against_accepted(run, accepted, selection.below, selection.estimators, selection.levels, every=wanted == "all")
     groups = run.chosen(dict.fromkeys((row.estimator, row.at) for row in run.rows), selection.estimators, selection.levels)
     decided = decisions(report, groups, accepting=update)

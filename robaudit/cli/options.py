@@ -80,7 +80,7 @@ GatesOption = Annotated[
     typer.Option("--gate", metavar="GATE", help='A condition to meet, for example "mean(estimator=mc, sigma=0.05) >= 0.9" (repeatable).'),
 ]
 PopulationOption = Annotated[
-    bool, typer.Option("--population", help="Decide for the population that the images stand for, not only for these images.")
+    bool, typer.Option("--population", help="Decide for images like these (the population that they stand for), not only for these images.")
 ]
 PointOption = Annotated[bool, typer.Option("--point", help="Let values without an interval (taylor, softmax) decide a gate.")]
 InconclusiveOption = Annotated[

@@ -29,7 +29,7 @@ from robaudit.stats.groups import json_values
 from robaudit.store.run import Run
 from robaudit.text import Names, printable
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 _REMEDY = "restore it, or delete it and write another one with --update"
 _LARGEST_FILE = 2**28
 
@@ -92,13 +92,13 @@ class Accepted(_Strict):
     Attributes:
         model: of the run whose findings were accepted last.
         noises: the noises by label, without levels.
-        include: "clear": findings whose whole interval is beyond the threshold; "all": all findings whose value is.
+        include: "confirmed": findings whose whole interval is beyond the threshold; "all": all findings whose value is.
     """
 
-    schema_version: Literal[3]
+    schema_version: Literal[4]
     model: _Model
     noises: dict[str, dict[str, Any]]
-    include: Literal["clear", "all"]
+    include: Literal["confirmed", "all"]
     thresholds: list[Threshold]
     findings: list[AcceptedFinding]
 
@@ -377,7 +377,7 @@ def _with_value(
             yield _stale(accepted, Why.OTHER_IMAGE)
             accepted = None
         beyond = sign * one.value < sign * edge
-        hit = beyond if every else one.certainty in (Certainty.CLEAR, Certainty.SAMPLING_ONLY)
+        hit = beyond if every else one.certainty in (Certainty.CONFIRMED, Certainty.SAMPLING_ONLY)
         if accepted is None and not hit:
             continue
         gone = not beyond if one.certainty is Certainty.NO_INTERVAL else one.certainty is Certainty.NO

@@ -527,11 +527,11 @@ def _changed(group: PairedRows, below: float, lower: Floats, upper: Floats, wors
     certain = (newly & wholly_beyond[1] & wholly_within[0]) | (fixed & wholly_beyond[0] & wholly_within[1])
     places = np.flatnonzero(worse | newly | fixed)
     places = places[np.argsort(sign * group.changes[places], kind="stable")]
-    clear = Certainty.SAMPLING_ONLY if group.base.sampling_only or group.new.sampling_only else Certainty.CLEAR
+    sure = Certainty.SAMPLING_ONLY if group.base.sampling_only or group.new.sampling_only else Certainty.CONFIRMED
     changes = []
     for i in places.tolist():
         bounded = not math.isnan(lower[i])
-        certainty = clear if certain[i] or not (newly[i] or fixed[i]) else Certainty.UNDECIDED
+        certainty = sure if certain[i] or not (newly[i] or fixed[i]) else Certainty.LIKELY
         label = int(group.new.labels[i])
         changes.append(
             SampleChange(

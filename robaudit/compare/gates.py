@@ -26,7 +26,7 @@ QUANTITIES: Mapping[str, frozenset[str]] = dict.fromkeys(
 )
 """The quantities of `robaudit compare`; none needs an argument besides estimator and noise level."""
 
-_CLEAR = (Certainty.CLEAR, Certainty.SAMPLING_ONLY)
+_SURE = (Certainty.CONFIRMED, Certainty.SAMPLING_ONLY)
 _WHATEVER = "the interval holds whatever their values are"
 
 
@@ -125,10 +125,10 @@ def _measured(drop: Drop, draws: int, basis: Basis) -> Measured:
         basis: how it is decided.
     """
     if drop.limits is None:
-        return Measured(drop.value, None, Method.NONE, 0)
+        return Measured(drop.value, None, Method.NONE, 0, images=drop.images + drop.unknown)
     exact = drop.limits.method == Method.COUNTED
     method = Method.EXACT if exact and not drop.unknown else drop.limits.method
-    return Measured(drop.value, drop.bounds, method, drop.images if basis.population else draws)
+    return Measured(drop.value, drop.bounds, method, drop.images if basis.population else draws, images=drop.images + drop.unknown)
 
 
 def _worst_class(gate: Gate, group: GroupComparison, basis: Basis, *remarks: str) -> Decision:
@@ -143,10 +143,9 @@ def _worst_class(gate: Gate, group: GroupComparison, basis: Basis, *remarks: str
     for index, number in sorted(unknown.items()):
         drops.append(Drop(math.nan, None, 0, number, group.span))
         parts.append(ClassPart(index, None, number, math.nan, -group.span, group.span))
-    first = parts[0]
-    about = f"class {first.text}, {group.classes[0].images} images"
+    first, size = parts[0], sum(part.images for part in parts)
     if any(drop.limits is None for drop in drops[: len(group.classes)]):
-        return settle(gate, Measured(first.value, None, Method.NONE, 0, tuple(parts)), basis, about, *remarks)
+        return settle(gate, Measured(first.value, None, Method.NONE, 0, tuple(parts), images=size), basis, *remarks)
 
     def worst(factor: float) -> Bounds:
         ends = [drop.bounds(factor) for drop in drops]
@@ -155,25 +154,23 @@ def _worst_class(gate: Gate, group: GroupComparison, basis: Basis, *remarks: str
     limits = drops[0].limits
     method = f"{limits.method if limits else Method.NONE}, simultaneous over {len(parts)} classes"
     now = group.images if basis.population else group.draws or 0
-    return settle(gate, Measured(first.value, worst, method, now, tuple(parts)), basis, about, *remarks)
+    return settle(gate, Measured(first.value, worst, method, now, tuple(parts), images=size), basis, *remarks)
 
 
 def _count(gate: Gate, group: GroupComparison, basis: Basis, *remarks: str) -> Decision:
     """newly_flagged and share_worse: bounds on how many samples are (:func:`robaudit.compare.difference.counted`)."""
     flags = gate.quantity == "newly_flagged"
     ends = group.counts.newly_flagged if flags else group.counts.worse_population if basis.population else group.counts.worse
-    if ends is None:
-        value = float(group.flagged("newly flagged", *_CLEAR, Certainty.NO_INTERVAL)) if flags else group.declined / group.images
-        return settle(gate, Measured(value, None, Method.NONE, 0), basis, *remarks)
-    clear = group.flagged("newly flagged", *_CLEAR) if flags else group.worse
-    undecided = group.flagged("newly flagged", Certainty.UNDECIDED) if flags else 0
     size = group.images + group.not_finite + group.skipped
-    about = f"{clear} of {size} samples, each beyond its own 95 % interval" + (
-        f", {undecided} more {Certainty.UNDECIDED}" if undecided else ""
-    )
-    value = min(max(float(clear) if flags else clear / size, ends.lower), ends.upper)
-    stuck = f"{Certainty.UNDECIDED} samples, whose intervals contain the threshold, leave it open"
-    measured = Measured(value, lambda _: (ends.lower, ends.upper), ends.method, 0, stuck=stuck)
+    if ends is None:
+        value = float(group.flagged("newly flagged", *_SURE, Certainty.NO_INTERVAL)) if flags else group.declined / group.images
+        return settle(gate, Measured(value, None, Method.NONE, 0, images=size), basis, *remarks)
+    sure = group.flagged("newly flagged", *_SURE) if flags else group.worse
+    likely = group.flagged("newly flagged", Certainty.LIKELY) if flags else 0
+    about = f"{sure} of {size} samples, each beyond its own 95 % interval" + (f", {likely} more {Certainty.LIKELY}" if likely else "")
+    value = min(max(float(sure) if flags else sure / size, ends.lower), ends.upper)
+    stuck = "samples whose intervals contain the threshold leave it open"
+    measured = Measured(value, lambda _: (ends.lower, ends.upper), ends.method, 0, stuck=stuck, images=size)
     return settle(gate, measured, replace(basis, population=basis.population and not flags), about, *remarks)
 
 

@@ -149,7 +149,7 @@ def match(base: Run, new: Run) -> Matching:
         reasons.append(f"the seeds differ ({seeds[0]} and {seeds[1]})")
     if devices[0] != devices[1]:
         reasons.append(f"noise on {devices[0]} differs from noise on {devices[1]}")
-    warnings = [f"unpaired, as {' and '.join(reasons)}: the measurement errors of both runs add up"] if reasons else []
+    warnings = [f"unpaired, as {' and '.join(reasons)}: the errors of both runs' noise draws add up"] if reasons else []
     before, now = _results(base), _results(new)
     for which, one, other in (("base", before, now), ("new", now, before)):
         alone = [f"{name} at {at}" for name, at in one if (name, at) not in other]

@@ -77,8 +77,8 @@ class SampleChange:
     Attributes:
         base, new, difference, lower, upper: the values, their difference and its own 95 % interval (None without).
         flagged: newly flagged, fixed, or neither ("").
-        certainty: "clear": both intervals lie entirely on their side of the threshold; "sampling-only": the same for intervals that
-            cover sampling only; "undecided": one of them contains the threshold.
+        certainty: "confirmed": both intervals lie entirely on their side of the threshold; "sampling-only": the same for intervals that
+            cover sampling only; "likely": one of them contains the threshold.
     """
 
     id: str
@@ -166,7 +166,7 @@ class GroupComparison:
         counts = {
             f"{name}_{certainty.replace('-', '_')}": self.flagged(which, certainty)
             for name, which in (("newly_flagged", "newly flagged"), ("fixed", "fixed"))
-            for certainty in (Certainty.CLEAR, Certainty.SAMPLING_ONLY, Certainty.UNDECIDED)
+            for certainty in (Certainty.CONFIRMED, Certainty.SAMPLING_ONLY, Certainty.LIKELY)
         }
         return {
             **self.key.document(),

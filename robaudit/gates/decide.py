@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any, Literal
 
@@ -23,9 +23,8 @@ from robaudit.gates.scores import remarks as remarks_on_scores
 from robaudit.quantities import Quantity
 from robaudit.spec.gates import CERTIFIED_ACCURACY, NO_WARNINGS, SCORES, WARNINGS, Gate
 from robaudit.stats.groups import json_values
-from robaudit.stats.intervals import Bounds
+from robaudit.stats.intervals import LIKE_THESE, Bounds, these_images
 from robaudit.store.run import Run
-from robaudit.text import count
 
 __all__ = [
     "EXIT_CODES",
@@ -83,6 +82,7 @@ class Decision:
         more: further draws per image (with ``covers`` "population": further images) that would decide it with a probability of
             80 % if the value is the true one; None where it is decided already, or where no number would.
         classes: for a gate about classes, worst first.
+        images: number of images that it is about; 0: it is not about images.
     """
 
     gate: Gate
@@ -96,6 +96,17 @@ class Decision:
     evidence: str = ""
     more: int | None = None
     classes: tuple[ClassPart, ...] = ()
+    images: int = 0
+
+    @property
+    def about(self) -> str:
+        """The images that it is about: ``these 200 images``, ``images like these 200``, ``these 9 images of class cat``."""
+        known = [one for one in self.classes if not math.isnan(one.value)]
+        named = {"worst_class": known[:1], "worst_class_drop": known[:1], "class_gap": [*known[:1], *known[-1:]]}.get(
+            self.gate.quantity, []
+        )
+        first, *others = [(one.images, f" of class {one.text}") for one in named] or [(self.images, "")]
+        return " and ".join([these_images(*first, like=self.covers is Covers.POPULATION), *(f"{number:,}{of}" for number, of in others)])
 
     @property
     def exact(self) -> bool:
@@ -116,6 +127,7 @@ class Decision:
             "estimator": self.gate.result,
             **{name: getattr(self.gate, name) for name in ("noise", "level_name", "level", "t", "radius", "relation", "threshold")},
             **values,
+            "about": self.about,
             "classes": [json_values(asdict(one)) for one in self.classes],
         }
 
@@ -203,12 +215,14 @@ def decide(
         elif gate.quantity in SCORES:
             scores = scores_of(evidence.key)
             measured, remarks = measured_score(full, scores, population=population), remarks_on_scores(scores)
+            measured = replace(measured, images=len(scores.radii.ids))
         elif gate.quantity == CERTIFIED_ACCURACY:
             certified = certified_of(evidence.key)
             measured, remarks = measured_certified(full, certified, population=population), remarks_on_certificates(full, certified)
+            measured = replace(measured, images=certified.certificates.images)
         else:
             measured = measure(full, evidence, scale, confidence, population=population, names=run.class_names)
-            remarks = [meaning(full, scale), _which_classes(full, measured)]
+            remarks = [meaning(full, scale)]
             if measured.bounds is not None and gate.quantity != "accuracy":
                 remarks += _caveats(full, evidence, scale, population=population)
         decisions.append(settle(full, measured, basis, *remarks))
@@ -249,8 +263,18 @@ def settle(gate: Gate, measured: Measured, basis: Basis, *remarks: str) -> Decis
         verdict = judge(gate.relation, gate.threshold, measured.value, measured.value)
         evidence = _joined(*remarks, f"point estimate: {source} has no interval, so its error is unknown")
         return Decision(
-            gate, measured.value, None, None, Method.NONE, Covers.NOTHING, basis.confidence, verdict, evidence, None, measured.classes
-        )  # fmt: skip
+            gate=gate,
+            value=measured.value,
+            lower=None,
+            upper=None,
+            method=Method.NONE,
+            covers=Covers.NOTHING,
+            confidence=basis.confidence,
+            verdict=verdict,
+            evidence=evidence,
+            classes=measured.classes,
+            images=measured.images,
+        )
     lower, upper = measured.bounds(1.0)
     verdict = judge(gate.relation, gate.threshold, lower, upper)
     more, sentence = _more(gate, measured, measured.bounds, basis) if verdict == "inconclusive" else (None, "")
@@ -260,6 +284,7 @@ def settle(gate: Gate, measured: Measured, basis: Basis, *remarks: str) -> Decis
         lower=lower,
         upper=upper,
         method=measured.method,
+        images=measured.images,
         covers=Covers.RUN if measured.method == Method.OF_THE_RUN else basis.covers,
         confidence=basis.confidence,
         verdict=verdict,
@@ -319,17 +344,6 @@ def _joined(*remarks: str) -> str:
     return "; ".join(filter(None, remarks))
 
 
-def _which_classes(gate: Gate, measured: Measured) -> str:
-    """The classes that determine the value."""
-    known = [one for one in measured.classes if not math.isnan(one.value)]
-    if gate.quantity not in OF_CLASSES or not known:
-        return ""
-    first, last = known[0], known[-1]
-    return (
-        f"class {first.text}, {count(first.images, 'image')}" if gate.quantity == "worst_class" else f"classes {first.text} and {last.text}"
-    )
-
-
 def _caveats(gate: Gate, evidence: Evidence, scale: Quantity, *, population: bool) -> list[str]:
     """What the interval does not cover, and what widens it."""
     rows, caveats = evidence.columns, []
@@ -348,5 +362,5 @@ def _caveats(gate: Gate, evidence: Evidence, scale: Quantity, *, population: boo
         caveats.append(f"{rows.not_finite} of {evidence.size} images have no finite value: the interval holds whatever those values are")
     unbounded = math.isinf(scale.low) or math.isinf(scale.high)
     if population and unbounded and gate.quantity in OF_CLASSES | {"mean"}:
-        caveats.append("the mean of an unbounded quantity has no population interval on that side: median and p05 have one")
+        caveats.append(f"the mean of an unbounded quantity has no interval for {LIKE_THESE} on that side: median and p05 have one")
     return caveats

@@ -193,6 +193,7 @@ class Decided(BaseModel):
     threshold: Number
     confidence: Number
     covers: Annotated[Covers, Field(strict=False)]
+    about: str = ""
 
 
 class RunOf(_Part):

@@ -94,6 +94,7 @@ class Measured:
         now: present number of draws per image, or of images; 0: more of them would change nothing.
         classes: those that it is computed from, worst first.
         stuck: the remark where more would not narrow the interval.
+        images: number of images that it is about, those without a known value included; 0: it is not about images.
     """
 
     value: float
@@ -102,6 +103,7 @@ class Measured:
     now: int
     classes: tuple[ClassPart, ...] = ()
     stuck: str = ""
+    images: int = 0
 
 
 def check_range(gate: Gate, scale: Quantity) -> None:
@@ -170,6 +172,14 @@ def measure(
         SpecError: the group has no such quantity.
         NothingLeftError: it has no finite value.
     """
+    made = _measure(gate, evidence, scale, confidence, population=population, names=names)
+    judged = {"accuracy": evidence.judged, "noisy_accuracy": evidence.columns.voted}
+    return replace(made, images=judged.get(gate.quantity, evidence.size))
+
+
+def _measure(
+    gate: Gate, evidence: Evidence, scale: Quantity, confidence: float, *, population: bool, names: Sequence[str] | None
+) -> Measured:
     now = evidence.size if population else evidence.draws
     if gate.quantity == "accuracy":
         return _accuracy(gate, evidence, confidence, population=population)

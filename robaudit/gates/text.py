@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_UP, Decimal
 
 from robaudit.gates.decide import Covers, Decision, Verdict, overall
+from robaudit.stats.intervals import LIKE_THESE, THESE_IMAGES
 from robaudit.text import printable
 
 _FEWEST, _MOST = 4, 25
@@ -27,8 +28,8 @@ def numbers(decision: Decision) -> str:
     if decision.count:
         return f"{decision.value:g}"
     if decision.lower is None or decision.upper is None:
-        return "~" + number(decision.value, threshold, ROUND_HALF_EVEN)
-    value = number(decision.value, threshold, ROUND_HALF_EVEN)
+        return "~" + number(decision.value, threshold, ROUND_HALF_UP)
+    value = number(decision.value, threshold, ROUND_HALF_UP)
     if decision.lower == decision.value == decision.upper:
         return value
     return f"{value} [{number(decision.lower, threshold, ROUND_FLOOR)}, {number(decision.upper, threshold, ROUND_CEILING)}]"
@@ -47,13 +48,11 @@ def number(value: float, threshold: float, rounding: str) -> str:
 
 
 def _about(decision: Decision) -> str:
-    about = "no interval" if decision.covers is Covers.NOTHING else decision.covers.value
-    if decision.count:
-        about = decision.method
-    elif decision.exact:
-        about = "exact for these images"
-    elif decision.covers is not Covers.NOTHING:
-        about += f", {decision.method}"
+    about = (
+        decision.method
+        if decision.count
+        else f"{decision.about}, {'no interval' if decision.covers is Covers.NOTHING else decision.method}"
+    )
     return f"{about}; {printable(decision.evidence)}" if decision.evidence else about
 
 
@@ -65,5 +64,7 @@ def _total(decisions: Sequence[Decision], inconclusive: Verdict) -> str:
     confidences = dict.fromkeys(
         f"{100 * one.confidence:.6g}" for one in decisions if one.covers is not Covers.NOTHING and not (one.exact or one.count)
     )
-    each = f"; intervals {' and '.join(confidences)} %, each gate by itself" if confidences else ""
+    each = f"; intervals {' and '.join(confidences)} %, each gate alone" if confidences else ""
+    if any(one.covers is Covers.MEASUREMENT for one in decisions):
+        each += f"; for {THESE_IMAGES} only (--population: for {LIKE_THESE})"
     return f"{overall(decisions, inconclusive)}: of {len(decisions)} gate{'s' * (len(decisions) > 1)} {counted}{taken}{each}"

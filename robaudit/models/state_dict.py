@@ -135,7 +135,8 @@ def load_safetensors(source: Source) -> LoadedNetwork:
             tensors |= state_of(load_tensors(path, str(path)), None, str(path))
     if source.spec.entry is not None:
         raise ModelError(source.where, "has no entries: safetensors holds the weights themselves", "remove model.entry")
-    return _fill(source, files, tensors, ())
+    plain = all(path == source.file or path.suffix == ".safetensors" for path in files)
+    return _fill(source, files, tensors, "safetensors" if plain else "state dict", ())
 
 
 def _read_safetensors(path: Path, where: str) -> dict[str, torch.Tensor]:
@@ -173,10 +174,10 @@ def load_state_dict_file(source: Source) -> LoadedNetwork:
     chosen = _chosen(load_tensors(source.file, source.where), source.spec.entry, source.where)
     _needs_architecture(source, "is a state dict: weights only")
     notes = ("state dict of torch.save, read with weights_only; safetensors is the plainer format", *chosen.notes)
-    return _fill(source, [source.file], chosen.tensors, notes)
+    return _fill(source, [source.file], chosen.tensors, "state dict", notes)
 
 
-def _fill(source: Source, files: list[Path], tensors: Mapping[str, torch.Tensor], notes: tuple[str, ...]) -> LoadedNetwork:
+def _fill(source: Source, files: list[Path], tensors: Mapping[str, torch.Tensor], format_: str, notes: tuple[str, ...]) -> LoadedNetwork:
     _refuse_odd(tensors, source.where)
     if (source.spec.architecture or "").startswith(FAMILY):
         network: nn.Module = build_transformers(source, tensors)
@@ -188,7 +189,7 @@ def _fill(source: Source, files: list[Path], tensors: Mapping[str, torch.Tensor]
         fit_state(network, tensors, source.where)
     network = network.to(device=source.device, dtype=source.dtype)
     check_finite(network, source.where)
-    return LoadedNetwork(network, "safetensors", _digest(files), notes=notes)
+    return LoadedNetwork(network, format_, _digest(files), notes=notes)
 
 
 def _digest(files: list[Path]) -> str:

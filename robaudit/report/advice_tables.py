@@ -25,7 +25,7 @@ def plan_tables(found: Proposal) -> Iterator[RenderableType]:
     table = base_table(narrow=False)
     for name in ("", "estimator"):
         table.add_column(name, no_wrap=True)
-    for name in ("draws", "images", "RMSE per image", "error of the mean", "measurement", "time"):
+    for name in ("draws", "images", "RMSE per image", "error of the mean", "these images", "time"):
         table.add_column(name, justify="right")
     for plan in found.alternatives:
         table.add_row(*map(plain, _plan_cells(plan, plan == found.chosen)), style="bold" if plan == found.chosen else "")
@@ -39,8 +39,8 @@ def plan_tables(found: Proposal) -> Iterator[RenderableType]:
 _PLAN_LEGEND = (
     "->: recommended: the cheapest whose error is within 10 % of the smallest. Errors are predictions for the worst noise level.",
     "A short trial does not show a small bias: robaudit validate measures it.",
-    "error of the mean: for the population; a class of k images has sqrt(images / k) times as much.",
-    "measurement: the part of that error due to noise draws and bias, not to the choice of images.",
+    "error of the mean: for images like these; a class of k images has sqrt(images / k) times as much.",
+    "these images: the part of that error due to noise draws and bias, not to the choice of images.",
     "time: of the whole run, including its start; plans use at most nine tenths of the budget.",
 )
 

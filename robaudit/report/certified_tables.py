@@ -13,7 +13,7 @@ from robaudit.report import numbers
 from robaudit.report.summary_tables import run_names
 from robaudit.report.tables import Column, Table, Terminal, cells
 from robaudit.stats.certified import CertifiedAccuracy, certificates_of, certified_accuracy
-from robaudit.stats.intervals import ROW_CONFIDENCE
+from robaudit.stats.intervals import LIKE_THESE, ROW_CONFIDENCE, THESE_IMAGES
 from robaudit.stats.summary import Share
 from robaudit.store.run import Run
 from robaudit.store.serialise import table_csv
@@ -149,7 +149,7 @@ def notes(named: Sequence[tuple[str, OfRun]]) -> Iterator[str]:
     every = [one.accuracy for _, one in named]
     level = f"{100 * every[0].confidence:.4g} %"
     yield "At r: share of images whose class is certified within r, and is the label; r > 0: within any radius."
-    yield f"[ ] {level} interval (population), each by itself. For these images the shares are exact."
+    yield f"[ ] {level} interval, {LIKE_THESE}, each alone. For {THESE_IMAGES} the shares are exact."
     yield "Mean, median and largest radius: 0 where the certified class is not the label."
     if any(math.isfinite(one.certificates.possible) for one in every):
         yield "Largest possible: with these options, for any image; larger radii are not certifiable."

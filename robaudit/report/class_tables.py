@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any
 
@@ -13,11 +12,14 @@ from robaudit.report.summary_tables import approximate, circumstances, heading
 from robaudit.report.tables import Cell, Column, Table, Terminal, cells
 from robaudit.stats.classes import ClassBias, ClassStats, GapVerdict
 from robaudit.stats.groups import quantity_of
+from robaudit.stats.intervals import LIKE_THESE
 from robaudit.stats.summary import Mean, Quantile, Share
 from robaudit.store.serialise import table_csv
 from robaudit.text import class_name, count
 
 NAME_WIDTHS = {True: 14, False: 24}
+OTHERS = "from the others"
+"""The head of a class's difference from all other images."""
 SINGLE_IMAGE = "( ) a single image says nothing about its class: listed but not tested."
 
 
@@ -53,6 +55,23 @@ def weakest_first(bias: ClassBias) -> list[ClassStats]:
     return sorted(bias.classes, key=lambda one: sign * one.mean.value)
 
 
+def difference_text(one: ClassStats, *, tight: bool = False) -> str:
+    """The difference from the others with its interval; empty for a class that is not tested."""
+    if one.difference is None or one.difference_lower is None or one.difference_upper is None:
+        return ""
+    text = numbers.change(one.difference, (one.difference_lower, one.difference_upper))
+    return text.replace(", ", ",") if tight else text
+
+
+def test_note(bias: ClassBias) -> str:
+    """How to read the tests of a table."""
+    return (
+        f"{OTHERS}: mean minus the mean of all other images, with its {100 * (1 - bias.alpha):g} % interval, simultaneous over "
+        f"the classes. p: permutation test of that difference, adjusted for the number of classes. "
+        f"lower, higher: significant, p <= {bias.alpha:g}; the interval excludes 0."
+    )
+
+
 def _flat(one: ClassStats) -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for field in fields(one):
@@ -69,7 +88,6 @@ def _table(bias: ClassBias, quantity: Quantity, narrow: bool) -> Table:
     by = "by label" if bias.by == "label" else "by predicted class"
     known = bias.threshold is not None and bias.threshold <= quantity.high and quantity.higher_is_better
     share = (f"< {bias.threshold:g}",) if known else ()
-    heads = ("25%", "50%", "75%", *share, "p")
     rows = []
     for one in weakest_first(bias):
         differs = one.differs if one.differs in ("lower", "higher") else ""
@@ -80,12 +98,13 @@ def _table(bias: ClassBias, quantity: Quantity, narrow: bool) -> Table:
             Column("class"),
             Column("n", number=True),
             Column("mean [95% interval]", number=True, wrap=True),
-            *(Column(head, number=True) for head in ("error", *heads)),
+            Column(OTHERS, number=True, wrap=True),
+            *(Column(head, number=True) for head in (*share, "p")),
             Column(""),
         ),
         tuple(rows),
         lines=(circumstances(bias.key, bias.higher_is_better, str(bias.key), by),),
-        conclusions=(*_gap(bias), Cell(words.gap_sentence(bias), tone="warning" if bias.verdict is GapVerdict.SIGNIFICANT else "strong")),
+        conclusions=(Cell(words.gap_sentence(bias), tone="warning" if bias.verdict is GapVerdict.SIGNIFICANT else "strong"),),
         notes=tuple(_notes(bias, share=bool(share))),
     )
 
@@ -99,33 +118,19 @@ def _cells(one: ClassStats, quantity: Quantity, narrow: bool, *, share: bool) ->
     else:
         mark = numbers.NO_INTERVAL if one.mean.measured_lower is None else ""
         yield mark + numbers.mean_estimate(one.mean, *ends, tight=narrow)
-    yield "" if one.mean.measurement_error is None else f"{one.mean.measurement_error:.3f}"
-    for quartile in (one.q25, one.median, one.q75):
-        yield numbers.short_quantile(quartile, *ends) if one.images > 1 else ""
+    yield difference_text(one, tight=narrow)
     if share and one.below is not None:
-        yield numbers.percent(one.below.count, one.below.total, one.below.lower, one.below.upper, tight=narrow) if one.images > 1 else ""
-    yield "" if one.p_holm is None else numbers.p_value(one.p_holm)
-
-
-def _gap(bias: ClassBias) -> Iterable[Cell]:
-    if bias.gap is not None:
-        by_index = {one.index: one for one in bias.classes}
-        least, most = label_of(by_index[bias.gap.least]), label_of(by_index[bias.gap.most])
-        reach = f" [{bias.gap.lower:.3f}, {bias.gap.upper:.3f}], simultaneous over all classes."
-        if not math.isfinite(bias.gap.upper - bias.gap.lower):
-            reach = " of the values, which are bounds: the true gap may be smaller or larger."
-        yield Cell(f"Least robust: {least}. Most robust: {most}. Gap {bias.gap.value:.3f}{reach}")
+        yield numbers.share(one.below, tight=narrow) if one.images > 1 else ""
+    yield "" if one.p_value is None else numbers.p_value(one.p_value)
 
 
 def _notes(bias: ClassBias, *, share: bool) -> Iterator[str]:
     below = f"< {bias.threshold:g}: share of images below. " if share and bias.threshold is not None else ""
-    yield (
-        f"[ ] 95 % interval (population), each class by itself. error: standard error of the mean (measurement). 25%, 50%, 75%: quartiles. "
-        f"{below}p: this class against the rest, permutation test, Holm-adjusted for the number of "
-        f"classes; lower, higher: significant, p <= {bias.alpha:g}."
-    )
+    yield f"[ ] 95 % interval for {LIKE_THESE}, each class alone. {below}{test_note(bias)}"
     if any(one.images == 1 for one in bias.classes):
         yield SINGLE_IMAGE
+    if bias.of_bounds:
+        yield "Some values are only bounds: differences and gap are between the bounds, and the true ones may be smaller or larger."
     if any(one.mean.measured_lower is None for one in bias.classes):
         yield approximate("[ ]")
     if bias.threshold is None:

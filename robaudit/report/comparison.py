@@ -14,12 +14,13 @@ from robaudit.report import numbers
 from robaudit.report.ci.document import Subject, decisions_document
 from robaudit.report.tables import Table, cells, columns, markdown, markdown_table
 from robaudit.stats.flags import Certainty
+from robaudit.stats.intervals import LIKE_THESE, THESE_IMAGES
 from robaudit.store.serialise import table_csv
 from robaudit.text import Names, class_name, count, shortened
 
 MOST_CLASSES, MOST_SAMPLES, MOST_FINDINGS = 5, 10, 20
 _LONGEST_ID, _LONGEST_NAME, _LONGEST_REMARK = 40, 24, 60
-_CHANGES = ("base", "new", "new - base [measurement]", "[population]")
+_CHANGES = ("base", "new", f"new - base [{THESE_IMAGES}]", f"[{LIKE_THESE}]")
 _FIELDS = ("base", "new", "difference", "lower", "upper", "method", "population_lower", "population_upper")
 
 
@@ -84,15 +85,15 @@ def _head(comparison: Comparison, base: Mapping[str, Any], new: Mapping[str, Any
         lines.append("clean accuracy  not measured (no labels)")
     else:
         lines.append(
-            f"clean accuracy  {accuracy.base:.1%} -> {accuracy.new:.1%}, {_points(accuracy.value)} points (exact for these images; "
-            f"population {_points_between(accuracy.population)})"
+            f"clean accuracy  {numbers.exact_percent(accuracy.base)} -> {numbers.exact_percent(accuracy.new)}, "
+            f"{_points(accuracy.value)} points (exact for {THESE_IMAGES}; {LIKE_THESE}: {_points_between(accuracy.population)})"
         )
     for words, info in (("base", base), ("new", new)):
         model = info["model"]
         lines.append(f"{words:15} {info['name']}: model {model['name']} ({model['format']}, sha256 {model['sha256'][:8]})")
     lines.append(f"samples         {count(comparison.samples, 'sample')} in both")
     if comparison.matching.same_model:
-        lines.append("model           the same in both: differences are measurement error")
+        lines.append("model           the same in both: differences are due to the noise draws")
     lines += [f"warning         {text}" for text in comparison.matching.warnings]
     return lines
 
@@ -142,7 +143,7 @@ def _how(group: GroupComparison) -> str:
     if group.how == "the same model":
         return "the same model: the difference is exactly 0"
     if group.how == "unpaired":
-        return f"unpaired{f', as {group.why}' if group.why else ''}: the measurement errors of both runs add up"
+        return f"unpaired{f', as {group.why}' if group.why else ''}: the errors of both runs' noise draws add up"
     saved = group.variance_saved
     words = f"paired on the same {group.draws:,} noise draws each"
     if group.cut is not None:
@@ -150,14 +151,14 @@ def _how(group: GroupComparison) -> str:
     if saved is None:
         return words
     more = "saves more than 99%" if saved > 0.99 else f"saves {saved:.0%}" if saved >= 0 else f"costs {-saved:.0%}"
-    return f"{words}, which {more} of the measurement's variance"
+    return f"{words}, which {more} of the variance due to the noise draws"
 
 
 def _counts(group: GroupComparison) -> list[str]:
     side = "below" if group.higher_is_better else "above"
     lines = []
     if group.compared:
-        each = f"of {group.compared:,}, each beyond its own 95 % interval (by measurement error alone: up to 2.5 % either way)"
+        each = f"of {group.compared:,}, each beyond its own 95 % interval (due to the noise draws alone: up to 2.5 % either way)"
         lines.append(f"worse: {group.worse:,}, better: {group.better:,} {each}.")
     bounds, size = group.counts, group.images + group.not_finite + group.skipped
     if bounds.worse is not None and bounds.newly_flagged is not None:
@@ -184,8 +185,8 @@ def _counts(group: GroupComparison) -> list[str]:
 def _row(name: str, one: Difference) -> tuple[str, ...]:
     return (
         name,
-        f"{one.base:.4f}",
-        f"{one.new:.4f}",
+        numbers.plain(one.base, digits=4),
+        numbers.plain(one.new, digits=4),
         numbers.change(one.value, _two(one.measured)),
         numbers.change_interval(_two(one.population)),
     )
@@ -205,7 +206,15 @@ def _sample(one: SampleChange, names: Names | None) -> tuple[str, ...]:
     flag = f"{one.flagged}, {one.certainty}" if one.flagged else "worse"
     ends = None if one.lower is None or one.upper is None else (one.lower, one.upper)
     label = class_name(one.label, names, _LONGEST_NAME)
-    return shortened(one.id, _LONGEST_ID), label, predicted, flag, f"{one.base:.4f}", f"{one.new:.4f}", numbers.change(one.difference, ends)
+    return (
+        shortened(one.id, _LONGEST_ID),
+        label,
+        predicted,
+        flag,
+        numbers.plain(one.base, digits=4),
+        numbers.plain(one.new, digits=4),
+        numbers.change(one.difference, ends),
+    )
 
 
 def _finding(one: Finding, names: Names | None) -> tuple[str, ...]:

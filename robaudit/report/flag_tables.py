@@ -65,18 +65,14 @@ def is_beyond(sample: Flag, flagged: Flagged) -> bool:
 
 
 def count_line(flagged: Flagged) -> str:
-    """How many of how many are beyond the threshold, and how many of those are clear."""
+    """How many of how many are beyond the threshold, and how certain that is."""
     side = "below" if flagged.higher_is_better else "above"
     kind = f"{flagged.only} " if flagged.only else ""
     if not flagged.has_threshold:
         return f"{flagged.total:,} {kind}samples; {flagged.key.quantity} has no usual threshold, so none is flagged: --below gives one."
     text = f"{flagged.beyond:,} of {flagged.total:,} {kind}samples are {side} {flagged.threshold:g}"
-    if flagged.with_interval == 0:
-        return f"{text}; none clear: no intervals."
-    only = f"{flagged.sampling_only:,} {Certainty.SAMPLING_ONLY}" if flagged.sampling_only else ""
-    clear = f"{flagged.clear:,} {Certainty.CLEAR}" if flagged.clear or not only else ""
-    certain = " and ".join(filter(None, (clear, only)))
-    return f"{text}, {certain}; {flagged.undecided:,} of {flagged.total:,} {Certainty.UNDECIDED}."
+    certain = words.certainties(flagged)
+    return f"{text}: {certain}." if flagged.beyond and certain else f"{text}; {certain}." if certain else f"{text}."
 
 
 def _table(samples: Sequence[Flag], flagged: Flagged, names: Names | None, quantity: Quantity, narrow: bool) -> Table:
@@ -88,7 +84,7 @@ def _table(samples: Sequence[Flag], flagged: Flagged, names: Names | None, quant
             numbers.sample_value(one, quantity.low, quantity.high, tight=narrow),
             class_name(one.flips_to, names, CLASS_WIDTHS[narrow]),
         )
-        answer = (Cell(_answer(one, flagged), tone="bad" if one.certainty is Certainty.CLEAR else ""),) if flagged.has_threshold else ()
+        answer = (Cell(_answer(one, flagged), tone="bad" if one.certainty is Certainty.CONFIRMED else ""),) if flagged.has_threshold else ()
         rows.append((*cells(texts), *answer))
     value = Column("value [95% interval]", number=True, wrap=True)
     question = Column(f"{'<' if flagged.higher_is_better else '>'} {flagged.threshold:g}?")

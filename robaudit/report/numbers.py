@@ -1,11 +1,12 @@
-"""Numbers as text that claims no more than was measured.
+"""Numbers as text that claims no more than was measured: terminal, pages, pictures, Markdown and JUnit print them alike.
 
-Rules. A value at the end of its range whose interval ends there too prints as a bound: 10,000 of 10,000 is ">= 0.9996",
-never "1.0"; so does one whose interval is open on one side. A value that is its whole interval is exact, and prints as it is.
-Digits follow the width of the interval, whose ends round outwards. A value without an interval carries a "~".
+Rules. A value carries its interval, ``0.873 [0.791, 0.930]``, also at the end of its range: 10,000 of 10,000 is
+``1.0000 [0.9996, 1.0000]``. Where a column has no room for intervals, a value whose interval ends with its range prints as a bound,
+``>= 0.9996``, never as a bare 1. So does a value whose interval is open on one side. A value that is its whole interval is exact, and
+prints as it is. Digits follow the width of the interval. Values round half up by their shortest decimal, ends of intervals outwards.
+A value without an interval carries a "~".
 
-A terminal shows ``0.873 [0.791, 0.930]`` (the functions down to :func:`duration`); a page shows value and interval in columns of
-their own, with a dash where there is nothing to say.
+A page shows value and interval in columns of their own, with a dash where there is nothing to say.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Iterable
-from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_UP, Decimal
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from robaudit.quantities import Quantity
     from robaudit.stats.flags import Flag
-    from robaudit.stats.summary import Mean, NoisyAccuracy, Quantile, Share
+    from robaudit.stats.summary import Mean, Quantile, Share
 
 from robaudit.levels import LevelName, NoiseLevel
 
@@ -31,37 +32,49 @@ _NUMBER = re.compile(r"(~)?(>=|<=|>|<)? ?(-?[\d.]+)")
 
 
 def estimate(value: float, lower: float | None, upper: float | None, low: float = 0.0, high: float = 1.0) -> str:
-    """The value alone: a bound at the ends of [low, high], "~0.873" without an interval, else "0.873"."""
+    """The value where no interval is shown: a bound at the ends of [low, high], "~0.873" without an interval, else "0.873"."""
+    if lower is None or upper is None or math.isinf(upper - lower) or lower == upper:
+        return beside(value, lower, upper, low, high)
+    below, above = _ends_text(lower, upper, low, high)
+    if value >= high and upper >= high:
+        return f">= {below}"
+    if lower <= low and value <= low:
+        return f"<= {above}"
+    return beside(value, lower, upper, low, high)
+
+
+def beside(value: float, lower: float | None, upper: float | None, low: float = 0.0, high: float = 1.0) -> str:
+    """The value where its interval is shown beside it: "1.000"; a bound where the interval is open on one side."""
     if lower is None and upper is None:
         at_end = {high: f">{high - 0.001:.3f}", low: f"<{low + 0.001:.3f}"}.get(value) if math.isfinite(value) else None
         return NO_INTERVAL + (at_end or plain(value, low, high))
     lower, upper = -math.inf if lower is None else lower, math.inf if upper is None else upper
-    digits = _digits(upper - lower) if math.isfinite(upper - lower) else _digits_of(upper if math.isinf(lower) else lower)
-    below, above = _outwards(lower, upper, digits)
     if math.isinf(upper - lower):
-        return f"<= {above}" if math.isinf(lower) else f">= {below}"
-    if value == lower == upper:
-        return plain(value, low, high, digits)
-    if value >= high and upper >= high:
-        return ">= " + _inside(below, lower < high, high, -(10**-MOST_DIGITS))
-    if lower <= low and (value <= low or value == upper):
-        return "<= " + _inside(above, upper > low, low, 10**-MOST_DIGITS)
-    return plain(value, low, high, digits)
+        return (
+            f"<= {_rounded(upper, _digits_of(upper), ROUND_CEILING)}"
+            if math.isinf(lower)
+            else (f">= {_rounded(lower, _digits_of(lower), ROUND_FLOOR)}")
+        )
+    if _is_upper_bound(value, lower, upper, low, high):
+        return f"<= {_ends_text(lower, upper, low, high)[1]}"
+    return plain(value, low, high, _digits(upper - lower))
 
 
 def with_interval(
     value: float, lower: float | None, upper: float | None, low: float = 0.0, high: float = 1.0, *, tight: bool = False
 ) -> str:
-    """The value and its interval: "0.873 [0.791, 0.930]" (``tight``: "[0.791,0.930]"); a bound or an exact value stands alone.
+    """The value and its interval: "0.873 [0.791, 0.930]" (``tight``: "[0.791,0.930]"); an exact value at the end of its range alone.
 
     A value that is a lower bound keeps the lower end of its interval: ">= 2.717 [1.886, ...]".
     """
-    text = estimate(value, lower, upper, low, high)
+    text = beside(value, lower, upper, low, high)
     if lower is not None and math.isfinite(lower) and lower < value < high and (upper is None or math.isinf(upper)):
         return f">= {_rounded(value, _digits_of(value), ROUND_FLOOR)} [{text.removeprefix('>= ')},{'' if tight else ' '}...]"
-    if lower is None or upper is None or text.startswith(("<=", ">=")) or (value == lower == upper and value in (low, high)):
+    if lower is None or upper is None or math.isinf(upper - lower) or (value == lower == upper and value in (low, high)):
         return text
-    below, above = _outwards(lower, upper, _digits(upper - lower))
+    if _is_upper_bound(value, lower, upper, low, high):
+        return text
+    below, above = _ends_text(lower, upper, low, high)
     return f"{text} [{below},{'' if tight else ' '}{above}]"
 
 
@@ -83,33 +96,13 @@ def sample_value(one: Flag, low: float = 0.0, high: float = 1.0, *, tight: bool 
     return f"> {plain(one.value, low, high)}" if one.censored else with_interval(one.value, one.lower, one.upper, low, high, tight=tight)
 
 
-def short_quantile(one: Quantile, low: float = 0.0, high: float = 1.0) -> str:
-    """A quantile as :func:`short` has it; ">.58" where it is only known to be as large, or larger."""
-    if one.censored:
-        return f">{short(one.value, one.value, low, high)}"
-    text = short(one.value, one.measured_lower, low, high)
-    return f">{text}" if one.measured_upper == math.inf and text[0] not in "<>" else text
-
-
-def short(value: float, lower: float | None, low: float = 0.0, high: float = 1.0) -> str:
-    """Two digits for a narrow column, without the leading zero: ".58"; ">.99" at the upper end (or where rounding would reach it)."""
-    text = f"{value:.2f}"
-    if lower == -math.inf:
-        text = f"<{text}"
-    elif value < high and float(text) >= high:
-        text = ">" + _inside(_rounded(value, 2, ROUND_FLOOR), True, high, -0.01)
-    elif value >= high and lower is not None:
-        text = ">" + _rounded(min(lower, math.nextafter(high, low)), 2, ROUND_FLOOR)
-    elif value > low and float(text) <= low:
-        text = "<" + _inside(_rounded(value, 2, ROUND_CEILING), True, low, 0.01)
-    return text.replace("0.", ".", 1) if text.lstrip("<>-").startswith("0.") else text
-
-
 def plain(value: float, low: float = 0.0, high: float = 1.0, digits: int = 3) -> str:
     """Fixed digits, more of them where rounding would put the value at the end of a range that it has not reached."""
-    while digits < MOST_DIGITS and low < value < high and float(f"{value:.{digits}f}") in (low, high):
+    if not math.isfinite(value):
+        return str(value)
+    while digits < MOST_DIGITS and low < value < high and float(_nearest(value, digits)) in (low, high):
         digits += 1
-    text = f"{value:.{digits}f}"
+    text = _nearest(value, digits)
     if low < value < high and float(text) in (low, high):
         return f"<{high:g}" if float(text) == high else f">{low:g}"
     return text
@@ -117,7 +110,7 @@ def plain(value: float, low: float = 0.0, high: float = 1.0, digits: int = 3) ->
 
 def compact(value: float, away: int = 0) -> str:
     """Two or three significant digits, four places just below 1; ``away``: rounded up (1), down (-1) or to the nearest (0)."""
-    way = {1: ROUND_CEILING, -1: ROUND_FLOOR}.get(away, ROUND_HALF_EVEN)
+    way = {1: ROUND_CEILING, -1: ROUND_FLOOR}.get(away, ROUND_HALF_UP)
     size = abs(value)
     if not math.isfinite(value) or size == 0.0 or size >= 1e4:
         return f"{value:.2g}"
@@ -128,27 +121,47 @@ def compact(value: float, away: int = 0) -> str:
     near_one = min(4, math.ceil(-math.log10(1.0 - size)) + 1) if 0.9 <= size < 1.0 else 0
     digits = max(0, (2 if size >= 0.01 else 1) - math.floor(math.log10(size)), near_one)
     text = _rounded(value, digits, way)
-    return "<1" if value < 1.0 and float(text) == 1.0 else text
+    if value < 1.0 and float(text) == 1.0:
+        return {1: text, -1: "0.9999"}.get(away, "<1")
+    return text
 
 
-def percent(count: int, total: int, lower: float, upper: float, *, tight: bool = False) -> str:
-    """A share in percent: "12.5%"; none or all of them print as a bound, "<= 0.1%" or ">= 99.9%" (``tight``: "<=1%")."""
-    step, gap = (1, "") if tight else (10, " ")
-    if count == 0:
-        return f"<={gap}{math.ceil(upper * 100 * step) / step:g}%"
-    if count == total:
-        return f">={gap}{math.floor(lower * 100 * step) / step:g}%"
-    share = 100 * count / total
-    return "<0.1%" if share < 0.05 else ">99.9%" if share >= 99.95 else f"{share:.1f}%"
+def percent(value: float, lower: float | None, upper: float | None) -> str:
+    """A probability in percent, with its interval beside it: ``54.6%``; ``~54.6%`` without an interval."""
+    match = _NUMBER.fullmatch(beside(value, lower, upper))
+    return NONE if match is None else f"{match[1] or ''}{match[2] or ''}{Decimal(match[3]).scaleb(2):f}%"
+
+
+def percents(lower: float | None, upper: float | None) -> str:
+    """The interval of a probability, ``42.5% to 66.5%``, rounded outwards."""
+    if lower is None or upper is None or not math.isfinite(upper - lower):
+        return NONE
+    low, high = _percent_ends(lower, upper)
+    return f"{low}% to {high}%"
+
+
+def with_percents(value: float, lower: float, upper: float, *, tight: bool = False) -> str:
+    """A probability with its interval: ``61.0% [50.7%, 70.6%]`` (``tight``: ``61.0% [50,71]``)."""
+    text = percent(value, lower, upper)
+    low, high = _percent_ends(lower, upper)
+    if not tight:
+        return f"{text} [{low}%, {high}%]"
+    return f"{text} [{_rounded(100 * lower, 0, ROUND_FLOOR)},{_rounded(100 * upper, 0, ROUND_CEILING)}]"
 
 
 def share_estimate(one: Share, *, tight: bool = False) -> str:
-    """A share in percent with its interval: "61.0% [50.7%, 70.6%]" (``tight``: "61.0% [51,71]"); a bound stands alone."""
-    text = percent(one.count, one.total, one.lower, one.upper)
-    if one.count in (0, one.total):
-        return text
-    low, high = _outwards(100 * one.lower, 100 * one.upper, 0 if tight else 1)
-    return f"{text} [{low},{high}]" if tight else f"{text} [{low}%, {high}%]"
+    """A share of images in percent with its interval."""
+    return with_percents(one.value, one.lower, one.upper, tight=tight)
+
+
+def share(one: Share, *, tight: bool = False) -> str:
+    """A share of images where intervals have no room: ``12.5%``; none or all of them with theirs, ``0.0% [0.0%, 1.9%]``."""
+    return share_estimate(one, tight=tight) if one.count in (0, one.total) else percent(one.value, one.lower, one.upper)
+
+
+def exact_percent(value: float) -> str:
+    """A share in percent that has no interval because it is exact for what it is about."""
+    return percent(value, value, value)
 
 
 def change(value: float, ends: tuple[float, float] | None) -> str:
@@ -157,7 +170,16 @@ def change(value: float, ends: tuple[float, float] | None) -> str:
         return f"~{value:+.4f}"
     if ends == (0.0, 0.0):
         return "0 [0, 0]"
-    return f"{value:+.{_change_digits(ends)}f} {change_interval(ends)}"
+    return f"{float(_nearest(value, _change_digits(ends))):+.{_change_digits(ends)}f} {change_interval(ends)}"
+
+
+def gap(value: float, lower: float, upper: float) -> str:
+    """A gap between classes with its interval: ``0.511 [0.292, 0.730]``; no digit hides that the lower end is above 0."""
+    digits = _digits(upper - lower)
+    while lower > 0 and digits < _MOST_CHANGE_DIGITS and float(_rounded(lower, digits, ROUND_FLOOR)) == 0:
+        digits += 1
+    below, above = _outwards(lower, upper, digits)
+    return f"{_nearest(value, digits)} [{below}, {above}]"
 
 
 def change_interval(ends: tuple[float, float] | None) -> str:
@@ -206,8 +228,8 @@ def signs(text: str) -> str:
 
 
 def number(value: float, lower: float | None, upper: float | None, quantity: Quantity) -> str:
-    """The value alone: a bound at the ends of its range, a dash where that bound says nothing, ``~`` without an interval."""
-    text = estimate(value, lower, upper, quantity.low, quantity.high)
+    """The value with its interval in another column: a dash where it is a bound that says nothing, ``~`` without an interval."""
+    text = beside(value, lower, upper, quantity.low, quantity.high)
     return NONE if _empty(text, quantity.low, quantity.high) else signs(text)
 
 
@@ -221,40 +243,16 @@ def interval(lower: float | None, upper: float | None) -> str:
 
 def difference(value: float, lower: float, upper: float) -> str:
     """A difference with its sign, and as many digits as its interval."""
-    text = f"{value:+.{_digits(upper - lower)}f}"
-    return text if float(text) else text[1:]
+    text = _nearest(value, _digits(upper - lower))
+    return f"{'+' * (float(text) > 0)}{text}" if float(text) else text.lstrip("-")
 
 
 def rank(correlation: float | None) -> str:
     """A rank correlation; only equal orders print as 1.000."""
     if correlation is None:
         return NONE
-    text = f"{correlation:.3f}"
+    text = _nearest(correlation, 3)
     return ">0.999" if correlation < 1 and text == "1.000" else text
-
-
-def probability(value: float, lower: float | None, upper: float | None) -> str:
-    """A probability as ``54.6%``, as far as its interval tells: ``≥ 99.96%``, never 100% for what was measured with noise."""
-    text = estimate(value, lower, upper)
-    match = _NUMBER.fullmatch(text)
-    if match is None or _empty(text, 0.0, 1.0):
-        return NONE
-    sign = {">=": "≥ ", "<=": "≤ ", None: ""}.get(match[2], match[2])
-    return f"{match[1] or ''}{sign}{Decimal(match[3]).scaleb(2):f}%"
-
-
-def percents(lower: float | None, upper: float | None) -> str:
-    """The interval of a probability, ``42.5% to 66.5%``, rounded outwards."""
-    if lower is None or upper is None or not math.isfinite(upper - lower):
-        return NONE
-    low, high = _outwards(lower * 100, upper * 100, 1)
-    return f"{low}% to {high}%"
-
-
-def noisy_percent(one: NoisyAccuracy) -> str:
-    """Accuracy under noise; where every copy is right, or none, it is bounded by its measurement, as a mean is."""
-    at_end = one.value in (0.0, 1.0) and one.measured_lower is not None and one.measured_upper is not None
-    return probability(one.value, *((one.measured_lower, one.measured_upper) if at_end else (one.lower, one.upper)))
 
 
 def span(values: Collection[int]) -> str:
@@ -268,26 +266,20 @@ def sample_number(one: Flag, quantity: Quantity) -> str:
     return sample_value(one, quantity.low, quantity.high) if one.censored else number(one.value, one.lower, one.upper, quantity)
 
 
-def share(one: Share) -> str:
-    """A share of images in percent; none or all of them as a bound."""
-    return signs(percent(one.count, one.total, one.lower, one.upper))
-
-
 def mean(one: Mean, quantity: Quantity, *, marked: bool = False) -> str:
-    """A mean; ``~`` (``marked``) where images have no interval of their own. At the end of its range it is bounded by its measurement."""
-    return _marked(number(one.value, *_ends(one, quantity), quantity), marked=marked)
+    """A mean with its interval in another column; ``~`` (``marked``) where images have no interval of their own."""
+    return _marked(number(one.value, *_ends(one), quantity), marked=marked)
 
 
-def mean_percent(one: Mean, quantity: Quantity, *, marked: bool = False) -> str:
-    """The mean of a probability, in percent."""
-    return _marked(probability(one.value, *_ends(one, quantity)), marked=marked)
+def mean_percent(one: Mean, *, marked: bool = False) -> str:
+    """The mean of a probability, in percent, with its interval in another column."""
+    return _marked(percent(one.value, *_ends(one)), marked=marked)
 
 
 def quantile(one: Quantile, quantity: Quantity) -> str:
-    """A quantile, as far as these images were measured; ``> 4.200`` where it falls on a censored image."""
-    if one.censored:
-        return quantile_estimate(one, quantity.low, quantity.high)
-    return number(one.value, one.measured_lower, one.measured_upper, quantity)
+    """A quantile, as far as these images were measured; a dash where it is a bound that says nothing."""
+    text = quantile_estimate(one, quantity.low, quantity.high)
+    return NONE if _empty(text, quantity.low, quantity.high) else signs(text)
 
 
 def odds(log10: float, way: str = "") -> str:
@@ -296,7 +288,7 @@ def odds(log10: float, way: str = "") -> str:
         return "never" if log10 < 0 else NONE
     many = Decimal(10) ** Decimal(repr(-round(float(log10), 9)))
     step = Decimal(1).scaleb(max(many.adjusted() - 1, -1))
-    rounding = {"up": ROUND_FLOOR, "down": ROUND_CEILING}.get(way, ROUND_HALF_EVEN)
+    rounding = {"up": ROUND_FLOOR, "down": ROUND_CEILING}.get(way, ROUND_HALF_UP)
     return f"1 of {(many / step).quantize(Decimal(1), rounding=rounding) * step:,f}"
 
 
@@ -310,15 +302,18 @@ def upper_end(one: Mean) -> float:
     return one.upper if one.measured_upper is None else one.measured_upper
 
 
-def _ends(one: Mean, quantity: Quantity) -> tuple[float | None, float | None]:
-    """The interval that sets the digits of a mean; that of these images where the mean is at the end of its range or is open."""
-    if one.value in (quantity.low, quantity.high) or not math.isfinite(one.upper - one.lower):
-        return one.measured_lower, one.measured_upper
-    return one.lower, one.upper
+def _ends(one: Mean) -> tuple[float | None, float | None]:
+    """The interval that sets the digits of a mean; that of these images where the other is open."""
+    return (one.lower, one.upper) if math.isfinite(one.upper - one.lower) else (one.measured_lower, one.measured_upper)
 
 
 def _marked(text: str, *, marked: bool) -> str:
     return text if not marked or text == NONE or text.startswith(NO_INTERVAL) else NO_INTERVAL + text
+
+
+def _is_upper_bound(value: float, lower: float, upper: float, low: float, high: float) -> bool:
+    """Whether the value is the end of an interval that says nothing below it."""
+    return lower <= low < value == upper < high
 
 
 def _empty(text: str, low: float, high: float) -> bool:
@@ -349,8 +344,23 @@ def _change_digits(ends: tuple[float, float]) -> int:
     return min(MOST_DIGITS, max(3, math.ceil(-math.log10(width)) + 1)) if 0 < width < 1 else 4 if width == 0 else 3
 
 
+def _ends_text(lower: float, upper: float, low: float, high: float) -> tuple[str, str]:
+    """The ends of an interval, rounded outwards, but not onto an end of the range that the other end alone has reached."""
+    below, above = _outwards(lower, upper, _digits(upper - lower))
+    return _inside(below, lower < high, high, -(10**-MOST_DIGITS)), _inside(above, upper > low, low, 10**-MOST_DIGITS)
+
+
+def _percent_ends(lower: float, upper: float) -> tuple[str, str]:
+    low, high = (f"{Decimal(text).scaleb(2):f}" for text in _ends_text(lower, upper, 0.0, 1.0))
+    return low, high
+
+
 def _outwards(lower: float, upper: float, digits: int) -> tuple[str, str]:
     return _rounded(lower, digits, ROUND_FLOOR), _rounded(upper, digits, ROUND_CEILING)
+
+
+def _nearest(value: float, digits: int) -> str:
+    return _rounded(value, digits, ROUND_HALF_UP)
 
 
 def _rounded(value: float, digits: int, way: str) -> str:

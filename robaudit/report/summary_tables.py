@@ -11,6 +11,7 @@ from robaudit.quantities import Quantity
 from robaudit.report import numbers
 from robaudit.report.tables import Column, Table, Terminal, cells
 from robaudit.stats.groups import GroupKey, quantity_of
+from robaudit.stats.intervals import LIKE_THESE
 from robaudit.stats.summary import GroupSummary
 from robaudit.text import count, printable
 
@@ -133,13 +134,14 @@ def approximate(interval: str = "the interval") -> str:
 def _accuracy(share: Mapping[str, Any] | None) -> str:
     if share is None:
         return "not measured (no labels)"
-    return f"{share['value']:.1%} ({share['count']} of {share['total']}; 95 % interval {share['lower']:.1%} to {share['upper']:.1%})"
+    value = numbers.with_percents(share["value"], share["lower"], share["upper"])
+    return f"{value} ({share['count']:,} of {share['total']:,}; [ ] 95 % interval, {LIKE_THESE})"
 
 
 def _noisy(entries: Sequence[Mapping[str, Any]]) -> list[str]:
     return [
-        f"{'under noise' if i == 0 else '':15} {e['value']:.1%} at {noise_level(e['noise'], e['level'], e['level_name'])} "
-        f"({e['estimator']}; 95 % interval {e['lower']:.1%} to {e['upper']:.1%})"
+        f"{'under noise' if i == 0 else '':15} {numbers.with_percents(e['value'], e['lower'], e['upper'])} "
+        f"at {noise_level(e['noise'], e['level'], e['level_name'])} ({e['estimator']})"
         for i, e in enumerate(entries)
     ]
 
@@ -176,7 +178,7 @@ def _overall(groups: Sequence[GroupSummary], seconds: Mapping[tuple[str, NoiseLe
         tuple(rows),
         lines=(circumstances(None if several else key, quantity.higher_is_better, *facts),),
         notes=(
-            "[ ] 95 % interval of the mean (population)." + (" < 0.5, < 0.9: share of images below." if shares else ""),
+            f"[ ] 95 % interval of the mean, {LIKE_THESE}." + (" < 0.5, < 0.9: share of images below." if shares else ""),
             f"{tail} %ile: 95 % of the images have at {'least' if quantity.higher_is_better else 'most'} this value.",
             *caveats(groups, "[ ]"),
         ),
@@ -193,7 +195,7 @@ def _cells(group: GroupSummary, quantity: Quantity, with_count: bool, with_share
     for quantile in (group.median, group.bad_end):
         yield numbers.quantile_estimate(quantile, *ends)
     for share in (group.below_half, group.below_ninety) if with_shares else ():
-        yield "" if share is None else numbers.percent(share.count, share.total, share.lower, share.upper, tight=narrow)
+        yield "" if share is None else numbers.share(share, tight=narrow)
 
 
 def run_names(runs: Sequence[Run]) -> list[str]:

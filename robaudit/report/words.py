@@ -4,23 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from robaudit.report import numbers
 from robaudit.stats.classes import ClassBias, GapVerdict
-from robaudit.stats.flags import Certainty
+from robaudit.stats.flags import Certainty, Flagged
+from robaudit.stats.intervals import LIKE_THESE, THESE_IMAGES
+from robaudit.text import class_name
 
-POPULATION = "95% interval, population"
-MEASUREMENT = "95% interval, measurement"
+POPULATION = f"95% interval, {LIKE_THESE}"
+MEASUREMENT = f"95% interval, {THESE_IMAGES}"
 COVER = (
-    "Population: the interval covers the choice of images, too, and holds for the population that they were drawn from. "
-    "Measurement: it holds for these images and covers the noise draws only."
+    f"{LIKE_THESE.capitalize()}: the interval covers the choice of images, too, and holds for the population that they were drawn from. "
+    f"{THESE_IMAGES.capitalize()}: it covers the noise draws on the images that were audited, and nothing else."
 )
-BOOTSTRAP = "bootstrap interval (percentiles), population"
+BOOTSTRAP = f"bootstrap interval (percentiles), {LIKE_THESE}"
 CERTAINTIES: Mapping[Certainty, str] = {
-    Certainty.CLEAR: "clear: the whole 95 % interval is beyond the threshold.",
+    Certainty.CONFIRMED: "confirmed: the whole 95 % interval is beyond the threshold.",
     Certainty.SAMPLING_ONLY: "sampling-only: the whole 95 % interval is beyond the threshold, but it does not cover the estimator's bias.",
-    Certainty.UNDECIDED: "undecided: the 95 % interval contains the threshold.",
+    Certainty.LIKELY: "likely: the value is beyond the threshold, but the 95 % interval contains it.",
+    Certainty.UNDECIDED: "undecided: the value is not beyond the threshold, but the 95 % interval contains it.",
     Certainty.NO_INTERVAL: "~ no interval: an approximation of unknown error.",
 }
 """What the certainty of a sample means that a list of flagged samples shows."""
+
+
+def certainties(flagged: Flagged) -> str:
+    """How certain the flagged samples are, ``13 confirmed, 7 likely; 6 of the others undecided``: the first numbers add up to them."""
+    told = [
+        (flagged.confirmed, Certainty.CONFIRMED),
+        (flagged.sampling_only, Certainty.SAMPLING_ONLY),
+        (flagged.likely, Certainty.LIKELY),
+    ]
+    unknown = flagged.beyond - sum(number for number, _ in told)
+    parts = [f"{number:,} {word}" for number, word in told if number]
+    parts += [f"{unknown:,} without an interval"] * bool(unknown)
+    others = f"{flagged.undecided:,}{' of the others' if flagged.beyond else ''} {Certainty.UNDECIDED}" if flagged.undecided else ""
+    return "; ".join(filter(None, (", ".join(parts), others)))
+
+
 GAP_VERDICTS: Mapping[GapVerdict, str] = {
     GapVerdict.SIGNIFICANT: "significant",
     GapVerdict.NOT_SIGNIFICANT: "not significant",
@@ -30,5 +50,20 @@ GAP_VERDICTS: Mapping[GapVerdict, str] = {
 
 
 def gap_sentence(bias: ClassBias) -> str:
-    """The verdict on the gap between classes, and the numbers behind it."""
-    return f"{GAP_VERDICTS[bias.verdict].capitalize()}. {bias.explanation}"
+    """The gap between classes with its interval, whether it is significant, and how many classes differ from the others."""
+    gap = bias.gap
+    if gap is None:
+        return "Not tested: at least two classes with two images each are needed."
+    names = {one.index: class_name(one.index, None if one.name is None else {one.index: one.name}) for one in bias.classes}
+    tested = [one for one in bias.classes if one.differs is not None]
+    differing = sum(one.differs != "no" for one in tested)
+    differ = f"{differing:,} of {len(tested):,} classes {'differs' if differing == 1 else 'differ'}"
+    p = numbers.p_value(gap.p_value)
+    null, critical = numbers.plain(gap.null_mean), numbers.plain(gap.critical)
+    value = numbers.gap(gap.value, gap.lower, gap.upper) + " of the bounds" * bias.of_bounds
+    return (
+        f"Least robust: {names[gap.least]}. Most robust: {names[gap.most]}. "
+        f"Gap {value}: {GAP_VERDICTS[bias.verdict]}, p {p.replace('<', '< ') if p.startswith('<') else f'= {p}'} "
+        f"(with permuted class labels {null} on average, above {critical} in {100 * bias.alpha:g} %). "
+        f"{differ} significantly from the others."
+    )

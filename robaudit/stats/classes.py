@@ -15,7 +15,7 @@ from robaudit.errors import NothingLeftError, RobauditError
 from robaudit.quantities import Quantity
 from robaudit.rows import Row
 from robaudit.stats.groups import Document, GroupKey, one_group, quantity_of, with_values
-from robaudit.stats.intervals import Floats, opened, population_mean, simultaneous
+from robaudit.stats.intervals import Bounds, Floats, population_mean, simultaneous
 from robaudit.stats.summary import Columns, Mean, Quantile, Share, mean_of, quantile_of, share
 from robaudit.text import known_name
 
@@ -43,11 +43,10 @@ class ClassStats(Document):
         mean: with its interval over images and its measurement error.
         q25, median, q75: of the values.
         below: share of images below the threshold; None without one.
-        simultaneous_lower, simultaneous_upper: interval of the mean at Holm's first step, confidence 1 - alpha/classes: all
-            classes' intervals hold together. None for a class that is not tested (fewer than 2 images).
-        p_value: two-sided permutation p-value of this class against the rest; None if not tested.
-        p_holm: Holm-adjusted; None if not tested.
-        differs: p_holm <= alpha: "lower" or "higher" than the rest; "no" otherwise; None if not tested.
+        difference: mean of this class minus the mean of all other tested images; None for a class that is not tested (fewer than 2 images).
+        difference_lower, difference_upper: its interval, simultaneous over the classes; it excludes 0 exactly where the class differs.
+        p_value: two-sided permutation p-value of that difference, adjusted for the number of classes; None if not tested.
+        differs: p_value <= alpha: "lower" or "higher" than the others; "no" otherwise; None if not tested.
     """
 
     index: int
@@ -58,10 +57,10 @@ class ClassStats(Document):
     median: Quantile
     q75: Quantile
     below: Share | None
-    simultaneous_lower: float | None = None
-    simultaneous_upper: float | None = None
+    difference: float | None = None
+    difference_lower: float | None = None
+    difference_upper: float | None = None
     p_value: float | None = None
-    p_holm: float | None = None
     differs: Literal["lower", "higher", "no"] | None = None
 
 
@@ -72,10 +71,10 @@ class Gap(Document):
     Attributes:
         least, most: indices of the least and the most robust class.
         value: the gap.
-        lower, upper: [max(0, max_k lower_k - min_k upper_k), max_k upper_k - min_k lower_k] of the simultaneous class intervals,
-            which contains the gap of the population's class means whenever all of them contain theirs.
+        lower, upper: interval of the gap for images like these. The lower end is above 0 exactly where the gap is significant.
         p_value: of a permutation test: probability of a gap this large where the value does not depend on the class.
-        null_mean, null_q95: mean and 95 % quantile of the gap under that null hypothesis.
+        null_mean: mean of the gap under that null hypothesis.
+        critical: the gap that it exceeds with a probability of alpha at most; larger ones are significant.
         permutations: of the class labels.
     """
 
@@ -86,7 +85,7 @@ class Gap(Document):
     upper: float
     p_value: float
     null_mean: float
-    null_q95: float
+    critical: float
     permutations: int
 
 
@@ -103,7 +102,7 @@ class ClassBias:
         left_out: rows without a class (no label) or without a finite value.
         alpha: 1 - confidence of all intervals and decisions.
         verdict: whether the gap is significant at level alpha.
-        explanation: the numbers behind the verdict, in words.
+        of_bounds: some values are only bounds of the true ones: differences and gap are between the bounds.
     """
 
     key: GroupKey
@@ -116,7 +115,7 @@ class ClassBias:
     left_out: int
     alpha: float
     verdict: GapVerdict
-    explanation: str
+    of_bounds: bool
 
     def document(self) -> dict[str, Any]:
         """The report as JSON values."""
@@ -129,7 +128,7 @@ class ClassBias:
             "alpha": self.alpha,
             "left_out": self.left_out,
             "verdict": self.verdict,
-            "explanation": self.explanation,
+            "of_bounds": self.of_bounds,
             "gap": None if self.gap is None else self.gap.document(),
             "classes": [one.document() for one in self.classes],
         }
@@ -148,8 +147,10 @@ def class_bias(
 ) -> ClassBias:
     """Compare the classes of one group of rows.
 
-    The p-values and the null of the gap come from one set of shuffles of the class labels (:func:`permutation_null`).
-    They test whether the value depends on the class in *any* way: a class that differs only in spread may be called different.
+    One set of shuffles of the class labels (:func:`permutation_null`) gives all p-values, and the intervals belong to the same tests: an
+    interval of a class excludes 0 exactly where the class is called different, and so does that of the gap. The end of an interval that
+    lies away from 0 reaches at least as far as the interval of the class mean, which allows for what so few images cannot show.
+    The tests ask whether the value depends on the class in *any* way: a class that differs only in spread may be called different.
 
     Args:
         rows: of one (estimator, sigma).
@@ -186,48 +187,79 @@ def class_bias(
     tested = [i for i, one in enumerate(classes) if one.images >= 2]
     if len(tested) >= 2:
         pooled = np.concatenate([members[classes[i].index].values for i in tested])
-        null = permutation_null(pooled, np.array([classes[i].images for i in tested]), permutations, seed)
-        mean, each = float(pooled.mean()), simultaneous(1.0 - alpha, len(tested))
-        for i, p, adjusted in zip(tested, null.p_values, holm(null.p_values), strict=True):
-            images = members[classes[i].index].images(quantity.low, quantity.high)
-            lower, upper = opened(images, population_mean(images, each, light_tails=True))
-            classes[i] = replace(
-                classes[i],
-                simultaneous_lower=lower,
-                simultaneous_upper=upper,
-                p_value=float(p),
-                p_holm=float(adjusted),
-                differs="no" if adjusted > alpha else "lower" if classes[i].mean.value < mean else "higher",
-            )
-        gap = _gap([classes[i] for i in tested], null, quantity, permutations)
-    verdict, explanation = verdict_on(classes, gap, alpha)
-    left_out = len(rows) - sum(map(len, members.values()))
-    by_index = tuple(classes)
-    return ClassBias(key, quantity.unit, quantity.higher_is_better, by, threshold, by_index, gap, left_out, alpha, verdict, explanation)
+        null = permutation_null(pooled, np.array([classes[i].images for i in tested]), permutations, seed, alpha)
+        each = simultaneous(1.0 - alpha, len(tested))
+        means = [_simultaneous_mean(members[classes[i].index], quantity, each) for i in tested]
+        for place, (i, mean) in enumerate(zip(tested, means, strict=True)):
+            classes[i] = _tested(classes[i], null, place, mean, quantity, alpha)
+        gap = _gap([classes[i] for i in tested], means, null, quantity, permutations, alpha)
+    verdict = GapVerdict.NOT_TESTED
+    if gap is not None:
+        verdict = GapVerdict.SIGNIFICANT if gap.p_value <= alpha else GapVerdict.NOT_SIGNIFICANT
+    return ClassBias(
+        key=key,
+        unit=quantity.unit,
+        higher_is_better=quantity.higher_is_better,
+        by=by,
+        threshold=threshold,
+        classes=tuple(classes),
+        gap=gap,
+        left_out=len(rows) - sum(map(len, members.values())),
+        alpha=alpha,
+        verdict=verdict,
+        of_bounds=any(not math.isfinite(one.mean.upper - one.mean.lower) for one in classes),
+    )
 
 
 def _class_stats(index: int, rows: Columns, name: str | None, threshold: float | None, quantity: Quantity, alpha: float) -> ClassStats:
-    """The statistics of one class by itself."""
+    """The statistics of one class alone."""
     q25, median, q75 = (quantile_of(rows, q, quantity, 1.0 - alpha) for q in (0.25, 0.5, 0.75))
     below = None if threshold is None else share(int((rows.values < threshold).sum()), len(rows), 1.0 - alpha)
     return ClassStats(index, name, len(rows), mean_of(rows, quantity, 1.0 - alpha), q25, median, q75, below)
 
 
-def _gap(tested: Sequence[ClassStats], null: Null, quantity: Quantity, permutations: int) -> Gap:
+def _simultaneous_mean(rows: Columns, quantity: Quantity, confidence: float) -> Bounds:
+    """The population interval of the mean of a class; where values are only bounds, that of the bounds."""
+    images = rows.images(quantity.low, quantity.high)
+    if not (np.isfinite(images.lowers).all() and np.isfinite(images.uppers).all()):
+        images = replace(images, lowers=images.values, uppers=images.values)
+    return population_mean(images, confidence, light_tails=True)
+
+
+def _tested(one: ClassStats, null: Null, place: int, mean: Bounds, quantity: Quantity, alpha: float) -> ClassStats:
+    """The class with its test; ``mean`` is the simultaneous interval of its mean."""
+    difference, scale, p = (float(each[place]) for each in (null.differences, null.scales, null.p_values))
+    differs: Literal["lower", "higher", "no"] = "no" if p > alpha else "lower" if difference < 0.0 else "higher"
+    lower, upper = difference - null.upper * scale, difference - null.lower * scale
+    if differs != "higher":
+        lower = min(lower, difference - (one.mean.value - mean[0]))
+    if differs != "lower":
+        upper = max(upper, difference + (mean[1] - one.mean.value))
+    width = quantity.high - quantity.low
+    ends = max(lower, -width), min(upper, width)
+    return replace(one, difference=difference, difference_lower=ends[0], difference_upper=ends[1], p_value=p, differs=differs)
+
+
+def _gap(tested: Sequence[ClassStats], means: Sequence[Bounds], null: Null, quantity: Quantity, permutations: int, alpha: float) -> Gap:
+    """The gap; ``means`` are the simultaneous intervals of the class means.
+
+    If every class mean is off by the shift that a permutation gives it, the gap of the population is at least the observed one less
+    the range of these shifts, which is at most ``critical`` with a probability of 1 - alpha.
+    """
     lowest = min(tested, key=lambda one: one.mean.value)
     highest = max(tested, key=lambda one: one.mean.value)
     least, most = (lowest, highest) if quantity.higher_is_better else (highest, lowest)
-    lowers = [one.simultaneous_lower for one in tested if one.simultaneous_lower is not None]
-    uppers = [one.simultaneous_upper for one in tested if one.simultaneous_upper is not None]
+    value = highest.mean.value - lowest.mean.value
+    farthest = max(upper for _, upper in means) - min(lower for lower, _ in means)
     return Gap(
         least=least.index,
         most=most.index,
-        value=highest.mean.value - lowest.mean.value,
-        lower=max(0.0, max(lowers) - min(uppers)),
-        upper=max(uppers) - min(lowers),
+        value=value,
+        lower=value - null.critical if null.gap_p_value <= alpha else 0.0,
+        upper=min(max(value + null.critical, farthest), quantity.high - quantity.low),
         p_value=null.gap_p_value,
         null_mean=null.gap_mean,
-        null_q95=null.gap_q95,
+        critical=null.critical,
         permutations=permutations,
     )
 
@@ -240,109 +272,84 @@ class Null:
     the values, which is bounded and piled up at one end, so that Welch's t with a few images per class is far from its nominal level.
 
     Attributes:
-        p_values: (classes,), two-sided, class against the rest.
+        differences: (classes,), observed: mean of the class minus mean of the others.
+        scales: (classes,), sqrt(1/n + 1/(N - n)): proportional to the standard deviation of each difference under the null.
+        p_values: (classes,), two-sided, adjusted for the number of classes.
+        lower, upper: of all differences / scales, the smallest falls below ``lower``, and the largest exceeds ``upper``, with a
+            probability of alpha / 2 at most each.
         gap_p_value: P[largest minus smallest class mean >= the observed one].
-        gap_mean, gap_q95: mean and 95 % quantile of that gap under the null.
+        gap_mean: mean of that gap under the null.
+        critical: it exceeds this with a probability of alpha at most.
     """
 
+    differences: Floats
+    scales: Floats
     p_values: Floats
+    lower: float
+    upper: float
     gap_p_value: float
     gap_mean: float
-    gap_q95: float
+    critical: float
 
 
-def permutation_null(values: Floats, sizes: NDArray[np.int64], permutations: int, seed: int) -> Null:
+def permutation_null(values: Floats, sizes: NDArray[np.int64], permutations: int, seed: int, alpha: float = 0.05) -> Null:
     """Shuffle the values over the classes many times and compare.
 
-    p-values are (1 + #{as extreme}) / (1 + permutations), which is exact in level. That cannot go below 1/(1 + permutations),
-    too coarse for Holm over hundreds of classes, so where fewer than 10 shuffles are as extreme, the tail of the Pearson III
-    curve through the exact first three moments of the null takes over, kept within the Clopper-Pearson interval of the count.
+    The p-value of a class is max-t: how often the largest standardised difference of any class is as large, or the smallest as small,
+    twice the smaller of the two. So all p-values hold together, however the classes depend on each other. Each side has its own
+    distribution, as values that are piled up at one end make means of few images lopsided.
+    p-values are (1 + #{as extreme}) / (1 + permutations), which is exact in level.
 
     Args:
         values: (images,), sorted by class: the first ``sizes[0]`` belong to the first class, and so on.
         sizes: (classes,), each >= 1, two classes or more.
         permutations: number of shuffles.
         seed: of the shuffles; the result is a function of the arguments alone.
+        alpha: level of the critical values.
 
-    Source: Phipson and Smyth, "Permutation p-values should never be zero" (2010); Mielke and Berry on Pearson III.
+    Source: Westfall and Young, "Resampling-Based Multiple Testing" (1993); Phipson and Smyth, "Permutation p-values should never be
+    zero" (2010).
     """
     starts = np.concatenate(([0], np.cumsum(sizes)[:-1]))
+    total = values.size
+    scales = np.sqrt(total / (sizes * (total - sizes)))
+    to_others = total / (total - sizes)  # class mean minus overall mean -> minus mean of the others
     centred = values - values.mean()
     slack = 1e-10 * (float(np.abs(centred).max()) or 1.0)  # sums of the same values in another order differ in the last digits
-    observed = np.add.reduceat(centred, starts) / sizes
-    gap = float(np.ptp(observed))
+    means = np.add.reduceat(centred, starts) / sizes
+    differences, gap = means * to_others, float(np.ptp(means))
     generator = np.random.default_rng(seed)
     pool = np.tile(centred, (max(1, min(permutations, BLOCK // centred.size)), 1))  # (block, images)
-    extreme = np.zeros(sizes.size, dtype=np.int64)
-    gaps = np.empty(permutations)
+    lowest, highest, gaps = np.empty(permutations), np.empty(permutations), np.empty(permutations)
     for begin in range(0, permutations, len(pool)):
         block = pool[: permutations - begin]
         generator.permuted(block, axis=1, out=block)
-        means = np.add.reduceat(block, starts, axis=1) / sizes  # (block, classes)
-        extreme += np.count_nonzero(np.abs(means) >= np.abs(observed) - slack, axis=0)
-        gaps[begin : begin + len(block)] = np.ptp(means, axis=1)
+        shuffled = np.add.reduceat(block, starts, axis=1) / sizes  # (block, classes)
+        these = slice(begin, begin + len(block))
+        gaps[these] = np.ptp(shuffled, axis=1)
+        shuffled *= to_others / scales
+        lowest[these], highest[these] = shuffled.min(axis=1), shuffled.max(axis=1)
+    tests = differences / scales
+    above, below = _tail(highest, tests, slack), _tail(-lowest, -tests, slack)
     return Null(
-        p_values=_p_values(extreme, permutations, observed, centred, sizes),
-        gap_p_value=(1 + int(np.count_nonzero(gaps >= gap - slack))) / (1 + permutations),
+        differences=differences,
+        scales=scales,
+        p_values=np.minimum(1.0, 2.0 * np.minimum(above, below)),
+        lower=-_critical(-lowest, alpha / 2.0, slack),
+        upper=_critical(highest, alpha / 2.0, slack),
+        gap_p_value=float(_tail(gaps, np.array([gap]), slack)[0]),
         gap_mean=float(gaps.mean()),
-        gap_q95=float(np.quantile(gaps, 0.95)),
+        critical=_critical(gaps, alpha, slack),
     )
 
 
-def holm(p_values: Floats) -> Floats:
-    """Holm's step-down adjusted p-values: reject all that are <= alpha, and the probability of any false rejection is <= alpha.
-
-    p_(i) sorted: adjusted_(i) = min(1, max_{j <= i} (K - j + 1) p_(j)). Valid under any dependence.
-
-    Source: Holm, Scandinavian Journal of Statistics 6 (1979).
-    """
-    order = np.argsort(p_values, kind="stable")
-    steps = np.maximum.accumulate(p_values[order] * np.arange(p_values.size, 0, -1))
-    adjusted = np.empty_like(p_values)
-    adjusted[order] = np.minimum(steps, 1.0)
-    return adjusted
+def _tail(null: Floats, observed: Floats, slack: float) -> Floats:
+    """P[null >= observed], for each observed number."""
+    count = null.size - np.searchsorted(np.sort(null), observed - slack, side="left")
+    return np.asarray((1.0 + count) / (1.0 + null.size), dtype=np.float64)
 
 
-def _p_values(extreme: NDArray[np.int64], permutations: int, observed: Floats, centred: Floats, sizes: NDArray[np.int64]) -> Floats:
-    """Monte-Carlo p-values, with the moment tail where the count is too small to resolve them."""
-    from scipy.special import betaincinv
-
-    counted = (1.0 + extreme) / (1.0 + permutations)
-    floor = np.where(extreme == 0, 0.0, betaincinv(np.maximum(extreme, 1.0), permutations - extreme + 1.0, 0.025))
-    tail = np.array([_moment_tail(abs(t), centred, int(n)) for t, n in zip(observed, sizes, strict=True)])
-    return np.where(extreme < 10, np.clip(tail, floor, counted), counted)
-
-
-def _moment_tail(t: float, centred: Floats, n: int) -> float:
-    """P[|mean of n of the values drawn without replacement| >= t] by Pearson III on its exact mean, variance and skewness."""
-    from scipy.special import gammainc, gammaincc, ndtr
-
-    N = centred.size
-    m2, m3 = float(np.mean(centred**2)), float(np.mean(centred**3))
-    variance = m2 / n * (N - n) / (N - 1)
-    if variance <= 0.0 or N < 3:
-        return 1.0
-    skew = m3 * (N - n) * (N - 2 * n) / (n**2 * (N - 1) * (N - 2)) / variance**1.5
-    z = t / variance**0.5
-    if abs(skew) < 1e-4:
-        return float(2.0 * ndtr(-z))
-    shape = 4.0 / skew**2  # z = (G - shape) / sqrt(shape) * sign(skew), G ~ Gamma(shape)
-    right = float(gammaincc(shape, shape + z * shape**0.5))
-    return right + float(gammainc(shape, max(0.0, shape - z * shape**0.5)))
-
-
-def verdict_on(classes: Sequence[ClassStats], gap: Gap | None, alpha: float) -> tuple[GapVerdict, str]:
-    """The verdict on the gap, and the numbers behind it."""
-    alone = sum(one.p_value is None for one in classes)
-    more = f" {alone} of the {len(classes)} classes had a single image: listed, not tested." if alone and gap is not None else ""
-    if gap is None:
-        return GapVerdict.NOT_TESTED, "At least two classes with two images each are needed."
-    differing = sum(one.differs in ("lower", "higher") for one in classes)
-    counted = {0: "no class differs", 1: "1 class differs"}.get(differing, f"{differing} classes differ")
-    significant = gap.p_value <= alpha
-    return GapVerdict.SIGNIFICANT if significant else GapVerdict.NOT_SIGNIFICANT, (
-        f"Gap {gap.value:.3g} among {len(classes) - alone} classes, "
-        f"p = {gap.p_value:.2g}; with permuted class labels {gap.null_mean:.3g} on average, 95 % quantile {gap.null_q95:.3g} "
-        f"({gap.permutations} permutations). "
-        f"Class by class (Holm-adjusted), {counted} significantly from the rest.{more}"
-    )
+def _critical(null: Floats, alpha: float, slack: float) -> float:
+    """The number that exactly those exceed whose :func:`_tail` is at most alpha; infinite where no number of shuffles is enough."""
+    most = math.floor(alpha * (1 + null.size) + 1e-9) - 1  # shuffles that may be as large
+    return float(np.partition(null, null.size - 1 - most)[null.size - 1 - most]) + slack if most >= 0 else math.inf

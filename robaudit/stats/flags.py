@@ -19,14 +19,16 @@ _EVEN_ODDS = {LOG10_P_FAIL.name: math.log10(0.5), LOSS.name: math.log(2.0)}
 
 
 class Certainty(StrEnum):
-    """Whether a sample is beyond the threshold, by its interval; the interval contains the threshold where it is undecided."""
+    """Whether a sample is beyond the threshold, by its value and its interval."""
 
-    CLEAR = "clear"
+    CONFIRMED = "confirmed"
     """Its whole interval is beyond."""
     SAMPLING_ONLY = "sampling-only"
     """The same for an interval that covers sampling only, not the estimator's bias."""
+    LIKELY = "likely"
+    """Its value is beyond, but its interval contains the threshold."""
     UNDECIDED = "undecided"
-    """The interval contains the threshold."""
+    """Its value is not beyond, but its interval contains the threshold."""
     NO = "no"
     """Its whole interval is on the robust side."""
     NO_INTERVAL = "no interval"
@@ -74,9 +76,8 @@ class Flagged:
         filtered: samples that ``only`` excluded.
         not_finite: samples without a finite value, which are never ranked.
         beyond: how many of ``total`` have a value beyond the threshold, listed or not.
-        clear: how many have their whole interval beyond it.
-        sampling_only: the same, where the intervals cover sampling only.
-        undecided: how many of ``total`` have an interval that contains the threshold, whichever side the value is on.
+        confirmed, sampling_only, likely: how many of these are of each certainty; the rest of them have no interval.
+        undecided: how many of the others have an interval that contains the threshold.
         with_interval: how many of ``total`` have an interval.
         censored: how many of ``total`` have a value that the true one is only known to be larger than.
     """
@@ -96,8 +97,9 @@ class Flagged:
     filtered: int
     not_finite: int
     beyond: int
-    clear: int
+    confirmed: int
     sampling_only: int
+    likely: int
     undecided: int
     with_interval: int
     censored: int = 0
@@ -205,8 +207,9 @@ def flag(
         filtered=len(finite) - len(kept),
         not_finite=len(rows) - len(finite),
         beyond=len(beyond),
-        clear=certainties.count(Certainty.CLEAR),
+        confirmed=certainties.count(Certainty.CONFIRMED),
         sampling_only=certainties.count(Certainty.SAMPLING_ONLY),
+        likely=certainties.count(Certainty.LIKELY),
         undecided=certainties.count(Certainty.UNDECIDED),
         with_interval=len(kept) - certainties.count(Certainty.NO_INTERVAL),
         censored=sum(row.censored for row in kept),
@@ -236,5 +239,7 @@ def _certainty(row: Row, below: float, sign: float) -> Certainty:
         return Certainty.NO_INTERVAL
     worst, best = (lower, upper) if sign > 0 else (upper, lower)
     if sign * best < sign * below:
-        return Certainty.CLEAR if row.interval.covers_bias else Certainty.SAMPLING_ONLY
+        return Certainty.CONFIRMED if row.interval.covers_bias else Certainty.SAMPLING_ONLY
+    if sign * row.value < sign * below:
+        return Certainty.LIKELY
     return Certainty.UNDECIDED if sign * worst < sign * below else Certainty.NO

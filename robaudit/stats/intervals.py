@@ -26,6 +26,21 @@ Bounds = tuple[float, float]
 BoundsByValue = tuple[Floats, NDArray[np.int64]]
 _Number = TypeVar("_Number", float, Floats)
 
+THESE_IMAGES = "these images"
+"""What a measured interval is about: the images that were audited; it covers their noise draws only."""
+LIKE_THESE = "images like these"
+"""What a population interval is about: it covers the choice of the images, too."""
+
+
+def these_images(number: int, of: str = "", *, like: bool = False) -> str:
+    """``these 200 images``, or with ``like`` ``images like these 200``; ``of``: `` of class cat``; 0: a number is not known."""
+    if not number:
+        return (LIKE_THESE if like else THESE_IMAGES) + of
+    if number == 1:
+        return ("images like this one" if like else "this image") + of
+    return f"images like these {number:,}{of}" if like else f"these {number:,} images{of}"
+
+
 ROW_CONFIDENCE = 0.95
 TAIL = 0.025
 """Chance that a row's interval misses on one given side."""

@@ -14,6 +14,7 @@ from robaudit.gates.decide import decide, overall
 from robaudit.spec.gates import NO_WARNINGS, QUANTITIES, parse_gate
 from tests.cli.conftest import Refuse, refuse
 from tests.conftest import RunCli
+from tests.gates.tools import ONLY
 from tests.specs import digits, read_info, write
 
 __all__ = ["refuse"]
@@ -134,7 +135,7 @@ def test_strict(run: Path, silent: Path, run_cli: RunCli) -> None:
     assert first.startswith("fail  warnings <= 0 ")
     assert first.endswith(MEANT)
     assert second.startswith("pass  mean(estimator=mc, sigma=8) >= 0.01")
-    assert last == "fail: of 2 gates 1 passed, 1 failed; intervals 95 %, each gate by itself"
+    assert last == "fail: of 2 gates 1 passed, 1 failed; intervals 95 %, each gate alone" + ONLY
     assert run_cli("gate", silent, "--gate", GATE, "--strict").code == 0
 
 

@@ -39,7 +39,7 @@ def accepted_by(folder: Path, standing: BaselineReport, **reasons: str) -> Any:
     from robaudit.compare.accepted import write_accepted
 
     path = folder / "accepted.json"
-    header = {"model": {"name": "m", "sha256": "0"}, "noises": NOISES, "include": "clear"}
+    header = {"model": {"name": "m", "sha256": "0"}, "noises": NOISES, "include": "confirmed"}
     write_accepted(path, header, standing.thresholds, standing.accepted_now())
     document = json.loads(path.read_text())
     for one in document["findings"]:
@@ -168,10 +168,10 @@ def test_the_command(trained: Run, ordinary: Run, run_cli: RunCli, tmp_path: Pat
 
 
 GOOD: dict[str, Any] = {
-    "schema_version": 3,
+    "schema_version": 4,
     "model": {"name": "m", "sha256": "0"},
     "noises": NOISES,
-    "include": "clear",
+    "include": "confirmed",
     "thresholds": [{"estimator": "mc", **AT.document(), "below": 0.5}],
     "findings": [{"estimator": "mc", **sigma(1).document(), "sample_id": "a", "image": None, "value": 0.1, "reason": "\u001b[31m <b>"}],
 }
@@ -204,7 +204,7 @@ def test_a_file_written_by_hand_is_read(tmp_path: Path) -> None:
         json.dumps({**GOOD, "noises": "gaussian"}),
         json.dumps({**GOOD, "findings": [{**FINDING, "value": 1e300}]}),
         json.dumps({**GOOD, "thresholds": {}}),
-        json.dumps({**GOOD, "schema_version": 3.0}),
+        json.dumps({**GOOD, "schema_version": 4.0}),
         json.dumps({**GOOD, "schema_version": True}),
         json.dumps({**GOOD, "thresholds": [{**GOOD["thresholds"][0], "below": -5}]}),
         json.dumps({**GOOD, "thresholds": [GOOD["thresholds"][0], {**GOOD["thresholds"][0], "below": 0.4}]}),

@@ -280,9 +280,9 @@ def test_flags_go_by_both_intervals(ordinary: Run) -> None:
         return replace(ordinary, rows=rows)
 
     cases = [
-        (0.9, 0.1, 0.05, "newly flagged", "clear"),
-        (0.52, 0.48, 0.05, "newly flagged", "undecided"),
-        (0.1, 0.9, 0.05, "fixed", "clear"),
+        (0.9, 0.1, 0.05, "newly flagged", "confirmed"),
+        (0.52, 0.48, 0.05, "newly flagged", "likely"),
+        (0.1, 0.9, 0.05, "fixed", "confirmed"),
     ]
     for before, after, half, what, sure in cases:
         (one,) = group_of(at(before, half), at(after, half)).changed

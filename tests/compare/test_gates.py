@@ -217,7 +217,7 @@ def test_one_unit_in_one_line() -> None:
     new = [replace(one, correct=i % 4 != 1) for i, one in enumerate(shares([9] * 40, 10, [0] * 40))]
     found = between(base, new)
     first = next(iter(comparison_tables(found, made(base).info, made(new).info, None))).lines[0]
-    assert first.startswith("clean accuracy  50.0% -> 75.0%, +25.0 points (exact for these images; population [+")
+    assert first.startswith("clean accuracy  50.0% -> 75.0%, +25.0 points (exact for these images; images like these: [+")
     assert first.endswith("] points)")
     assert found.clean_accuracy is not None
     assert found.clean_accuracy.population is not None

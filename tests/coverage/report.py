@@ -41,7 +41,7 @@ TITLES = {
     ),
     "mean over images": (
         "Means over images",
-        "`mean_interval`: what the tables print for the mean over the population, with values of 0 and 1 or spread in between.",
+        "`mean_interval`: what the tables print for the mean of images like these, with values of 0 and 1 or spread in between.",
     ),
 }
 

@@ -15,7 +15,7 @@ from robaudit.gates.decide import EXIT_CODES, decide, judge, overall
 from robaudit.gates.text import lines, number, numbers
 from robaudit.quantities import Interval
 from robaudit.store.run import Run
-from tests.gates.tools import gate, row, run_of, votes
+from tests.gates.tools import ONLY, gate, row, run_of, votes
 
 
 @pytest.fixture(scope="module")
@@ -183,10 +183,13 @@ def test_lines(run: Run) -> None:
     found = decide(run, [gate("mean(estimator=mc, sigma=0.1) >= 0.85"), gate("accuracy >= 1")])
     (_, first), (_, second), (verdict, last) = lines(found)
     assert first.startswith("pass  mean(estimator=mc, sigma=0.1) >= 0.85  0.9100 [0.8")
-    assert first.endswith("measurement, pooled Clopper-Pearson")
+    assert first.endswith("these 4 images, pooled Clopper-Pearson")
     assert second.startswith("pass  accuracy >= 1")
-    assert second.endswith("exact for these images")
-    assert (verdict, last) == ("pass", "pass: of 2 gates 2 passed; intervals 95 %, each gate by itself")
+    assert second.endswith("these 4 images, exact")
+    assert (verdict, last) == (
+        "pass",
+        "pass: of 2 gates 2 passed; intervals 95 %, each gate alone" + ONLY,
+    )
 
 
 def test_hostile_names_cannot_steer_a_terminal() -> None:

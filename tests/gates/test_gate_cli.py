@@ -19,6 +19,7 @@ from robaudit.spec.model import base_identity, identity
 from robaudit.store.run import read_run
 from tests.cli.conftest import Refuse, refuse
 from tests.conftest import RunCli
+from tests.gates.tools import ONLY
 from tests.specs import digits, read_info, write
 
 __all__ = ["refuse"]
@@ -58,10 +59,10 @@ def test_what_is_printed(run: Path, straddled: str, run_cli: RunCli) -> None:
     assert code == 4
     assert err.startswith("deciding again after more draws adds to the error probability: robaudit estimate --until-decided")
     assert first.startswith("pass          mean(estimator=mc, sigma=0.35) >= 0.5")
-    assert first.endswith("measurement, pooled Clopper-Pearson")
+    assert first.endswith("these 40 images, pooled Clopper-Pearson")
     assert second.startswith("inconclusive  mean(estimator=mc, sigma=0.35) >= ")
     assert "more draws per image would decide it" in second
-    assert last == "inconclusive: of 2 gates 1 passed, 1 inconclusive; intervals 95 %, each gate by itself"
+    assert last == "inconclusive: of 2 gates 1 passed, 1 inconclusive; intervals 95 %, each gate alone" + ONLY
     assert "\x1b" not in out
 
 
@@ -69,7 +70,7 @@ def test_population(run: Path, run_cli: RunCli) -> None:
     _, here, _ = run_cli("gate", run, "--gate", SURE)
     code, out, _ = run_cli("gate", run, "--gate", SURE, "--population", "--confidence", "0.9")
     assert code == 0
-    assert "population, Student's t over images" in out
+    assert "images like these 40, Student's t over images" in out
     assert "intervals 90 %" in out
     assert out.split("[")[1].split("]")[0] != here.split("[")[1].split("]")[0]
 

@@ -137,11 +137,15 @@ def test_worst_class_and_gap_take_all_classes_at_once(run: Run) -> None:
     assert (found.value, *ends(found)) == pytest.approx((0.72, low[0], low[1]))
     assert [(part.index, part.name, part.images) for part in found.classes] == [(0, "cat", 5), (1, "dog", 5)]
     assert found.classes[1].lower == pytest.approx(high[0])
-    assert "class cat, 5 images" in found.evidence
+    assert found.about == "these 5 images of class cat"
     gap = one(ordinary, "class_gap <= 0.1")
     assert (gap.value, *ends(gap)) == pytest.approx((0.16, high[0] - low[1], high[1] - low[0]))
     spread = one(ordinary, "class_gap <= 0.1", population=True)
     assert ends(spread)[0] == 0.0
+    assert (gap.about, spread.about) == (
+        "these 5 images of class cat and 5 of class dog",
+        "images like these 5 of class cat and 5 of class dog",
+    )
     assert spread.classes[0].lower == pytest.approx(mean_interval([1, 0.9, 0.8, 0.6, 0.3], 0, 1, 0.975)[0])
 
 

@@ -13,6 +13,9 @@ from robaudit.spec.gates import QUANTITIES, Gate, parse_gate
 from robaudit.store.run import Run
 from tests.levels import sigma
 
+ONLY = "; for these images only (--population: for images like these)"
+"""The end of the line on all gates."""
+
 
 def row(index: int, value: float, lower: float | None = None, upper: float | None = None, **others: Any) -> Row:
     """One result; what is not given is that of an image of class 0, predicted right."""

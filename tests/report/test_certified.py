@@ -54,7 +54,7 @@ def test_the_numbers_of_a_table() -> None:
     assert lines["clean accuracy"] == "75.0% [34.9%, 96.9%]"
     assert lines["r > 0"] == "62.5% [24.4%, 91.5%]"
     assert lines["r >= 0.5"] == "37.5% [8.5%, 75.6%]"
-    assert lines["r >= 3"] == "<= 37%"
+    assert lines["r >= 3"] == "0.0% [0.0%, 37.0%]"
     assert lines["another class certified"] == "12.5% [0.3%, 52.7%]"
     assert lines["nothing certified"] == "25.0% [3.1%, 65.1%]"
     assert lines["mean radius"].startswith("0.312 [")

@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.report import numbers
-from robaudit.stats.summary import Mean
+from robaudit.stats.summary import Mean, share
 from robaudit.text import class_name, distinct, printable, shortened
 from tests.levels import sigma
 
 
-def test_all_and_none_print_as_bounds() -> None:
+def test_all_and_none_print_with_their_bound() -> None:
     lower, upper = map(float, clopper_pearson(10_000, 10_000))
-    assert numbers.with_interval(1.0, lower, upper) == ">= 0.9996"
-    assert numbers.with_interval(0.0, 1 - upper, 1 - lower) == "<= 0.0004"
+    assert numbers.with_interval(1.0, lower, upper) == "1.0000 [0.9996, 1.0000]"
+    assert numbers.with_interval(0.0, 1 - upper, 1 - lower) == "0.0000 [0.0000, 0.0004]"
     assert numbers.estimate(1.0, lower, upper) == ">= 0.9996"
 
 
@@ -69,35 +69,29 @@ def test_the_printed_interval_holds_the_interval(ends: tuple[float, ...]) -> Non
 
 
 @pytest.mark.parametrize(
-    ("value", "lower", "expected"),
-    [
-        (0.584, 0.5, ".58"),
-        (1.0, 0.998, ">.99"),
-        (0.998, 0.9, ">.99"),
-        (1.0, None, "1.00"),
-        (0.001, 0.0, "<.01"),
-        (0.0, 0.0, ".00"),
-        (12.345, 12.0, "12.35"),
-    ],
-)
-def test_short_numbers(value: float, lower: float | None, expected: str) -> None:
-    assert numbers.short(value, lower, 0.0, 1.0 if value <= 1 else math.inf) == expected.replace("12.35", f"{value:.2f}")
-
-
-@pytest.mark.parametrize(
     ("count", "total", "text", "tight"),
     [
-        (0, 48, "<= 7.4%", "<=8%"),
-        (48, 48, ">= 92.6%", ">=92%"),
+        (0, 48, "0.0% [0.0%, 7.4%]", "0.0% [0,8]"),
+        (48, 48, "100.0% [92.6%, 100.0%]", "100.0% [92,100]"),
+        (200, 200, "100.0% [98.1%, 100.0%]", "100.0% [98,100]"),
         (6, 48, "12.5%", "12.5%"),
-        (1, 50_000, "<0.1%", "<0.1%"),
-        (49_999, 50_000, ">99.9%", ">99.9%"),
+        (1, 50_000, "0.002%", "0.002%"),
+        (49_999, 50_000, "99.998%", "99.998%"),
     ],
 )
 def test_shares(count: int, total: int, text: str, tight: str) -> None:
-    lower, upper = map(float, clopper_pearson(count, total))
-    assert numbers.percent(count, total, lower, upper) == text
-    assert numbers.percent(count, total, lower, upper, tight=True) == tight
+    assert numbers.share(share(count, total)) == text
+    assert numbers.share(share(count, total), tight=True) == tight
+
+
+@given(st.integers(1, 2000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
+def test_a_share_rounds_alike_as_a_number_and_in_percent(counts: tuple[int, int]) -> None:
+    """53.75 % is not 53.8 in one place and 53.7 in another."""
+    one = share(*counts)
+    number, percents = numbers.with_interval(one.value, one.lower, one.upper), numbers.with_percents(one.value, one.lower, one.upper)
+    plain = [float(text.strip("[],%")) for text in number.split()]
+    assert [float(text.strip("[],%")) / 100 for text in percents.split()] == pytest.approx(plain, abs=1e-12)
+    assert numbers.percent(one.value, one.lower, one.upper) == percents.split()[0]
 
 
 def test_small_things() -> None:
@@ -127,8 +121,6 @@ def test_names() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (numbers.short(1 - 1e-12, None), ">.99"),
-        (numbers.short(1e-12, None), "<.01"),
         (numbers.estimate(1.0, 1 - 1e-13, 1.0), ">= 0.999999"),
         (numbers.estimate(0.0, 0.0, 1e-13), "<= 0.000001"),
         (numbers.estimate(1.0, None, None), "~>0.999"),
@@ -151,10 +143,12 @@ def test_an_end_that_was_not_reached_is_not_printed(text: str, expected: str) ->
         (0.000999, 0, "1.0e-3"),
         (-0.000999, -1, "-1.0e-3"),
         (12.345, 0, "12.3"),
-        (1234.5, 0, "1234"),
+        (1234.5, 0, "1235"),
         (0.99632, -1, "0.9963"),
         (0.9999999, 0, "<1"),
         (0.9999999, -1, "0.9999"),
+        (1 - 1e-13, -1, "0.9999"),  # ">=<1" says nothing
+        (1 - 1e-13, 1, "1.0000"),
         (1.0, 0, "1.00"),
         (-2.1849, 0, "-2.18"),
         (-2.1849, 1, "-2.18"),

@@ -119,7 +119,7 @@ def test_flags() -> None:
     rows = [found(0, 1.0), found(1, 3.0), beyond(2, 4.0), beyond(3, 4.0, lower=4.0)]
     flagged = flag(rows, below=2.0, top=4, quantity=RADIUS)
     certainty = {one.id: one.certainty for one in flagged.robust}
-    assert certainty == {"0": "clear", "1": "undecided", "2": "undecided", "3": "no"}  # a failed search proves nothing
+    assert certainty == {"0": "confirmed", "1": "undecided", "2": "undecided", "3": "no"}  # a failed search proves nothing
     assert [one.censored for one in flagged.robust] == [True, True, False, False]
     text = printed(flags_table(flagged, quantity=RADIUS))
     assert "> 4.000" in text
@@ -134,7 +134,7 @@ def test_only_probabilities_have_a_usual_threshold() -> None:
     for quantity in (RADIUS, TOLERANCE):
         assert usual_threshold(quantity) == -math.inf
     flagged = flag(THREE, below=-math.inf, bottom=2, quantity=RADIUS)
-    assert (flagged.beyond, flagged.clear, flagged.undecided, flagged.has_threshold) == (0, 0, 0, False)
+    assert (flagged.beyond, flagged.confirmed, flagged.undecided, flagged.has_threshold) == (0, 0, 0, False)
     assert flagged.document()["threshold"] is None
     text = printed(flags_table(flagged, quantity=RADIUS))
     assert "5 samples; radius has no usual threshold, so none is flagged: --below gives one." in text
@@ -147,10 +147,11 @@ def test_classes() -> None:
     assert bias.threshold is None
     assert all(one.below is None for one in bias.classes)
     assert bias.gap is not None
-    assert bias.gap.upper == math.inf
+    assert bias.of_bounds
     text = printed(bias_table(bias, RADIUS))
-    assert ">4.20" in text
-    assert "Gap 2.700 of the values, which are bounds: the true gap may be smaller or larger." in text
+    assert "Gap 2.700 [0.000, " in text
+    assert "] of the bounds: not significant" in text
+    assert "differences and gap are between the bounds, and the true ones may be smaller or larger." in text
     assert "radius has no usual threshold: --threshold adds the share of images below one." in text
     with_share = class_bias(rows, quantity=RADIUS, threshold=1.5)
     assert [one.below.count for one in with_share.classes if one.below is not None] == [0, 1]

@@ -41,8 +41,15 @@ def ids(samples: tuple[object, ...]) -> str:
 def test_worst_first_with_certainty_and_counts() -> None:
     flagged = flag(valued(0.9, 0.45, 0.1, 0.55, 0.3))
     assert ids(flagged.samples) == "ceb"
-    assert [sample.certainty for sample in flagged.samples] == ["clear", "clear", "undecided"]
-    assert (flagged.total, flagged.beyond, flagged.clear, flagged.undecided, flagged.with_interval) == (5, 3, 2, 2, 5)
+    assert [sample.certainty for sample in flagged.samples] == ["confirmed", "confirmed", "likely"]
+    assert (flagged.total, flagged.beyond, flagged.confirmed, flagged.likely, flagged.undecided, flagged.with_interval) == (
+        5,
+        3,
+        2,
+        1,
+        1,
+        5,
+    )
     assert flagged.robust == ()
 
 
@@ -71,7 +78,7 @@ def test_per_class_lists_each_class_in_turn() -> None:
 def test_without_interval_nothing_is_sure() -> None:
     flagged = flag(valued(0.1, 0.9, width=None))
     assert [sample.certainty for sample in flagged.samples] == ["no interval"]
-    assert (flagged.clear, flagged.undecided, flagged.with_interval) == (0, 0, 0)
+    assert (flagged.confirmed, flagged.likely, flagged.undecided, flagged.with_interval) == (0, 0, 0, 0)
 
 
 def test_only_filters_and_nothing_left_is_its_own_error() -> None:
@@ -99,8 +106,8 @@ def test_where_lower_is_better_everything_turns_round() -> None:
     loss = Quantity("loss", "nats", 0.0, math.inf, higher_is_better=False)
     flagged = flag(valued(1.0, 3.0, 2.05, 1.95, quantity="loss"), below=2.0, top=1, quantity=loss)
     assert (ids(flagged.samples), ids(flagged.robust)) == ("bc", "a")
-    assert [sample.certainty for sample in flagged.samples] == ["clear", "undecided"]
-    assert (flagged.beyond, flagged.clear, flagged.undecided) == (2, 1, 2)
+    assert [sample.certainty for sample in flagged.samples] == ["confirmed", "likely"]
+    assert (flagged.beyond, flagged.confirmed, flagged.likely, flagged.undecided) == (2, 1, 1, 1)
 
 
 @pytest.mark.parametrize("options", [{"below": math.nan}, {"bottom": 0}, {"top": -1}])

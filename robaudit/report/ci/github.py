@@ -80,7 +80,7 @@ def step_summary(decisions: Sequence[Decision], subject: Subject, *, inconclusiv
     left_out = [f"{number:,} {name.replace('_', ' ')}" for name, number in subject.counts().items() if number]
     lines += ["", f"samples left out: {markdown(', '.join(left_out))}"] if left_out else []
     rows = [cells((f"{_SIGNS[one.verdict]} {one.verdict}", str(one.gate), value_text(one), coverage_text(one))) for one in decisions]
-    lines += markdown_table(Table(columns=columns(("", "gate", "value", "covers")), rows=tuple(rows)))[:-1]
+    lines += markdown_table(Table(columns=columns(("", "gate", "value", "about")), rows=tuple(rows)))[:-1]
     lines += ["", *(f"- {markdown(str(one.gate))}: {markdown(one.evidence)}" for one in decisions if one.evidence)]
     for one in decisions:
         lines += _classes(one)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, InvalidOperation
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_UP, InvalidOperation
 
 from robaudit.gates.decide import Covers, Decision
 from robaudit.gates.measure import ClassPart
@@ -26,7 +26,7 @@ def class_value_text(part: ClassPart, threshold: float) -> str:
     if math.isnan(part.value):
         return "no finite value"
     try:
-        value = number(part.value, threshold, ROUND_HALF_EVEN)
+        value = number(part.value, threshold, ROUND_HALF_UP)
         if part.lower is None or part.upper is None:
             return f"~{value}"
         return f"{value} [{number(part.lower, threshold, ROUND_FLOOR)}, {number(part.upper, threshold, ROUND_CEILING)}]"
@@ -43,10 +43,12 @@ def sentence(decision: Decision) -> str:
 def coverage_text(decision: Decision) -> str:
     """What the interval covers, and the method behind it."""
     if decision.covers is Covers.NOTHING:
-        return "no interval"
+        return f"{decision.about}; no interval"
     if decision.count:
         return decision.method
-    return f"{decision.covers}; {100 * decision.confidence:.4g} % interval, {decision.method}"
+    if decision.exact:
+        return f"{decision.about}; {decision.method}"
+    return f"{decision.about}; {100 * decision.confidence:.4g} % interval, {decision.method}"
 
 
 def class_text(part: ClassPart) -> str:

@@ -13,12 +13,11 @@ from robaudit.names import GRID_STEP, matches
 from robaudit.quantities import CERTIFIED, LOSS, Quantity
 from robaudit.report import numbers
 from robaudit.report.certified_tables import OfRun, of_runs
-from robaudit.report.flag_tables import is_beyond
 from robaudit.rows import Row
 from robaudit.stats.agreement import Agreement, agreements, comparable
 from robaudit.stats.classes import ClassBias, class_bias
 from robaudit.stats.curves import LINEAR, CurveKind, Curves, Relation, curves_of
-from robaudit.stats.flags import Certainty, Flagged, flag, usual_threshold
+from robaudit.stats.flags import Flagged, flag, usual_threshold
 from robaudit.stats.groups import quantity_of
 from robaudit.stats.losses import Losses, losses
 from robaudit.stats.scores import RADII, Scores, radii_of, scores_of
@@ -86,7 +85,6 @@ class Content:
         agreements: of the estimators of each quantity, at each noise level.
         examples: ids of samples whose noisy copies show what noise looks like.
         whole: whether no estimator or noise level was left out.
-        edges: of the same, how many flagged samples have an interval that contains the threshold, and how many have none.
         losses: by the order q of their norm, at each noise level that has such results.
         scores: of the results that are radii, where images have labels.
         certified: certified accuracies of the results that are certified radii, where images have labels.
@@ -103,7 +101,6 @@ class Content:
     agreements: tuple[Agreement, ...]
     examples: tuple[str, ...]
     whole: bool
-    edges: Mapping[Key, tuple[int, int]] = field(default_factory=dict)
     losses: tuple[Losses, ...] = ()
     scores: tuple[Scores, ...] = ()
     certified: tuple[OfRun, ...] = ()
@@ -157,14 +154,12 @@ def gather(run: Run, choice: Choice) -> Content:
     there = {group.key.quantity for group in groups}
     asked = [name for wanted in choice.estimators for name in dict.fromkeys(key[0] for key in keys) if matches(name, wanted)]
     shown = tuple(dict.fromkeys(asked)) or (_principal(groups),)
-    biases, flagged, edges = [], [], {}
+    biases, flagged = [], []
     for key in keys:
         if key[0] in shown:
             quantity = quantity_of(summaries[key].key.quantity, run.quantities)
             rows = [row for row in run.rows if (row.estimator, row.at) == key]
             worst = _worst(rows, quantity, choice)
-            uncertain = Counter(one.certainty for one in worst.samples if is_beyond(one, worst))
-            edges[key] = uncertain[Certainty.UNDECIDED], uncertain[Certainty.NO_INTERVAL]
             flagged.append(replace(worst, samples=worst.samples[: min(choice.most, max(worst.beyond, _FEW))]))
             by: Literal["label", "predicted"] = "label" if labelled else "predicted"
             biases.append(class_bias(rows, by=by, class_names=run.class_names, quantity=quantity))
@@ -178,7 +173,6 @@ def gather(run: Run, choice: Choice) -> Content:
         agreements=agreements(run, choice.estimators, choice.levels) if comparable([group.key for group in groups]) else (),
         examples=tuple(examples.values()),
         whole=len(keys) == len(summaries),
-        edges=edges,
         scores=_scores(run, choice) if labelled and there.intersection(RADII) else (),
         certified=tuple(of_runs([run], choice.estimators, choice.levels)) if labelled and CERTIFIED.name in there else (),
         losses=losses(run, choice.estimators, choice.levels) if LOSS.name in there else (),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_UP
 from typing import Any
 
 from robaudit.gates.decide import Covers
@@ -89,14 +89,14 @@ def decision_table(decisions: Sequence[Mapping[str, Any]]) -> Table:
         limit = one["threshold"]
         value, lower, upper = (
             "" if one[key] is None else number(one[key], limit, rounding)
-            for key, rounding in (("value", ROUND_HALF_EVEN), ("lower", ROUND_FLOOR), ("upper", ROUND_CEILING))
+            for key, rounding in (("value", ROUND_HALF_UP), ("lower", ROUND_FLOOR), ("upper", ROUND_CEILING))
         )
         interval = f"{lower or 'open'} to {upper or 'open'} ({100 * one['confidence']:.6g}%)" if lower or upper else NONE
         if one["covers"] == Covers.RUN:
             value, interval = f"{one['value']:g}", NONE
         verdict = Cell(str(one["verdict"]), tone="bad" if one["verdict"] == "fail" else "")
-        rows.append((Cell(str(one["gate"])), verdict, *cells((value or NONE, interval, str(one["covers"])))))
-    return Table("Gates of the run", columns(("gate", "verdict"), ("value", "interval", "covers")), tuple(rows))
+        rows.append((Cell(str(one["gate"])), verdict, *cells((value or NONE, interval, str(one["about"])))))
+    return Table("Gates of the run", columns(("gate", "verdict"), ("value", "interval", "about")), tuple(rows))
 
 
 def _provenance(info: Mapping[str, Any], path: str) -> Iterator[tuple[str, str]]:

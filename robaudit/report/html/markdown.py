@@ -9,11 +9,12 @@ from robaudit.report.certified_tables import OfRun, page_tables
 from robaudit.report.flag_tables import is_beyond
 from robaudit.report.html import facts, tables
 from robaudit.report.html.content import Content
-from robaudit.report.html.verdict import NO_THRESHOLD, certainties, flag_rule, sentence
+from robaudit.report.html.verdict import NO_THRESHOLD, flag_rule, sentence
 from robaudit.report.pictures.loss_q import failed_attacks
 from robaudit.report.score_tables import table_of
 from robaudit.report.summary_tables import run_names
 from robaudit.report.tables import Table, cells, columns, markdown, markdown_table, within
+from robaudit.report.words import certainties
 from robaudit.stats.curves import Curves
 from robaudit.stats.flags import Flagged
 from robaudit.text import class_name, clipped
@@ -130,7 +131,7 @@ def _curves(every: Sequence[Curves]) -> Iterator[str]:
 
 def _flagged(content: Content, flagged: Flagged, most: int) -> Iterator[str]:
     level, names, quantity = content.levels[flagged.key.at], content.run.class_names, content.quantity(flagged.key.quantity)
-    many, certain = f"{flagged.beyond:,} of {flagged.total:,}", certainties(content, flagged)
+    many, certain = f"{flagged.beyond:,} of {flagged.total:,}", certainties(flagged)
     what = f"{flagged.key.estimator}, {level}: {many} ({certain}): {flag_rule(flagged)}."
     if not flagged.has_threshold:
         what = f"{flagged.key.estimator}, {level}: {NO_THRESHOLD}."

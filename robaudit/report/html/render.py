@@ -35,7 +35,7 @@ from robaudit.report.html.tables import (
     robustness_tables,
     worst_losses_tables,
 )
-from robaudit.report.html.verdict import NO_THRESHOLD, certainties, flag_rule, sentence, tiles
+from robaudit.report.html.verdict import NO_THRESHOLD, flag_rule, sentence, tiles
 from robaudit.report.pictures.page import Sketch
 from robaudit.report.score_tables import table_of
 from robaudit.report.summary_tables import MEANINGS, run_names
@@ -208,9 +208,7 @@ def _classes(content: Content, i: int, threshold: float | None) -> dict[str, Any
     return {
         "title": view.title,
         "open": i == 0 or len(content.biases) <= _OPEN,
-        "verdict": bias.verdict,
-        "verdict_words": words.GAP_VERDICTS[bias.verdict],
-        "explanation": bias.explanation,
+        "explanation": words.gap_sentence(bias),
         "picture": picture,
         "table": view.table,
         "best": view.best,
@@ -271,7 +269,7 @@ def _gallery(content: Content, gallery: Gallery) -> dict[str, Any]:
     one, level = gallery.flagged, content.levels[gallery.flagged.key.at]
     extra = max(0, len(gallery.cards) - one.beyond)
     listed = len(gallery.cards) - extra
-    text = f"{one.beyond:,} of {one.total:,} images are flagged ({certainties(content, one)}): {flag_rule(one)}."
+    text = f"{one.beyond:,} of {one.total:,} images are flagged ({words.certainties(one)}): {flag_rule(one)}."
     if not one.has_threshold:
         text = f"None of {one.total:,} images is flagged: {NO_THRESHOLD}."
     if listed < one.beyond:

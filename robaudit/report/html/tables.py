@@ -10,7 +10,7 @@ from robaudit.names import series
 from robaudit.quantities import LOSS, Quantity
 from robaudit.report import numbers
 from robaudit.report.certified_tables import OfRun, side_by_side
-from robaudit.report.class_tables import SINGLE_IMAGE, label_of, weakest_first
+from robaudit.report.class_tables import OTHERS, SINGLE_IMAGE, difference_text, label_of, test_note, weakest_first
 from robaudit.report.html.content import Content
 from robaudit.report.summary_tables import approximate, caveats, heading
 from robaudit.report.tables import Bar, Cell, Table, cells, columns
@@ -64,7 +64,7 @@ def accuracy_table(content: Content) -> Table:
     rows: list[tuple[Cell, ...]] = []
     clean = content.run.info["clean_accuracy"]
     if clean is not None:
-        value = numbers.signs(numbers.percent(clean["count"], clean["total"], clean["lower"], clean["upper"]))
+        value = numbers.percent(clean["value"], clean["lower"], clean["upper"])
         bar = Bar(clean["value"], clean["lower"], clean["upper"])
         rows.append((Cell("no noise"), Cell(""), Cell(value, bar), Cell(numbers.percents(clean["lower"], clean["upper"])), Cell("exact")))
     for group in content.groups:
@@ -72,7 +72,14 @@ def accuracy_table(content: Content) -> Table:
         if one is not None:
             bar = Bar(one.value, one.lower, one.upper)
             ends = numbers.percents(one.lower, one.upper), numbers.percents(one.measured_lower, one.measured_upper)
-            rows.append((Cell(_level(content, group)), Cell(group.key.estimator), Cell(numbers.noisy_percent(one), bar), *map(Cell, ends)))
+            rows.append(
+                (
+                    Cell(_level(content, group)),
+                    Cell(group.key.estimator),
+                    Cell(numbers.percent(one.value, one.lower, one.upper), bar),
+                    *map(Cell, ends),
+                )
+            )
     return Table(
         "Clean accuracy, and accuracy under noise", columns(("noise", "estimator"), ("accuracy", POPULATION, MEASUREMENT)), tuple(rows)
     )
@@ -96,7 +103,11 @@ def agreement_table(content: Content) -> Table:
         place = content.levels[group.at], group.quantity.name
         for one in group.pairs:
             away = numbers.difference(one.difference, one.lower, one.upper), numbers.interval(one.lower, one.upper)
-            rows.append(cells((*place, f"{one.up} − {one.across}", f"{one.images:,}", *away, f"{one.rms:.4f}", numbers.rank(one.rank))))
+            rows.append(
+                cells(
+                    (*place, f"{one.up} − {one.across}", f"{one.images:,}", *away, numbers.plain(one.rms, digits=4), numbers.rank(one.rank))
+                )
+            )
     return Table("Pairs of estimators, on the same images", columns(texts, heads), tuple(rows))
 
 
@@ -210,7 +221,8 @@ def _class_cells(one: ClassStats, bias: ClassBias, quantity: Quantity) -> Iterab
         yield Cell(numbers.interval(mean.lower, mean.upper))
     yield Cell(numbers.interval(mean.measured_lower, mean.measured_upper))
     yield Cell(numbers.quantile(one.median, quantity))
-    yield Cell(numbers.NONE if one.p_holm is None else numbers.p_value(one.p_holm))
+    yield Cell(difference_text(one) or numbers.NONE)
+    yield Cell(numbers.NONE if one.p_value is None else numbers.p_value(one.p_value))
     worse = "lower" if bias.higher_is_better else "higher"
     differs = {None: "not tested", "no": "no", worse: "yes, worse"}.get(one.differs, "yes, better")
     yield Cell(differs, tone="bad" if one.differs == worse else "")
@@ -226,7 +238,7 @@ def class_view(content: Content, bias: ClassBias) -> ClassView:
     title = f"{bias.key.estimator}, {content.levels[bias.key.at]}"
 
     def table(classes: Sequence[ClassStats], caption: str) -> Table:
-        heads = ("images", "mean", POPULATION, MEASUREMENT, "median", "p", "significant?")
+        heads = ("images", "mean", POPULATION, MEASUREMENT, "median", OTHERS, "p", "significant?")
         return Table(caption, columns(("class",), heads), tuple(tuple(_class_cells(one, bias, quantity)) for one in classes))
 
     if len(ordered) <= _ALL:
@@ -244,10 +256,7 @@ def class_view(content: Content, bias: ClassBias) -> ClassView:
 
 
 def _class_notes(bias: ClassBias) -> tuple[str, ...]:
-    lines = [
-        "p: this class against the rest, permutation test, Holm-adjusted for the number of classes; "
-        f"significant: p is at most {bias.alpha:g}."
-    ]
+    lines = [test_note(bias)]
     if any(one.images == 1 for one in bias.classes):
         lines.append(SINGLE_IMAGE)
     if any(one.mean.measured_lower is None for one in bias.classes):
@@ -279,7 +288,13 @@ def comparison_tables(contents: Sequence[Content], names: Sequence[str]) -> tupl
             texts = (name, level[group.key.at], group.key.estimator, f"{group.images:,}", clean)
             shown = Cell(numbers.mean(mean, quantity, marked=marked), bar_of(mean.value, mean.lower, mean.upper, quantity))
             ends = numbers.interval(mean.lower, mean.upper), numbers.quantile(group.bad_end, quantity)
-            rows.append((*cells((*texts, numbers.NONE if noisy is None else numbers.noisy_percent(noisy))), shown, *cells(ends)))
+            rows.append(
+                (
+                    *cells((*texts, numbers.NONE if noisy is None else numbers.percent(noisy.value, noisy.lower, noisy.upper))),
+                    shown,
+                    *cells(ends),
+                )
+            )
         heads = ("images", "clean accuracy", "accuracy under noise", "mean", POPULATION, _tail(mine[0][1].quantity(kind)))
         tables.append(Table(meaning(mine[0][0]), columns(("run", "noise", "estimator"), heads), tuple(rows)))
     return tuple(tables)

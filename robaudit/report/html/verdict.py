@@ -11,9 +11,9 @@ from robaudit.quantities import LOG10_P_FAIL
 from robaudit.report import numbers
 from robaudit.report.class_tables import label_of
 from robaudit.report.html.content import Content
-from robaudit.report.words import POPULATION
+from robaudit.report.words import POPULATION, certainties
 from robaudit.stats.classes import ClassBias, ClassStats
-from robaudit.stats.flags import Certainty, Flagged
+from robaudit.stats.flags import Flagged
 from robaudit.stats.summary import GroupSummary, Mean
 from robaudit.text import count
 
@@ -67,22 +67,6 @@ def flag_rule(flagged: Flagged) -> str:
     return f"{flagged.key.quantity} {'below' if flagged.higher_is_better else 'above'} {flagged.threshold:.4g}"
 
 
-def certainties(content: Content, flagged: Flagged) -> str:
-    """How certain: ``8 clear, 2 undecided; 1 more undecided``, the last one of those that are not flagged.
-
-    The numbers before the semicolon add up to the flagged samples.
-    """
-    if not flagged.with_interval:
-        return "none clear: no intervals"
-    edge, unknown = content.edges.get((flagged.key.estimator, flagged.key.at), (0, 0))
-    known = [(flagged.clear, Certainty.CLEAR), (flagged.sampling_only, Certainty.SAMPLING_ONLY)]
-    told = [f"{number:,} {word}" for number, word in known if number] or ["none clear"] * bool(flagged.beyond)
-    told += [f"{number:,} {word}" for number, word in ((edge, Certainty.UNDECIDED), (unknown, "without an interval")) if number]
-    more = flagged.undecided - edge
-    more_text = f"{more:,} {'more ' if flagged.beyond else ''}{Certainty.UNDECIDED}" if more else ""
-    return "; ".join(filter(None, (", ".join(told), more_text))) or "none"
-
-
 def worst_class(bias: ClassBias) -> ClassStats | None:
     """The least robust class, of those with two images or more."""
     tested = [one for one in bias.classes if one.images > 1]
@@ -92,13 +76,13 @@ def worst_class(bias: ClassBias) -> ClassStats | None:
 
 
 def explained(one: ClassStats, bias: ClassBias) -> str:
-    """Whether the mean of a class differs significantly from the rest."""
+    """Whether the mean of a class differs significantly from the others."""
     worse = "lower" if bias.higher_is_better else "higher"
     if one.differs is None:
         return "not tested"
     if one.differs == "no":
         return "not significant"
-    return f"significantly {'worse' if one.differs == worse else 'better'} than the rest"
+    return f"significantly {'worse' if one.differs == worse else 'better'} than the others"
 
 
 def _tiles(content: Content) -> Iterator[Tile]:
@@ -115,12 +99,12 @@ def _tiles(content: Content) -> Iterator[Tile]:
             for bias in content.biases
             if bias.key.estimator == name and bias.key.at in places and (worst := worst_class(bias)) is not None
         ),
-        "its mean; significance by permutation test, Holm-adjusted",
+        f"its mean, {POPULATION}; significance by permutation test against all others",
     )
     flagged = [one for one in content.flagged if one.key.estimator == name and one.key.at in places and one.has_threshold]
     yield Tile(
         "Flagged images",
-        tuple(Line(level[one.key.at], f"{one.beyond:,} of {one.total:,}", certainties(content, one)) for one in flagged),
+        tuple(Line(level[one.key.at], f"{one.beyond:,} of {one.total:,}", certainties(one)) for one in flagged),
         flag_rule(flagged[0]) if flagged else "",
     )
 
@@ -129,7 +113,7 @@ def _clean_line(content: Content) -> Line:
     clean = content.run.info["clean_accuracy"]
     if clean is None:
         return Line("no noise", "not measured", "the data have no labels")
-    value = numbers.signs(numbers.percent(clean["count"], clean["total"], clean["lower"], clean["upper"]))
+    value = numbers.percent(clean["value"], clean["lower"], clean["upper"])
     ends = numbers.percents(clean["lower"], clean["upper"])
     return Line("no noise", value, f"{ends} · {clean['count']:,} of {clean['total']:,} images")
 
@@ -138,7 +122,7 @@ def _noisy_lines(content: Content) -> tuple[Line, ...]:
     return tuple(
         Line(
             content.levels[group.key.at],
-            numbers.noisy_percent(one),
+            numbers.percent(one.value, one.lower, one.upper),
             numbers.percents(one.lower, one.upper),
         )
         for group in _headline(content)
@@ -185,7 +169,7 @@ def _mean_line(content: Content, group: GroupSummary) -> Line:
     marked = group.with_interval < group.images
     quantity = content.quantity(group.key.quantity)
     if group.unit == "probability":
-        return Line(where, numbers.mean_percent(one, quantity, marked=marked), numbers.percents(one.lower, one.upper))
+        return Line(where, numbers.mean_percent(one, marked=marked), numbers.percents(one.lower, one.upper))
     if group.key.quantity == LOG10_P_FAIL.name:
         return _odds_line(where, one, marked=marked)
     value = numbers.mean(one, quantity, marked=marked)
@@ -211,7 +195,7 @@ def _mean_text(content: Content, one: ClassStats, bias: ClassBias) -> str:
     quantity, marked = content.quantity(bias.key.quantity), one.mean.measured_lower is None
     if bias.unit == "probability":
         ends = numbers.percents(one.mean.lower, one.mean.upper)
-        return f"{numbers.mean_percent(one.mean, quantity, marked=marked)} ({ends})"
+        return f"{numbers.mean_percent(one.mean, marked=marked)} ({ends})"
     return numbers.mean(one.mean, quantity, marked=marked)
 
 
@@ -256,6 +240,6 @@ def _flag_sentence(content: Content, at: NoiseLevel) -> str:
         return ""
     one = flagged[0]
     many, verb = f"{one.beyond:,} of {count(one.total, 'image')}", "is" if one.beyond == 1 else "are"
-    certain = f" ({certainties(content, one)})" if one.beyond or one.undecided else ""
+    certain = f" ({certainties(one)})" if one.beyond or one.undecided else ""
     where = "Without noise" if at == NO_NOISE else f"At {content.levels[at]}"
     return f"{where}, {many} {verb} flagged{certain}: {flag_rule(one)}."

@@ -10,6 +10,7 @@ from robaudit.report import numbers
 from robaudit.report.pictures.page import Box, Look, Sketch, axes, fitted, measured, put
 from robaudit.report.pictures.style import FAINT, INK, estimator_colour, few_ticks
 from robaudit.stats.agreement import MOST_DOTS, Agreement, Floats, Pair
+from robaudit.stats.intervals import LIKE_THESE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,10 +45,10 @@ def _caption(agreement: Agreement) -> str:
     counts = {pair.images for pair in agreement.drawn}
     parts = [f"{numbers.span(counts)} images; one dot per image."]
     if any(np.isfinite(pair.x[:, 1:]).any() or np.isfinite(pair.y[:, 1:]).any() for pair in agreement.drawn):
-        parts.append("Faint bars: 95 % interval of each image (measurement).")
+        parts.append("Faint bars: 95 % interval of each image.")
     parts.append(
         "Line: equal values. Rank: Spearman's correlation. \u0394: vertical minus horizontal, mean over the images, "
-        "with its 95 % interval (population)."
+        f"with its 95 % interval, {LIKE_THESE}."
     )
     if max(counts) > MOST_DOTS:
         parts.append(f"{MOST_DOTS} images are drawn, evenly spaced in the data set; the numbers are for all.")

@@ -1,4 +1,4 @@
-"""The picture of class bias: the classes' means in order, the worst at the top."""
+"""The picture of class bias: how far each class is from all others, the worst at the top."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 from robaudit.levels import LevelChoice
 from robaudit.quantities import Quantity
 from robaudit.report.class_tables import label_of, weakest_first
-from robaudit.report.numbers import mean_estimate
+from robaudit.report.numbers import estimate, mean_estimate, signs
 from robaudit.report.pictures.groups import one_of, others_text
-from robaudit.report.pictures.page import Box, Look, Sketch, axes, fitted, measured, put, put_level
+from robaudit.report.pictures.page import Box, Look, Sketch, axes, fitted, measured, put_level
 from robaudit.report.pictures.style import CARD, FAINT, GRID, HIGHER, INK, LOWER, few_ticks
 from robaudit.report.words import gap_sentence
 from robaudit.stats.classes import ClassBias, ClassStats, class_bias
 from robaudit.stats.groups import quantity_of
+from robaudit.stats.intervals import LIKE_THESE
 from robaudit.stats.summary import Columns, Mean, mean_of
 from robaudit.store.run import Run
 
@@ -74,7 +75,7 @@ def classes_of(run: Run, estimators: Sequence[str] = (), levels: LevelChoice | S
     )
 
 
-_BELOW, _ABOVE, _WIDEST = 0.45, 0.22, 0.36  # inches, inches, share of the body for names
+_BELOW, _ABOVE, _WIDEST = 0.45, 0.05, 0.36  # inches, inches, share of the body for names
 
 
 def sketch(classes: Classes) -> Sketch:
@@ -94,14 +95,17 @@ def _caption(classes: Classes) -> str:
     bias, ends = classes.bias, (classes.quantity.low, classes.quantity.high)
     images = sum(one.images for one in bias.classes)
     by = "label" if bias.by == "label" else "predicted class"
-    mean = mean_estimate(classes.overall, *ends)
-    parts = [f"{images:,} images in {len(bias.classes):,} classes, by {by}; mean of all {mean} (line)."]
-    if any(one.simultaneous_lower is not None for one in bias.classes):
-        parts.append(f"Bars: {100 * (1 - bias.alpha):.3g} % intervals (population), simultaneous over all classes.")
-    if any(one.differs in ("lower", "higher") for one in bias.classes):
-        parts.append("Filled: differs significantly from the rest.")
+    parts = [f"{images:,} images in {len(bias.classes):,} classes, by {by}; mean of all {mean_estimate(classes.overall, *ends)}."]
+    if any(one.difference is not None for one in bias.classes):
+        parts.append(
+            f"Dot: mean of the class minus the mean of all other images; bar: its {100 * (1 - bias.alpha):g} % interval for {LIKE_THESE}, "
+            "simultaneous over all classes. Filled, and the bar excludes 0: differs significantly from the others. "
+            "Right: mean of the class, and its number of images."
+        )
     if any(one.images == 1 for one in bias.classes):
-        parts.append("A class without a bar has a single image.")
+        parts.append("A class without a dot has a single image.")
+    if bias.of_bounds:
+        parts.append("Some values are only bounds: differences are between the bounds.")
     if classes.overall.measured_by == "none":
         parts.append("No image has an interval of its own: its value is an approximation of unknown error, which no bar covers.")
     if bias.left_out:
@@ -111,25 +115,25 @@ def _caption(classes: Classes) -> str:
 
 def _draw(figure: Figure, box: Box, look: Look, classes: Classes) -> None:
     shown = [*classes.first, *([None] if classes.between else []), *classes.last]
-    counts = [f"n {one.images:,}" if one else "" for one in shown]
+    counts = [_mean_text(one, classes.quantity) if one else "" for one in shown]
     right = max(measured(text, look.size) for text in counts) + 0.1
     names = [label_of(one) if one else "" for one in shown]
     room = min(_WIDEST * box.width, max(measured(name, look.size, bold=True) for name in names)) + 0.06
     ax = axes(figure, Box(box.x + room, box.y + _BELOW, box.width - room - right, box.height - _BELOW - _ABOVE), look)
     ax.set_ylim(len(shown) - 0.5, -0.5)
-    ax.set_xlim(*_range(shown, classes))
+    ax.set_xlim(*_range(shown))
     ax.yaxis.set_ticks([])
     ax.grid(visible=False, axis="y")
     few_ticks(ax.xaxis)
     ax.set_xlabel(
-        f"mean {classes.quantity.name}" + ("" if classes.bias.higher_is_better else " (lower is better)"),
+        f"mean {classes.quantity.name} minus the mean of all other images"
+        + ("" if classes.bias.higher_is_better else " (lower is better)"),
         color=FAINT,
         size=look.size,
         labelpad=3,
     )
-    ax.axvline(classes.overall.value, color=FAINT, linewidth=1.0, zorder=1)
+    ax.axvline(0.0, color=FAINT, linewidth=1.0, zorder=1)
     step = (box.height - _BELOW - _ABOVE) / len(shown)
-    _overall(figure, ax, box, look, classes)
     for i, one in enumerate(shown):
         y = box.y + box.height - _ABOVE - (i + 0.5) * step
         if one is None:
@@ -153,32 +157,24 @@ def _draw(figure: Figure, box: Box, look: Look, classes: Classes) -> None:
         _dot(ax, i, one, ink, marked=marked)
 
 
+def _mean_text(one: ClassStats, quantity: Quantity) -> str:
+    return f"{signs(estimate(one.mean.value, one.mean.lower, one.mean.upper, quantity.low, quantity.high))}, n {one.images:,}"
+
+
 def _dot(ax: Axes, place: int, one: ClassStats, ink: str, *, marked: bool) -> None:
-    if one.simultaneous_lower is not None and one.simultaneous_upper is not None:
-        left, right = ax.get_xlim()
-        ends = [min(max(end, left), right) for end in (one.simultaneous_lower, one.simultaneous_upper)]
-        ax.plot(ends, [place, place], color=ink, linewidth=1.6, solid_capstyle="butt", alpha=0.85, zorder=2)
-    style: dict[str, Any] = {"markerfacecolor": ink if marked else CARD, "markeredgecolor": ink, "markeredgewidth": 1.3}
-    ax.plot([one.mean.value], [place], marker="o", markersize=6, linestyle="none", zorder=3, **style)
-
-
-def _overall(figure: Figure, ax: Axes, box: Box, look: Look, classes: Classes) -> None:
-    """The label above the line of the overall mean."""
+    if one.difference is None or one.difference_lower is None or one.difference_upper is None:
+        return
     left, right = ax.get_xlim()
-    width, height = figure.get_size_inches()
-    place = ax.get_position()
-    x = width * (place.x0 + (classes.overall.value - left) / (right - left) * place.width)
-    words = f"mean of all {classes.overall.value:.3f}"
-    half = measured(words, look.size) / 2
-    x = min(max(x, box.x + half), box.x + box.width - half)
-    put(figure, x, height * place.y1 + 0.06, words, size=look.size, color=FAINT, ha="center", va="bottom")
+    ends = [min(max(end, left), right) for end in (one.difference_lower, one.difference_upper)]
+    ax.plot(ends, [place, place], color=ink, linewidth=1.6, solid_capstyle="butt", alpha=0.85, zorder=2)
+    style: dict[str, Any] = {"markerfacecolor": ink if marked else CARD, "markeredgecolor": ink, "markeredgewidth": 1.3}
+    ax.plot([one.difference], [place], marker="o", markersize=6, linestyle="none", zorder=3, **style)
 
 
-def _range(shown: list[ClassStats | None], classes: Classes) -> tuple[float, float]:
+def _range(shown: list[ClassStats | None]) -> tuple[float, float]:
     """From the lowest to the highest end that is shown, with some room."""
-    ends = [classes.overall.value]
+    ends = [0.0]
     for one in (one for one in shown if one is not None):
-        ends += [one.mean.value]
-        ends += [end for end in (one.simultaneous_lower, one.simultaneous_upper) if end is not None and math.isfinite(end)]
+        ends += [end for end in (one.difference, one.difference_lower, one.difference_upper) if end is not None and math.isfinite(end)]
     room = 0.05 * ((max(ends) - min(ends)) or 0.1)
     return min(ends) - room, max(ends) + room

@@ -13,6 +13,7 @@ from robaudit.report.numbers import share_estimate
 from robaudit.report.pictures.page import Box, Look, Sketch, axes, fitted, measured, put_level
 from robaudit.report.pictures.style import BLUE, CARD, FAINT, GREEN, OLIVE, ORANGE, RED, TEAL, few_ticks, number_ticks
 from robaudit.stats.certified import CertifiedAccuracy, Curve
+from robaudit.stats.intervals import LIKE_THESE
 from robaudit.text import count
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def _caption(lines: Sequence[Line], left: Sequence[str]) -> Iterator[str]:
     level = f"{100 * lines[0].accuracy.confidence:.4g} %"
     yield (
         f"Share of {images} whose class is certified within the radius, and is the label. Band: {level} Clopper-Pearson interval "
-        "(population), each radius by itself. Ring: clean accuracy of the network itself."
+        f"{LIKE_THESE}, each radius alone. Ring: clean accuracy of the network itself."
     )
     for line in lines:
         one = line.accuracy

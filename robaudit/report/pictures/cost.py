@@ -146,7 +146,7 @@ def _caption(shown: Sequence[Cost], left: int, device: str) -> str:
     if any(len(values) > 1 for values in series(one.key.estimator for one in shown).values()):
         parts.append("Values of one estimator (q=1, q=10) come from one computation: each line states all of it.")
     if any(one.width is not None for one in shown):
-        parts.append("Width: 95 % interval of an image (measurement), median; bar: the middle half of the images.")
+        parts.append("Width: 95 % interval of an image, median; bar: the middle half of the images.")
     if any(one.width is not None and one.sampling_only for one in shown):
         parts.append("Hollow: the interval covers the noise draws only, not the estimator's bias.")
     if any(one.width is not None and one.bounded < one.images for one in shown):

@@ -10,6 +10,7 @@ from robaudit.report.curve_tables import interval, remarks, text
 from robaudit.report.pictures.page import Box, Look, Sketch, axes, fitted, measured, put, put_level
 from robaudit.report.pictures.style import BLUE, FAINT, GREEN, OLIVE, ORANGE, RED, TEAL, few_ticks, number_ticks
 from robaudit.stats.curves import HALF, HUMANS, NAMES, Curve, CurveKind, Curves
+from robaudit.stats.intervals import LIKE_THESE
 from robaudit.text import count
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def _caption(shown: Sequence[Curves], left: Sequence[Curves]) -> Iterator[str]:
     numbers = sorted({curve.images for one in shown for curve in one.curves.values()})
     yield f"Share of {' or '.join(count(n, 'image') for n in numbers)} that is classified as labelled."
     if numbers[-1] > 1:
-        yield "Bands: 95 % bootstrap intervals (population), each point by itself."
+        yield f"Bands: 95 % bootstrap intervals, {LIKE_THESE}, each point alone."
     for kind in _kinds(shown):
         found = [(one.name, one.curves[kind].summary) for one in shown if kind in one.curves]
         words = "; ".join(

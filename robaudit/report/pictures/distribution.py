@@ -18,6 +18,7 @@ from robaudit.report.pictures.page import Box, Look, Sketch, axes, fitted, measu
 from robaudit.report.pictures.style import CARD, FAINT, level_colours, number_ticks
 from robaudit.report.summary_tables import MEANINGS
 from robaudit.stats.groups import GroupKey, quantity_of
+from robaudit.stats.intervals import LIKE_THESE
 from robaudit.stats.summary import Columns, Mean, Share, mean_of, share
 from robaudit.store.run import Run
 
@@ -155,8 +156,8 @@ def _caption(shown: Sequence[Distribution], left: Sequence[Distribution]) -> str
     parts = [
         f"{span((fewest, most))} images.",
         "Left: images sorted from the least to the most robust; where a curve crosses a value, that share of them has it or a worse one "
-        f"(95 % band of a whole curve, population: ± {100 * band(fewest):.0f} points).",
-        "Right: dot: mean; line: its 95 % interval (population); box: middle half of the images; thin line: 5 % to 95 % of them.",
+        f"(95 % band of a whole curve, {LIKE_THESE}: ± {100 * band(fewest):.0f} points).",
+        f"Right: dot: mean; line: its 95 % interval, {LIKE_THESE}; box: middle half of the images; thin line: 5 % to 95 % of them.",
     ]
     if limits := _thresholds(shown):
         parts.append(f"Dashed: {limits}.")

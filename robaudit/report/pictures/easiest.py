@@ -12,7 +12,7 @@ from robaudit.report.numbers import level_numbers
 from robaudit.report.pictures.page import Box, Look, Sketch, axes, fitted, measured
 from robaudit.report.pictures.style import BLUE, CARD, FAINT, ORANGE, RED, TEAL, number_ticks
 from robaudit.stats.easiest import EasiestErrors, KeptCurve
-from robaudit.stats.intervals import Floats
+from robaudit.stats.intervals import LIKE_THESE, Floats
 from robaudit.text import count
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def _kept_caption(curve: KeptCurve) -> Iterator[str]:
         f"{errors.estimator}; not divided by the errors of another network."
     )
     if curve.band:
-        yield "Band: 95 % bootstrap interval (population), each share by itself."
+        yield f"Band: 95 % bootstrap interval, {LIKE_THESE}, each share alone."
     if len(curve.labels) > 1:
         yield "Thin: each noise."
     yield f"All images: {curve.mean[-1]:.1%}; without noise {errors.clean:.1%}."

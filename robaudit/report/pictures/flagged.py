@@ -16,7 +16,8 @@ from robaudit.report.numbers import sample_value
 from robaudit.report.pictures.groups import one_of, others_text
 from robaudit.report.pictures.page import Box, Look, Sketch, fitted, measured, put
 from robaudit.report.pictures.style import FAINT, LOWER
-from robaudit.stats.flags import Certainty, Flag, Flagged, flag, usual_threshold
+from robaudit.report.words import certainties
+from robaudit.stats.flags import Flag, Flagged, flag, usual_threshold
 from robaudit.stats.groups import quantity_of
 from robaudit.store.run import Run
 from robaudit.text import class_name
@@ -134,8 +135,8 @@ def _caption(worst: Worst) -> str:
     shown = len(worst.samples)
     beyond = f"{one.beyond:,} of {one.total:,} images {'is' if one.beyond == 1 else 'are'} {side} {one.threshold:.3g}"
     beyond = beyond if one.has_threshold else f"{one.total:,} images"
-    for number, word in ((one.clear, Certainty.CLEAR), (one.sampling_only, Certainty.SAMPLING_ONLY)):
-        beyond += f", {number:,} {word}" if number else ""
+    certain = certainties(one) if one.has_threshold else ""
+    beyond += f"{':' if one.beyond else ';'} {certain}" if certain else ""
     pair = "Each image twice: the result has no noise level" if one.key.at.levelless else "Each image clean and with its first noise draw"
     parts = [
         f"{beyond}; shown: the {shown} least robust." if shown > 1 else f"{beyond}; shown: the least robust.",
@@ -144,7 +145,7 @@ def _caption(worst: Worst) -> str:
     if any(sample.label is not None and sample.label != sample.predicted for sample in worst.samples):
         parts.append("is: the label, where the model is wrong without noise.")
     if one.with_interval:
-        parts.append("[ ] 95 % interval of the image (measurement).")
+        parts.append("[ ] 95 % interval of the image.")
     if any(sample.lower is None and sample.upper is None for sample in worst.samples):
         parts.append("~ no interval.")
     if one.sampling_only:

@@ -23,6 +23,7 @@ from robaudit.report.pictures.style import (
     number_text,
     number_ticks,
 )
+from robaudit.stats.intervals import LIKE_THESE
 from robaudit.stats.losses import Losses, LossResult
 from robaudit.text import count
 
@@ -109,10 +110,10 @@ def _caption(shown: Sequence[Losses], left: Sequence[Losses]) -> str:
     parts = [f"{_images_text([one.images for one in results])}."]
     if any(losses.attacks for losses in shown):
         parts.append("\u221e: the highest loss that the attack found; the limit is at least as high.")
-    parts.append("Thick: mean over the images; bars: its 95 % interval (population).")
+    parts.append(f"Thick: mean over the images; bars: its 95 % interval, {LIKE_THESE}.")
     parts.append(_thin(shown))
     if not all(map(_known, results)):
-        parts.append("No bar: a single image says nothing about a population.")
+        parts.append("No bar: a single image says nothing about others.")
     if any(_known(one) and (one.mean.upper > scale.high or one.mean.lower < scale.low) for one in results):
         parts.append("An interval that reaches an edge of the picture goes on beyond it.")
     if scale.logarithmic and any(value < scale.low for value in _values(shown)):

@@ -99,7 +99,7 @@ def test_without_labels_and_intervals() -> None:
     )
     text = markdown_report([gather(hand_made(plain, clean_accuracy=None), Choice())])
     assert "Not measured: the data have no labels." in text
-    assert "none clear: no intervals" in text
+    assert "1 without an interval" in text
     assert "\\~" in text
 
 
@@ -117,5 +117,5 @@ def test_headings_stand_alone(values: list[float]) -> None:
 def test_gates_come_first(content: Content) -> None:
     gate = {**DECISION, "covers": "nothing"}
     text = markdown_report([replace(content, decisions=(gate,))])
-    assert "| mean &gt;= 0.9 | **fail** | 0.5000 | 0.4000 to 0.6000 (95%) | nothing |" in text
+    assert "| mean &gt;= 0.9 | **fail** | 0.5000 | 0.4000 to 0.6000 (95%) | these 12 images |" in text
     assert text.index("### Gates") < text.index("### Accuracy")

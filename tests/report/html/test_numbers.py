@@ -16,7 +16,8 @@ from robaudit.report.gallery import RunImages
 from robaudit.report.html.cards import show, thumbnail
 from robaudit.report.html.content import Choice, Content, gather
 from robaudit.report.html.render import page
-from robaudit.report.html.verdict import certainties, tiles
+from robaudit.report.html.verdict import tiles
+from robaudit.report.words import certainties
 from robaudit.rows import Row
 from robaudit.stats.agreement import Pair, agreement
 from robaudit.stats.classes import class_bias
@@ -24,7 +25,7 @@ from robaudit.stats.summary import GroupSummary
 from robaudit.store.run import Run
 from tests.report.html.tools import Page, hand_made, rows
 
-POPULATION, MEASUREMENT = "95% interval, population", "95% interval, measurement"
+POPULATION, MEASUREMENT = "95% interval, images like these", "95% interval, these images"
 DRAWS, IMAGES = 20, 12
 RIGHT = {0.1: [20, 19, 17, 18, 16, 20, 15, 19, 20, 20, 11, 20], 0.3: [18, 9, 12, 15, 10, 20, 4, 14, 20, 17, 6, 19]}
 NAMES = ["ant", "bee", "cow"]
@@ -86,6 +87,11 @@ def _down(value: float, digits: int) -> float:
 def _to(lower: float | None, upper: float | None, digits: int = 3) -> str:
     """An interval, rounded outwards."""
     return "–" if lower is None or upper is None else f"{_down(lower, digits):.{digits}f} to {-_down(-upper, digits):.{digits}f}"
+
+
+def _half_up(value: float) -> str:
+    """Three decimals; 0.0625 is 0.063, although its neighbour in binary may be smaller."""
+    return f"{value + math.copysign(1e-9, value):.3f}"
 
 
 def _percents(lower: float, upper: float) -> str:
@@ -220,19 +226,19 @@ def test_classes_and_the_weakest(made: Run, estimator: str, worst: str, without_
         means = {i: float(np.mean([row.value for row in mine if row.label == i])) for i in range(3)}
         order = sorted(means, key=lambda i: means[i] if quantity.higher_is_better else -means[i])
         heads, *lines = shown.tables[f"By label, {estimator}, sigma {sigma:g}"]
-        assert heads == ["class", "images", "mean", POPULATION, MEASUREMENT, "median", "p", "significant?"]
+        assert heads == ["class", "images", "mean", POPULATION, MEASUREMENT, "median", "from the others", "p", "significant?"]
         assert [cells[0] for cells in lines] == [NAMES[i] for i in order]
         for cells, i in zip(lines, order, strict=True):
             one = bias.classes[i]
             assert one.mean.measured_lower is not None
             assert one.mean.measured_upper is not None
-            assert cells[1:3] == ["4", f"{means[i]:.3f}"]
+            assert cells[1:3] == ["4", _half_up(means[i])]
             kind, these = _to(one.mean.lower, one.mean.upper), _to(one.mean.measured_lower, one.mean.measured_upper)
             assert cells[3:5] == [kind, these]
             assert kind != these
         assert line.where == f"sigma {sigma:g}"
         assert line.value == NAMES[order[0]]
-        value = f"{100 * float(f'{means[order[0]]:.3f}'):.1f}%" if estimator == "mc" else f"{means[order[0]]:.3f}"
+        value = f"{100 * float(_half_up(means[order[0]])):.1f}%" if estimator == "mc" else _half_up(means[order[0]])
         assert line.detail.startswith(value)
     assert tile.lines[0].value == worst
 
@@ -261,7 +267,7 @@ def test_the_tiles(found: Page, said: Content, made: Run) -> None:
 
 
 def test_certainties_add_up(without_pictures: None) -> None:
-    """Two clear, two whose interval contains the threshold, one without an interval; two more whose value is above it."""
+    """Two confirmed, two whose interval contains the threshold, one without an interval; two more whose value is above it."""
     ends: Sequence[tuple[float, float | None, float | None]] = (
         (0.1, 0.0, 0.2), (0.2, 0.1, 0.3), (0.45, 0.3, 0.6), (0.46, 0.3, 0.6), (0.4, None, None),
         (0.55, 0.4, 0.7), (0.6, 0.45, 0.8), (0.9, 0.8, 1.0),
@@ -269,12 +275,12 @@ def test_certainties_add_up(without_pictures: None) -> None:
     made = [replace(row, lower=low, upper=high) for row, (_, low, high) in zip(rows([v for v, _, _ in ends]), ends, strict=True)]
     for most in (60, 1):
         content = gather(hand_made(made), Choice(most=most))
-        assert certainties(content, content.flagged[0]) == "2 clear, 2 undecided, 1 without an interval; 2 more undecided"
+        assert certainties(content.flagged[0]) == "2 confirmed, 2 likely, 1 without an interval; 2 of the others undecided"
         assert "5 of 8 images are flagged" in Page.of(page([content], images=False)[0]).text("r1-verdict")
     sure = gather(hand_made([*made[:2], made[-1]]), Choice())
-    assert certainties(sure, sure.flagged[0]) == "2 clear"
+    assert certainties(sure.flagged[0]) == "2 confirmed"
     edge = gather(hand_made([made[5], made[-1]]), Choice())
-    assert certainties(edge, edge.flagged[0]) == "1 undecided"
+    assert certainties(edge.flagged[0]) == "1 undecided"
 
 
 def test_noisy_images_are_those_of_the_run(run: Run, content: Content, html: str) -> None:

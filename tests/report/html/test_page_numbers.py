@@ -18,7 +18,7 @@ from PIL import Image
 from robaudit.quantities import LOG10_P_FAIL, P_ROBUST
 from robaudit.report import numbers
 from robaudit.report.html.cards import thumbnail
-from robaudit.stats.summary import Mean, NoisyAccuracy
+from robaudit.stats.summary import Mean, Quantile
 
 shares = st.floats(0, 1)
 
@@ -36,20 +36,17 @@ def test_intervals_round_outwards(ends: list[float]) -> None:
     low, high = numbers_in(numbers.percents(lower, upper))
     assert low <= 100 * lower + 1e-7
     assert high >= 100 * upper - 1e-7
-    text = numbers.probability(value, lower, upper)
-    if text == numbers.NONE:
-        assert lower < 0.001 if value == 1.0 else upper > 0.999
-        assert value in (0.0, 1.0)
-        return
+    text = numbers.percent(value, lower, upper)
     assert text.endswith("%")
     if lower < 1 - 1e-6 and not text.startswith(("<", ">")):
         assert text not in ("100%", "100.0%") or value == 1
 
 
 def test_words_for_ends() -> None:
-    assert numbers.probability(1.0, 0.9996, 1.0) == "≥ 99.96%"
-    assert numbers.probability(0.0, 0.0, 0.03621) == "≤ 3.7%"
-    assert numbers.probability(0.5463, 0.42, 0.67) == "54.6%"
+    assert numbers.with_percents(1.0, 0.9996, 1.0) == "100.00% [99.96%, 100.00%]"
+    assert numbers.with_percents(0.0, 0.0, 0.03621) == "0.0% [0.0%, 3.7%]"
+    assert numbers.with_percents(0.5463, 0.42, 0.67) == "54.6% [42.0%, 67.0%]"
+    assert numbers.with_percents(0.5463, 0.42, 0.67, tight=True) == "54.6% [42,67]"
     assert numbers.interval(float("-inf"), -12.0) == "at most -12.000"
     assert numbers.interval(np.float64(-1e-15), np.float64(0.25)) == "0.000 to 0.250"
     assert numbers.interval(None, None) == numbers.percents(None, None) == "–"
@@ -59,22 +56,19 @@ def test_words_for_ends() -> None:
 def test_without_intervals_the_end_of_the_range_is_no_measured_bound() -> None:
     """Every value of taylor may be 1.0: the spread over images is 0, and says nothing of its error."""
     one = Mean(1.0, 0.755, 1.0, None, None, None, "none")
-    assert numbers.mean(one, P_ROBUST, marked=True) == "~>0.999"
-    assert numbers.mean_percent(one, P_ROBUST, marked=True) == "~>99.9%"
+    assert numbers.mean(one, P_ROBUST, marked=True) == "~1.000"
+    assert numbers.mean_percent(one, marked=True) == "~100.0%"
     assert numbers.mean(replace(one, value=0.9), P_ROBUST, marked=True) == "~0.900"
-    assert numbers.mean(replace(one, measured_lower=0.98, measured_upper=1.0), P_ROBUST) == "≥ 0.980"
+    assert numbers.mean(replace(one, measured_lower=0.98, measured_upper=1.0), P_ROBUST) == "1.000"
 
 
 def test_a_bound_at_the_end_of_the_range_is_a_dash() -> None:
-    every = NoisyAccuracy(1, 1.0, 0.0, 1.0, 0.0, 0.83, 1.0)
-    assert numbers.noisy_percent(every) == "≥ 83.0%"
-    assert numbers.noisy_percent(replace(every, measured_lower=None, measured_upper=None)) == "–"
-    assert numbers.noisy_percent(replace(every, value=0.0, measured_lower=0.0, measured_upper=0.17)) == "≤ 17.0%"
-    assert numbers.noisy_percent(replace(every, value=0.5)) == "50.0%"
     bounded = Mean(-5.0, -math.inf, 0.0, None, -math.inf, -3.0, "mover")
     assert numbers.mean(bounded, LOG10_P_FAIL) == "≤ -3.000"
     assert numbers.mean(replace(bounded, measured_upper=0.0), LOG10_P_FAIL) == "–"
-    assert numbers.number(1.0, 0.0, 1.0, P_ROBUST) == numbers.number(0.0, 0.0, 1.0, P_ROBUST) == "–"
+    nothing = Quantile(1.0, 0.0, 1.0, 0.0, 1.0)
+    assert numbers.quantile(nothing, P_ROBUST) == numbers.quantile(replace(nothing, value=0.0), P_ROBUST) == "–"
+    assert numbers.quantile(replace(nothing, measured_lower=0.83), P_ROBUST) == "≥ 0.830"
 
 
 @given(st.floats(-1, 1), st.floats(0, 0.4), st.floats(0, 0.4))

@@ -26,6 +26,7 @@ DECISION: Mapping[str, Any] = {
     "upper": 0.6,
     "confidence": 0.95,
     "covers": "measurement",
+    "about": "these 12 images",
     "threshold": 0.9,
 }
 """A decided gate, as documents have it."""
