@@ -136,7 +136,8 @@ def test_rounding_is_said_and_verified_as_such(tmp_path: Path, run_cli: RunCli) 
     (tmp_path / "networks.py").write_text(NETWORKS, encoding="utf-8")
     estimators = [{"mc": {"samples": 30}}, "logit_gaussian"]
     spec = write(
-        tmp_path, digits(limit=12, model={"format": "python", "architecture": "networks:rounding"}, estimators=estimators, noise={"sigma": 0.5})
+        tmp_path,
+        digits(limit=12, model={"format": "python", "architecture": "networks:rounding"}, estimators=estimators, noise={"sigma": 0.5}),
     )
     code, _, err = run_cli("estimate", spec, "--out", "run", "--trust")
     assert code == 0
