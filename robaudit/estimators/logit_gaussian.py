@@ -389,9 +389,9 @@ def _without_groups(even: Tensor, odd: Tensor) -> tuple[PairMoments, Tensor]:
     step = max(1, _VALUES["cpu" if even.device.type == "cpu" else "other"] // (GROUPS * even[0].numel()))
     parts, shifts = [], []
     for some in zip(even.split(step), odd.split(step), strict=True):
-        fewer = [without_each_group(part, GROUPS) for part in some]
-        parts.append([field.unflatten(0, (GROUPS, -1)) for field in pair_moments(*fewer)])
-        shifts.append(reflection_shift(*fewer).view(GROUPS, -1))
+        e, o = (without_each_group(part, GROUPS) for part in some)
+        parts.append([field.unflatten(0, (GROUPS, -1)) for field in pair_moments(e, o)])
+        shifts.append(reflection_shift(e, o).view(GROUPS, -1))
     return PairMoments(*(torch.cat(fields, 1).flatten(0, 1) for fields in zip(*parts, strict=True))), torch.cat(shifts, 1)
 
 
