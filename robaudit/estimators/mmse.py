@@ -90,21 +90,21 @@ class Mmse(FewClasses):
     def estimate(self, work: Work) -> Sequence[Estimate]:
         """Fit, put the margins through the link, and repeat without each group for the interval."""
         linear = self.linear(work)
-        kept, (z, r) = linear.kept, fitted_limits(work, linear)
+        kept, (z, r) = linear.kept, fitted_limits(work, linear, self.leave_out())
+        n = len(work.x)
         if self.link == "mv_sigmoid":
-            p, notes = mv_sigmoid(z), [""] * len(z)
-            left_out = [mv_sigmoid(fitted_limits(work, linear, g)[0]) for g in self.leave_out()]
+            (p, *left_out), notes = mv_sigmoid(z).split(n), [""] * n
             spread = jackknife(p, left_out, logit, logit_inverse)
             missing = None if kept is None else kept.odds_effect(p)
         else:
-            p, error = mvn_cdf(z, r)
-            left_out = [mvn_cdf(*fitted_limits(work, linear, g))[0] for g in self.leave_out()]
+            found, errors = mvn_cdf(z, r)
+            (p, *left_out), error = found.split(n), errors[:n]
             p, notes = p.clamp(0, 1), cdf_notes(error)
             spread = jackknife(p, left_out, probit, probit_inverse).widened(error)
             missing = None if kept is None else torch.minimum(kept.failure, p)
         forwards, backwards = self.passes(work.classes)
-        taken = [backwards] * len(z) if kept is None else (self.samples * kept.counts).tolist()
-        rows = zip(*spread.lists(), work.nearest(z, linear.others), taken, left_out_notes(missing, notes), strict=True)
+        taken = [backwards] * n if kept is None else (self.samples * kept.counts).tolist()
+        rows = zip(*spread.lists(), work.nearest(z[:n], linear.others), taken, left_out_notes(missing, notes), strict=True)
         return [
             Estimate(
                 value=value,
@@ -136,18 +136,20 @@ class MmseMvSigmoid(Mmse):
     link: Literal["mv_sigmoid"] = Field("mv_sigmoid", description="that of this name; mmse has both")
 
 
-def fitted_limits(work: Work, linear: Linear, without: int | None = None) -> tuple[Tensor, Tensor]:
-    """z and R of the mean fit over the groups, leaving out one group if asked.
+def fitted_limits(work: Work, linear: Linear, leave_out: range) -> tuple[Tensor, Tensor]:
+    """z and R of the mean fit over the groups, and then without each of some groups: (1 + those) * images rows.
 
     The gradients' covariances are taken a few images at a time: nothing of the size of all gradients is held but they themselves.
     """
-    counts = [0 if g == without else count for g, count in enumerate(linear.counts.tolist())]
-    mean = _weighted(linear.mean, counts)
-    n, k = mean.shape
-    covariance = torch.empty((n, k, k), dtype=torch.float64, device=mean.device)
+    whole: list[int] = linear.counts.tolist()
+    fits = [whole, *([0 if g == without else count for g, count in enumerate(whole)] for without in leave_out)]
+    mean = torch.cat([_weighted(linear.mean, counts) for counts in fits])
+    rows, k = mean.shape
+    covariance = torch.empty((rows, k, k), dtype=torch.float64, device=mean.device)
     few = max(1, AT_ONCE // max(1, linear.gradients[0, 0].numel()))
-    for gradients, x, out in zip(linear.gradients.split(few), work.x.split(few), covariance.split(few), strict=True):
-        out.copy_(work.gram(_weighted(gradients, counts), x))
+    for counts, fit in zip(fits, covariance.chunk(len(fits)), strict=True):
+        for gradients, x, out in zip(linear.gradients.split(few), work.x.split(few), fit.split(few), strict=True):
+            out.copy_(work.gram(_weighted(gradients, counts), x))
     return standardise(mean, work.amplitude**2 * covariance)
 
 

@@ -264,7 +264,8 @@ class Work:
     def nearest(self, z: Tensor, others: Tensor | None = None) -> list[int]:
         """The class of the smallest z (n, k): the likeliest flip; ``others`` names the classes when they are not all."""
         classes = self.others if others is None else torch.where(others < 0, others[:, :1], others)
-        return [int(c) for c in classes.gather(1, z.argmin(1, keepdim=True))[:, 0]]
+        found: list[int] = classes.gather(1, z.argmin(1, keepdim=True))[:, 0].tolist()
+        return found
 
     def tangent(self, most: int | None = None) -> Tangent:
         """Margins and gradients at the clean images, of all classes or of those that matter at this level, ``most`` at most.

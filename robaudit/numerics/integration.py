@@ -130,9 +130,8 @@ def _sums(factor: OrderedFactor, tilt: Tensor | None, seed: int, start: int, sto
         high = min(low + step, stop)
         exact = lattice_points(width, low, high, seed, device)  # (width, shifts * points)
         row = 0
-        for piece in _pieces(factor, exact.shape[1]):
+        for piece, kind in _pieces(factor, exact.shape[1]):
             rows, rank = piece.limit.shape
-            kind = torch.float32 if bool(piece.single[0]) else torch.float64
             u = exact[:rank].to(kind) if kind == torch.float64 else exact[:rank].to(kind).clamp_max_(_BELOW_ONE)
             values = separated_values(piece, None if tilt is None else tilt[row : row + rows, :rank], u)
             total[row : row + rows] += values.unflatten(1, (SHIFTS, high - low)).sum(-1)
@@ -145,10 +144,10 @@ def _sorting(factor: OrderedFactor) -> Tensor:
     return (factor.rank + factor.single * (factor.limit.shape[1] + 1)).argsort(descending=True, stable=True)
 
 
-def _pieces(factor: OrderedFactor, points: int) -> list[OrderedFactor]:
+def _pieces(factor: OrderedFactor, points: int) -> list[tuple[OrderedFactor, torch.dtype]]:
     """Cut a sorted factor into pieces of one precision and bounded size, each as narrow as its widest row."""
     device = "cpu" if factor.limit.device.type == "cpu" else "other"
-    rank, single = factor.rank.tolist(), factor.single.tolist()
+    rank, single = torch.stack([factor.rank, factor.single.long()]).tolist()
     cut, first = [], 0
     while first < len(rank):
         width = max(rank[first], 1)
@@ -160,13 +159,12 @@ def _pieces(factor: OrderedFactor, points: int) -> list[OrderedFactor]:
                 break
             last += 1
         piece = _some_rows(factor, slice(first, last))
-        cut.append(
-            piece._replace(
-                limit=piece.limit[:, :width],
-                slope=piece.slope[:, :width, :width],
-                tie_slope=piece.tie_slope[:, :, :width],
-            )
+        narrow = piece._replace(
+            limit=piece.limit[:, :width],
+            slope=piece.slope[:, :width, :width],
+            tie_slope=piece.tie_slope[:, :, :width],
         )
+        cut.append((narrow, torch.float32 if single[first] else torch.float64))
         first = last
     return cut
 
@@ -214,7 +212,7 @@ def integrate(
         now, spread = _summarise(plain[tried], stop, correction[tried], factor.single[tried])
         value[tried], error[tried] = now, spread
         good = _precise(now, spread, absolute, relative) & (now > _COMMON) & ~steep[tried]
-        open_[tried[good]] = False
+        open_[tried] = ~good
     left = open_.nonzero().squeeze(-1)
     tilt, total, start = torch.empty(0), torch.empty(0), 0
     while left.numel() and start < stop:
@@ -231,6 +229,7 @@ def integrate(
         now, spread = _summarise(total, stop, correction[left], part.single)
         value[left], error[left] = now, spread
         keep = ~_precise(now, spread, absolute, relative) | (steep[left] & (stop < _FIRST_STEEP))
+        keep = keep.nonzero().squeeze(-1)
         left, tilt, total = left[keep], tilt[keep], total[keep]
         start, stop = stop, min((4 if start == 0 else 2) * stop, most)
     back = order.argsort()

@@ -32,9 +32,11 @@ class Spread:
 
     def lists(self) -> tuple[list[float], list[float | None], list[float | None], list[float | None]]:
         """value, lower, upper and std_error as lists, one entry an image."""
-        missing: list[float | None] = [None] * len(self.value)
-        bounds = [missing if t is None else t.tolist() for t in (self.lower, self.upper, self.std_error)]
-        return self.value.tolist(), bounds[0], bounds[1], bounds[2]
+        if self.lower is None or self.upper is None or self.std_error is None:
+            missing: list[float | None] = [None] * len(self.value)
+            return self.value.tolist(), missing, missing, missing
+        value, lower, upper, std_error = torch.stack([self.value, self.lower, self.upper, self.std_error]).tolist()
+        return value, lower, upper, std_error
 
 
 def probit(p: Tensor) -> Tensor:

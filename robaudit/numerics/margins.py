@@ -107,10 +107,20 @@ def pair_moments(even: Tensor, odd: Tensor) -> PairMoments:
     return PairMoments(mean, covariance, even_covariance.diagonal(dim1=1, dim2=2))
 
 
-def without_group(parts: Tensor, group: int, groups: int) -> Tensor:
-    """The pairs that are not of a group; pair j is of group j modulo ``groups``: (batch, h, k) -> (batch, fewer, k)."""
-    keep = torch.arange(parts.shape[1], device=parts.device) % groups != group
-    return parts[:, keep]
+def without_each_group(parts: Tensor, groups: int) -> Tensor:
+    """The pairs without those of each group in turn; pair j is of group j modulo ``groups``.
+
+    Args:
+        parts: (batch, h, k), h a multiple of ``groups``.
+        groups: how many.
+
+    Returns:
+        (groups * batch, h - h / groups, k), group by group.
+    """
+    batch, h, _ = parts.shape
+    others = other_classes(torch.arange(groups, device=parts.device), groups)  # (groups, groups - 1)
+    kept = (torch.arange(0, h, groups, device=parts.device)[:, None] + others[:, None]).flatten(1)  # (groups, fewer)
+    return parts[torch.arange(batch, device=parts.device)[:, None], kept[:, None]].flatten(0, 1)
 
 
 def standardise(mean: Tensor, covariance: Tensor) -> tuple[Tensor, Tensor]:

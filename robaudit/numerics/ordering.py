@@ -16,6 +16,7 @@ from robaudit.numerics.rowwise import cholesky, fold, gram, product_of, total
 _MOST_ENTRIES = 1 << 24  # correlation entries worked on at once
 _WIDTH, _STEPS = 16, 4  # widths are multiples of 16 up to 64, and from there grow by sqrt 2
 _CHOSEN = 16  # pivots taken one by one; the order of the others is settled at once
+_LOOKS = 8  # after so many pivots the host looks whether any row has another left: on CUDA it waits for that
 _CAREFUL = 0.5  # of the truncation is used, because the guess of the probability is rough
 _SWEEPS = 4  # of the equation for the truncated means of these others
 _STEP = 16  # their number is padded to a multiple of this
@@ -109,14 +110,14 @@ def _restriction(state: _PivotState, upper: Tensor, tolerance: float) -> Tensor:
 
 
 def _one_by_one(state: _PivotState, upper: Tensor, correlation: Tensor, first: int, last: int, tolerance: float) -> _PivotState:
-    """Pivots `first` to `last`, fewer where no row has variance left."""
+    """Pivots `first` to `last`, fewer where no row has variance left; a row without any stays as it is."""
     k = upper.shape[1]
     index = torch.arange(len(upper), device=upper.device)
     step = torch.nn.functional.pad(state.step, (0, 1))  # the last place is for rows without a pivot left
     for pivots in range(first, last):
         t, pivot = _restriction(state, upper, tolerance).min(-1)
         none = t == torch.inf
-        if bool(none.all()):
+        if pivots % _LOOKS == 0 and bool(none.all()):
             break
         at = pivot.unsqueeze(-1)
         column = correlation[index, pivot]
@@ -320,7 +321,7 @@ def arrange(upper: Tensor, pivoting: Pivoting, rank: Tensor, tie: Tensor, single
         The ordered factor, as wide as the largest rank.
     """
     k = upper.shape[1]
-    width, ties = int(rank.max()), int(tie.sum(-1).max())
+    width, ties = torch.stack([rank.max(), tie.sum(-1).max()]).tolist()
     position = torch.arange(k, device=upper.device)
     order = pivoting.step.sort(dim=-1, stable=True).indices[:, :width]
     is_pivot = position[:width] < rank.unsqueeze(-1)

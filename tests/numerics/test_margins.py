@@ -9,7 +9,7 @@ import pytest
 import torch
 from scipy import stats
 
-from robaudit.numerics.margins import halves, pair_moments, shape_of_pairs, without_group
+from robaudit.numerics.margins import halves, pair_moments, shape_of_pairs, without_each_group
 
 
 def normals(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -65,5 +65,8 @@ def test_the_covariance_is_unbiased() -> None:
 
 
 def test_leaving_out_a_group() -> None:
-    parts = torch.arange(10.0)[None, :, None]
-    assert without_group(parts, 1, 4)[0, :, 0].tolist() == [0, 2, 3, 4, 6, 7, 8]
+    parts = torch.stack([torch.arange(12.0), -torch.arange(12.0)])[:, :, None]
+    found = without_each_group(parts, 4).view(4, 2, 9)
+    for group in range(4):
+        left = [j for j in range(12) if j % 4 != group]
+        assert found[group].tolist() == [left, [-j for j in left]]
