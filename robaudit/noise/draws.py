@@ -47,7 +47,7 @@ class NormalDraws:
             yield z[max(0, start - block * size) : start + draws - block * size].to(self._dtype)
 
     def chosen(self, wanted: Sequence[tuple[str, NDArray[np.int64]]], shape: tuple[int, ...]) -> Iterator[tuple[int, Tensor]]:
-        """Yield chosen draws of several samples, those of a block together; CUDA is sent their numbers once, and nobody waits for it.
+        """Yield chosen draws of several samples, those of a block together. Their numbers go to the device in one copy that does not block.
 
         Args:
             wanted: ids of samples, and the numbers of their draws, ascending.

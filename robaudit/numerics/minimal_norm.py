@@ -222,7 +222,7 @@ class _Hunt:
         return self._rooms.boxed(noise * scale[:, None])
 
     def open(self, image: Tensor) -> Tensor:
-        """Which rows are of images that are not misclassified, by their image (rows,)."""
+        """Rows whose image has no flip at the image itself, by the image of each row (rows,)."""
         return (self._radius[image] > 0).nonzero()[:, 0]
 
     def chase(self, active: Tensor, image: Tensor, target: Tensor, d: Tensor, eta: float, steps: int, origin: Origin) -> Tensor:
@@ -287,7 +287,7 @@ class _Hunt:
         return ((self._radius > 0) & self._radius.isfinite()).nonzero()[:, 0]
 
     def flips(self, image: Tensor) -> Flips:
-        """The result, the flips of these images verified by a pass of its own each."""
+        """The result, with the flip of each of these images verified by a pass of its own."""
         for number in range(_PUSHES):
             if number:
                 self._best[image] *= 1 + 1e-6 * 2.0**number

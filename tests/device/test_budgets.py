@@ -11,7 +11,7 @@ from tests.device.count import measure
 # Synchronisations of a chunk of 16 images with ten classes, for each image or for each pass that is differentiated.
 PER_IMAGE = {"logit_gaussian": 27.4, "mmse": 20.0, "noise_tolerance": 4.0}  # aim: 4; noise_tolerance waits once a round of its search
 PER_GRADIENT_PASS = {"radius_attack": 1.0}
-OPTIONS: dict[str, dict[str, Any]] = {"radius_attack": {"steps": 5, "restarts": 1}, "noise_tolerance": {"tolerance": 1.0}}
+OPTIONS: dict[str, dict[str, Any]] = {"radius_attack": {"steps": 5, "restarts": 1, "polish": 15}, "noise_tolerance": {"tolerance": 1.0}}
 
 
 @pytest.mark.parametrize(("name", "draws"), [("mc", "samples"), ("certified_radius", "n")])
