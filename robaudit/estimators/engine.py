@@ -218,26 +218,24 @@ class Engine:
             yield NoisyBatch(filled.x, index // draws, index % draws, filled.padded)
 
     def chosen_logits(
-        self, x: Tensor, ids: Sequence[str], noise: str, levels: Sequence[float], draws: Sequence[NDArray[np.int64]]
+        self, x: Tensor, ids: Sequence[str], noise: str, images: Sequence[int], levels: Sequence[float], draws: Sequence[NDArray[np.int64]]
     ) -> Iterator[Tensor]:
-        """Logits of chosen draws, each image at a level of its own, in inference mode.
+        """Logits of chosen draws of some images, each at a level of its own, in inference mode.
 
         Args:
             x: images (n, channels, height, width).
             ids: their sample ids.
             noise: its label.
-            levels: one for each image.
-            draws: numbers of draws for each image, ascending; the same numbers are the same draws as those of :meth:`noisy_batches`.
+            images: which of them.
+            levels: one for each of these.
+            draws: numbers of draws for each, ascending; the same numbers are the same draws as those of :meth:`noisy_batches`.
 
         Yields:
             (rows, classes): image by image, in the order of its draws.
         """
         source, rows, shape = self.noises[noise], self.rows(x.shape[1:]), shape_of(x)
-        parts = (
-            (b, level, z)
-            for b, (sample_id, level, numbers) in enumerate(zip(ids, levels, draws, strict=True))
-            for z in source.chosen(sample_id, numbers, shape)
-        )
+        wanted = [(ids[b], numbers) for b, numbers in zip(images, draws, strict=True)]
+        parts = ((images[which], levels[which], z) for which, z in source.chosen(wanted, shape))
         model = self._noisy.clipping(source.form.clip)
         for _, filled in self._filled(x, ids, noise, parts, rows, sum(map(len, draws))):
             with torch.inference_mode():

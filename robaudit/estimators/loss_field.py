@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -39,8 +38,6 @@ class LossField:
         work: the chunk.
         target: the class of each image (images,), int64.
 
-    Attributes:
-        broken: images with logits that were not finite (images,), bool.
     """
 
     def __init__(self, work: Work, target: Tensor) -> None:
@@ -50,7 +47,12 @@ class LossField:
         self._gradient_rows = work.engine.steady(work.engine.gradient_rows(shape, 1))
         self._image: Tensor | None = None
         self._parts: Sequence[_Part] = ()
-        self.broken = torch.zeros(len(work.x), dtype=torch.bool, device=work.x.device)
+        self._sums = torch.zeros(len(work.x), dtype=torch.float64, device=work.x.device)  # of log l: not finite where one was not
+
+    @property
+    def broken(self) -> Tensor:
+        """Images with logits that were not finite (images,), bool."""
+        return ~self._sums.isfinite()
 
     def values(self, image: Tensor, z: Tensor) -> Tensor:
         """log l at the noisy images made of z.
@@ -121,11 +123,8 @@ class LossField:
         return value, slope
 
     def _checked(self, image: Tensor, values: Tensor) -> Tensor:
-        if math.isfinite(values.sum().item()):
-            return values
-        finite = values.isfinite()
-        self.broken[image[~finite]] = True
-        return torch.where(finite, values, -torch.inf)
+        self._sums.index_add_(0, image, values)
+        return values.nan_to_num(-torch.inf, -torch.inf, -torch.inf)
 
 
 def _same(pixels: Tensor) -> Tensor:

@@ -155,11 +155,11 @@ class NoiseTolerance(Estimator):
 
 def _results(work: Work, images: Sequence[int], asks: Sequence[Ask]) -> list[NDArray[np.int64]]:
     """The class that each draw flips to, ``KEPT`` where it does not, and the number of classes where its logits are not finite."""
-    x, ids = work.x[list(images)], [work.ids[b] for b in images]
-    batches = work.engine.chosen_logits(x, ids, work.at.noise, [ask.level for ask in asks], [ask.draws for ask in asks])
+    levels, draws = [ask.level for ask in asks], [ask.draws for ask in asks]
+    batches = work.engine.chosen_logits(work.x, work.ids, work.at.noise, images, levels, draws)
     winners = torch.cat([torch.where(logits.isfinite().all(1), logits.argmax(1), work.classes) for logits in batches])
-    sizes = [len(ask.draws) for ask in asks]
-    predicted = work.clean.predicted[list(images)].repeat_interleave(torch.tensor(sizes, device=work.x.device))
+    sizes = [len(numbers) for numbers in draws]
+    predicted = torch.cat([work.clean.predicted[b].expand(size) for b, size in zip(images, sizes, strict=True)])
     results: NDArray[np.int64] = torch.where(winners == predicted, KEPT, winners).cpu().numpy()
     return np.split(results, np.cumsum(sizes)[:-1])
 

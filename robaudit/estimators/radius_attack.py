@@ -67,12 +67,12 @@ class RadiusAttack(SearchedRadius):
         """Search, in groups of images that memory allows."""
         field = MarginField(work, work.clean.predicted)
         groups = groups_of(work, max(self.candidates, self.targets))
-        found = [[self._nearest(work, field, group, norm) for group in groups] for norm in self.norm]
-        radius, label, gradients, forwards = (
-            torch.stack([torch.cat([part[i] for part in parts]) for parts in found]) for i in range(4)
-        )  # (norms, images)
-        spent = gradients.sum(0)
-        passes = [(1 + f + g, g) for f, g in zip(forwards.sum(0).tolist(), spent.tolist(), strict=True)]
+        members = [group.tolist() for group in groups]
+        found = torch.stack(
+            [torch.cat([self._nearest(work, field, *group, norm) for group in zip(groups, members, strict=True)], 1) for norm in self.norm]
+        ).cpu()  # (norms, 4, images)
+        radius, (label, gradients, forwards) = found[:, 0], found[:, 1:].long().unbind(1)
+        passes = [(1 + f + g, g) for f, g in zip(forwards.sum(0).tolist(), gradients.sum(0).tolist(), strict=True)]
         by_norm = []
         for norm, values, reached in zip(self.norm, radius, label, strict=True):
             by_norm.append(rows_of(work, values, reached, self.limit(norm, shape_of(work.x)), self.interval, passes))
@@ -81,17 +81,17 @@ class RadiusAttack(SearchedRadius):
     def _search(self, norm: Norm, cap: float) -> Search:
         return Search(norm, self.clip, cap, self.candidates, self.targets, self.restarts, self.steps, self.polish)
 
-    def _nearest(self, work: Work, field: MarginField, group: Tensor, norm: Norm) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Radius, class, gradients and further passes of each image of a group."""
+    def _nearest(self, work: Work, field: MarginField, group: Tensor, members: Sequence[int], norm: Norm) -> Tensor:
+        """Radius, class, gradients and further passes of each image of a group (4, images), float64."""
         flips = nearest_flips(
             lambda image, pixels: field.logits(group[image], pixels),
             lambda image, pixels, to: field.slopes(group[image], pixels, to),
             work.x[group],
             work.clean.predicted[group],
             self._search(norm, self.limit(norm, shape_of(work.x))),
-            Restarts(work, group.tolist(), f"{PURPOSE} {norm}"),
+            Restarts(work, members, f"{PURPOSE} {norm}"),
         )
-        return flips.radius, flips.label, flips.gradients, flips.forwards
+        return torch.stack([flips.radius, flips.label.double(), flips.gradients.double(), flips.forwards.double()])
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
@@ -78,10 +79,10 @@ class RadiusRandom(SearchedRadius):
         found = []
         for group in groups:
 
-            def draws(block: int, group: Tensor = group) -> Tensor:
+            def draws(block: int, images: Sequence[int] = group.tolist()) -> Tensor:
                 start = block * directions
                 count = min(directions, self.directions - start)
-                z = torch.stack([torch.cat([*work.normals(PURPOSE, image, count, start)]) for image in group.tolist()])
+                z = torch.stack([torch.cat([*work.normals(PURPOSE, image, count, start)]) for image in images])
                 return z if norm == "l2" else (2 * normal_cdf(z.double()) - 1).to(z.dtype)
 
             def logits(image: Tensor, pixels: Tensor, group: Tensor = group) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
@@ -43,18 +43,35 @@ class NormalDraws:
         key = stream_key(self._seed, self._name, sample_id)
         size = block_size(torch.Size(shape).numel())
         for block in range(start // size, -(-(start + draws) // size)):
-            self._generator.manual_seed(block_seed(key, block))
-            z = torch.randn((size, *shape), generator=self._generator, device=self._device, dtype=torch.float32)
+            z = self._block(key, block, (size, *shape))
             yield z[max(0, start - block * size) : start + draws - block * size].to(self._dtype)
 
-    def chosen(self, sample_id: str, numbers: NDArray[np.int64], shape: tuple[int, ...]) -> Iterator[Tensor]:
-        """Yield the draws of a sample with these numbers, ascending, those of a block together, as (n, *shape) tensors."""
+    def chosen(self, wanted: Sequence[tuple[str, NDArray[np.int64]]], shape: tuple[int, ...]) -> Iterator[tuple[int, Tensor]]:
+        """Yield chosen draws of several samples, those of a block together. Their numbers go to the device in one copy that does not block.
+
+        Args:
+            wanted: ids of samples, and the numbers of their draws, ascending.
+            shape: of a draw.
+
+        Yields:
+            Which of the samples, and draws (n, *shape), in the order of their numbers.
+        """
         size = block_size(torch.Size(shape).numel())
-        for group in np.split(numbers, np.flatnonzero(np.diff(numbers // size)) + 1):
-            if len(group):
-                first, last = int(group[0]), int(group[-1])
-                for z in self.blocks(sample_id, last - first + 1, shape, first):  # one block
-                    yield z if len(group) == len(z) else z[torch.from_numpy(group - first).to(z.device)]
+        places = torch.from_numpy(np.concatenate([numbers % size for _, numbers in wanted])).to(self._device, non_blocking=True)
+        done = 0
+        for which, (sample_id, numbers) in enumerate(wanted):
+            key = stream_key(self._seed, self._name, sample_id)
+            for group in np.split(numbers, np.flatnonzero(np.diff(numbers // size)) + 1):
+                if len(group):
+                    first, n = int(group[0]), len(group)
+                    z = self._block(key, first // size, (size, *shape))
+                    run = int(group[-1]) - first + 1 == n
+                    yield which, (z[first % size :][:n] if run else z[places[done : done + n]]).to(self._dtype)
+                    done += n
+
+    def _block(self, key: int, block: int, shape: tuple[int, ...]) -> Tensor:
+        self._generator.manual_seed(block_seed(key, block))
+        return torch.randn(shape, generator=self._generator, device=self._device, dtype=torch.float32)
 
     def frames(self, sample_id: str, draws: int, shape: tuple[int, ...], start: int = 0) -> Iterator[Tensor]:
         """Like :meth:`blocks`, with draws that are coupled in frames of 48 (:func:`~robaudit.noise.frames.orthogonal_frame`).

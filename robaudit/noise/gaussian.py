@@ -34,7 +34,7 @@ class Gaussian(AdditiveNoise):
 
     def derivative(self, z: Tensor, level: float) -> Tensor:
         """Sigma."""
-        return z.new_tensor(level)
+        return z.new_full((), level)
 
     def amplitude(self, level: float, shape: Shape) -> float:
         """Sigma itself."""

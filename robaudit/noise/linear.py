@@ -46,4 +46,4 @@ class LinearCorruption(NoiseKind):
 
     def derivative(self, z: Tensor, level: float) -> Tensor:
         """Share times std."""
-        return z.new_tensor(level * self.std)
+        return z.new_full((), level * self.std)

@@ -91,9 +91,9 @@ class NoiseSource:
         """Draws z of a sample from number ``start`` on, as blocks (n, *latent_shape); ``shape`` is that of the image."""
         return self.draws.blocks(sample_id, draws, self.form.latent_shape(shape), start)
 
-    def chosen(self, sample_id: str, numbers: NDArray[np.int64], shape: Shape) -> Iterator[Tensor]:
-        """The draws of :meth:`blocks` with these numbers, ascending, as tensors (n, *latent_shape)."""
-        return self.draws.chosen(sample_id, numbers, self.form.latent_shape(shape))
+    def chosen(self, wanted: Sequence[tuple[str, NDArray[np.int64]]], shape: Shape) -> Iterator[tuple[int, Tensor]]:
+        """Chosen draws of :meth:`blocks`, of several samples: see :meth:`NormalDraws.chosen <robaudit.noise.draws.NormalDraws.chosen>`."""
+        return self.draws.chosen(wanted, self.form.latent_shape(shape))
 
     def frames(self, sample_id: str, draws: int, shape: Shape, start: int = 0) -> Iterator[Tensor]:
         """The same, with draws coupled so that their mean varies less."""

@@ -115,4 +115,4 @@ class _Box(torch.autograd.Function):
 
 def _density(z: Tensor, level: float) -> Tensor:
     """2 eps phi(z)."""
-    return torch.addcmul(z.new_tensor(math.log(level * math.sqrt(2 / math.pi))), z, z, value=-0.5).exp_()
+    return torch.addcmul(z.new_full((), math.log(level * math.sqrt(2 / math.pi))), z, z, value=-0.5).exp_()

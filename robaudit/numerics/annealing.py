@@ -207,7 +207,8 @@ class _Chains:
         for angle in step.tolist():
             cos, sin, half = math.cos(angle), math.sin(angle), angle / 2
             table.append((cos, sin, half, 1 - cos - half * sin, sin - half * cos - half))
-        return torch.tensor(table, dtype=like.dtype, device=like.device).repeat_interleave(self._chains, 0).T.unsqueeze(2).unbind()
+        sent = torch.tensor(table, dtype=like.dtype).to(like.device, non_blocking=True)
+        return sent.repeat_interleave(self._chains, 0).T.unsqueeze(2).unbind()
 
     def _move_to(self, z: Tensor) -> Tensor:
         """Make these the states; returns log l (rows,)."""

@@ -107,7 +107,7 @@ class _Hunt:
             rows = self._flipped(image, found).nonzero()[:, 0]
             if len(rows):
                 self._confirm(ball, image[rows], pixels[rows])
-                going = self.ball[image] == 0
+                going = (self.ball[image] == 0).nonzero()[:, 0]
                 image, pixels, gradient = image[going], pixels[going], gradient[going]
                 if not len(image):
                     return

@@ -32,7 +32,7 @@ import torch
 from torch import Tensor
 
 from robaudit.numerics.norm_steps import Norm, Rooms, dots, dual_size, size
-from robaudit.numerics.rowwise import least_of_each
+from robaudit.numerics.rowwise import least_rows
 
 Logits = Callable[[Tensor, Tensor], Tensor]
 """Image of each row (rows,) and pixels (rows, *shape) -> logits (rows, classes)."""
@@ -148,18 +148,16 @@ def nearest_flips(logits: Logits, slopes: Slopes, x: Tensor, y: Tensor, search: 
     hunt.look()
     targets, linear = hunt.candidates()
     first = min(search.targets, targets.shape[1])
-    image = torch.arange(len(x), device=x.device).repeat_interleave(first)
-    reached = hunt.chase(image, targets[:, :first].flatten(), linear.flatten(0, 1), _FIRST, search.steps, Origin.CHAIN)
+    everything = torch.arange(len(x), device=x.device)
+    image = everything.repeat_interleave(first)
+    reached = hunt.chase(hunt.open(image), image, targets[:, :first].flatten(), linear.flatten(0, 1), _FIRST, search.steps, Origin.CHAIN)
     nearest = _ranked(reached.view(len(x), first), targets)
     for restart in range(search.restarts):
-        image = torch.arange(len(x), device=x.device)
         target = nearest[:, restart % nearest.shape[1]]
-        hunt.chase(
-            image, target, hunt.noise(random.uniforms(restart), _SPREADS[restart % len(_SPREADS)]), _FIRST, search.steps, Origin.RESTART
-        )
+        start = hunt.noise(random.uniforms(restart), _SPREADS[restart % len(_SPREADS)])
+        hunt.chase(hunt.open(everything), everything, target, start, _FIRST, search.steps, Origin.RESTART)
     hunt.polish()
-    hunt.bisect()
-    return hunt.flips()
+    return hunt.flips(hunt.bisect())
 
 
 def _ranked(reached: Tensor, targets: Tensor) -> Tensor:
@@ -188,7 +186,9 @@ class _Hunt:
         self._clean = self._passed(everything, self._x)
         label = self._labels(everything, self._clean)
         wrong = label != self._y
-        self._radius[wrong], self._label[wrong], self._origin[wrong] = 0.0, label[wrong], int(Origin.MISCLASSIFIED)
+        self._radius.masked_fill_(wrong, 0.0)
+        self._origin.masked_fill_(wrong, int(Origin.MISCLASSIFIED))
+        self._label = label
 
     def candidates(self) -> tuple[Tensor, Tensor]:
         """The classes by their linearised boundaries (images, k), nearest first, and the points of those with chains (images, n, d)."""
@@ -221,10 +221,15 @@ class _Hunt:
         scale = (radius / size(noise, self._search.norm).clamp_min(1e-30)).to(noise.dtype)
         return self._rooms.boxed(noise * scale[:, None])
 
-    def chase(self, image: Tensor, target: Tensor, d: Tensor, eta: float, steps: int, origin: Origin) -> Tensor:
-        """Run chains.
+    def open(self, image: Tensor) -> Tensor:
+        """Rows whose image has no flip at the image itself, by the image of each row (rows,)."""
+        return (self._radius[image] > 0).nonzero()[:, 0]
+
+    def chase(self, active: Tensor, image: Tensor, target: Tensor, d: Tensor, eta: float, steps: int, origin: Origin) -> Tensor:
+        """Run chains. The host waits for the device once a step, for what has ended.
 
         Args:
+            active: which of the chains to run.
             image, target: of each (chains,).
             d: where they start (chains, d).
             eta: of the first step, relative to the radius.
@@ -235,7 +240,6 @@ class _Hunt:
             The smallest flip of each (chains,), float64; infinite where there was none.
         """
         norm, reached = self._search.norm, torch.full((len(image),), torch.inf, dtype=torch.float64, device=d.device)
-        active = (self._radius[image] > 0).nonzero()[:, 0]
         d = d[active]
         for step in range(steps):
             if not len(active):
@@ -244,6 +248,8 @@ class _Hunt:
             margin, w, flipped = self._sloped(who, d, goal, origin)
             rooms, radius = self._rooms.of(who), size(d, norm)
             reached[active] = torch.where(flipped, torch.minimum(reached[active], radius), reached[active])
+            if step == steps - 1:
+                break
             rate = rooms.rate(w, d)
             newton = margin / rate.clamp_min(1e-30)
             change = (newton + _BEYOND * radius).clamp(-_CHANGE * radius, _CHANGE * radius)
@@ -258,12 +264,12 @@ class _Hunt:
 
     def polish(self) -> None:
         """Slide along the boundary from the best point."""
-        image = (self._radius.isfinite() & (self._radius > 0)).nonzero()[:, 0]
-        self.chase(image, self._label[image], self._best[image], _POLISH, self._search.polish, Origin.POLISH)
+        everything = torch.arange(len(self._x), device=self._x.device)
+        self.chase(self._flipped(), everything, self._label, self._best, _POLISH, self._search.polish, Origin.POLISH)
 
-    def bisect(self) -> None:
-        """Take the first flip on the ray to the best point, as far as a coarse grid sees it, and bisect before it."""
-        image = ((self._radius > 0) & self._radius.isfinite()).nonzero()[:, 0]
+    def bisect(self) -> Tensor:
+        """Take the first flip on the ray to the best point, as far as a coarse grid sees it, and bisect before it; returns the images."""
+        image = self._flipped()
         whole = self._best[image]
         upper = torch.ones(len(image), dtype=torch.float64, device=image.device)
         for number in range(1, _GRID):
@@ -274,10 +280,14 @@ class _Hunt:
             middle = (lower + upper) / 2
             flips = self._flips_at(image, whole, middle)
             lower, upper = torch.where(flips, lower, middle), torch.where(flips, middle, upper)
+        return image
 
-    def flips(self) -> Flips:
-        """The result, each flip verified by a pass of its own."""
-        image = ((self._radius > 0) & self._radius.isfinite()).nonzero()[:, 0]
+    def _flipped(self) -> Tensor:
+        """The images with a flip that is not at the image itself."""
+        return ((self._radius > 0) & self._radius.isfinite()).nonzero()[:, 0]
+
+    def flips(self, image: Tensor) -> Flips:
+        """The result, with the flip of each of these images verified by a pass of its own."""
         for number in range(_PUSHES):
             if number:
                 self._best[image] *= 1 + 1e-6 * 2.0**number
@@ -305,8 +315,8 @@ class _Hunt:
 
     def _flips_at(self, image: Tensor, whole: Tensor, part: Tensor) -> Tensor:
         d = whole * part.to(whole.dtype)[:, None]
-        label = self._labels(image, self._passed(image, self._pixels(image, d)))
-        return self._record(image, d, label, None)
+        pixels = self._pixels(image, d)
+        return self._record(image, d, pixels, self._labels(image, self._passed(image, pixels)), None)
 
     def _pixels(self, image: Tensor, d: Tensor) -> Tensor:
         """The perturbed images (rows, *shape), in [0, 1] to the last bit where they have to be."""
@@ -324,23 +334,24 @@ class _Hunt:
     def _sloped(self, image: Tensor, d: Tensor, target: Tensor, origin: Origin) -> tuple[Tensor, Tensor, Tensor]:
         """z_y - z_j (rows,), float64, the gradient of its negative (rows, d), and whether the class is another (rows,)."""
         self._gradients.index_add_(0, image, torch.ones_like(image))
-        logits, w = self._slopes(image, self._pixels(image, d), target)
-        flipped = self._record(image, d, self._labels(image, logits), origin)
+        pixels = self._pixels(image, d)
+        logits, w = self._slopes(image, pixels, target)
+        flipped = self._record(image, d, pixels, self._labels(image, logits), origin)
         own = logits.gather(1, self._y[image][:, None])[:, 0].double()
         return own - logits.gather(1, target[:, None])[:, 0].double(), w.flatten(1).nan_to_num(0.0, 0.0, 0.0), flipped
 
-    def _record(self, image: Tensor, d: Tensor, label: Tensor, origin: Origin | None) -> Tensor:
+    def _record(self, image: Tensor, d: Tensor, pixels: Tensor, label: Tensor, origin: Origin | None) -> Tensor:
         """Keep what is nearer than the best of its image; returns which rows are flips."""
         flipped = label != self._y[image]
-        rows = flipped.nonzero()[:, 0]
-        added = (self._pixels(image[rows], d[rows]).double() - self._x[image[rows]].double()).flatten(1)
-        radius = size(added, self._search.norm)
-        index, at = torch.arange(len(rows), device=rows.device), image[rows]
-        least = least_of_each(self._radius, at, radius)
-        nearer = (radius == least[at]) & (radius < self._radius[at])
-        first = least_of_each(torch.full_like(self._origin, len(rows)), at[nearer], index[nearer])
-        better, kept = (first < len(rows)).nonzero()[:, 0], first[first < len(rows)]
-        self._radius[better], self._best[better], self._label[better] = radius[kept], d[rows[kept]], label[rows[kept]]
+        if not len(image):
+            return flipped
+        added = (pixels.double() - self._x[image].double()).flatten(1)
+        radius = torch.where(flipped, size(added, self._search.norm), torch.inf)
+        row, has = least_rows(radius, image, len(self._y))
+        nearer = has & (radius[row] < self._radius)
+        self._radius = torch.where(nearer, radius[row], self._radius)
+        self._best = torch.where(nearer[:, None], d[row], self._best)
+        self._label = torch.where(nearer, label[row], self._label)
         if origin is not None:
-            self._origin[better] = int(origin)
+            self._origin.masked_fill_(nearer, int(origin))
         return flipped

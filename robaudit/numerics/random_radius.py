@@ -18,7 +18,7 @@ from torch import Tensor
 
 from robaudit.numerics.minimal_norm import Logits
 from robaudit.numerics.norm_steps import Norm, size
-from robaudit.numerics.rowwise import least_of_each
+from robaudit.numerics.rowwise import first_rows
 
 Draws = Callable[[int], Tensor]
 """Number of a block -> its draws for each image (images, directions, *shape): normal variables (l2), or uniform on [-1, 1] (l_inf)."""
@@ -122,18 +122,21 @@ class _Rays:
         """
         lower, upper = torch.zeros_like(self._length), self._length.clone()
         open_ = ~self._done
-        image, which = torch.ones(directions.shape[:2], dtype=torch.bool, device=directions.device).nonzero().unbind(1)
+        images, rays = directions.shape[:2]
+        which = torch.arange(images * rays, device=directions.device)
+        image, which = which // rays, which % rays
         flips = torch.zeros_like(image, dtype=torch.bool)
         for step in range(1, self._levels(doubling) + 1):
             length = self._level(step, upper, doubling)
             rows = open_[image].nonzero()[:, 0]
             here = self._flipped(image[rows], which[rows], directions, length)
-            hit = torch.zeros_like(open_).index_fill_(0, image[rows][here], True)
-            flips[rows[here]] = True
+            hit = self._images_of(image[rows], here)
+            flips[rows] = here
             self._length = torch.where(hit, length, self._length)
             lower = torch.where(open_ & ~hit, length, lower)
             open_ = open_ & ~hit
-        self._bisect(image[flips], which[flips], directions, lower)
+        rows = flips.nonzero()[:, 0]
+        self._bisect(image[rows], which[rows], directions, lower)
 
     def _levels(self, doubling: bool) -> int:
         rays = self._rays
@@ -155,12 +158,17 @@ class _Rays:
                 return
             middle = (lower + self._length) / 2
             here = self._flipped(image[rows], which[rows], directions, middle)
-            hit = torch.zeros_like(active).index_fill_(0, image[rows][here], True)
+            hit = self._images_of(image[rows], here)
             self._length = torch.where(hit, middle, self._length)
             lower = torch.where(active & ~hit, middle, lower)
             kept = ~hit[image]
-            kept[rows[here]] = True
-            image, which = image[kept], which[kept]
+            kept[rows] |= here
+            rows = kept.nonzero()[:, 0]
+            image, which = image[rows], which[rows]
+
+    def _images_of(self, image: Tensor, here: Tensor) -> Tensor:
+        """Which images have such a row (images,), bool."""
+        return torch.zeros_like(self._forwards).index_add_(0, image, here.long()) > 0
 
     def _flipped(self, image: Tensor, which: Tensor, directions: Tensor, length: Tensor) -> Tensor:
         """Which rays flip at their image's length (rows,); the first of each image is remembered."""
@@ -170,10 +178,10 @@ class _Rays:
             pixels = pixels.clamp(0.0, 1.0)
         label = self._passed(image, pixels)
         flips = label != self._y[image]
-        rows = flips.nonzero()[:, 0]
-        first = least_of_each(torch.full_like(self._forwards, len(image)), image[rows], rows)
-        hit = (first < len(image)).nonzero()[:, 0]
-        self._pixels[hit], self._label[hit] = pixels[first[hit]], label[first[hit]]
+        if len(image):
+            first, hit = first_rows(flips, image, len(self._x))
+            self._pixels = torch.where(hit.view(-1, *[1] * (pixels.ndim - 1)), pixels[first], self._pixels)
+            self._label = torch.where(hit, label[first], self._label)
         return flips
 
     def _passed(self, image: Tensor, pixels: Tensor) -> Tensor:

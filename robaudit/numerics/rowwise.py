@@ -38,23 +38,42 @@ def product_of(x: Tensor) -> Tensor:
     return x.cumprod(-1).select(-1, -1)
 
 
-def least_of_each(start: Tensor, at: Tensor, values: Tensor) -> Tensor:
-    """The least of a number and of the values at its place: ``start.scatter_reduce(0, at, values, "amin")``, of which torch has no
-    deterministic form on CUDA.
+def least_rows(values: Tensor, at: Tensor, places: int) -> tuple[Tensor, Tensor]:
+    """The row with the least value of each place, the first of several.
+
+    It is ``scatter_reduce(0, at, values, "amin")`` with indices, deterministic on CUDA, where nobody waits for it.
 
     Args:
-        start: (places,).
+        values: (n,), n >= 1, none of them NaN.
         at: the place of each value (n,), in any order.
-        values: (n,), none of them NaN.
+        places: how many.
+
+    Returns:
+        (places,), int64, some row where a place has none; and whether it has any (places,), bool.
     """
     order = values.argsort(stable=True)
     order = order[at[order].argsort(stable=True)]
-    places = at[order]
-    first = torch.ones_like(places, dtype=torch.bool)
-    first[1:] = places[1:] != places[:-1]
-    least, place = start.clone(), places[first]
-    least[place] = torch.minimum(least[place], values[order[first]])
-    return least
+    ranked, every = at[order], torch.arange(places, device=at.device)
+    first = torch.searchsorted(ranked, every).clamp_max(len(at) - 1)
+    return order[first], ranked[first] == every
+
+
+def first_rows(chosen: Tensor, at: Tensor, places: int) -> tuple[Tensor, Tensor]:
+    """The first of the chosen rows of each place; where there is none, some row.
+
+    Args:
+        chosen: which rows are (n,), bool, n >= 1.
+        at: the place of each row (n,), ascending.
+        places: how many.
+
+    Returns:
+        (places,), int64, and whether there is one (places,), bool.
+    """
+    every, so_far = torch.arange(places, device=at.device), chosen.cumsum(0)
+    begin = torch.searchsorted(at, every)
+    before = torch.where(begin > 0, so_far[(begin - 1).clamp_min(0)], 0)
+    row = torch.searchsorted(so_far, before + 1).clamp_max(len(at) - 1)
+    return row, chosen[row] & (at[row] == every)
 
 
 def fold(x: Tensor) -> Tensor:

@@ -106,8 +106,8 @@ def test_draws_chosen_are_those_of_full_batches() -> None:
     engine, at = work.engine, NoiseLevel("gaussian", 0.3)
     everything = torch.cat([logits.clone() for _, logits in engine.noisy_logits(work.x, work.ids, at, 1500)]).view(2, 1500, 3)
     numbers = [np.array([0, 3, 255, 256, 700, 1499]), np.array([5, 1023, 1024])]
-    chosen = torch.cat([logits.clone() for logits in engine.chosen_logits(work.x, work.ids, "gaussian", [0.3, 0.3], numbers)])
-    assert torch.equal(chosen, torch.cat([everything[b, torch.from_numpy(some)] for b, some in enumerate(numbers)]))
+    chosen = torch.cat([logits.clone() for logits in engine.chosen_logits(work.x, work.ids, "gaussian", [1, 0], [0.3, 0.3], numbers)])
+    assert torch.equal(chosen, torch.cat([everything[1 - i, torch.from_numpy(some)] for i, some in enumerate(numbers)]))
 
 
 def test_logits_that_are_not_finite_are_flips() -> None:

@@ -213,9 +213,22 @@ def test_the_same_bits_in_many_more_problems(k: int, rows: int, seed: int) -> No
     assert_each_row_alone(mvn_cdf, *mixed(k, rows, seed), seed=seed)
 
 
-@given(st.lists(st.tuples(st.integers(0, 4), st.sampled_from([0.0, 0.5, 1.0, math.inf])), max_size=12))
-def test_the_least_of_each_place(found: list[tuple[int, float]]) -> None:
-    at = torch.tensor([place for place, _ in found], dtype=torch.int64)
-    values = torch.tensor([value for _, value in found], dtype=torch.float64)
-    start = torch.tensor([0.25, math.inf, 2.0, 0.0, 1.0], dtype=torch.float64)
-    assert torch.equal(rowwise.least_of_each(start, at, values), start.scatter_reduce(0, at, values, "amin"))
+@given(st.lists(st.tuples(st.integers(0, 4), st.sampled_from([0.0, 0.5, 1.0, math.inf])), min_size=1, max_size=12))
+def test_the_least_row_of_each_place(found: list[tuple[int, float]]) -> None:
+    at, values = (torch.tensor(column) for column in zip(*found, strict=True))
+    rows, has = rowwise.least_rows(values.double(), at, 5)
+    for place, row, some in zip(range(5), rows.tolist(), has.tolist(), strict=True):
+        here = [(value, number) for number, (where, value) in enumerate(found) if where == place]
+        assert some == bool(here)
+        assert not here or row == min(here)[1]
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.booleans()), min_size=1, max_size=12))
+def test_the_first_row_of_each_place(shuffled: list[tuple[int, bool]]) -> None:
+    found = sorted(shuffled, key=lambda one: one[0])
+    at, chosen = (torch.tensor(column) for column in zip(*found, strict=True))
+    rows, has = rowwise.first_rows(chosen, at, 5)
+    for place, row, some in zip(range(5), rows.tolist(), has.tolist(), strict=True):
+        here = [number for number, (where, one) in enumerate(found) if where == place and one]
+        assert some == bool(here)
+        assert not here or row == here[0]
