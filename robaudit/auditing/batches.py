@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from robaudit.estimators.engine import Engine
+from robaudit.memory import is_out_of_memory
 from robaudit.models.logits import LogitModel
 from robaudit.numerics.margins import margin_gradients
 from robaudit.store.info import RowBits
@@ -19,6 +20,8 @@ _EVERY = 128  # batches up to this size are all tried; of larger ones, the power
 _MIXED = 1e-3  # of the logits' spread: more than rounding
 _SIGMA = 0.1
 _RANDOM = 1e-4  # the same, for two passes of the same batch
+
+_Values = Callable[[LogitModel, Tensor], Tensor]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +73,14 @@ def check_rows(engine: Engine, images: Tensor, *, gradients: bool) -> RowCheck:
         gradients: whether an estimator of the run needs them.
     """
     x = images[:IMAGES].to(engine.model.device, engine.model.dtype)
-    rows = engine.rows(x.shape[1:])
-    logits, again, alone = (_passed(engine.model, x, n) for n in (rows, rows, 1))
-    spread = float(logits.max() - logits.min())
+    sizes = engine.batch_sizes(x.shape[1:])
+    logits, again = (_in_batches(engine.model, x, sizes[0], _logits) for _ in range(2))
+    alone = torch.cat([_in_batches(engine.model, one, sizes[0], _logits) for one in x.split(1)])  # among copies of itself
+    spread = _spread(logits)
     random = not torch.allclose(logits, again, rtol=0, atol=_RANDOM * spread, equal_nan=True)
     mixed = not random and not torch.allclose(logits, alone, rtol=0, atol=_MIXED * spread, equal_nan=True)
     noisy = x + _SIGMA * torch.randn(x.shape, generator=torch.Generator().manual_seed(0)).to(x)  # a sum of zeros is not rounded
-    largest = max(_difference(model, noisy, engine.batch_sizes(x.shape[1:]), _logits) for model in engine.models)
+    largest = max(_difference(model, noisy, sizes, _logits) for model in engine.models)
     if gradients:
         largest = max(largest, _difference(engine.model, noisy, engine.batch_sizes(x.shape[1:], gradients=True), _gradients))
     bits = RowBits.MIXED if mixed else RowBits.ROUNDING if largest > 0 else RowBits.BITWISE
@@ -86,11 +90,6 @@ def check_rows(engine: Engine, images: Tensor, *, gradients: bool) -> RowCheck:
 def tried(sizes: Sequence[int]) -> list[int]:
     """The batch sizes to compare, of all that a run uses (ascending): each of the small ones, some of the large ones."""
     return [size for size in sizes if size <= _EVERY or size & (size - 1) == 0 or size == sizes[-1]]
-
-
-def _passed(model: LogitModel, x: Tensor, rows: int) -> Tensor:
-    with torch.inference_mode():
-        return torch.cat([model(part) for part in x.split(rows)]).double()
 
 
 def _logits(model: LogitModel, x: Tensor) -> Tensor:
@@ -105,18 +104,29 @@ def _gradients(model: LogitModel, x: Tensor) -> Tensor:
     return margin_gradients(model, x, nearest[:, 0].clone(), nearest[:, 1:].clone())[2][:, 0]
 
 
-def _difference(model: LogitModel, x: Tensor, sizes: Sequence[int], values: Callable[[LogitModel, Tensor], Tensor]) -> float:
+def _difference(model: LogitModel, x: Tensor, sizes: Sequence[int], values: _Values) -> float:
     """The largest difference of an image's values between batches of these sizes, as a share of the spread of all values."""
-    first = torch.cat([values(model, _filled(part, sizes[0]))[: len(part)] for part in x.split(sizes[0])])
-    usual = first[first.isfinite()]
-    largest, spread = 0.0, float(usual.max() - usual.min()) if len(usual) else 0.0
+    first = _in_batches(model, x, sizes[0], values)
+    largest, spread = 0.0, _spread(first)
     for size in tried(sizes):
         image = torch.arange(size, device=x.device) % len(x)
-        apart = (values(model, x[image]) - first[image]).abs()
+        try:
+            apart = (values(model, x[image]) - first[image]).abs()
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+            break  # the run will make do with smaller batches
         largest = max(largest, float(apart.nan_to_num(0.0, 0.0).max()))
     return largest / spread if spread else 0.0
 
 
-def _filled(x: Tensor, rows: int) -> Tensor:
-    """x and copies of its last row: so many rows."""
-    return torch.cat([x, x[-1:].expand(rows - len(x), *x.shape[1:])])
+def _in_batches(model: LogitModel, x: Tensor, rows: int, values: _Values) -> Tensor:
+    """The values of images in batches of so many rows, the last one filled up with copies of its last row."""
+    parts = ((part, torch.cat([part, part[-1:].expand(rows - len(part), *x.shape[1:])])) for part in x.split(rows))
+    return torch.cat([values(model, full)[: len(part)] for part, full in parts])
+
+
+def _spread(values: Tensor) -> float:
+    """How far apart the finite values are."""
+    finite = values[values.isfinite()]
+    return float(finite.max() - finite.min()) if len(finite) else 0.0

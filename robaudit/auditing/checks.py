@@ -79,6 +79,7 @@ def check_input(
     pixels = float(x.min()), float(x.max())
     warnings = list(accepted(pixel_findings(dataset.where, *pixels, scaled=scaled), as_given=as_given))
     logits = _forward(model, x, "the images")
+    _forward(model, x[:1], "one image")  # whose passes are measured next
     classes = logits.shape[1]
     if classes < 2:
         raise ModelError(model.name, "has a single class", "a classifier has at least two")

@@ -305,7 +305,11 @@ def _of_classes(
     """
     gap = gate.quantity == "class_gap"
     if len(parts) < 1 + gap:
-        raise SpecError(f"gate {str(gate)!r}", f"the run has images of {len(parts)} classes", "a gap needs images of two")
+        raise SpecError(
+            f"gate {str(gate)!r}",
+            f"the run has images of {len(parts)} {'class' if len(parts) == 1 else 'classes'}",
+            "a gap needs images of two",
+        )
     each = simultaneous(confidence, len(parts))
     bounds_of = [_mean_bounds(one, each, population=population) for one in parts.values()]
 

@@ -41,6 +41,12 @@ def certainties(flagged: Flagged) -> str:
     return "; ".join(filter(None, (", ".join(parts), others)))
 
 
+def bracketed_certainties(flagged: Flagged) -> str:
+    """The same in brackets behind a number; empty where there is nothing to say."""
+    certain = certainties(flagged)
+    return f" ({certain})" if certain else ""
+
+
 GAP_VERDICTS: Mapping[GapVerdict, str] = {
     GapVerdict.SIGNIFICANT: "significant",
     GapVerdict.NOT_SIGNIFICANT: "not significant",

@@ -314,8 +314,8 @@ def permutation_null(values: Floats, sizes: NDArray[np.int64], permutations: int
     total = values.size
     scales = np.sqrt(total / (sizes * (total - sizes)))
     to_others = total / (total - sizes)  # class mean minus overall mean -> minus mean of the others
-    centred = values - values.mean()
-    slack = 1e-10 * (float(np.abs(centred).max()) or 1.0)  # sums of the same values in another order differ in the last digits
+    centred = values - values.mean() if np.ptp(values) > 0 else np.zeros_like(values)
+    slack = 1e-10 * float(np.abs(centred).max())  # sums of the same values in another order differ in the last digits
     means = np.add.reduceat(centred, starts) / sizes
     differences, gap = means * to_others, float(np.ptp(means))
     generator = np.random.default_rng(seed)

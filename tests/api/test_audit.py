@@ -326,7 +326,7 @@ BAD: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
     "normalised": ((network(), (floats(4)[0] * 4 - 2, [0] * 4)), {"sigma": 0.1}, "pixels run from -2 to 2.*they look normalised"),
     "bytes": ((network(), (floats(4)[0] * 255, [0] * 4)), {"sigma": 0.1}, "they look like 0-255; divide them by 255"),
     "beyond": ((network(), (floats(4)[0] * 1.5, [0] * 4)), {"sigma": 0.1}, "divide them by the value of full intensity"),
-    "grey levels": ((network(), arrays(2)), {"sigma": 8}, "write 8/255, or audit this as it is given: --as-given"),
+    "grey levels": ((network(), arrays(2)), {"sigma": 8}, "write 8/255, or audit this as it is given: run.as_given: true"),
     "data of a spec": (({"model": NETWORK, "dataset": {"kind": "digits"}},), {"ids": ["a"]}, "describe samples in memory"),
     "memory in a mapping": (({"model": NETWORK, "dataset": {"kind": "memory"}},), {"sigma": 0.1}, "dataset: the data were objects"),
 }  # fmt: skip

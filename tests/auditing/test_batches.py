@@ -125,6 +125,38 @@ def test_networks_that_are_not_reproducible_are_told_apart_from_rounding() -> No
     assert (together.note, random.note) == ("", ""), "one line is enough"
 
 
+class Partly(Pixels):
+    """Some images have logits that are not numbers."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits = super().forward(x)
+        logits[x.flatten(1)[:, 0] > 0.5] = torch.nan
+        logits[x.flatten(1)[:, 0] < 0.2, 0] = torch.inf
+        return logits
+
+
+class Whole(Pixels):
+    """Takes batches of 8 rows up to 64: of fewer it makes no batch at all, and of more it runs out of memory."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if len(x) % 8:
+            raise RuntimeError("expected a multiple of 8 rows")
+        if len(x) > 64:
+            raise torch.OutOfMemoryError
+        return super().forward(x)
+
+
+def test_images_without_finite_logits_are_passed_over() -> None:
+    images = IMAGES.clone()
+    images[:, 0, 0, 0] = torch.linspace(0, 1, 7)
+    assert check(Partly(), images=images, gradients=False) == RowCheck(RowBits.BITWISE, 0.0)
+
+
+@pytest.mark.parametrize("batch_size", [None, 256])
+def test_batches_are_those_of_the_run_as_far_as_memory_goes(batch_size: int | None) -> None:
+    assert check(Whole(), batch_size, images=IMAGES[:3]) == RowCheck(RowBits.BITWISE, 0.0)
+
+
 def test_few_of_the_large_sizes_are_tried() -> None:
     assert tried([8, 16, 24]) == [8, 16, 24]
     assert tried([*range(8, 4097, 8)]) == [*range(8, 129, 8), 256, 512, 1024, 2048, 4096]

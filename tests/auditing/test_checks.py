@@ -186,6 +186,20 @@ def test_saturated_probabilities_have_no_gradient_either() -> None:
     assert "gradients vanish on " in second
 
 
+class Several(nn.Module):
+    """Takes no batch of one."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if len(x) == 1:
+            raise RuntimeError("expected more than one row")
+        return x
+
+
+def test_a_network_that_takes_no_single_image_is_refused() -> None:
+    with pytest.raises(ModelError, match=r"does not accept one image of shape .*expected more than one row"):
+        check(spec("fashion_logistic"), Several(), nn.Identity())
+
+
 def test_no_gradients_at_all() -> None:
     class Detach(nn.Module):
         def forward(self, x: Tensor) -> Tensor:

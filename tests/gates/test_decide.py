@@ -84,7 +84,7 @@ def test_all_gates_together(run: Run) -> None:
         ("share_below(estimator=mmse, t=50) <= 0.5", "p_robust lies from 0 to 1, never 50"),
         ("accuracy >= 92", "accuracy lies from 0 to 1, never 92"),
         ("accuracy(sigma=0.1) >= 0.9", "leave estimator and noise level out"),
-        ("class_gap(estimator=mmse) <= 0.1", "a gap needs images of two"),
+        ("class_gap(estimator=mmse) <= 0.1", "the run has images of 1 class; a gap needs images of two"),
     ],
 )
 def test_what_is_refused(run: Run, text: str, says: str) -> None:

@@ -138,6 +138,8 @@ def test_all_robust_classes_have_no_gap_but_an_interval() -> None:
     assert bias.gap is not None
     assert (bias.gap.value, bias.gap.lower, bias.verdict) == (0.0, 0.0, "not-significant")
     assert 0.2 < bias.gap.upper < 0.5
+    assert (bias.gap.null_mean, bias.gap.critical) == (0.0, 0.0), "equal values differ in no permutation"
+    assert [one.difference for one in bias.classes] == [0.0, 0.0]
 
 
 def test_the_same_rows_give_the_same_report_and_another_seed_another() -> None:

@@ -14,7 +14,7 @@ from robaudit.report.pictures.loss_q import failed_attacks
 from robaudit.report.score_tables import table_of
 from robaudit.report.summary_tables import run_names
 from robaudit.report.tables import Table, cells, columns, markdown, markdown_table, within
-from robaudit.report.words import certainties
+from robaudit.report.words import bracketed_certainties
 from robaudit.stats.curves import Curves
 from robaudit.stats.flags import Flagged
 from robaudit.text import class_name, clipped
@@ -131,8 +131,8 @@ def _curves(every: Sequence[Curves]) -> Iterator[str]:
 
 def _flagged(content: Content, flagged: Flagged, most: int) -> Iterator[str]:
     level, names, quantity = content.levels[flagged.key.at], content.run.class_names, content.quantity(flagged.key.quantity)
-    many, certain = f"{flagged.beyond:,} of {flagged.total:,}", certainties(flagged)
-    what = f"{flagged.key.estimator}, {level}: {many} ({certain}): {flag_rule(flagged)}."
+    many = f"{flagged.beyond:,} of {flagged.total:,}{bracketed_certainties(flagged)}"
+    what = f"{flagged.key.estimator}, {level}: {many}: {flag_rule(flagged)}."
     if not flagged.has_threshold:
         what = f"{flagged.key.estimator}, {level}: {NO_THRESHOLD}."
     listed = [sample for sample in flagged.samples if is_beyond(sample, flagged)][:most]

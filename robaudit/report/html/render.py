@@ -269,7 +269,7 @@ def _gallery(content: Content, gallery: Gallery) -> dict[str, Any]:
     one, level = gallery.flagged, content.levels[gallery.flagged.key.at]
     extra = max(0, len(gallery.cards) - one.beyond)
     listed = len(gallery.cards) - extra
-    text = f"{one.beyond:,} of {one.total:,} images are flagged ({words.certainties(one)}): {flag_rule(one)}."
+    text = f"{one.beyond:,} of {one.total:,} images are flagged{words.bracketed_certainties(one)}: {flag_rule(one)}."
     if not one.has_threshold:
         text = f"None of {one.total:,} images is flagged: {NO_THRESHOLD}."
     if listed < one.beyond:

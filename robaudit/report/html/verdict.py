@@ -11,7 +11,7 @@ from robaudit.quantities import LOG10_P_FAIL
 from robaudit.report import numbers
 from robaudit.report.class_tables import label_of
 from robaudit.report.html.content import Content
-from robaudit.report.words import POPULATION, certainties
+from robaudit.report.words import POPULATION, bracketed_certainties, certainties
 from robaudit.stats.classes import ClassBias, ClassStats
 from robaudit.stats.flags import Flagged
 from robaudit.stats.summary import GroupSummary, Mean
@@ -240,6 +240,6 @@ def _flag_sentence(content: Content, at: NoiseLevel) -> str:
         return ""
     one = flagged[0]
     many, verb = f"{one.beyond:,} of {count(one.total, 'image')}", "is" if one.beyond == 1 else "are"
-    certain = f" ({certainties(one)})" if one.beyond or one.undecided else ""
+    certain = bracketed_certainties(one)
     where = "Without noise" if at == NO_NOISE else f"At {content.levels[at]}"
     return f"{where}, {many} {verb} flagged{certain}: {flag_rule(one)}."

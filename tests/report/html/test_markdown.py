@@ -112,6 +112,7 @@ def test_headings_stand_alone(values: list[float]) -> None:
     assert len(heads) > 6
     assert [lines[i] for i in heads if (i and lines[i - 1]) or lines[i + 1]] == []
     assert "\n\n\n" not in text
+    assert "()" not in text
 
 
 def test_gates_come_first(content: Content) -> None:
