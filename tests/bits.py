@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 from functools import cache
 
 import torch
@@ -40,9 +39,7 @@ def why_not() -> str:
 
 
 def pretend_rounding() -> None:
-    """Let a network's sums depend on the size of the batch by a few units in the last place, if the environment asks for it."""
-    if not os.environ.get("ROBAUDIT_TEST_ROUNDING"):
-        return
+    """Let a network's sums depend on the size of the batch by a few units in the last place."""
     real = LogitModel._once
 
     def once(self: LogitModel, inputs: Tensor) -> Tensor:

@@ -12,14 +12,17 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from robaudit.cli import main
-from tests import bits, lookups
+from tests import lookups
 
 
 def pytest_configure() -> None:
     """One thread for each process: the tests' networks are tiny, and threads that wait for a busy core cost more than they bring."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     lookups.keep()
-    bits.pretend_rounding()
+    if os.environ.get("ROBAUDIT_TEST_ROUNDING"):
+        from tests import bits  # torch reads the number of threads when it is imported
+
+        bits.pretend_rounding()
     slow = [HealthCheck.too_slow]  # the first text of a process takes seconds on a busy machine: no fault of a test
     settings.register_profile("ci", derandomize=True, deadline=None, suppress_health_check=slow)
     settings.register_profile("here", deadline=None, suppress_health_check=slow)
@@ -30,8 +33,11 @@ def pytest_configure() -> None:
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Leave out tests of bits where this machine does not give them."""
-    if item.get_closest_marker("bits") is not None and (reason := bits.why_not()):
-        pytest.skip(reason)
+    if item.get_closest_marker("bits") is not None:
+        from tests import bits
+
+        if reason := bits.why_not():
+            pytest.skip(reason)
 
 
 def pytest_collection_finish() -> None:

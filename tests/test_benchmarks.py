@@ -132,7 +132,7 @@ def test_accuracy_on_a_small_network(tmp_path: Path, monkeypatch: pytest.MonkeyP
     write(tmp_path, {"accuracy-cpu": replace(found, machine=MACHINE)})
     assert (tmp_path / "accuracy-cost.svg").read_text().startswith("<?xml")
     assert "![Accuracy and cost (cpu)](accuracy-cost.svg)" in (tmp_path / "benchmarks.md").read_text()
-    assert len(points) == len(few) == 9
+    assert len(points) == len(few) == 7
     assert all(p.seconds > 0 and p.equivalents >= p.forwards >= 1 for p in points)
 
 

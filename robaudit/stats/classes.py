@@ -149,7 +149,8 @@ def class_bias(
 
     One set of shuffles of the class labels (:func:`permutation_null`) gives all p-values, and the intervals belong to the same tests: an
     interval of a class excludes 0 exactly where the class is called different, and so does that of the gap. The end of an interval that
-    lies away from 0 reaches at least as far as the interval of the class mean, which allows for what so few images cannot show.
+    lies away from 0 reaches at least as far as the interval of the class mean, or that of all other images, allows: so few images cannot
+    show everything.
     The tests ask whether the value depends on the class in *any* way: a class that differs only in spread may be called different.
 
     Args:
@@ -176,10 +177,12 @@ def class_bias(
     if permutations < 100:
         raise RobauditError("permutations", f"{permutations} are too few for a p-value", "at least 100, better 2000")
     members: dict[int, Columns] = {}
+    everyone = Columns()
     for row in with_values(rows, "bias-report"):
         index = row.label if by == "label" else row.predicted
         if index is not None:
             members.setdefault(index, Columns()).add(row)
+            everyone.add(row)
     if not members:
         raise NothingLeftError("bias-report", f"none of the {len(rows)} samples has a label", "use --by predicted, or data with labels")
     classes = [_class_stats(index, members[index], known_name(index, class_names), threshold, quantity, alpha) for index in sorted(members)]
@@ -190,8 +193,11 @@ def class_bias(
         null = permutation_null(pooled, np.array([classes[i].images for i in tested]), permutations, seed, alpha)
         each = simultaneous(1.0 - alpha, len(tested))
         means = [_simultaneous_mean(members[classes[i].index], quantity, each) for i in tested]
+        overall, mean_overall = _simultaneous_mean(everyone, quantity, each), float(everyone.values.mean())
         for place, (i, mean) in enumerate(zip(tested, means, strict=True)):
-            classes[i] = _tested(classes[i], null, place, mean, quantity, alpha)
+            more = len(everyone) / (len(everyone) - classes[i].images)  # the mean of so many fewer images is less certain
+            others = (mean_overall - overall[0]) * more, (overall[1] - mean_overall) * more
+            classes[i] = _tested(classes[i], null, place, mean, others, quantity, alpha)
         gap = _gap([classes[i] for i in tested], means, null, quantity, permutations, alpha)
     verdict = GapVerdict.NOT_TESTED
     if gap is not None:
@@ -226,15 +232,25 @@ def _simultaneous_mean(rows: Columns, quantity: Quantity, confidence: float) -> 
     return population_mean(images, confidence, light_tails=True)
 
 
-def _tested(one: ClassStats, null: Null, place: int, mean: Bounds, quantity: Quantity, alpha: float) -> ClassStats:
-    """The class with its test; ``mean`` is the simultaneous interval of its mean."""
+def _tested(one: ClassStats, null: Null, place: int, mean: Bounds, others: Bounds, quantity: Quantity, alpha: float) -> ClassStats:
+    """The class with its test.
+
+    Args:
+        one: the class.
+        null: the tests of all classes.
+        place: of the class among them.
+        mean: the simultaneous interval of its mean.
+        others: how far the mean of all other images may lie below and above the one seen.
+        quantity: what the values are.
+        alpha: level of the test.
+    """
     difference, scale, p = (float(each[place]) for each in (null.differences, null.scales, null.p_values))
     differs: Literal["lower", "higher", "no"] = "no" if p > alpha else "lower" if difference < 0.0 else "higher"
     lower, upper = difference - null.upper * scale, difference - null.lower * scale
     if differs != "higher":
-        lower = min(lower, difference - (one.mean.value - mean[0]))
+        lower = min(lower, difference - max(one.mean.value - mean[0], others[1]))
     if differs != "lower":
-        upper = max(upper, difference + (mean[1] - one.mean.value))
+        upper = max(upper, difference + max(mean[1] - one.mean.value, others[0]))
     width = quantity.high - quantity.low
     ends = max(lower, -width), min(upper, width)
     return replace(one, difference=difference, difference_lower=ends[0], difference_upper=ends[1], p_value=p, differs=differs)

@@ -202,9 +202,21 @@ def test_another_processor_is_told_when_a_run_is_resumed(tmp_path: Path, run_cli
     assert "(now cpu (another, 9 threads)): its rows may differ in the last digits" in err
 
 
-@pytest.mark.parametrize("own", [None, "COMPATIBLE"])
-def test_mkl_is_asked_for_reproducible_sums_unless_the_user_has_a_choice_of_their_own(own: str | None) -> None:
+@pytest.mark.parametrize(
+    ("vendor", "own", "asked"),
+    [("GenuineIntel", None, "AUTO,STRICT"), ("GenuineIntel", "COMPATIBLE", "COMPATIBLE"), ("AuthenticAMD", None, None), ("", None, None)],
+)
+def test_mkl_is_asked_for_reproducible_sums_on_intel(vendor: str, own: str | None, asked: str | None) -> None:
+    """Unless the user has made a choice; before torch is imported."""
     environment = {key: value for key, value in os.environ.items() if key != "MKL_CBWR"} | ({} if own is None else {"MKL_CBWR": own})
-    program = "import os, sys, robaudit; assert 'torch' not in sys.modules; print(os.environ['MKL_CBWR'])"
+    program = (
+        "import builtins, io, os, sys\n"
+        "real = builtins.open\n"
+        f"cpu = io.StringIO('processor : 0\\nvendor_id : {vendor}\\n')\n"
+        "builtins.open = lambda path, *a, **k: cpu if path == '/proc/cpuinfo' else real(path, *a, **k)\n"
+        "import robaudit\n"
+        "assert 'torch' not in sys.modules\n"
+        "print(os.environ.get('MKL_CBWR'))"
+    )
     found = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
-    assert found.stdout == f"{own or 'AUTO,STRICT'}\n"
+    assert found.stdout == f"{asked}\n"

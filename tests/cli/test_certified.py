@@ -183,6 +183,7 @@ def test_tables_say_at_least(run: Path, run_cli: RunCli) -> None:
     assert ">= smoothed: lower bounds; the true value of an image may be larger." in shown
     assert ">= 0." in run_cli("flag-samples", "run", "--estimator", "smoothed", "--bottom", "3").out
     by_class = run_cli("bias-report", "run", "--estimator", "smoothed").out
-    assert re.search(r">= 0\.\d+ \[.*, \.\.\.\] +>\.\d\d +>\.\d\d +>\.\d\d ", by_class)
+    assert re.search(r">= 0\.\d+ \[.*, \.\.\.\] +[+-]0\.\d+ \[-0\.\d+, ", by_class)
+    assert "differences and gap are between the bounds" in by_class
     summary = json.loads((run / "summary.json").read_text())
     assert {group["lower_bounds"] for group in summary["groups"]} == {30}

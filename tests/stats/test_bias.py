@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from statistics import fmean
 
 import numpy as np
 import pytest
@@ -37,8 +38,17 @@ def test_golden_values() -> None:
     assert (cat.mean.lower, cat.mean.upper) == mean_interval([0.5, 0.7, 0.9, 1.0], 0.0, 1.0)
     assert cat.difference == pytest.approx(0.575)
     assert cow.difference == pytest.approx(-0.575)
-    wide = mean_interval([0.5, 0.7, 0.9, 1.0], 0.0, 1.0, 0.975)  # with so few images it reaches farther than the test
-    assert cat.difference_lower == pytest.approx(0.575 - (0.775 - wide[0]))
+    everyone = [
+        0.5,
+        0.7,
+        0.9,
+        1.0,
+        0.1,
+        0.3,
+        0.6,
+    ]  # with so few images the interval of the others, here three, reaches farther than the test
+    others = (mean_interval(everyone, 0.0, 1.0, 0.975)[1] - fmean(everyone)) * 7 / 3
+    assert cat.difference_lower == pytest.approx(0.575 - others)
     assert cat.mean.measurement_error == pytest.approx(0.05 / 2)
     assert [q.value for q in (cat.q25, cat.median, cat.q75)] == pytest.approx([0.65, 0.8, 0.925])
     assert cat.below is not None
@@ -49,6 +59,21 @@ def test_golden_values() -> None:
     assert bias.gap is not None
     assert (bias.gap.least, bias.gap.most) == (2, 0)
     assert bias.gap.value == pytest.approx(0.575)
+
+
+@pytest.mark.parametrize(("classes", "each"), [(2, 10), (10, 20)])
+def test_equal_values_leave_room_on_both_sides(classes: int, each: int) -> None:
+    """All robust: few images of a class, or of all others, do not show that none of their kind is less so."""
+    bias = class_bias(rows_of({k: [1.0] * each for k in range(classes)}))
+    for one in bias.classes:
+        assert one.difference == 0.0
+        assert one.difference_lower is not None
+        assert one.difference_upper is not None
+        assert -0.4 < one.difference_lower < -0.01 < 0.01 < one.difference_upper < 0.4
+    assert bias.gap is not None
+    assert (bias.gap.value, bias.gap.lower) == (0.0, 0.0)
+    if classes == 2:  # the class and the others are the same ten images, seen from either side
+        assert bias.classes[0].difference_upper == pytest.approx(-(bias.classes[0].difference_lower or 0.0), abs=0.01)
 
 
 def test_a_planted_gap_is_found_and_named() -> None:
