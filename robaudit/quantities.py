@@ -83,7 +83,6 @@ class IntervalKind(StrEnum):
     CONFIDENCE_SEQUENCE = "confidence-sequence"
     JACKKNIFE = "jackknife"
     LOGNORMAL = "lognormal"
-    WEIGHTED_SAMPLE = "weighted sample"
     UPPER_BOUND = "upper bound"
     LOWER_BOUND = "lower bound"
     CENSORED = "censored"

@@ -41,7 +41,6 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "mmse": [{"samples": 6}, {"samples": 5, "pairs": False}],
     "mmse_mvs": [{"samples": 6}],
     "splitting": [{"particles": 40, "moves": 3}],
-    "importance": [{"particles": 20, "moves": 3, "samples": 40, "steps": 4}],
     "adversarial_loss": [{"steps": 5, "restarts": 3}],
     "radius_attack": [{"steps": 3, "restarts": 1, "polish": 3, "candidates": 3}],
     "certified_radius": [{"n": 40, "selection": 12}, {"decide": 0.05, "n": 200, "selection": 20}],
