@@ -89,7 +89,6 @@ class IntervalKind(StrEnum):
     """The true value is larger: nothing was found up to this one, where the search ends."""
     EXACT = "exact"
     """No uncertainty: the noise does the same to an image every time."""
-    VARIES = "by the estimator used"
     OTHER = "other"
     """Any other method; the remark names it."""
 

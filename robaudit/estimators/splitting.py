@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -63,58 +62,9 @@ class Splitting(Estimator):
         return 1 + self.repeats * self.particles * (1 + self.moves * levels), 0
 
     def estimate(self, work: Work) -> Sequence[Estimate]:
-        """What the runs say, image by image."""
-        return [
-            Estimate(
-                value=one.value,
-                lower=one.lower,
-                upper=one.upper,
-                std_error=one.std_error,
-                flips_to=one.flips_to,
-                forwards=1 + one.calls,
-                backwards=0,
-                interval=one.interval,
-                note=one.said(),
-                details=one.details,
-            )
-            for one in self.verdicts(work)
-        ]
-
-    def verdicts(self, work: Work) -> list[Verdict]:
-        """All runs of the chunk, and what they say together of each image."""
+        """What the runs say together, image by image."""
         schedule = Schedule(self.particles, self.moves, self.p_min, work.engine.rows(work.x.shape[1:]))
-        return [verdict(lanes, schedule) for lanes in _runs(work, self.repeats, schedule)]
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What independent runs of splitting say about one image.
-
-    Attributes:
-        value, lower, upper, std_error: on the scale log10; where the failure was only bounded, value and upper are the bound, lower is
-            minus infinity and std_error None.
-        interval: how it was made.
-        bounded: whether no failure was measured.
-        flips_to: class of most failing particles.
-        note: what there is to say; of a bound :meth:`said` has it all.
-        details: further numbers.
-        calls: noisy copies judged.
-    """
-
-    value: float
-    lower: float
-    upper: float
-    std_error: float | None
-    interval: Interval
-    bounded: bool
-    flips_to: int | None
-    note: str
-    details: dict[str, float]
-    calls: int
-
-    def said(self, bound: str = "an upper bound, not a value") -> str:
-        """The note; where the failure was only bounded, with the words for that."""
-        return f"{self.note}: {bound}" if self.bounded else self.note
+        return [_together(lanes, schedule) for lanes in _runs(work, self.repeats, schedule)]
 
 
 class _Judge:
@@ -175,7 +125,7 @@ def _runs(work: Work, repeats: int, schedule: Schedule) -> list[list[Lane]]:
     return [runs[i * repeats : (i + 1) * repeats] for i in range(len(work.x))]
 
 
-def verdict(lanes: Sequence[Lane], schedule: Schedule) -> Verdict:
+def _together(lanes: Sequence[Lane], schedule: Schedule) -> Estimate:
     """What the runs of one image say together.
 
     All done at the first level: plain Monte Carlo with repeats * N draws and the exact binomial interval. Else
@@ -183,8 +133,9 @@ def verdict(lanes: Sequence[Lane], schedule: Schedule) -> Verdict:
     """
     measured = [lane for lane in lanes if lane.state == "measured"]
     if not measured:
-        bound, note = _bound(lanes, schedule)
-        return _verdict(lanes, (bound, -math.inf, bound, None), Interval(IntervalKind.UPPER_BOUND), note)
+        bound, why = _bound(lanes, schedule)
+        note = f"{why}: an upper bound, not a value"
+        return _estimate(lanes, (bound, -math.inf, bound, None), Interval(IntervalKind.UPPER_BOUND), note)
     notes = []
     if len(measured) < len(lanes):
         notes.append(f"{len(lanes) - len(measured)} of {len(lanes)} repeats saw no failure and enter with their bound")
@@ -194,19 +145,30 @@ def verdict(lanes: Sequence[Lane], schedule: Schedule) -> Verdict:
         failed, draws = sum(sum(lane.labels.values()) for lane in lanes), schedule.particles * len(lanes)
         lower, upper = (math.log10(end) for end in clopper_pearson(failed, draws))
         error = math.sqrt((1 - failed / draws) / failed) / LN10
-        return _verdict(lanes, (math.log10(failed / draws), lower, upper, error), Interval(IntervalKind.CLOPPER_PEARSON), "; ".join(notes))
+        numbers = math.log10(failed / draws), lower, upper, error
+        return _estimate(lanes, numbers, Interval(IntervalKind.CLOPPER_PEARSON), "; ".join(notes))
     logs = [lane.log_p for lane in lanes]
     mean = log_mean(logs, [lane.variance for lane in lanes])
     if mean.spread > FAR_APART:
         notes.append(f"repeats differ by a factor of {math.exp(max(logs) - min(logs)):.2g}: more repeats or particles would help")
-    return _verdict(lanes, mean[:4], Interval(IntervalKind.LOGNORMAL, remark=f"{len(lanes)} repeats"), "; ".join(notes))
+    return _estimate(lanes, mean[:4], Interval(IntervalKind.LOGNORMAL, remark=f"{len(lanes)} repeats"), "; ".join(notes))
 
 
-def _verdict(lanes: Sequence[Lane], numbers: tuple[float, float, float, float | None], interval: Interval, note: str) -> Verdict:
+def _estimate(lanes: Sequence[Lane], numbers: tuple[float, float, float, float | None], interval: Interval, note: str) -> Estimate:
     """Value, ends and standard error with what else the runs say."""
-    labels = sum((lane.labels for lane in lanes), Counter[int]())
-    calls = sum(lane.calls for lane in lanes)
-    return Verdict(*numbers, interval, numbers[3] is None, _most(labels), note, _details(lanes), calls)
+    value, lower, upper, std_error = numbers
+    return Estimate(
+        value=value,
+        lower=lower,
+        upper=upper,
+        std_error=std_error,
+        flips_to=_most(sum((lane.labels for lane in lanes), Counter[int]())),
+        forwards=1 + sum(lane.calls for lane in lanes),
+        backwards=0,
+        interval=interval,
+        note=note,
+        details=_details(lanes),
+    )
 
 
 def _bound(lanes: Sequence[Lane], schedule: Schedule) -> tuple[float, str]:

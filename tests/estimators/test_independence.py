@@ -46,7 +46,6 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "certified_radius": [{"n": 40, "selection": 12}, {"decide": 0.05, "n": 200, "selection": 20}],
     "smoothed_attack": [{"steps": 3, "restarts": 1}],
     "radius_pgd": [{"norm": "l2", "steps": 8, "restarts": 2}, {"norm": "linf", "steps": 8, "restarts": 3, "clip": True}],
-    "auto": [{"samples": 32, "decide": 0.8, "max_samples": 200}, {"samples": 16, "rare": True, "rare_below": 0.1, "p_min": 0.01}],
 }
 CASES = {
     f"{name} {options}" if options else name: build(name, **options)
