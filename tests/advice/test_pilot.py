@@ -87,12 +87,12 @@ def test_what_is_tried_on_fewer_than_four_images_is_left_out(tmp_path: Path, mon
 def test_draws_are_chosen_for_every_estimator_that_has_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The options of the spec stay, rules to stop by do not: a plan has a fixed number of draws."""
     monkeypatch.setattr(pilots, "_LEAST_OTHERS", 60.0)
-    estimators = [{"mc": {"decide": 0.9}}, {"logit_gaussian": {"draws": "pairs", "tolerance": 0.01}}, {"mmse": {"pairs": False}}, "taylor"]
+    estimators = [{"mc": {"decide": 0.9}}, {"logit_gaussian": {"tolerance": 0.01}}, {"mmse": {"pairs": False}}, "taylor"]
     found = pilot(ready(tmp_path, estimators, noise={"sigma": [0.1, 0.3]}), 0.5)
     first = {one.chosen.name: one.settings[0] for one in found.candidates}
     assert {name: (n, one.model_dump(exclude_unset=True)) for name, (n, one) in first.items()} == {
         "mc": (16, {"samples": 16}),
-        "logit_gaussian": (16, {"draws": "pairs", "samples": 16}),
+        "logit_gaussian": (16, {"samples": 16}),
         "mmse": (16, {"pairs": False, "samples": 16}),
         "taylor": (0, {}),
     }
