@@ -234,7 +234,7 @@ def test_the_report_of_norms_tells_what_is_not_met(tmp_path: Path) -> None:
 
 
 def test_results_of_an_estimator_are_forgotten(tmp_path: Path) -> None:
-    labels = ["qnorm_path", "qnorm_path temperatures=30 steps=2", "qnorm_path parity=True", "qnorm_mc samples=500", "published m=50"]
+    labels = ["qnorm_path", "qnorm_path temperatures=30 steps=2", "qnorm_mc samples=500", "published m=50"]
     path = tmp_path / "results.json"
     path.write_text(json.dumps({"speed; net": {}} | {f"net, uniform; {label}; seed 0": {} for label in labels}))
     Results(path, Bench(torch.device("cpu")), 0).forget("qnorm_path")

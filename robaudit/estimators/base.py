@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from robaudit.rows import Row
 
 Need = Literal["logits", "gradients", "labels"]
-NoiseNeed = Literal["random", "differentiable", "covariance", "bounded"]
+NoiseNeed = Literal["random", "covariance", "bounded"]
 
 
 class Scope(Enum):
@@ -91,8 +91,8 @@ class Estimator(BaseModel, ABC):
     Class attributes:
         quantity: what the values mean.
         needs: logits (any model), gradients (a differentiable model), labels.
-        needs_noise: what it asks of the noise: random draws, pixels that can be differentiated with respect to the normal variables,
-            a known covariance (additive noise), or a limit to what it can do. Nothing, for estimators that only look at noisy copies.
+        needs_noise: what it asks of the noise: random draws, a known covariance (additive noise), or a limit to what it can do.
+            Nothing, for estimators that only look at noisy copies.
         scope: whether it gives a result for each noise level, for each noise, or one that no noise has to do with.
         linearises_clean: whether it reads :attr:`Work.clean` gradients, so that the clean pass records them once for all.
         summary: one line: what it computes.

@@ -7,7 +7,7 @@ from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from statistics import fmean, stdev
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Self
 
 import torch
 from pydantic import Field
@@ -69,13 +69,14 @@ class LogitGaussian(Estimator):
     Noise of a few variables that move the whole image (fog, blur, rotation) makes no margins normal: under it the votes of the passes
     decide every image.
 
+    The pairs of an image are coupled in frames of 48, so that what is quadratic in a patch of 48 values nearly cancels in the mean
+    (:func:`robaudit.noise.frames.orthogonal_frame`); each draw by itself is exactly normal. The standard error is that of independent
+    pairs: somewhat too large.
+
     Where it fails: heavy or light tails (even orders are not corrected), as in deep fully connected networks at large noise, once
     there are too few draws for the test to see them: the bias is one or two hundredths there. `mc` is the check.
 
     Args:
-        draws: ``frames``: the pairs of an image are coupled in frames of 48, so that what is quadratic in a patch of 48 values nearly
-            cancels in the mean (:func:`robaudit.noise.frames.orthogonal_frame`); each draw by itself is exactly normal. ``pairs``:
-            they are independent. The standard error is that of independent pairs: somewhat too large with frames.
         samples: noisy copies of each image (a multiple of 16), without a tolerance.
         tolerance: continue each image in rounds of 16, after a first one of 32, until its standard error is this small, instead.
         max_samples: the end of it; an image still open says "undecided".
@@ -90,7 +91,6 @@ class LogitGaussian(Estimator):
     source: ClassVar[str] = "robaudit; Han et al., p_mvn-cdf for the CDF"
     interval: ClassVar[Interval] = Interval(IntervalKind.JACKKNIFE, covers_bias=False)
 
-    draws: Literal["frames", "pairs"] = Field("frames", description="noise coupled in frames of 48 antithetic pairs, or independent pairs")
     samples: int = Field(64, ge=16, le=10**6, multiple_of=16, description="noisy copies of each image, a multiple of 16")
     tolerance: float | None = Field(
         None, gt=0, lt=1, description="standard error at which an image stops, instead of a fixed number of copies"
@@ -151,7 +151,7 @@ class LogitGaussian(Estimator):
         x, target = work.x[images], work.clean.predicted[images]
         logits = torch.empty((len(images) * draws, work.classes), dtype=torch.float64, device=x.device)
         ids = [work.ids[b] for b in images]
-        for batch, part in work.engine.noisy_logits(x, ids, work.at, draws, start=start, pairs=True, frames=self.draws == "frames"):
+        for batch, part in work.engine.noisy_logits(x, ids, work.at, draws, start=start, pairs=True, frames=True):
             logits[batch.image * draws + batch.draw] = part.double()
         g = margins(logits, target.repeat_interleave(draws)).view(len(images), draws, -1)
         return g, torch.where(logits.isfinite().all(1), logits.argmax(1), -1).view(len(images), draws).cpu()

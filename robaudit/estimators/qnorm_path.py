@@ -18,28 +18,24 @@ from robaudit.estimators.qnorm_mc import few_effective
 from robaudit.estimators.streams import FlatStreams, Streams
 from robaudit.estimators.work import Work
 from robaudit.names import HIGHEST_LOSS, TARGET
-from robaudit.noise.base import NoiseKind
-from robaudit.noise.uniform import Uniform
 from robaudit.numerics.annealing import anneal, gradients_of
 from robaudit.numerics.path_sampling import PathEstimate, path_estimates, temperature_grid
 from robaudit.numerics.populations import population_estimates, temper
-from robaudit.numerics.reflected_hmc import Published, PublishedRun, published_path
-from robaudit.quantities import NO_INTERVAL, Interval, IntervalKind
+from robaudit.quantities import Interval, IntervalKind
 
 _FEWEST_TEMPERATURES = 12  # besides those of the orders
 _LARGEST_LOG = math.log(sys.float_info.max)
 _SAMPLING = Interval(IntervalKind.LOGNORMAL, covers_bias=False, remark="chains")
 _MANY, _MODEST = 8, 10.0  # normal variables; the largest q that Metropolis moves in more of them are trusted with
 _FAR = 0.25  # in log Z: standard error or half of the gap that a row tells of
-_PATHS = ((31.0, 0.6), (310.0, 0.4), (math.inf, 0.09))  # published lengths of trajectories for q = 1 and 10, 100, 1000 on CIFAR-10
 
 
 class _Values(NamedTuple):
     """log Z of one image at one q, and what there is to say of it."""
 
     log_z: float
-    half_width: float | None
-    std_error: float | None
+    half_width: float
+    std_error: float
     note: str
     details: dict[str, float]
 
@@ -79,8 +75,6 @@ class QNormPath(QNorm):
         temperatures: from 0 to the largest q, on each way.
         steps: leapfrog steps at each temperature; an image takes about 2 chains temperatures steps gradients.
         particles, moves: for noise without gradients: population of each chain, and Metropolis moves at each temperature.
-        parity: the published sampler instead, for comparison only: one chain in the box within [0, 1], its own run for each q with
-            ``temperatures`` x ``steps`` gradients, no interval; its values are low.
 
     Source: Rice et al., Robustness between the worst and average case, equations 8 and 17; sampler, controls and errors are robaudit's.
     """
@@ -97,54 +91,43 @@ class QNormPath(QNorm):
     steps: int = Field(3, ge=1, le=1000, description="gradients of a chain at each temperature")
     particles: int = Field(25, ge=2, le=10**5, description="population of each chain, under noise without gradients")
     moves: int = Field(1, ge=1, le=10**4, description="Metropolis moves at each temperature, under noise without gradients")
-    parity: bool = Field(False, description="the published sampler, for comparison only")
 
     @model_validator(mode="after")
     def _enough(self) -> Self:
-        least = 2 if self.parity else _FEWEST_TEMPERATURES + len(self.q) - 1
+        least = _FEWEST_TEMPERATURES + len(self.q) - 1
         if self.temperatures < least:
             raise ValueError(f"{self.temperatures} temperatures are too few for {len(self.q)} orders; give {least} or more")
         return self
 
-    def unfit(self, form: NoiseKind) -> str:
-        """The published sampler knows the box alone."""
-        known = not self.parity or _is_box(form)
-        return "" if known else "the published sampler (parity: true) knows the box alone, uniform noise with norm: linf"
-
     @property
     def rows_at_once(self) -> int:
         """The chains of an image."""
-        return 1 if self.parity else self.chains
+        return self.chains
 
     def passes(self, classes: int) -> tuple[int, int]:
         """The clean pass and the gradients; under noise without gradients it takes chains particles temperatures moves forward passes."""
-        gradients = sum(self._published(q).gradients for q in self.q) if self.parity else self._gradients
+        gradients = gradients_of(self.temperatures, self.steps, self.chains)
         return 1 + gradients, gradients
 
     def estimate(self, work: Work) -> Sequence[tuple[Estimate, ...]]:
         """Every q of every image."""
         target = self.targets(work)
         field = LossField(work, target)
-        if self.parity:
-            values, highest = self._parity(work, field)
-            interval, (forwards, backwards) = NO_INTERVAL, self.passes(work.classes)
-        else:
-            found = self._by_gradients(work, field) if work.noise.differentiable else self._by_moves(work, field)
-            values, highest = self._values(found, ways=work.noise.differentiable, blind=_blind(work)), found.highest
-            interval = _SAMPLING if _blind(work) else self.interval
-            forwards, backwards = 1 + found.evaluations, found.evaluations if work.noise.differentiable else 0
-        broken, most, against = field.broken.tolist(), highest.tolist(), target.tolist()
+        gradients, blind = work.noise.differentiable, _blind(work)
+        found = self._by_gradients(work, field) if gradients else self._by_moves(work, field)
+        values = self._values(found, ways=gradients, blind=blind)
+        broken, most, against = field.broken.tolist(), found.highest.tolist(), target.tolist()
         return [
             tuple(
                 Estimate(
                     value=math.nan if broken[image] else math.exp(one.log_z),
-                    lower=None if one.half_width is None else math.exp(one.log_z - one.half_width),
-                    upper=None if one.half_width is None else _exp(one.log_z + one.half_width),
-                    std_error=None if one.std_error is None else math.exp(one.log_z) * one.std_error,
+                    lower=math.exp(one.log_z - one.half_width),
+                    upper=_exp(one.log_z + one.half_width),
+                    std_error=math.exp(one.log_z) * one.std_error,
                     flips_to=None,
-                    forwards=forwards,
-                    backwards=backwards,
-                    interval=interval,
+                    forwards=1 + found.evaluations,
+                    backwards=found.evaluations if gradients else 0,
+                    interval=_SAMPLING if blind else self.interval,
                     note=one.note,
                     details={**one.details, HIGHEST_LOSS: math.exp(most[image]), TARGET: against[image]},
                 )
@@ -152,10 +135,6 @@ class QNormPath(QNorm):
             )
             for image, of_image in enumerate(values)
         ]
-
-    @property
-    def _gradients(self) -> int:
-        return gradients_of(self.temperatures, self.steps, self.chains)
 
     def _by_gradients(self, work: Work, field: LossField) -> _Found:
         """Hamiltonian chains, up and down."""
@@ -199,32 +178,6 @@ class QNormPath(QNorm):
                 note = _remarks(std_error, gap, ess, q, ways=ways, blind=blind)
                 found[image].append(_Values(log_z, half_width, std_error, note, details))
         return found
-
-    def _published(self, q: float) -> Published:
-        path = next(length for limit, length in _PATHS if q <= limit)
-        return Published(self.temperatures, self.steps, path)
-
-    def _parity(self, work: Work, field: LossField) -> tuple[list[list[_Values]], Tensor]:
-        """The published sampler, q by q; and the highest log l of all of them."""
-        eps = work.level
-        low, high = (work.x - eps).clamp_min(0), (work.x + eps).clamp_max(1)
-        runs: list[PublishedRun] = []
-        for q in self.q:
-            streams = Streams(work, f"published path sampling {q!r}", 1, 1 + self.temperatures, self.temperatures)
-            runs.append(published_path(field.pixel_slopes, low, high, q, self._published(q), streams.normals, streams.thresholds))
-        highest = torch.stack([run.highest for run in runs]).amax(0)
-        columns = [list(zip(run.log_z.tolist(), run.last.tolist(), run.smallest.tolist(), strict=True)) for run in runs]
-        return [
-            [
-                _Values(log_z, None, None, "", {"log_value": log_z, "last_acceptance": last, "smallest_acceptance": smallest})
-                for log_z, last, smallest in of_image
-            ]
-            for of_image in zip(*columns, strict=True)
-        ], highest
-
-
-def _is_box(form: NoiseKind) -> bool:
-    return isinstance(form, Uniform) and form.norm == "linf"
 
 
 def _exp(x: float) -> float:

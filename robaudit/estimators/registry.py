@@ -147,7 +147,6 @@ def unfit(task: Task, form: NoiseKind) -> Unfit | None:
     lacks = (
         ("random", not form.random, "it does the same to an image every time", "use mc"),
         ("covariance", not isinstance(form, AdditiveNoise), "it is not additive noise of a known covariance", "use mc"),
-        ("differentiable", not form.differentiable, "its pixels have no gradient with respect to what is random", "use mc"),
         ("bounded", not form.bounded, "it has no limit that a search could keep to", "use uniform or spatial noise"),
     )
     own = estimator.unfit(form)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -30,7 +29,7 @@ class Splitting(Estimator):
 
     A rare failure is a product of shares that are not rare: of N noisy copies the tenth with the highest scores survives, is cloned and
     moved by pCN steps that keep the noise normal and the score above the level, and so on until a tenth fails
-    (:func:`robaudit.numerics.levels.split`). ``repeats`` independent runs give p (their mean, which is unbiased when the copies at a
+    (:func:`robaudit.numerics.splitting.split`). ``repeats`` independent runs give p (their mean, which is unbiased when the copies at a
     level are independent) and an interval for lognormal p. An image that fails in a tenth of its copies at once gets plain Monte Carlo.
 
     The interval covers sampling and how the moves mix, as far as the repeats differ; not a failure region that none of them found.
@@ -63,64 +62,15 @@ class Splitting(Estimator):
         return 1 + self.repeats * self.particles * (1 + self.moves * levels), 0
 
     def estimate(self, work: Work) -> Sequence[Estimate]:
-        """What the runs say, image by image."""
-        return [
-            Estimate(
-                value=one.value,
-                lower=one.lower,
-                upper=one.upper,
-                std_error=one.std_error,
-                flips_to=one.flips_to,
-                forwards=1 + one.calls,
-                backwards=0,
-                interval=one.interval,
-                note=one.said(),
-                details=one.details,
-            )
-            for one in self.verdicts(work)
-        ]
-
-    def verdicts(self, work: Work) -> list[Verdict]:
-        """All runs of the chunk, and what they say together of each image."""
+        """What the runs say together, image by image."""
         schedule = Schedule(self.particles, self.moves, self.p_min, work.engine.rows(work.x.shape[1:]))
-        return [verdict(lanes, schedule) for lanes in run_splitting(work, range(len(work.x)), self.repeats, schedule, "splitting")]
+        return [_together(lanes, schedule) for lanes in _runs(work, self.repeats, schedule)]
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What independent runs of splitting say about one image.
-
-    Attributes:
-        value, lower, upper, std_error: on the scale log10; where the failure was only bounded, value and upper are the bound, lower is
-            minus infinity and std_error None.
-        interval: how it was made.
-        bounded: whether no failure was measured.
-        flips_to: class of most failing particles.
-        note: what there is to say; of a bound :meth:`said` has it all.
-        details: further numbers.
-        calls: noisy copies judged.
-    """
-
-    value: float
-    lower: float
-    upper: float
-    std_error: float | None
-    interval: Interval
-    bounded: bool
-    flips_to: int | None
-    note: str
-    details: dict[str, float]
-    calls: int
-
-    def said(self, bound: str = "an upper bound, not a value") -> str:
-        """The note; where the failure was only bounded, with the words for that."""
-        return f"{self.note}: {bound}" if self.bounded else self.note
-
-
-class Judge:
+class _Judge:
     """Scores of the noisy images made of normal variables z, and the class each would go to.
 
-    score = max_{j != t} f_j - f_t, t the class of the clean image: a failure where it is >= 0 (for equal logits see :func:`scores`).
+    score = max_{j != t} f_j - f_t, t the class of the clean image: a failure where it is >= 0 (for equal logits see :func:`_scores`).
     Logits that are not finite are failures, as for mc. Passes are in the model's full precision, whatever ``run.precision`` says for noisy
     passes: levels are finer than that.
 
@@ -137,10 +87,10 @@ class Judge:
         """Scores and classes of points z (n, *latent_shape) of lanes (n,)."""
         image = self._image[lane]
         logits = self._work.engine.logits(self._work.pixels(image, z), under=self._work.at.noise)
-        return scores(logits, self._work.clean.predicted[image])
+        return _scores(logits, self._work.clean.predicted[image])
 
 
-def scores(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+def _scores(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     """max_{j != t} f_j - f_t and its j: (n, classes) and (n,) -> (n,), (n,); infinite and -1 where a logit is not finite.
 
     Of equal logits the first has the class, as everywhere: where that is t, the score is just below 0 (classes with the same weights, a
@@ -154,37 +104,38 @@ def scores(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     return torch.where(finite, score, math.inf), torch.where(finite, winner, -1)
 
 
-def lanes_at_once(particles: int, values: int) -> int:
+def _lanes_at_once(particles: int, values: int) -> int:
     """Runs of splitting in lock-step: their particles stay under :data:`HELD_BYTES`."""
     return max(1, HELD_BYTES // (4 * particles * values))
 
 
-def run_splitting(work: Work, images: Sequence[int], repeats: int, schedule: Schedule, purpose: str, *, keep: int = 0) -> list[list[Lane]]:
-    """Independent runs for each of these images of the chunk, as many in lock-step as memory allows."""
-    few = lanes_at_once(schedule.particles, math.prod(work.latent_shape))
-    owners = [(image, repeat) for image in images for repeat in range(repeats)]
+def _runs(work: Work, repeats: int, schedule: Schedule) -> list[list[Lane]]:
+    """Independent runs for each image of the chunk, as many in lock-step as memory allows."""
+    few = _lanes_at_once(schedule.particles, math.prod(work.latent_shape))
+    owners = [(image, repeat) for image in range(len(work.x)) for repeat in range(repeats)]
     runs: list[Lane] = []
     for first in range(0, len(owners), few):
         here = owners[first : first + few]
 
         def draw(lane: int, number: int, start: int, here: Sequence[tuple[int, int]] = here) -> Iterator[Tensor]:
             image, repeat = here[lane]
-            return work.normals(f"{purpose} {repeat}", image, number, start)
+            return work.normals(f"splitting {repeat}", image, number, start)
 
-        runs += split(Judge(work, [image for image, _ in here]), draw, len(here), schedule, keep=keep)
-    return [runs[i * repeats : (i + 1) * repeats] for i in range(len(images))]
+        runs += split(_Judge(work, [image for image, _ in here]), draw, len(here), schedule)
+    return [runs[i * repeats : (i + 1) * repeats] for i in range(len(work.x))]
 
 
-def verdict(lanes: Sequence[Lane], schedule: Schedule) -> Verdict:
+def _together(lanes: Sequence[Lane], schedule: Schedule) -> Estimate:
     """What the runs of one image say together.
 
     All done at the first level: plain Monte Carlo with repeats * N draws and the exact binomial interval. Else
-    :func:`~robaudit.numerics.repeats.log_mean`; a run that only bounds p enters with its bound. No run with a failure: a bound.
+    :func:`~robaudit.numerics.intervals.log_mean`; a run that only bounds p enters with its bound. No run with a failure: a bound.
     """
     measured = [lane for lane in lanes if lane.state == "measured"]
     if not measured:
-        bound, note = _bound(lanes, schedule)
-        return _verdict(lanes, (bound, -math.inf, bound, None), Interval(IntervalKind.UPPER_BOUND), note)
+        bound, why = _bound(lanes, schedule)
+        note = f"{why}: an upper bound, not a value"
+        return _estimate(lanes, (bound, -math.inf, bound, None), Interval(IntervalKind.UPPER_BOUND), note)
     notes = []
     if len(measured) < len(lanes):
         notes.append(f"{len(lanes) - len(measured)} of {len(lanes)} repeats saw no failure and enter with their bound")
@@ -194,19 +145,30 @@ def verdict(lanes: Sequence[Lane], schedule: Schedule) -> Verdict:
         failed, draws = sum(sum(lane.labels.values()) for lane in lanes), schedule.particles * len(lanes)
         lower, upper = (math.log10(end) for end in clopper_pearson(failed, draws))
         error = math.sqrt((1 - failed / draws) / failed) / LN10
-        return _verdict(lanes, (math.log10(failed / draws), lower, upper, error), Interval(IntervalKind.CLOPPER_PEARSON), "; ".join(notes))
+        numbers = math.log10(failed / draws), lower, upper, error
+        return _estimate(lanes, numbers, Interval(IntervalKind.CLOPPER_PEARSON), "; ".join(notes))
     logs = [lane.log_p for lane in lanes]
     mean = log_mean(logs, [lane.variance for lane in lanes])
     if mean.spread > FAR_APART:
         notes.append(f"repeats differ by a factor of {math.exp(max(logs) - min(logs)):.2g}: more repeats or particles would help")
-    return _verdict(lanes, mean[:4], Interval(IntervalKind.LOGNORMAL, remark=f"{len(lanes)} repeats"), "; ".join(notes))
+    return _estimate(lanes, mean[:4], Interval(IntervalKind.LOGNORMAL, remark=f"{len(lanes)} repeats"), "; ".join(notes))
 
 
-def _verdict(lanes: Sequence[Lane], numbers: tuple[float, float, float, float | None], interval: Interval, note: str) -> Verdict:
+def _estimate(lanes: Sequence[Lane], numbers: tuple[float, float, float, float | None], interval: Interval, note: str) -> Estimate:
     """Value, ends and standard error with what else the runs say."""
-    labels = sum((lane.labels for lane in lanes), Counter[int]())
-    calls = sum(lane.calls for lane in lanes)
-    return Verdict(*numbers, interval, numbers[3] is None, _most(labels), note, _details(lanes), calls)
+    value, lower, upper, std_error = numbers
+    return Estimate(
+        value=value,
+        lower=lower,
+        upper=upper,
+        std_error=std_error,
+        flips_to=_most(sum((lane.labels for lane in lanes), Counter[int]())),
+        forwards=1 + sum(lane.calls for lane in lanes),
+        backwards=0,
+        interval=interval,
+        note=note,
+        details=_details(lanes),
+    )
 
 
 def _bound(lanes: Sequence[Lane], schedule: Schedule) -> tuple[float, str]:

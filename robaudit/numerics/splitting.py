@@ -63,7 +63,6 @@ class Lane:
         ties: levels at which equal scores changed the number of survivors.
         calls: points judged.
         labels: of the failing particles at the end, with their counts.
-        failing, failing_labels: failing particles at the end, as many as were asked for, siblings last, and their labels.
     """
 
     state: Literal["running", "measured", "below", "stuck"] = "running"
@@ -75,8 +74,6 @@ class Lane:
     ties: int = 0
     calls: int = 0
     labels: Counter[int] = field(default_factory=Counter)
-    failing: Tensor | None = None
-    failing_labels: Tensor | None = None
     step: float = 1.0
     level: float = -math.inf
 
@@ -93,7 +90,7 @@ class Lane:
         self.variance += (1 - share) / kept
 
 
-def split(judge: Judge, draw: Draw, lanes: int, schedule: Schedule, *, keep: int = 0) -> list[Lane]:
+def split(judge: Judge, draw: Draw, lanes: int, schedule: Schedule) -> list[Lane]:
     """P[score(z) >= 0] for z ~ N(0, I), in independent lanes that advance in lock-step.
 
     Each lane: N particles; while fewer than a tenth fail, the level L becomes the .9 N-th smallest score, the particles strictly above
@@ -112,7 +109,6 @@ def split(judge: Judge, draw: Draw, lanes: int, schedule: Schedule, *, keep: int
         draw: standard normal draws.
         lanes: independent runs.
         schedule: the parameters.
-        keep: failing particles to return from each lane.
 
     Source: Cerou et al. 2012, Sequential Monte Carlo for rare event estimation; Webb et al. 2019 (networks); Brehier et al. 2016
     (unbiasedness).
@@ -127,7 +123,7 @@ def split(judge: Judge, draw: Draw, lanes: int, schedule: Schedule, *, keep: int
         going = []
         for row, name in enumerate(active):
             lane = found[name]
-            if _raise_level(lane, z[row], scores[row], labels[row], schedule, keep):
+            if _raise_level(lane, scores[row], labels[row], schedule):
                 going.append(row)
         if not going:
             return found
@@ -152,16 +148,14 @@ def _first_scores(judge: Judge, z: Tensor, rows: int) -> tuple[Tensor, Tensor]:
     return scores.view(-1, n), labels.view(-1, n)
 
 
-def _raise_level(lane: Lane, z: Tensor, scores: Tensor, labels: Tensor, schedule: Schedule, keep: int) -> bool:
+def _raise_level(lane: Lane, scores: Tensor, labels: Tensor, schedule: Schedule) -> bool:
     """Set the lane's next level; False when it is done."""
     ordered = scores.sort().values
     cut = float(ordered[schedule.killed - 1])
     if cut >= 0:
-        failing = (scores >= 0).nonzero()[:, 0]
+        failing = labels[scores >= 0].tolist()
         lane.factor(len(failing), len(scores))
-        lane.state, lane.labels = "measured", Counter(labels[failing].tolist())
-        if keep:
-            lane.failing, lane.failing_labels = z[failing[:keep]], labels[failing[:keep]]
+        lane.state, lane.labels = "measured", Counter(failing)
         return False
     above = int((scores > cut).sum())
     if above == 0:

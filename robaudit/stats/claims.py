@@ -16,7 +16,7 @@ from robaudit.rows import Row
 from robaudit.stats.intervals import TAIL
 
 LEAST_DECADES = 1.0
-"""How far above a bound that no repeat of a rare-failure estimator has reached the failure probability may be."""
+"""How far above a bound that no repeat of splitting has reached the failure probability may be."""
 _THEOREMS = {"gaussian": GAUSSIAN, "laplace": LAPLACE, "uniform": BOX}
 _CDF = 1e-8
 """Accuracy of a probability that is computed rather than counted, near 1."""
@@ -245,22 +245,9 @@ def _of_share(row: Row) -> tuple[End, End]:
     kind = row.interval.kind
     if kind in _VOTED and row.votes is not None and row.draws:
         return _of_votes(row, 0), _of_votes(row, 1)
-    if kind is IntervalKind.LOWER_BOUND:  # that of a rare-failure estimator, by auto
-        return lambda _: 0.0, lambda _: min(1.0, (1.0 - row.value) * 10.0**LEAST_DECADES)
-    if kind is IntervalKind.LOGNORMAL and row.value < 1.0 and row.lower is not None and row.upper is not None:
-        return _on_logs(row, 1.0 - row.upper), _on_logs(row, 1.0 - row.lower)
     ends = interval_ends(row)
     error = 0.0 if kind is IntervalKind.EXACT else _CDF
     return lambda tail: max(0.0, 1.0 - ends[1](tail) - error), lambda tail: min(1.0, 1.0 - ends[0](tail) + error)
-
-
-def _on_logs(row: Row, given: float) -> End:
-    """An end of 1 - p_robust where its logarithm was measured, as auto does of rare failures."""
-    fail = 1.0 - row.value
-    if given <= 0.0:
-        return lambda _: 0.0
-    factor = math.log(given / fail)
-    return lambda tail: min(1.0, fail * math.exp(min(factor * widening(row.interval.kind, tail), 700.0)))
 
 
 def _of_votes(row: Row, side: int) -> End:

@@ -12,7 +12,6 @@ from torch import Tensor
 from robaudit.datasets import open_dataset
 from robaudit.estimators.base import Estimate
 from robaudit.estimators.engine import Engine
-from robaudit.estimators.importance import Importance
 from robaudit.estimators.mc import MonteCarlo
 from robaudit.estimators.splitting import Splitting
 from robaudit.estimators.work import CleanPass, Work
@@ -43,7 +42,7 @@ def network() -> tuple[LogitModel, Tensor]:
     return model, torch.stack([data[i].pixels for i in IMAGES])
 
 
-def estimates(estimator: Splitting | Importance | MonteCarlo, seed: int = 0) -> list[Estimate]:
+def estimates(estimator: Splitting | MonteCarlo, seed: int = 0) -> list[Estimate]:
     """One for each image."""
     model, x = network()
     engine = Engine(model, gaussian_source(seed, CPU), 10)
@@ -69,14 +68,3 @@ def test_below_one_in_a_hundred_thousand_and_ten_repeats_agree() -> None:
         assert one.value == 1.0
         assert one.lower is not None
         assert np.log10(1 - one.lower) > -5  # no failure: that is all it can say
-
-
-def test_importance_agrees_or_is_refused() -> None:
-    """One image has a region that the design points miss, which the row says; on the other it is three times as sure as splitting."""
-    refused, kept = estimates(Importance())
-    assert "refused" in refused.note
-    assert kept.note == ""
-    assert kept.std_error is not None
-    assert kept.std_error < 0.04
-    assert kept.value == pytest.approx(-7.36, abs=3 * 0.04)
-    assert kept.flips_to == 5

@@ -123,8 +123,6 @@ ESTIMATORS = [
     "taylor",
     {"mmse": {"samples": 4}},
     {"splitting": {"particles": 20, "moves": 1, "p_min": 0.01}},
-    {"importance": {"particles": 20, "samples": 20, "moves": 2, "steps": 2, "p_min": 0.01}},
-    {"auto": {"max_samples": 24}},
 ]
 
 

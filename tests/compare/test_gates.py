@@ -104,7 +104,7 @@ def test_samples_that_were_not_asked_for_are_named() -> None:
 
 
 def logs(values: list[float]) -> list[Row]:
-    known = {"estimator": "importance", "quantity": "log10_p_fail", "interval": Interval.parse("lognormal:4 repeats")}
+    known = {"estimator": "splitting", "quantity": "log10_p_fail", "interval": Interval.parse("lognormal:4 repeats")}
     return [row(i, value, value - 0.05, value + 0.05, **known) for i, value in enumerate(values)]
 
 
@@ -126,11 +126,11 @@ def test_the_same_noise_unpaired_adds_the_distances() -> None:
         missed += not ends.lower <= 0 <= ends.upper
     assert missed <= repeats * 0.05 + 3 * math.sqrt(repeats * 0.05)
     assert "does not record which draws kept the class" in found.groups[0].why
-    importance = between(logs([-3.0] * 4), logs([-2.0] * 4), seed=0).groups[0]
-    assert importance.why == "only the draws of mc are numbered alike in both"
-    assert importance.mean.measured is not None
-    assert importance.mean.measured.upper - 1 == pytest.approx((0.05**2 * 4) ** 0.5 / 4 * 2), "once each"
-    assert importance.changed[0].lower == pytest.approx(0.9), "not 1 - 0.05 sqrt 2"
+    rare = between(logs([-3.0] * 4), logs([-2.0] * 4), seed=0).groups[0]
+    assert rare.why == "only the draws of mc are numbered alike in both"
+    assert rare.mean.measured is not None
+    assert rare.mean.measured.upper - 1 == pytest.approx((0.05**2 * 4) ** 0.5 / 4 * 2), "once each"
+    assert rare.changed[0].lower == pytest.approx(0.9), "not 1 - 0.05 sqrt 2"
 
 
 def test_other_numbers_of_draws_are_paired_on_the_first() -> None:

@@ -95,8 +95,7 @@ FEW = "Few draws of strongly varying gradients: the jackknife sees the bias to f
 FEW_FLOOR = 0.9
 """What is documented there (docs/coverage.md), instead of the nominal coverage."""
 SETTINGS: dict[str, tuple[str, dict[str, object], tuple[Curve, ...]]] = {
-    "logit_gaussian, frames": ("logit_gaussian", {"samples": 64}, (LINEAR, GENTLE, STRONG)),
-    "logit_gaussian, pairs": ("logit_gaussian", {"samples": 64, "draws": "pairs"}, (GENTLE, STRONG)),
+    "logit_gaussian": ("logit_gaussian", {"samples": 64}, (LINEAR, GENTLE, STRONG)),
     "logit_gaussian, tolerance .03": ("logit_gaussian", {"tolerance": 0.03}, (LINEAR, GENTLE, STRONG)),
     "mmse in pairs": ("mmse", {"samples": 10}, (GENTLE, STRONG)),
     "mmse in more pairs": ("mmse", {"samples": 64}, (STRONG,)),
@@ -121,7 +120,7 @@ def votes(p: float, cases: int = CASES) -> Iterator[Line]:
     """Images whose margins `logit_gaussian` finds not to be normal, decided by the votes of its antithetic pairs."""
     offset = SKEWED.mean_shift / SKEWED.pixels * float(chi2.ppf(p, SKEWED.pixels))
     work = SKEWED.work(offset, cases, round(1000 * p))
-    rows = [row for row in build("logit_gaussian", samples=256, draws="pairs").estimate(work) if row.interval.text == "effective binomial"]
+    rows = [row for row in build("logit_gaussian", samples=256).estimate(work) if row.interval.text == "effective binomial"]
     yield _line("effective binomial", f"logit_gaussian decided by votes; {SKEWED.name}", p, rows)
 
 

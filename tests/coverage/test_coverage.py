@@ -34,7 +34,7 @@ def test_some_sequences(p: float) -> None:
     check(counts.sequences(p, FEW, horizon=300))
 
 
-@pytest.mark.parametrize(("setting", "curve"), [("logit_gaussian, pairs", networks.GENTLE), ("mmse in pairs", networks.GENTLE)])
+@pytest.mark.parametrize(("setting", "curve"), [("logit_gaussian", networks.GENTLE), ("mmse in pairs", networks.GENTLE)])
 def test_some_jackknives(setting: str, curve: networks.Curve) -> None:
     check(networks.jackknife(setting, curve, 0.9, FEW))
 

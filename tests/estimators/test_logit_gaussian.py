@@ -239,15 +239,6 @@ def test_the_interval_says_what_it_covers(options: dict[str, float], label: str)
     assert others <= {"jackknife:sampling-only", "effective binomial"}
 
 
-def test_draws_say_how_the_noise_is_coupled() -> None:
-    frames, pairs, again = (
-        LogitGaussian.model_validate({"draws": kind}).estimate(work_on(curved(), sigma=0.3)) for kind in ("frames", "pairs", "frames")
-    )
-    assert frames == again
-    assert values(frames) != pytest.approx(values(pairs), abs=1e-9)
-    assert values(frames) == pytest.approx(values(pairs), abs=0.15)
-
-
 def test_more_classes_than_draws() -> None:
     """Low rank covariance, and classes beyond the 64 that compete: still close to mc."""
     work = work_on(linear(150), sigma=0.1, images=10)

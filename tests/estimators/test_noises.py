@@ -211,7 +211,6 @@ def test_noise_that_does_the_same_every_time_is_looked_at_once() -> None:
         ("taylor", {"kind": "sensor", "photons": 10}, "not additive noise of a known covariance"),
         ("mmse", {"kind": "spatial", "size": 1}, "not additive noise"),
         ("splitting", {"kind": "corruption", "name": "contrast", "severity": 1}, "the same to an image every time"),
-        ("importance", {"kind": "impulse", "share": 0.1}, "no gradient"),
     ],
 )
 def test_estimators_refuse_what_they_cannot_do(name: str, entry: dict[str, Any], why: str) -> None:
@@ -236,16 +235,3 @@ def test_splitting_works_in_the_space_of_the_normal_variables(entry: dict[str, A
         assert one.std_error is not None
         error = math.hypot(one.std_error, math.sqrt((1 - failing) / (20_000 * failing)) / math.log(10))
         assert abs(one.value - math.log10(failing)) <= 5 * error
-
-
-def test_importance_follows_the_gradient_of_the_map() -> None:
-    """Correlated noise on a linear model: log10 of the closed form."""
-    network, weight = linear(2, PIXELS)
-    work = work_under(noise_of({"kind": "gaussian_correlated", "length": 1.5, "sigma": 0.08}), network, pixels(4), classes=2)
-    u = weight[0] - weight[1]
-    deviation = 0.08 * float((u @ correlated(work.x[0]) @ u).sqrt())
-    for one, margin in zip(build("importance", samples=2000, check=False).estimate(work), work.clean.margins[:, 0].tolist(), strict=True):
-        exact = norm.logsf(margin / deviation) / math.log(10)
-        if -30 < exact < -1:
-            assert one.std_error is not None
-            assert abs(one.value - exact) <= 5 * one.std_error

@@ -1,4 +1,4 @@
-"""`splitting` and `importance` on small networks whose failure probability is known, and where it is a trap, a tie or nothing."""
+"""`splitting` on small networks whose failure probability is known, and where it is a trap, a tie or nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from torch import Tensor
 
 from robaudit.estimators import splitting as splitting_module
 from robaudit.estimators.base import Estimate
-from robaudit.estimators.importance import Importance
 from robaudit.estimators.splitting import Splitting
 from robaudit.estimators.work import Work
 from robaudit.quantities import IntervalKind
@@ -21,7 +20,6 @@ from tests.estimators.tools import SHAPE, curved, linear, weights, work_on
 
 SIGMA = 0.3
 BETA, BETA_TWO, BALL = float(norm.isf(1e-6)), float(norm.isf(5e-7)), float(chi2.isf(1e-6, 24))
-SIXTEEN = float(norm.isf((1 - (1 - 1e-3) ** (1 / 8)) / 2))
 
 
 def clean(first: int = 0) -> Tensor:
@@ -42,10 +40,10 @@ def around(score: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
 
 HALF = around(lambda z: z[:, 3] - BETA)
 TWO_SIDED = around(lambda z: z[:, 3].abs() - BETA_TWO)
-OUTSIDE = around(lambda z: (z + 0.01).square().sum(1) - BALL)  # the gradient at the clean image is not zero: FORM finds a point
+OUTSIDE = around(lambda z: (z + 0.01).square().sum(1) - BALL)
 
 
-def one(estimator: Splitting | Importance, network: Callable[[Tensor], Tensor], *, seed: int = 0, sigma: float = SIGMA) -> Estimate:
+def one(estimator: Splitting, network: Callable[[Tensor], Tensor], *, seed: int = 0, sigma: float = SIGMA) -> Estimate:
     (estimate,) = estimator.estimate(work_on(network, images=1, sigma=sigma, seed=seed))
     return estimate
 
@@ -75,9 +73,8 @@ def test_a_linear_network() -> None:
     work = work_on(network, images=5, sigma=sigma)
     expected = norm.sf((work.clean.margins[:, 0] / (sigma * u.norm())).numpy())
     assert min(expected) < 1e-4 < 0.01 < max(expected)
-    for estimator in (Splitting(particles=100, p_min=1e-30), Importance(samples=1000, p_min=1e-30)):
-        for estimate, p in zip(estimator.estimate(work), expected, strict=True):
-            assert near(estimate, p, 3.5)
+    for estimate, p in zip(Splitting(particles=100, p_min=1e-30).estimate(work), expected, strict=True):
+        assert near(estimate, p, 3.5)
 
 
 def test_what_is_not_rare_has_the_binomial_interval() -> None:
@@ -85,55 +82,6 @@ def test_what_is_not_rare_has_the_binomial_interval() -> None:
     assert found.interval.text == "clopper-pearson"
     assert near(found, float(norm.sf(0.5)))
     assert found.forwards == 4001
-
-
-def test_importance_is_tight_where_design_points_tell_all() -> None:
-    found = one(Importance(), HALF)
-    assert near(found, 1e-6)
-    assert found.std_error is not None
-    assert found.std_error < 0.03
-    assert (found.flips_to, found.interval.text, found.note) == (2, "weighted sample", "")
-    assert found.details is not None
-    assert found.details["ess"] > 1000
-    assert found.details["beta"] == pytest.approx(BETA, abs=0.1)
-
-
-def test_splitting_finds_the_second_side_for_importance() -> None:
-    """At the clean image the gradient points to one side, or nowhere; failing copies are on both."""
-    found = one(Importance(), TWO_SIDED)
-    assert near(found, 1e-6)
-    assert found.interval.text == "weighted sample"
-    assert found.details is not None
-    assert found.details["points"] >= 2
-
-
-def test_importance_is_refused_outside_a_ball() -> None:
-    found = one(Importance(), OUTSIDE)
-    assert "refused" in found.note
-    assert found.interval.text == "lognormal:4 repeats"
-    assert near(found, 1e-6, 4.0)
-    assert found.details is not None
-    assert found.details["refused"] == 1
-    assert found.details["error_foretold"] > 10 * found.details["error_claimed"]
-
-
-@pytest.mark.parametrize("seed", [3, 10, 11])
-def test_a_few_heavy_draws_are_refused(seed: int) -> None:
-    """16 regions, some without a design point: in these seeds one or two draws of N(0, I) there were nearly all of the weight."""
-    found = one(Importance(samples=2000), around(lambda z: z[:, :8].abs().max(1).values - SIXTEEN), seed=seed)
-    assert found.note.startswith("importance sampling refused (effective sample size 1.")
-    assert found.details is not None
-    assert found.details["log10_p_importance"] > -2.7
-    assert found.value == found.details["log10_p_splitting"]
-    assert near(found, 1e-3)
-
-
-def test_a_sample_worse_than_its_splitting_is_refused() -> None:
-    found = one(Importance(samples=100, particles=500), HALF)
-    assert found.note.startswith("importance sampling refused (relative error 0.")
-    assert found.details is not None
-    assert found.details["ess"] > 10
-    assert found.value == found.details["log10_p_splitting"]
 
 
 def test_repeats_that_differ_are_told() -> None:
@@ -148,26 +96,8 @@ def test_repeats_that_differ_are_told() -> None:
     assert found.upper - found.value > 2 * (found.value - found.lower)
 
 
-@pytest.mark.parametrize("network", [around(lambda z: (z[:, 3] + 1e-4).abs() - BETA_TWO), OUTSIDE])
-def test_without_the_check_the_traps_are_flagged(network: Callable[[Tensor], Tensor]) -> None:
-    """A tight interval about a wrong number: so every row says that nobody has looked."""
-    found = one(Importance(check=False), network, seed=1)  # seed 0 has a lucky one: a failure among its 1,000 draws of N(0, I)
-    assert found.upper is not None
-    assert found.upper < -6.2
-    assert found.note.startswith("unchecked")
-    assert found.interval.text == "weighted sample:unchecked"
-
-
-def test_unchecked_and_nothing_failed_is_a_bound() -> None:
-    found = one(Importance(check=False, samples=1000), lambda x: x.flatten(1)[:, :3] * 0 + torch.tensor([0.0, 30.0, 1.0]))
-    assert (found.value, found.lower) == (found.upper, -math.inf)
-    assert found.value == pytest.approx(math.log10(1 - 0.05**0.01))
-    assert "bound" in found.note
-
-
-@pytest.mark.parametrize("estimator", [Splitting(particles=50, p_min=1e-4), Importance(particles=50, p_min=1e-4)])
-def test_below_p_min_is_a_bound(estimator: Splitting | Importance) -> None:
-    found = one(estimator, around(lambda z: z[:, 3] - 12))
+def test_below_p_min_is_a_bound() -> None:
+    found = one(Splitting(particles=50, p_min=1e-4), around(lambda z: z[:, 3] - 12))
     assert (found.value, found.upper, found.lower, found.std_error) == (-4.0, -4.0, -math.inf, None)
     assert found.note.startswith("p < 0.0001 in all 4 repeats: an upper bound")
     assert found.flips_to is None
@@ -188,13 +118,14 @@ def test_logits_that_are_not_finite_are_failures() -> None:
     assert found.flips_to is None
 
 
-@pytest.mark.parametrize("estimator", [Splitting(particles=40, moves=3), Importance(particles=40, moves=3, samples=100)])
 @pytest.mark.bits
-def test_rare_failures_are_the_same_in_any_chunk(estimator: Splitting | Importance, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rare_failures_are_the_same_in_any_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
     """Levels deep, in other chunks, with other batches, and with fewer runs in lock-step."""
 
     def estimates(first: int, images: int, batch_size: int | None = None) -> list[Estimate]:
-        return list(estimator.estimate(work_on(curved(), images=images, first=first, sigma=0.03, batch_size=batch_size)))
+        return list(
+            Splitting(particles=40, moves=3).estimate(work_on(curved(), images=images, first=first, sigma=0.03, batch_size=batch_size))
+        )
 
     whole = estimates(0, 6)
     assert min(e.value for e in whole) < -4
@@ -211,28 +142,25 @@ def test_repeats_and_images_have_draws_of_their_own() -> None:
     assert one(Splitting(particles=100), HALF, seed=1).value != found.value
 
 
-def test_forwards_are_counted_with_the_levels_and_the_searches() -> None:
+def test_forwards_are_counted_with_the_levels() -> None:
     calls = [0]
 
     def counting(x: Tensor) -> Tensor:
         calls[0] += len(x)
         return HALF(x)
 
-    for estimator in (Splitting(particles=40), Importance(particles=40, samples=80, steps=4)):
-        work: Work = work_on(counting, images=8)  # the other images are far away and fail at once
-        calls[0] = 8
-        assert sum(e.forwards for e in estimator.estimate(work)) == calls[0]
+    work: Work = work_on(counting, images=8)  # the other images are far away and fail at once
+    calls[0] = 8
+    assert sum(e.forwards for e in Splitting(particles=40).estimate(work)) == calls[0]
 
 
 @pytest.mark.parametrize("options", [{"particles": 55}, {"repeats": 3}, {"p_min": 0.5}, {"moves": 0}])
 def test_options_are_checked(options: dict[str, float]) -> None:
-    for cls in (Splitting, Importance):
-        with pytest.raises(ValidationError):
-            cls.model_validate(options)
+    with pytest.raises(ValidationError):
+        Splitting.model_validate(options)
 
 
-@pytest.mark.parametrize("estimator", [Splitting(particles=20, p_min=1e-3), Importance(samples=100, particles=20, p_min=1e-3)])
-def test_of_equal_logits_the_first_has_the_class(estimator: Splitting | Importance) -> None:
+def test_of_equal_logits_the_first_has_the_class() -> None:
     """Two classes with the same weights, or none at all: the class stays, as mc has it, and no equality counts as a failure."""
 
     def twins(x: Tensor) -> Tensor:
@@ -240,6 +168,6 @@ def test_of_equal_logits_the_first_has_the_class(estimator: Splitting | Importan
         return torch.stack([score, score, torch.full_like(score, -1e3)], dim=1)
 
     for network in (twins, lambda x: 0 * x.flatten(1)[:, :3]):
-        found = one(estimator, network)
+        found = one(Splitting(particles=20, p_min=1e-3), network)
         assert (found.interval.kind, found.flips_to) == (IntervalKind.UPPER_BOUND, None)
         assert found.value < -1

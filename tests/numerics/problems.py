@@ -1,4 +1,4 @@
-"""Rare failures whose probability is known, in 100 standard normal variables: scores, labels and gradients without a network."""
+"""Rare failures whose probability is known, in 100 standard normal variables: scores and labels without a network."""
 
 from __future__ import annotations
 
@@ -24,13 +24,6 @@ class Problem:
         """Scores, and the side of the first coordinate as label."""
         return self.score(z.double()), (z[:, 0] > 0).long()
 
-    def slope(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """The limit state -score and its gradient."""
-        u = z.double().requires_grad_(True)
-        g = -self.score(u)
-        (slopes,) = torch.autograd.grad(g.sum(), u)
-        return g.detach(), slopes.to(z.dtype)
-
 
 PROBLEMS = {
     "half-space": Problem(lambda z: z[:, 0] - BETA, 1e-6),
@@ -50,10 +43,3 @@ def drawer(seed: int) -> Callable[[int, int, int], Iterator[Tensor]]:
             yield z[max(0, start - i * block) : start + number - i * block]
 
     return draw
-
-
-def normals(number: int, seed: int) -> Iterator[Tensor]:
-    """So many draws, in blocks of 100."""
-    generator = torch.Generator().manual_seed(seed)
-    for first in range(0, number, 100):
-        yield torch.randn(min(100, number - first), D, generator=generator)

@@ -142,7 +142,7 @@ def test_csv_of_bias_and_flags() -> None:
 
 
 def test_confirmed_and_sampling_only_ones_are_both_counted() -> None:
-    """As rows of auto are: some by an exact interval, some by one that leaves out the bias."""
+    """As rows of logit_gaussian may be: some by an exact interval, some by one that leaves out the bias."""
     low = replace(ROW, value=0.3, lower=0.2, upper=0.4)
     rows = [
         low,

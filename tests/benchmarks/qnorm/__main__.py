@@ -17,7 +17,7 @@ from robaudit.memory import keep_freed_memory
 from tests.benchmarks.machine import machine
 from tests.benchmarks.networks import Bench
 from tests.benchmarks.qnorm import picture, report, speed
-from tests.benchmarks.qnorm.cases import BUDGETS, CASES, OURS, PICTURED, PICTURED_IMAGES, PICTURED_ORDERS, longer, methods, parity
+from tests.benchmarks.qnorm.cases import BUDGETS, CASES, OURS, PICTURED, PICTURED_IMAGES, PICTURED_ORDERS, longer, methods
 from tests.benchmarks.qnorm.results import MOST, ORDERS, Case, Results
 from tests.benchmarks.report import write
 from tests.shared import SHARED
@@ -68,8 +68,6 @@ def tabulate(results: Results, case: Case, images: int) -> None:
     for method in methods(case).values():
         results.of(case, method, images)
     results.of(case, longer(case), min(images, case.long_images))
-    if (within := parity(case)) is not None:
-        results.of(case, within, images)
 
 
 def converge(results: Results) -> None:

@@ -62,14 +62,6 @@ def longer(case: Case) -> Method:
     return by_estimator("qnorm_path", **case.longer)
 
 
-def parity(case: Case) -> Method | None:
-    """The published sampler as the estimator offers it: in the box within [0, 1]."""
-    if case.published is None:
-        return None
-    m, leapfrogs, _ = case.published
-    return by_estimator("qnorm_path", parity=True, temperatures=m, steps=leapfrogs)
-
-
 @dataclass(frozen=True, slots=True)
 class Budget:
     """What the methods do with about as many gradients: a point of the curves."""

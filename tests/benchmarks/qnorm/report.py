@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from tests.benchmarks.qnorm.cases import ATTACK, CASES, COPIES, OURS, PICTURED_IMAGES, PUBLISHED, longer, methods, parity
+from tests.benchmarks.qnorm.cases import ATTACK, CASES, COPIES, OURS, PICTURED_IMAGES, PUBLISHED, longer, methods
 from tests.benchmarks.qnorm.results import ORDERS, Case, Found, Results
 from tests.benchmarks.report import Section, Table
 
@@ -64,8 +64,6 @@ def section(results: Results, picture: str) -> Section:
         if not found[OURS] or not found[COPIES]:
             continue
         found["long"] = results.have(case, longer(case))
-        within = parity(case)
-        found["parity"] = results.have(case, within) if within is not None else []
         tables.append(_table(case, found))
         targets += _targets(case, found)
         counts.append(_counts(case, found))
@@ -91,15 +89,14 @@ def section(results: Results, picture: str) -> Section:
 _READING = (
     "Means over the first test images of the q-norm of the loss against the label, in nats, at equal cost for each image. `±`: standard"
     " error between chains (copies); in brackets: the means of the ends of the rows' intervals. Both are for the mean of these images, not"
-    " of others. Every method but `adversarial_loss` and `parity` estimates the same number, from below where it does not get there: at q"
+    " of others. Every method but `adversarial_loss` estimates the same number, from below where it does not get there: at q"
     " of 100 and more, higher is nearer."
 )
 _NOTES = (
     "Written by `python -m tests.benchmarks.qnorm`. Cost: gradients with respect to the pixels; a noisy copy of `qnorm_mc` counts as one."
     " One run of `qnorm_path` serves all q; the published sampler takes all of the cost for each q, and has no error.",
     "Published sampler: m, L and lengths of the trajectories as published (MNIST 100, 20, .6/.6/.4/.2; CIFAR-10 50, 10, .6/.6/.4/.09), in"
-    " the whole box about the image. `parity: true` keeps to the published box, the part within [0, 1]: another, smaller noise, and its"
-    " values are no estimates of the others'. For transforms there is no published program that takes these; `qnorm_path` and"
+    " the whole box about the image. For transforms there is no published program that takes these; `qnorm_path` and"
     " `adversarial_loss` do without gradients there, and the cost counts forward passes.",
     "A long run has its own bars; where they are wide it is no truth. Those of ResNet20 have fewer images: one takes a core half a minute"
     " and more. Values were computed before the arithmetic of the chains was made faster, which changes their rounding alone.",
@@ -122,8 +119,6 @@ def _table(case: Case, found: dict[str, list[Found]]) -> Table:
         rows.append(["published sampler: none", *["-"] * (len(ORDERS) + 1)])
     if attack := found[ATTACK]:
         rows.append([_named(ATTACK, attack, len(found[OURS])), *["-"] * len(ORDERS), three(Mean.of(attack, 0).value)])
-    if within := found["parity"]:
-        rows.append([_named("parity", within, len(found[OURS])), *(str(Mean.of(within, k)) for k in range(len(ORDERS))), _highest(within)])
     if long := found["long"]:
         same = found[OURS][: len(long)]
         if len(same) < len(found[OURS]):

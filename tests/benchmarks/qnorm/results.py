@@ -23,9 +23,9 @@ from robaudit.estimators.streams import Streams
 from robaudit.estimators.work import CleanPass, Work
 from robaudit.noise.base import shape_of
 from robaudit.noise.registry import build
-from robaudit.numerics.reflected_hmc import Published, published_path
 from robaudit.spec.model import NoiseSpec, NpzSpec
 from tests.benchmarks.networks import Bench, Network, card, load
+from tests.benchmarks.qnorm.reflected_hmc import Published, published_path
 
 ORDERS = (1.0, 10.0, 100.0, 1000.0)
 MOST = 100
@@ -144,8 +144,8 @@ class Results:
         return [Found(**known[str(i)]) for i in range(images)]
 
     def forget(self, name: str) -> None:
-        """Drop the results of an estimator with any options; the published sampler has none of its own and stays."""
-        self._known = {key: known for key, known in self._known.items() if name not in key.split(";")[1].split() or "parity=True" in key}
+        """Drop the results of an estimator with any options."""
+        self._known = {key: known for key, known in self._known.items() if name not in key.split(";")[1].split()}
         self._write()
 
     def keep(self, name: str, numbers: dict[str, float]) -> None:

@@ -1,4 +1,4 @@
-"""The published sampler: its golden errors, exact reflection, and one image as in any batch."""
+"""The published sampler that the benchmarks compare with: its golden errors, and exact reflection."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from robaudit.numerics.reflected_hmc import Published, PublishedRun, published_path
+from tests.benchmarks.qnorm.reflected_hmc import Published, PublishedRun, published_path
 
 D = 100
 CENTRE, WIDTH = 0.5, 0.1
@@ -55,16 +55,12 @@ def test_errors_of_the_reference_program(field: Field, q: float, path: float, ex
     error = float(squared.std()) / (2 * rmse)
     assert abs(rmse - golden) < 4 * error * math.sqrt(1 / 20 + 1 / len(squared)) + 0.005  # the golden has two digits
     assert (found.log_z < math.log(exact)).all()  # always low
-    assert (found.smallest <= found.last).all()
-    if field is linear and q == 1000:
-        assert float(found.last.median()) < 0.01
 
 
 def test_a_mean_of_records_at_small_q() -> None:
     """q = 1: E[log l] nearly, which is right to the second order; unbiased within four standard errors."""
     found = run(linear, 1e-6, Published(50, 10, 0.6), images=400)
     assert abs(float(found.log_z.mean()) - math.log(0.05)) < 4 * float(found.log_z.std()) / 20
-    assert float(found.smallest.min()) > 0.999
 
 
 def test_leapfrogs_in_a_flat_box_keep_the_uniform_distribution() -> None:
@@ -75,8 +71,7 @@ def test_leapfrogs_in_a_flat_box_keep_the_uniform_distribution() -> None:
         seen.append(x)
         return torch.zeros(len(x), dtype=torch.float64), torch.zeros_like(x)
 
-    found = run(flat, 100, Published(5, 4, 90.0))
-    assert (found.smallest == 1).all()
+    run(flat, 100, Published(5, 4, 90.0))
     for x in seen:
         assert ((x >= CENTRE - WIDTH) & (x <= CENTRE + WIDTH)).all()
     n = seen[-1].numel()
@@ -103,33 +98,3 @@ def test_the_highest_is_of_all_points() -> None:
     found = run(watched, 100, parameters, images=7)
     assert len(seen) == parameters.gradients
     assert torch.equal(torch.stack(seen).max(0).values, found.highest)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_an_image_has_the_same_bits_whatever_is_beside_it(dtype: torch.dtype) -> None:
-    images, shape = 9, (2, 3, 5)
-    low = (torch.rand(images, *shape, generator=torch.Generator().manual_seed(7)) / 2).to(dtype)
-    slopes = torch.randn(images, *shape, generator=torch.Generator().manual_seed(8)).to(dtype)
-
-    def some(chosen: list[int]) -> PublishedRun:
-        momenta, thresholds = draws(images, shape, 5), draws(images, (), 6)
-
-        def field(image: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-            mine = slopes[chosen][image]
-            return (mine * x).flatten(1).double().cumsum(1)[:, -1], mine
-
-        return published_path(
-            field,
-            low[chosen],
-            low[chosen] + 0.3,
-            20.0,
-            Published(8, 3, 0.5),
-            lambda: momenta()[chosen].to(dtype),
-            lambda: thresholds()[chosen],
-        )
-
-    together = some(list(range(images)))
-    for chosen in ([4], [8, 0], [1, 2, 3, 5, 7]):
-        part = some(chosen)
-        for name in ("log_z", "last", "smallest", "highest"):
-            assert torch.equal(getattr(part, name), getattr(together, name)[chosen])

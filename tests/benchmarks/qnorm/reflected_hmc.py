@@ -48,13 +48,10 @@ class PublishedRun:
 
     Attributes:
         log_z: the mean of the recorded log l.
-        last, smallest: acceptance probability of the last move, and the smallest of all.
         highest: the highest log l of all points that were computed.
     """
 
     log_z: Tensor
-    last: Tensor
-    smallest: Tensor
     highest: Tensor
 
 
@@ -87,7 +84,6 @@ def published_path(
     x = low + width * normal_cdf(momenta().double()).to(low.dtype)
     log_l, gradient = slopes(image, x)
     records, highest = [], log_l.clone()
-    last, smallest = torch.ones_like(log_l), torch.ones_like(log_l)
     for number in range(parameters.temperatures):
         t = q * number / parameters.temperatures
         records.append(log_l)
@@ -102,12 +98,10 @@ def published_path(
             p = p + slope * (t * step / 2)
             highest = torch.maximum(highest, log_there)
         energy = (t * (log_there - log_l) if t else torch.zeros_like(log_l)) + before - _kinetic(p)
-        last = energy.clamp_max(0.0).exp().nan_to_num(0.0)
-        smallest = torch.minimum(smallest, last)
-        taken = normal_cdf(thresholds().double()) < last
+        taken = normal_cdf(thresholds().double()) < energy.clamp_max(0.0).exp().nan_to_num(0.0)
         x, gradient = (torch.where(taken.view(across), new, old) for new, old in ((there, x), (slope, gradient)))
         log_l = torch.where(taken, log_there, log_l)
-    return PublishedRun(mean_over(torch.stack(records, 1), 1), last, smallest, highest)
+    return PublishedRun(mean_over(torch.stack(records, 1), 1), highest)
 
 
 def _kinetic(p: Tensor) -> Tensor:
