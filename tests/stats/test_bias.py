@@ -46,7 +46,7 @@ def test_golden_values() -> None:
         0.1,
         0.3,
         0.6,
-    ]  # with so few images the interval of the others, here three, reaches farther than the test
+    ]  # the interval of the three others reaches farther than the test
     others = (mean_interval(everyone, 0.0, 1.0, 0.975)[1] - fmean(everyone)) * 7 / 3
     assert cat.difference_lower == pytest.approx(0.575 - others)
     assert cat.mean.measurement_error == pytest.approx(0.05 / 2)
