@@ -28,6 +28,7 @@ def words(made: Any) -> list[str]:
     return [line for line in "\n".join(found).splitlines() if not re.search(r"\d", line)]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*(Proactor|zmq|event loop|datetime.utcnow|without encryption).*")
 def test_the_notebook_of_the_documentation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nbformat = pytest.importorskip("nbformat", reason="nbformat is not installed")

@@ -39,6 +39,7 @@ def run(pytester: pytest.Pytester, gates: object, *options: str, net: str = "net
     return pytester.runpytest_inprocess("-rA", "-p", "no:xdist", *options)
 
 
+@pytest.mark.slow
 def test_passes_and_the_run_is_kept_in_a_session_of_its_own(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     pytester.makepyfile(TEST.format(gates=PASS, net="network()", more=""))

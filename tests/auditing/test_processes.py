@@ -76,6 +76,7 @@ def gone(pid: int) -> bool:
         return True
 
 
+@pytest.mark.slow
 @pytest.mark.bits
 def test_a_process_killed_in_the_middle_is_a_line_and_the_same_command_continues(
     tmp_path: Path, run_cli: RunCli, two: pytest.MonkeyPatch, alone: Callable[[], None]

@@ -229,6 +229,7 @@ def model():
 """  # waits behind the first flush for as long as there is a file
 
 
+@pytest.mark.slow
 def test_killed_and_continued(tmp_path: Path, run_cli: RunCli) -> None:
     """The same command goes on, and ends with the bytes of a run that nobody disturbed."""
     (tmp_path / "held_curves.py").write_text(HELD, encoding="utf-8")

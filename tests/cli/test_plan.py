@@ -27,7 +27,7 @@ def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return write(tmp_path, digits(limit=40, noise={"sigma": [0.25]}, estimators=["taylor", {"mmse": {"samples": 4}}, "softmax"]))
 
 
-@pytest.mark.parametrize("question", ["images", "mean"])
+@pytest.mark.parametrize("question", [pytest.param("images", marks=pytest.mark.slow), "mean"])
 def test_a_plan_and_the_run_it_proposes(question: str, spec: Path, run_cli: RunCli, tmp_path: Path) -> None:
     before = tree(tmp_path)
     code, out, err = run_cli("plan", spec, "--budget", "60s", "--for", question)

@@ -305,7 +305,7 @@ def small(kind: str) -> nn.Module:
 
 @pytest.mark.usefixtures("quick")
 @pytest.mark.filterwarnings("ignore:.*torch.jit:FutureWarning")
-@pytest.mark.parametrize("kind", ["linear", "mlp"])
+@pytest.mark.parametrize("kind", [pytest.param("linear", marks=pytest.mark.slow), "mlp"])
 def test_no_violation_where_nothing_is_wrong(kind: str, tmp_path: Path, run_cli: RunCli) -> None:
     torch.jit.save(torch.jit.trace(small(kind), torch.rand(1, 1, 8, 8)), tmp_path / "network.pt")
     save_npz(tmp_path / "x.npz", count=7, labels=[i % 4 for i in range(7)])

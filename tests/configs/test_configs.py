@@ -104,7 +104,7 @@ def test_every_spec_is_run() -> None:
     assert {path.name for path in CONFIGS.glob("*.yaml")} == set(CASES)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name == "imagenet-resnet50.yaml")) for name in CASES])
 def test_it_runs(name: str, tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
     make, options = CASES[name]
     shutil.copy(CONFIGS / name, tmp_path)

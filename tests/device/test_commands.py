@@ -42,7 +42,9 @@ def assert_same(run: Path, other: Path) -> None:
             assert a == b or (isinstance(a, float) and math.isclose(a, b, rel_tol=1e-6, abs_tol=1e-6)), (key, numbers, there[key])
 
 
-@pytest.mark.parametrize("option", ["--set run.precision=fp64", "--set run.precision=fp64 --deterministic", *LOWER])
+@pytest.mark.parametrize(
+    "option", [pytest.param("--set run.precision=fp64", marks=pytest.mark.slow), "--set run.precision=fp64 --deterministic", *LOWER]
+)
 def test_estimate_extend_verify_and_compare(option: str, tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
     few = write(tmp_path, digits(limit=3, noise=NOISES, estimators=ESTIMATORS), "few.yaml")

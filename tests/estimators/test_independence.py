@@ -50,6 +50,8 @@ CASES = {
 }
 LINEAR = ("moments", "radius_exact")
 """Cases for linear networks alone."""
+BY_CLASS = ("logit_gaussian", "mmse", "taylor", "radius_attack")
+"""Cases that choose among the classes."""
 ANY = {case: estimator for case, estimator in CASES.items() if case not in LINEAR}
 FIRST = [next(case for case in CASES if case.partition(" ")[0] == name) for name in sorted(installed_estimators()) if name not in LINEAR]
 
@@ -115,7 +117,12 @@ def cuts(images: int, sizes: Sequence[int]) -> list[list[int]]:
     "chunks", [pytest.param(((1,), (6, 3)), id="each", marks=pytest.mark.slow), pytest.param(((1, 5, 1, 3),), id="some")]
 )
 @pytest.mark.parametrize(
-    ("case", "setting"), [*((case, setting) for case in ANY for setting in SETTINGS), *((case, "linear") for case in LINEAR)]
+    ("case", "setting"),
+    [
+        *((case, "demo") for case in ANY),
+        *(pytest.param(case, "many classes", marks=[] if case.startswith(BY_CLASS) else pytest.mark.slow) for case in ANY),
+        *((case, "linear") for case in LINEAR),
+    ],
 )
 def test_in_any_chunk(case: str, setting: str, chunks: tuple[tuple[int, ...], ...]) -> None:
     """Every image is in a chunk of another size than that of all; by default two of them are alone."""

@@ -106,7 +106,7 @@ def test_models_that_lack_a_curve() -> None:
     assert line.rstrip().endswith(NONE)
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("name", [HOSTILE[0], *(pytest.param(name, marks=pytest.mark.slow) for name in HOSTILE[1:])])
 def test_names_are_text(name: str) -> None:
     hostile = replace(models(1)[0], name=name)
     for every in ([hostile], [hostile, *models(2)]):
