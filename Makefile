@@ -43,6 +43,9 @@ $(VENV)/installed-test: pyproject.toml constraints.txt | $(BIN)/python
 demo: $(VENV)/installed
 	$(BIN)/robaudit demo
 
+# Compiled files are kept even where the environment says otherwise: else every process that a test starts compiles the package again.
+test slow: export PYTHONDONTWRITEBYTECODE =
+
 test: $(VENV)/installed-test
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
