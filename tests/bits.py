@@ -44,7 +44,7 @@ def pretend_rounding() -> None:
 
     def once(self: LogitModel, inputs: Tensor) -> Tensor:
         logits = real(self, inputs)
-        sums = next(self.network.parameters(), None) is not None and bool((logits != logits[0]).any())
+        sums = next(self.network.parameters(), None) is not None
         return logits * (1 + 4 * torch.finfo(logits.dtype).eps) if sums and len(inputs) > _MANY else logits
 
     LogitModel._once = once  # type: ignore[method-assign]

@@ -125,6 +125,7 @@ def test_two_classes(name: str) -> None:
     assert all(estimator.quantity.low <= e.value <= estimator.quantity.high for of_image in found for e in of_image)
 
 
+@pytest.mark.bits
 def test_a_constant_classifier_never_flips(name: str) -> None:
     """Zero gradients: an infinitely robust image, not a division by zero."""
 
