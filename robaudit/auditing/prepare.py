@@ -265,17 +265,17 @@ def with_model(
     check = check_input(network, samples, gradients=bool(gradients), skip_bad=skip_bad, as_given=spec.run.as_given, scaled=scaled)
     if (needing := needing_labels(parts.tasks)) and not check.labelled:
         raise DataError(samples.where, f"has no labels, and {needing} needs them", NEEDS_LABELS)
-    first = next(first_samples(samples, 1, skip_bad=skip_bad))
-    image = first.pixels
+    first = list(first_samples(samples, IMAGES, skip_bad=skip_bad))
+    image = first[0].pixels
     check_noises(parts.noises, image, samples)
-    findings = level_findings(parts.noises, image, first.id) if within_unit(*check.pixels) else ()
+    findings = level_findings(parts.noises, image, first[0].id) if within_unit(*check.pixels) else ()
     check = replace(check, warnings=(*accepted(findings, as_given=spec.run.as_given), *check.warnings))
     _report(check, listener)
     check_model(parts.estimators, network, image)
     listener.doing("measuring memory")
     engine = make_engine(spec, parts.noises, network, noisy, check.classes, image, limit, gradients=bool(gradients))
     listener.doing("comparing batches of different sizes")
-    rows = check_rows(engine, _first_images(samples, skip_bad=skip_bad), gradients=bool(gradients))
+    rows = check_rows(engine, torch.stack([sample.pixels for sample in first]), gradients=bool(gradients))
     _report_rows(rows, network.name, listener)
     check = replace(check, warnings=(*check.warnings, *rows.warnings(network.name)))
     return Ready(
@@ -316,10 +316,6 @@ def _report(check: InputCheck, listener: Listener) -> None:
         listener.note("no labels: accuracy is not measured")
     for text in check.warnings:
         listener.warn(text)
-
-
-def _first_images(samples: Dataset, *, skip_bad: bool) -> Tensor:
-    return torch.stack([sample.pixels for sample in first_samples(samples, IMAGES, skip_bad=skip_bad)])
 
 
 def _report_rows(rows: RowCheck, model: str, listener: Listener) -> None:
