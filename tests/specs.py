@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import yaml
 
+from robaudit.rows import COLUMNS
+
 WEIGHTS = Path(str(files("robaudit.demo") / "digits_cnn.safetensors"))
 NETWORK = {"path": str(WEIGHTS), "architecture": "robaudit:digits_cnn"}
 
@@ -47,6 +49,15 @@ def read_info(run: Path) -> dict[str, Any]:
     """run.json without its checksum, to be changed and written by hand."""
     info = json.loads((run / "run.json").read_text(encoding="utf-8"))
     return {key: value for key, value in info.items() if key != "checksum"}
+
+
+def laid_out(document: dict[str, Any]) -> bytes:
+    """A samples.json as robaudit lays it out, one row a line: it must be refused for what it says, not for how it looks."""
+    found = document.get("rows")
+    lines = ",\n".join(json.dumps(row) for row in found) if isinstance(found, list) else ""
+    rows = f"[\n{lines}\n]" if lines else json.dumps(found)
+    columns = json.dumps(document.get("columns", list(COLUMNS)))
+    return f'{{"schema_version": {document.get("schema_version")},\n"columns": {columns},\n"rows": {rows}}}\n'.encode()
 
 
 def read_rows(run: Path) -> list[dict[str, str]]:

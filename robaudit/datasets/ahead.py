@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator
-from concurrent.futures import Future
+from collections.abc import Generator, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
-from queue import SimpleQueue
 from typing import Literal
 
 import torch
@@ -17,7 +14,6 @@ from robaudit.datasets.base import Dataset, Sample
 from robaudit.errors import SampleError
 
 _WORKERS = 4  # on CUDA
-_PATIENCE = 2.0  # seconds to wait for readers at the end
 
 Read = tuple[int, Sample | SampleError]
 
@@ -38,11 +34,10 @@ def default_workers(asked: int | Literal["auto"], device: torch.device, kind: st
 def read_ahead(dataset: Dataset, indices: Iterable[int], workers: int, depth: int) -> Generator[Read, None, None]:
     """Read samples in order, ahead of the caller; the samples are the same whatever the number of workers.
 
-    Reading begins when the first sample is asked for. An unusable sample is given as its error; any other exception, of the data set
-    or of ``indices``, is raised at its place, after everything that comes before it.
+    Reading begins when the first sample is asked for. An unusable sample is given as its error; any other exception of the data set is
+    raised at its place, after everything that comes before it. The readers end when the generator is closed or exhausted.
 
-    The readers end when the generator is closed or exhausted. They are daemon threads, not a ThreadPoolExecutor, whose threads the
-    interpreter waits for at exit: a reader that hangs on a dead disk must not keep the process alive.
+    Threads, not the processes of torch's DataLoader: decoders release the interpreter's lock, and a data set need not be pickled.
 
     Args:
         dataset: what to read; with workers, several threads read it at once.
@@ -74,62 +69,18 @@ def _read(dataset: Dataset, index: int) -> Sample | SampleError:
 
 
 def _by_threads(dataset: Dataset, indices: Iterable[int], workers: int, depth: int) -> Generator[Read, None, None]:
-    orders: SimpleQueue[tuple[int, Future[Read]] | None] = SimpleQueue()
     waiting: deque[Future[Read]] = deque()
-    left = iter(indices)
-    readers = _start_readers(dataset, orders, workers)
-    if not readers:
-        yield from _in_turn(dataset, left)
-        return
-
-    def order() -> Iterator[Future[Read]]:
-        """A future for each sample; if the indices raise, the last one holds the error."""
-        try:
-            for index in left:
-                place: Future[Read] = Future()
-                orders.put((index, place))
-                yield place
-        except Exception as error:  # noqa: BLE001  raised at its place, after everything ordered before it
-            place = Future()
-            place.set_exception(error)
-            yield place
-
-    places = order()
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="reader")
+    ordered = (pool.submit(_numbered, dataset, index) for index in indices)
     try:
-        waiting.extend(islice(places, depth))
+        waiting.extend(islice(ordered, depth))
         while waiting:
             found = waiting.popleft().result()
-            waiting.extend(islice(places, 1))
+            waiting.extend(islice(ordered, 1))
             yield found
     finally:
-        for place in waiting:
-            place.cancel()
-        for _ in readers:
-            orders.put(None)
-        deadline = time.monotonic() + _PATIENCE
-        for reader in readers:
-            reader.join(max(0.0, deadline - time.monotonic()))
+        pool.shutdown(cancel_futures=True)
 
 
-def _start_readers(dataset: Dataset, orders: SimpleQueue[tuple[int, Future[Read]] | None], workers: int) -> list[threading.Thread]:
-    """As many threads as the machine allows, each filling orders until it takes a None."""
-
-    def fill() -> None:
-        while (order := orders.get()) is not None:
-            index, place = order
-            if place.set_running_or_notify_cancel():
-                try:
-                    place.set_result((index, _read(dataset, index)))
-                except BaseException as error:  # noqa: BLE001  raised in the thread that takes the sample
-                    place.set_exception(error)
-            del order, place  # a waiting reader must not hold a sample
-
-    readers: list[threading.Thread] = []
-    for number in range(workers):
-        reader = threading.Thread(target=fill, name=f"reader {number}", daemon=True)
-        try:
-            reader.start()
-        except RuntimeError:
-            break
-        readers.append(reader)
-    return readers
+def _numbered(dataset: Dataset, index: int) -> Read:
+    return index, _read(dataset, index)

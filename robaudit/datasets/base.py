@@ -1,16 +1,15 @@
-"""The interface of a data set, and helpers to find its files and read its first samples."""
+"""The interface of a data set, helpers to find its files and read its first samples, and the rule for its names."""
 
 from __future__ import annotations
 
-import glob
 import os
 import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
+from itertools import pairwise
 from pathlib import Path
-from typing import Literal, NoReturn, Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +17,10 @@ from torch import Tensor
 
 from robaudit.errors import DataError, NothingLeftError, SampleError, did_you_mean
 from robaudit.files import expanded
+from robaudit.text import clipped
 
 Labels = NDArray[np.int64]
-_BRACES = re.compile(r"\{(\d+)\.\.(\d+)\}")
-_MOST_FILES = 10**6
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +80,8 @@ def find(written: str, base_dir: Path, kind: Literal["file", "folder"]) -> Path:
         if isinstance(error, FileNotFoundError | NotADirectoryError):
             raise _missing(written, path, kind) from None
         raise DataError(written, f"cannot be read ({reason(error)})", f"give a {kind} that you may read") from None
+    if kind == "file" and stat.S_ISREG(mode) and not path.stat().st_size:  # like the kernel's files in /proc, some of which never end
+        raise DataError(written, "is an empty file", "write it again")
     if kind == "file" and not stat.S_ISREG(mode):
         raise DataError(written, "is a folder" if stat.S_ISDIR(mode) else "is not a regular file", "give a file")
     if kind == "folder" and not stat.S_ISDIR(mode):
@@ -88,44 +89,44 @@ def find(written: str, base_dir: Path, kind: Literal["file", "folder"]) -> Path:
     return path
 
 
-def matching(written: str, base_dir: Path, suffixes: Sequence[str]) -> list[Path]:
-    """The files that a path names, in order.
+def boundary(root: str | None, base_dir: Path, folder: Path) -> Path:
+    """The folder that all image files of a data set must lie in, without links.
 
     Args:
-        written: a file; a folder, for the files anywhere below it that have the suffixes; a pattern with ``*``, ``?`` or ``[ ]``;
-            or a range such as ``{000..049}``, of which every file must be there.
-        base_dir: where relative paths begin.
-        suffixes: of the files of a folder.
+        root: as written in the spec; None: the data's own folder.
+        base_dir: the folder of the spec.
+        folder: the data's own.
+    """
+    return Path(os.path.realpath(folder if root is None else find(root, base_dir, "folder")))
+
+
+def refuse_controls(text: str, where: str, what: str) -> str:
+    """The text, unless it could steer a terminal or begin a line of its own in what is written.
+
+    Args:
+        text: read from data: an id, the name of a class.
+        where: the data set.
+        what: what the text is.
 
     Raises:
-        DataError: there are none.
+        DataError: it has control characters (line breaks, ESC), marks that turn text around, or lone surrogates.
     """
-    path = base_dir / expanded(written)
-    if (numbers := _BRACES.search(written)) and not os.path.lexists(path):
-        first, last = int(numbers[1]), int(numbers[2])
-        if not first <= last < first + _MOST_FILES:
-            raise DataError(written, f"{numbers[0]} is not a range of files", "for example {000..049}")
-        width = len(numbers[1])
-        names = [f"{written[: numbers.start()]}{number:0{width}}{written[numbers.end() :]}" for number in range(first, last + 1)]
-        return [file for name in names for file in matching(name, base_dir, suffixes)]
-    if any(c in written for c in "*?[") and not os.path.lexists(path):
-        names = sorted(glob.glob(str(path), recursive=True))  # noqa: PTH207  Path.glob takes no absolute pattern
-        if not names:
-            raise DataError(written, "matches no file", "paths are relative to the spec file")
-        return [find(name, base_dir, "file") for name in names]
-    if not path.is_dir():
-        return [find(written, base_dir, "file")]
-    found: list[Path] = []
-    for place, folders, names in os.walk(path, onerror=partial(_unlisted, written)):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        found += [Path(place, name) for name in names if not name.startswith(".") and name.lower().endswith(tuple(suffixes))]
-    if not found:
-        raise DataError(written, f"has no {suffixes[0]} files", "name the folder that holds them, or the files by a pattern with *")
-    return sorted(found)
+    if _CONTROL.search(text):
+        raise DataError(where, f"the {what} {clipped(ascii(text), 80)} has control characters", "rename it")
+    return text
 
 
-def _unlisted(written: str, error: OSError) -> NoReturn:
-    raise DataError(written, f"cannot be listed ({reason(error)})", "give folders that you may read") from None
+def different(ids: list[str], where: str, remedy: str) -> list[str]:
+    """The ids, unless two are the same.
+
+    Raises:
+        DataError: they are.
+    """
+    if len(set(ids)) < len(ids):
+        ordered = sorted(ids)
+        twice = next(one for one, other in pairwise(ordered) if one == other)
+        raise DataError(where, f"two rows have the same id {clipped(twice, 80)!r}", remedy)
+    return ids
 
 
 def _missing(written: str, path: Path, kind: str) -> DataError:

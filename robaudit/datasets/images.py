@@ -1,53 +1,43 @@
-"""A folder of images as a data set: with one folder for each class, with a metadata file, or with a list of labels."""
+"""A folder with one folder of images for each class as a data set."""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
 import numpy as np
 
-from robaudit.datasets.base import Dataset, Labels, Sample, find, name_text, reason
+from robaudit.datasets.base import Dataset, Labels, Sample, boundary, find, name_text, reason
 from robaudit.datasets.classes import ClassIndex
 from robaudit.datasets.decode import read_image
-from robaudit.datasets.imagenet import WORDS, Classes, are_synsets, image_labels, labels_file, synset_classes
-from robaudit.datasets.manifest import ManifestDataset
 from robaudit.errors import DataError
-from robaudit.spec.data_files import METADATA, METADATA_PATH, SPLITS, SUFFIXES, USUAL_LABELS, columns_of, preferred, usual
-from robaudit.spec.model import ImageOptions, ImagesSpec, ManifestSpec
+from robaudit.spec.data_files import METADATA, METADATA_PATH, SPLITS, SUFFIXES, preferred
+from robaudit.spec.model import ImageOptions, ImagesSpec
 from robaudit.text import count
+
+_SYNSET = re.compile(r"n\d{8}")
 
 
 def open_images(spec: ImagesSpec, *, base_dir: Path) -> Dataset:
-    """Open a folder of images, by what lies in it.
-
-    A metadata file with the columns ``file_name`` and ``label`` gives the labels, as in the library ``datasets``; otherwise class
-    folders do; otherwise a list of labels beside the images.
+    """Open a folder of class folders.
 
     Raises:
-        DataError: there are no images, or nothing that gives their labels.
+        DataError: there are no class folders, or no images in them.
     """
     root = find(spec.path, base_dir, "folder")
-    if spec.labels is not None:
-        listed = find(spec.labels, base_dir, "file")
-        return (
-            _by_metadata(spec, listed)
-            if listed.suffix.lower() in (".csv", ".jsonl") and _is_metadata(listed)
-            else _by_list(spec, root, listed)
-        )
     folders, loose = _visible(root, spec.path)
-    metadata = next((root / name for name in METADATA if (root / name).is_file() and _is_metadata(root / name)), None)
-    if metadata is not None and (not folders or _labels(metadata, spec)):
-        return _by_metadata(spec, metadata)
     if folders:
-        return _by_folders(spec, root, folders)
-    if loose and (listed_beside := labels_file(root)) is not None:
-        return _by_list(spec, root, listed_beside)
+        return _by_folders(spec, root, folders, boundary(spec.root, base_dir, root))
     if loose:
-        remedy = "put them into one folder per class, or name a file with their labels: labels: FILE"
-        raise DataError(spec.path, f"holds {count(len(loose), 'image')} but no class folders", remedy)
+        listed = "list them with their labels in a CSV file (kind: csv)"
+        if (root / METADATA).is_file():
+            listed = f"use kind: csv with path: {spec.path.rstrip('/')}/{METADATA} and path_column: {METADATA_PATH}"
+        raise DataError(
+            spec.path, f"holds {count(len(loose), 'image')} but no class folders", f"put them into one folder per class, or {listed}"
+        )
     holds_nothing = "holds no class folders" if any(root.iterdir()) else "is an empty folder"
     raise DataError(spec.path, holds_nothing, "give a folder with one folder per class")
 
@@ -62,14 +52,15 @@ class ImagesDataset:
         labels: of the files.
         class_names: by index.
         options: of decoding.
+        within: the folder that the files must lie in.
     """
 
     def __init__(
-        self, where: str, root: Path, names: list[str], labels: Labels, class_names: tuple[str, ...] | None, options: ImageOptions
+        self, where: str, root: Path, names: list[str], labels: Labels, class_names: tuple[str, ...], options: ImageOptions, within: Path
     ) -> None:
         self.where, self._root, self._names, self._options = where, root, names, options
-        self._labels = labels
-        self.class_names = class_names
+        self._labels, self._within = labels, within
+        self.class_names: tuple[str, ...] | None = class_names
 
     def __len__(self) -> int:
         return len(self._names)
@@ -86,14 +77,14 @@ class ImagesDataset:
         """Decode one image.
 
         Raises:
-            SampleError: it cannot be decoded.
+            SampleError: it cannot be decoded, or lies elsewhere.
         """
         sample_id = self.sample_id(index)
-        pixels = read_image(self._root / self._names[index], f"{self.where}/{sample_id}", self._options)
+        pixels = read_image(self._root / self._names[index], f"{self.where}/{sample_id}", self._options, self._within)
         return Sample(sample_id, pixels, int(self._labels[index]))
 
 
-def _by_folders(spec: ImagesSpec, root: Path, folders: Sequence[str]) -> Dataset:
+def _by_folders(spec: ImagesSpec, root: Path, folders: Sequence[str], within: Path) -> Dataset:
     """Images whose class is the name of a folder, or of several."""
     names = [name for folder in folders for name in _images_below(root, folder, spec.path)]
     if not names:
@@ -106,23 +97,28 @@ def _by_folders(spec: ImagesSpec, root: Path, folders: Sequence[str]) -> Dataset
         parents = [name.rpartition("/")[0] for name in names]
         of_files = [parent.rpartition("/")[2] for parent in parents] if spec.classes == "leaf" else parents
         present = sorted(set(of_files))
-    classes = _classes(spec, root, [name_text(one) for one in present])
-    labels = np.array([classes.index[name_text(one)] for one in of_files], dtype=np.int64)
-    return ImagesDataset(spec.path, root, names, labels, classes.names, spec)
+    index, class_names = _classes(spec, [name_text(one) for one in present])
+    labels = np.array([index[name_text(one)] for one in of_files], dtype=np.int64)
+    return ImagesDataset(spec.path, root, names, labels, class_names, spec, within)
 
 
-def _classes(spec: ImagesSpec, root: Path, present: Sequence[str]) -> Classes:
-    """The class index of every folder: by ``class_names``, else by the order of the names; that of synsets by all of ImageNet's."""
+def _classes(spec: ImagesSpec, present: Sequence[str]) -> tuple[dict[str, int], tuple[str, ...]]:
+    """The class index of every folder, and the class names: by ``class_names``, else by the order of the folders' names.
+
+    All synsets of a data set (``n01440764``) have class indices in their own order, whatever the classes are called.
+    """
     asked = spec.class_names
-    by_name = ClassIndex(asked or present, spec.class_ids if asked else None)
-    index = {name: number for name in present if (number := by_name.find(name)) is not None}
-    unknown = next((name for name in present if name not in index), None)
-    if are_synsets(present) and (asked is None or unknown is not None) and (found := synset_classes(root, present, asked)) is not None:
-        return found
-    if unknown is not None:
-        remedy = f"put {WORDS[0]} or {WORDS[1]} beside the folder, which name ImageNet's synsets" if are_synsets(present) else ""
-        raise DataError(f"{spec.path}/{unknown}", "the folder is not in class_names", remedy or by_name.remedy(unknown))
-    return Classes(index, asked or tuple(present))
+    classes = ClassIndex(asked or present, spec.class_ids if asked else None)
+    index = {name: number for name in present if (number := classes.find(name)) is not None}
+    if (unknown := next((name for name in present if name not in index), None)) is None:
+        return index, asked or tuple(present)
+    synsets = all(map(_SYNSET.fullmatch, present))
+    if asked is not None and synsets and len(asked) == len(present):
+        return {name: number for number, name in enumerate(sorted(present))}, asked
+    remedy = (
+        "set class_ids to a file that begins each line with a synset, in the order of class_names" if synsets else classes.remedy(unknown)
+    )
+    raise DataError(f"{spec.path}/{unknown}", "the folder is not in class_names", remedy)
 
 
 def _refuse_groups(spec: ImagesSpec, folders: Sequence[str], names: Sequence[str]) -> None:
@@ -139,45 +135,6 @@ def _refuse_groups(spec: ImagesSpec, folders: Sequence[str], names: Sequence[str
     if len(folders) == 1 and below > 1:
         what = f"has a single class folder {folders[0]!r}, whose images lie in {below} folders"
         raise DataError(spec.path, what, f"set path: {spec.path.rstrip('/')}/{folders[0]}, or classes: top if it is one class")
-
-
-def _by_list(spec: ImagesSpec, root: Path, listed: Path) -> Dataset:
-    """Images of one folder whose labels are in a list."""
-    names = sorted(_visible(root, spec.path)[1])
-    if not names:
-        raise DataError(spec.path, "has no images", f"known suffixes: {' '.join(sorted(SUFFIXES))}")
-    labels = image_labels(listed, [name_text(name) for name in names], spec.path)
-    texts = list(dict.fromkeys(labels.values()))
-    if not are_synsets(texts):
-        index = {text: int(text) for text in texts if text.isdecimal()}
-        if len(index) < len(texts):
-            raise DataError(str(listed), "mixes class indices and names", "use one kind in the whole file")
-        return ImagesDataset(spec.path, root, names, np.array([index[label] for label in labels.values()]), spec.class_names, spec)
-    classes = _classes(spec, root, sorted(texts))
-    found = np.array([classes.index[label] for label in labels.values()], dtype=np.int64)
-    return ImagesDataset(spec.path, root, names, found, classes.names, spec)
-
-
-def _by_metadata(spec: ImagesSpec, path: Path) -> Dataset:
-    """Images that a metadata file lists."""
-    shared = {name: getattr(spec, name) for name in spec.model_fields_set - {"kind", "path", "classes", "labels"}}
-    columns = columns_of(path)
-    label = {} if "label" in columns else {"label_column": None}
-    if label and (other := usual(USUAL_LABELS, columns)) is not None:
-        remedy = f"use kind: manifest with path_column: {METADATA_PATH} and label_column: {other} (for class folders: classes: top)"
-        raise DataError(f"{spec.path}/{path.name}", f"has no column 'label', but {other!r}", remedy)
-    manifest = ManifestSpec(kind="manifest", path=str(path), path_column=METADATA_PATH, **label, **shared)
-    return ManifestDataset(manifest, base_dir=path.parent, where=f"{spec.path}/{path.name}")
-
-
-def _is_metadata(path: Path) -> bool:
-    return METADATA_PATH in columns_of(path)
-
-
-def _labels(metadata: Path, spec: ImagesSpec) -> bool:
-    """Whether a metadata file beside class folders gives the labels; by another usual name only where ``classes`` is not said."""
-    columns = columns_of(metadata)
-    return "label" in columns or ("classes" not in spec.model_fields_set and usual(USUAL_LABELS, columns) is not None)
 
 
 def _visible(root: Path, where: str) -> tuple[list[str], list[str]]:

@@ -39,10 +39,8 @@ def open_dataset(spec: DatasetSpec, *, base_dir: Path, trust: bool) -> Dataset:
 _OF_FILES = {
     "npz": ("robaudit.datasets.npz", "NpzDataset"),
     "images": ("robaudit.datasets.images", "open_images"),
-    "manifest": ("robaudit.datasets.manifest", "ManifestDataset"),
-    "hf": ("robaudit.datasets.hf", "open_hf"),
-    "parquet": ("robaudit.datasets.parquet_files", "open_parquet"),
-    "webdataset": ("robaudit.datasets.webdataset", "WebdatasetDataset"),
+    "csv": ("robaudit.datasets.csv_file", "CsvDataset"),
+    "hf": ("robaudit.datasets.hf", "HfDataset"),
     "torchvision": ("robaudit.datasets.torchvision_set", "TorchvisionDataset"),
 }  # by kind: the module and what opens it there; imported when it is needed
 

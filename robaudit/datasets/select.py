@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from robaudit.datasets.base import Dataset, Labels, Sample
+from robaudit.datasets.base import Dataset, Labels, Sample, refuse_controls
 from robaudit.errors import DataError, SampleError
 from robaudit.spec.model import BaseDatasetSpec
 
@@ -44,6 +44,9 @@ def choose(dataset: Dataset, spec: BaseDatasetSpec) -> Sequence[int]:
 class Selected:
     """The chosen samples of a data set, all of one shape; ids and labels are those of the whole set.
 
+    Here the names that data bring are checked, for all kinds of data: ids and class names are a line of text each, without control
+    characters.
+
     Args:
         whole: the data set.
         indices: which of its samples, in order.
@@ -53,6 +56,8 @@ class Selected:
     def __init__(self, whole: Dataset, indices: Sequence[int], class_names: tuple[str, ...] | None = None) -> None:
         self._whole, self._indices = whole, indices
         self._class_names = class_names or whole.class_names
+        for name in self._class_names or ():
+            refuse_controls(name, self.where, "class name")
         self._first: tuple[str, tuple[int, ...]] | None = None
         labels = self.labels()
         if labels is not None and self._class_names is not None and int(labels.max()) >= len(self._class_names):
@@ -73,8 +78,12 @@ class Selected:
         return len(self._indices)
 
     def sample_id(self, index: int) -> str:
-        """The id of the sample, as in the whole data set."""
-        return self._whole.sample_id(self._indices[index])
+        """The id of the sample, as in the whole data set.
+
+        Raises:
+            DataError: it has control characters.
+        """
+        return refuse_controls(self._whole.sample_id(self._indices[index]), self.where, "id")
 
     def labels(self) -> Labels | None:
         """The labels of the chosen samples, where they are known without reading pixels."""
@@ -90,6 +99,7 @@ class Selected:
             SampleError: it is unreadable, of another shape than the first readable one, or its label has no class name.
         """
         sample = self._whole[self._indices[index]]
+        refuse_controls(sample.id, self.where, "id")
         shape = tuple(sample.pixels.shape)
         first_id, first_shape = self._reference(index, sample)
         if shape != first_shape:

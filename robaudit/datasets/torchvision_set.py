@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
+from PIL import EpsImagePlugin, Image
 from torch import Tensor
 
 from robaudit.datasets.base import Labels, Sample, name_text, reason
-from robaudit.datasets.decode import as_label, as_pixels, image_pixels, plain_pillow
+from robaudit.datasets.decode import as_label, as_pixels, hush, image_pixels
 from robaudit.errors import DataError, SampleError, did_you_mean
 from robaudit.files import expanded
 from robaudit.spec.model import TorchvisionSpec
@@ -35,6 +35,8 @@ class TorchvisionDataset:
 
     def __init__(self, spec: TorchvisionSpec, *, base_dir: Path) -> None:
         self.where, self._spec = f"torchvision {spec.name}", spec
+        hush()
+        EpsImagePlugin.gs_binary = False  # it opens any file that Pillow knows; no external program (Ghostscript) is started for one
         self._items = _build(spec, self.where, base_dir)
         self.class_names: tuple[str, ...] | None = _names(getattr(self._items, "classes", None))
         self._labels = _known_labels(self._items)
@@ -65,7 +67,7 @@ class TorchvisionDataset:
         sample_id = self.sample_id(index)
         where = f"{self.where}, sample {sample_id}"
         try:
-            with self._turn(), plain_pillow():
+            with self._turn():
                 image, target = self._items[int(sample_id)]
         except Exception as error:  # noqa: BLE001  every data set and every decoder raises its own
             raise SampleError(where, f"cannot be read ({reason(error)})", "repair or leave out this sample") from None

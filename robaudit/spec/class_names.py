@@ -17,7 +17,7 @@ from robaudit.text import distinct
 
 BASE_DIR = "base_dir"
 """The key of the validation context under which the folder of relative paths stands."""
-SYNSET_WORDS = re.compile(r"(n\d{8})[\s,]+(\S.*)")
+_SYNSET_WORDS = re.compile(r"(n\d{8})[\s,]+(\S.*)")
 """A line of ImageNet's files of names: a synset and its synonyms."""
 _LARGEST = 2**24
 
@@ -30,24 +30,46 @@ def read_class_names(value: object, info: ValidationInfo) -> object:
     """
     if not isinstance(value, str):
         return value
+    path, text = _read(value, info)
+    names = _from_json(text) if path.suffix.lower() == ".json" else _lines(text)
+    if not names or not all(names):
+        raise ValueError(f"must be a file with a name on each line (line {names.index('') + 1} is empty)" if names else "is an empty file")
+    words = [_SYNSET_WORDS.fullmatch(name) for name in names]
+    return _first_synonyms([word[2] for word in words if word], [word[1] for word in words if word]) if all(words) else distinct(names)
+
+
+def read_class_ids(value: object, info: ValidationInfo) -> object:
+    """The first word of each line of the file that a text names (``n01440764 tench, Tinca tinca``); anything else as it is.
+
+    Raises:
+        ValueError: there is no such file, or it has an empty line.
+    """
+    if not isinstance(value, str):
+        return value
+    words = [re.split(r"[\s,]", line, maxsplit=1)[0] for line in _lines(_read(value, info)[1])]
+    if not all(words):
+        raise ValueError("must be a file that begins each line with an id")
+    return tuple(words)
+
+
+def _read(value: str, info: ValidationInfo) -> tuple[Path, str]:
     path = (info.context or {}).get(BASE_DIR, Path()) / expanded(value)
     try:
         about = path.stat()
         if not stat.S_ISREG(about.st_mode) or about.st_size > _LARGEST:
             raise ValueError("must be a list of names, or a file of them")
-        text = path.read_text(encoding="utf-8-sig")
+        return path, path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
         raise ValueError("must be a file of UTF-8 text") from None
     except OSError as error:
         raise ValueError(f"must be a list of names, or a file of them ({error.strerror or error}: {path})") from None
-    names = _from_json(text) if path.suffix.lower() == ".json" else [line.strip() for line in text.strip().splitlines()]
-    if not names or not all(names):
-        raise ValueError(f"must be a file with a name on each line (line {names.index('') + 1} is empty)" if names else "is an empty file")
-    words = [SYNSET_WORDS.fullmatch(name) for name in names]
-    return first_synonyms([word[2] for word in words if word], [word[1] for word in words if word]) if all(words) else distinct(names)
 
 
-def first_synonyms(names: Sequence[str], synsets: Sequence[str]) -> tuple[str, ...]:
+def _lines(text: str) -> list[str]:
+    return [line.strip() for line in text.strip().splitlines()]
+
+
+def _first_synonyms(names: Sequence[str], synsets: Sequence[str]) -> tuple[str, ...]:
     """The first of the synonyms of each class, or all of them where that is not unique, with the synset where they are not either.
 
     ImageNet has two classes that are called crane, and nothing else.

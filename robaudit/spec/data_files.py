@@ -16,16 +16,27 @@ SPLITS = ("test", "testing", "validation", "valid", "val", "dev", "eval", "evalu
 """What the parts of a data set are called; those that an audit would rather take come first."""
 USUAL_PATHS = ("path", "file_name", "filename", "file", "filepath", "file_path", "image_path", "img_path", "image", "img")
 """What columns of image paths are usually called."""
-USUAL_LABELS = ("label", "labels", "class", "class_id", "class_idx", "class_name", "target", "category", "label_id", "label_name", "y")
+USUAL_LABELS = (
+    *("label", "labels", "class", "cls", "class_id", "class_idx", "class_name"),
+    *("target", "category", "label_id", "label_name", "y"),
+)
 """What columns of labels are usually called."""
 DELIMITERS = (",", ";", "\t")
 """Between the fields of a CSV file."""
-JSON_LINES = (".jsonl", ".ndjson")
-"""Suffixes of files with a JSON object on each line."""
-METADATA = ("metadata.csv", "metadata.jsonl")
-"""Files that give the labels of the images of their folder, as the library ``datasets`` has them."""
+FORMS = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".tar": "webdataset",
+    ".tar.gz": "webdataset",
+    ".tgz": "webdataset",
+    ".jsonl": "json",
+    ".ndjson": "json",
+}
+"""Suffixes of the files that the library ``datasets`` reads, and which of its readers does."""
+METADATA = "metadata.csv"
+"""The file that gives the labels of the images of its folder, as the library ``datasets`` has it (also metadata.jsonl)."""
 METADATA_PATH = "file_name"
-"""Their column of paths."""
+"""Its column of paths."""
 
 _SHARD = re.compile(r"(.+?)-\d+-of-\d+(-[0-9a-f]+)?")
 _MOST_LISTED = 10**5  # entries of a folder that are looked at
@@ -45,17 +56,19 @@ def recognised(written: str, base: Path) -> dict[str, Any] | None:
     suffix = path.suffix.lower()
     if suffix == ".npz":
         return {"kind": "npz", "path": written}
-    if suffix in (".csv", ".tsv", *JSON_LINES):
-        return {"kind": "manifest", "path": written, **_renamed(columns_of(path))}
-    if suffix in (".parquet", ".pq"):
-        return {"kind": "parquet", "path": written}
-    compressed = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")  # its reader says what to do
-    return {"kind": "webdataset", "path": written} if suffix == ".tar" or path.name.lower().endswith(compressed) else None
+    if suffix in (".csv", ".tsv"):
+        return {"kind": "csv", "path": written, **_renamed(columns_of(path))}
+    return {"kind": "hf", "path": written} if form_of(written) else None
+
+
+def form_of(name: str) -> str | None:
+    """The reader of the library ``datasets`` for a file of this name, if any."""
+    return next((form for suffix, form in FORMS.items() if name.lower().endswith(suffix)), None)
 
 
 def is_pattern(written: str) -> bool:
-    """Whether a path may name several files: with ``*``, ``?``, ``[ ]`` or a range ``{000..049}``."""
-    return bool(re.search(r"[*?\[]|\{\d+\.\.\d+\}", written))
+    """Whether a path may name several files: with ``*``, ``?`` or ``[ ]``."""
+    return bool(re.search(r"[*?\[]", written))
 
 
 def _folder(written: str, path: Path) -> dict[str, Any]:
@@ -63,25 +76,17 @@ def _folder(written: str, path: Path) -> dict[str, Any]:
         return {"kind": "hf", "path": written, "split": preferred(_saved_splits(path))}
     if (path / "state.json").is_file():
         return {"kind": "hf", "path": written}
-    if any((path / name).is_file() for name in METADATA):
-        return {"kind": "images", "path": written}
-    files = list(islice(_below(path), _MOST_LISTED))
-    if tables := [file for file in files if file.suffix.lower() == ".parquet"]:
-        splits = dict.fromkeys(split_of(file)[0] for file in tables)
-        return {"kind": "hf", "path": written, "split": preferred(splits)} if len(splits) > 1 else {"kind": "parquet", "path": written}
-    if tars := [file.relative_to(path) for file in files if file.suffix.lower() == ".tar"]:
-        return {"kind": "webdataset", "path": written.rstrip("/") + _shards(tars)}
-    return {"kind": "images", "path": written.rstrip("/") + _class_folders(path)}
-
-
-def _shards(tars: Sequence[Path]) -> str:
-    """What to add to the path of a folder of tars, so that it names one split."""
-    groups = dict.fromkeys(re.sub(r"\d+$", "", file.with_suffix("").as_posix()) for file in tars)
-    split_in = {group: preferred(words) for group in groups if (words := [word for word in _words(group) if word in SPLITS])}
-    if len(groups) < 2 or not split_in:
-        return ""
-    best = preferred(split_in.values())
-    return f"/{next(group for group in split_in if split_in[group] == best)}*.tar"
+    inner = written.rstrip("/")
+    if (path / METADATA).is_file():
+        return {"kind": "csv", "path": f"{inner}/{METADATA}", **_renamed(columns_of(path / METADATA))}
+    if (path / "metadata.jsonl").is_file():
+        return {"kind": "hf", "path": f"{inner}/metadata.jsonl"}
+    found = [file.relative_to(path) for file in islice(_below(path), _MOST_LISTED)]
+    for form in dict.fromkeys(FORMS.values()):
+        if files := [file for file in found if form_of(file.name) == form]:
+            splits = dict.fromkeys(split_of(file)[0] for file in files)
+            return {"kind": "hf", "path": written} | ({"split": preferred(splits)} if len(splits) > 1 else {})
+    return {"kind": "images", "path": inner + _class_folders(path)}
 
 
 def _class_folders(path: Path) -> str:
@@ -99,7 +104,7 @@ def preferred(splits: Iterable[str]) -> str:
 
 
 def split_of(path: Path) -> tuple[str, Path]:
-    """The split that a Parquet file belongs to, by its name or its folder's, and the folder that its data set is in."""
+    """The split that a data file belongs to, by its name or its folder's, and the folder that its data set is in."""
     shard = _SHARD.fullmatch(path.stem)
     if shard:
         return shard[1], path.parent
@@ -116,20 +121,18 @@ def usual(names: Sequence[str], columns: Sequence[str]) -> str | None:
 
 
 def columns_of(path: Path) -> list[str]:
-    """The names in the first line of a CSV or JSONL file; none where it has no such line."""
+    """The names in the first line of a CSV file; none where it has no such line."""
     try:
         with path.open("rb") as file:
             line = file.readline(_LONGEST_LINE).decode("utf-8-sig")
-        if path.suffix.lower() in JSON_LINES:
-            return list(json.loads(line))
-    except (OSError, ValueError, TypeError, RecursionError):
+    except (OSError, ValueError):
         return []
     delimiter = max(DELIMITERS, key=line.count)
     return [name.strip().strip('"') for name in line.split(delimiter)]
 
 
 def _renamed(columns: Sequence[str]) -> dict[str, Any]:
-    """The options for a manifest whose columns have other names than ours."""
+    """The options for a CSV file whose columns have other names than ours."""
     path, label = usual(USUAL_PATHS, columns), usual(USUAL_LABELS, columns)
     found = {"path_column": path if path and "path" not in columns else None, "label_column": label if "label" not in columns else None}
     return {key: name for key, name in found.items() if name is not None}

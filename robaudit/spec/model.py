@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, Private
 
 from robaudit.errors import SpecError
 from robaudit.levels import GAUSSIAN, LEVEL_KEYS, NO_NOISE, LevelName, NoiseLevel
-from robaudit.spec.class_names import read_class_names
+from robaudit.spec.class_names import read_class_ids, read_class_names
 from robaudit.spec.fields import (
     MISSING_KEY,
     UNKNOWN_KEY,
@@ -103,8 +103,12 @@ class BaseDatasetSpec(Part):
         description="names by class index, or a file of them (.txt: one on each line; .json); also the order of class folders, "
         "which are sorted by name without it",
     )
-    class_ids: tuple[str, ...] | None = Field(
-        None, description="what folders and labels call the classes, by class index, where that is not class_names: synsets, for example"
+    class_ids: Annotated[tuple[str, ...] | None, BeforeValidator(read_class_ids, json_schema_input_type=tuple[str, ...] | str | None)] = (
+        Field(
+            None,
+            description="what folders and labels call the classes, by class index, where that is not class_names: synsets, for example; "
+            "or a file that begins each line with one",
+        )
     )
 
     _names_of_model: bool = PrivateAttr(default=False)
@@ -161,63 +165,44 @@ class ImageOptions(BaseDatasetSpec):
     channels: Literal[1, 3] = 3
 
 
-class ImagesSpec(ImageOptions):
-    """A folder of images: with one folder for each class, with a metadata file, or ImageNet's validation images."""
+class FilesSpec(ImageOptions):
+    """Image files that a folder or a list on disk names."""
+
+    path: str
+    root: str | None = Field(
+        None, description="the folder that all image files must lie in, links followed; default: that of the data (path)"
+    )
+
+
+class ImagesSpec(FilesSpec):
+    """A folder with one folder of images for each class."""
 
     kind: Literal["images"]
-    path: str
     classes: Literal["top", "leaf", "path"] = Field(
         "top", description="the class of an image: the folder right below path (top), the folder it lies in (leaf), or all folders (path)"
     )
-    labels: str | None = Field(
-        None, description="labels of images without class folders: metadata.csv, LOC_val_solution.csv, val.txt, ...; default: found beside"
-    )
 
 
-class ManifestSpec(ImageOptions):
-    """A CSV or JSONL file with columns path, label and optionally id; paths are relative to the file."""
+class CsvSpec(FilesSpec):
+    """A CSV file with columns path, label and optionally id; paths are relative to the file."""
 
-    kind: Literal["manifest"]
-    path: str
+    kind: Literal["csv"]
     path_column: str = "path"
     label_column: str | None = Field("label", description="null: no labels")
     id_column: str = Field("id", description="where there is no such column, ids are the paths")
-    delimiter: Literal[",", ";", "\t"] | None = Field(None, description="default: that of the first line")
 
 
-class TableOptions(ImageOptions):
-    """Which columns of a table hold the images, their labels and ids."""
-
-    image_column: str | None = Field(None, description="encoded images; default: the only column that can be")
-    label_column: str | None = Field(
-        "", description="class indices or names; empty: the only ClassLabel, else a column called label, class, ...; null: no labels"
-    )
-    id_column: str | None = Field(None, description="ids of the samples; default: their indices")
-
-
-class HfSpec(TableOptions):
-    """A data set of Hugging Face `datasets` on disk: a folder of save_to_disk, or of Parquet files as the Hub has them."""
+class HfSpec(FilesSpec):
+    """Parquet, WebDataset tars, JSON lines, or a folder of save_to_disk, read by Hugging Face `datasets`; nothing is downloaded."""
 
     kind: Literal["hf"]
-    path: str
-    split: str | None = Field(None, description="for example test; not needed where there is only one")
-
-
-class ParquetSpec(TableOptions):
-    """Parquet files with encoded images in a column."""
-
-    kind: Literal["parquet"]
     path: str = Field(description="a file, a folder, or a pattern such as data/test-*.parquet")
-
-
-class WebdatasetSpec(ImageOptions):
-    """WebDataset tars: files of one sample share their name up to the first dot."""
-
-    kind: Literal["webdataset"]
-    path: str = Field(description="a tar, a folder of tars, or a pattern such as val-{000..049}.tar or val-*.tar")
-    image_key: str | None = Field(None, description="the image's extension, for example jpg; default: the only one of an image format")
-    label_key: str | None = Field(None, description="the label's extension; default: cls, else json if it has the label_field")
-    label_field: str = Field("label", description="of a JSON label")
+    split: str | None = Field(None, description="for example test; not needed where there is only one")
+    image_column: str | None = Field(None, description="encoded images or their paths; default: the only column that can be")
+    label_column: str | None = Field(
+        "", description="class indices or names; empty: the only ClassLabel, else a column called label, class, cls, ...; null: no labels"
+    )
+    id_column: str | None = Field(None, description="ids of the samples; default: keys of a tar, paths of images, else indices")
 
 
 class TorchvisionSpec(ImageOptions):
@@ -254,26 +239,15 @@ class MemorySpec(BaseDatasetSpec):
 
 
 DatasetSpec = Annotated[
-    NpzSpec
-    | ImagesSpec
-    | ManifestSpec
-    | HfSpec
-    | ParquetSpec
-    | WebdatasetSpec
-    | TorchvisionSpec
-    | DigitsSpec
-    | PythonDatasetSpec
-    | MemorySpec,
+    NpzSpec | ImagesSpec | CsvSpec | HfSpec | TorchvisionSpec | DigitsSpec | PythonDatasetSpec | MemorySpec,
     Field(discriminator="kind"),
 ]
 
 DATASET_SPECS: Mapping[str, type[BaseDatasetSpec]] = {
     "npz": NpzSpec,
     "images": ImagesSpec,
-    "manifest": ManifestSpec,
+    "csv": CsvSpec,
     "hf": HfSpec,
-    "parquet": ParquetSpec,
-    "webdataset": WebdatasetSpec,
     "torchvision": TorchvisionSpec,
     "digits": DigitsSpec,
     "python": PythonDatasetSpec,
@@ -422,24 +396,25 @@ class RunSpec(Part):
     )
     deterministic: bool = Field(False, description="the same bits from every run on one kind of CUDA device, at some cost in speed")
     engine: Literal["local", "ray"] = Field("local", description="who computes: this machine, or the workers of a Ray cluster")
-    ray_address: str | None = Field(
-        None, description="of the head node, HOST:PORT, or auto; by default RAY_ADDRESS, or a cluster of this machine alone"
-    )
     gpus_per_worker: Literal["auto"] | Annotated[float, Field(ge=0, le=64), BeforeValidator(no_bool)] = Field(
         "auto", description="GPUs of a Ray worker, for example 1 or 0.5; auto: 1 where the cluster has any"
     )
-    ship: bool = Field(False, description="send model and images to the Ray workers, which otherwise read them by path")
     as_given: bool = Field(
         False, description="audit pixels and noise levels that cannot be meant for [0, 1] as they are given, with a warning"
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _command_line_only(cls, values: Any) -> Any:
+        for key, option in (("ray_address", "--ray-address"), ("ship", "--ship")):
+            if isinstance(values, Mapping) and key in values:  # whoever wrote the spec would choose who gets the model, and whose code runs
+                raise about_key(WRONG_KEY, key, f"is for the command line alone: {option}")
+        return values
+
     @model_validator(mode="after")
     def _check(self) -> RunSpec:
-        if self.ray_address == "":
-            raise ValueError("ray_address is empty; give HOST:PORT of the head node, or auto")
-        given = {"ray_address": self.ray_address is not None, "gpus_per_worker": self.gpus_per_worker != "auto", "ship": self.ship}
-        if "engine" not in self.model_fields_set and any(given.values()):  # with "engine: local", they wait for the next time
-            raise ValueError(f"{next(name for name in given if given[name])} is for engine: ray")
+        if "engine" not in self.model_fields_set and self.gpus_per_worker != "auto":  # with "engine: local", it waits for the next time
+            raise ValueError("gpus_per_worker is for engine: ray")
         if self.engine == "local" and self.workers != "auto" and self.workers > MOST_WORKERS:
             raise about_key(WRONG_KEY, "workers", f"{self.workers} threads are more than {MOST_WORKERS}, the most without engine: ray")
         return self
@@ -534,7 +509,7 @@ class AuditSpec(Part):
 
 _SAME_RESULTS = (
     *("device", "batch_size", "workers", "memory", "deterministic"),
-    *("engine", "ray_address", "gpus_per_worker", "ship", "as_given"),
+    *("engine", "gpus_per_worker", "as_given"),
 )
 
 

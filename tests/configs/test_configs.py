@@ -68,7 +68,7 @@ def imagenet(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             Image.fromarray(RNG.integers(0, 256, (240, 250, 3), dtype=np.uint8)).save(target / f"{i}.JPEG")
 
 
-def manifest(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def listed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     exported = torch.export.export(Small(3).eval(), (torch.zeros(2, 3, 32, 32),), dynamic_shapes=({0: torch.export.Dim("n")},))
     torch.export.save(exported, folder / "model.pt2")
     lines = ["path,label,id"]
@@ -93,7 +93,7 @@ def demo(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 CASES: dict[str, tuple[Callable[[Path, pytest.MonkeyPatch], None], list[str]]] = {
     "cifar10-torchscript.yaml": (cifar10, ["--limit", "6", "--set", "mc.samples=40"]),
     "imagenet-resnet50.yaml": (imagenet, ["--limit", "1", "--sigma", "8/255", "--set", "logit_gaussian.samples=16"]),
-    "manifest.yaml": (manifest, ["--set", "mc.max_samples=200"]),
+    "csv.yaml": (listed, ["--set", "mc.max_samples=200"]),
     "ci-gate.yaml": (gated, ["--set", "mc.samples=200"]),
     "intermediate-q.yaml": (demo, ["--limit", "4", "--set", "qnorm_path.temperatures=16", "--set", "adversarial_loss.steps=5"]),
     "noise.yaml": (demo, ["--limit", "6", "--set", "mc.samples=40"]),

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import io
 import json
+import tarfile
 from pathlib import Path
 from typing import Any
 
 import datasets
 import numpy as np
 import pyarrow as pa
-import webdataset
 from PIL import Image
 from pyarrow import parquet
 from pydantic import TypeAdapter
@@ -58,12 +58,18 @@ def write_parquet(path: Path, *, bad: bool = False, group: int = 5, **columns: l
 
 
 def write_tar(path: Path, samples: list[dict[str, Any]] | None = None, *, bad: bool = False) -> Path:
-    """The images by webdataset's own writer, or other samples."""
+    """The images as WebDataset has them, or other samples: files of one name and several suffixes, one after the other."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    usual = [{"__key__": f"s{i:03}", "png": encoded(i, bad=bad), "cls": LABELS[i]} for i in range(COUNT)]
-    with webdataset.TarWriter(str(path)) as writer:
+    usual: list[dict[str, Any]] = [
+        {"__key__": f"s{i:03}", "png": encoded(i, bad=bad), "cls": str(LABELS[i]).encode()} for i in range(COUNT)
+    ]
+    with tarfile.open(path, "w:gz" if path.suffix == ".gz" else "w") as tar:
         for sample in usual if samples is None else samples:
-            writer.write(sample)
+            for suffix, content in sample.items():
+                if suffix != "__key__":
+                    about = tarfile.TarInfo(f"{sample['__key__']}.{suffix}")
+                    about.size = len(content)
+                    tar.addfile(about, io.BytesIO(content))
     return path
 
 
@@ -87,9 +93,8 @@ def write_all(folder: Path, *, bad: bool = False) -> dict[str, dict[str, Any]]:
         whole.select(part).to_parquet(folder / f"hub/data/test-{number:05}-of-00002.parquet")
     write_parquet(folder / "plain.parquet", bad=bad)
     write_tar(folder / "whole.tar", bad=bad)
-    in_json: list[dict[str, Any]] = [
-        {"__key__": f"s{i:03}", "png": encoded(i, bad=bad), "json": {"label": NAMES[LABELS[i]], "n": i}} for i in range(COUNT)
-    ]
+    notes = [json.dumps({"label": NAMES[label], "n": i}).encode() for i, label in enumerate(LABELS)]
+    in_json: list[dict[str, Any]] = [{"__key__": f"s{i:03}", "png": encoded(i, bad=bad), "json": notes[i]} for i in range(COUNT)]
     for number, samples in enumerate((in_json[:7], in_json[7:])):
         write_tar(folder / f"shards/val-{number:03}.tar", samples)
     for name in ("csv", "jsonl"):
@@ -106,11 +111,11 @@ def write_all(folder: Path, *, bad: bool = False) -> dict[str, dict[str, Any]]:
         "hf, arrow": {"kind": "hf", "path": "arrow"},
         "hf, a split": {"kind": "hf", "path": "dict", "split": "test"},
         "hf, parquet": {"kind": "hf", "path": "hub", "split": "test"},
-        "parquet, of the hub": {"kind": "parquet", "path": "hub/data/test-*.parquet"},
-        "parquet": {"kind": "parquet", "path": "plain.parquet"},
-        "webdataset": {"kind": "webdataset", "path": "whole.tar"},
-        "webdataset, shards": {"kind": "webdataset", "path": "shards/val-{000..001}.tar"},
-        "images, metadata.csv": {"kind": "images", "path": "csv"},
-        "images, metadata.jsonl": {"kind": "images", "path": "jsonl"},
-        "manifest, tabs": {"kind": "manifest", "path": "list.tsv", "path_column": "filename", "label_column": "class"},
+        "parquet, of the hub": {"kind": "hf", "path": "hub/data/test-*.parquet"},
+        "parquet": {"kind": "hf", "path": "plain.parquet"},
+        "webdataset": {"kind": "hf", "path": "whole.tar"},
+        "webdataset, shards": {"kind": "hf", "path": "shards/val-*.tar"},
+        "csv, metadata": {"kind": "csv", "path": "csv/metadata.csv", "path_column": "file_name"},
+        "json lines, metadata": {"kind": "hf", "path": "jsonl/metadata.jsonl"},
+        "csv, tabs": {"kind": "csv", "path": "list.tsv", "path_column": "filename", "label_column": "class"},
     }

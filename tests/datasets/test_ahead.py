@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -110,30 +108,6 @@ def test_an_error_of_the_data_set_is_raised_at_its_place(workers: int) -> None:
     assert taken == [0, 1, 2]
 
 
-@pytest.mark.parametrize("workers", WORKERS)
-def test_an_error_of_the_indices_is_raised_at_its_place(workers: int) -> None:
-    def indices() -> Iterator[int]:
-        yield from range(3)
-        raise ZeroDivisionError
-
-    taken: list[int] = []
-    with pytest.raises(ZeroDivisionError):
-        taken.extend(index for index, _ in read_ahead(Numbers(), indices(), workers, 8))
-    assert taken == [0, 1, 2]
-
-
-@pytest.mark.parametrize("workers", WORKERS)
-def test_an_interrupt_does_not_wait_for_its_place(workers: int) -> None:
-    def indices() -> Iterator[int]:
-        yield 0
-        raise KeyboardInterrupt
-
-    taken: list[int] = []
-    with pytest.raises(KeyboardInterrupt):
-        taken.extend(index for index, _ in read_ahead(Numbers(), indices(), workers, 8))
-    assert taken == ([] if workers else [0])
-
-
 @pytest.mark.parametrize("workers", [1, 3])
 def test_nothing_more_is_read_after_the_end(workers: int) -> None:
     """Readers finish what they read, and leave what is ordered."""
@@ -187,29 +161,6 @@ def test_without_workers_every_sample_is_read_when_it_is_asked_for() -> None:
         assert data.begun == list(range(taken))
         next(found)
     found.close()
-
-
-def test_where_there_are_no_more_threads_the_caller_reads(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse_thread(_: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(threading.Thread, "start", refuse_thread)
-    assert told(read_ahead(Numbers(), range(5), 4, 4)) == told(read_ahead(Numbers(), range(5), 0, 0))
-
-
-@pytest.mark.slow
-def test_a_reader_that_hangs_does_not_outlive_the_process() -> None:
-    code = (
-        "import sys, time\n"
-        "from robaudit.datasets.ahead import read_ahead\n"
-        "class Slow:\n"
-        "    def __getitem__(self, index):\n"
-        "        time.sleep(1000 * (index == 1))\n"
-        "for index, sample in read_ahead(Slow(), range(9), 2, 4):\n"
-        "    sys.exit(7)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
-    assert (done.returncode, done.stderr) == (7, "")
 
 
 @pytest.mark.parametrize(("workers", "depth"), [(-1, 4), (2, 0)])

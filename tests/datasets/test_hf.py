@@ -9,10 +9,12 @@ from typing import Any
 
 import datasets
 import numpy as np
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
-from robaudit.errors import DataError
-from tests.datasets.forms import COUNT, LABELS, PIXELS, encoded, hub, opened, write_files, write_parquet
+from robaudit.errors import DataError, SampleError
+from tests.datasets.forms import COUNT, LABELS, NAMES, PIXELS, encoded, hub, opened, write_all, write_files, write_parquet, write_tar
 
 
 @pytest.fixture(autouse=True)
@@ -39,11 +41,18 @@ def test_the_library_sees_the_same(tmp_path: Path) -> None:
     assert ours.labels().tolist() == theirs["label"][:]
 
 
-def test_nothing_is_downloaded_or_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    datasets.DatasetDict({"test": hub()}).save_to_disk(tmp_path / "pets")
-    monkeypatch.setattr(socket.socket, "connect", lambda *_: pytest.fail("the network was used"))
+@pytest.mark.parametrize("form", ["hf, a split", "parquet, of the hub", "webdataset, shards", "json lines, metadata"])
+def test_nothing_is_asked_of_the_network_or_written_beside_the_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
+    """Nor does the library report which of its readers is used."""
+    spec = write_all(tmp_path)[form]
+
+    def fail(*_: Any, **__: Any) -> None:
+        pytest.fail("the network was used")
+
+    monkeypatch.setattr(socket.socket, "connect", fail)
+    monkeypatch.setattr(socket, "getaddrinfo", fail)
     before = sorted((path, path.stat().st_mtime_ns) for path in tmp_path.rglob("*"))
-    assert open_hf(tmp_path)[2].label == LABELS[2]
+    assert opened(tmp_path, **spec)[2].label == LABELS[2]
     assert sorted((path, path.stat().st_mtime_ns) for path in tmp_path.rglob("*")) == before
 
 
@@ -100,34 +109,39 @@ def test_without_labels(tmp_path: Path) -> None:
     assert dataset[0].label is None
 
 
-def test_images_that_were_files(tmp_path: Path) -> None:
+def test_images_that_are_files(tmp_path: Path) -> None:
     files = [str(tmp_path / "images" / name) for name in write_files(tmp_path / "images")]
-    features = datasets.Features({"image": datasets.Image(), "label": datasets.Value("int64")})
-    datasets.Dataset.from_dict({"image": files, "label": LABELS}, features=features).save_to_disk(tmp_path / "pets")
-    assert np.array_equal(open_hf(tmp_path)[2].pixels.numpy().transpose(1, 2, 0) * 255, PIXELS[2].astype(float))
+    images = pa.array([{"bytes": None, "path": file} for file in files], pa.struct({"bytes": pa.binary(), "path": pa.string()}))
+    about = json.dumps({"info": {"features": {"image": {"_type": "Image"}, "label": {"_type": "Value", "dtype": "int64"}}}})
+    (tmp_path / "pets").mkdir()
+    table = pa.table({"image": images, "label": LABELS}).replace_schema_metadata({"huggingface": about})
+    parquet.write_table(table, tmp_path / "pets/a.parquet")
+    with pytest.raises(SampleError, match=r"^pets, sample 2: leads out of the folder of the data; set root to a folder that all "):
+        open_hf(tmp_path)[2]
+    assert np.array_equal(open_hf(tmp_path, root=".")[2].pixels.numpy().transpose(1, 2, 0) * 255, PIXELS[2].astype(float))
 
 
 def test_a_name_of_the_hub(tmp_path: Path) -> None:
     says = "nothing is downloaded; save a data set of the Hub first: datasets.load_dataset('pets').save_to_disk('pets')"
     assert message(tmp_path) == f"pets: no such folder in {str(tmp_path)!r}; {says}"
     (tmp_path / "pet").mkdir()
-    assert message(tmp_path) == f"pets: no such folder in {str(tmp_path)!r}; did you mean 'pet'?"
+    assert message(tmp_path) == f"pets: no such file in {str(tmp_path)!r}; did you mean 'pet'?"
 
 
 def test_damaged_folders(tmp_path: Path) -> None:
     (tmp_path / "pets").mkdir()
-    assert message(tmp_path) == "pets: has no .parquet files; name the folder that holds them, or the files by a pattern with *"
+    assert message(tmp_path) == "pets: has no data files; known suffixes: .parquet .pq .tar .tar.gz .tgz .jsonl .ndjson"
     (tmp_path / "pets/dataset_dict.json").write_text("{}")
     assert "pets/dataset_dict.json: cannot be read ('splits'); save the data set again" in message(tmp_path)
     (tmp_path / "pets/dataset_dict.json").write_text(json.dumps({"splits": ["../secret"]}))
-    assert "pets/dataset_dict.json: cannot be read (no names of splits)" in message(tmp_path)
+    assert "pets/dataset_dict.json: cannot be read (no plain names)" in message(tmp_path)
     (tmp_path / "pets/dataset_dict.json").write_text(json.dumps({"splits": ["test"]}))
-    assert "pets, split test: cannot be opened (" in message(tmp_path)
+    assert "pets/state.json: cannot be read (" in message(tmp_path)
     (tmp_path / "pets/dataset_dict.json").unlink()
     hub().save_to_disk(tmp_path / "pets")
     arrow = next((tmp_path / "pets").glob("*.arrow"))
     arrow.write_bytes(arrow.read_bytes()[:100])
-    assert "pets: cannot be opened (" in message(tmp_path)
+    assert "pets: cannot be read by the library datasets (" in message(tmp_path)
 
 
 def test_offsets_beyond_the_file(tmp_path: Path) -> None:
@@ -148,3 +162,98 @@ def test_labels_beyond_the_classes(tmp_path: Path) -> None:
     datasets.Dataset(whole.data.table, info=datasets.DatasetInfo(features=features)).save_to_disk(tmp_path / "pets")
     row = LABELS.index(2)
     assert message(tmp_path) == f"pets: the column 'label' has the label 2 (row {row}), but 2 classes; repair it"
+
+
+def test_files_that_lead_out_of_the_folder(tmp_path: Path) -> None:
+    hub().save_to_disk(tmp_path / "outside")
+    hub().save_to_disk(tmp_path / "pets")
+    state = json.loads((tmp_path / "pets/state.json").read_text())
+    state["_data_files"] = [{"filename": f"../outside/{one['filename']}"} for one in state["_data_files"]]
+    (tmp_path / "pets/state.json").write_text(json.dumps(state))
+    assert message(tmp_path) == "pets/state.json: cannot be read (no plain names); save the data set again"
+    (tmp_path / "shards").mkdir()
+    (tmp_path / "shards/0.tar").symlink_to(write_tar(tmp_path / "a.tar"))
+    with pytest.raises(DataError, match=r"^shards: its file '0\.tar' lies in another folder; set root to a folder that all files lie in$"):
+        opened(tmp_path, kind="hf", path="shards")
+    assert len(opened(tmp_path, kind="hf", path="shards", root=".")) == COUNT
+
+
+@pytest.mark.parametrize("path", ["../{name}", "{folder}/{name}", "link.png"])
+def test_json_lines_that_lead_out_of_the_folder(tmp_path: Path, path: str) -> None:
+    (name, *_) = write_files(tmp_path)
+    (tmp_path / "pets").mkdir()
+    (tmp_path / "pets/link.png").symlink_to(tmp_path / name)
+    line = {"path": path.format(name=name, folder=tmp_path), "label": 0}
+    (tmp_path / "pets/list.jsonl").write_text(json.dumps(line))
+    with pytest.raises(SampleError, match=r"leads out of the folder of the data; "):
+        opened(tmp_path, kind="hf", path="pets/list.jsonl")[0]
+    assert opened(tmp_path, kind="hf", path="pets/list.jsonl", root=".")[0].label == 0
+
+
+def test_ids(tmp_path: Path) -> None:
+    """They stay what they are when rows are added: keys of tars, paths, or a column; else the place."""
+    forms = write_all(tmp_path)
+    assert opened(tmp_path, **forms["webdataset"]).sample_id(3) == "s003"
+    assert opened(tmp_path, **forms["webdataset, shards"]).sample_id(7) == "val-001.tar/s007"
+    assert opened(tmp_path, **forms["json lines, metadata"]).sample_id(3) == "003.png"
+    assert opened(tmp_path, **forms["parquet"]).sample_id(3) == "3"
+    write_parquet(tmp_path / "keys.parquet", key=[f"key {i}" for i in range(COUNT)])
+    assert opened(tmp_path, kind="hf", path="keys.parquet", id_column="key").sample_id(3) == "key 3"
+    write_parquet(tmp_path / "twice.parquet", key=["a"] * COUNT)
+    with pytest.raises(DataError, match=r"^twice\.parquet: two rows have the same id 'a'; ids must differ: set id_column to another$"):
+        opened(tmp_path, kind="hf", path="twice.parquet", id_column="key")
+
+
+def test_columns_of_tars(tmp_path: Path) -> None:
+    notes = [json.dumps({"breed": NAMES[label]}).encode() for label in LABELS]
+    samples = [{"__key__": f"{i}", "jpg": b"", "seg.png": encoded(i), "json": notes[i]} for i in range(COUNT)]
+    write_tar(tmp_path / "a.tar", samples)
+    with pytest.raises(DataError, match=r"^a\.tar: has 2 columns of images: 'jpg' and 'seg\.png'; choose one: image_column: jpg$"):
+        opened(tmp_path, kind="hf", path="a.tar")
+    dataset = opened(tmp_path, kind="hf", path="a.tar", image_column="seg.png", label_column="json.breed")
+    assert (dataset.class_names, dataset[1].label) == (NAMES, LABELS[1])
+    write_tar(tmp_path / "b.tar.gz")
+    assert opened(tmp_path, kind="hf", path="b.tar.gz").labels().tolist() == LABELS  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.parquet", b"PAR1junk"),
+        ("a.tar", b"junk" * 500),
+        ("a.jsonl", b'{"path": "a"}\n{"path":\n'),
+        ("a.jsonl", b"[" * 5000),
+        ("a.jsonl", b"root:x:0:0:secret\n"),
+    ],
+)
+def test_damaged_files(tmp_path: Path, name: str, content: bytes, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=rf"^{name}: cannot be read by the library datasets \(") as caught:
+        opened(tmp_path, kind="hf", path=name)
+    assert "\n" not in str(caught.value)
+    assert "secret" not in str(caught.value)
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("label", "says"),
+    [
+        ([1.5] * COUNT, "has values that are not class indices"),
+        ([-2] * COUNT, "has the label -2 (row 0); class indices start at 0; -1 and null are no label"),
+        ([[1]] * COUNT, "the column 'label' does not hold class indices or names; set label_column to one that does"),
+    ],
+)
+def test_labels_that_are_none(tmp_path: Path, label: list[Any], says: str) -> None:
+    write_parquet(tmp_path / "a.parquet", label=label)
+    with pytest.raises(DataError) as caught:
+        opened(tmp_path, kind="hf", path="a.parquet")
+    assert says in str(caught.value)
+    assert opened(tmp_path, kind="hf", path="a.parquet", label_column=None).labels() is None
+
+
+def test_gaps_in_labels(tmp_path: Path) -> None:
+    write_parquet(tmp_path / "a.parquet", label=[1.0, None] * (COUNT // 2))
+    assert opened(tmp_path, kind="hf", path="a.parquet").labels().tolist() == [1, -1] * (COUNT // 2)  # type: ignore[union-attr]
+    write_parquet(tmp_path / "b.parquet", label=["dog", None] * (COUNT // 2))
+    dataset = opened(tmp_path, kind="hf", path="b.parquet", class_names=["cat", "dog"])
+    assert dataset.labels().tolist() == [1, -1] * (COUNT // 2)  # type: ignore[union-attr]

@@ -14,6 +14,7 @@ from PIL import Image
 from robaudit.datasets import open_dataset
 from robaudit.datasets.base import Dataset
 from robaudit.errors import DataError, SampleError
+from robaudit.spec.load import load_spec
 from robaudit.spec.model import ImagesSpec
 
 
@@ -71,10 +72,22 @@ def test_a_folder_without_a_class_name(tmp_path: Path) -> None:
 
 
 def test_linked_class_folders(tmp_path: Path) -> None:
+    """A link that leads out of the folder is followed where the spec allows it."""
     draw(tmp_path, "cat/a.png")
     draw(tmp_path / "elsewhere", "b.png")
     (tmp_path / "pets" / "dog").symlink_to(tmp_path / "elsewhere" / "pets")
-    assert ids(opened(tmp_path)) == ["cat/a.png", "dog/b.png"]
+    (tmp_path / "pets" / "cat" / "c.png").symlink_to(tmp_path / "pets" / "cat" / "a.png")
+    dataset = opened(tmp_path)
+    assert ids(dataset) == ["cat/a.png", "cat/c.png", "dog/b.png"]
+    assert dataset[1].pixels.equal(dataset[0].pixels)
+    with pytest.raises(SampleError, match=r"^pets/dog/b\.png: leads out of the folder of the data; set root to a folder that all images "):
+        dataset[2]
+    assert opened(tmp_path, root=".")[2].label == 1
+
+
+def test_class_names_with_control_characters(tmp_path: Path) -> None:
+    draw(tmp_path, "cat\n::error::x/a.png")
+    assert message(tmp_path) == r"pets: the class name 'cat\n::error::x' has control characters; rename it"
 
 
 def test_names_that_are_no_utf8(tmp_path: Path) -> None:
@@ -148,7 +161,8 @@ def test_a_class_folder_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytes
 def test_loose_images(tmp_path: Path) -> None:
     draw(tmp_path, "a.png", "b.png")
     assert message(tmp_path) == (
-        "pets: holds 2 images but no class folders; put them into one folder per class, or name a file with their labels: labels: FILE"
+        "pets: holds 2 images but no class folders; put them into one folder per class, or list them with their labels in a CSV file "
+        "(kind: csv)"
     )
 
 
@@ -206,127 +220,26 @@ def test_one_folder_around_all_classes(tmp_path: Path) -> None:
     assert opened(tmp_path, class_names=("photos",)).class_names == ("photos",)
 
 
-def test_metadata_decides_where_it_has_labels(tmp_path: Path) -> None:
-    draw(tmp_path, "x/a.png", "y/b.png", "c.png")
-    (tmp_path / "pets/metadata.csv").write_text("file_name,caption\nx/a.png,1\n")
-    assert opened(tmp_path).class_names == ("x", "y")
-    (tmp_path / "pets/metadata.csv").write_text("file_name,label\nc.png,dog\nx/a.png,cat\n")
-    dataset = opened(tmp_path, resize=3)
-    assert (ids(dataset), labels(dataset), dataset.class_names) == (["c.png", "x/a.png"], [1, 0], ("cat", "dog"))
-    assert (dataset.where, dataset[0].pixels.shape) == ("pets/metadata.csv", (3, 3, 3))
-    (tmp_path / "pets/metadata.csv").write_text("image,label\nc.png,dog\n")
-    assert opened(tmp_path).class_names == ("x", "y")
-
-
-def test_metadata_without_labels(tmp_path: Path) -> None:
+def test_a_list_beside_the_images(tmp_path: Path) -> None:
     draw(tmp_path, "c.png")
-    (tmp_path / "pets/metadata.csv").write_text("file_name,caption\nc.png,a cat\n")
-    assert opened(tmp_path).labels() is None
-    (tmp_path / "pets/metadata.csv").write_text("file_name,class\nc.png,cat\n")
-    assert message(tmp_path) == (
-        "pets/metadata.csv: has no column 'label', but 'class'; "
-        "use kind: manifest with path_column: file_name and label_column: class (for class folders: classes: top)"
-    )
-
-
-def test_metadata_with_another_column_of_labels_beside_folders(tmp_path: Path) -> None:
-    """Neither the folders alone, which would leave out the images beside them, nor the column without being asked."""
-    draw(tmp_path, "x/a.png", "y/b.png", "c.png")
-    (tmp_path / "pets/metadata.csv").write_text("file_name,Class\nc.png,dog\nx/a.png,cat\n")
-    assert "has no column 'label', but 'Class'; use kind: manifest with " in message(tmp_path)
-    assert opened(tmp_path, classes="top").class_names == ("x", "y")
+    (tmp_path / "pets/metadata.csv").write_text("file_name,label\nc.png,cat\n")
+    assert message(tmp_path).endswith("or use kind: csv with path: pets/metadata.csv and path_column: file_name")
 
 
 SYNSETS = ("n01440764", "n01443537", "n02012849", "n03126707")
 WORDS = ("tench, Tinca tinca", "goldfish, Carassius auratus", "crane", "crane, derrick")
 
 
-def write_words(path: Path) -> None:
-    path.write_text("".join(f"{synset} {words}\n" for synset, words in zip(SYNSETS, WORDS, strict=True)))
-
-
 def test_synset_folders(tmp_path: Path) -> None:
     draw(tmp_path, *(f"{synset}/a.JPEG" for synset in SYNSETS[1:]))
     assert opened(tmp_path).class_names == SYNSETS[1:]
-    write_words(tmp_path / "LOC_synset_mapping.txt")
-    dataset = opened(tmp_path)
+    assert labels(opened(tmp_path, class_names=("a", "b", "c"))) == [0, 1, 2], "as many names as synsets: in the synsets' order"
+    assert labels(opened(tmp_path, class_names=(*SYNSETS[2:], SYNSETS[1]))) == [2, 0, 1]
+    lines = [f"{synset} {words}\n" for synset, words in zip(SYNSETS, WORDS, strict=True)]
+    (tmp_path / "words.txt").write_text("".join(lines))
+    text = "model: {path: net.pt}\ndataset: {kind: images, path: pets, class_names: words.txt, class_ids: words.txt}\nnoise: {sigma: 0.1}\n"
+    dataset = open_dataset(load_spec(tmp_path / "spec.yaml", text=text).dataset, base_dir=tmp_path, trust=False)
     assert dataset.class_names == ("tench", "goldfish", "crane", "crane, derrick")
     assert labels(dataset) == [1, 2, 3]
-    named = opened(tmp_path, class_names=("a", "b", "c", "d"))
-    assert (named.class_names, labels(named)) == (("a", "b", "c", "d"), [1, 2, 3])
-    assert labels(opened(tmp_path, class_names=(*SYNSETS[2:], SYNSETS[1]))) == [2, 0, 1]
-    assert "pets/n01443537: the folder is not in class_names" in message(tmp_path, class_names=("a", "b"))
-    (tmp_path / "LOC_synset_mapping.txt").unlink()
     said = message(tmp_path, class_names=("tench", "goldfish", "crane", "crane, derrick"))
-    assert "; put LOC_synset_mapping.txt or synset_words.txt beside the folder, which name ImageNet's synsets" in said
-
-
-def imagenet(folder: Path) -> list[str]:
-    names = [f"ILSVRC2012_val_{number:08}.JPEG" for number in (1, 2, 4)]
-    draw(folder, *names)
-    return names
-
-
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        (
-            "LOC_val_solution.csv",
-            "ImageId,PredictionString\n{}_00000004,n01440764 1 2 3 4 \n{}_00000002,n03126707 1 2 3 4 n03126707 5 6 7 8\n"
-            "{}_00000001,n01443537 1 2 3 4 \n",
-        ),
-        ("imagenet_2012_validation_synset_labels.txt", "n01443537\nn03126707\nn01443537\nn01440764\n"),
-        ("val.txt", "val/{}_00000001.JPEG n01443537\nval/{}_00000002.JPEG n03126707\nval/{}_00000004.JPEG n01440764\n"),
-        ("ILSVRC2012_validation_ground_truth.txt", "2\n3\n2\n1\n"),
-    ],
-)
-def test_imagenet_validation_images(tmp_path: Path, name: str, text: str) -> None:
-    names = imagenet(tmp_path)
-    (tmp_path / name).write_text(text.replace("{}", "ILSVRC2012_val"))
-    (tmp_path / "map_clsloc.txt").write_text("n01440764 1 tench\nn01443537 2 goldfish\nn03126707 3 crane\n")
-    dataset = opened(tmp_path)
-    assert ids(dataset) == names
-    assert (labels(dataset), dataset.class_names) == ([1, 2, 0], ("n01440764", "n01443537", "n03126707"))
-    write_words(tmp_path / "synset_words.txt")
-    dataset = opened(tmp_path)
-    assert (labels(dataset), dataset.class_names) == ([1, 3, 0], ("tench", "goldfish", "crane", "crane, derrick"))
-    (tmp_path / name).rename(tmp_path / "elsewhere")
-    assert labels(opened(tmp_path, labels="elsewhere")) == [1, 3, 0] if name != "ILSVRC2012_validation_ground_truth.txt" else True
-
-
-def test_a_list_of_indices(tmp_path: Path) -> None:
-    names = imagenet(tmp_path)
-    (tmp_path / "val.txt").write_text("".join(f"{name} {65 + place}\n" for place, name in enumerate(names)))
-    dataset = opened(tmp_path)
-    assert (labels(dataset), dataset.class_names) == ([65, 66, 67], None)
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "says"),
-    [
-        (
-            "val.txt",
-            "ILSVRC2012_val_00000001.JPEG 1\n",
-            "pets/ILSVRC2012_val_00000002.JPEG: has no label in val.txt; set labels to the file",
-        ),
-        ("val.txt", "what is this\n", "val.txt:1: is not a label of an image; known are LOC_val_solution.csv, "),
-        ("val.txt", "", "val.txt: has no labels; "),
-        (
-            "imagenet_2012_validation_synset_labels.txt",
-            "n01443537\n",
-            "pets/ILSVRC2012_val_00000002.JPEG: has no number from 1 to 1 at its end",
-        ),
-        ("ILSVRC2012_validation_ground_truth.txt", "2\n", "numbers the classes in the order of the development kit"),
-    ],
-)
-def test_wrong_lists(tmp_path: Path, name: str, text: str, says: str) -> None:
-    imagenet(tmp_path)
-    (tmp_path / name).write_text(text)
-    assert says in message(tmp_path)
-
-
-def test_a_named_file_of_labels(tmp_path: Path) -> None:
-    names = imagenet(tmp_path)
-    (tmp_path / "truth.csv").write_text("file_name,label\n" + "".join(f"pets/{name},dog\n" for name in names))
-    assert opened(tmp_path, labels="truth.csv").class_names == ("dog",)
-    assert "nowhere.csv: no such file" in message(tmp_path, labels="nowhere.csv")
+    assert said.startswith("pets/n01443537: the folder is not in class_names; set class_ids to a file that begins each line with a synset")

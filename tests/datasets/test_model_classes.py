@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 from typing import Any
 
 import datasets
 import pytest
-from PIL import Image
 
 from robaudit.datasets.load import open_dataset
 from robaudit.errors import DataError
 from robaudit.spec.load import load_spec
-from tests.datasets.forms import COUNT, LABELS, hub, opened, write_files, write_parquet, write_tar
+from tests.datasets.forms import COUNT, LABELS, hub, opened, write_files, write_parquet
 
 MODEL = {"class_names": ["ox, Bos taurus", "cat", "Fox", "dog, Canis"], "class_ids": ["n00000001", "n00000002", "n00000003", "n00000004"]}
 SYNSETS = ("n00000002", "n00000004", "n00000003")
@@ -39,17 +37,16 @@ def test_every_form_with_names(tmp_path: Path, names: tuple[str, ...]) -> None:
     hub(names=names).save_to_disk(tmp_path / "arrow")
     assert labels(tmp_path, kind="hf", path="arrow", **MODEL) == EXPECTED
     hub(names=names).to_parquet(tmp_path / "hub.parquet")
-    assert labels(tmp_path, kind="parquet", path="hub.parquet", **MODEL) == EXPECTED
+    assert labels(tmp_path, kind="hf", path="hub.parquet", **MODEL) == EXPECTED
     write_parquet(tmp_path / "plain.parquet", label=texts)
-    assert labels(tmp_path, kind="parquet", path="plain.parquet", **MODEL) == EXPECTED
-    buffer = io.BytesIO()
-    Image.new("L", (4, 4)).save(buffer, "png")
-    write_tar(tmp_path / "a.tar", [{"__key__": f"{i:02}", "png": buffer.getvalue(), "cls": text.encode()} for i, text in enumerate(texts)])
-    assert labels(tmp_path, kind="webdataset", path="a.tar", **MODEL) == EXPECTED
+    assert labels(tmp_path, kind="hf", path="plain.parquet", **MODEL) == EXPECTED
     files = write_files(tmp_path / "images")
     lines = [json.dumps({"file_name": file, "label": text}) for file, text in zip(files, texts, strict=True)]
     (tmp_path / "images/metadata.jsonl").write_text("\n".join(lines))
-    assert labels(tmp_path, kind="images", path="images", **MODEL) == EXPECTED
+    assert labels(tmp_path, kind="hf", path="images/metadata.jsonl", **MODEL) == EXPECTED
+    rows = [f"{file},{text}" for file, text in zip(files, texts, strict=True)]
+    (tmp_path / "images/list.csv").write_text("\n".join(["path,label", *rows]))
+    assert labels(tmp_path, kind="csv", path="images/list.csv", **MODEL) == EXPECTED
     (tmp_path / "images/metadata.jsonl").unlink()
     for file, text in zip(files, texts, strict=True):
         (tmp_path / "folders" / text).mkdir(parents=True, exist_ok=True)
@@ -61,7 +58,7 @@ def test_every_form_with_names(tmp_path: Path, names: tuple[str, ...]) -> None:
 def test_a_class_that_the_model_does_not_have(tmp_path: Path) -> None:
     hub(names=("cat", "dog", "owl")).to_parquet(tmp_path / "hub.parquet")
     with pytest.raises(DataError, match=r"^hub.parquet: its class 'owl' is not in class_names; "):
-        opened(tmp_path, kind="parquet", path="hub.parquet", **MODEL)
+        opened(tmp_path, kind="hf", path="hub.parquet", **MODEL)
 
 
 @pytest.mark.parametrize("written", ["", ", class_names: [bird, horse, owl]"], ids=["taken", "written by init"])
@@ -70,7 +67,7 @@ def test_as_many_classes_of_other_names(tmp_path: Path, written: str) -> None:
     (tmp_path / "net").mkdir()
     config = {"architecture": "resnet18", "num_classes": 3, "label_names": ["bird", "horse", "owl"], "pretrained_cfg": {}}
     (tmp_path / "net/config.json").write_text(json.dumps(config))
-    text = f"model: {{path: net}}\ndataset: {{kind: parquet, path: hub.parquet{written}}}\nnoise: {{sigma: 0.05}}\n"
+    text = f"model: {{path: net}}\ndataset: {{kind: hf, path: hub.parquet{written}}}\nnoise: {{sigma: 0.05}}\n"
     spec = load_spec(tmp_path / "spec.yaml", text=text).dataset
     hub(names=("owls", "birds", "horses")).to_parquet(tmp_path / "hub.parquet")
     with pytest.raises(DataError, match=r"^hub.parquet: its class 'owls' is not in class_names; did you mean 'owl'\?"):
@@ -79,11 +76,3 @@ def test_as_many_classes_of_other_names(tmp_path: Path, written: str) -> None:
     found = open_dataset(spec, base_dir=tmp_path, trust=False).labels()
     assert found is not None
     assert found.tolist() == LABELS
-
-
-def test_imagenet_by_the_models_synsets(tmp_path: Path) -> None:
-    (tmp_path / "val").mkdir()
-    for number in range(3):
-        Image.new("L", (4, 4)).save(tmp_path / f"val/ILSVRC2012_val_{number + 1:08}.JPEG")
-    (tmp_path / "imagenet_2012_validation_synset_labels.txt").write_text("\n".join(SYNSETS))
-    assert labels(tmp_path, kind="images", path="val", **MODEL) == PLACES

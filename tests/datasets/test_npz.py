@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import io
-import os
-import pickle
 import zipfile
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -19,12 +15,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
-from robaudit.datasets import npz, open_dataset
+from robaudit.datasets import open_dataset
 from robaudit.datasets.base import Dataset
-from robaudit.datasets.npz import Expanded, NpzDataset
 from robaudit.errors import DataError, SampleError
 from robaudit.spec.model import NpzSpec
-from tests.datasets.tools import open_below
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "data"
 IMAGES = np.arange(4 * 3 * 5 * 6, dtype=np.uint8).reshape(4, 3, 5, 6)
@@ -114,99 +108,6 @@ def test_labels_may_be_a_column_or_absent(tmp_path: Path) -> None:
     assert opened(tmp_path, labels_key="y")[1].label == 0
 
 
-def expanded(dataset: NpzDataset) -> Expanded:
-    """What is expanded of a compressed array by this process."""
-    (rows,) = dataset._rows.values()
-    assert rows._expanded is not None
-    return rows._expanded
-
-
-def test_a_compressed_array_is_expanded_once_and_as_far_as_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    images = np.random.default_rng(0).integers(0, 256, (50, 1, 4, 4), dtype=np.uint8)
-    np.savez_compressed(tmp_path / "data.npz", images=images)
-    monkeypatch.setattr(npz, "CHUNK", 64)
-    monkeypatch.setattr(npz, "IN_MEMORY", 500)
-    dataset = NpzDataset(NpzSpec(kind="npz", path="data.npz", labels_key=None), base_dir=tmp_path)
-    header = 128
-    for index, rows, in_memory in ((1, 4, True), (3, 4, True), (5, 8, True), (30, 32, False), (49, 50, False), (0, 50, False)):
-        assert (dataset[index].pixels * 255).round().byte().equal(torch.from_numpy(images[index]))
-        kept = expanded(dataset)
-        assert kept._length == header + 16 * rows
-        assert kept._kept._rolled is not in_memory  # type: ignore[attr-defined]
-
-
-def test_expanded_arrays_leave_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "temporary").mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
-    monkeypatch.setattr(npz, "IN_MEMORY", 100)
-    np.savez_compressed(tmp_path / "data.npz", images=IMAGES)
-    dataset = opened(tmp_path, labels_key=None)
-    dataset[3]
-    assert len(open_below(tmp_path / "temporary")) == 1
-    assert not list((tmp_path / "temporary").iterdir()), "it has no name"
-    del dataset
-    assert not open_below(tmp_path)
-
-
-def test_no_room_to_expand_an_array(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(npz, "IN_MEMORY", 100)
-    monkeypatch.setattr(npz, "CHUNK", 64)
-    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=300))
-    np.savez_compressed(tmp_path / "data.npz", images=IMAGES)
-    dataset = opened(tmp_path, labels_key=None)
-    with pytest.raises(
-        DataError, match=r"data\.npz: array 'images\.npy' cannot be expanded \(398 bytes are needed in .*, which has 300\); "
-    ):
-        dataset[2]
-    assert dataset[0].pixels.equal(torch.from_numpy(IMAGES[0]).double() / 255)
-
-
-def test_a_full_disk_loses_no_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(npz, "CHUNK", 64)
-    np.savez_compressed(tmp_path / "data.npz", images=IMAGES)
-    dataset = NpzDataset(NpzSpec(kind="npz", path="data.npz", labels_key=None), base_dir=tmp_path)
-    dataset[0]
-    kept = expanded(dataset)._kept
-    with monkeypatch.context() as full:
-        full.setattr(kept, "write", Mock(side_effect=OSError(28, "No space left on device")))
-        with pytest.raises(DataError, match="No space left on device"):
-            dataset[3]
-    for index in (3, 0):
-        assert dataset[index].pixels.equal(torch.from_numpy(IMAGES[index]).double() / 255)
-
-
-@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # that it has threads
-def test_a_child_process_reads_for_itself(tmp_path: Path) -> None:
-    """It shares the place in the open files with its parent, which would read what it does not expect."""
-    images = np.random.default_rng(0).integers(0, 256, (3000, 1, 32, 32), dtype=np.uint8)
-    np.savez_compressed(tmp_path / "data.npz", images=images)
-    dataset = opened(tmp_path, labels_key=None)
-    dataset[0]
-    child = os.fork()
-    if not child:
-        os._exit(not (dataset[2999].pixels * 255).round().byte().equal(torch.from_numpy(images[2999])))
-    assert os.waitpid(child, 0)[1] == 0
-    for index in (1500, 2999):
-        assert (dataset[index].pixels * 255).round().byte().equal(torch.from_numpy(images[index]))
-
-
-def test_uncompressed_arrays_are_mapped(tmp_path: Path) -> None:
-    np.savez(tmp_path / "data.npz", images=IMAGES)
-    dataset = NpzDataset(NpzSpec(kind="npz", path="data.npz", labels_key=None), base_dir=tmp_path)
-    dataset[0]
-    (rows,) = dataset._rows.values()
-    assert isinstance(rows._whole, np.memmap)
-
-
-def test_pickled_without_its_pixels(tmp_path: Path) -> None:
-    np.savez_compressed(tmp_path / "data.npz", images=np.zeros((200, 3, 32, 32), np.uint8))
-    dataset = opened(tmp_path, labels_key=None)
-    dataset[0]
-    data = pickle.dumps(dataset)
-    assert len(data) < 5_000
-    assert pickle.loads(data)[7].pixels.shape == (3, 32, 32)
-
-
 def test_nan_pixels_are_one_sample_s_problem(tmp_path: Path) -> None:
     images = np.zeros((2, 1, 4, 4), np.float32)
     images[1, 0, 0, 0] = np.nan
@@ -230,7 +131,7 @@ def test_nan_pixels_are_one_sample_s_problem(tmp_path: Path) -> None:
         ({"images": IMAGES[:0]}, {}, "has shape (0, 3, 5, 6): it holds no images"),
         ({"images": IMAGES.astype(np.int64)}, {}, "is of type int64; set scale"),
         ({"images": IMAGES.astype(np.complex64)}, {}, "is of type complex64; images are uint8 or floats"),
-        ({"images": IMAGES.astype(object)}, {}, "holds Python objects (pickle), which are never loaded"),
+        ({"images": IMAGES.astype(object)}, {}, "array 'images' cannot be read (Object arrays cannot be loaded when allow_pickle=False); "),
         ({"images": IMAGES}, {"layout": "nhw"}, "layout nhw does not fit shape (4, 3, 5, 6); it needs 3 dimensions"),
         ({"images": IMAGES[:, [0, 0]]}, {}, "cannot tell the layout of shape (4, 2, 5, 6); set layout: nchw or nhwc"),
         ({"images": IMAGES[..., :3]}, {}, "cannot tell the layout of shape (4, 3, 5, 3); set layout: nchw or nhwc"),
@@ -238,7 +139,7 @@ def test_nan_pixels_are_one_sample_s_problem(tmp_path: Path) -> None:
         ({"images": IMAGES, "labels": np.eye(4)}, {}, "has shape (4, 4); labels are (n,) class indices"),
         ({"images": IMAGES, "labels": LABELS.astype(float)}, {}, "labels are of type float64; they must be integers"),
         ({"images": IMAGES, "labels": LABELS - 1}, {}, "the label of sample 1 is -1; class indices start at 0"),
-        ({"images": IMAGES, "labels": LABELS.astype(object)}, {}, "holds Python objects (pickle)"),
+        ({"images": IMAGES, "labels": LABELS.astype(object)}, {}, "array 'labels' cannot be read (Object arrays cannot be loaded"),
         (
             {"images": IMAGES, "labels": LABELS},
             {"class_names": ("a", "b", "c")},
@@ -274,15 +175,17 @@ def test_a_folder_is_no_file(tmp_path: Path) -> None:
 def test_not_a_zip_archive(tmp_path: Path) -> None:
     np.save(tmp_path / "data", IMAGES)
     (tmp_path / "data.npy").rename(tmp_path / "data.npz")
-    assert "data.npz: is not a .npz file (a zip archive): " in message(tmp_path)
+    assert "data.npz: is not a .npz file (a zip archive), or is damaged: " in message(tmp_path)
 
 
-@pytest.mark.parametrize("share", [0.0, 0.3, 0.9, 0.999])
+@pytest.mark.parametrize("share", [0.3, 0.9, 0.999])
 def test_truncated_file(tmp_path: Path, share: float) -> None:
     np.savez_compressed(tmp_path / "data.npz", images=IMAGES, labels=LABELS)
     content = (tmp_path / "data.npz").read_bytes()
     (tmp_path / "data.npz").write_bytes(content[: int(share * len(content))])
     assert "it may be truncated; save it again" in message(tmp_path)
+    (tmp_path / "data.npz").write_bytes(b"")
+    assert "data.npz: is an empty file" in message(tmp_path)
 
 
 @pytest.mark.parametrize("count", [50, 500])
@@ -292,38 +195,31 @@ def test_damaged_compressed_bytes(tmp_path: Path, count: int) -> None:
     content = bytearray((tmp_path / "data.npz").read_bytes())
     content[1500:1600] = b"\xff" * 100
     (tmp_path / "data.npz").write_bytes(content)
-    with pytest.raises(DataError, match=r"array 'images.npy' is damaged .*; (copy or )?save the file again"):
-        opened(tmp_path, labels_key=None)[0]
+    assert "; save it again " in message(tmp_path, labels_key=None)
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
-@pytest.mark.parametrize("shape", [(10_000, 1000, 1000), (2**62, 4, 4), (2**31, 2**31, 2**31)])
-def test_a_header_that_claims_too_much_is_refused_at_once(tmp_path: Path, method: int, shape: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("shape", [(10_000, 1000, 1000), (2**62, 4, 4), (2**31, 2**31, 2**31), (-1, 4, 4), (2, -4, -4)])
+def test_a_header_that_claims_too_much(tmp_path: Path, method: int, shape: tuple[int, ...]) -> None:
     with zipfile.ZipFile(tmp_path / "data.npz", "w", method) as archive:
         archive.writestr("images.npy", npy_header(shape) + b"\0" * 100)
-    assert f"claims shape {shape} of uint8" in message(tmp_path, labels_key=None)
+    assert "data.npz: array 'images' cannot be read (" in message(tmp_path, labels_key=None)
 
 
-def test_a_zip_entry_that_claims_too_much_is_refused_at_once(tmp_path: Path) -> None:
-    shape = (10_000, 1000, 1000)
+def test_an_array_that_does_not_fit_into_memory(tmp_path: Path) -> None:
+    """A bomb, or simply too much: refused before anything is expanded."""
+    shape = (10**8, 1000, 1000)
     with zipfile.ZipFile(tmp_path / "data.npz", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("images.npy", npy_header(shape) + b"\0" * 100)
-        archive.filelist[0].file_size = len(npy_header(shape)) + 10_000_000_000
-    assert "(10000000000 bytes), more than the file can hold" in message(tmp_path, labels_key=None)
+        archive.filelist[0].file_size = len(npy_header(shape)) + 10**14
+    assert "data.npz: array 'images' takes 100,000,000,000,128 bytes, and " in message(tmp_path, labels_key=None)
 
 
 @pytest.mark.parametrize("header", [b"", b"\x93NUMPY", b"\x93NUMPY\x01\x00v\x00{'shape': 3}", b"\x93NUMPY\x09\x00" + b"x" * 90, b"x" * 200])
 def test_damaged_header(tmp_path: Path, header: bytes) -> None:
     with zipfile.ZipFile(tmp_path / "data.npz", "w") as archive:
         archive.writestr("images.npy", header)
-    assert "array 'images.npy' has no valid header" in message(tmp_path, labels_key=None)
-
-
-@pytest.mark.parametrize("shape", [(-1, 4, 4), (2, -4, -4)])
-def test_negative_shape(tmp_path: Path, shape: tuple[int, ...]) -> None:
-    with zipfile.ZipFile(tmp_path / "data.npz", "w") as archive:
-        archive.writestr("images.npy", npy_header(shape) + b"\0" * 100)
-    assert f"claims shape {shape}" in message(tmp_path, labels_key=None)
+    assert "data.npz: array 'images' cannot be read (" in message(tmp_path, labels_key=None)
 
 
 @pytest.mark.parametrize(

@@ -28,16 +28,15 @@ def make(folder: Path, *names: str) -> None:
         (["x/cat/a.png", "x/dog/b.png"], "x", {"kind": "images", "path": "x"}),
         (["x/train/cat/a.png", "x/val/cat/b.png"], "x", {"kind": "images", "path": "x/val"}),
         (["x/Train/cat/a.png", "x/Test/cat/b.png"], "x/", {"kind": "images", "path": "x/Test"}),
-        (["x/train/a.png", "x/test/metadata.csv"], "x", {"kind": "images", "path": "x/test"}),
+        (["x/metadata.csv", "x/a.png"], "x", {"kind": "csv", "path": "x/metadata.csv"}),
+        (["x/metadata.jsonl", "x/a.png"], "x/", {"kind": "hf", "path": "x/metadata.jsonl"}),
         (["x/train/a.png"], "x", {"kind": "images", "path": "x"}),
-        (["x/ILSVRC2012_val_00000001.JPEG"], "x", {"kind": "images", "path": "x"}),
-        (["x/0.tar", "x/1.tar"], "x", {"kind": "webdataset", "path": "x"}),
-        (["x/train-0.tar", "x/train-1.tar", "x/val-0.tar"], "x", {"kind": "webdataset", "path": "x/val-*.tar"}),
-        (["x/train/0.tar", "x/test/0.tar"], "x", {"kind": "webdataset", "path": "x/test/*.tar"}),
-        (["x.tar.gz"], "x.tar.gz", {"kind": "webdataset", "path": "x.tar.gz"}),
-        ([], "x/val-{000..009}.tar", {"kind": "webdataset", "path": "x/val-{000..009}.tar"}),
-        ([], "x/*.parquet", {"kind": "parquet", "path": "x/*.parquet"}),
-        (["x/0.parquet", "x/1.parquet"], "x", {"kind": "parquet", "path": "x"}),
+        (["x/0.tar", "x/1.tar"], "x", {"kind": "hf", "path": "x"}),
+        (["x/train-0.tar", "x/train-1.tar", "x/val-0.tar"], "x", {"kind": "hf", "path": "x", "split": "val"}),
+        (["x/train/0.tar", "x/test/0.tar"], "x", {"kind": "hf", "path": "x", "split": "test"}),
+        (["x.tar.gz"], "x.tar.gz", {"kind": "hf", "path": "x.tar.gz"}),
+        ([], "x/*.parquet", {"kind": "hf", "path": "x/*.parquet"}),
+        (["x/0.parquet", "x/1.parquet"], "x", {"kind": "hf", "path": "x"}),
         (
             ["x/data/validation-00000-of-00001.parquet", "x/data/train-00000-of-00001.parquet"],
             "x",
@@ -63,9 +62,9 @@ def test_by_path(tmp_path: Path, files: list[str], written: str, section: dict[s
         ("a,b", {}),
     ],
 )
-def test_columns_of_a_manifest(tmp_path: Path, header: str, options: dict[str, str]) -> None:
+def test_columns_of_a_csv_file(tmp_path: Path, header: str, options: dict[str, str]) -> None:
     (tmp_path / "a.csv").write_text(f"{header}\n")
-    assert recognised("a.csv", tmp_path) == {"kind": "manifest", "path": "a.csv", **options}
+    assert recognised("a.csv", tmp_path) == {"kind": "csv", "path": "a.csv", **options}
 
 
 @pytest.mark.parametrize(
@@ -79,7 +78,7 @@ def test_columns_of_a_manifest(tmp_path: Path, header: str, options: dict[str, s
         ("contest.parquet", "train", "."),
     ],
 )
-def test_splits_of_parquet_files(path: str, split: str, folder: str) -> None:
+def test_splits_of_data_files(path: str, split: str, folder: str) -> None:
     assert split_of(Path(path)) == (split, Path(folder))
 
 
@@ -90,11 +89,11 @@ def test_init_writes_a_spec_that_opens(tmp_path: Path, run_cli: RunCli) -> None:
     for path, expected in (
         ("dict", {"kind": "hf", "path": "data/dict", "split": "test"}),
         ("hub", {"kind": "hf", "path": "data/hub", "split": "test"}),
-        ("plain.parquet", {"kind": "parquet", "path": "data/plain.parquet"}),
-        ("shards", {"kind": "webdataset", "path": "data/shards"}),
-        ("csv", {"kind": "images", "path": "data/csv"}),
+        ("plain.parquet", {"kind": "hf", "path": "data/plain.parquet"}),
+        ("shards", {"kind": "hf", "path": "data/shards"}),
+        ("csv", {"kind": "csv", "path": "data/csv/metadata.csv", "path_column": "file_name"}),
         ("images", {"kind": "images", "path": "data/images/val"}),
-        ("list.tsv", {"kind": "manifest", "path": "data/list.tsv", "path_column": "filename", "label_column": "class"}),
+        ("list.tsv", {"kind": "csv", "path": "data/list.tsv", "path_column": "filename", "label_column": "class"}),
     ):
         code, _, err = run_cli("init", *model, "--data", f"data/{path}", "--resize", "8", "--limit", "5")
         assert code == 0, err

@@ -157,7 +157,7 @@ def test_kinds_of_data(tmp_path: Path) -> None:
         return dataset_section(text, tmp_path, **{"resize": None, "crop": None, "channels": None, "limit": 9, **more})
 
     assert section("a.npz") == {"kind": "npz", "path": "a.npz", "limit": 9}
-    assert section("m.csv", channels=1) == {"kind": "manifest", "path": "m.csv", "channels": 1, "sample": {"size": 9}}
+    assert section("m.csv", channels=1) == {"kind": "csv", "path": "m.csv", "channels": 1, "sample": {"size": 9}}
     assert section("folders", resize=32, crop=24) == {"kind": "images", "path": "folders", "resize": 32, "crop": 24, "sample": {"size": 9}}
     assert section("torchvision:CIFAR10") == {"kind": "torchvision", "name": "CIFAR10", "root": "data", "limit": 9}
 

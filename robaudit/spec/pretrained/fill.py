@@ -10,15 +10,13 @@ from robaudit.errors import ModelError
 from robaudit.spec.model import (
     AuditSpec,
     BaseDatasetSpec,
+    CsvSpec,
     HfSpec,
     ImageOptions,
     ImagesSpec,
-    ManifestSpec,
     ModelSpec,
     NpzSpec,
-    ParquetSpec,
     TorchvisionSpec,
-    WebdatasetSpec,
 )
 from robaudit.spec.pretrained import hub
 from robaudit.spec.pretrained.base import Pretrained
@@ -26,7 +24,7 @@ from robaudit.spec.pretrained.folder import describe
 from robaudit.text import clipped, count
 
 _GEOMETRY = ("resize", "fit", "crop", "crop_rounding", "pad")
-NAMED = (NpzSpec, ImagesSpec, ManifestSpec, HfSpec, ParquetSpec, WebdatasetSpec)
+NAMED = (NpzSpec, ImagesSpec, CsvSpec, HfSpec)
 """The data sets that get the model's class names; the others bring names of their own, by index."""
 _SHOWN = 3  # names
 

@@ -31,20 +31,22 @@ def config_folder(path: str, revision: str | None) -> Path:
     return _folder(path, revision, _CONFIGS, ("config.json", "adapter_config.json"))
 
 
-def weights_folder(path: str, revision: str | None) -> Path:
+def weights_folder(path: str, revision: str | None, *, fetch: bool = True) -> Path:
     """The local folder of a model with its weights: safetensors where it has them, else a file of torch.
+
+    Without ``fetch``, what is not on this machine is not downloaded.
 
     Raises:
         RobauditError: huggingface_hub is not installed, there is no such model or no weights, or it cannot be reached.
     """
     for patterns in _WEIGHTS:
-        folder = _folder(path, revision, (*_CONFIGS, *patterns), patterns[:2])
+        folder = _folder(path, revision, (*_CONFIGS, *patterns), patterns[:2], fetch=fetch)
         if any((folder / name).exists() for name in patterns[:2]):
             return folder
     raise ModelError(path, "has no model.safetensors and no pytorch_model.bin", "give another model of the Hub, or a local folder")
 
 
-def _folder(path: str, revision: str | None, patterns: tuple[str, ...], wanted: tuple[str, ...]) -> Path:
+def _folder(path: str, revision: str | None, patterns: tuple[str, ...], wanted: tuple[str, ...], *, fetch: bool = True) -> Path:
     name = path.removeprefix(HUB)
     if not _NAME.fullmatch(name):
         raise ModelError(path, "is not of the form hf:org/name", "for example hf:timm/resnet18.a1_in1k; a revision has a key of its own")
@@ -53,13 +55,15 @@ def _folder(path: str, revision: str | None, patterns: tuple[str, ...], wanted: 
     except ImportError as error:
         raise needs_extra(path, "huggingface_hub", "hf") from error
 
-    if _COMMIT.fullmatch(revision or ""):  # a commit does not change: what is here already is right
+    if not fetch or _COMMIT.fullmatch(revision or ""):  # a commit does not change: what is here already is right
         try:
             found = Path(snapshot_download(name, revision=revision, allow_patterns=list(patterns), local_files_only=True))
         except (OSError, ValueError):  # not in the cache
             found = None
-        if found is not None and any((found / one).exists() for one in wanted):
+        if found is not None and (not fetch or any((found / one).exists() for one in wanted)):
             return found
+        if not fetch:
+            raise ModelError(path, "is not on this machine, and a run folder downloads nothing", "fetch it first: robaudit estimate SPEC")
     try:
         return Path(snapshot_download(name, revision=revision, allow_patterns=list(patterns)))
     except Exception as error:  # the library's, and those of the HTTP client it uses
