@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch import nn
 from robaudit.errors import ModelError, did_you_mean, needs_extra
 from robaudit.models.base import Source
 from robaudit.models.python_callable import call_target
+from robaudit.models.size import build_within
 
 
 def digits_cnn(channels: Sequence[int] = (16, 48), num_classes: int = 10) -> nn.Sequential:
@@ -157,10 +159,15 @@ ARCHITECTURES: dict[str, Callable[..., nn.Module]] = {
 }
 
 
-def build_architecture(source: Source) -> nn.Module:
+def build_architecture(source: Source, tensors: Mapping[str, torch.Tensor], *, meta: bool = False) -> nn.Module:
     """The network that ``architecture`` names, with fresh weights and in eval mode.
 
     The global random state is left as it was.
+
+    Args:
+        source: where the model comes from.
+        tensors: the weights that it is to hold; a network that is clearly larger is not built (trusted code is not limited).
+        meta: build it on torch's meta device, without memory for the weights, unless its builder (or trusted code) needs their values.
 
     Raises:
         ModelError: the name is unknown, the options do not fit, or the code is not trusted.
@@ -169,16 +176,19 @@ def build_architecture(source: Source) -> nn.Module:
     family, colon, short = name.partition(":")
     if not colon and (meant := families_of(name)):
         raise ModelError(f"architecture {name}", "names no network", f"did you mean {' or '.join(meant)}?")
+    find = {"robaudit": _ours, "torchvision": _torchvision, "timm": _timm}.get(family)
     network: object
     with torch.random.fork_rng(devices=[]):
-        if family == "robaudit" and colon:
-            network = _build(name, short, ARCHITECTURES, options)
-        elif family == "torchvision" and colon:
-            network = _torchvision(name, short, options)
-        elif family == "timm" and colon:
-            network = _timm(name, short, options)
-        else:
+        if find is None or not colon:
             network = call_target(source)
+        else:
+            builder = find(name, short, options)
+            try:
+                network = build_within(tensors, source.where, name, options, partial(builder, **options), meta=meta)
+            except ModelError:
+                raise
+            except Exception as error:
+                raise ModelError(f"architecture {name}", f"its options do not fit: {error}", "see architecture_options") from error
     if not isinstance(network, nn.Module):
         raise ModelError(name, f"returned {_article(type(network).__name__)}", "it must return a torch.nn.Module to load the weights into")
     return network.eval()
@@ -198,17 +208,21 @@ def families_of(name: str) -> list[str]:
     return found + ([f"torchvision:{name}"] if name in models.list_models() else [])
 
 
-def _torchvision(name: str, short: str, options: dict[str, Any]) -> nn.Module:
+def _ours(name: str, short: str, options: dict[str, Any]) -> Callable[..., nn.Module]:
+    return _known(name, short, ARCHITECTURES, options)
+
+
+def _torchvision(name: str, short: str, options: dict[str, Any]) -> Callable[..., nn.Module]:
     from torchvision import models
 
-    known = {model: models.get_model_builder(model) for model in models.list_models()}
-    defaults: dict[str, Any] = {"weights": None}
+    builder = _known(name, short, {model: models.get_model_builder(model) for model in models.list_models()}, options)
     if short in ("googlenet", "inception_v3"):
-        defaults["init_weights"] = False  # slow, warns, and is overwritten by the loaded weights
-    return _build(name, short, known, defaults | options)
+        return partial(builder, init_weights=False)  # slow, warns, and is overwritten by the loaded weights
+    return builder
 
 
-def _timm(name: str, short: str, options: dict[str, Any]) -> nn.Module:
+def _timm(name: str, short: str, options: dict[str, Any]) -> Callable[..., nn.Module]:
+    """The builder of timm's network."""
     where = f"architecture {name}"
     try:
         import timm
@@ -223,14 +237,10 @@ def _timm(name: str, short: str, options: dict[str, Any]) -> nn.Module:
     for option in _TIMM_FILES:
         if options.get(option):
             raise ModelError(where, f"{option} would read or download other weights", "leave it out: the weights come from model.path")
-    try:
-        network: nn.Module = timm.create_model(short, pretrained=False, **options)
-    except Exception as error:
-        raise ModelError(where, f"its options do not fit: {error}", "see architecture_options") from error
-    return network
+    return partial(timm.create_model, short, pretrained=False)
 
 
-def _build(name: str, short: str, known: dict[str, Callable[..., nn.Module]], options: dict[str, Any]) -> nn.Module:
+def _known(name: str, short: str, known: dict[str, Callable[..., nn.Module]], options: dict[str, Any]) -> Callable[..., nn.Module]:
     if short not in known:
         raise ModelError(f"architecture {name}", "there is no such network", did_you_mean(short, known))
     for option in ("weights", "weights_backbone"):
@@ -242,10 +252,7 @@ def _build(name: str, short: str, known: dict[str, Callable[..., nn.Module]], op
         for option in options:
             if option not in parameters:
                 raise ModelError(f"architecture {name}", f"it takes no option {option!r}", did_you_mean(option, parameters))
-    try:
-        return builder(**options)
-    except Exception as error:
-        raise ModelError(f"architecture {name}", f"its options do not fit: {error}", "see architecture_options") from error
+    return builder
 
 
 def _article(noun: str) -> str:

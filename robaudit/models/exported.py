@@ -1,10 +1,18 @@
-"""Networks from .pt2 files: the archive is checked, then torch.export loads it, weights only."""
+"""Networks from .pt2 files: the archive is checked, then torch.export loads it, weights only.
+
+torch.export.load reads pickles with ``torch.load``, which can be told to read weights only. What else could run code is refused here:
+members that are objects or compiled libraries, and four kinds of text in the graph. Size expressions go through sympy's ``eval``; operators
+are looked up from ``torch`` with getattr (``torch.os.system``); names of values and arguments are written into Python source; and the
+structure of the inputs may import modules.
+"""
 
 from __future__ import annotations
 
 import inspect
+import json
 import logging
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,11 +22,31 @@ from torch import nn
 
 from robaudit.errors import ModelError
 from robaudit.models.base import LoadedNetwork, Source, check_finite, file_sha256
-from robaudit.models.safety import check_exported
+from robaudit.models.operators import check_operators
+from robaudit.models.safety import ZIP, check_contents, load_tensors, open_archive, read_member
 
 NOTE = "pt2: a graph of torch operators, not only weights; load files only from people you trust"
 _DROPOUTS = ("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout", "native_dropout")
 _BATCH_NORMS = ("batch_norm", "native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_functional", "cudnn_batch_norm")
+_OBJECTS = re.compile(r"custom_obj|opaque_obj|aotinductor", re.IGNORECASE)
+_OLD_GRAPH = "serialized_exported_program.json"
+_NOT_READ = ("metadata", "guards_code")
+"""Descriptions, and conditions on the input that are never compiled here."""
+_TARGET = re.compile(r"(?:torch\.ops\.(\w+)|(_operator|math|torch))\.(_?[A-Za-z]\w*|__i?(?:and|or|xor|[lr]shift)__)(?:\.[A-Za-z]\w*)?")
+_NAME = re.compile(r"(?:[A-Za-z_]\w*)?")
+_PLAIN_TEXT = re.compile(r"[\w.:+\-*/<>=, ]*")
+_SIZE = re.compile(
+    r"(?:(?:Symbol|Integer|Rational|Add|Mul|Max|Min|Abs|(?:Python)?Mod|(?:Floor|Clean|Ceil|IntTrue)Div|ModularIndexing|Where|Identity|ToFloat"
+    r"|(?:Ceil|Floor|Trunc|Round)ToInt|Equality|Unequality|(?:Strict)?(?:Less|Greater)Than|And|Or|Not)\("
+    r"|'[a-z]+\d+'|[a-z]+=(?:True|False)|true|false|int_oo|oo|-?\d|[), ]){1,2000}"
+)
+"""sympy's srepr of sizes, such as Mul(Integer(2), Symbol('s0', positive=True)): calls only, so nothing grows faster than the text."""
+_STRUCTURES = (
+    None,
+    *("builtins.tuple", "builtins.list", "builtins.dict", "collections.OrderedDict"),
+    *("torch.fx.immutable_collections.immutable_list", "torch.fx.immutable_collections.immutable_dict"),
+)
+_CONTEXT = re.compile(r'[\w\[\]", .\-]*')
 
 
 def load_exported(source: Source) -> LoadedNetwork:
@@ -28,11 +56,13 @@ def load_exported(source: Source) -> LoadedNetwork:
         ModelError: the archive holds more than tensors and torch operators, is damaged or of another torch version, was
             exported in training mode, takes several inputs, or has NaN weights.
     """
-    check_exported(source.file)
     listener = _Listener()
     try:
+        _check_archive(source)
         with _weights_only(), listener:
             program = torch.export.load(source.file)
+    except ModelError:
+        raise
     except Exception as error:
         reason = _line(listener.first or error)
         raise ModelError(
@@ -52,6 +82,70 @@ def load_exported(source: Source) -> LoadedNetwork:
     fixed = least if least == most else None
     notes = (NOTE,) if fixed is None else (NOTE, f"pt2: the batch size is fixed at {fixed}, so batches are split and padded (slow)")
     return LoadedNetwork(network, "pt2", file_sha256(source.file), fixed_batch=fixed, least_batch=least, most_batch=most, notes=notes)
+
+
+def _check_archive(source: Source) -> None:
+    """Refuse objects, compiled libraries, graphs of more than arithmetic, and pickles inside that lie about their tensors."""
+    with open_archive(source.file, source.where) as archive:
+        check_contents(archive, source.where)
+        for name in archive.namelist():
+            inner = name.partition("/")[2]
+            if _OBJECTS.search(inner):
+                raise ModelError(source.where, f"holds {inner[:80]}, which is no tensor", "export a plain classifier, or use safetensors")
+            if name == _OLD_GRAPH or inner.lower().startswith("models/"):  # torch finds members in any case
+                check_graph(json.loads(read_member(archive, name)), source.where, trust=source.trust)
+                continue
+            with archive.open(name) as stream:
+                pickled = stream.read(len(ZIP)) == ZIP
+            if pickled:
+                load_tensors(read_member(archive, name), source.where)
+
+
+def check_graph(value: object, where: str, *, trust: bool = False, key: str = "") -> None:
+    """Walk the JSON of an exported program.
+
+    Args:
+        value: the program, or a part of it.
+        where: the file, for messages.
+        trust: whether it may call any operator.
+        key: what the part is called in the program.
+
+    Raises:
+        ModelError: an operator, expression, name or structure is not of the plain kind.
+    """
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            _check_text(name, "name of a field", where)
+            if name not in _NOT_READ:
+                check_graph(inner, where, trust=trust, key=name)
+    elif isinstance(value, list):
+        for inner in value:
+            check_graph(inner, where, trust=trust, key=key)
+    elif isinstance(value, str) and not (trust and key in ("target", "as_operator")):
+        _check_text(value, key, where)
+
+
+def _check_text(text: str, key: str, where: str) -> None:
+    if key in ("target", "as_operator"):
+        target = _TARGET.fullmatch(text)
+        check_operators([(target[1] or target[2], target[3]) if target else ("python", text)], where)
+    elif key in ("in_spec", "out_spec"):
+        json.loads(text or "0", object_hook=lambda part: _check_structure(part, where))
+    elif key != "as_string":
+        pattern = {"expr_str": _SIZE, "name": _NAME, "as_name": _NAME, "forward_arg_names": _NAME}.get(key, _PLAIN_TEXT)
+        if not pattern.fullmatch(text):
+            raise _bad_graph(where, f"the {key.replace('expr_str', 'size expression')} {text[:60]!r}")
+
+
+def _check_structure(part: dict[str, object], where: str) -> None:
+    if part["type"] not in _STRUCTURES or not _CONTEXT.fullmatch(str(part["context"])):
+        raise _bad_graph(where, f"inputs or outputs of type {str(part['type'])[:60]!r} ({str(part['context'])[:60]!r})")
+
+
+def _bad_graph(where: str, what: str) -> ModelError:
+    return ModelError(
+        where, f"its graph has {what}, which is not plain torch", "export a plain classifier of torch operators, or use safetensors"
+    )
 
 
 def _batch_sizes(program: Any, where: str) -> tuple[int, int | None]:
@@ -98,7 +192,7 @@ def _moved(program: Any, device: torch.device) -> Any:
 
 @contextmanager
 def _weights_only() -> Iterator[None]:
-    """A second safeguard besides the check of the archive: torch.load cannot fall back from weights_only."""
+    """Every torch.load inside reads weights only, also where torch.export asks for more."""
     force, unsafe = "TORCH_FORCE_WEIGHTS_ONLY_LOAD", "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"
     before = {name: os.environ.pop(name, None) for name in (force, unsafe)}
     os.environ[force] = "1"

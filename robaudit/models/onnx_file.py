@@ -1,4 +1,8 @@
-"""Networks from ONNX files through onnxruntime, without gradients, and the digest of all files that hold their weights."""
+"""Networks from ONNX files through onnxruntime, without gradients: graphs of arithmetic, unless the file is trusted.
+
+Before onnxruntime opens a file, a walk of its protobuf messages finds every operator and every other file that holds weights. The walk
+sees at least what onnxruntime sees: a field that occurs twice counts both times, and what protobuf reads in another way is refused.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +12,19 @@ import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import psutil
 import torch
 from torch import nn
 
 from robaudit.errors import ModelError, needs_extra
 from robaudit.models.base import LoadedNetwork, Source, file_sha256
+from robaudit.models.operators import NAMESPACES, check_operators
 
 NOTE = "onnx: no gradients; estimators that need them refuse to run"
 INSIDE: dict[str, dict[int, str]] = {
-    "ModelProto": {7: "GraphProto", 20: "TrainingInfoProto", 25: "FunctionProto"},
-    "TrainingInfoProto": {1: "GraphProto", 2: "GraphProto"},
+    "ModelProto": {7: "GraphProto", 25: "FunctionProto"},  # 20, training_info, is not read by onnxruntime
     "FunctionProto": {7: "NodeProto", 11: "AttributeProto"},
     "GraphProto": {1: "NodeProto", 5: "TensorProto", 15: "SparseTensorProto"},
     "NodeProto": {5: "AttributeProto"},
@@ -32,12 +37,26 @@ INSIDE: dict[str, dict[int, str]] = {
         23: "SparseTensorProto",
     },
     "SparseTensorProto": {1: "TensorProto", 2: "TensorProto"},
+    "TensorProto": {13: "StringStringEntryProto"},  # external_data, whatever data_location says: halves of a tensor may be merged
 }
-"""The fields of each message, by number, that are (or contain) messages with tensors."""
+"""The fields of each message, by number, that are (or contain) messages with nodes or tensors."""
 
-_EXTERNAL_DATA, _DATA_LOCATION, _EXTERNAL = 13, 14, 1
-_DEEPEST, _MOST_FIELDS = 100, 10**7
-_FLATBUFFER = b"ORTM"  # onnxruntime's format, which has all weights inside
+PAIRS = {"NodeProto": (7, 4), "FunctionProto": (10, 1), "StringStringEntryProto": (1, 2)}
+"""The two texts that matter in a message, by number: domain and operator, domain and name, key and value."""
+
+_DEEPEST, _MOST_FIELDS, _LONGEST = 100, 10**7, 2**16
+
+
+class Contents(NamedTuple):
+    """What an ONNX file refers to.
+
+    Attributes:
+        files: names of the files besides it that hold weights, as written in it, sorted.
+        operators: domain and name of all operators but the functions that it defines, sorted.
+    """
+
+    files: list[str]
+    operators: list[tuple[str, str]]
 
 
 class OnnxNetwork(nn.Module):
@@ -66,7 +85,9 @@ def load_onnx(source: Source) -> LoadedNetwork:
     """Load an .onnx file: fp32, on the CPU, or on CUDA where onnxruntime has its provider.
 
     Raises:
-        RobauditError: onnxruntime is missing; ModelError: the file is damaged, or its inputs, precision or device do not fit.
+        RobauditError: onnxruntime is missing.
+        ModelError: the file is damaged, has weights outside its folder, or does more than arithmetic without trust; or its inputs,
+            precision or device do not fit.
     """
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # else it writes to the home folder, and reports to its maker
     try:
@@ -77,7 +98,11 @@ def load_onnx(source: Source) -> LoadedNetwork:
         raise ModelError(
             source.where, "onnx networks run in fp32 only", "use run.precision fp32, or load it from safetensors or TorchScript"
         )
+    contents = read_contents(source.file, source.where)
+    if not source.trust:
+        check_operators(contents.operators, source.where)
     options = onnxruntime.SessionOptions()
+    options.add_session_config_entry("session.load_model_format", "ONNX")  # never its own format, which the walk cannot read
     options.intra_op_num_threads, options.log_severity_level = torch.get_num_threads(), 4
     options.use_deterministic_compute = torch.are_deterministic_algorithms_enabled()
     providers = _providers(source, onnxruntime.get_available_providers())
@@ -85,14 +110,11 @@ def load_onnx(source: Source) -> LoadedNetwork:
         session = onnxruntime.InferenceSession(str(source.file), options, providers=providers)
     except Exception as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        if "external data" in reason.lower():
-            what = "onnxruntime cannot load it: a file with some of its weights is missing or does not match"
-            raise ModelError(source.where, what, "keep all the files that were exported together in one folder") from error
         raise ModelError(source.where, f"onnxruntime cannot load it: {reason[:200]}", "check the file with onnx.checker") from error
     batch = _check_input(session, source.where)
     notes = (NOTE,) if batch is None else (NOTE, f"onnx: the batch size is fixed at {batch}, so batches are split and padded (slow)")
     network = OnnxNetwork(session, source.device).eval()
-    return LoadedNetwork(network, "onnx", weights_sha256(source.file, source.where), differentiable=False, fixed_batch=batch, notes=notes)
+    return LoadedNetwork(network, "onnx", weights_sha256(source.file, contents.files), differentiable=False, fixed_batch=batch, notes=notes)
 
 
 def _providers(source: Source, available: list[str]) -> list[Any]:
@@ -122,78 +144,86 @@ def _check_input(session: Any, where: str) -> int | None:
     return shape[0] if isinstance(shape[0], int) else None
 
 
-def weights_sha256(path: Path, where: str) -> str:
+def weights_sha256(path: Path, others: list[str]) -> str:
     """sha256 (hex) of the file or, where other files hold weights, of a text that lists the sha256 of all of them.
 
     The first line is the sha256 of the ONNX file; then there is one line for each other file, sorted by name: its sha256, two spaces
     and its name as written in the ONNX file. Every line ends with ``\\n``.
-
-    Raises:
-        ModelError: the file is not an ONNX model, or another file is missing or not regular.
     """
-    names = external_files(path, where)
-    if not names:
+    if not others:
         return file_sha256(path)
-    lines = [f"{file_sha256(path)}\n"]
-    for name in names:
-        try:
-            if not stat.S_ISREG((path.parent / name).stat().st_mode):
-                raise ModelError(where, f"has weights in {name!r}, which is not a regular file", "export it again")
-            lines.append(f"{file_sha256(path.parent / name)}  {name}\n")
-        except (OSError, ValueError) as error:
-            raise ModelError(where, f"has weights in {name!r}, which cannot be read ({error})", "put it next to the .onnx file") from error
+    lines = [f"{file_sha256(path)}\n", *(f"{file_sha256(path.parent / name)}  {name}\n" for name in others)]
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
-def external_files(path: Path, where: str) -> list[str]:
-    """The names of the files besides ``path`` that hold weights, as written in it, sorted.
+def read_contents(path: Path, where: str) -> Contents:
+    """Find what an ONNX file refers to.
 
     Raises:
-        ModelError: the file is not an ONNX model.
+        ModelError: it is not an ONNX model, or has weights in something else than files in its folder that fit into memory.
     """
-    with path.open("rb") as file:
-        content = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-    if content[4:8] == _FLATBUFFER:
-        return []
+    found: dict[str, set[tuple[str, str]]] = {kind: set() for kind in PAIRS}
     try:
-        return sorted(set(_locations(content, "ModelProto", 0, iter(range(_MOST_FIELDS)))))
-    except (ValueError, IndexError) as error:
+        with path.open("rb") as file:
+            content = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        for kind, pair in _pairs(content, "ModelProto", 0, iter(range(_MOST_FIELDS))):
+            found[kind].add(pair)
+    except (OSError, ValueError, IndexError) as error:  # files of /proc and /sys cannot be mapped
         raise ModelError(where, f"is not an ONNX model ({error})", "export it again") from error
+    files = sorted({value for key, value in found["StringStringEntryProto"] if key == "location"})
+    if sum(_size(name, path, where) for name in files) > psutil.virtual_memory().total:
+        raise ModelError(where, "has more weights in other files than fit into memory", "use a machine with more memory")
+    functions = {(domain, name) for domain, name in found["FunctionProto"] if domain not in NAMESPACES}
+    return Contents(files, sorted(found["NodeProto"] - functions))
 
 
-def _locations(message: memoryview, kind: str, depth: int, budget: Iterator[int]) -> Iterator[str]:
-    """The files of the tensors in a message; each field takes one from the budget."""
+def _size(name: str, path: Path, where: str) -> int:
+    """The bytes of a file with weights, which must be in the folder of the ONNX file (or of the file that it is a link to)."""
+    try:
+        if Path(name).is_absolute() or ".." in Path(name).parts or "*" in name:  # onnxruntime takes */_ORT_MEM_ADDR_/* for an address
+            raise ValueError("not a name inside its folder")
+        file = (path.parent / name).resolve(strict=True)
+        if not any(file.is_relative_to(folder) for folder in (path.parent.resolve(), path.resolve().parent)):
+            raise ValueError("outside its folder")
+        about = file.stat()
+        if not stat.S_ISREG(about.st_mode) or not about.st_size:  # files of /proc have no size
+            raise ValueError("not a regular file, or empty")
+    except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: a loop of links
+        reason = error.strerror if isinstance(error, OSError) else error
+        what = f"has weights in {name[:80]!r}, which cannot be used ({reason})"
+        raise ModelError(where, what, "keep all the files that were exported together in one folder") from error
+    return about.st_size
+
+
+def _pairs(message: memoryview, kind: str, depth: int, budget: Iterator[int]) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Kind and texts of the messages of PAIRS in a message; each field takes one from the budget."""
     if depth > _DEEPEST:
         raise ValueError("too deeply nested")
-    if kind == "TensorProto":
-        yield from _location(message, budget)
-        return
+    texts: dict[int, str] = {}
     for number, value in _fields(message, budget):
-        if number in INSIDE[kind] and isinstance(value, memoryview):
-            yield from _locations(value, INSIDE[kind][number], depth + 1, budget)
+        if inner := INSIDE.get(kind, {}).get(number):
+            yield from _pairs(value, inner, depth + 1, budget)
+        elif number in PAIRS.get(kind, ()):
+            if len(value) > _LONGEST:
+                raise ValueError(f"a name of {len(value)} bytes")
+            texts[number] = bytes(value).decode()
+    if kind in PAIRS:
+        first, second = PAIRS[kind]
+        yield kind, (texts.get(first, ""), texts.get(second, ""))
 
 
-def _location(tensor: memoryview, budget: Iterator[int]) -> Iterator[str]:
-    """The file that holds a tensor's data, if there is one."""
-    fields = [field for field in _fields(tensor, budget) if field[0] in (_EXTERNAL_DATA, _DATA_LOCATION)]
-    if (_DATA_LOCATION, _EXTERNAL) in fields:
-        for entry in (value for number, value in fields if number == _EXTERNAL_DATA and isinstance(value, memoryview)):
-            texts = {number: bytes(text) for number, text in _fields(entry, budget) if isinstance(text, memoryview)}
-            if texts.get(1) == b"location":
-                yield texts.get(2, b"").decode()
-
-
-def _fields(message: memoryview, budget: Iterator[int]) -> Iterator[tuple[int, int | memoryview]]:
-    """Number and value of the fields of a message; fixed-size numbers are left out."""
+def _fields(message: memoryview, budget: Iterator[int]) -> Iterator[tuple[int, memoryview]]:
+    """Number and content of the fields of a message that are messages, texts or lists."""
     at = 0
     while at < len(message):
         if next(budget, None) is None:
             raise ValueError(f"more than {_MOST_FIELDS} fields")
         key, at = _varint(message, at)
+        if not 8 <= key < 2**32:  # protobuf would drop the higher bits
+            raise ValueError(f"a field of number {key >> 3}")
         match key & 7:
             case 0:
-                value, at = _varint(message, at)
-                yield key >> 3, value
+                _, at = _varint(message, at)
             case 1:
                 at += 8
             case 2:

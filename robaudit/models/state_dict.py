@@ -35,8 +35,8 @@ _QUANTISED = {
 _OLD_DENSENET = re.compile(r"^(.*denselayer\d+\.(?:norm|relu|conv))\.((?:[12])\.(?:weight|bias|running_mean|running_var))$")
 
 
-def fit_state(network: nn.Module, tensors: Mapping[str, torch.Tensor], where: str) -> None:
-    """Load a state dict into a network, every key and every shape checked.
+def check_state(network: nn.Module, tensors: Mapping[str, torch.Tensor], where: str) -> None:
+    """Compare a state dict with a network, which may be on the meta device: every key and every shape.
 
     Raises:
         ModelError: keys are missing or unexpected, or shapes differ; the first few are named.
@@ -57,7 +57,6 @@ def fit_state(network: nn.Module, tensors: Mapping[str, torch.Tensor], where: st
         raise ModelError(
             where, f"{len(differing)} of {len(wanted)} tensors have another shape: {_few(shown)}", _hint(wanted, tensors, differing)
         )
-    network.load_state_dict(dict(tensors))
 
 
 def _beside(wanted: Mapping[str, torch.Tensor], tensors: Mapping[str, torch.Tensor]) -> str:
@@ -183,10 +182,13 @@ def _fill(source: Source, files: list[Path], tensors: Mapping[str, torch.Tensor]
         network: nn.Module = build_transformers(source, tensors)
         files = [*files, config_of(source)]
     else:
-        network = build_architecture(source)
-        tensors, more = _stripped(tensors, network.state_dict().keys())
+        network = build_architecture(source, tensors, meta=True)
+        fitted, more = _stripped(tensors, network.state_dict().keys())
         notes = (*notes, *more)
-        fit_state(network, tensors, source.where)
+        check_state(network, fitted, source.where)
+        if any(tensor.is_meta for tensor in network.state_dict().values()):
+            network = build_architecture(source, tensors)
+        network.load_state_dict(fitted)
     network = network.to(device=source.device, dtype=source.dtype)
     check_finite(network, source.where)
     return LoadedNetwork(network, format_, _digest(files), notes=notes)

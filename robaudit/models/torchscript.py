@@ -1,11 +1,11 @@
-"""Networks from TorchScript files: graphs of torch operators, without operators that touch files."""
+"""Networks from TorchScript files: graphs of arithmetic, unless the file is trusted."""
 
 from __future__ import annotations
 
 import re
 import warnings
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, cast
 
 import torch
@@ -13,10 +13,12 @@ from torch import nn
 
 from robaudit.errors import ModelError
 from robaudit.models.base import LoadedNetwork, Source, check_finite, file_sha256
+from robaudit.models.operators import check_operators
 from robaudit.models.safety import check_contents, open_archive, read_member
 
 NOTE = "torchscript: a graph of torch operators, not only weights; load files only from people you trust"
-_TOUCHES_FILES = re.compile(r"\b(save|from_file)\b|getattr\([^)\n]*\\")
+_RUNS_AT_LOAD = re.compile(rb"__setstate__|(?<![\w.])ops\b(?!\.(?:aten|prim|torchvision)\.)")
+_CLASSES = "__torch__.torch.classes."
 _TRAINING_FLAG = {"aten::dropout": 2, "aten::feature_dropout": 2, "aten::alpha_dropout": 2, "aten::batch_norm": 5}  # argument number
 
 
@@ -24,17 +26,21 @@ def load_torchscript(source: Source) -> LoadedNetwork:
     """Load a file of ``torch.jit.save`` in eval mode.
 
     Raises:
-        ModelError: it is not a TorchScript archive, is damaged, calls operators that write or map files, or has NaN weights.
+        ModelError: it is not a TorchScript archive, is damaged, does more than arithmetic without trust, or has NaN weights.
     """
     path = source.file
     with open_archive(path, source.where) as archive:
         check_contents(archive, source.where)
-        _refuse_file_access(archive, source.where)
+        if not source.trust:
+            _refuse_load_time_code(archive, source.where)
     try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", r"`torch\.jit\.load` is", FutureWarning)
-            warnings.filterwarnings("ignore", r"`torch\.jit\.load` is", DeprecationWarning)
-            network = torch.jit.load(path, map_location=source.device)
+        unit: Any = torch._C.CompilationUnit()  # as torch.jit.load does; it holds every function of the file
+        code: Any = torch._C.import_ir_module(unit, str(path), source.device, {}, False)  # type: ignore[call-arg]
+        if not source.trust:
+            check_operators(_operators(unit.get_functions()), source.where)
+        network = torch.jit._recursive.wrap_cpp_module(code)
+    except ModelError:
+        raise
     except Exception as error:
         reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise ModelError(source.where, f"torch.jit cannot load it: {reason[:200]}", "save it again with torch.jit.save") from error
@@ -87,14 +93,37 @@ def _frozen(network: nn.Module) -> nn.Module:
             return network
 
 
-def _refuse_file_access(archive: zipfile.ZipFile, where: str) -> None:
-    """TorchScript can write files (``aten::save``) and map them (``aten::from_file``): no classifier does."""
+def _refuse_load_time_code(archive: zipfile.ZipFile, where: str) -> None:
+    """Refuse what torch would run while it reads the file, before the graphs can be looked at.
+
+    That is every ``__setstate__``, and calls with constant arguments, which its compiler evaluates. Torch finds members in any case.
+    """
     for member in archive.infolist():
-        if "/code/" in f"/{member.filename}" and member.filename.endswith(".py"):
-            text = read_member(archive, member.filename).decode("utf-8", "replace")
-            found = _TOUCHES_FILES.search(text)
-            if found:
-                raise ModelError(where, f"its code uses {found[0]!r}, an operator that accesses files", "export the classifier without it")
+        inner = member.filename.lower().partition("/")[2]
+        if inner == "model.json":
+            raise ModelError(where, "is of a format that torch 1.0 wrote", "save it again with torch.jit.save")
+        if inner.endswith(".py") and (found := _RUNS_AT_LOAD.search(read_member(archive, member.filename))):
+            what = f"its code has {found[0].decode()!r}, which torch would run while it reads the file"
+            raise ModelError(where, what, "export it without, or pass --trust if you trust the file")
+
+
+def _operators(functions: Iterable[Any]) -> Iterator[tuple[str, str]]:
+    """Namespace and name of every operator in every graph of the file, whether or not anything calls it."""
+    todo = [node for function in functions for node in function.graph.nodes()]
+    while todo:
+        node = todo.pop()
+        namespace, _, name = node.kind().partition("::")
+        yield namespace, name
+        for value in (*node.inputs(), *node.outputs()):
+            if _CLASSES in (kind := value.type().annotation_str):
+                yield "class", kind
+        for block in node.blocks():
+            todo += block.nodes()
+        for attribute in node.attributeNames():
+            if node.kindOf(attribute) == "g":
+                todo += node.g(attribute).nodes()
+            elif node.kindOf(attribute) == "gs":
+                todo += [inner for graph in node.gs(attribute) for inner in graph.nodes()]
 
 
 def _refuse_training(network: nn.Module, where: str) -> None:

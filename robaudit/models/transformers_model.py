@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from torch import nn
 
 from robaudit.errors import ModelError, did_you_mean, needs_extra
 from robaudit.models.base import Source
+from robaudit.models.size import build_within
 from robaudit.spec.pretrained.base import read_object
 from robaudit.spec.pretrained.folder import CONFIG
 from robaudit.text import clipped, count
@@ -65,8 +67,9 @@ def build_transformers(source: Source, tensors: Mapping[str, torch.Tensor]) -> n
     state = {key: tensor.float() if tensor.is_floating_point() else tensor for key, tensor in tensors.items()}
     with _quiet(transformers), torch.random.fork_rng(devices=[]):
         try:
-            config = type(transformers.AutoConfig.for_model(str(values.get("model_type")))).from_dict(values)
-            kind = type(transformers.AutoModelForImageClassification.from_config(config, trust_remote_code=False))
+            config, kind = build_within(tensors, source.where, wanted, values, partial(_described, transformers, values), meta=True)
+        except ModelError:
+            raise
         except Exception as error:
             what = f"is of a model that Transformers {transformers.__version__} does not build ({_first_line(error)})"
             raise ModelError(str(path), what, "use the version that saved it; code that a folder brings along never runs") from error
@@ -80,6 +83,12 @@ def build_transformers(source: Source, tensors: Mapping[str, torch.Tensor]) -> n
             raise ModelError(source.where, f"Transformers cannot load it ({_first_line(error)})", "save the model again") from error
     _check(about, source.where)
     return Logits(network.eval())
+
+
+def _described(transformers: Any, values: dict[str, Any]) -> tuple[Any, Any]:
+    """The configuration, and the class of the network that the library builds from it."""
+    config = type(transformers.AutoConfig.for_model(str(values.get("model_type")))).from_dict(values)
+    return config, type(transformers.AutoModelForImageClassification.from_config(config, trust_remote_code=False))
 
 
 def _check(about: Mapping[str, Any], where: str) -> None:

@@ -13,6 +13,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 from torch import nn
+from torchvision.models import regnet_y_400mf
 
 from robaudit.errors import ModelError
 from robaudit.models.architectures import ShallowCnn, small_cnn
@@ -222,3 +223,28 @@ def test_exported_mapping_and_fixed_precision(tmp_path: Path) -> None:
 class ToFloat(nn.Module):
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         return images.to(torch.float32)
+
+
+def test_a_network_far_larger_than_its_weights_is_not_built(tmp_path: Path) -> None:
+    path = saved(tmp_path, ShallowCnn().state_dict())
+    said = refusal(path, architecture="robaudit:cifar_resnet", architecture_options={"depth": 2_000_000})
+    assert said.startswith(f"{path}: holds 18 tensors with 215,564 numbers, ")
+    assert "too few for robaudit:cifar_resnet with depth: 2000000; check the architecture's options" in said
+    said = refusal(path, architecture="robaudit:cifar_resnet", architecture_options={"depth": 99_998})
+    assert "robaudit:cifar_resnet has many more with depth: 99998; check the architecture's options" in said
+    said = refusal(path, architecture="robaudit:mlp", architecture_options={"sizes": [64, 45_000, 45_000, 10]})
+    assert "robaudit:mlp has many more with sizes: [64, 45000, 45000, 10]" in said
+    assert len(list(nn.Sequential(*(nn.ReLU() for _ in range(2_000))))) == 2_000  # other networks may be as large as ever
+
+
+def test_a_builder_that_reads_values_of_tensors(tmp_path: Path) -> None:
+    """Torchvision's RegNet computes its widths with tensors, so it cannot be built on the meta device."""
+    with torch.device("meta"), pytest.raises(NotImplementedError):
+        regnet_y_400mf(weights=None)
+    state = regnet_y_400mf(weights=None, num_classes=3).state_dict()
+    fields: dict[str, Any] = {"architecture": "torchvision:regnet_y_400mf", "architecture_options": {"num_classes": 3}}
+    found = load(saved(tmp_path, state), **fields).network.state_dict()
+    assert all(torch.equal(found[key], state[key]) for key in state)
+    assert "regnet_y_400mf has many more" in refusal(
+        tmp_path / "net.safetensors", **fields | {"architecture_options": {"num_classes": 100_000}}
+    )

@@ -84,8 +84,11 @@ def test_refusals(tmp_path: Path) -> None:
     assert "fp32 only" in refusal(path, dtype=torch.float64)
     with pytest.raises(ModelError, match="does not take images of 1 x 9 x 9"):
         load(path)(pixels(side=9))
-    path.write_bytes(path.read_bytes()[:-100])
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(b"Relu", b"Relv"))
     assert "onnxruntime cannot load it" in refusal(path)
+    path.write_bytes(whole[:-100])
+    assert "is not an ONNX model (it is truncated)" in refusal(path)
 
 
 def test_device_that_onnxruntime_does_not_have(tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
-"""The digest of an ONNX model covers the files that its weights are in, wherever the model says so."""
+"""An ONNX file computes, and reads no file but those in its folder that hold its weights; these count in its digest."""
 
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -13,7 +14,7 @@ import torch
 
 from robaudit.errors import ModelError
 from robaudit.models import onnx_file as onnx_file_module
-from robaudit.models.onnx_file import INSIDE, external_files, weights_sha256
+from robaudit.models.onnx_file import INSIDE, PAIRS, read_contents
 from tests.models.conftest import load, pixels, refusal, small_net
 from tests.models.test_onnx import graph
 
@@ -54,25 +55,134 @@ def test_weights_in_another_file_count(split: Path) -> None:
     assert load(split).sha256 != model.sha256
 
 
-def test_a_file_by_itself_keeps_its_own_digest(tmp_path: Path) -> None:
+def test_a_single_file_keeps_its_own_digest(tmp_path: Path) -> None:
     path = graph(tmp_path, small_net())
-    assert external_files(path, "net.onnx") == []
+    assert read_contents(path, "net.onnx") == ([], [("", name) for name in ("Conv", "Flatten", "Gemm", "Relu")])
     assert load(path).sha256 == sha256(path)
 
 
-def test_missing_and_special_files(split: Path) -> None:
+def test_missing_special_and_huge_files(split: Path) -> None:
     other = split.parent / "net.onnx.data"
     other.unlink()
-    assert "a file with some of its weights is missing" in refusal(split)
-    with pytest.raises(ModelError, match=r"has weights in 'net\.onnx\.data', which cannot be read"):
-        weights_sha256(split, "net.onnx")
+    assert "has weights in 'net.onnx.data', which cannot be used (No such file or directory)" in refusal(split)
+    other.write_bytes(b"")
+    assert "(not a regular file, or empty)" in refusal(split)
+    os.truncate(other, 2**43)
+    assert "more weights in other files than fit into memory" in refusal(split)
+    other.unlink()
     other.mkdir()
-    with pytest.raises(ModelError, match="which is not a regular file"):
-        weights_sha256(split, "net.onnx")
+    assert "(not a regular file, or empty)" in refusal(split)
+    other.rmdir()
+    os.mkfifo(other)
+    assert "(not a regular file, or empty)" in refusal(split)
+    other.unlink()
+    for target, says in (("/proc/self/pagemap", "(outside its folder)"), ("net.onnx.data", "cannot be used (")):
+        other.symlink_to(target)
+        assert says in refusal(split)
+        other.unlink()
+
+
+@pytest.mark.parametrize("name", ["../w", "/proc/self/pagemap", "*/_ORT_MEM_ADDR_/*", "a/../w", "w\0", "", "link/w"])
+@pytest.mark.parametrize("place", ["graph", "function", "branch"])
+def test_weights_elsewhere_are_not_read(tmp_path: Path, name: str, place: str) -> None:
+    home = tmp_path / "home"
+    for folder in (home / "a", home / "*" / "_ORT_MEM_ADDR_"):
+        folder.mkdir(parents=True)
+    (home / "link").symlink_to("..")
+    for file in (tmp_path / "w", home / "w", home / "*" / "_ORT_MEM_ADDR_" / "*"):
+        file.write_bytes(bytes(16))
+    for location, refused in ((name, True), ("w", False)):
+        (home / "net.onnx").write_bytes(holding(place, elsewhere("w", location)))
+        if refused:
+            assert f"has weights in {name!r}, which cannot be used (" in refusal(home / "net.onnx")
+        else:
+            assert read_contents(home / "net.onnx", "net.onnx").files == ["w"]
+
+
+def test_a_folder_of_links_to_one_place(split: Path) -> None:
+    """As in the cache of the Hugging Face Hub."""
+    links = split.parent / "snapshot"
+    links.mkdir()
+    for name in ("net.onnx", "net.onnx.data"):
+        (links / name).symlink_to(split.parent / name)
+    assert load(links / "net.onnx").sha256 == load(split).sha256
+
+
+def test_training_is_not_read(tmp_path: Path) -> None:
+    path = graph(tmp_path, small_net())
+    model = onnx.load(path)
+    model.training_info.add().algorithm.initializer.append(elsewhere("w", "../../etc/passwd"))
+    path.write_bytes(model.SerializeToString())
+    assert load(path).sha256 == sha256(path)
+
+
+def holding(place: str, tensor: Any = None, operator: tuple[str, str] = ("", "Identity")) -> bytes:
+    """The Flatten network with a tensor and an operator in its graph, in a function, or in a branch of an If."""
+    nodes = [helper.make_node("Flatten", ["x"], ["f"])]
+    weights = [] if tensor is None else [tensor]
+    functions, initializers = [], list[Any]()
+    extra = helper.make_node(operator[1], ["f"], ["y"], domain=operator[0])
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1), helper.make_opsetid("com.microsoft", 1)]
+    if operator[0] not in ("", "own", "com.microsoft"):
+        imports.append(helper.make_opsetid(operator[0], 1))
+    if place == "function":
+        constants = [helper.make_node("Constant", [], ["c"], value=one) for one in weights]
+        functions = [helper.make_function("own", "F", ["f"], ["y"], [*constants, extra], imports)]
+        nodes.append(helper.make_node("F", ["f"], ["y"], domain="own"))
+    elif place == "branch":
+        out = [helper.make_tensor_value_info("y", FLOAT, None)]
+        branch = helper.make_graph([extra], "branch", [], out, weights)
+        whole = helper.make_graph([helper.make_node("Identity", ["f"], ["y"])], "other", [], out)
+        initializers = [helper.make_tensor("yes", onnx.TensorProto.BOOL, [], [True])]
+        nodes.append(helper.make_node("If", ["yes"], ["y"], then_branch=branch, else_branch=whole))
+    else:
+        nodes, initializers = [*nodes, extra], weights
+    ends = [helper.make_tensor_value_info("x", FLOAT, ["n", 1, 8, 8])], [helper.make_tensor_value_info("y", FLOAT, ["n", 64])]
+    made = helper.make_model(helper.make_graph(nodes, "net", *ends, initializers), opset_imports=imports, functions=functions, ir_version=8)
+    content: bytes = made.SerializeToString()
+    return content
+
+
+@pytest.mark.parametrize("place", ["graph", "function", "branch"])
+def test_operators_that_are_not_arithmetic(tmp_path: Path, place: str) -> None:
+    path = tmp_path / "net.onnx"
+    for operator in (("custom", "Run"), ("com.microsoft", "EPContext"), ("com.microsoft", "Snpe"), ("own", "G")):
+        path.write_bytes(holding(place, operator=operator))
+        assert f"calls '{'::'.join(operator)}', which is not plain arithmetic" in refusal(path)
+        assert "onnxruntime cannot load it" in refusal(path, trust=True)
+    for operator in (("", "Relu"), ("com.microsoft", "QuickGelu")):
+        path.write_bytes(holding(place, operator=operator))
+        assert load(path)(pixels()).shape == (5, 64)
+
+
+def test_a_function_does_not_hide_an_operator(tmp_path: Path) -> None:
+    """Onnxruntime may prefer its own operator to a function of the same name."""
+    model = onnx.ModelProto.FromString(holding("graph", operator=("com.microsoft", "EPContext")))
+    relu = helper.make_node("Relu", ["f"], ["y"])
+    model.functions.append(helper.make_function("com.microsoft", "EPContext", ["f"], ["y"], [relu], [helper.make_opsetid("", 17)]))
+    (tmp_path / "net.onnx").write_bytes(model.SerializeToString())
+    assert "calls 'com.microsoft::EPContext'" in refusal(tmp_path / "net.onnx")
+
+
+def test_onnxruntimes_own_format_is_refused(tmp_path: Path) -> None:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(tmp_path / "net.ort")
+    options.add_session_config_entry("session.save_model_format", "ORT")
+    onnxruntime.InferenceSession(str(graph(tmp_path, small_net())), options, providers=["CPUExecutionProvider"])
+    assert "is not an ONNX model" in refusal(tmp_path / "net.ort", format="onnx")
+    graph(tmp_path, small_net()).replace(tmp_path / "net.ort")  # by its suffix alone, onnxruntime would take it for its own
+    assert load(tmp_path / "net.ort", format="onnx")(pixels()).shape == (5, 3)
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="this system has no /proc")
+def test_a_file_of_proc_as_the_model() -> None:
+    assert "is not an ONNX model" in refusal(Path("/proc/self/status"), format="onnx")
 
 
 def everywhere() -> Any:
-    """A model with a tensor in another file in every place that a tensor can be."""
+    """A model with a node, or a tensor in another file, in every place that these can be."""
     names = iter(f"file {i}" for i in range(100))
 
     def tensor() -> Any:
@@ -90,51 +200,66 @@ def everywhere() -> Any:
         fields: dict[str, Any] = {"t": tensor(), "tensors": [tensor()], "sparse_tensor": sparse(), "sparse_tensors": [sparse()]}
         if depth:
             fields |= {"g": inner(depth - 1), "graphs": [inner(depth - 1)]}
-        return onnx.NodeProto(attribute=[onnx.AttributeProto(name="a", ints=[1, 2], floats=[1.0], **fields)])
+        return onnx.NodeProto(
+            domain="d", op_type=next(names), attribute=[onnx.AttributeProto(name="a", ints=[1, 2], floats=[1.0], **fields)]
+        )
 
-    training = onnx.TrainingInfoProto(initialization=inner(0), algorithm=inner(0))
     function = onnx.FunctionProto(node=[node(0)], attribute_proto=[onnx.AttributeProto(t=tensor())])
-    model = onnx.ModelProto(ir_version=9, doc_string="x" * 300, graph=inner(1), training_info=[training], functions=[function])
+    model = onnx.ModelProto(ir_version=9, doc_string="x" * 300, graph=inner(1), functions=[function])
     return model, next(names)
 
 
 def test_every_place_is_looked_into(tmp_path: Path) -> None:
     model, after = everywhere()
-    count = int(after.removeprefix("file "))
-    assert count > 40
+    names = [f"file {i}" for i in range(int(after.removeprefix("file ")))]
+    assert len(names) > 40
+    for name in names:
+        (tmp_path / name).write_bytes(bytes(16))
     (tmp_path / "net.onnx").write_bytes(model.SerializeToString())
-    assert external_files(tmp_path / "net.onnx", "net.onnx") == sorted(f"file {i}" for i in range(count))
+    found = read_contents(tmp_path / "net.onnx", "net.onnx")
+    assert {domain for domain, _ in found.operators} == {"d"}
+    assert sorted([*found.files, *(name for _, name in found.operators)]) == sorted(names)
 
 
 def test_the_numbers_are_those_of_onnx() -> None:
-    """Every field that leads to a tensor is in the table, also those of an ONNX newer than it."""
-    found: dict[str, dict[int, str]] = {}
+    """Every field that leads to a tensor or a node is in the table, also those of an ONNX newer than it; but not training."""
+    found: dict[str, dict[int, str]] = {"TensorProto": {onnx.TensorProto.EXTERNAL_DATA_FIELD_NUMBER: "StringStringEntryProto"}}
 
     def kinds(descriptor: Any) -> Iterator[Any]:
-        return (field for field in descriptor.fields if field.message_type is not None)
+        return (field for field in descriptor.fields if field.message_type is not None and field.name != "training_info")
 
-    def leads_to_tensor(descriptor: Any, above: tuple[str, ...] = ()) -> bool:
+    def leads_there(descriptor: Any, above: tuple[str, ...] = ()) -> bool:
         name = descriptor.name
-        return name == "TensorProto" or (
-            name not in above and any(leads_to_tensor(field.message_type, (*above, name)) for field in kinds(descriptor))
+        return name in ("TensorProto", "NodeProto") or (
+            name not in above and any(leads_there(field.message_type, (*above, name)) for field in kinds(descriptor))
         )
 
     todo = [onnx.ModelProto.DESCRIPTOR]
     while todo:
         descriptor = todo.pop()
-        if descriptor.name in found or descriptor.name == "TensorProto":
+        if descriptor.name in found:
             continue
-        found[descriptor.name] = {f.number: f.message_type.name for f in kinds(descriptor) if leads_to_tensor(f.message_type)}
+        found[descriptor.name] = {f.number: f.message_type.name for f in kinds(descriptor) if leads_there(f.message_type)}
         todo += [f.message_type for f in kinds(descriptor)]
     assert {name: fields for name, fields in found.items() if fields} == INSIDE
+    for name, names in (
+        ("NodeProto", ("domain", "op_type")),
+        ("FunctionProto", ("domain", "name")),
+        ("StringStringEntryProto", ("key", "value")),
+    ):
+        numbers = getattr(onnx, name).DESCRIPTOR.fields_by_name
+        assert PAIRS[name] == tuple(numbers[each].number for each in names)
 
 
-def test_an_unused_place_does_not_count(tmp_path: Path) -> None:
-    """Where the numbers are, is what ``data_location`` says."""
-    tensor = elsewhere("w", "other")
-    tensor.data_location = onnx.TensorProto.DEFAULT
-    (tmp_path / "net.onnx").write_bytes(onnx.ModelProto(graph=onnx.GraphProto(initializer=[tensor])).SerializeToString())
-    assert external_files(tmp_path / "net.onnx", "net.onnx") == []
+def test_what_protobuf_reads_in_another_way(tmp_path: Path) -> None:
+    """It cuts numbers of fields to 32 bits, and merges the halves of a field that occurs twice."""
+    attribute = field(1, field(5, field(5, b"\x70\x01") + field(5, elsewhere("w", "../w").SerializeToString())))
+    merged = onnx.ModelProto.FromString(field(7, attribute)).graph.node[0].attribute[0].t
+    assert merged.data_location == onnx.TensorProto.EXTERNAL
+    (tmp_path / "net.onnx").write_bytes(field(7, attribute))
+    assert "has weights in '../w'" in refusal(tmp_path / "net.onnx")
+    (tmp_path / "net.onnx").write_bytes(b"\xba\x80\x80\x80\x10" + field(7, attribute)[1:])
+    assert "is not an ONNX model (a field of number" in refusal(tmp_path / "net.onnx")
 
 
 @pytest.mark.parametrize("damage", [lambda c: c[:-9], lambda c: b"\x0b" + c, lambda c: b"\xff" * 20 + c, lambda c: c + b"\x3a\xff"])
@@ -142,7 +267,7 @@ def test_damaged_messages(tmp_path: Path, damage: Any) -> None:
     content = everywhere()[0].SerializeToString()
     (tmp_path / "net.onnx").write_bytes(damage(content))
     with pytest.raises(ModelError, match=r"^net\.onnx: is not an ONNX model \("):
-        external_files(tmp_path / "net.onnx", "net.onnx")
+        read_contents(tmp_path / "net.onnx", "net.onnx")
 
 
 def field(number: int, content: bytes) -> bytes:
@@ -157,14 +282,14 @@ def test_endless_nesting_is_refused(tmp_path: Path) -> None:
             made = field(1, field(5, field(6, made)))  # the graph of an attribute of a node
         (tmp_path / "net.onnx").write_bytes(field(7, made))
         with pytest.raises(ModelError, match="too deeply nested") if refused else nullcontext():
-            assert external_files(tmp_path / "net.onnx", "net.onnx") == []
+            assert read_contents(tmp_path / "net.onnx", "net.onnx").files == []
 
 
 def test_fields_without_end_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(onnx_file_module, "_MOST_FIELDS", 1000)
     for count in (999, 1000):
         (tmp_path / "net.onnx").write_bytes(b"\x08\x08" * count)
-        assert external_files(tmp_path / "net.onnx", "net.onnx") == []
+        assert read_contents(tmp_path / "net.onnx", "net.onnx").files == []
     (tmp_path / "net.onnx").write_bytes(b"\x08\x08" * 1001)
     with pytest.raises(ModelError, match="more than 1000 fields"):
-        external_files(tmp_path / "net.onnx", "net.onnx")
+        read_contents(tmp_path / "net.onnx", "net.onnx")

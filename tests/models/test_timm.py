@@ -96,7 +96,7 @@ def test_the_pixels_of_timm(tmp_path: Path, mode: str, size: tuple[int, int, int
     )
     for path in files(draw(tmp_path / "images")):
         wanted = transform(Image.open(path).convert("RGB"))
-        found = read_image(path, path.name, options)
+        found = read_image(path, path.name, options, path.parent.resolve())
         assert torch.equal((found * 255).round().to(torch.uint8), wanted)
 
 
