@@ -9,7 +9,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any
 
-_SAMPLING_ONLY = "sampling-only"
+_APPROXIMATE = "approximate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +78,8 @@ class IntervalKind(StrEnum):
 
     NONE = "none"
     CLOPPER_PEARSON = "clopper-pearson"
-    EFFECTIVE_BINOMIAL = "effective binomial"
-    """Clopper-Pearson's formula with the effective number of dependent draws, which is no whole number: an approximation."""
+    ANTITHETIC = "antithetic pairs"
+    """Of votes whose copies come in pairs of opposite noise (:func:`robaudit.numerics.intervals.antithetic_share`)."""
     CONFIDENCE_SEQUENCE = "confidence-sequence"
     JACKKNIFE = "jackknife"
     LOGNORMAL = "lognormal"
@@ -87,6 +87,8 @@ class IntervalKind(StrEnum):
     LOWER_BOUND = "lower bound"
     CENSORED = "censored"
     """The true value is larger: nothing was found up to this one, where the search ends."""
+    NO_VALUE = "no value"
+    """The estimator could not settle on one, and the value is NaN: gates count the image as one whose value may be anything."""
     EXACT = "exact"
     """No uncertainty: the noise does the same to an image every time."""
     OTHER = "other"
@@ -102,9 +104,9 @@ class Interval:
 
     Attributes:
         kind: the method.
-        covers_bias: False where it covers sampling only, not the estimator's own bias.
-        remark: anything else of note ("4 repeats", "few-draws"); for :attr:`IntervalKind.OTHER` the name of the method.
-        text: all of these as text: "jackknife:few-draws:sampling-only".
+        covers_bias: False where it is approximate: it covers sampling only, not the estimator's own bias. No gate rests on such a one.
+        remark: anything else of note ("4 repeats"); for :attr:`IntervalKind.OTHER` the name of the method.
+        text: all of these as text: "lognormal:chains:approximate".
 
     Raises:
         ValueError: with this remark the text would read back as another interval.
@@ -118,7 +120,7 @@ class Interval:
     def __post_init__(self) -> None:
         own_name = () if self.kind is IntervalKind.OTHER else (self.kind.value,)
         remark = (self.remark,) if self.remark or self.kind is IntervalKind.OTHER else ()
-        text = ":".join((*own_name, *remark, *(() if self.covers_bias else (_SAMPLING_ONLY,))))
+        text = ":".join((*own_name, *remark, *(() if self.covers_bias else (_APPROXIMATE,))))
         if _split(text) != (self.kind, self.covers_bias, self.remark):
             raise ValueError(f"an interval {self.kind} with the remark {self.remark!r} would read back as another; choose another remark")
         object.__setattr__(self, "text", text)
@@ -133,7 +135,7 @@ class Interval:
 
 
 def _split(text: str) -> tuple[IntervalKind, bool, str]:
-    head = text.removesuffix(f":{_SAMPLING_ONLY}")
+    head = text.removesuffix(f":{_APPROXIMATE}")
     name, colon, remark = head.partition(":")
     known = name in _NAMED and bool(remark) == bool(colon)
     return IntervalKind(name) if known else IntervalKind.OTHER, head == text, remark if known else head

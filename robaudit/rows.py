@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import base64
 import binascii
+import math
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, Strict
 
-from robaudit.levels import NoiseLevel, noise_level
+from robaudit.levels import LevelName, NoiseLevel, noise_level
 from robaudit.names import CERTIFIED_CLASS
 from robaudit.quantities import Interval, IntervalKind
 from robaudit.text import Names, known_name
@@ -55,9 +58,37 @@ MOST_STORED_DRAWS = 2**14
 """Draws of an image whose bits are stored: 2,732 characters."""
 
 
+def _interval(text: object) -> Interval:
+    if not isinstance(text, str):
+        raise ValueError("is not text")  # noqa: TRY004  pydantic reports a ValueError
+    return Interval.parse(text)
+
+
+def _not_too_large(value: float) -> float:
+    if abs(value) >= LARGEST:
+        raise ValueError("is too large")
+    return value
+
+
+Text = Annotated[str, Strict()]
+Shared = Annotated[Text, AfterValidator(sys.intern)]
+"""Text that many rows have: the same object in all of them, which halves their memory."""
+Count = Annotated[int, Strict(), Field(ge=0, lt=2**63)]
+Number = Annotated[int, Strict(), Field(gt=-(2**63), lt=2**63)] | Annotated[float, Strict(), Field(gt=-LARGEST, lt=LARGEST)]
+"""A number that can be squared and summed; a whole one stays whole."""
+Value = Annotated[
+    Annotated[int, Strict()] | Annotated[float, Strict()],
+    BeforeValidator(lambda value: math.nan if value is None else value),
+    AfterValidator(_not_too_large),
+]
+LevelText = Annotated[str, Strict(), AfterValidator(lambda text: LevelName(text).value)]
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """One result. Fields up to ``interval`` are columns of samples.csv, in order; the others go to samples.json only.
+
+    The types are those of a stored row: :func:`robaudit.store.serialise.checked_row` checks what it reads by them.
 
     Attributes:
         label, predicted, flips_to: class indices; None where unknown.
@@ -69,34 +100,35 @@ class Row:
         interval: how the interval was made, and what it covers.
         votes: how many noisy copies went to each class (mc), by class index.
         details: further numbers of the estimator, by name.
-        kept: which draws kept the class (mc with fixed draws), as :func:`packed` gives it; None where all of them did, or none.
-        worth: the number of independent copies that dependent votes (antithetic pairs) amount to; None where they are independent.
+        kept: which draws kept the class, as :func:`packed` gives it; None where all of them did, or none, or the row does not record it.
+        split: of votes from antithetic pairs (draws 2j and 2j + 1), the pairs of which one copy kept the class and the other did not; None
+            where copies are independent.
         not_finite: noisy copies whose logits were not finite; they voted for no class.
     """
 
-    sample_id: str
-    label: int | None
-    predicted: int
-    correct: bool | None
-    noise: str
-    level_name: str
-    level: float
-    estimator: str
-    quantity: str
-    value: float
-    lower: float | None
-    upper: float | None
-    std_error: float | None
-    flips_to: int | None
-    forwards: int
-    backwards: int
-    note: str
-    interval: Interval
-    votes: tuple[int, ...] | None = None
-    details: Mapping[str, float] | None = None
-    kept: str | None = None
-    worth: float | None = None
-    not_finite: int = 0
+    sample_id: Text
+    label: Count | None
+    predicted: Count
+    correct: Annotated[bool, Strict()] | None
+    noise: Shared
+    level_name: LevelText
+    level: Number
+    estimator: Shared
+    quantity: Shared
+    value: Value
+    lower: Number | None
+    upper: Number | None
+    std_error: Number | None
+    flips_to: Count | None
+    forwards: Count
+    backwards: Count
+    note: Shared
+    interval: Annotated[Interval, PlainValidator(_interval)]
+    votes: tuple[Count, ...] | None = None
+    details: Mapping[Text, Number] | None = None
+    kept: Text | None = None
+    split: Count | None = None
+    not_finite: Count = 0
 
     @property
     def at(self) -> NoiseLevel:
@@ -122,18 +154,13 @@ class Row:
     @property
     def independent_votes(self) -> bool:
         """Whether the votes are a fixed number of independent draws."""
-        return self.votes is not None and self.worth is None and self.interval.kind is IntervalKind.CLOPPER_PEARSON
+        return self.votes is not None and self.split is None and self.interval.kind is IntervalKind.CLOPPER_PEARSON
 
     @property
     def label_error(self) -> float:
         """The share of the noisy copies whose class is not the label; of a row with votes and a label."""
         votes, label = self.votes or (), -1 if self.label is None else self.label
         return 1.0 - (votes[label] if 0 <= label < len(votes) else 0) / max(self.draws, 1)
-
-    @property
-    def effective_draws(self) -> float:
-        """The number of independent copies that the votes amount to."""
-        return self.draws if self.worth is None else self.worth
 
     @property
     def key(self) -> tuple[str, NoiseLevel, str]:
@@ -150,24 +177,11 @@ class Row:
             values["details"] = dict(self.details)
         if self.kept is not None:
             values["kept"] = self.kept
-        if self.worth is not None:
-            values["worth"] = self.worth
+        if self.split is not None:
+            values["split"] = self.split
         if self.not_finite:
             values["not_finite"] = self.not_finite
         return values
-
-    @classmethod
-    def from_document(cls, values: dict[str, Any]) -> Row:
-        """The inverse of :meth:`document`."""
-        votes = values.get("votes")
-        return cls(
-            **{**{name: values[name] for name in COLUMNS}, "interval": Interval.parse(values["interval"])},
-            votes=None if votes is None else tuple(votes),
-            details=values.get("details"),
-            kept=values.get("kept"),
-            worth=values.get("worth"),
-            not_finite=values.get("not_finite", 0),
-        )
 
 
 def table_values(row: Row, names: Names | None) -> tuple[Any, ...]:
@@ -223,9 +237,9 @@ def packed(kept: Tensor) -> Iterator[str]:
 def bits_of(row: Row) -> Bits | None:
     """Which draws kept the class (draws,); None where the row does not say.
 
-    Where all independent draws did, or none, the votes alone tell.
+    Where all of a fixed number of draws did, or none, the votes alone tell.
     """
-    if row.votes is None or row.predicted >= len(row.votes) or not row.independent_votes:
+    if row.votes is None or row.predicted >= len(row.votes) or not (row.independent_votes or row.split is not None):
         return None
     draws, count = row.draws, row.votes[row.predicted]
     if draws < count or draws < 1:
@@ -233,6 +247,20 @@ def bits_of(row: Row) -> Bits | None:
     if row.kept is not None:
         return np.unpackbits(np.frombuffer(base64.b64decode(row.kept), dtype=np.uint8), count=draws).astype(np.bool_)
     return np.full(draws, count > 0) if count in (0, draws) and draws <= MOST_STORED_DRAWS else None
+
+
+def check_split(row: Row) -> None:
+    """Check that the pairs of a row can be split so.
+
+    Raises:
+        ValueError: no pairs have these votes.
+    """
+    if row.split is None:
+        return
+    votes, draws = row.votes or (), row.draws
+    kept = votes[row.predicted] if row.predicted < len(votes) else 0
+    if draws < 2 or draws % 2 or (kept - row.split) % 2 or row.split > min(kept, draws - kept):
+        raise ValueError(f"split: {row.split} of the pairs, but {kept} of {draws} votes")
 
 
 def check_kept(row: Row) -> None:

@@ -14,12 +14,12 @@ from robaudit.quantities import CONFIDENCE, LOG10_P_FAIL, NO_INTERVAL, P_ROBUST,
 TEXTS = {
     "none": NO_INTERVAL,
     "clopper-pearson": Interval(IntervalKind.CLOPPER_PEARSON),
-    "effective binomial": Interval(IntervalKind.EFFECTIVE_BINOMIAL),
-    "jackknife:sampling-only": Interval(IntervalKind.JACKKNIFE, covers_bias=False),
-    "jackknife:few-draws:sampling-only": Interval(IntervalKind.JACKKNIFE, covers_bias=False, remark="few-draws"),
+    "antithetic pairs": Interval(IntervalKind.ANTITHETIC),
+    "jackknife:approximate": Interval(IntervalKind.JACKKNIFE, covers_bias=False),
+    "lognormal:chains:approximate": Interval(IntervalKind.LOGNORMAL, covers_bias=False, remark="chains"),
     "lognormal:4 repeats": Interval(IntervalKind.LOGNORMAL, remark="4 repeats"),
     "bootstrap": Interval(IntervalKind.OTHER, remark="bootstrap"),
-    "bootstrap:sampling-only": Interval(IntervalKind.OTHER, covers_bias=False, remark="bootstrap"),
+    "bootstrap:approximate": Interval(IntervalKind.OTHER, covers_bias=False, remark="bootstrap"),
 }
 
 
@@ -29,13 +29,13 @@ def test_texts(text: str) -> None:
     assert TEXTS[text].text == str(TEXTS[text]) == text
 
 
-@given(st.text() | st.lists(st.sampled_from(["", "none", "other", "jackknife", "sampling-only", "x"]), max_size=4).map(":".join))
+@given(st.text() | st.lists(st.sampled_from(["", "none", "other", "jackknife", "approximate", "x"]), max_size=4).map(":".join))
 def test_any_text_reads_back(text: str) -> None:
     assert Interval.parse(text).text == text
 
 
 @pytest.mark.parametrize(
-    ("kind", "remark"), [(IntervalKind.OTHER, "none"), (IntervalKind.JACKKNIFE, "x:sampling-only"), (IntervalKind.OTHER, "lognormal:3")]
+    ("kind", "remark"), [(IntervalKind.OTHER, "none"), (IntervalKind.JACKKNIFE, "x:approximate"), (IntervalKind.OTHER, "lognormal:3")]
 )
 def test_a_remark_that_reads_as_something_else_is_refused(kind: IntervalKind, remark: str) -> None:
     with pytest.raises(ValueError, match="choose another remark"):

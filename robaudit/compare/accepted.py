@@ -26,6 +26,7 @@ from robaudit.rows import LARGEST, Row, with_names
 from robaudit.spec.gates import Gate
 from robaudit.stats.flags import Certainty, check_threshold, flag, usual_threshold
 from robaudit.stats.groups import json_values
+from robaudit.stats.votes import by_votes
 from robaudit.store.run import Run
 from robaudit.text import Names, printable
 
@@ -370,14 +371,14 @@ def _with_value(
     if not rows:
         return
     group, sign = (rows[0].estimator, rows[0].at), 1.0 if quantity.higher_is_better else -1.0
-    for one in flag(rows, below=edge, bottom=len(rows), quantity=quantity).samples:
+    for one in flag([by_votes(row) for row in rows], below=edge, bottom=len(rows), quantity=quantity).samples:
         accepted = known.pop((*group, one.id), None)
         image = images.get(one.id)
         if accepted is not None and None not in (accepted.image, image) and accepted.image != image:
             yield _stale(accepted, Why.OTHER_IMAGE)
             accepted = None
         beyond = sign * one.value < sign * edge
-        hit = beyond if every else one.certainty in (Certainty.CONFIRMED, Certainty.SAMPLING_ONLY)
+        hit = beyond if every else one.certainty is Certainty.CONFIRMED
         if accepted is None and not hit:
             continue
         gone = not beyond if one.certainty is Certainty.NO_INTERVAL else one.certainty is Certainty.NO

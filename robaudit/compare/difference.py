@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from robaudit.compare.matching import Common, Matching, Pair, common, match, other_images, pairs, why_unpaired
 from robaudit.compare.result import (
@@ -31,7 +31,7 @@ from robaudit.compare.result import (
 from robaudit.errors import NothingLeftError, RunError
 from robaudit.gates.measure import Method
 from robaudit.levels import LevelChoice, NoiseLevel
-from robaudit.numerics.intervals import clopper_pearson
+from robaudit.numerics.intervals import antithetic_difference, clopper_pearson, paired_difference, share_variance
 from robaudit.quantities import IntervalKind, Quantity
 from robaudit.rows import Row
 from robaudit.stats.flags import Certainty, check_threshold, usual_threshold
@@ -48,7 +48,8 @@ from robaudit.stats.intervals import (
     restated,
     simultaneous,
 )
-from robaudit.stats.summary import is_share_of_votes, row_ends
+from robaudit.stats.summary import antithetic, is_share_of_votes, row_ends
+from robaudit.stats.votes import by_votes
 from robaudit.store.run import Run
 from robaudit.text import known_name
 
@@ -64,12 +65,12 @@ class RunValues:
 
     Attributes:
         adaptive: number of rows whose sampling stopped adaptively.
-        sampling_only: number of rows whose interval covers the draws only.
+        approximate: number of rows whose interval covers the draws only.
     """
 
     def __init__(self) -> None:
         self._numbers = array("d")
-        self.adaptive = self.sampling_only = 0
+        self.adaptive = self.approximate = 0
 
     def add(self, row: Row, whole: Row) -> None:
         """Add a row with a finite value.
@@ -78,7 +79,7 @@ class RunValues:
             row: restricted to the draws that are compared.
             whole: with all draws; its votes for the label are counted.
         """
-        of_label = whole.votes if row.independent_votes and row.draws and row.label is not None else None
+        of_label = whole.votes if is_share_of_votes(row, row.draws or 1) and row.draws and row.label is not None else None
         hits = of_label[row.label] if of_label and row.label is not None and row.label < len(of_label) else 0
         label = -1 if row.label is None else row.label
         self._numbers.extend(
@@ -88,15 +89,17 @@ class RunValues:
                 draws if (draws := row.draws) and is_share_of_votes(row, draws) else 0,
                 hits,
                 whole.draws if of_label else 0,
+                math.nan if row.split is None else row.split,
+                math.nan if whole.split is None else whole.split if label == row.predicted else hits % 2,
             )
         )
         self._numbers.extend((row.predicted, label))
         self.adaptive += row.interval.kind is IntervalKind.CONFIDENCE_SEQUENCE
-        self.sampling_only += not row.interval.covers_bias
+        self.approximate += not row.interval.covers_bias
 
     @cached_property
     def _columns(self) -> tuple[Floats, ...]:
-        return tuple(np.frombuffer(self._numbers, dtype=np.float64).reshape(-1, 8).T.copy())
+        return tuple(np.frombuffer(self._numbers, dtype=np.float64).reshape(-1, 10).T.copy())
 
     @property
     def values(self) -> Floats:
@@ -115,7 +118,7 @@ class RunValues:
 
     @property
     def draws(self) -> Floats:
-        """Independent draws that the value is a share of; 0 where it is not such a share."""
+        """Draws that the value is a share of; 0 where it is not such a share."""
         return self._columns[3]
 
     @property
@@ -125,18 +128,28 @@ class RunValues:
 
     @property
     def hit_draws(self) -> Floats:
-        """Independent draws behind them; 0 where there is no label or no such draws."""
+        """Draws behind them; 0 where there is no label or no such draws."""
         return self._columns[5]
+
+    @property
+    def split(self) -> Floats:
+        """Antithetic pairs of the draws that disagree; NaN where draws are independent."""
+        return self._columns[6]
+
+    @property
+    def hit_split(self) -> Floats:
+        """The same of the votes for the label (:attr:`robaudit.stats.summary.Columns.label_split`)."""
+        return self._columns[7]
 
     @cached_property
     def predicted(self) -> NDArray[np.int64]:
         """Classes predicted on the clean images."""
-        return self._columns[6].astype(np.int64)
+        return self._columns[8].astype(np.int64)
 
     @cached_property
     def labels(self) -> NDArray[np.int64]:
         """Labels; -1 where unknown."""
-        return self._columns[7].astype(np.int64)
+        return self._columns[9].astype(np.int64)
 
     def ends(self, tail: float) -> tuple[Floats, Floats]:
         """Each image's interval that misses on a given side with a chance of at most ``tail``; NaN where there is none, as for images
@@ -144,7 +157,7 @@ class RunValues:
         if self.adaptive:
             unbounded = np.full_like(self.values, np.nan)
             return unbounded, unbounded
-        return restated(self.values, self.lowers, self.uppers, self.draws, tail)
+        return restated(self.values, self.lowers, self.uppers, self.draws, tail, self.split)
 
     def mean_limits(self, of: Mask, quantity: Quantity, confidence: float) -> Limits | None:
         """The interval of the mean of these images' values (:func:`robaudit.stats.intervals.measured_mean`); None where an image has
@@ -154,7 +167,14 @@ class RunValues:
         if pooled is None and np.isnan(self.lowers[of]).any():
             return None
         images = MeasuredImages(
-            self.values[of], self.lowers[of], self.uppers[of], quantity.low, quantity.high, 0, pooled, bool(self.adaptive)
+            self.values[of],
+            self.lowers[of],
+            self.uppers[of],
+            quantity.low,
+            quantity.high,
+            draws=pooled,
+            adaptive=bool(self.adaptive),
+            split=None if pooled is None else antithetic(self.split[of]),
         )
         return Limits(*opened(images, measured_mean(images, confidence)), images.method)
 
@@ -267,6 +287,7 @@ class PairedRows:
         same_noise: whether both runs gave each sample the same noise.
         not_finite: number of pairs left out because one of their values is not finite.
         skipped: number of samples of the base run that the new one skipped.
+        voted: whether values are shares of votes where the rows have approximations.
         cut: draws per image of the base run and of the new one, where one has more than are compared.
         why: why draws are not paired, where both have the same noise.
     """
@@ -276,28 +297,29 @@ class PairedRows:
         self.ids: list[str] = []
         self.base, self.new = RunValues(), RunValues()
         self.not_finite = self.skipped = 0
+        self.voted = False
         self.cut: tuple[int, int] | None = None
-        self.why = "" if paired else "only the draws of mc are numbered alike in both"
+        self.why = "" if paired else "it is another estimator in each run"
         self._unknown = array("q"), array("q")  # labels and predictions of those without a difference
-        self._lost, self._won, self._draws = array("d"), array("d"), array("d")
+        self._shared = array("d")
 
     def add(self, pair: Pair) -> None:
-        """Add a pair."""
+        """Add a pair; values that are approximations are replaced by their votes."""
+        rows, pair = pair, (by_votes(pair[0]), by_votes(pair[1]))
+        self.voted |= pair[0] is not rows[0] or pair[1] is not rows[1]
         if not all(math.isfinite(row.value) for row in pair):
             self.not_finite += 1
             self._without(pair[0], pair[1].label)
             return
-        lost, won, draws, rows = common(*pair) if self._paired else Common(0, 0, 0, pair)
-        if self._paired and not draws:
+        shared = common(*pair) if self._paired else Common(0, 0, 0, pair)
+        if self._paired and not shared.draws:
             self.why = self.why or why_unpaired(*pair)
-        if self.cut is None and (rows[0] is not pair[0] or rows[1] is not pair[1]):
+        if self.cut is None and (shared.rows[0] is not pair[0] or shared.rows[1] is not pair[1]):
             self.cut = pair[0].draws, pair[1].draws
         self.ids.append(pair[1].sample_id)
-        self.base.add(rows[0], pair[0])
-        self.new.add(rows[1], pair[1])
-        self._lost.append(lost)
-        self._won.append(won)
-        self._draws.append(draws)
+        self.base.add(shared.rows[0], pair[0])
+        self.new.add(shared.rows[1], pair[1])
+        self._shared.extend((shared.lost, shared.won, shared.draws, shared.half_lost, shared.half_won))
 
     def lose(self, row: Row) -> None:
         """Add a sample of the base run that the new one skipped."""
@@ -322,19 +344,27 @@ class PairedRows:
         return self.new.values - self.base.values
 
     @cached_property
-    def lost(self) -> Floats:
-        """Draws that kept the class in the base run only."""
-        return np.frombuffer(self._lost, dtype=np.float64)
+    def shared(self) -> Floats:
+        """What both runs share of each sample (n, 5): lost, won, draws, half_lost, half_won, as in
+        :class:`robaudit.compare.matching.Common`."""
+        return np.frombuffer(self._shared, dtype=np.float64).reshape(-1, 5)
 
-    @cached_property
-    def won(self) -> Floats:
-        """Draws that kept the class in the new run only."""
-        return np.frombuffer(self._won, dtype=np.float64)
-
-    @cached_property
+    @property
     def draws(self) -> Floats:
         """Draws that both runs share; 0 where the rows do not record them."""
-        return np.frombuffer(self._draws, dtype=np.float64)
+        return self.shared[:, 2]
+
+    @cached_property
+    def pairs(self) -> bool:
+        """Whether the shared draws are antithetic pairs."""
+        return antithetic(self.base.split) is not None and antithetic(self.new.split) is not None
+
+    def difference(self, shared: Floats, confidence: float) -> tuple[Floats, Floats]:
+        """The interval of new minus base from sums, or single rows, of :attr:`shared`."""
+        lost, won, draws, half_lost, half_won = np.moveaxis(shared, -1, 0)
+        if self.pairs:
+            return antithetic_difference((half_lost, half_won), (lost, won), draws / 2.0, confidence)
+        return paired_difference(lost, won, draws, confidence)
 
     @property
     def paired(self) -> bool:
@@ -344,7 +374,7 @@ class PairedRows:
     @property
     def identical(self) -> bool:
         """Whether there is no difference at all."""
-        return bool(not self.changes.any() and not self.lost.any() and not self.won.any())
+        return bool(not self.changes.any() and not self.shared[:, [0, 1, 3, 4]].any())
 
     @property
     def by_label(self) -> bool:
@@ -411,7 +441,8 @@ def compared(group: PairedRows, matching: Matching, names: Sequence[str] | None,
         better=int(better.sum()),
         declined=int((sign * group.changes < 0).sum()),
         compared=int((~np.isnan(lower)).sum()),
-        sampling_only=bool(group.base.sampling_only or group.new.sampling_only),
+        approximate=bool(group.base.approximate or group.new.approximate),
+        voted=group.voted,
         changed=_changed(group, below, lower, upper, worse),
         confidence=confidence,
     )
@@ -428,8 +459,7 @@ def _mean(group: PairedRows, of: Mask, same: bool, confidence: float) -> Differe
 def _measured(group: PairedRows, of: Mask, confidence: float) -> Limits | None:
     """The interval for the measurement of these images: from pooled discordant draws, or from the two means' intervals."""
     if group.paired:
-        total = float(group.draws[of].sum())
-        lower, upper = paired_difference(group.lost[of].sum(), group.won[of].sum(), total, confidence)
+        lower, upper = group.difference(group.shared[of].sum(0), confidence)
         return Limits(float(lower), float(upper), "paired draws:pooled")
     sides = [(float(side.values[of].mean()), side.mean_limits(of, group.quantity, confidence)) for side in (group.base, group.new)]
     (base, before), (new, now) = sides
@@ -458,8 +488,13 @@ def _saved(group: PairedRows) -> float | None:
     """1 - Var[mean difference] / (Var[base mean] + Var[new mean]), of the measurement error."""
     if not group.paired:
         return None
-    rates = (group.lost + group.won) / group.draws
-    apart = sum(float((side.values * (1 - side.values)).sum()) for side in (group.base, group.new))
+    lost, won, draws, half_lost, half_won = group.shared.T
+    unit = 2.0 if group.pairs else 1.0  # draws
+    rates = unit * (lost + won + (half_lost + half_won) / 4.0) / draws
+    apart = 0.0
+    for side in (group.base, group.new):
+        split = side.split if group.pairs else None
+        apart += float((share_variance(side.values, draws, split) * draws / unit).sum())
     return 1 - float((rates - group.changes**2).sum()) / apart if apart > 0 else None
 
 
@@ -485,9 +520,9 @@ def _noisy_measured(group: PairedRows, of: Mask, confidence: float) -> Limits | 
     paired = right if group.paired and group.cut is None else np.zeros_like(of)
     parts: list[tuple[float, float, Limits]] = []
     if paired.any():
-        lost, won, draws = (float(counts[paired].sum()) for counts in (group.lost, group.won, group.draws))
-        lower, upper = paired_difference(lost, won, draws, confidence)
-        parts.append((paired.sum() / of.sum(), (won - lost) / draws, Limits(float(lower), float(upper), "paired draws")))
+        lower, upper = group.difference(group.shared[paired].sum(0), confidence)
+        change = float(group.changes[paired].mean())
+        parts.append((paired.sum() / of.sum(), change, Limits(float(lower), float(upper), "paired draws")))
     rest = of & ~paired
     if rest.any():
         sides = []
@@ -495,8 +530,9 @@ def _noisy_measured(group: PairedRows, of: Mask, confidence: float) -> Limits | 
             hits, all_draws = side.hits[rest], side.hit_draws[rest]
             if not (all_draws == all_draws[0]).all():
                 return None
-            low, high = clopper_pearson(hits.sum(), all_draws.sum(), confidence)
-            sides.append((float(hits.sum() / all_draws.sum()), Limits(float(low), float(high), MeanMethod.POOLED)))
+            shares = hits / all_draws
+            images = MeasuredImages(shares, shares, shares, 0.0, 1.0, draws=int(all_draws[0]), split=antithetic(side.hit_split[rest]))
+            sides.append((float(shares.mean()), Limits(*measured_mean(images, confidence), images.method)))
         parts.append((rest.sum() / of.sum(), sides[1][0] - sides[0][0], unpaired_difference(*sides, same_noise=group.same_noise)))
     value = sum(share * change for share, change, _ in parts)
     below = math.hypot(*(share * (change - ends.lower) for share, change, ends in parts))
@@ -527,7 +563,7 @@ def _changed(group: PairedRows, below: float, lower: Floats, upper: Floats, wors
     certain = (newly & wholly_beyond[1] & wholly_within[0]) | (fixed & wholly_beyond[0] & wholly_within[1])
     places = np.flatnonzero(worse | newly | fixed)
     places = places[np.argsort(sign * group.changes[places], kind="stable")]
-    sure = Certainty.SAMPLING_ONLY if group.base.sampling_only or group.new.sampling_only else Certainty.CONFIRMED
+    sure = Certainty.APPROXIMATE if group.base.approximate or group.new.approximate else Certainty.CONFIRMED
     changes = []
     for i in places.tolist():
         bounded = not math.isnan(lower[i])
@@ -574,7 +610,7 @@ def sample_ends(group: PairedRows, tail: float | None = None) -> tuple[Floats, F
     lower, upper = change - join(*below), change + join(*above)
     if (some := group.draws > 0).any():
         confidence = 1.0 - 2.0 * (TAIL if tail is None else tail)
-        lower[some], upper[some] = paired_difference(group.lost[some], group.won[some], group.draws[some], confidence)
+        lower[some], upper[some] = group.difference(group.shared[some], confidence)
     return lower, upper
 
 
@@ -667,42 +703,6 @@ def _least_share(sure: Mask, strictly: Mask, size: int, tail: float, strict: flo
     return max(share(int(sure.sum()), tail), share(int(strictly.sum()), 2.0 * strict))
 
 
-def paired_difference(lost: ArrayLike, won: ArrayLike, draws: ArrayLike, confidence: float = 0.95) -> tuple[Floats, Floats]:
-    """The interval of p_new - p_base from n common draws, of which ``lost`` kept the class before only and ``won`` now only.
-
-    With a = lost/n, b = won/n, their Clopper-Pearson intervals [l_a, u_a] and [l_b, u_b], and d = b - a:
-
-        lower = d - sqrt((b - l_b)^2 + (u_a - a)^2 + 2 r (b - l_b)(u_a - a)),
-        upper = d + sqrt((u_b - b)^2 + (a - l_a)^2 + 2 r (u_b - b)(a - l_a)),
-
-    r = sqrt(a' b' / ((1 - a')(1 - b'))) the correlation of a multinomial's cells, with a' = (lost + 1/2)/(n + 1) and b' alike: the
-    "method of variance estimates recovery" (MOVER) on exact limits. Without a single discordant draw it is +- log(2/alpha)/n, never
-    zero wide. Where all draws are discordant it is the exact binomial interval.
-
-    Coverage, computed by enumeration (``tests/compare/test_paired.py``): at least nominal in every case examined, at least .9543 for a
-    nominal .95, for n from 1 to infinity (Poisson) and any share of discordant draws. Draws of images with other probabilities may
-    be pooled: their counts vary less than those of n equal draws.
-
-    Args:
-        lost, won, draws: counts, broadcast against each other; lost + won <= draws, draws >= 1.
-        confidence: in (0, 1).
-
-    Returns:
-        (lower, upper), float64, within [-1, 1].
-
-    Source: Zou and Donner, Statistics in Medicine 27 (2008); the limits: Clopper and Pearson 1934.
-    """
-    k, m, n = np.broadcast_arrays(*(np.asarray(a, dtype=np.float64) for a in (lost, won, draws)))
-    if not (np.all(k >= 0) and np.all(m >= 0) and np.all(k + m <= n) and np.all(n >= 1)):
-        raise ValueError("paired_difference: needs 0 <= lost + won <= draws and a draw")
-    (low_a, high_a), (low_b, high_b) = clopper_pearson(k, n, confidence), clopper_pearson(m, n, confidence)
-    a, b = k / n, m / n
-    near_a, near_b = (k + 0.5) / (n + 1), (m + 0.5) / (n + 1)
-    r = np.sqrt(np.minimum(1.0, near_a * near_b / ((1 - near_a) * (1 - near_b))))
-    below, above = _norm(b - low_b, high_a - a, r), _norm(high_b - b, a - low_a, r)
-    return np.maximum(-1.0, b - a - below), np.minimum(1.0, b - a + above)
-
-
 def unpaired_difference(base: tuple[float, Limits], new: tuple[float, Limits], *, same_noise: bool) -> Limits:
     """The interval of new - base from the interval of each.
 
@@ -722,8 +722,3 @@ def unpaired_difference(base: tuple[float, Limits], new: tuple[float, Limits], *
     if same_noise:
         return Limits(n - b - sum(below), n - b + sum(above), f"unpaired, distances added: {of_n.method}")
     return Limits(n - b - float(np.hypot(*below)), n - b + float(np.hypot(*above)), f"unpaired: {of_n.method}")
-
-
-def _norm(x: Floats, y: Floats, r: Floats) -> Floats:
-    norm: Floats = np.sqrt(x * x + y * y + 2 * r * x * y)
-    return norm

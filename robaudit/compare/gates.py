@@ -26,7 +26,7 @@ QUANTITIES: Mapping[str, frozenset[str]] = dict.fromkeys(
 )
 """The quantities of `robaudit compare`; none needs an argument besides estimator and noise level."""
 
-_SURE = (Certainty.CONFIRMED, Certainty.SAMPLING_ONLY)
+_SURE = (Certainty.CONFIRMED, Certainty.APPROXIMATE)
 _WHATEVER = "the interval holds whatever their values are"
 
 
@@ -47,9 +47,11 @@ class Drop:
     span: float
 
     @classmethod
-    def of(cls, difference: Difference, sign: float, population: bool, images: int, unknown: int, span: float) -> Drop:
-        """The drop of a difference."""
-        limits = difference.population if population else difference.measured
+    def of(
+        cls, difference: Difference, sign: float, population: bool, images: int, unknown: int, span: float, *, approximate: bool = False
+    ) -> Drop:
+        """The drop of a difference; without limits where they leave out a bias (``approximate``)."""
+        limits = None if approximate else difference.population if population else difference.measured
         if limits is not None and sign > 0:
             limits = Limits(-limits.upper + 0.0, -limits.lower + 0.0, limits.method)
         return cls(-sign * difference.value + 0.0, limits, images, unknown, span)
@@ -100,10 +102,12 @@ def _decision(gate: Gate, comparison: Comparison, basis: Basis) -> Decision:
     gate = gate.about(group.key.estimator, group.key.at)
     _check_range(gate, group.span)
     remarks = [*_left_out(group), *apart]
-    caveat = f"covers the draws of {group.key.estimator} only, not its bias" if group.sampling_only else ""
+    caveat = f"by the votes of its copies, not by the approximation of {group.key.estimator}" if group.voted else ""
     sign, draws = 1.0 if group.higher_is_better else -1.0, group.draws or 0
     if gate.quantity == "mean_drop":
-        drop = Drop.of(group.mean, sign, basis.population, group.images, group.not_finite + group.skipped, group.span)
+        drop = Drop.of(
+            group.mean, sign, basis.population, group.images, group.not_finite + group.skipped, group.span, approximate=group.approximate
+        )
         return settle(gate, _measured(drop, draws, basis), basis, caveat, *remarks)
     if gate.quantity == "noisy_accuracy_drop":
         if group.noisy_accuracy is None:
@@ -137,7 +141,11 @@ def _worst_class(gate: Gate, group: GroupComparison, basis: Basis, *remarks: str
     unknown = {index: number for index, number in group.unknown.items() if index >= 0}
     drops, parts = list[Drop](), list[ClassPart]()
     for one in group.classes:
-        drops.append(Drop.of(one.difference, sign, basis.population, one.images, unknown.pop(one.index, 0), group.span))
+        drops.append(
+            Drop.of(
+                one.difference, sign, basis.population, one.images, unknown.pop(one.index, 0), group.span, approximate=group.approximate
+            )
+        )
         ends = (None, None) if drops[-1].limits is None else drops[-1].bounds()
         parts.append(ClassPart(one.index, one.name, one.images + drops[-1].unknown, drops[-1].value, *ends))
     for index, number in sorted(unknown.items()):
@@ -162,7 +170,7 @@ def _count(gate: Gate, group: GroupComparison, basis: Basis, *remarks: str) -> D
     flags = gate.quantity == "newly_flagged"
     ends = group.counts.newly_flagged if flags else group.counts.worse_population if basis.population else group.counts.worse
     size = group.images + group.not_finite + group.skipped
-    if ends is None:
+    if ends is None or group.approximate:
         value = float(group.flagged("newly flagged", *_SURE, Certainty.NO_INTERVAL)) if flags else group.declined / group.images
         return settle(gate, Measured(value, None, Method.NONE, 0, images=size), basis, *remarks)
     sure = group.flagged("newly flagged", *_SURE) if flags else group.worse

@@ -7,11 +7,13 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby, islice, zip_longest
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from robaudit.errors import RunError
 from robaudit.levels import NoiseLevel, without_levels
-from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import IntervalKind
 from robaudit.rows import MOST_STORED_DRAWS, Bits, Row, bits_of
+from robaudit.stats.votes import of_votes
 from robaudit.store.folder import RunFolder, label_of
 from robaudit.store.info import kind_of
 from robaudit.store.run import Run
@@ -28,7 +30,7 @@ class Matching:
         same_model: both have the same weights, loaded and run alike: the true difference is 0.
         same_noise: both gave each sample the same noise.
         why_not: why they did not; "" if they did.
-        paired: estimators whose draws are independent and numbered from 0, which can be paired draw by draw.
+        paired: labels that are those of one estimator in both: where their draws are recorded, they are numbered alike.
         warnings: remarks for the reader.
         only_base, only_new: ids of samples that only one run has.
         skipped: those only in the base run that the new run should have audited, but skipped.
@@ -58,13 +60,13 @@ class Described:
 
     Attributes:
         noises: the noises by label, each without its levels.
-        mc: labels of its ``mc`` estimators.
+        estimators: labels and names of its estimators.
         model: what identifies the model: checksum and format of the weights, the spec's model section without the path, the precision,
             and, for the user's own code, which no checksum covers, the run's identity.
     """
 
     noises: Mapping[str, Mapping[str, Any]]
-    mc: frozenset[str]
+    estimators: frozenset[tuple[str, str]]
     model: tuple[Any, ...]
 
 
@@ -83,7 +85,7 @@ def described(run: Run) -> Described:
                 str(entry["name"]): {**without_levels(entry), **({"files": files[entry["name"]]} if entry["name"] in files else {})}
                 for entry in spec["noise"]
             },
-            mc=frozenset(label_of(entry) for entry in spec["estimators"] if entry["name"] == "mc"),
+            estimators=frozenset((label_of(entry), entry["name"]) for entry in spec["estimators"]),
             model=(info["model"]["sha256"], info["model"]["format"], model, spec["run"].get("precision"), code),
         )
     except (LookupError, TypeError, AttributeError) as error:
@@ -155,7 +157,7 @@ def match(base: Run, new: Run) -> Matching:
         alone = [f"{name} at {at}" for name, at in one if (name, at) not in other]
         if alone:
             warnings.append(f"only in the {which} run: {', '.join(alone[:_SHOWN])}{', ...' if len(alone) > _SHOWN else ''}")
-    paired = specs[0].mc & specs[1].mc
+    paired = frozenset(label for label, _ in specs[0].estimators & specs[1].estimators)
     return Matching(specs[0].model == specs[1].model, not reasons, " and ".join(reasons), paired, warnings)
 
 
@@ -194,26 +196,34 @@ class Common(NamedTuple):
     """The draws that two rows share.
 
     Attributes:
-        lost, won: number of draws that kept the class in the base run only, and in the new run only.
+        lost, won: number of units that kept the class in the base run only, and in the new run only. A unit is a draw, or an antithetic
+            pair of draws, both of which did.
         draws: number of shared draws; 0 where the rows do not record them.
         rows: both rows restricted to these draws; unchanged where they have no others.
+        half_lost, half_won: number of pairs that kept it with one copy less in the new run, or more.
     """
 
     lost: int
     won: int
     draws: int
     rows: Pair
+    half_lost: int = 0
+    half_won: int = 0
 
 
 def common(base: Row, new: Row) -> Common:
     """The common draws of two rows with the same noise: the first min(n) of both, because draw j is the same in each."""
     before, now = bits_of(base), bits_of(new)
-    if before is None or now is None:
+    if before is None or now is None or (base.split is None) != (new.split is None):
         return Common(0, 0, 0, (base, new))
     draws = min(len(before), len(now))
     rows = _first(base, before, draws), _first(new, now, draws)
     before, now = before[:draws], now[:draws]
-    return Common(int((before & ~now).sum()), int((now & ~before).sum()), draws, rows)
+    if base.split is None:
+        return Common(int((before & ~now).sum()), int((now & ~before).sum()), draws, rows)
+    change = (now.astype(np.int64) - before).reshape(-1, 2).sum(1)
+    lost, half_lost, half_won, won = (int((change == one).sum()) for one in (-2, -1, 1, 2))
+    return Common(lost, won, draws, rows, half_lost, half_won)
 
 
 def _first(row: Row, bits: Bits, draws: int) -> Row:
@@ -223,8 +233,8 @@ def _first(row: Row, bits: Bits, draws: int) -> Row:
     count = int(bits[:draws].sum())
     votes = [0] * (row.predicted + 2)
     votes[row.predicted], votes[-1] = count, draws - count
-    lower, upper = (float(end) for end in clopper_pearson(count, draws))
-    return replace(row, value=count / draws, lower=lower, upper=upper, votes=tuple(votes), kept=None, details=None, not_finite=0)
+    split = None if row.split is None else int((bits[:draws:2] != bits[1:draws:2]).sum())
+    return replace(of_votes(row, count, draws, split), votes=tuple(votes), kept=None, details=None, not_finite=0)
 
 
 def why_unpaired(base: Row, new: Row) -> str:
@@ -232,8 +242,8 @@ def why_unpaired(base: Row, new: Row) -> str:
     for which, row in (("base", base), ("new", new)):
         if row.interval.kind is IntervalKind.CONFIDENCE_SEQUENCE:
             return f"the {which} run's images stopped adaptively"
-        if not row.independent_votes:
-            return f"the {which} run's draws are not independent votes"
+        if not row.independent_votes and row.split is None:
+            return f"the {which} run's draws are not a fixed number of votes"
         if bits_of(row) is None:
             return f"the {which} run does not record which draws kept the class (an older run, or more than {MOST_STORED_DRAWS:,} draws)"
     return ""
@@ -256,4 +266,4 @@ def _same_tasks(base: Sequence[Row], new: Sequence[Row]) -> list[Pair]:
 
 def image_digests(run: Run) -> Mapping[str, str]:
     """Digests of the pixels by sample id; empty without the run's state."""
-    return RunFolder(run.path).image_digests()
+    return RunFolder(run.path).image_digests(run.info)

@@ -77,7 +77,7 @@ class SampleChange:
     Attributes:
         base, new, difference, lower, upper: the values, their difference and its own 95 % interval (None without).
         flagged: newly flagged, fixed, or neither ("").
-        certainty: "confirmed": both intervals lie entirely on their side of the threshold; "sampling-only": the same for intervals that
+        certainty: "confirmed": both intervals lie entirely on their side of the threshold; "approximate": the same for intervals that
             cover sampling only; "likely": one of them contains the threshold.
     """
 
@@ -124,7 +124,8 @@ class GroupComparison:
         worse, better: number of samples that changed beyond their individual 95 % intervals.
         declined: number of samples with a worse value, by however little.
         compared: number of samples with an interval of the difference.
-        sampling_only: whether intervals of rows cover the draws only.
+        approximate: whether intervals of rows cover the draws only.
+        voted: whether values are shares of votes where the rows have approximations (:func:`robaudit.stats.votes.by_votes`).
         changed: samples that are worse beyond their interval, newly flagged or fixed: worst first.
     """
 
@@ -151,7 +152,8 @@ class GroupComparison:
     better: int
     declined: int
     compared: int
-    sampling_only: bool
+    approximate: bool
+    voted: bool
     changed: tuple[SampleChange, ...]
     confidence: float = 0.95
 
@@ -166,7 +168,7 @@ class GroupComparison:
         counts = {
             f"{name}_{certainty.replace('-', '_')}": self.flagged(which, certainty)
             for name, which in (("newly_flagged", "newly flagged"), ("fixed", "fixed"))
-            for certainty in (Certainty.CONFIRMED, Certainty.SAMPLING_ONLY, Certainty.LIKELY)
+            for certainty in (Certainty.CONFIRMED, Certainty.APPROXIMATE, Certainty.LIKELY)
         }
         return {
             **self.key.document(),
@@ -180,7 +182,8 @@ class GroupComparison:
             "cut": None if self.cut is None else list(self.cut),
             "bounds": {name: None if ends is None else json_values(ends._asdict()) for name, ends in self.counts._asdict().items()},
             "with_interval": self.compared,
-            "sampling_only": self.sampling_only,
+            "approximate": self.approximate,
+            "voted": self.voted,
             **counts,
             "changed": [one.named(class_names) for one in self.changed],
         }

@@ -51,8 +51,8 @@ class Estimate:
         note: one short remark for the reader of the row, usually empty.
         votes: noisy copies by class, for estimators that count them.
         details: further numbers for samples.json, by name.
-        kept: which of the independent draws kept the class, as :func:`robaudit.rows.packed` gives it.
-        worth: how many independent copies the votes are worth where these are not independent; None: all of them.
+        kept: which of a fixed number of draws kept the class, as :func:`robaudit.rows.packed` gives it.
+        split: where draws 2j and 2j + 1 are an antithetic pair: the pairs of which one copy kept the class; None: draws are independent.
         not_finite: noisy copies whose logits were not finite; they vote for no class.
     """
 
@@ -68,7 +68,7 @@ class Estimate:
     votes: tuple[int, ...] | None = None
     details: Mapping[str, float] | None = None
     kept: str | None = None
-    worth: float | None = None
+    split: int | None = None
     not_finite: int = 0
 
 

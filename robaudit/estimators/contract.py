@@ -22,12 +22,13 @@ if TYPE_CHECKING:
 
 _NUMBER, _COUNT = "it must be a number", "it must be a whole number, 0 or more"
 _FIELDS = {
-    **dict.fromkeys(("value", "lower", "upper", "std_error", "worth"), _NUMBER),
+    **dict.fromkeys(("value", "lower", "upper", "std_error"), _NUMBER),
     **dict.fromkeys(("forwards", "backwards", "not_finite"), _COUNT),
     "flips_to": "it must be the index of a class, or None",
     "interval": "it must be a robaudit.Interval",
     "note": "it must be text",
     "votes": "it must be a tuple of counts, one for each class",
+    "split": f"{_COUNT}, or None",
     "details": "it must be a mapping of names to numbers",
 }
 
@@ -137,9 +138,10 @@ def _check(sample_id: str, estimate: object, classes: int) -> None:
     votes, details = estimate.votes, estimate.details
     fits = {
         "value": _is_number(estimate.value),
-        **{name: (end := getattr(estimate, name)) is None or _is_number(end) for name in ("lower", "upper", "std_error", "worth")},
+        **{name: (end := getattr(estimate, name)) is None or _is_number(end) for name in ("lower", "upper", "std_error")},
         **{name: _is_count(getattr(estimate, name)) for name in ("forwards", "backwards", "not_finite")},
         "flips_to": estimate.flips_to is None or (_is_count(estimate.flips_to) and estimate.flips_to < classes),
+        "split": estimate.split is None or _is_count(estimate.split),
         "interval": isinstance(estimate.interval, Interval),
         "note": isinstance(estimate.note, str),
         "votes": votes is None or (isinstance(votes, tuple) and len(votes) == classes and all(map(_is_count, votes))),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from statistics import fmean, stdev
 from typing import ClassVar, Self
@@ -17,7 +17,8 @@ from robaudit.estimators.base import Estimate, Estimator, Need
 from robaudit.estimators.mc import flip_by_votes, looked_once
 from robaudit.estimators.work import Work
 from robaudit.levels import NoiseLevel
-from robaudit.numerics.intervals import clopper_pearson
+from robaudit.noise.frames import FRAME
+from robaudit.numerics.intervals import antithetic_share
 from robaudit.numerics.margins import (
     PairMoments,
     halves,
@@ -32,7 +33,7 @@ from robaudit.numerics.mvn import mvn_cdf
 from robaudit.numerics.normal import normal_cdf
 from robaudit.numerics.rowwise import hypot, mean_over, total, variance_over
 from robaudit.quantities import P_ROBUST, Interval, IntervalKind, Quantity
-from robaudit.rows import Row
+from robaudit.rows import MOST_STORED_DRAWS, Row, packed
 
 GROUPS = 8
 FALSE_ALARMS = 0.01
@@ -43,9 +44,8 @@ _VISIBLE = 2e-3
 _NOTED = 5e-3
 _ROUNDING = 1e-5
 _TAIL_MULTIPLE = 3.0  # a skewness of .5 moves the tail beyond 3 standard deviations by 2.4 times itself (Edgeworth)
-SKEW_CORRECTED = Interval(IntervalKind.JACKKNIFE, remark="skew-corrected")
-_STOPPED = replace(SKEW_CORRECTED, covers_bias=False)
-_FIRST, _ROUND = 32, 16
+_PILOT, _PILOT_START, _MARGIN = 32, 2 * FRAME * 2**14, 1.1  # beyond the copies of every estimate, at the start of a frame
+_NUMBERS = tuple(n for k in range(16) for n in (2**k * 32, 2**k * 48))
 _POOLED, _HARMLESS, _TOLERABLE = 10, 0.2, 0.01
 
 
@@ -61,10 +61,10 @@ class LogitGaussian(Estimator):
     nothing at all for most normal margins, and says so in ``note`` from .005 on (``details.skew_correction``).
 
     The interval is a delete-one-group jackknife (8 groups of pairs, Student's t on the probit scale), never narrower than the standard
-    error that so many normal draws leave, and holds the intervals of the value and of the wholly corrected one. A corrected row's
-    interval covers skewness, any other's sampling only, and so do all with a tolerance: what stops early covered .88 to .95. Skewness
-    and kurtosis of the deciding margin are tested (false alarms at most 1 %): an image judged non-normal is decided by the votes of the
-    same passes, and says so in ``note``.
+    error that so many normal draws leave, and holds the intervals of the value and of the wholly corrected one. It is approximate: what
+    of the bias is left it does not cover. So gates and comparisons rest on the votes of the same passes, which have none
+    (:func:`robaudit.stats.votes.by_votes`). Skewness and kurtosis of the deciding margin are tested (false alarms at most 1 %): an image
+    judged non-normal is decided by its votes, and says so in ``note``.
 
     Noise of a few variables that move the whole image (fog, blur, rotation) makes no margins normal: under it the votes of the passes
     decide every image.
@@ -78,8 +78,10 @@ class LogitGaussian(Estimator):
 
     Args:
         samples: noisy copies of each image (a multiple of 16), without a tolerance.
-        tolerance: continue each image in rounds of 16, after a first one of 32, until its standard error is this small, instead.
-        max_samples: the end of it; an image still open says "undecided".
+        tolerance: choose the number of copies of each image, instead, such that its standard error is about this small. The number comes
+            from a pilot of 32 other copies, which are not used again: a rule that looks at the copies it stops favours values with a small
+            error, those near 1. A row whose error is larger all the same says "undecided".
+        max_samples: the largest number.
 
     Source: Han et al., Average-case robustness, Lemma 3.1, with moments from forward passes; jackknife: Efron 1982.
     """
@@ -93,9 +95,11 @@ class LogitGaussian(Estimator):
 
     samples: int = Field(64, ge=16, le=10**6, multiple_of=16, description="noisy copies of each image, a multiple of 16")
     tolerance: float | None = Field(
-        None, gt=0, lt=1, description="standard error at which an image stops, instead of a fixed number of copies"
+        None, gt=0, lt=1, description="standard error that sets the copies of each image, after a pilot of 32, instead of a fixed number"
     )
-    max_samples: int = Field(1024, ge=32, le=10**6, multiple_of=16, description="with a tolerance: the most copies of an image")
+    max_samples: int = Field(
+        1024, ge=32, le=10**6, multiple_of=16, description="with a tolerance: the most copies of an image, without its pilot"
+    )
 
     @property
     def fixed_draws(self) -> int | None:
@@ -108,44 +112,50 @@ class LogitGaussian(Estimator):
 
     def passes(self, classes: int) -> tuple[int, int]:
         """One clean pass and the draws; with a tolerance the number is not known in advance: about a quarter of the most."""
-        return 1 + (self.samples if self.tolerance is None else max(_FIRST, self.max_samples // 4)), 0
+        return 1 + (self.samples if self.tolerance is None else _PILOT + max(_PILOT, self.max_samples // 4)), 0
 
     def estimate(self, work: Work) -> Sequence[Estimate]:
-        """Draw, fit and, with a tolerance, go on with the images that are still open, packed into full batches."""
+        """Draw and fit; with a tolerance, images that need equally many copies together."""
         if not work.noise.random:
             return looked_once(work)
+        everything = list(range(len(work.x)))
+        if self.tolerance is None:
+            return self._of_copies(work, everything, 0, self.samples)
+        pilot = self._of_copies(work, everything, _PILOT_START, _PILOT)
+        needed = [self._needed(one.std_error or 0.0) for one in pilot]
         found: dict[int, Estimate] = {}
-        predicted, others = work.clean.predicted.tolist(), work.others.cpu()
-        for images, g, winners in self._rounds(work, found):
-            last = self.tolerance is None or g.shape[1] >= self.max_samples
-            normal = work.noise.nearly_normal
-            ready = list(range(len(images))) if last or not normal else self._may_be_done(g)
-            if not ready:
-                continue
-            fit = normal_margins(g[ready]).on_host() if normal else None
-            for row, (i, b) in enumerate((i, images[i]) for i in ready):
-                votes = Votes.of(winners[i], predicted[b], work.classes)
-                estimate = self._estimate(fit, row, votes, predicted[b], others[b])
-                if self._done(estimate) or last:
-                    found[b] = estimate if self._done(estimate) else _undecided(estimate)
-        return [found[b] for b in range(len(work.x))]
+        for draws in sorted(set(needed)):
+            images = [b for b in everything if needed[b] == draws]
+            found |= zip(images, map(self._after_pilot, self._of_copies(work, images, 0, draws)), strict=True)
+        return [found[b] for b in everything]
 
     def review(self) -> SkewReview:
         """Whether the margins are skewed over the images together."""
         return SkewReview()
 
-    def _rounds(self, work: Work, found: dict[int, Estimate]) -> Iterator[tuple[list[int], Tensor, Tensor]]:
-        """Images still open, with all their margins (open, draws, k) and, on the CPU, winning classes (open, draws) so far."""
-        images = list(range(len(work.x)))
-        g = torch.empty((len(images), 0, work.classes - 1), dtype=torch.float64, device=work.x.device)
-        winners = torch.empty((len(images), 0), dtype=torch.int64)
-        step = self.samples if self.tolerance is None else _FIRST
-        while images:
-            more, won = self._draw(work, images, g.shape[1], step)
-            g, winners = torch.cat([g, more], dim=1), torch.cat([winners, won], dim=1)
-            yield images, g, winners
-            still = [row for row, b in enumerate(images) if b not in found]
-            images, g, winners, step = [images[row] for row in still], g[still], winners[still], _ROUND
+    def _of_copies(self, work: Work, images: list[int], start: int, draws: int) -> list[Estimate]:
+        """Estimates of some images from the copies with these numbers."""
+        g, winners = self._draw(work, images, start, draws)
+        fit = normal_margins(g).on_host() if work.noise.nearly_normal else None
+        predicted, others = work.clean.predicted.cpu(), work.others.cpu()
+        kept = packed(winners == predicted[images, None])
+        found = []
+        for row, (b, text) in enumerate(zip(images, kept, strict=True)):
+            votes = Votes.of(winners[row], int(predicted[b]), work.classes)
+            one = _estimate(fit, row, votes, int(predicted[b]), others[b])
+            found.append(replace(one, kept=text if 0 < votes.kept < 1 and draws <= MOST_STORED_DRAWS else None))
+        return found
+
+    def _needed(self, error: float) -> int:
+        """Copies that bring a standard error of the pilot to the tolerance, from the list of numbers that there are."""
+        wanted = _PILOT * (_MARGIN * error / self.tolerance) ** 2 if self.tolerance is not None else 0.0
+        return min(next((n for n in _NUMBERS if n >= wanted), self.max_samples), self.max_samples)
+
+    def _after_pilot(self, one: Estimate) -> Estimate:
+        """The estimate with the passes of its pilot, and the remark that its tolerance was not reached."""
+        missed = one.std_error is not None and self.tolerance is not None and one.std_error > self.tolerance
+        note = "; ".join(filter(None, [one.note, "undecided: the tolerance was not reached" if missed else ""]))
+        return replace(one, forwards=one.forwards + _PILOT, note=note)
 
     def _draw(self, work: Work, images: list[int], start: int, draws: int) -> tuple[Tensor, Tensor]:
         x, target = work.x[images], work.clean.predicted[images]
@@ -156,24 +166,14 @@ class LogitGaussian(Estimator):
         g = margins(logits, target.repeat_interleave(draws)).view(len(images), draws, -1)
         return g, torch.where(logits.isfinite().all(1), logits.argmax(1), -1).view(len(images), draws).cpu()
 
-    def _done(self, estimate: Estimate) -> bool:
-        if self.tolerance is None:
-            return True
-        return estimate.std_error is not None and estimate.std_error <= self.tolerance
 
-    def _may_be_done(self, g: Tensor) -> list[int]:
-        """The images that could stop by the least error so many draws leave: the others need no jackknife."""
-        found: list[int] = (least_error(g) <= (math.inf if self.tolerance is None else self.tolerance)).nonzero()[:, 0].tolist()
-        return found
-
-    def _estimate(self, fit: NormalMargins | None, row: int, votes: Votes, predicted: int, others: Tensor) -> Estimate:
-        if fit is None:
-            return mc_instead(votes, predicted)
-        if fit.normal[row]:
-            corrected = SKEW_CORRECTED if self.tolerance is None else _STOPPED
-            interval = corrected if float(fit.correction[row]) else self.interval
-            return fit.estimate(row, flips_to=int(others[fit.deciding[row]]), votes=votes, interval=interval)
-        return mc_instead(votes, predicted, fit.details(row))
+def _estimate(fit: NormalMargins | None, row: int, votes: Votes, predicted: int, others: Tensor) -> Estimate:
+    """One image of a fit, or of noise that makes no margins normal."""
+    if fit is None:
+        return mc_instead(votes, predicted)
+    if fit.normal[row]:
+        return fit.estimate(row, flips_to=int(others[fit.deciding[row]]), votes=votes)
+    return mc_instead(votes, predicted, fit.details(row))
 
 
 class SkewReview:
@@ -239,11 +239,6 @@ def _clear_mean(values: Sequence[float], harmless: float) -> float | None:
     return mean if abs(mean) > max(harmless, 2.58 * stdev(values) / math.sqrt(len(values))) else None
 
 
-def _undecided(estimate: Estimate) -> Estimate:
-    """The estimate, with the remark that its tolerance was not reached."""
-    return replace(estimate, note="; ".join(filter(None, [estimate.note, "undecided: the tolerance was not reached"])))
-
-
 @dataclass(frozen=True, slots=True)
 class NormalMargins:
     """Normal fits of a batch of images, one entry an image.
@@ -280,8 +275,8 @@ class NormalMargins:
         correction = float(self.correction[row])
         return {**found, "skew_correction": round(correction, 9)} if self.normal[row] and correction else found
 
-    def estimate(self, row: int, *, flips_to: int, votes: Votes, interval: Interval) -> Estimate:
-        """One image as a row; the votes go along, for the accuracy under noise."""
+    def estimate(self, row: int, *, flips_to: int, votes: Votes) -> Estimate:
+        """One image as a row; the votes go along: gates and the accuracy under noise rest on them."""
         error, correction = float(self.error[row]), float(self.correction[row])
         remarks = [
             f"normal CDF within {error:.1g}" if error > _VISIBLE else "",
@@ -295,11 +290,11 @@ class NormalMargins:
             flips_to=flips_to,
             forwards=1 + votes.draws,
             backwards=0,
-            interval=interval,
+            interval=LogitGaussian.interval,
             note="; ".join(filter(None, remarks)),
             votes=votes.by_class,
             details=self.details(row),
-            worth=round(votes.effective_draws, 3),
+            split=votes.split,
             not_finite=votes.not_finite,
         )
 
@@ -328,20 +323,6 @@ class _Competing:
         chosen, left = order[:, :COMPETITIVE, None].transpose(1, 2), z.gather(1, order[:, COMPETITIVE:])
         even, odd = (part.gather(2, chosen.expand(-1, even.shape[1], -1)) for part in (even, odd))
         return cls(even, odd, order[:, 0], total(normal_cdf(-left)) if left.shape[1] else torch.zeros_like(mean[:, 0]))
-
-
-def least_error(g: Tensor) -> Tensor:
-    """Standard error of P[N(m, S) > 0] that so many normal draws leave: no more than :func:`normal_margins` says, for a ninth of its cost.
-
-    Args:
-        g: margins (batch, draws, k), antithetic pairs in turn; at least 8 pairs.
-
-    Returns:
-        (batch,).
-    """
-    few = _Competing.of(g)
-    value, error = _probability(pair_moments(few.even, few.odd))
-    return hypot(_least(few, _probit(value))[1], (error + few.omitted) / 3)
 
 
 def normal_margins(g: Tensor) -> NormalMargins:
@@ -477,6 +458,7 @@ class Votes:
         by_class: copies by class.
         draws: copies in all.
         kept: share that kept the class of the clean image.
+        split: pairs of which one copy kept it.
         effective_draws: how many independent copies carry as much information: draws / (1 + rho), rho > 0 the correlation of a
             pair's two indicators, draws / 2 where all agree.
     """
@@ -484,6 +466,7 @@ class Votes:
     by_class: tuple[int, ...]
     draws: int
     kept: float
+    split: int
     effective_draws: float
 
     @classmethod
@@ -500,7 +483,7 @@ class Votes:
         variance = p * (1 - p)
         rho = float(((kept[0::2] - p) * (kept[1::2] - p)).mean()) / variance if variance else 1.0
         by_class = torch.bincount(winners[winners >= 0], minlength=classes).tolist()
-        return cls(tuple(by_class), n, p, n / (1 + max(0.0, rho)))
+        return cls(tuple(by_class), n, p, int((kept[0::2] != kept[1::2]).sum()), n / (1 + max(0.0, rho)))
 
     @property
     def not_finite(self) -> int:
@@ -511,29 +494,27 @@ class Votes:
 def mc_instead(votes: Votes, predicted: int, shape: Mapping[str, float] | None = None) -> Estimate:
     """The votes of the same passes, for an image whose margins are not normal.
 
-    The interval is Clopper-Pearson's with their effective number of independent draws: an approximation.
-
     Args:
         votes: of the noisy copies.
         predicted: class of the clean image.
         shape: skewness and kurtosis of the deciding margin; None under noise that makes no margins normal.
     """
     n, p = votes.draws, votes.kept
-    lower, upper = clopper_pearson([p * votes.effective_draws], [votes.effective_draws])
+    lower, upper = antithetic_share(round(p * n), votes.split, n)
     return Estimate(
         value=p,
-        lower=float(lower[0]),
-        upper=float(upper[0]),
+        lower=min(p, float(lower)),
+        upper=max(p, float(upper)),
         std_error=math.sqrt(max(p * (1 - p), 1 / (4 * n)) / votes.effective_draws),
         flips_to=flip_by_votes(votes.by_class, predicted),
         forwards=1 + n,
         backwards=0,
-        interval=Interval(IntervalKind.EFFECTIVE_BINOMIAL),
+        interval=Interval(IntervalKind.ANTITHETIC),
         note=""
         if shape is None
         else f"margins are not normal (skewness {shape['skewness']:.2f}, kurtosis {shape['kurtosis']:.2f}): decided by votes",
         votes=votes.by_class,
         details=shape,
-        worth=round(votes.effective_draws, 3),
+        split=votes.split,
         not_finite=votes.not_finite,
     )

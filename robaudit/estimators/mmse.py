@@ -21,12 +21,6 @@ _GROUPS = 8
 AT_ONCE = 2**20
 """Gradient values of so many are averaged at once."""
 
-FEW_DRAWS = Interval(IntervalKind.JACKKNIFE, covers_bias=False, remark="few-draws")
-"""Interval of so few draws that it covers .90 to .97 instead of .95 where gradients vary strongly (docs/coverage.md)."""
-
-SETTLED = 64
-"""Draws from which on it was found to cover."""
-
 
 class Mmse(FewClasses):
     """Phi_R(z) with c_i = mean_j g_i(x + eps_j) and u_i = mean_j grad g_i(x + eps_j): the least-squares linear fit under the noise.
@@ -34,8 +28,8 @@ class Mmse(FewClasses):
     t stays the class of the clean image. Exact for linear models (with pairs at once; iid draws leave an error of sd
     1/sqrt(samples) in z). The interval is a delete-one-group jackknife over the draws, on the probit scale (``mv_sigmoid``: logit): it
     covers sampling and, to first order, the bias of few draws (noise in the mean gradients lengthens them), not the bias of
-    linearising. With 10 draws of strongly varying gradients it covers .90 instead of .95 at worst (docs/coverage.md): rows of
-    fewer than 64 draws say "few-draws". Prefer it to `taylor` for networks, and `mc` to both where it can be afforded.
+    linearising, so rows say "approximate" (docs/coverage.md: how often it holds p). Prefer it to `taylor` for networks, and `mc` to both
+    where it can be afforded.
 
     Args:
         samples: noisy copies of each image (5 to 10 are said to be enough; 500 to 1,000 are converged).
@@ -114,7 +108,7 @@ class Mmse(FewClasses):
                 flips_to=flip,
                 forwards=forwards,
                 backwards=backward,
-                interval=NO_INTERVAL if lower is None else self.interval if self.samples >= SETTLED else FEW_DRAWS,
+                interval=NO_INTERVAL if lower is None else self.interval,
                 note=note,
             )
             for value, lower, upper, error, flip, backward, note in rows

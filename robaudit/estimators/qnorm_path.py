@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Sequence
 from typing import ClassVar, NamedTuple, Self
 
@@ -14,20 +13,21 @@ from torch import Tensor
 from robaudit.estimators.base import Estimate, Need, NoiseNeed
 from robaudit.estimators.loss_field import LossField
 from robaudit.estimators.losses import QNorm
-from robaudit.estimators.qnorm_mc import few_effective
 from robaudit.estimators.streams import FlatStreams, Streams
 from robaudit.estimators.work import Work
 from robaudit.names import HIGHEST_LOSS, TARGET
 from robaudit.numerics.annealing import anneal, gradients_of
 from robaudit.numerics.path_sampling import PathEstimate, path_estimates, temperature_grid
 from robaudit.numerics.populations import population_estimates, temper
+from robaudit.numerics.shifted_copies import AT_ONCE, Copies, copied, starts
 from robaudit.quantities import Interval, IntervalKind
 
 _FEWEST_TEMPERATURES = 12  # besides those of the orders
-_LARGEST_LOG = math.log(sys.float_info.max)
 _SAMPLING = Interval(IntervalKind.LOGNORMAL, covers_bias=False, remark="chains")
+_NO_VALUE = Interval(IntervalKind.NO_VALUE)
 _MANY, _MODEST = 8, 10.0  # normal variables; the largest q that Metropolis moves in more of them are trusted with
-_FAR = 0.25  # in log Z: standard error or half of the gap that a row tells of
+_FAR = 0.25  # in log Z: standard error or half of the gap beyond which there is no value
+_PLAIN, _SHIFTED = 2000, 2000  # copies of the noise, and about all centres
 
 
 class _Values(NamedTuple):
@@ -36,6 +36,7 @@ class _Values(NamedTuple):
     log_z: float
     half_width: float
     std_error: float
+    refused: bool
     note: str
     details: dict[str, float]
 
@@ -47,14 +48,15 @@ class _Found(NamedTuple):
         estimates: for every q.
         last, least: acceptance at the largest q, and the smallest (images,).
         highest: log l (images,).
-        evaluations: for each image.
+        forwards, backwards: for each image.
     """
 
     estimates: Sequence[PathEstimate]
     last: Tensor
     least: Tensor
     highest: Tensor
-    evaluations: int
+    forwards: int
+    backwards: int
 
 
 class QNormPath(QNorm):
@@ -107,7 +109,12 @@ class QNormPath(QNorm):
     def passes(self, classes: int) -> tuple[int, int]:
         """The clean pass and the gradients; under noise without gradients it takes chains particles temperatures moves forward passes."""
         gradients = gradients_of(self.temperatures, self.steps, self.chains)
-        return 1 + gradients, gradients
+        return 1 + gradients + _PLAIN + self._each * len(self.q), gradients
+
+    @property
+    def _each(self) -> int:
+        """Copies about the centre of an order."""
+        return max(1, _SHIFTED // (len(self.q) * AT_ONCE)) * AT_ONCE
 
     def estimate(self, work: Work) -> Sequence[tuple[Estimate, ...]]:
         """Every q of every image."""
@@ -115,19 +122,19 @@ class QNormPath(QNorm):
         field = LossField(work, target)
         gradients, blind = work.noise.differentiable, _blind(work)
         found = self._by_gradients(work, field) if gradients else self._by_moves(work, field)
-        values = self._values(found, ways=gradients, blind=blind)
+        values = self._values(found, blind=blind)
         broken, most, against = field.broken.tolist(), found.highest.tolist(), target.tolist()
         return [
             tuple(
                 Estimate(
-                    value=math.nan if broken[image] else math.exp(one.log_z),
-                    lower=math.exp(one.log_z - one.half_width),
-                    upper=_exp(one.log_z + one.half_width),
-                    std_error=math.exp(one.log_z) * one.std_error,
+                    value=math.nan if broken[image] or one.refused else math.exp(one.log_z),
+                    lower=None if one.refused else math.exp(one.log_z - one.half_width),
+                    upper=None if one.refused else math.exp(one.log_z + one.half_width),
+                    std_error=None if one.refused else math.exp(one.log_z) * one.std_error,
                     flips_to=None,
-                    forwards=1 + found.evaluations,
-                    backwards=found.evaluations if gradients else 0,
-                    interval=_SAMPLING if blind else self.interval,
+                    forwards=1 + found.forwards,
+                    backwards=found.backwards,
+                    interval=_NO_VALUE if one.refused and not broken[image] else _SAMPLING if blind else self.interval,
                     note=one.note,
                     details={**one.details, HIGHEST_LOSS: math.exp(most[image]), TARGET: against[image]},
                 )
@@ -146,10 +153,18 @@ class QNormPath(QNorm):
             values, slope = field.slopes(image, z.unflatten(1, shape))
             return values, slope.flatten(1)
 
-        annealed = anneal(slopes, streams, images, self.chains, temperatures, self.steps)
+        annealed = anneal(slopes, streams, images, self.chains, temperatures, self.steps, self.q)
+        copies = self._copies(work, field, annealed.centres)
         acceptance = torch.stack([annealed.up.acceptance, annealed.down.acceptance])
-        estimates = path_estimates(annealed, temperatures, self.q)
-        return _Found(estimates, acceptance[:, -1].sum(0) / 2, acceptance.amin((0, 1)), annealed.highest, annealed.evaluations)
+        estimates = path_estimates(annealed, temperatures, self.q, starts(copies, temperatures, self.q))
+        return _Found(
+            estimates,
+            acceptance[:, -1].sum(0) / 2,
+            acceptance.amin((0, 1)),
+            torch.maximum(annealed.highest, copies.log_loss.amax(1)),
+            annealed.evaluations + copies.log_loss.shape[1],
+            annealed.evaluations,
+        )
 
     def _by_moves(self, work: Work, field: LossField) -> _Found:
         """Populations with Metropolis moves."""
@@ -157,32 +172,37 @@ class QNormPath(QNorm):
         steps = self.temperatures - 1
         streams = Streams(work, "qnorm_path", self.chains * self.particles, 1 + steps * self.moves, steps * (1 + self.moves))
         found = temper(field.values, streams.normals, streams.thresholds, self.chains, self.particles, temperatures, self.moves)
-        estimates = population_estimates(found, temperatures, self.q)
-        return _Found(estimates, found.acceptance[-1], found.acceptance.amin(0), found.highest, found.evaluations)
+        copies = self._copies(work, field, None)
+        estimates = population_estimates(found, temperatures, self.q, starts(copies, temperatures, self.q))
+        highest = torch.maximum(found.highest, copies.log_loss.amax(1))
+        return _Found(estimates, found.acceptance[-1], found.acceptance.amin(0), highest, found.evaluations + copies.log_loss.shape[1], 0)
 
-    def _values(self, run: _Found, *, ways: bool, blind: bool) -> list[list[_Values]]:
-        """By image, then by q; ``ways``: whether the chains go up and down, ``blind``: see :func:`_blind`."""
+    def _copies(self, work: Work, field: LossField, centres: Tensor | None) -> Copies:
+        """Plain copies, and as many about the centres."""
+        draws = _PLAIN + (0 if centres is None else self._each * len(centres))
+        streams = Streams(work, "qnorm_path copies", AT_ONCE, draws // AT_ONCE, 0)
+        return copied(field.values, streams.normals, len(work.x), _PLAIN, self._each, centres)
+
+    def _values(self, run: _Found, *, blind: bool) -> list[list[_Values]]:
+        """By image, then by q; ``blind``: see :func:`_blind`."""
         last, least = run.last.tolist(), run.least.tolist()
         found: list[list[_Values]] = [[] for _ in last]
         for q, one in zip(self.q, run.estimates, strict=True):
-            columns = (one.value, one.half_width, one.std_error, one.gap, one.ess)
-            for image, (log_z, half_width, std_error, gap, ess) in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
+            columns = (one.value, one.half_width, one.std_error, one.gap, one.ess, one.begin)
+            for image, numbers in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
+                log_z, half_width, std_error, gap, ess, begin = numbers
                 details = {
                     "log_value": log_z,
                     "log_std_error": std_error,
                     "annealing_gap": gap,
+                    "copies_to": begin,
                     "ess": ess,
                     "last_acceptance": last[image],
                     "smallest_acceptance": least[image],
                 }
-                note = _remarks(std_error, gap, ess, q, ways=ways, blind=blind)
-                found[image].append(_Values(log_z, half_width, std_error, note, details))
+                why = _refusal(std_error, gap, groping=blind and begin < q and q > _MODEST)
+                found[image].append(_Values(log_z, half_width, std_error, bool(why), why, details))
         return found
-
-
-def _exp(x: float) -> float:
-    """e^x, infinity where a float64 cannot hold it."""
-    return math.exp(x) if x < _LARGEST_LOG else math.inf
 
 
 def _blind(work: Work) -> bool:
@@ -190,14 +210,12 @@ def _blind(work: Work) -> bool:
     return not work.noise.differentiable and math.prod(work.latent_shape) > _MANY
 
 
-def _remarks(std_error: float, gap: float, ess: float, q: float, *, ways: bool, blind: bool) -> str:
-    """What a row says of chains that disagree or grope, of a gap between the ways or below the populations' mean, and of a small
-    effective sample size."""
-    said = ["biased low: no gradients in many variables"] if blind and q > _MODEST else []
-    if std_error > _FAR:
-        said.append(f"the chains disagree (standard error of log Z {std_error:.2g})")
-    if abs(gap) / 2 > _FAR:
-        factor = _exp(abs(gap) if ways else abs(gap) / 2)
-        apart = "the ways up and down differ" if ways else "single populations lie below their mean"
-        said.append(f"not settled: {apart} by a factor of {factor:.3g}, take more {'' if ways else 'particles or '}temperatures")
-    return "; ".join([*said, *filter(None, [few_effective(ess, q)])])
+def _refusal(std_error: float, gap: float, *, groping: bool) -> str:
+    """Why there is no value: chains that grope without gradients, disagree, or have not settled; usually nothing."""
+    if groping:
+        return "no value: no gradients in many variables, and too few copies meet the losses that count"
+    if not std_error <= _FAR:
+        return f"no value: the chains disagree (standard error of log Z {std_error:.2g})"
+    if not abs(gap) / 2 <= _FAR:
+        return f"no value: not settled, log Z is uncertain by {abs(gap) / 2:.2g}; take more temperatures"
+    return ""

@@ -15,7 +15,7 @@ from robaudit.estimators.margin_field import MarginField
 from robaudit.estimators.radius import SearchedRadius, groups_of, rows_of
 from robaudit.estimators.work import Work
 from robaudit.noise.base import shape_of
-from robaudit.numerics.minimal_norm import Search, nearest_flips
+from robaudit.numerics.minimal_norm import Search, passes_of, shared_flips
 from robaudit.numerics.norm_steps import Norm
 from robaudit.numerics.normal import normal_cdf
 
@@ -27,8 +27,9 @@ class RadiusAttack(SearchedRadius):
     """The norm of the smallest perturbation with another class that a search finds: an upper bound of the radius.
 
     Chains that follow the decision boundary towards the image, from the image itself for several classes and from noise
-    (:func:`robaudit.numerics.minimal_norm.nearest_flips`); then the best point is polished, and its ray bisected. Every value is that of
-    a perturbed image which the network, in its own precision, has classified otherwise in a plain pass.
+    (:func:`robaudit.numerics.minimal_norm.shared_flips`); then the best point is polished, and its ray bisected. Every value is that of
+    a perturbed image which the network, in its own precision, has classified otherwise in a plain pass. The norms are searched together: a
+    flip that one of them meets counts in the others, and each begins a chain at the best flip of the others.
 
     Args:
         candidates: classes whose linearised boundary is looked at, with a gradient each.
@@ -59,39 +60,37 @@ class RadiusAttack(SearchedRadius):
 
     def passes(self, classes: int) -> tuple[int, int]:
         """The most that an image takes."""
-        searches = [self._search(norm, 1.0) for norm in self.norm]
-        gradients = sum(search.gradients for search in searches)
-        return 1 + gradients + sum(search.forwards for search in searches), gradients
+        gradients, forwards = passes_of([self._search(norm, 1.0) for norm in self.norm])
+        return 1 + gradients + forwards, gradients
 
     def estimate(self, work: Work) -> list[tuple[Estimate, ...]]:
         """Search, in groups of images that memory allows."""
-        field = MarginField(work, work.clean.predicted)
+        field, shape = MarginField(work, work.clean.predicted), shape_of(work.x)
+        searches = [self._search(norm, self.limit(norm, shape)) for norm in self.norm]
         groups = groups_of(work, max(self.candidates, self.targets))
-        members = [group.tolist() for group in groups]
-        found = torch.stack(
-            [torch.cat([self._nearest(work, field, *group, norm) for group in zip(groups, members, strict=True)], 1) for norm in self.norm]
-        ).cpu()  # (norms, 4, images)
+        found = torch.cat([self._nearest(work, field, group, searches) for group in groups], 2).cpu()  # (norms, 4, images)
         radius, (label, gradients, forwards) = found[:, 0], found[:, 1:].long().unbind(1)
-        passes = [(1 + f + g, g) for f, g in zip(forwards.sum(0).tolist(), gradients.sum(0).tolist(), strict=True)]
-        by_norm = []
-        for norm, values, reached in zip(self.norm, radius, label, strict=True):
-            by_norm.append(rows_of(work, values, reached, self.limit(norm, shape_of(work.x)), self.interval, passes))
+        passes = [(1 + f + g, g) for f, g in zip(forwards[0].tolist(), gradients[0].tolist(), strict=True)]
+        by_norm = [
+            rows_of(work, values, reached, search.cap, self.interval, passes)
+            for search, values, reached in zip(searches, radius, label, strict=True)
+        ]
         return list(zip(*by_norm, strict=True))
 
     def _search(self, norm: Norm, cap: float) -> Search:
         return Search(norm, self.clip, cap, self.candidates, self.targets, self.restarts, self.steps, self.polish)
 
-    def _nearest(self, work: Work, field: MarginField, group: Tensor, members: Sequence[int], norm: Norm) -> Tensor:
-        """Radius, class, gradients and further passes of each image of a group (4, images), float64."""
-        flips = nearest_flips(
+    def _nearest(self, work: Work, field: MarginField, group: Tensor, searches: Sequence[Search]) -> Tensor:
+        """Radius, class, gradients and further passes of each image of a group (norms, 4, images), float64."""
+        found = shared_flips(
             lambda image, pixels: field.logits(group[image], pixels),
             lambda image, pixels, to: field.slopes(group[image], pixels, to),
             work.x[group],
             work.clean.predicted[group],
-            self._search(norm, self.limit(norm, shape_of(work.x))),
-            Restarts(work, members, f"{PURPOSE} {norm}"),
+            searches,
+            Restarts(work, group.tolist(), PURPOSE),
         )
-        return torch.stack([flips.radius, flips.label.double(), flips.gradients.double(), flips.forwards.double()])
+        return torch.stack([torch.stack([one.radius, *(n.double() for n in (one.label, one.gradients, one.forwards))]) for one in found])
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +100,7 @@ class Restarts:
     Attributes:
         work: the chunk.
         group: indices into it.
-        purpose: of the draws; one for each norm, so that no norm depends on which others are asked for.
+        purpose: of the draws.
     """
 
     work: Work

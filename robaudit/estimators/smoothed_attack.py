@@ -20,7 +20,7 @@ from robaudit.estimators.vote_field import VoteField, offsets_of
 from robaudit.estimators.work import Work
 from robaudit.names import CERTIFIED_CLASS, KEPT, OTHER
 from robaudit.noise.base import NoiseKind, shape_of
-from robaudit.numerics.minimal_norm import Search, nearest_flips
+from robaudit.numerics.minimal_norm import Search, nearest_flips, passes_of
 from robaudit.numerics.norm_steps import Norm, size
 from robaudit.numerics.rowwise import lengths
 from robaudit.numerics.smoothing import p_lower
@@ -75,8 +75,9 @@ class SmoothedAttack(SearchedRadius):
         """The most that an image takes; most are done after one of five tries."""
         search = self._search("l2", 1.0)
         votes = min(_SCREEN, self.verify) * (len(_RAY) + _STEPS) + self.verify * len(_TRIES)
-        forwards = self.copies * (1 + search.gradients + search.forwards) + votes
-        return 1 + self.verify + len(self.norm) * forwards, len(self.norm) * self.copies * search.gradients
+        gradients, forwards = passes_of([search])
+        most = self.copies * (1 + gradients + forwards) + votes
+        return 1 + self.verify + len(self.norm) * most, len(self.norm) * self.copies * gradients
 
     def unfit(self, form: NoiseKind) -> str:
         """Noise that hangs on the pixels, or has no certificates to compare with."""

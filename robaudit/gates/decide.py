@@ -41,7 +41,6 @@ __all__ = [
     "overall",
     "settle",
     "smallest_factor",
-    "without_interval",
 ]
 
 Verdict = Literal["pass", "fail", "inconclusive"]
@@ -77,7 +76,7 @@ class Decision:
         covers: what it covers: the measurement of these images, or also their choice; "nothing" without an interval.
         confidence: of the interval.
         verdict: "pass": all of the interval is on the right side; "fail": all of it is on the wrong side; else "inconclusive".
-            Without an interval (``--point``) the value alone decides.
+            Without an interval that covers all of the error it is "inconclusive", unless the value alone is to decide (``--point``).
         evidence: further remarks: how many more draws would decide it, which class is worst, ...
         more: further draws per image (with ``covers`` "population": further images) that would decide it with a probability of
             80 % if the value is the true one; None where it is decided already, or where no number would.
@@ -139,7 +138,7 @@ class Basis:
     Attributes:
         confidence: of the intervals.
         population: use the intervals for the population, else those for the measurement of these images.
-        point: let a value without an interval decide by itself.
+        point: let a value decide alone where it has no interval that covers all of its error.
     """
 
     confidence: float
@@ -182,7 +181,7 @@ def decide(
         run: the run; its rows are read once, and once more for each result with gates on its radii or certificates together.
         gates: thresholds that it must meet.
         population: the interval also covers the choice of the images; else it covers the measurement of these images only.
-        point: values without an interval decide by themselves.
+        point: values decide alone where they have no interval that covers all of their error; else such a gate is inconclusive.
         confidence: of the intervals, above .5 and below 1.
         strict: the run must not have warned: the gate ``warnings <= 0`` comes first.
 
@@ -191,7 +190,7 @@ def decide(
 
     Raises:
         SpecError: a gate does not say which results it is about, is about results the run does not have, or has a threshold
-            outside the range of its quantity; or its results have no interval and ``point`` is False.
+            outside the range of its quantity.
         NothingLeftError: a group has no finite value.
     """
     check_confidence(confidence)
@@ -245,23 +244,18 @@ def check_confidence(confidence: float) -> None:
 
 
 def settle(gate: Gate, measured: Measured, basis: Basis, *remarks: str) -> Decision:
-    """Decide one gate by the interval of its quantity, or by the value alone where there is no interval.
+    """Decide one gate by the interval of its quantity, or, if asked, by the value alone where no interval covers its error.
 
     Args:
         gate: with estimator and noise level filled in.
         measured: the quantity.
         basis: how to decide.
         remarks: added to the evidence; empty ones are left out.
-
-    Raises:
-        SpecError: it has no interval, and ``basis.point`` is False.
     """
-    source = gate.result or gate.quantity
     if measured.bounds is None:
-        if not basis.point:
-            raise without_interval(gate, source)
-        verdict = judge(gate.relation, gate.threshold, measured.value, measured.value)
-        evidence = _joined(*remarks, f"point estimate: {source} has no interval, so its error is unknown")
+        verdict = judge(gate.relation, gate.threshold, measured.value, measured.value) if basis.point else "inconclusive"
+        what = f"the error of {gate.result or gate.quantity} is not known"
+        evidence = _joined(*remarks, f"point estimate: {what}" if basis.point else f"{what} (--point: let the value decide)")
         return Decision(
             gate=gate,
             value=measured.value,
@@ -292,13 +286,6 @@ def settle(gate: Gate, measured: Measured, basis: Basis, *remarks: str) -> Decis
         more=more,
         classes=measured.classes,
     )
-
-
-def without_interval(gate: Gate, source: str) -> SpecError:
-    """The refusal of a gate on values without an interval."""
-    what = f"{source} gives no interval, so the error of its values is unknown"
-    instead = "leave --population out" if gate.quantity in SCORES else "use another estimator such as mc"
-    return SpecError(f"gate {str(gate)!r}", what, f"{instead}, or add --point to decide by the value alone")
 
 
 def smallest_factor(decided: Callable[[float], bool]) -> float | None:
@@ -347,8 +334,8 @@ def _joined(*remarks: str) -> str:
 def _caveats(gate: Gate, evidence: Evidence, scale: Quantity, *, population: bool) -> list[str]:
     """What the interval does not cover, and what widens it."""
     rows, caveats = evidence.columns, []
-    if rows.sampling_only and gate.quantity != "noisy_accuracy":
-        caveats.append(f"covers the draws of {evidence.key.estimator} only, not its bias")
+    if evidence.voted and gate.quantity != "noisy_accuracy":
+        caveats.append(f"by the votes of its copies, not by the approximation of {evidence.key.estimator}")
     if gate.quantity in OF_CLASSES and (unclassified := evidence.without_class):
         caveats.append(f"{unclassified} of {evidence.size} images have no label and are in no class")
     if rows.censored:

@@ -20,6 +20,7 @@ from robaudit.stats.groups import GroupKey, quantity_of, refuse_no_values
 from robaudit.stats.intervals import MeasuredImages
 from robaudit.stats.scores import RADII
 from robaudit.stats.summary import Columns
+from robaudit.stats.votes import by_votes
 from robaudit.store.run import Run
 
 Group = tuple[str, NoiseLevel]
@@ -61,10 +62,12 @@ class Evidence:
     Attributes:
         key: their estimator, noise level, noise and quantity.
         by_label: whether classes are labels, else predictions.
-        columns: the rows with a finite value; ``classes``: their classes, -1 where unknown.
+        columns: the rows with a finite value, as their votes make them (:func:`robaudit.stats.votes.by_votes`).
+        classes: their classes, -1 where unknown.
         unknown: rows without a finite value, by class.
         judged, correct: rows with a label, with or without a finite value; of those, classified correctly on the clean image.
         forwards: forward passes of all rows.
+        voted: rows whose own value is an approximation, and whose votes are taken for it.
     """
 
     key: GroupKey
@@ -75,12 +78,15 @@ class Evidence:
     judged: int = 0
     correct: int = 0
     forwards: int = 0
+    voted: int = 0
 
     def add(self, row: Row) -> None:
         """Add a row."""
+        found = by_votes(row)
+        self.voted += found is not row
         index = row.label if self.by_label else row.predicted
         before = len(self.columns)
-        self.columns.add(row)
+        self.columns.add(found)
         if len(self.columns) > before:
             self.classes.append(_NO_CLASS if index is None else index)
         else:

@@ -20,7 +20,7 @@ from robaudit.errors import AnotherRunError, RunError
 from robaudit.estimators import registry
 from robaudit.estimators.registry import tasks_of
 from robaudit.files import SEAL, json_bytes, read_json, sealed, unsealed, write_atomically
-from robaudit.gates.decide import Covers, Decision, Verdict, decide, without_interval
+from robaudit.gates.decide import Covers, Decision, Verdict, decide
 from robaudit.gates.evidence import matching_groups, needed_by, needed_group, refuse_results_of
 from robaudit.gates.measure import OF_THE_RUN, check_range
 from robaudit.quantities import IntervalKind
@@ -116,13 +116,19 @@ def _fixed_samples(spec: AuditSpec) -> dict[str, int]:
     return {one.label: one.estimator.fixed_draws for one in exact if one.estimator.fixed_draws is not None}
 
 
-def refuse_undecidable(spec: AuditSpec, gates: Sequence[Gate], *, point: bool) -> None:
-    """Refuse gates that no run of the spec could decide, before anything is computed.
+def refuse_beyond(spec: AuditSpec, gates: Sequence[Gate] | None = None) -> None:
+    """Refuse gates about results that the run of a spec will not have, before anything is computed.
+
+    Args:
+        spec: what to audit.
+        gates: default: those of the spec.
 
     Raises:
-        SpecError: a gate is about no results or several, has a threshold outside its range, or is on an estimator without intervals
-            and ``point`` is False.
+        SpecError: a gate is about no results or several, or has a threshold outside its range.
     """
+    gates = [parse_gate(text, QUANTITIES, "gates") for text in spec.gates] if gates is None else gates
+    if not gates:
+        return
     built = registry.build(spec.estimators)
     estimators = {name: chosen.estimator for chosen in built for name in chosen.names}
     run = Run(Path(spec.name), {}, ())
@@ -134,23 +140,9 @@ def refuse_undecidable(spec: AuditSpec, gates: Sequence[Gate], *, point: bool) -
             continue
         if (needed := needed_by(gate)) is not None:
             name, _ = needed_group(gate, run, {key: estimators[key[0]].quantity.name for key in keys}, needed)
-            check_range(gate, estimators[name].quantity)
-            continue
-        name, _ = matching_groups(gate, run, keys, one=gate.quantity != "noisy_accuracy")[0]
+        else:
+            name, _ = matching_groups(gate, run, keys, one=gate.quantity != "noisy_accuracy")[0]
         check_range(gate, estimators[name].quantity)
-        if estimators[name].interval.kind is IntervalKind.NONE and not point and gate.quantity != "noisy_accuracy":
-            raise without_interval(gate, name)
-
-
-def refuse_beyond(spec: AuditSpec) -> None:
-    """Refuse gates of a spec about results that its run will not have, before anything is computed.
-
-    Raises:
-        SpecError: a gate is about no results or several, or has a threshold outside its range.
-    """
-    if spec.gates:
-        gates = [parse_gate(text, QUANTITIES, "gates") for text in spec.gates]
-        refuse_undecidable(spec, gates, point=True)  # whether values decide by themselves is said later
 
 
 # --- the record
@@ -309,7 +301,7 @@ def sample_until_decided(
     if out.name in ("", ".."):
         raise RunError(str(out), "cannot be made a run folder", "give --out a name")
     RunFolder(out).check()
-    interim_folder = out.with_name(out.name + ".looks")
+    interim_folder = interim_folder_of(out)
     sampled = _fixed_samples(spec)
 
     def analysis(wanted: AuditSpec, draws: int, folder: Path) -> InterimAnalysis:
@@ -358,6 +350,11 @@ def sample_until_decided(
     _remove(interim_folder)
     analyses[-1] = InterimAnalysis(last.draws, read_run(out), last.decisions)
     return Sampled(tuple(analyses), most, sum(record.draws))
+
+
+def interim_folder_of(out: Path) -> Path:
+    """Where the interim analyses of the run of a folder are made."""
+    return out.with_name(out.name + ".looks")
 
 
 def _finished(out: Path, asked: Asked) -> tuple[InterimRecord, Sequence[str]] | None:

@@ -15,6 +15,7 @@ from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import LOSS, Quantity
 from robaudit.spec.gates import CERTIFIED_ACCURACY, SCORES, WARNINGS, Gate
 from robaudit.stats.intervals import (
+    TAIL,
     Bounds,
     MeanMethod,
     MeasuredImages,
@@ -26,6 +27,7 @@ from robaudit.stats.intervals import (
     population_quantile,
     population_share,
     repeated_mean,
+    restated,
     simultaneous,
 )
 from robaudit.text import class_name, known_name
@@ -42,6 +44,7 @@ _LOWER_IS_BETTER = {
 }
 _METHODS = {
     MeanMethod.POOLED: "pooled Clopper-Pearson",
+    MeanMethod.PAIRS: "pooled antithetic pairs",
     MeanMethod.MOVER: "MOVER",
     MeanMethod.MEAN_OF_ENDS: "mean of intervals",
     MeanMethod.NONE: "none",
@@ -196,7 +199,7 @@ def _measure(
     if gate.quantity in OF_CLASSES:
         value, bounds, method, classes = _of_classes(gate, evidence.by_class(better), confidence, sign, population=population, names=names)
     elif gate.quantity == "mean":
-        value, method = float(images.values.mean()), _mean_method(images, confidence, population=population)
+        value, method = float(images.values.mean()), _mean_method(images, population=population)
         bounds = _mean_bounds(images, confidence, population=population)
     elif gate.quantity == "share_below":
         t = sign * float(gate.t or 0.0)
@@ -215,7 +218,7 @@ def _measure(
                 return _signed(population_quantile(better, q, confidence, factor), sign)
             return _signed(measured_quantile(better.with_draws(factor), q, confidence), sign)
 
-    if evidence.columns.bounded < len(evidence.columns):
+    if evidence.columns.bounded < len(evidence.columns) or evidence.columns.approximate:
         classes = tuple(replace(one, lower=None, upper=None) for one in classes)
         return Measured(value, None, Method.NONE, 0, classes)
     return Measured(value, bounds, method, now, classes, stuck)
@@ -254,20 +257,20 @@ def counted(count: int, total: int, confidence: float, *, population: bool, imag
 
 
 def _noisy_accuracy(evidence: Evidence, confidence: float, *, population: bool) -> Measured:
-    """Pooled Clopper-Pearson where all votes are independent and equally many per image; else MOVER over the images' own intervals."""
+    """All votes pooled where there are equally many per image; else MOVER over the images' own intervals."""
     rows = evidence.columns
-    shares, draws, effective = (column.numbers() for column in (rows.label_shares, rows.label_draws, rows.label_effective_draws))
+    shares, draws, split = rows.label_shares.numbers(), rows.label_draws.numbers(), rows.label_split
     value = float(shares.mean())
     images = MeasuredImages(shares, shares, shares, 0.0, 1.0, unknown=rows.not_finite)
     if population:
         bounds = _mean_bounds(images, confidence, population=True)
-        return Measured(value, bounds, population_mean_method(images, confidence), evidence.size)
-    if np.all(draws == draws[0]) and np.all(draws == effective):
-        alike = replace(images, draws=int(draws[0]))
-        return Measured(value, _mean_bounds(alike, confidence, population=False), _METHODS[MeanMethod.POOLED], int(draws[0]))
+        return Measured(value, bounds, population_mean_method(images), evidence.size)
+    if np.all(draws == draws[0]):
+        alike = replace(images, draws=int(draws[0]), split=split)
+        return Measured(value, _mean_bounds(alike, confidence, population=False), _METHODS[alike.method], int(draws[0]))
 
     def by_image(factor: float) -> Bounds:
-        lowers, uppers = clopper_pearson(shares * effective * factor, effective * factor)
+        lowers, uppers = restated(shares, shares, shares, draws * factor, TAIL, None if split is None else split * factor)
         return measured_mean(replace(images, lowers=lowers, uppers=uppers), confidence)
 
     return Measured(value, by_image, _METHODS[MeanMethod.MOVER], round(float(draws.mean())))
@@ -281,8 +284,8 @@ def _mean_bounds(images: MeasuredImages, confidence: float, *, population: bool)
     return lambda factor: repeated_mean(images, known, factor)
 
 
-def _mean_method(images: MeasuredImages, confidence: float, *, population: bool) -> str:
-    return population_mean_method(images, confidence) if population else _METHODS[images.method]
+def _mean_method(images: MeasuredImages, *, population: bool) -> str:
+    return population_mean_method(images) if population else _METHODS[images.method]
 
 
 def _of_classes(
@@ -324,7 +327,7 @@ def _of_classes(
     for (index, one), of in zip(parts.items(), bounds_of, strict=True):
         classes.append(ClassPart(index, known_name(index, names), one.size, sign * means[index], *_signed(of(1.0), sign)))
     classes.sort(key=lambda one: (math.isnan(one.value), sign * one.value))
-    method = _mean_method(next(iter(parts.values())), each, population=population)  # the same for all
+    method = _mean_method(next(iter(parts.values())), population=population)  # the same for all
     return value, bounds, f"simultaneous over {len(parts)} classes, {method}", tuple(classes)
 
 

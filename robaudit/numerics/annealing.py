@@ -30,6 +30,7 @@ _RATE, _TARGET = 1.0, 0.8  # of the adaptation: log angle += rate (acceptance - 
 _SMALLEST, _LARGEST = 1e-3, math.pi / 2  # angles of a trajectory
 _CORRECTED = (-5.0, 1.0)  # log of what the way down multiplies the angles of the way up by
 _MEMORY = 0.9  # of the running means over temperatures
+_NEAR = 2  # temperatures on each side of an order that share its centre
 _CLIMBING, _CLIMB = 20, 0.25  # one gradient in so many of a way; radians
 
 
@@ -68,12 +69,15 @@ class Annealed:
 
     Attributes:
         up, down: what was recorded.
+        centres: for each order q, q times the mean gradient of log l near it on the way down, which is about the mean of the states
+            (orders, images, d).
         highest: the highest log l at any point that was evaluated (images,), float64.
         evaluations: of log l, for each image; with a gradient each, unless the chains do without.
     """
 
     up: Records
     down: Records
+    centres: Tensor
     highest: Tensor
     evaluations: int
 
@@ -88,7 +92,9 @@ def gradients_of(temperatures: int, steps: int, chains: int) -> int:
     return chains * (1 + 2 * temperatures * steps + climbing_steps(temperatures, steps))
 
 
-def anneal(slopes: Slopes, random: Randomness, images: int, chains: int, temperatures: Sequence[float], steps: int) -> Annealed:
+def anneal(
+    slopes: Slopes, random: Randomness, images: int, chains: int, temperatures: Sequence[float], steps: int, orders: Sequence[float]
+) -> Annealed:
     """Send the chains up and down.
 
     Args:
@@ -98,30 +104,38 @@ def anneal(slopes: Slopes, random: Randomness, images: int, chains: int, tempera
         chains: of each image, 2 or more.
         temperatures: ascending, the first 0.
         steps: leapfrog steps at each temperature.
+        orders: the temperatures whose centres are wanted.
 
     Source: Rice et al., Robustness between the worst and average case, section 4.2, for Hamiltonian path sampling; Neal 2001 for annealing;
     the splitting, the two ways and the controls are robaudit's.
     """
     z = random.normals()
     image = torch.arange(images, device=z.device).repeat_interleave(chains)
-    chain = _Chains(slopes, random, image, chains, z)
+    downwards = temperatures[::-1]
+    chain = _Chains(slopes, random, image, chains, z, [_around(downwards.index(q), len(downwards)) for q in orders])
     angle = z.new_full((images,), math.log(_LARGEST), dtype=torch.float64)
     up, angles = chain.way(temperatures, steps, [angle] * len(temperatures), absolute=True)
     climb = climbing_steps(len(temperatures), steps)
     chain.climb(climb)
-    down, _ = chain.way(temperatures[::-1], steps, angles[::-1], absolute=False)
+    down, _ = chain.way(downwards, steps, angles[::-1], absolute=False)
     down = Records(down.log_loss.flip(0), down.controls.flip(1), down.acceptance.flip(0))
-    return Annealed(up, down, chain.highest, gradients_of(len(temperatures), steps, chains))
+    return Annealed(up, down, chain.centres, chain.highest, gradients_of(len(temperatures), steps, chains))
+
+
+def _around(place: int, n: int) -> list[int]:
+    """The places at most two away, the place itself first."""
+    return [place, *(i for i in range(max(0, place - _NEAR), min(n, place + _NEAR + 1)) if i != place)]
 
 
 class _Chains:
     """All chains in lock-step; row = image * chains + chain."""
 
-    def __init__(self, slopes: Slopes, random: Randomness, image: Tensor, chains: int, z: Tensor) -> None:
+    def __init__(self, slopes: Slopes, random: Randomness, image: Tensor, chains: int, z: Tensor, near: Sequence[Sequence[int]]) -> None:
         self._slopes, self._random, self._image, self._chains = slopes, random, image, chains
         self._known = z.new_zeros(4, *z.shape)
         """Running means of z and of grad log l over temperatures, z, grad log l: beside each other for products with all of them."""
         self._means, self._state = self._known[:2], self._known[2:]
+        self._near, self.centres = near, z.new_zeros(len(near), len(image) // chains, z.shape[1])
         self.highest = torch.full((len(image) // chains,), -torch.inf, dtype=torch.float64, device=z.device)
         self._value = self._move_to(z)
 
@@ -155,6 +169,10 @@ class _Chains:
             adapted = adapted + _RATE * (acceptance[k] - _TARGET)
             adapted = adapted.clamp(math.log(_SMALLEST), math.log(_LARGEST)) if absolute else adapted.clamp(*_CORRECTED)
             log_loss[k] = self._value
+            if not absolute:
+                for centre, near in zip(self.centres, self._near, strict=True):
+                    if k in near:
+                        centre.add_(self._over_chains(slope), alpha=temperatures[near[0]] / (len(near) * self._chains))
             score = torch.sub(z, slope, alpha=t)  # its negative
             controls[:, k] = sums(torch.mul(self._known[:CONTROLS], score, out=products))
             others = self._others()

@@ -23,7 +23,7 @@ radius, are robaudit's.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Protocol
@@ -57,6 +57,7 @@ class Origin(IntEnum):
     CHAIN = 2
     RESTART = 3
     POLISH = 4
+    OTHER_NORM = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ class Search:
         candidates: the classes with the largest other logits of which the linearised boundary is looked at, one gradient each.
         targets: how many of them, the nearest linearised boundaries, a chain from the image goes for.
         restarts: chains from noise, of the classes that are nearest by then.
-        steps: gradients of each chain.
+        steps: gradients of each chain, that from the best flip in another norm included.
         polish: gradients of the last chain, from the best point.
     """
 
@@ -79,19 +80,9 @@ class Search:
     cap: float = math.inf
     candidates: int = 9
     targets: int = 2
-    restarts: int = 6
+    restarts: int = 5
     steps: int = 18
     polish: int = 45
-
-    @property
-    def gradients(self) -> int:
-        """The most that an image takes."""
-        return self.candidates + (self.targets + self.restarts) * self.steps + self.polish
-
-    @property
-    def forwards(self) -> int:
-        """The most further passes that it takes."""
-        return 1 + (_GRID - 1) + _BISECTIONS + _PUSHES
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,96 +123,190 @@ _PUSHES = 12  # outwards, where a pass without gradients sees no flip
 
 
 def nearest_flips(logits: Logits, slopes: Slopes, x: Tensor, y: Tensor, search: Search, random: Randomness) -> Flips:
-    """The nearest pixels to each image that the model classifies otherwise, as far as the search finds them.
+    """:func:`shared_flips` in a single norm."""
+    return shared_flips(logits, slopes, x, y, [search], random)[0]
 
-    Each is verified by a pass without gradients. An image's result is a function of itself and its randomness alone, whatever else is in
-    the batch, if those of ``logits`` and ``slopes`` are.
+
+def shared_flips(logits: Logits, slopes: Slopes, x: Tensor, y: Tensor, searches: Sequence[Search], random: Randomness) -> list[Flips]:
+    """The nearest pixels to each image that the model classifies otherwise, as far as the search finds them, in several norms.
+
+    Each is verified by a pass without gradients. A flip that is met on the way counts in every norm, whichever it was met for. An image's
+    result is a function of itself and its randomness alone, whatever else is in the batch, if those of ``logits`` and ``slopes`` are.
 
     Args:
         logits, slopes: of the model; ``slopes`` counts as one gradient for each row.
         x: images (images, *shape).
         y: the class of each (images,).
-        search: what to do.
+        searches: what to do, alike but for norm and cap.
         random: for the restarts.
+
+    Returns:
+        The flips in each norm. Passes are those of all norms together.
     """
-    hunt = _Hunt(logits, slopes, x, y, search)
-    hunt.look()
-    targets, linear = hunt.candidates()
-    first = min(search.targets, targets.shape[1])
-    everything = torch.arange(len(x), device=x.device)
-    image = everything.repeat_interleave(first)
-    reached = hunt.chase(hunt.open(image), image, targets[:, :first].flatten(), linear.flatten(0, 1), _FIRST, search.steps, Origin.CHAIN)
-    nearest = _ranked(reached.view(len(x), first), targets)
-    for restart in range(search.restarts):
-        target = nearest[:, restart % nearest.shape[1]]
-        start = hunt.noise(random.uniforms(restart), _SPREADS[restart % len(_SPREADS)])
-        hunt.chase(hunt.open(everything), everything, target, start, _FIRST, search.steps, Origin.RESTART)
-    hunt.polish()
-    return hunt.flips(hunt.bisect())
+    hunts: list[_Hunt] = []
+    passes = _Passes(logits, slopes, x, y, searches[0].clipped, hunts)
+    hunts += [_Hunt(passes, search) for search in searches]
+    passes.look()
+    linear = passes.linearised(searches[0].candidates)
+    for hunt in hunts:
+        hunt.descend(linear)
+    for restart in range(searches[0].restarts):
+        uniforms = random.uniforms(restart)
+        for hunt in hunts:
+            hunt.restart(uniforms, restart)
+    for hunt in hunts:
+        for other in hunts:
+            if other is not hunt:
+                hunt.borrow(other)
+    for hunt in hunts:
+        hunt.polish()
+    for hunt in hunts:
+        hunt.bisect()
+    return [hunt.result() for hunt in hunts]
 
 
-def _ranked(reached: Tensor, targets: Tensor) -> Tensor:
-    """The classes by the radius that their chain reached, then those without a chain."""
-    order = reached.argsort(dim=1, stable=True)
-    return torch.cat([targets.gather(1, order), targets[:, reached.shape[1] :]], dim=1)
+def passes_of(searches: Sequence[Search]) -> tuple[int, int]:
+    """The most gradients, and further passes, that an image takes in searches that share what they find."""
+    one, norms = searches[0], len(searches)
+    chains = one.targets + one.restarts + norms - 1
+    return one.candidates + norms * (chains * one.steps + one.polish), 1 + norms * (_GRID - 1 + _BISECTIONS + _PUSHES)
 
 
-class _Hunt:
-    """The state of a search: the best flip of each image, and what it cost."""
+@dataclass(frozen=True, slots=True)
+class _Linear:
+    """The margins of each image's next classes (images, k): the classes, z_y - z_j, float64, and their slopes (images, k, d)."""
 
-    def __init__(self, logits: Logits, slopes: Slopes, x: Tensor, y: Tensor, search: Search) -> None:
-        self._logits, self._slopes, self._x, self._y, self._search = logits, slopes, x, y, search
-        self._flat = x.flatten(1)
-        self._rooms = Rooms(search.norm, -self._flat, 1 - self._flat) if search.clipped else Rooms(search.norm)
-        images = len(x)
-        self._best = torch.zeros_like(self._flat)
-        self._radius = torch.full((images,), torch.inf, dtype=torch.float64, device=x.device)
-        self._label = y.clone()
-        self._origin = torch.full((images,), int(Origin.NONE), device=x.device)
-        self._gradients, self._forwards = torch.zeros_like(self._origin), torch.zeros_like(self._origin)
+    targets: Tensor
+    margin: Tensor
+    slope: Tensor
+
+
+class _Passes:
+    """The model at perturbed images. Every flip that it meets is shown to all hunts."""
+
+    def __init__(self, logits: Logits, slopes: Slopes, x: Tensor, y: Tensor, clipped: bool, hunts: Sequence[_Hunt]) -> None:
+        self._logits, self._slopes, self._clipped, self._hunts = logits, slopes, clipped, hunts
+        self.x, self.y, self.flat = x, y, x.flatten(1)
+        self.everything = torch.arange(len(x), device=x.device)
+        self.gradients, self.forwards = torch.zeros(2, len(x), dtype=torch.int64, device=x.device)
 
     def look(self) -> None:
         """Judge the images themselves."""
-        everything = torch.arange(len(self._x), device=self._x.device)
-        self._clean = self._passed(everything, self._x)
-        label = self._labels(everything, self._clean)
-        wrong = label != self._y
-        self._radius.masked_fill_(wrong, 0.0)
-        self._origin.masked_fill_(wrong, int(Origin.MISCLASSIFIED))
-        self._label = label
+        self._clean = self._passed(self.everything, self.x)
+        self._show(self.everything, torch.zeros_like(self.flat), self.x, self._labels(self.everything, self._clean), Origin.MISCLASSIFIED)
+        self._right = (self._labels(self.everything, self._clean) == self.y).nonzero()[:, 0]
 
-    def candidates(self) -> tuple[Tensor, Tensor]:
-        """The classes by their linearised boundaries (images, k), nearest first, and the points of those with chains (images, n, d)."""
-        others = self._clean.scatter(1, self._y[:, None], -torch.inf)
-        count = min(self._search.candidates, others.shape[1] - 1)
-        targets = others.argsort(dim=1, descending=True, stable=True)[:, :count]
-        away = torch.full(targets.shape, torch.inf, dtype=torch.float64, device=targets.device)
-        points = self._flat.new_zeros(len(targets), 0, self._flat.shape[1])
-        before = targets[:, :0]
-        rows = (self._radius > 0).nonzero()[:, 0]
-        for k in range(count):
-            margin, w = self._sloped(rows, torch.zeros_like(self._flat[rows]), targets[rows, k], Origin.NONE)[:2]
-            point = torch.zeros_like(self._flat)
-            point[rows] = self._rooms.of(rows).nearest(w, margin * (1 + _BEYOND))
-            away[rows, k] = torch.where(dual_size(w, self._search.norm) > 0, size(point[rows], self._search.norm), torch.inf)
-            order = away[:, : k + 1].argsort(dim=1, stable=True)
-            points = torch.cat([points, point[:, None]], dim=1)  # those of the nearest so far, in order, and this one
-            place = torch.cat([before, before.new_full((len(targets), 1), k)], dim=1)
-            before = order[:, : self._search.targets]
-            kept = (place[:, None] == before[:, :, None]).long().argmax(2)
-            points = points.gather(1, kept[:, :, None].expand(-1, -1, points.shape[2]))
-        return targets.gather(1, order), points
+    def linearised(self, candidates: int) -> _Linear:
+        """The margins of the classes with the largest other logits, one gradient each."""
+        others = self._clean.scatter(1, self.y[:, None], -torch.inf)
+        targets = others.argsort(dim=1, descending=True, stable=True)[:, : min(candidates, others.shape[1] - 1)]
+        margin = torch.zeros_like(targets, dtype=torch.float64)
+        slope = self.flat.new_zeros(*targets.shape, self.flat.shape[1])
+        rows = self._right
+        for k in range(targets.shape[1]):
+            margin[rows, k], slope[rows, k] = self.sloped(rows, torch.zeros_like(self.flat[rows]), targets[rows, k], Origin.NONE)[:2]
+        return _Linear(targets, margin, slope)
 
-    def noise(self, uniforms: Tensor, spread: float) -> Tensor:
-        """Starts of restarts (images, d): noise so many times as far out as the best flip."""
-        noise = 2 * uniforms.flatten(1).to(self._flat.dtype) - 1
-        pixels = noise.shape[1]
-        blind = _BLIND * (1.0 if self._search.norm == "linf" else math.sqrt(pixels))
-        radius = torch.where(self._radius.isfinite(), self._radius * spread, blind).clamp_max(self._search.cap)
+    def sloped(self, image: Tensor, d: Tensor, target: Tensor, origin: Origin) -> tuple[Tensor, Tensor, Tensor]:
+        """z_y - z_j (rows,), float64, the gradient of its negative (rows, d), and whether the class is another (rows,)."""
+        self.gradients.index_add_(0, image, torch.ones_like(image))
+        pixels = self.pixels(image, d)
+        logits, w = self._slopes(image, pixels, target)
+        flipped = self._show(image, d, pixels, self._labels(image, logits), origin)
+        own = logits.gather(1, self.y[image][:, None])[:, 0].double()
+        return own - logits.gather(1, target[:, None])[:, 0].double(), w.flatten(1).nan_to_num(0.0, 0.0, 0.0), flipped
+
+    def flips(self, image: Tensor, d: Tensor) -> Tensor:
+        """Whether the class is another in a plain pass (rows,); a nearer flip is kept."""
+        return self._show(image, d, self.pixels(image, d), self.label(image, d), None)
+
+    def label(self, image: Tensor, d: Tensor) -> Tensor:
+        """The class in a plain pass (rows,)."""
+        return self._labels(image, self._passed(image, self.pixels(image, d)))
+
+    def pixels(self, image: Tensor, d: Tensor) -> Tensor:
+        """The perturbed images (rows, *shape), in [0, 1] to the last bit where they have to be."""
+        pixels: Tensor = self.x[image] + d.view(-1, *self.x.shape[1:])
+        return pixels.clamp(0.0, 1.0) if self._clipped else pixels
+
+    def _labels(self, image: Tensor, logits: Tensor) -> Tensor:
+        """The classes (rows,); the given one where a logit is not finite, as that is no flip."""
+        return torch.where(logits.isfinite().all(1), logits.argmax(1), self.y[image])
+
+    def _passed(self, image: Tensor, pixels: Tensor) -> Tensor:
+        self.forwards.index_add_(0, image, torch.ones_like(image))
+        return self._logits(image, pixels)
+
+    def _show(self, image: Tensor, d: Tensor, pixels: Tensor, label: Tensor, origin: Origin | None) -> Tensor:
+        """Let every hunt keep what is nearer than its best; returns which rows are flips."""
+        flipped = label != self.y[image]
+        if len(image):
+            added = (pixels.double() - self.x[image].double()).flatten(1)
+            for hunt in self._hunts:
+                hunt.keep(image, d, added, label, flipped, origin)
+        return flipped
+
+
+class _Hunt:
+    """The search in a norm: the best flip of each image."""
+
+    def __init__(self, passes: _Passes, search: Search) -> None:
+        self._passes, self._search = passes, search
+        flat = passes.flat
+        self._rooms = Rooms(search.norm, -flat, 1 - flat) if search.clipped else Rooms(search.norm)
+        self._best = torch.zeros_like(flat)
+        self._radius = torch.full((len(flat),), torch.inf, dtype=torch.float64, device=flat.device)
+        self._label = passes.y.clone()
+        self._origin = torch.full((len(flat),), int(Origin.NONE), device=flat.device)
+
+    def keep(self, image: Tensor, d: Tensor, added: Tensor, label: Tensor, flipped: Tensor, origin: Origin | None) -> None:
+        """Keep what is nearer than the best of its image.
+
+        Args:
+            image, d, label: of each row.
+            added: to the pixels, after rounding (rows, d), float64.
+            flipped: rows that count.
+            origin: of the rows; None: that of the best so far.
+        """
+        radius = torch.where(flipped, size(added, self._search.norm), torch.inf)
+        row, has = least_rows(radius, image, len(self._radius))
+        nearer = has & (radius[row] < self._radius)
+        self._radius = torch.where(nearer, radius[row], self._radius)
+        self._best = torch.where(nearer[:, None], d[row], self._best)
+        self._label = torch.where(nearer, label[row], self._label)
+        if origin is not None:
+            self._origin.masked_fill_(nearer, int(origin))
+
+    def descend(self, linear: _Linear) -> None:
+        """Chains from the nearest linearised boundaries; ranks the classes by the radius that their chain reached, then the others."""
+        rooms, first = self._rooms, min(self._search.targets, linear.targets.shape[1])
+        points = torch.stack([rooms.nearest(w, m * (1 + _BEYOND)) for w, m in zip(linear.slope.unbind(1), linear.margin.T, strict=True)], 1)
+        away = torch.stack([size(one, self._search.norm) for one in points.unbind(1)], 1)
+        away = torch.where((linear.slope != 0).any(2), away, torch.inf)
+        order = away.argsort(dim=1, stable=True)
+        targets = linear.targets.gather(1, order)
+        start = points.gather(1, order[:, :first, None].expand(-1, -1, points.shape[2])).flatten(0, 1)
+        image = self._passes.everything.repeat_interleave(first)
+        reached = self.chase(self._open(image), image, targets[:, :first].flatten(), start, _FIRST, self._search.steps, Origin.CHAIN)
+        order = reached.view(-1, first).argsort(dim=1, stable=True)
+        self._nearest = torch.cat([targets.gather(1, order), targets[:, first:]], dim=1)
+
+    def restart(self, uniforms: Tensor, number: int) -> None:
+        """A chain from noise, so many times as far out as the best flip."""
+        noise = 2 * uniforms.flatten(1).to(self._best.dtype) - 1
+        blind = _BLIND * 2.0**number * (1.0 if self._search.norm == "linf" else math.sqrt(noise.shape[1]))
+        radius = torch.where(self._radius.isfinite(), self._radius * _SPREADS[number % len(_SPREADS)], blind).clamp_max(self._search.cap)
         scale = (radius / size(noise, self._search.norm).clamp_min(1e-30)).to(noise.dtype)
-        return self._rooms.boxed(noise * scale[:, None])
+        start, target = self._rooms.boxed(noise * scale[:, None]), self._nearest[:, number % self._nearest.shape[1]]
+        everything = self._passes.everything
+        self.chase(self._open(everything), everything, target, start, _FIRST, self._search.steps, Origin.RESTART)
 
-    def open(self, image: Tensor) -> Tensor:
+    def borrow(self, other: _Hunt) -> None:
+        """A chain from the best flip in another norm."""
+        everything = self._passes.everything
+        self.chase(other._flipped(), everything, other._label, other._best, _POLISH, self._search.steps, Origin.OTHER_NORM)
+
+    def _open(self, image: Tensor) -> Tensor:
         """Rows whose image has no flip at the image itself, by the image of each row (rows,)."""
         return (self._radius[image] > 0).nonzero()[:, 0]
 
@@ -245,7 +330,7 @@ class _Hunt:
             if not len(active):
                 break
             who, goal = image[active], target[active]
-            margin, w, flipped = self._sloped(who, d, goal, origin)
+            margin, w, flipped = self._passes.sloped(who, d, goal, origin)
             rooms, radius = self._rooms.of(who), size(d, norm)
             reached[active] = torch.where(flipped, torch.minimum(reached[active], radius), reached[active])
             if step == steps - 1:
@@ -264,11 +349,11 @@ class _Hunt:
 
     def polish(self) -> None:
         """Slide along the boundary from the best point."""
-        everything = torch.arange(len(self._x), device=self._x.device)
+        everything = self._passes.everything
         self.chase(self._flipped(), everything, self._label, self._best, _POLISH, self._search.polish, Origin.POLISH)
 
-    def bisect(self) -> Tensor:
-        """Take the first flip on the ray to the best point, as far as a coarse grid sees it, and bisect before it; returns the images."""
+    def bisect(self) -> None:
+        """Take the first flip on the ray to the best point, as far as a coarse grid sees it, and bisect before it."""
         image = self._flipped()
         whole = self._best[image]
         upper = torch.ones(len(image), dtype=torch.float64, device=image.device)
@@ -280,78 +365,34 @@ class _Hunt:
             middle = (lower + upper) / 2
             flips = self._flips_at(image, whole, middle)
             lower, upper = torch.where(flips, lower, middle), torch.where(flips, middle, upper)
-        return image
+
+    def result(self) -> Flips:
+        """The best flips, each verified by a pass of its own, and moved outwards a little where it takes that."""
+        passes, norm, image = self._passes, self._search.norm, self._flipped()
+        for number in range(_PUSHES):
+            if number:
+                self._best[image] *= 1 + 1e-6 * 2.0**number
+            label = passes.label(image, self._best[image])
+            self._label[image] = label
+            image = image[label == passes.y[image]]
+            if not len(image):
+                break
+        self._radius[image] = torch.inf
+        pixels = passes.pixels(passes.everything, self._best)
+        radius = size((pixels.double() - passes.x.double()).flatten(1), norm)
+        found = self._radius.isfinite() & (radius <= self._search.cap)
+        return Flips(
+            torch.where(found.view(-1, *[1] * (pixels.ndim - 1)), pixels, passes.x),
+            torch.where(found, radius, torch.inf),
+            torch.where(found, self._label, passes.y),
+            torch.where(found, self._origin, int(Origin.NONE)),
+            passes.gradients,
+            passes.forwards,
+        )
 
     def _flipped(self) -> Tensor:
         """The images with a flip that is not at the image itself."""
         return ((self._radius > 0) & self._radius.isfinite()).nonzero()[:, 0]
 
-    def flips(self, image: Tensor) -> Flips:
-        """The result, with the flip of each of these images verified by a pass of its own."""
-        for number in range(_PUSHES):
-            if number:
-                self._best[image] *= 1 + 1e-6 * 2.0**number
-            label = self._labels(image, self._passed(image, self._pixels(image, self._best[image])))
-            self._label[image] = label
-            image = image[label == self._y[image]]
-            if not len(image):
-                break
-        self._radius[image] = torch.inf
-        return self._result()
-
-    def _result(self) -> Flips:
-        pixels = self._pixels(torch.arange(len(self._x), device=self._x.device), self._best)
-        added = (pixels.double() - self._x.double()).flatten(1)
-        found = self._radius.isfinite() & (size(added, self._search.norm) <= self._search.cap)
-        radius = torch.where(found, size(added, self._search.norm), torch.inf)
-        return Flips(
-            torch.where(found.view(-1, *[1] * (pixels.ndim - 1)), pixels, self._x),
-            radius,
-            torch.where(found, self._label, self._y),
-            torch.where(found, self._origin, int(Origin.NONE)),
-            self._gradients,
-            self._forwards,
-        )
-
     def _flips_at(self, image: Tensor, whole: Tensor, part: Tensor) -> Tensor:
-        d = whole * part.to(whole.dtype)[:, None]
-        pixels = self._pixels(image, d)
-        return self._record(image, d, pixels, self._labels(image, self._passed(image, pixels)), None)
-
-    def _pixels(self, image: Tensor, d: Tensor) -> Tensor:
-        """The perturbed images (rows, *shape), in [0, 1] to the last bit where they have to be."""
-        pixels: Tensor = self._x[image] + d.view(-1, *self._x.shape[1:])
-        return pixels.clamp(0.0, 1.0) if self._search.clipped else pixels
-
-    def _labels(self, image: Tensor, logits: Tensor) -> Tensor:
-        """The classes (rows,); the given one where a logit is not finite, as that is no flip."""
-        return torch.where(logits.isfinite().all(1), logits.argmax(1), self._y[image])
-
-    def _passed(self, image: Tensor, pixels: Tensor) -> Tensor:
-        self._forwards.index_add_(0, image, torch.ones_like(image))
-        return self._logits(image, pixels)
-
-    def _sloped(self, image: Tensor, d: Tensor, target: Tensor, origin: Origin) -> tuple[Tensor, Tensor, Tensor]:
-        """z_y - z_j (rows,), float64, the gradient of its negative (rows, d), and whether the class is another (rows,)."""
-        self._gradients.index_add_(0, image, torch.ones_like(image))
-        pixels = self._pixels(image, d)
-        logits, w = self._slopes(image, pixels, target)
-        flipped = self._record(image, d, pixels, self._labels(image, logits), origin)
-        own = logits.gather(1, self._y[image][:, None])[:, 0].double()
-        return own - logits.gather(1, target[:, None])[:, 0].double(), w.flatten(1).nan_to_num(0.0, 0.0, 0.0), flipped
-
-    def _record(self, image: Tensor, d: Tensor, pixels: Tensor, label: Tensor, origin: Origin | None) -> Tensor:
-        """Keep what is nearer than the best of its image; returns which rows are flips."""
-        flipped = label != self._y[image]
-        if not len(image):
-            return flipped
-        added = (pixels.double() - self._x[image].double()).flatten(1)
-        radius = torch.where(flipped, size(added, self._search.norm), torch.inf)
-        row, has = least_rows(radius, image, len(self._y))
-        nearer = has & (radius[row] < self._radius)
-        self._radius = torch.where(nearer, radius[row], self._radius)
-        self._best = torch.where(nearer[:, None], d[row], self._best)
-        self._label = torch.where(nearer, label[row], self._label)
-        if origin is not None:
-            self._origin.masked_fill_(nearer, int(origin))
-        return flipped
+        return self._passes.flips(image, whole * part.to(whole.dtype)[:, None])

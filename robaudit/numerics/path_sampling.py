@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from robaudit.numerics.annealing import Annealed, Records
-from robaudit.numerics.rowwise import cholesky, cholesky_solve, gram, mean_over, total, variance_over
+from robaudit.numerics.rowwise import cholesky, cholesky_solve, gram, hypot, mean_over, total, variance_over
+from robaudit.numerics.shifted_copies import Start
 
 _WINDOW = 8  # temperatures whose states share coefficients
 _TREND = 3  # constant, linear, quadratic in the number of the temperature
@@ -18,6 +20,7 @@ _RIDGE = 1e-9
 _WORSE = 4.0  # times the sum of squares between chains: controls that raise it more are worth nothing
 _POWER = 3  # of the grid
 _SURE = 0.975
+_COPIES_DEGREES = 20  # of Student's t: the variance of a hundred skewed weights is itself uncertain
 _AMPLIFIED = 1.2  # variance of the spline's integral that is taken, in that of the trapezoid rule's
 
 
@@ -46,7 +49,8 @@ class PathEstimate:
         std_error: between the chains.
         gap: how much larger the way down says it is than the way up.
         half_width: of a 95 % interval: Student's t times the standard error, and half of the gap.
-        ess: recorded states that would give the same standard error were they independent.
+        ess: recorded states that would give the same standard error were they independent; where copies give all of it, theirs.
+        begin: the temperature up to which copies give it.
     """
 
     value: Tensor
@@ -54,29 +58,34 @@ class PathEstimate:
     gap: Tensor
     half_width: Tensor
     ess: Tensor
+    begin: Tensor
 
     @classmethod
-    def of(cls, value: Tensor, each: Tensor, gap: Tensor, ess: Tensor) -> PathEstimate:
-        """The estimate with its errors, from what the independent chains or runs say, each by itself (images, chains)."""
+    def of(cls, value: Tensor, each: Tensor, gap: Tensor, ess: Tensor, begin: Tensor, copies_error: Tensor) -> PathEstimate:
+        """The estimate with its errors, from what the independent chains or runs say, each by itself (images, chains), and the standard
+        error of the copies' part."""
         from scipy.stats import t as student
 
-        chains = each.shape[1]
-        std_error = spread_error(each)
-        return cls(value, std_error, gap, float(student.ppf(_SURE, chains - 1)) * std_error + gap.abs() / 2, ess)
+        error = spread_error(each)
+        sure = hypot(float(student.ppf(_SURE, each.shape[1] - 1)) * error, float(student.ppf(_SURE, _COPIES_DEGREES)) * copies_error)
+        return cls(value, hypot(error, copies_error), gap, sure + gap.abs() / 2, ess, begin)
 
 
-def path_estimates(annealed: Annealed, temperatures: Sequence[float], orders: Sequence[float]) -> list[PathEstimate]:
-    """(1 / q) int_0^q E_t[log l] dt at every order.
+def path_estimates(
+    annealed: Annealed, temperatures: Sequence[float], orders: Sequence[float], begun: Sequence[Start]
+) -> list[PathEstimate]:
+    """(log E[l^s] + int_s^q E_t[log l] dt) / q at every order: the copies give the first up to a temperature s, the chains the rest.
 
     Args:
         annealed: what was recorded at the temperatures.
         temperatures: ascending; every order is among them.
         orders: q.
+        begun: s, and what the copies say there, for each order.
 
     Source: Rice et al., Robustness between the worst and average case, equation 17 (path sampling, Gelman and Meng 1998).
     """
     ways = torch.stack([controlled(annealed.up), controlled(annealed.down)])  # (2, temperatures, images, chains)
-    return [_estimate(ways, temperatures, q) for q in orders]
+    return [_estimate(ways, temperatures, q, start) for q, start in zip(orders, begun, strict=True)]
 
 
 def controlled(records: Records) -> Tensor:
@@ -125,8 +134,9 @@ def _spread(y: Tensor) -> Tensor:
     return total(total((y - mean_over(y, 2)[..., None]).square()), 0)[:, None]
 
 
-def integration_weights(temperatures: Sequence[float], q: float) -> list[float]:
-    """What every temperature weighs in the mean over 0 to q, which is one of them.
+@lru_cache(maxsize=4096)
+def integration_weights(temperatures: tuple[float, ...], begin: int, q: float) -> tuple[float, ...]:
+    """What every temperature weighs in 1 / q times the integral from the temperature of this number to q, which is one of them.
 
     Those of the cubic spline through all temperatures: on 80 of them the trapezoid rule would be off by up to .01 in log Z (a quadratic
     log l in 100 dimensions), the spline by 1e-5. Where temperatures lie so unevenly that the spline would amplify the noise of the
@@ -135,25 +145,30 @@ def integration_weights(temperatures: Sequence[float], q: float) -> list[float]:
     from scipy.interpolate import CubicSpline
 
     t = np.array(temperatures)
-    spline = CubicSpline(t, np.eye(len(t))).integrate(0.0, q) / q
-    steps = np.where(t[1:] <= q, np.diff(t), 0.0) / (2 * q)
+    spline = CubicSpline(t, np.eye(len(t))).integrate(t[begin], q) / q
+    steps = np.where((t[1:] <= q) & (t[:-1] >= t[begin]), np.diff(t), 0.0) / (2 * q)
     trapezoid = np.append(steps, 0.0) + np.insert(steps, 0, 0.0)
     calm = np.square(spline).sum() <= _AMPLIFIED * np.square(trapezoid).sum()
-    weights: list[float] = (spline if calm else trapezoid).tolist()
-    return weights
+    return tuple((spline if calm else trapezoid).tolist())
 
 
-def _estimate(ways: Tensor, temperatures: Sequence[float], q: float) -> PathEstimate:
-    weights = integration_weights(temperatures, q)
-    by_way = total(ways * ways.new_tensor(weights)[:, None, None], 1)  # (2, images, chains)
+def _estimate(ways: Tensor, temperatures: Sequence[float], q: float, start: Start) -> PathEstimate:
+    grid = tuple(temperatures)
+    weights = ways.new_tensor([integration_weights(grid, begin, q) for begin in start.place.tolist()]).T[:, :, None]
+    by_way = total(ways * weights, 1)  # (2, images, chains)
     chains = by_way.shape[2]
     each = (by_way[0] + by_way[1]) / 2
-    gap = mean_over(by_way[1] - by_way[0], 1)
+    end = temperatures.index(q)
+    everywhere = total(ways * ways.new_tensor(integration_weights(grid, 0, q))[:, None, None], 1)
+    blind = (start.place == end) & ~start.known  # to the region that the way down was in
+    apart = torch.where(blind[:, None], everywhere[1] - everywhere[0], by_way[1] - by_way[0])
+    gap = mean_over(apart, 1)
     spread = variance_over(ways, 3)  # (2, temperatures, images)
-    independent = total((spread[0] + spread[1]) * ways.new_tensor(weights).square()[:, None], 0) / (4 * chains)
-    states = 2.0 * chains * sum(t <= q for t in temperatures)
+    independent = total((spread[0] + spread[1]) * weights[..., 0].square(), 0) / (4 * chains)
+    states = 2.0 * chains * (end + 1 - start.place)
     ess = states * (independent / spread_error(each).square()).nan_to_num(1.0).clamp_max(1.0)
-    return PathEstimate.of(mean_over(each, 1), each, gap, ess)
+    ess = torch.where(start.place == end, start.ess, ess)
+    return PathEstimate.of(start.log_mass / q + mean_over(each, 1), each, gap, ess, start.temperature, start.std_error / q)
 
 
 def spread_error(each: Tensor) -> Tensor:

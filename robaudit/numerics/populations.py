@@ -13,6 +13,7 @@ from robaudit.numerics.metropolis import Values, Walk, metropolis
 from robaudit.numerics.normal import normal_cdf
 from robaudit.numerics.path_sampling import PathEstimate
 from robaudit.numerics.rowwise import mean_over, total
+from robaudit.numerics.shifted_copies import Start
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,15 +90,20 @@ def temper(
     return Tempered(log_mass, ess, acceptance, best, evaluations_of(runs, particles, len(temperatures), moves))
 
 
-def population_estimates(tempered: Tempered, temperatures: Sequence[float], orders: Sequence[float]) -> list[PathEstimate]:
-    """log Z at every order, which is among the temperatures: the logarithm of the mean over runs, and errors between them.
+def population_estimates(
+    tempered: Tempered, temperatures: Sequence[float], orders: Sequence[float], begun: Sequence[Start]
+) -> list[PathEstimate]:
+    """log Z at every order, which is among the temperatures: the copies give E[l^s] up to a temperature s, the mean over runs the rest.
 
     The gap is twice what the mean of the runs' own log Z is below it: log Z is low on average where the runs differ.
     """
     found = []
-    for q in orders:
+    for q, start in zip(orders, begun, strict=True):
         k = temperatures.index(q)
-        each = tempered.log_mass[k] / q
+        before = tempered.log_mass.gather(0, start.place[None, :, None].expand(1, -1, tempered.log_mass.shape[2]))[0]
+        each = (tempered.log_mass[k] - before) / q
         value, _ = log_norm(each, q)
-        found.append(PathEstimate.of(value, each, 2 * (value - mean_over(each, 1)), total(tempered.ess[k])))
+        ess = torch.where(start.place == k, start.ess, total(tempered.ess[k]))
+        gap = 2 * (value - mean_over(each, 1))
+        found.append(PathEstimate.of(value + start.log_mass / q, each, gap, ess, start.temperature, start.std_error / q))
     return found

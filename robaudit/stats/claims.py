@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from robaudit.names import DRAWS, KEPT, OTHER, P_LOWER, ROUNDING_ERROR, Part, ResultName
-from robaudit.numerics.intervals import clopper_pearson
+from robaudit.numerics.intervals import antithetic_share, clopper_pearson
 from robaudit.numerics.smoothing import BOX, GAUSSIAN, LAPLACE, p_lower
 from robaudit.quantities import CERTIFIED, LOG10_P_FAIL, LOSS, P_ROBUST, RADIUS, IntervalKind
 from robaudit.rows import Row
@@ -21,7 +21,7 @@ _THEOREMS = {"gaussian": GAUSSIAN, "laplace": LAPLACE, "uniform": BOX}
 _CDF = 1e-8
 """Accuracy of a probability that is computed rather than counted, near 1."""
 _COUNTED = (IntervalKind.CLOPPER_PEARSON, IntervalKind.CONFIDENCE_SEQUENCE)
-_VOTED = (IntervalKind.CLOPPER_PEARSON, IntervalKind.EFFECTIVE_BINOMIAL)
+_VOTED = (IntervalKind.CLOPPER_PEARSON, IntervalKind.ANTITHETIC)
 _FEWEST_REPEATS = 4  # of the estimators that measure their error by repeats
 _TRIES = 5  # points along its ray where a flip of the vote is tested, at the most
 _PLAIN = ("fp32", "fp64")
@@ -252,9 +252,10 @@ def _of_share(row: Row) -> tuple[End, End]:
 
 def _of_votes(row: Row, side: int) -> End:
     """The interval of the share of copies that fail."""
-    draws = row.effective_draws
-    failed = (1.0 - row.value) * draws
-    failed = float(round(failed)) if row.worth is None else min(max(failed, 0.0), draws)
+    draws, split = row.draws, row.split
+    failed = float(round((1.0 - row.value) * draws))
+    if split is not None:
+        return lambda tail: float(antithetic_share(failed, split, draws, 1.0 - 2.0 * tail)[side])
     return lambda tail: float(clopper_pearson(failed, draws, 1.0 - 2.0 * tail)[side])
 
 

@@ -23,7 +23,7 @@ class Certainty(StrEnum):
 
     CONFIRMED = "confirmed"
     """Its whole interval is beyond."""
-    SAMPLING_ONLY = "sampling-only"
+    APPROXIMATE = "approximate"
     """The same for an interval that covers sampling only, not the estimator's bias."""
     LIKELY = "likely"
     """Its value is beyond, but its interval contains the threshold."""
@@ -76,7 +76,7 @@ class Flagged:
         filtered: samples that ``only`` excluded.
         not_finite: samples without a finite value, which are never ranked.
         beyond: how many of ``total`` have a value beyond the threshold, listed or not.
-        confirmed, sampling_only, likely: how many of these are of each certainty; the rest of them have no interval.
+        confirmed, approximate, likely: how many of these are of each certainty; the rest of them have no interval.
         undecided: how many of the others have an interval that contains the threshold.
         with_interval: how many of ``total`` have an interval.
         censored: how many of ``total`` have a value that the true one is only known to be larger than.
@@ -98,7 +98,7 @@ class Flagged:
     not_finite: int
     beyond: int
     confirmed: int
-    sampling_only: int
+    approximate: int
     likely: int
     undecided: int
     with_interval: int
@@ -208,7 +208,7 @@ def flag(
         not_finite=len(rows) - len(finite),
         beyond=len(beyond),
         confirmed=certainties.count(Certainty.CONFIRMED),
-        sampling_only=certainties.count(Certainty.SAMPLING_ONLY),
+        approximate=certainties.count(Certainty.APPROXIMATE),
         likely=certainties.count(Certainty.LIKELY),
         undecided=certainties.count(Certainty.UNDECIDED),
         with_interval=len(kept) - certainties.count(Certainty.NO_INTERVAL),
@@ -239,7 +239,7 @@ def _certainty(row: Row, below: float, sign: float) -> Certainty:
         return Certainty.NO_INTERVAL
     worst, best = (lower, upper) if sign > 0 else (upper, lower)
     if sign * best < sign * below:
-        return Certainty.CONFIRMED if row.interval.covers_bias else Certainty.SAMPLING_ONLY
+        return Certainty.CONFIRMED if row.interval.covers_bias else Certainty.APPROXIMATE
     if sign * row.value < sign * below:
         return Certainty.LIKELY
     return Certainty.UNDECIDED if sign * worst < sign * below else Certainty.NO

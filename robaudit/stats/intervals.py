@@ -19,7 +19,7 @@ from typing import Self, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from robaudit.numerics.intervals import clopper_pearson, mean_interval, pooled_measurement_interval, quantile_ranks
+from robaudit.numerics.intervals import antithetic_share, clopper_pearson, mean_interval, pooled_measurement_interval, quantile_ranks
 
 Floats = NDArray[np.float64]
 Bounds = tuple[float, float]
@@ -45,8 +45,6 @@ ROW_CONFIDENCE = 0.95
 TAIL = 0.025
 """Chance that a row's interval misses on one given side."""
 
-_SMALL_ERROR = 0.01  # below it Student's t misses more often than stated
-_BETS, _BISECTIONS = 8, 32
 _MANY_IMAGES = 2**12
 _RANKS = 32  # ranks examined one by one
 _SPENT_ON_BOUNDS = 0.1  # of the error
@@ -56,6 +54,7 @@ class MeanMethod(StrEnum):
     """How the measured interval of a mean is made."""
 
     POOLED = "clopper-pearson:pooled"
+    PAIRS = "antithetic pairs:pooled"
     MOVER = "mover"
     MEAN_OF_ENDS = "mean of intervals"
     NONE = "none"
@@ -71,6 +70,7 @@ class MeasuredImages:
         unknown: number of further images of which only the range is known.
         draws: votes per image, where all have equally many and their values are shares of them; else None.
         adaptive: the sampling of some stopped adaptively, so their values are biased towards the side where they stopped.
+        split: (n,) where those votes are of antithetic pairs, the pairs that disagree; None where they are independent.
     """
 
     values: Floats
@@ -81,6 +81,7 @@ class MeasuredImages:
     unknown: int = 0
     draws: int | None = None
     adaptive: bool = False
+    split: Floats | None = None
 
     @property
     def size(self) -> int:
@@ -93,8 +94,15 @@ class MeasuredImages:
         return 2 * TAIL if self.adaptive else TAIL
 
     @property
+    def independent_draws(self) -> int | None:
+        """``draws`` where they are independent; else None."""
+        return self.draws if self.split is None else None
+
+    @property
     def method(self) -> MeanMethod:
         """The method of :func:`measured_mean`."""
+        if self.draws is not None and self.split is not None:
+            return MeanMethod.PAIRS
         return MeanMethod.POOLED if self.draws is not None else MeanMethod.MEAN_OF_ENDS if self.adaptive else MeanMethod.MOVER
 
     def padded(self, ends: Floats, end: float) -> Floats:
@@ -103,16 +111,19 @@ class MeasuredImages:
 
     def chosen(self, places: NDArray[np.int64], unknown: int) -> MeasuredImages:
         """A selection of the images, and ``unknown`` further ones without a known value."""
-        return replace(self, values=self.values[places], lowers=self.lowers[places], uppers=self.uppers[places], unknown=unknown)
+        split = None if self.split is None else self.split[places]
+        values, lowers, uppers = self.values[places], self.lowers[places], self.uppers[places]
+        return replace(self, values=values, lowers=lowers, uppers=uppers, unknown=unknown, split=split)
 
     def mirrored(self) -> MeasuredImages:
         """The images with all signs changed, so that higher is better where lower was."""
-        return replace(self, values=-self.values, lowers=-self.uppers, uppers=-self.lowers, low=-self.high, high=-self.low, draws=None)
+        values, lowers, uppers = -self.values, -self.uppers, -self.lowers
+        return replace(self, values=values, lowers=lowers, uppers=uppers, low=-self.high, high=-self.low, draws=None, split=None)
 
     def with_draws(self, factor: float) -> MeasuredImages:
         """The images as they would be with ``factor`` times as many draws and the same values.
 
-        Shares of votes: Clopper-Pearson with that many; others: the distance of each end times 1/sqrt(factor).
+        Shares of votes: the interval of that many; others: the distance of each end times 1/sqrt(factor).
         """
         if factor == 1.0:
             return self
@@ -120,8 +131,9 @@ class MeasuredImages:
             near = factor**-0.5
             lowers, uppers = scaled(self.values, self.lowers, near), scaled(self.values, self.uppers, near)
             return replace(self, lowers=lowers, uppers=uppers)
-        lowers, uppers = share_bounds(self.values, self.draws * factor, ROW_CONFIDENCE)
-        return replace(self, lowers=lowers, uppers=uppers, draws=round(self.draws * factor))
+        draws, split = self.draws * factor, None if self.split is None else self.split * factor
+        lowers, uppers = share_bounds(self.values, draws, ROW_CONFIDENCE, split)
+        return replace(self, lowers=lowers, uppers=uppers, draws=round(draws), split=split)
 
 
 def normal_scale(confidence: float) -> float:
@@ -136,30 +148,38 @@ def scaled(value: _Number, end: _Number, scale: float) -> _Number:
     return end if scale == 1.0 else value - (value - end) * scale
 
 
-def share_bounds(shares: Floats, draws: float, confidence: float) -> tuple[Floats, Floats]:
-    """Clopper-Pearson intervals of shares of equally many votes; images with the same share are computed once."""
+def share_bounds(shares: Floats, draws: float, confidence: float, split: Floats | None = None) -> tuple[Floats, Floats]:
+    """Intervals of shares of equally many votes: Clopper-Pearson, images with the same share computed once; with ``split`` pairs that
+    disagree, those of antithetic copies."""
+    if split is not None:
+        return antithetic_share(shares * draws, split, draws, confidence)
     distinct, which = np.unique(shares, return_inverse=True)
     lowers, uppers = clopper_pearson(distinct * draws, np.full_like(distinct, draws), confidence)
     return lowers[which], uppers[which]
 
 
-def restated(values: Floats, lowers: Floats, uppers: Floats, draws: ArrayLike, tail: float) -> tuple[Floats, Floats]:
+def restated(
+    values: Floats, lowers: Floats, uppers: Floats, draws: ArrayLike, tail: float, split: Floats | None = None
+) -> tuple[Floats, Floats]:
     """Intervals of rows that each miss on a given side with a chance of at most ``tail``, never narrower than the given ones.
 
     Args:
         values, lowers, uppers: (n,), 95 % intervals; NaN stays NaN, infinite ends stay infinite.
         draws: for each image, the votes that the value is a share of; 0 where it is not such a share.
         tail: at most :data:`TAIL`.
+        split: of each image's antithetic pairs, those that disagree; NaN where its votes are independent. None: they all are.
 
     Returns:
-        (lowers, uppers): Clopper-Pearson of shares of votes; the others scaled as a normal error's.
+        (lowers, uppers): those of shares of votes; the others scaled as a normal error's.
     """
     scale = max(1.0, normal_scale(1.0 - 2.0 * tail))
     lower, upper = scaled(values, lowers, scale).copy(), scaled(values, uppers, scale).copy()
     counts = np.broadcast_to(np.asarray(draws, dtype=np.float64), values.shape)
+    pairs = np.zeros_like(values, dtype=np.bool_) if split is None else ~np.isnan(split)
     for n in np.unique(counts[counts > 0]):
-        of = counts == n
-        lower[of], upper[of] = share_bounds(values[of], float(n), 1.0 - 2.0 * tail)
+        for of, disagree in (((counts == n) & ~pairs, None), ((counts == n) & pairs, split)):
+            if of.any():
+                lower[of], upper[of] = share_bounds(values[of], float(n), 1.0 - 2.0 * tail, None if disagree is None else disagree[of])
     return lower, upper
 
 
@@ -175,8 +195,9 @@ def measured_mean(images: MeasuredImages, confidence: float) -> Bounds:
     """The mean of these images.
 
     Shares of equally many votes: Clopper-Pearson of all votes together (a sum of unequal binomials varies less than the binomial of
-    their mean, so it covers). Images that stopped adaptively: the mean of their ends. Others: MOVER, the distances added in
-    quadrature, each side by itself. Images without a known value count at both ends of the range.
+    their mean, so it covers), of antithetic copies the interval of all pairs together. Images that stopped adaptively: the mean of their
+    ends. Others: MOVER, the distances added in quadrature, each side by itself. Images without a known value count at both ends of the
+    range.
 
     Source: Zou and Donner, Statistics in Medicine 27 (2008).
     """
@@ -185,7 +206,10 @@ def measured_mean(images: MeasuredImages, confidence: float) -> Bounds:
     if images.draws is not None:
         total, votes = images.draws * len(images.values), float(images.values.sum()) * images.draws
         votes = float(round(votes)) if abs(votes - round(votes)) < 1e-6 else min(votes, float(total))  # not an integer: hypothetical draws
-        lower, upper = (float(end) for end in clopper_pearson(votes, total, confidence))
+        if images.split is None:
+            lower, upper = (float(end) for end in clopper_pearson(votes, total, confidence))
+        else:
+            lower, upper = (float(end) for end in antithetic_share(votes, images.split.sum(), total, confidence))
         return widened(images, (lower, upper))
     mean, scale = float(images.values.mean()), normal_scale(confidence)
     if images.adaptive:
@@ -213,9 +237,8 @@ def population_mean(images: MeasuredImages, confidence: float, *, light_tails: b
     """The mean over the population, from the spread of the values, which includes the measurement error; where images stopped
     adaptively, from the spread of their lower ends (below) and of their upper ends (above).
 
-    Student's t (:func:`robaudit.numerics.intervals.mean_interval`); where the error is below 1 % and the range is finite, bets
-    (:func:`betting_interval`), because there t misses more often than stated. An image that is bounded on one side only leaves the
-    other end of the mean at the end of the range. So does a range without an end: a rare image that was not drawn may carry the mean.
+    By :func:`robaudit.numerics.intervals.mean_interval`. An image that is bounded on one side only leaves the other end of the mean at
+    the end of the range. So does a range without an end: a rare image that was not drawn may carry the mean.
 
     Args:
         images: one or more.
@@ -232,11 +255,10 @@ def known_population_mean(images: MeasuredImages, confidence: float, *, light_ta
         return low, high
     below = images.lowers.clip(low, high) if images.adaptive else images.values
     above = images.uppers.clip(low, high) if images.adaptive else images.values
-    interval = betting_interval if _by_bets(images, confidence) else mean_interval
     open_below = np.isneginf(images.lowers.min()) or (np.isneginf(low) and not light_tails)
     open_above = np.isposinf(images.uppers.max()) or (np.isposinf(high) and not light_tails)
-    lower = low if open_below else interval(below, low, high, confidence)[0]
-    upper = high if open_above else interval(above, low, high, confidence)[1]
+    lower = low if open_below else mean_interval(below, low, high, confidence)[0]
+    upper = high if open_above else mean_interval(above, low, high, confidence)[1]
     return lower, upper
 
 
@@ -255,55 +277,10 @@ def repeated_mean(images: MeasuredImages, known: Bounds, factor: float) -> Bound
     return widened(images, (lower, known[1] if np.isposinf(images.uppers).any() else scaled(mean, known[1], near)))
 
 
-def population_mean_method(images: MeasuredImages, confidence: float) -> str:
+def population_mean_method(images: MeasuredImages) -> str:
     """The method of :func:`population_mean`, in a few words."""
-    how = "bets on images" if _by_bets(images, confidence) else "Student's t over images"
-    return how + (" of their interval ends" if images.adaptive else "")
-
-
-def _by_bets(images: MeasuredImages, confidence: float) -> bool:
-    return 1.0 - confidence < _SMALL_ERROR and bool(np.isfinite(images.low) and np.isfinite(images.high))
-
-
-def betting_interval(values: Floats, low: float, high: float, confidence: float) -> Bounds:
-    """An interval for the mean of the population that independent values in [low, high] came from.
-
-    A gambler who stakes the share f of the capital on x being above m, n times, at fair odds, ends with prod_i (1 - f + f x_i/m) times
-    the capital (values scaled to [0, 1]). If the mean is m, that is 1 on average, and so is the average over eight shares f fixed in
-    advance, from .5/sqrt(n) to 1: it reaches 1/a with a chance of at most a (Markov). It falls with m, so the m at which it is 1/a is
-    a lower end, missed with a chance of at most a; the upper end is that of the mirrored values. The order of the values is irrelevant.
-
-    Prefer it to :func:`robaudit.numerics.intervals.mean_interval` where the error is small: Student's t misses far more often than
-    stated where a rare value carries the mean. It is 1.2 to 1.5 times as wide at 99.95 % where values are spread out.
-
-    Args:
-        values: (n,), finite, n >= 1.
-        low, high: the range of possible values, finite.
-        confidence: in (0, 1).
-
-    Returns:
-        (lower, upper).
-
-    Source: capital processes of Waudby-Smith and Ramdas, J. R. Stat. Soc. B 86 (2024), mixed over constant bets.
-    """
-    tail = (1.0 - confidence) / 2.0
-    unit, width = ((values - low) / (high - low)).clip(0.0, 1.0), high - low
-    return low + width * _betting_lower(unit, tail), high - width * _betting_lower(1.0 - unit, tail)
-
-
-def _betting_lower(values: Floats, alpha: float) -> float:
-    shares = np.geomspace(min(0.5, 0.5 * len(values) ** -0.5), 1.0, _BETS)[:, None]
-    distinct, counts = np.unique(values, return_counts=True)
-    needed = -math.log(alpha) + math.log(_BETS)
-    low, high = 0.0, float(values.mean())
-    for _ in range(_BISECTIONS):
-        middle = (low + high) / 2.0
-        if middle <= 0.0:
-            break
-        with np.errstate(divide="ignore"):  # the capital is lost where f is 1 and x is 0
-            logs = np.log1p(shares * (distinct / middle - 1.0)) @ counts
-        low, high = (middle, high) if np.logaddexp.reduce(logs) >= needed else (low, middle)
-    return low
+    how = "Gaffke's bounds" if math.isfinite(images.low) or math.isfinite(images.high) else "Student's t"
+    return f"{how} over images" + (" of their interval ends" if images.adaptive else "")
 
 
 # --- shares and quantiles
@@ -415,7 +392,7 @@ class OneSidedEnds:
     Attributes:
         ends: (n,), ascending: lower bounds of the true values; -inf where there is none.
         tail: the largest chance that one of them is wrong.
-        counts: (n,) votes behind the ends, in their order; None without votes.
+        counts: (n,) independent votes behind the ends, in their order; None without such votes.
         draws: votes per image.
         unknown: number of images without a known value (the first ones).
         shift: added to an end, it gives a share of those votes.
@@ -445,8 +422,9 @@ class OneSidedEnds:
     @classmethod
     def _of(cls, ends: Floats, tail: float, shares: Floats, images: MeasuredImages, shift: float) -> Self:
         order, unbounded = np.argsort(ends, kind="stable"), np.full(images.unknown, -np.inf)
-        counts = None if images.draws is None else np.append(np.zeros(images.unknown), shares[order] * images.draws)
-        return cls(np.append(unbounded, ends[order]), tail, counts, images.draws or 0, images.unknown, shift)
+        draws = images.independent_draws
+        counts = None if draws is None else np.append(np.zeros(images.unknown), shares[order] * draws)
+        return cls(np.append(unbounded, ends[order]), tail, counts, draws or 0, images.unknown, shift)
 
     def rank_bound(self, rank: int, alpha: float) -> float:
         """A lower bound of the ``rank``-th smallest true value, wrong with a chance of at most alpha; -inf where there is none.
@@ -542,10 +520,10 @@ def _miss_level(alpha: float, *, votes: bool) -> float:
 def _restated_for(images: MeasuredImages, alpha: float) -> tuple[tuple[Floats, Floats], float]:
     """The images' ends, and the chance that each misses: no more than is left of the error, so that a single image can count.
     Confidence sequences stay unchanged."""
-    tail = min(images.tail, _miss_level(alpha, votes=images.draws is not None) * (1.0 - 1e-9))
+    tail = min(images.tail, _miss_level(alpha, votes=images.independent_draws is not None) * (1.0 - 1e-9))
     if tail == images.tail or images.adaptive:
         return (images.lowers, images.uppers), images.tail
-    return restated(images.values, images.lowers, images.uppers, images.draws or 0, tail), tail
+    return restated(images.values, images.lowers, images.uppers, images.draws or 0, tail, images.split), tail
 
 
 def miss_quantile(images: int, chance: float, alpha: float) -> int:

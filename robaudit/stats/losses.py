@@ -27,7 +27,7 @@ class LossResult:
         q: the order; infinite for the maximum, which an attack looks for.
         name: of the result.
         images: with a finite value; ``left_out``: without.
-        with_interval: how many have an interval of their own; ``sampling_only``: how many of these cover sampling only.
+        with_interval: how many have an interval of their own; ``approximate``: how many of these cover sampling only.
         mean: over the images.
         worst: the values of :attr:`Losses.worst`; None where an image has none.
     """
@@ -37,7 +37,7 @@ class LossResult:
     images: int
     left_out: int
     with_interval: int
-    sampling_only: int
+    approximate: int
     mean: Mean
     worst: tuple[float | None, ...]
 
@@ -137,7 +137,7 @@ def losses(
     def result(at: NoiseLevel, q: float, name: str) -> LossResult:
         one, found = kept[GroupKey(name, at, LOSS.name)], values.get((at, name), {})
         mine = tuple(found.get(sample.id) for sample in worst[at])
-        return LossResult(q, name, len(one), one.not_finite, one.bounded, one.sampling_only, mean_of(one, quantity), mine)
+        return LossResult(q, name, len(one), one.not_finite, one.bounded, one.approximate, mean_of(one, quantity), mine)
 
     return tuple(
         Losses(

@@ -188,11 +188,15 @@ def _votes(rows: Sequence[Row], setting: Setting) -> Iterator[Pair]:
 
 
 def _searches(rows: Sequence[Row], setting: Setting) -> Iterator[Pair]:
-    flips = [row for row in rows if row.at == NO_NOISE and witnessed_radius(row) is not None]
-    for attack in (row for row in rows if row.at == NO_NOISE and row.quantity == RADIUS.name and setting.name_of(row) == _ATTACK):
-        for other in flips:
-            if setting.name_of(other) != _ATTACK and norm_of(other) == norm_of(attack):
-                yield Pair(f"radius ({named(attack).part})", fixed(attack, attack.value), fixed(other, other.value), attack)
+    """Every attack beside every other flip, whose own norm says how far it is at most in the attack's."""
+    own = [row for row in rows if row.at == NO_NOISE and row.quantity == RADIUS.name]
+    flips = [(norm, row) for row in own if witnessed_radius(row) is not None and (norm := norm_of(row)) is not None]
+    for attack in (row for row in own if setting.name_of(row) == _ATTACK):
+        first = norm_of(attack)
+        for second, other in flips:
+            factor = None if first is None else norm_factor(first, second, setting.pixels)
+            if other is not attack and factor is not None and factor != math.inf:
+                yield Pair(f"radius ({named(attack).part})", fixed(attack, attack.value), fixed(other, factor * other.value), attack)
 
 
 # --- failure probabilities
@@ -400,7 +404,7 @@ VOTES = Relation(
 )
 SEARCHES = Relation(
     "attacked <= other flips",
-    "radius_attack finds the nearest flip of all searches",
+    "radius_attack finds the nearest flip of all searches, in any norm: norm_p(v) <= d^(1/p - 1/q) norm_q(v)",
     "expected of a good search, no theorem",
     "1 %, the usual tolerance of the bisection along random directions",
     1e-2,

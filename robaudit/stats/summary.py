@@ -15,6 +15,7 @@ from robaudit.numerics.intervals import (
     mean_interval,
     pooled_measurement_error,
     quantile_ranks,
+    share_variance,
 )
 from robaudit.quantities import IntervalKind, Quantity
 from robaudit.rows import Row
@@ -74,12 +75,12 @@ class Columns:
     Attributes:
         not_finite: rows left out because their value is not a finite number.
         bounded: rows with an interval, possibly open on one side.
-        sampling_only: rows whose interval covers the draws only.
+        approximate: rows whose interval covers the draws only.
         noted: rows with a note.
         judged, correct: rows with a label; of those, classified correctly on the clean image.
         labelled: rows with a label; ``voted``: of those, with votes.
         adaptive: rows whose sampling stopped adaptively.
-        counted: rows whose value is the share of independent votes for the predicted class.
+        counted: rows whose value is the share of votes for the predicted class, of a fixed number of draws.
         hits: votes for the labels, of all rows with both.
         exact: rows without any uncertainty.
         censored: rows whose true value is only known to be larger; ``cap``: the smallest value of theirs.
@@ -88,12 +89,13 @@ class Columns:
     """
 
     def __init__(self) -> None:
-        self.not_finite = self.bounded = self.sampling_only = self.noted = self.judged = self.correct = 0
+        self.not_finite = self.bounded = self.approximate = self.noted = self.judged = self.correct = 0
         self.labelled = self.voted = self.counted = self.adaptive = self.hits = self.exact = 0
         self.censored = self.not_found = self.upper_bounds = self.lower_bounds = 0
         self.cap = math.inf
         self._values, self._lowers, self._uppers, self._errors = Column(), Column(), Column(), Column()
-        self._draws, self.label_shares, self.label_draws, self.label_effective_draws = Column(), Column(), Column(), Column()
+        self._draws, self._split = Column(), Column()
+        self.label_shares, self.label_draws, self._label_split = Column(), Column(), Column()
 
     @classmethod
     def of(cls, rows: Iterable[Row]) -> Columns:
@@ -117,7 +119,7 @@ class Columns:
         self._uppers.append(upper)
         self._errors.append(math.nan if row.std_error is None else row.std_error)
         self.bounded += not math.isnan(lower)
-        self.sampling_only += not row.interval.covers_bias
+        self.approximate += not row.interval.covers_bias
         self.noted += bool(row.note)
         self.adaptive += row.interval.kind is IntervalKind.CONFIDENCE_SEQUENCE
         self.exact += row.interval.kind is IntervalKind.EXACT
@@ -134,13 +136,14 @@ class Columns:
         if is_share_of_votes(row, draws):
             self.counted += 1
             self._draws.append(draws)
+            self._split.append(math.nan if row.split is None else row.split)
         if row.label is not None:
             hits = row.votes[row.label] if 0 <= row.label < len(row.votes) else 0
             self.voted += 1
             self.hits += hits
             self.label_shares.append(hits / draws)
             self.label_draws.append(draws)
-            self.label_effective_draws.append(draws if row.worth is None else row.worth)
+            self._label_split.append(math.nan if row.split is None else row.split if row.label == row.predicted else hits % 2)
 
     @property
     def values(self) -> Floats:
@@ -170,6 +173,17 @@ class Columns:
             return None
         return int(self._draws.numbers()[0])
 
+    @property
+    def split(self) -> Floats | None:
+        """Of the antithetic pairs of each row, those that disagree; None where votes are independent."""
+        return antithetic(self._split.numbers())
+
+    @property
+    def label_split(self) -> Floats | None:
+        """The same of the votes for the label. Where that is not the predicted class it is not known: as if the copies of all pairs
+        agreed, which is what varies most."""
+        return antithetic(self._label_split.numbers())
+
     def images(self, low: float, high: float, unknown: int = 0) -> MeasuredImages:
         """The rows as measured images, for intervals over them.
 
@@ -177,7 +191,9 @@ class Columns:
             low, high: the range of possible values.
             unknown: number of further images without a known value.
         """
-        return MeasuredImages(self.values, self.lowers, self.uppers, low, high, unknown, self.pooled_draws, bool(self.adaptive))
+        draws = self.pooled_draws
+        split = None if draws is None else self.split
+        return MeasuredImages(self.values, self.lowers, self.uppers, low, high, unknown, draws, bool(self.adaptive), split)
 
     def _or_value(self, column: Column) -> Floats:
         ends = column.numbers()
@@ -202,9 +218,15 @@ def row_ends(row: Row) -> tuple[float, float]:
     return lower, row.upper if row.upper is not None else math.nan if unbounded else math.inf
 
 
+def antithetic(split: Floats) -> Floats | None:
+    """The pairs that disagree, where all rows have some number of them; None where votes are independent (NaN)."""
+    return None if np.isnan(split).any() else split
+
+
 def is_share_of_votes(row: Row, draws: int) -> bool:
-    """Whether the value is the share of independent votes for the predicted class, of so many draws (at least one)."""
-    if row.votes is None or not row.independent_votes or row.predicted >= len(row.votes):
+    """Whether the value is the share of votes for the predicted class, of so many draws (at least one), their number fixed in advance."""
+    counted = row.independent_votes or row.interval.kind is IntervalKind.ANTITHETIC
+    if row.votes is None or not counted or row.predicted >= len(row.votes):
         return False
     return abs(row.votes[row.predicted] / draws - row.value) < 1e-9
 
@@ -323,9 +345,9 @@ class NoisyAccuracy(Document):
         images: how many had a label and votes.
         value: the mean.
         lower, upper: interval over images.
-        std_error: from the draws alone: sqrt(sum p (1 - p) / draws) / images; antithetic draws count by their effective number.
-        measured_lower, measured_upper: Clopper-Pearson on the pooled draws, for exactly these images; the value itself under noise that
-            does the same every time; None when the numbers of draws differ or draws are not independent.
+        std_error: from the draws alone: sqrt(sum of the shares' variances) / images.
+        measured_lower, measured_upper: from the pooled draws, for exactly these images (:func:`robaudit.stats.intervals.measured_mean`);
+            the value itself under noise that does the same every time; None when the numbers of draws differ.
     """
 
     images: int
@@ -342,14 +364,13 @@ def noisy_accuracy(rows: Columns, confidence: float = ROW_CONFIDENCE) -> NoisyAc
     adaptively, which biases its shares."""
     if not rows.labelled or rows.voted < rows.labelled or rows.adaptive:
         return None
-    p, draws, effective = (column.numbers() for column in (rows.label_shares, rows.label_draws, rows.label_effective_draws))
+    p, draws, split = rows.label_shares.numbers(), rows.label_draws.numbers(), rows.label_split
     measured: tuple[float | None, float | None] = None, None
     if rows.exact == len(rows):
         measured = float(p.mean()), float(p.mean())
-    elif np.all(draws == draws[0]) and np.all(draws == effective):
-        lower, upper = clopper_pearson(rows.hits, int(draws.sum()), confidence)
-        measured = float(lower), float(upper)
-    error = float(np.sqrt(np.sum(p * (1.0 - p) / effective)) / p.size)
+    elif np.all(draws == draws[0]):
+        measured = measured_mean(MeasuredImages(p, p, p, 0.0, 1.0, draws=int(draws[0]), split=split), confidence)
+    error = float(np.sqrt(np.sum(share_variance(p, draws, split))) / p.size)
     return NoisyAccuracy(p.size, float(p.mean()), *mean_interval(p, 0.0, 1.0, confidence), error, *measured)
 
 
@@ -363,7 +384,7 @@ class GroupSummary:
         images: rows with a finite value; everything below is about them.
         not_finite: rows left out because their value is not a finite number.
         with_interval: number of rows with an interval of their own.
-        sampling_only: number of those intervals that cover the draws only, not the estimator's bias.
+        approximate: number of those intervals that cover the draws only, not the estimator's bias.
         adaptive: number of rows whose sampling stopped adaptively: their values are biased towards the side where they stopped.
         mean, median, p05, p95: over images. ``p05`` is the 5th percentile of the values, whichever direction is better.
         minimum: the smallest value.
@@ -383,7 +404,7 @@ class GroupSummary:
     images: int
     not_finite: int
     with_interval: int
-    sampling_only: int
+    approximate: int
     adaptive: int
     mean: Mean
     median: Quantile
@@ -424,7 +445,7 @@ class GroupSummary:
             "images": self.images,
             "not_finite": self.not_finite,
             "with_interval": self.with_interval,
-            "sampling_only": self.sampling_only,
+            "approximate": self.approximate,
             "adaptive": self.adaptive,
             "censored": self.censored,
             "cap": self.cap,
@@ -464,15 +485,15 @@ class Overview:
         self._groups[key].add(row)
 
     def summaries(self) -> tuple[GroupSummary, ...]:
-        """One summary per (estimator, sigma), in the rows' order; estimators, sigmas and quantities are never pooled.
+        """One summary per (estimator, sigma), in the rows' order; estimators, sigmas and quantities are never pooled. A group without one
+        finite value has none, unless there is no other group.
 
         Raises:
-            NothingLeftError: a group without one finite value.
+            NothingLeftError: no group has a finite value.
             RunError: a quantity without a description.
         """
-        return tuple(
-            _summary(key, rows, quantity_of(key.quantity, self._quantities), self._confidence) for key, rows in self._groups.items()
-        )
+        known = {key: rows for key, rows in self._groups.items() if len(rows)} or self._groups
+        return tuple(_summary(key, rows, quantity_of(key.quantity, self._quantities), self._confidence) for key, rows in known.items())
 
 
 def summarise(
@@ -494,7 +515,7 @@ def _summary(key: GroupKey, rows: Columns, quantity: Quantity, confidence: float
         higher_is_better=quantity.higher_is_better,
         images=len(rows),
         not_finite=rows.not_finite,
-        sampling_only=rows.sampling_only,
+        approximate=rows.approximate,
         adaptive=rows.adaptive,
         with_interval=rows.bounded,
         mean=mean_of(rows, quantity, confidence),

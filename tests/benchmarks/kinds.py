@@ -212,7 +212,7 @@ def _error(one: Comparison) -> list[str]:
 
 def _by_votes(rows: Mapping[tuple[str, NoiseLevel, str], Any], at: NoiseLevel) -> str:
     mine = [row for (_, level, label), row in rows.items() if level == at and label == "logit_gaussian"]
-    return f"{sum(row.interval.kind is IntervalKind.EFFECTIVE_BINOMIAL for row in mine)} of {len(mine)}"
+    return f"{sum(row.interval.kind is IntervalKind.ANTITHETIC for row in mine)} of {len(mine)}"
 
 
 def _level_for(network: Network, folder: Path, entry: Mapping[str, Any]) -> float:

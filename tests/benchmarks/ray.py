@@ -127,7 +127,7 @@ def spent(job: Job) -> tuple[float, float, float]:
     with tempfile.TemporaryDirectory() as name:
         folder = RunFolder(Path(name) / "run")
         folder.create()
-        with folder.open_state() as state:
+        with folder.open_state(None) as state:
             state.begin(job.samples, task_names(job.tasks))
             started, own, others = time.perf_counter(), time.process_time(), _descendants()
             job.compute_missing(state, Silent(), "stop")

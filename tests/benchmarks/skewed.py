@@ -108,7 +108,7 @@ def row(label: str, found: Sequence[Found]) -> str:
     covered = ((lower <= truth) & (truth <= upper))[doubtful].double().mean()
     rmse = Reference(truth, truth * (1 - truth) / CONVERGED).rmse(value)
     bias, half = (value - truth)[doubtful].mean(), ((upper - lower) / 2)[doubtful].mean()
-    votes = fmean(e.interval.kind is IntervalKind.EFFECTIVE_BINOMIAL for e in estimates)
+    votes = fmean(e.interval.kind is IntervalKind.ANTITHETIC for e in estimates)
     passes = fmean(e.forwards for e in estimates)
     return f"| {label} | {covered:.3f} | {rmse:.4f} | {bias:+.4f} | {half:.3f} | {passes:.0f} | {votes:.2f} |"
 

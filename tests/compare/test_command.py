@@ -20,7 +20,7 @@ from robaudit.gates.interim import Asked, Decided, InterimRecord, RunOf, write_r
 from robaudit.report.ci import published
 from robaudit.store.run import Run
 from tests.conftest import RunCli
-from tests.specs import read_info
+from tests.specs import laid_out, read_info
 
 HOSTILE = "<img src=x onerror=alert(1)> [bold] \x1b[31m|`*_ \r\n::error::"
 
@@ -40,7 +40,7 @@ def hostile(run: Run, folder: Path) -> Path:
     samples = json.loads((path / "samples.json").read_text())
     for row in samples["rows"]:
         row["sample_id"] = HOSTILE + row["sample_id"]
-    (path / "samples.json").write_text(json.dumps(samples))
+    (path / "samples.json").write_bytes(laid_out(samples))
     info = read_info(path)
     info["name"] = info["model"]["name"] = HOSTILE
     info["data"]["class_names"] = [HOSTILE + str(i) for i in range(10)]
@@ -129,7 +129,7 @@ def test_skipped_samples_are_told_everywhere(trained: Run, ordinary: Run, run_cl
     samples = json.loads((path / "samples.json").read_text())
     gone = sorted({row["sample_id"] for row in samples["rows"]})[:20]
     samples["rows"] = [row for row in samples["rows"] if row["sample_id"] not in gone]
-    (path / "samples.json").write_text(json.dumps(samples))
+    (path / "samples.json").write_bytes(laid_out(samples))
     info = read_info(path)
     info["skipped"], info["totals"]["skipped"] = [{"sample_id": one, "reason": "unreadable"} for one in gone], len(gone)
     info["files"]["samples.json"] = file_sha256(path / "samples.json")

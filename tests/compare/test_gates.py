@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from scipy.special import ndtri
 
-from robaudit.compare.difference import compare, paired_difference
+from robaudit.compare.difference import compare
 from robaudit.compare.matching import why_unpaired
 from robaudit.errors import RobauditError
+from robaudit.numerics.intervals import paired_difference
 from robaudit.quantities import NO_INTERVAL, Interval
 from robaudit.report.comparison import comparison_tables
 from robaudit.rows import Row
@@ -127,7 +128,7 @@ def test_the_same_noise_unpaired_adds_the_distances() -> None:
     assert missed <= repeats * 0.05 + 3 * math.sqrt(repeats * 0.05)
     assert "does not record which draws kept the class" in found.groups[0].why
     rare = between(logs([-3.0] * 4), logs([-2.0] * 4), seed=0).groups[0]
-    assert rare.why == "only the draws of mc are numbered alike in both"
+    assert rare.why == "the base run's draws are not a fixed number of votes"
     assert rare.mean.measured is not None
     assert rare.mean.measured.upper - 1 == pytest.approx((0.05**2 * 4) ** 0.5 / 4 * 2), "once each"
     assert rare.changed[0].lower == pytest.approx(0.9), "not 1 - 0.05 sqrt 2"
@@ -239,8 +240,8 @@ def test_why_draws_are_not_paired() -> None:
     assert why_unpaired(known, known) == ""
     for change, says in (
         ({"interval": Interval.parse("confidence-sequence")}, "stopped adaptively"),
-        ({"worth": 2.0}, "are not independent votes"),
-        ({"votes": None}, "are not independent votes"),
+        ({"interval": Interval.parse("lognormal:chains")}, "are not a fixed number of votes"),
+        ({"votes": None}, "are not a fixed number of votes"),
         ({"kept": None}, "does not record which draws kept the class"),
     ):
         other: Row = replace(known, **change)

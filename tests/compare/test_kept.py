@@ -18,7 +18,7 @@ from robaudit.errors import RunError
 from robaudit.noise.registry import gaussian_source
 from robaudit.quantities import Interval
 from robaudit.rows import MOST_STORED_DRAWS, Row, bits_of, check_kept, packed
-from robaudit.store.serialise import read_rows_json, rows_csv, rows_json, stream_rows_json
+from robaudit.store.serialise import rows_csv, rows_json, stream_rows_json
 from robaudit.store.state import Flush, State
 from tests.estimators.tools import SHAPE, build, curved, linear, work_on
 
@@ -42,8 +42,8 @@ def test_bits_come_back(kept: list[bool]) -> None:
     assert found is not None
     assert found.tolist() == kept
     text = rows_json([row])
-    assert read_rows_json(text) == list(stream_rows_json(io.BytesIO(text.encode()))) == [row]
-    assert read_rows_json(text, kept=False) == [replace(row, kept=None)]
+    assert list(stream_rows_json(io.BytesIO(text.encode()))) == [row]
+    assert list(stream_rows_json(io.BytesIO(text.encode()), kept=False)) == [replace(row, kept=None)]
     with State() as state:
         state.write(Flush([row]))
         assert list(state.rows()) == [row]
@@ -54,7 +54,7 @@ def test_bits_come_back(kept: list[bool]) -> None:
 def test_discordant_draws(pair: tuple[list[bool], list[bool]]) -> None:
     base, new = (np.array(one) for one in pair)
     rows = tuple(map(row_of, pair))
-    assert common(*rows) == (int((base & ~new).sum()), int((new & ~base).sum()), len(base), rows)
+    assert common(*rows) == (int((base & ~new).sum()), int((new & ~base).sum()), len(base), rows, 0, 0)
 
 
 GOOD = row_of([True, False, True, True, False, True, True, True, False, True])
@@ -81,8 +81,6 @@ def test_hostile_bits_are_refused(kept: object, says: str) -> None:
     document["rows"][0]["kept"] = kept
     text = '{"schema_version": 2,\n"columns": [],\n"rows": [\n' + json.dumps(document["rows"][0]) + "\n]}\n"
     with pytest.raises(RunError, match=says):
-        read_rows_json(json.dumps(document), kept=False)
-    with pytest.raises(RunError, match=says):
         list(stream_rows_json(io.BytesIO(text.encode())))
 
 
@@ -96,11 +94,10 @@ def test_rows_that_do_not_say_have_no_bits() -> None:
     for row in (
         replace(GOOD, kept=None),
         replace(GOOD, interval=Interval.parse("confidence-sequence")),
-        replace(GOOD, worth=5.0),
         replace(GOOD, votes=None, kept=None),
     ):
         assert bits_of(row) is None
-        assert common(row, GOOD) == (0, 0, 0, (row, GOOD))
+        assert common(row, GOOD) == (0, 0, 0, (row, GOOD), 0, 0)
     broken = replace(GOOD, votes=(7, 2), not_finite=1)
     assert bits_of(broken) is not None, "copies that gave no finite logits count as flips"
 
@@ -135,3 +132,12 @@ def test_no_bits_where_draws_are_too_many_or_stop_by_themselves() -> None:
     stopped = build("mc", tolerance=0.05, max_samples=100).estimate(work)
     assert {one.kept for one in (*many, *stopped)} == {None}
     assert any(one.kept for one in build("mc", samples=MOST_STORED_DRAWS).estimate(work))
+
+
+def test_antithetic_copies_are_paired_pair_by_pair() -> None:
+    """Base and new kept 11 01 10 00 and 00 11 10 00: one pair loses both copies, one wins one."""
+    base = replace(GOOD, votes=(4, 4), split=2, kept=next(packed(torch.tensor([[1, 1, 0, 1, 1, 0, 0, 0]]).bool())))
+    new = replace(GOOD, votes=(3, 5), split=1, kept=next(packed(torch.tensor([[0, 0, 1, 1, 1, 0, 0, 0]]).bool())))
+    found = common(base, new)
+    assert (found.lost, found.half_lost, found.half_won, found.won, found.draws) == (1, 0, 1, 0, 8)
+    assert common(base, replace(new, split=None)).draws == 0, "pairs and single draws have no draw in common"

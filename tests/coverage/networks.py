@@ -30,7 +30,7 @@ from tests.estimators.tools import build
 from tests.levels import sigma
 
 SIGMA = 0.5
-JACKKNIFE = "jackknife:sampling-only"
+JACKKNIFE = "jackknife:approximate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ LINEAR = Curve("linear margin", 0.0, 0.0)
 GENTLE = Curve("gently curved (.10 quadratic, .05 cubic)", 0.10, 0.05)
 STRONG = Curve("strongly curved (.3 quadratic, .3 cubic)", 0.3, 0.3)
 SKEWED = Curve("purely quadratic in 4 pixels", 1.0, 0.0, (1, 2, 2))
-FEW = "Few draws of strongly varying gradients: the jackknife sees the bias to first order only; these rows say `few-draws`."
+FEW = "Few draws of strongly varying gradients: the jackknife sees the bias to first order only."
 FEW_FLOOR = 0.9
 """What is documented there (docs/coverage.md), instead of the nominal coverage."""
 SETTINGS: dict[str, tuple[str, dict[str, object], tuple[Curve, ...]]] = {
@@ -120,8 +120,8 @@ def votes(p: float, cases: int = CASES) -> Iterator[Line]:
     """Images whose margins `logit_gaussian` finds not to be normal, decided by the votes of its antithetic pairs."""
     offset = SKEWED.mean_shift / SKEWED.pixels * float(chi2.ppf(p, SKEWED.pixels))
     work = SKEWED.work(offset, cases, round(1000 * p))
-    rows = [row for row in build("logit_gaussian", samples=256).estimate(work) if row.interval.text == "effective binomial"]
-    yield _line("effective binomial", f"logit_gaussian decided by votes; {SKEWED.name}", p, rows)
+    rows = [row for row in build("logit_gaussian", samples=256).estimate(work) if row.interval.kind is IntervalKind.ANTITHETIC]
+    yield _line("antithetic pairs", f"logit_gaussian decided by votes; {SKEWED.name}", p, rows)
 
 
 def _line(interval: str, setting: str, p: float, rows: Sequence[Estimate], exempt: str = "") -> Line:

@@ -16,6 +16,7 @@ from robaudit.levels import LevelName, NoiseLevel
 from robaudit.models import from_module
 from robaudit.noise.base import NoiseKind
 from robaudit.noise.draws import NormalDraws
+from robaudit.noise.gaussian import Gaussian
 from robaudit.noise.registry import NoiseSource
 from robaudit.noise.spatial import Spatial
 from robaudit.noise.uniform import Uniform
@@ -113,6 +114,49 @@ class Flip(Golden):
 
     def log_norm(self, q: float) -> float:
         return math.log(0.9) + math.log((1 + (0.2 / 0.9) ** q) / 2) / q
+
+
+class LogNormal(Golden):
+    """log l = -3 + .05 u under Gaussian noise, u = sum(delta) / (sigma sqrt d): a linear margin and a small loss."""
+
+    kind = "gaussian"
+    noise = Gaussian()
+    level = NoiseLevel("gaussian", EPS, LevelName.SIGMA)
+    highest = math.inf
+
+    def log_of(self, u: Tensor) -> Tensor:
+        """log l of u."""
+        return -3 + 0.05 * u
+
+    def log_loss(self, delta: Tensor) -> Tensor:
+        return self.log_of(delta.sum(1) / (EPS * SIDE))
+
+    def log_norm(self, q: float) -> float:
+        return -3 + q * 0.05**2 / 2
+
+
+class Cliff(LogNormal):
+    """log l = -8 + 9 sigmoid(3 (u - 5)): flat, with a plateau of probability 3e-7 that no plain copy meets and that decides q >= 2."""
+
+    highest = math.e
+
+    def log_of(self, u: Tensor) -> Tensor:
+        return -8 + 9 * torch.sigmoid(3 * (u - 5))
+
+    def log_norm(self, q: float) -> float:
+        u = torch.linspace(-12, 50, 2**20 + 1, dtype=torch.float64)
+        density = q * self.log_of(u) - u.square() / 2
+        return float(torch.logsumexp(density, 0) + math.log((62 / 2**20) / math.sqrt(2 * math.pi))) / q
+
+
+class Softplus(LogNormal):
+    """The loss of a linear margin of two classes: l = softplus(-4 + 3 u)."""
+
+    def log_of(self, u: Tensor) -> Tensor:
+        s = -4 + 3 * u
+        return torch.where(s < -30, s, torch.nn.functional.softplus(s.clamp_min(-30)).log())
+
+    log_norm = Cliff.log_norm
 
 
 def work_of(golden: Golden, repetitions: int | Sequence[int], *, seed: int = 0, dtype: torch.dtype = torch.float64) -> Work:

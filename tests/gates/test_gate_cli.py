@@ -70,7 +70,7 @@ def test_population(run: Path, run_cli: RunCli) -> None:
     _, here, _ = run_cli("gate", run, "--gate", SURE)
     code, out, _ = run_cli("gate", run, "--gate", SURE, "--population", "--confidence", "0.9")
     assert code == 0
-    assert "images like these 40, Student's t over images" in out
+    assert "images like these 40, Gaffke's bounds over images" in out
     assert "intervals 90 %" in out
     assert out.split("[")[1].split("]")[0] != here.split("[")[1].split("]")[0]
 
@@ -91,9 +91,11 @@ def test_formats_and_file(run: Path, run_cli: RunCli, tmp_path: Path, monkeypatc
     assert "fail" in (tmp_path / "summary.md").read_text(encoding="utf-8")
 
 
-def test_points(run: Path, run_cli: RunCli, refuse: Refuse) -> None:
+def test_points(run: Path, run_cli: RunCli) -> None:
     softmax = "mean(estimator=softmax) >= 0.5"
-    refuse("gate", run, "--gate", softmax, says="add --point")
+    code, out, _ = run_cli("gate", run, "--gate", softmax)
+    assert code == 4
+    assert "the error of softmax is not known (--point: let the value decide)" in out
     code, out, _ = run_cli("gate", run, "--gate", softmax, "--point")
     assert code == 0
     assert "no interval" in out

@@ -18,7 +18,7 @@ from robaudit.numerics.intervals import (
     quantile_ranks,
 )
 
-SAMPLES = 4000
+SAMPLES = 400
 
 
 @given(n=st.integers(1, 20_000), data=st.data(), confidence=st.sampled_from([0.8, 0.95, 0.999]))
@@ -59,8 +59,7 @@ def test_confidence_is_a_probability(confidence: float) -> None:
 def test_all_ones_give_the_rule_of_three() -> None:
     lower, upper = mean_interval(np.ones(48), 0.0, 1.0)
     assert upper == 1.0
-    assert lower == pytest.approx(1 - (1 + t.ppf(0.975, 48)) / 49)
-    assert 48 * (1 - lower) == pytest.approx(3.0, abs=0.06)
+    assert lower == pytest.approx(0.025 ** (1 / 48), rel=1e-8)
 
 
 def test_unbounded_values_have_the_plain_t_interval() -> None:
@@ -83,17 +82,29 @@ def test_mean_interval_holds_the_mean_and_has_a_width(values: list[float]) -> No
     assert lower < upper
     mirrored = mean_interval([1.0 - v for v in values], 0.0, 1.0)
     np.testing.assert_allclose(mirrored, (1 - upper, 1 - lower), atol=1e-9)
-    assert mean_interval(values[:1], 0.0, 1.0) == (0.0, 1.0)
+    alone = mean_interval(values[:1], 0.0, 1.0)  # weights D and 1 - D, D uniform
+    assert alone == pytest.approx((0.025 * values[0], 1 - 0.025 * (1 - values[0])), abs=1e-9)
 
 
-@pytest.mark.parametrize(("n", "floor"), [(2, 0.95), (5, 0.95), (10, 0.95), (48, 0.95), (100, 0.947), (1000, 0.944)])
-def test_coverage_for_zeros_and_ones_is_as_documented(n: int, floor: float) -> None:
+@pytest.mark.parametrize("n", [1, 2, 7, 48, 100, 1000])
+def test_for_zeros_and_ones_it_is_clopper_and_pearson_s(n: int) -> None:
+    k = np.unique(np.linspace(0, n, 25).round().astype(np.int64))
+    for confidence in (0.9, 0.95, 0.9995):
+        ends = np.array([mean_interval(np.repeat([1.0, 0.0], [i, n - i]), 0.0, 1.0, confidence) for i in k])
+        np.testing.assert_allclose(ends.T, clopper_pearson(k, n, confidence), rtol=2e-6, atol=1e-12)
+
+
+@pytest.mark.parametrize("n", [5, 20, 48, 100])
+@pytest.mark.parametrize("usual", [0.1, 0.5, 0.9])
+def test_each_end_misses_as_rarely_as_it_says_where_a_rare_value_carries_the_mean(n: int, usual: float) -> None:
+    """Two values: the chance to miss is a sum over the binomial distribution. It is largest just beyond an end."""
     k = np.arange(n + 1)
-    ends = np.array([mean_interval(np.repeat([1.0, 0.0], [i, n - i]), 0.0, 1.0) for i in k])
-    # coverage is smooth in p between the ends of the intervals: its infimum is beside one of them
-    edges = np.concatenate((ends.ravel() - 1e-9, ends.ravel() + 1e-9))
-    for p in edges[(edges > 0) & (edges < 1)]:
-        assert binom.pmf(k, n, p)[(ends[:, 0] <= p) & (p <= ends[:, 1])].sum() >= floor - 1e-4
+    for rare in (0.0, 1.0):
+        ends = np.array([mean_interval(np.repeat([rare, usual], [i, n - i]), 0.0, 1.0) for i in k])
+        for mean in np.concatenate([ends.ravel() + 1e-9, ends.ravel() - 1e-9]):
+            if 0.0 < (p := (mean - usual) / (rare - usual)) < 1.0:
+                chances = binom.pmf(k, n, p)
+                assert max(chances[ends[:, 0] > mean].sum(), chances[ends[:, 1] < mean].sum()) <= 0.025 + 1e-6
 
 
 @pytest.mark.parametrize("n", [5, 48])
@@ -103,8 +114,8 @@ def test_coverage_for_beta_and_mixtures_with_ones(n: int, ones: float, a: float,
     x = np.where(generator.random((SAMPLES, n)) < ones, 1.0, generator.beta(a, b, (SAMPLES, n)))
     mean = ones + (1 - ones) * a / (a + b)
     ends = np.array([mean_interval(row, 0.0, 1.0) for row in x])
-    covered = np.mean((ends[:, 0] <= mean) & (mean <= ends[:, 1]))
-    assert covered >= 0.95 - 4 * math.sqrt(0.95 * 0.05 / SAMPLES)
+    for missed in (ends[:, 0] > mean, ends[:, 1] < mean):
+        assert missed.mean() <= 0.025 + 4 * math.sqrt(0.025 * 0.975 / SAMPLES)
 
 
 def test_measurement_errors_add_in_quadrature() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from robaudit.numerics.minimal_norm import Flips, Logits, Origin, Search, Slopes, nearest_flips
+from robaudit.numerics.minimal_norm import Flips, Logits, Origin, Search, Slopes, nearest_flips, passes_of, shared_flips
 from robaudit.numerics.norm_steps import Norm, Rooms, dots, dual_size, size
 from robaudit.numerics.rowwise import total
 
@@ -82,7 +82,7 @@ def hunt(passes: tuple[Logits, Slopes], x: Tensor, y: Tensor, search: Search) ->
     added = (found.pixels.double() - x.double()).flatten(1)
     assert torch.equal(size(added, search.norm)[found.found], found.radius[found.found])
     assert (found.radius[found.found] <= search.cap).all()
-    assert (found.gradients <= search.gradients).all()
+    assert (found.gradients <= passes_of([search])[0]).all()
     if search.clipped:
         assert ((found.pixels >= 0) & (found.pixels <= 1)).all()
     return found
@@ -279,4 +279,39 @@ def test_dual_norms() -> None:
     w = torch.tensor([[3.0, -4.0]])
     assert dual_size(w, "l2").tolist() == [5.0]
     assert dual_size(w, "linf").tolist() == [7.0]
-    assert replace(Search("l2"), polish=0).gradients == 9 + 8 * 18
+    assert passes_of([replace(Search("l2"), polish=0)])[0] == 9 + 7 * 18
+
+
+def test_a_flip_in_one_norm_counts_in_the_other() -> None:
+    """Each alone finds no more than both together; no norm is farther than the other's flip proves, on any image."""
+    x = torch.rand(20, 12, generator=generator(14), dtype=torch.float64)
+    y = network(15)(torch.empty(0), x).argmax(1)
+    searches = [Search(norm, steps=4, restarts=1, polish=2) for norm in NORMS]
+    both = shared_flips(*differentiated(network(15), y), x, y, searches, Uniform(torch.arange(20), x.shape[1:]))
+    assert torch.equal(both[0].found, both[1].found)
+    assert both[0].found.any()
+    for search, mine in zip(searches, both, strict=True):
+        for other in both:
+            at_most = size((other.pixels - x).flatten(1), search.norm)
+            assert (mine.radius[other.found] <= at_most[other.found] * (1 + 1e-6)).all()
+    assert (both[0].gradients <= passes_of(searches)[0]).all()
+
+
+def test_what_one_norm_cannot_reach_the_other_finds() -> None:
+    """The slope leads to the flip in steps of equal pixels alone: l2's chain follows a pixel that does nothing."""
+
+    def logits(_: Tensor, pixels: Tensor) -> Tensor:
+        far = pixels.flatten(1)[:, :3].amin(1)
+        return torch.stack([torch.zeros_like(far), far - 0.2], dim=1)
+
+    def slopes(image: Tensor, pixels: Tensor, _: Tensor) -> tuple[Tensor, Tensor]:
+        lead = torch.tensor([1e-6, 1e-6, 1e-6, 1.0], dtype=pixels.dtype)
+        return logits(image, pixels), lead.expand(len(pixels), 4).clone()
+
+    x, y = torch.zeros(1, 4, dtype=torch.float64), torch.tensor([0])
+    few = [Search(norm, restarts=0, polish=0) for norm in NORMS]
+    alone = nearest_flips(logits, slopes, x, y, few[0], Uniform(torch.arange(1), x.shape[1:]))
+    assert not alone.found.any()
+    l2, linf = shared_flips(logits, slopes, x, y, few, Uniform(torch.arange(1), x.shape[1:]))
+    assert linf.radius.item() == pytest.approx(0.2, rel=1e-3)
+    assert l2.radius.item() <= linf.radius.item() * 2

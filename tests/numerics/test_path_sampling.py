@@ -33,7 +33,7 @@ def test_weights_of_a_mean(q: list[float], temperatures: int) -> None:
     """They sum to one, are exact for straight lines, and amplify noise hardly more than the trapezoid rule."""
     grid = temperature_grid(q, temperatures)
     for order in q:
-        weights = np.array(integration_weights(grid, order))
+        weights = np.array(integration_weights(grid, 0, order))
         assert weights.sum() == pytest.approx(1, abs=1e-9)
         assert weights @ np.array(grid) == pytest.approx(order / 2, rel=1e-7)
         assert np.abs(weights).sum() < 2
@@ -44,13 +44,13 @@ def test_the_spline_meets_a_smooth_curve(temperatures: int) -> None:
     """E_t[log l] of a quadratic log l falls as 1 / (1 + t): what 80 temperatures leave of its integral is nothing."""
     grid = temperature_grid((1.0, 10.0, 100.0, 1000.0), temperatures)
     for q in (1.0, 10.0, 100.0, 1000.0):
-        found = sum(weight / (1 + t) for weight, t in zip(integration_weights(grid, q), grid, strict=True))
+        found = sum(weight / (1 + t) for weight, t in zip(integration_weights(grid, 0, q), grid, strict=True))
         assert found == pytest.approx(math.log1p(q) / q, rel=2e-3 if temperatures == 80 else 1e-5)
 
 
 def test_orders_close_together_take_the_trapezoid_rule() -> None:
     grid = temperature_grid((50.0, 50.0001, 100.0), 20)
-    weights = integration_weights(grid, 100.0)
+    weights = integration_weights(grid, 0, 100.0)
     assert min(weights) >= 0
     assert sum(weights) == pytest.approx(1)
 

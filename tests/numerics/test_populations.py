@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from robaudit.numerics.populations import evaluations_of, population_estimates, temper
+from robaudit.numerics.shifted_copies import Start
 
 ORDERS = (1.0, 4.0)
 TEMPERATURES = (0.0, 0.5, 1.0, 2.0, 4.0)
@@ -37,7 +38,9 @@ def test_masses_are_unbiased_and_intervals_cover() -> None:
         2,
     )
     assert found.evaluations == evaluations_of(runs, particles, len(TEMPERATURES), 2) == runs * particles * calls
-    for q, one in zip(ORDERS, population_estimates(found, TEMPERATURES, ORDERS), strict=True):
+    zeros = torch.zeros(images, dtype=torch.float64)
+    nothing = Start(zeros.long(), zeros, zeros, zeros, zeros, zeros == 0)  # no copies: all from t = 0
+    for q, one in zip(ORDERS, population_estimates(found, TEMPERATURES, ORDERS, [nothing] * len(ORDERS)), strict=True):
         mass = found.log_mass[TEMPERATURES.index(q)].exp()
         assert abs(float(mass.mean()) - math.exp(q * q / 8)) < 4 * float(mass.std()) / math.sqrt(mass.numel())
         covered = ((one.value - q / 8).abs() <= one.half_width).double().mean()

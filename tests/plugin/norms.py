@@ -20,7 +20,7 @@ class Norms(Estimator):
 
     quantity, needs = LOSS, frozenset({"logits"})
     summary, prefer, source = "norms of the loss under noise, by counting", "a test", "a test"
-    interval: ClassVar[Interval] = Interval(IntervalKind.OTHER, covers_bias=False, remark="delta method")
+    interval: ClassVar[Interval] = Interval(IntervalKind.OTHER, remark="delta method")
 
     q: tuple[Annotated[float, Field(gt=0)], ...] = Field((1.0, 10.0), min_length=1, description="orders of the norms")
     samples: int = Field(40, ge=2, description="noisy copies of each image")

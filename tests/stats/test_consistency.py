@@ -15,7 +15,7 @@ from robaudit.levels import NO_NOISE, NoiseLevel
 from robaudit.names import CERTIFIED_CLASS, DRAWS, KEPT, OTHER, P_ERROR, P_LOWER, ROUNDING_ERROR
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import P_ROBUST, Interval, IntervalKind
-from robaudit.report.spectrum_tables import blame_lines
+from robaudit.report.spectrum_tables import blame_lines, checks
 from robaudit.rows import Row
 from robaudit.stats.claims import NoiseFacts, Setting, widening
 from robaudit.stats.consistency import CONFIDENCE, Consistency, check, excluded
@@ -53,6 +53,12 @@ VOTE = {P_LOWER: 0.9}
         ),
         ([proof(0.2, at=SIGMA, details=VOTE)], "certified <= witnessed (majority vote)", VIOLATION, ("margin_radius:norm=l2",)),
         ([flip(1.0), flip(0.9, name="radius_random")], "attacked <= other flips", MISSED, ("radius_attack:norm=l2",)),
+        (
+            [flip(28.0, interval=Interval(IntervalKind.CENSORED)), flip(0.3, "linf")],
+            "attacked <= other flips",
+            MISSED,
+            ("radius_attack:norm=l2",),
+        ),
         ([proof(0.5), votes(900, 1000)], "noise within the certified ball", VIOLATION, ("mc", "margin_radius:norm=l2")),
         ([proof(0.2, "linf"), votes(999, 1000, BOX)], "noise within the certified ball", VIOLATION, ("margin_radius:norm=linf",)),
         ([exact(0.1), rare(-4.0)], "half-space beyond the boundary", VIOLATION, ("radius_exact:norm=l2", "splitting")),
@@ -80,6 +86,11 @@ def test_what_breaks_a_relation_is_found_and_named(rows: list[Row], relation: st
     assert {one[0] for one in findings(found)} <= {relation, "certified <= witnessed", "half-space beyond the boundary"}
     assert all("7: " in one.text and one.least > one.most for one in found.found)
     assert bool(found.violations) == (verdict is VIOLATION)
+
+
+def test_the_sentence_counts_what_is_no_violation() -> None:
+    (table, *_) = checks(check(made([flip(1.0), flip(0.9, name="radius_random")])))
+    assert [cell.text for cell in table.conclusions] == ["1 comparison on 1 image, 0 violations, 1 missed by a search."]
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def test_means_are_those_of_the_summary_from_the_smallest_q_to_the_attack() -> N
             summary = summaries[result.name, one.at]
             assert result.mean == summary.mean
             assert (result.images, result.left_out, result.with_interval) == (20, 0, summary.with_interval)
-            assert result.sampling_only == (20 if result.name != "adversarial_loss" else 0)
+            assert result.approximate == (20 if result.name != "adversarial_loss" else 0)
 
 
 def test_the_worst_images_are_those_of_flag_samples_at_the_largest_q() -> None:

@@ -181,14 +181,15 @@ def test_a_mean_of_bounds_is_a_bound() -> None:
 
 
 def test_antithetic_votes_are_not_pooled_as_independent_draws() -> None:
-    """32 pairs that agree are worth 32 draws: the accuracy's error says so, and nothing pools them as 64."""
-    paired = replace(counted((48, 16), 0, 0), interval=Interval.parse("jackknife:sampling-only"), worth=32.0)
+    """32 pairs that agree are worth 32 draws: the accuracy's error and interval say so."""
+    paired = replace(counted((48, 16), 0, 0), interval=Interval.parse("jackknife:approximate"), split=0)
     (group,) = summarise([paired, paired])
     assert group.mean.measured_by == "mover"
     assert group.noisy_accuracy is not None
     assert group.noisy_accuracy.value == 0.75
     assert group.noisy_accuracy.std_error == pytest.approx(math.sqrt(2 * 0.1875 / 32) / 2)
-    assert group.noisy_accuracy.measured_lower is None
+    ends = group.noisy_accuracy.measured_lower, group.noisy_accuracy.measured_upper
+    assert ends == pytest.approx(tuple(map(float, clopper_pearson(48, 64))))
 
 
 def test_accuracy_under_noise_needs_the_votes_of_every_labelled_image() -> None:
@@ -219,7 +220,7 @@ def test_groups_keep_the_order_of_the_spec_and_are_never_pooled() -> None:
 def test_values_that_are_not_finite_are_left_out_and_counted() -> None:
     (group,) = summarise([ROW, replace(ROW, value=math.nan), replace(ROW, value=math.inf)])
     assert (group.images, group.not_finite, group.mean.value) == (1, 2, 0.8)
-    assert (group.mean.lower, group.mean.upper) == (0.0, 1.0)
+    assert (group.mean.lower, group.mean.upper) == pytest.approx((0.025 * 0.8, 1 - 0.025 * 0.2))
     with pytest.raises(NothingLeftError):
         summarise([replace(ROW, value=math.nan)])
 
@@ -229,7 +230,7 @@ def test_a_foreign_quantity_needs_its_description_and_may_be_unbounded() -> None
     with pytest.raises(RunError, match="'regret'"):
         summarise(rows)
     (group,) = summarise(rows, {"regret": Quantity("regret", "nats", 0.0, math.inf, higher_is_better=False)})
-    assert group.mean.lower == 0.0
+    assert 0.0 < group.mean.lower < 1.0
     assert group.mean.upper > 3.0
     assert group.median.upper == math.inf
     assert group.document()["median"]["upper"] is None

@@ -48,12 +48,17 @@ def available(folder: Path | None) -> dict[str, str]:
     Raises:
         ImportError: if one is absent.
     """
-    if folder is not None and str(folder) not in sys.path:
-        sys.path.append(str(folder))
-    sys.modules.setdefault("visdom", _no_plots())
+    find(folder)
     for package in ("foolbox", "adv_lib.attacks"):
         import_module(package)
     return {"foolbox": version("foolbox"), "adv-lib": version("adv-lib")}
+
+
+def find(folder: Path | None) -> None:
+    """Search a folder with the libraries after everything else."""
+    if folder is not None and str(folder) not in sys.path:
+        sys.path.append(str(folder))
+    sys.modules.setdefault("visdom", _no_plots())
 
 
 def _no_plots() -> ModuleType:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -11,9 +12,9 @@ from hypothesis import strategies as st
 from scipy.special import gammaln, xlogy
 from scipy.stats import poisson
 
-from robaudit.compare.difference import paired_difference, unpaired_difference
+from robaudit.compare.difference import unpaired_difference
 from robaudit.compare.result import Limits
-from robaudit.numerics.intervals import clopper_pearson
+from robaudit.numerics.intervals import antithetic_difference, antithetic_share, clopper_pearson, paired_difference
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, 10, 20, 50])
@@ -115,3 +116,47 @@ def test_independent_measurements_add_in_quadrature() -> None:
     assert found[:2] == pytest.approx((-0.1 - math.hypot(0.04, 0.02), -0.1 + math.hypot(0.03, 0.03)))
     bounds = unpaired_difference((0.9, Limits(0.87, 0.92, "mover")), (0.8, Limits(0.76, 0.83, "mean of intervals")), same_noise=False)
     assert bounds[:2] == pytest.approx((-0.16, -0.04))
+
+
+PAIRS = [8, 16, pytest.param(32, marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize("pairs", PAIRS)
+@pytest.mark.parametrize("p", [0.5, 0.6, 0.8, 0.9, 0.97, 0.99, 0.999])
+def test_each_side_of_an_antithetic_share(pairs: int, p: float) -> None:
+    """All tables of pairs that keep both, one and neither copy, however the two copies depend on each other."""
+    both, neither = (table.ravel() for table in np.meshgrid(np.arange(pairs + 1), np.arange(pairs + 1)))
+    both, neither = both[both + neither <= pairs], neither[both + neither <= pairs]
+    split = pairs - both - neither
+    lower, upper = antithetic_share(2 * both + split, split, 2 * pairs)
+    ways = gammaln(pairs + 1) - gammaln(both + 1) - gammaln(neither + 1) - gammaln(split + 1)
+    for agree in np.linspace(0, 1, 21):
+        none = (1 - p) * agree
+        one = 2 * (1 - p - none)
+        if none + one <= 1:
+            chance = np.exp(ways + xlogy(both, 1 - none - one) + xlogy(neither, none) + xlogy(split, one))
+            assert max(chance[lower > p + 1e-12].sum(), chance[upper < p - 1e-12].sum()) <= 0.025, agree
+
+
+def test_pairs_that_agree_are_single_trials() -> None:
+    for end, alone in zip(antithetic_share(48, 0, 64), clopper_pearson(24, 32), strict=True):
+        assert float(end) == pytest.approx(float(alone))
+    narrow, wide = antithetic_share(48, 12, 64), antithetic_share(48, 0, 64)
+    assert narrow[1] - narrow[0] < wide[1] - wide[0]
+
+
+@pytest.mark.parametrize("pairs", [8, pytest.param(16, marks=pytest.mark.slow)])
+def test_each_side_of_an_antithetic_difference(pairs: int) -> None:
+    """All tables of pairs that differ by -1, -1/2, 1/2 and 1."""
+    tables = np.array([t for t in itertools.product(range(pairs + 1), repeat=4) if sum(t) <= pairs])
+    lost, half_lost, half_won, won = tables.T
+    lower, upper = antithetic_difference((half_lost, half_won), (lost, won), pairs)
+    rest = pairs - tables.sum(1)
+    ways = gammaln(pairs + 1) - gammaln(tables + 1).sum(1) - gammaln(rest + 1)
+    for total in (0.02, 0.1, 0.3, 0.6, 1.0):
+        for parts in itertools.product((0, 1, 3), repeat=4):
+            if sum(parts):
+                p = total * np.array(parts) / sum(parts)
+                truth = float(p @ np.array([-1, -0.5, 0.5, 1]))
+                chance = np.exp(ways + xlogy(tables, p).sum(1) + xlogy(rest, max(0.0, 1 - total)))
+                assert max(chance[lower > truth + 1e-12].sum(), chance[upper < truth - 1e-12].sum()) <= 0.025, p
